@@ -1,0 +1,246 @@
+package simba
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Status is how an attempt to acquire or to renew came out.
+type Status uint8
+
+// The statuses, by the names that they have on the wire.
+const (
+	StatusAcquired Status = iota + 1 // a new tenure
+	StatusRenewed                    // already the owner: lease extended, token unchanged
+	StatusQueued                     // not now; the contender has a place in the queue
+	StatusBusy                       // not now, and NoQueue asked not to queue
+	StatusTimeout                    // the wait ended without the mutex; the contender left the queue
+	StatusLost                       // GUARD by one that is not the owner
+	StatusWaiting                    // blocked: a Ticket came with it; never on the wire
+)
+
+var statusNames = [...]string{"", "acquired", "renewed", "queued", "busy", "timeout", "lost", "waiting"}
+
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return "unknown"
+}
+
+// Errors of a Backend. Whoever turns errors into text matches them with errors.Is.
+var (
+	// ErrStopped is returned by every method once the backend stops: what was
+	// asked may or may not be done, and nothing may be told of it.
+	ErrStopped = errors.New("the server is stopping")
+	// ErrNotServed is returned by a backend for a command that it cannot serve.
+	ErrNotServed = errors.New("not served by this engine")
+)
+
+// AcquireRequest asks for a mutex, or to renew it by the one who owns it.
+type AcquireRequest struct {
+	Mutex      string
+	Contender  string
+	TTL        time.Duration
+	Transition time.Duration
+	NoQueue    bool // take no place in the queue when the mutex is not free
+
+	// Session, when not 0, binds the lease to a connection: Release with the same
+	// Session gives it up if no later Acquire has bound it otherwise.
+	Session uint64
+
+	// Waiter, when not nil, blocks the contender until it owns the mutex: the
+	// outcome is then StatusWaiting and a Ticket comes with it.
+	Waiter Waiter
+}
+
+// Waiter is the one who waits in a blocked acquire.
+type Waiter interface {
+	// Wake tells that the mutex was granted, durably, and that Ticket.End will say
+	// so. It is called at most once, possibly after End, and must not block.
+	Wake()
+}
+
+// Ticket is a blocked acquire's place in the queue. Its End is called exactly once.
+type Ticket interface {
+	// End ends the wait for the reason given and returns what came of it. A mutex
+	// that was granted in the meantime is the outcome whatever the reason, except
+	// EndGone, which passes it on to the next waiter: nobody is there to be told.
+	End(why EndReason) (Outcome, error)
+}
+
+// EndReason is why a wait ended.
+type EndReason uint8
+
+// The reasons.
+const (
+	EndWoken   EndReason = iota // Wake was called
+	EndTimeout                  // the waiter's time ran out
+	EndLeft                     // the waiter changed its mind, or was made to
+	EndGone                     // its connection is gone: it keeps its place as a polling waiter
+)
+
+// Outcome is what came of an Acquire or a Guard.
+type Outcome struct {
+	Status Status
+	Owner  string // the owner now, "" when free
+	Token  uint64 // of the current tenure, 0 when free
+
+	TTL        time.Duration // left until the TTL window ends, not below 0
+	Transition time.Duration // left until the transition window ends, not below 0
+	Position   int           // in the queue, from 1; 0 = not queued
+
+	Seq Seq // what must be settled before this is told
+}
+
+// GuardRequest renews a lease.
+type GuardRequest struct {
+	Mutex      string
+	Contender  string
+	TTL        time.Duration
+	Transition time.Duration
+	Token      uint64 // if not 0, renew only that tenure
+}
+
+// ReleaseRequest gives a mutex up, or the place in its queue.
+type ReleaseRequest struct {
+	Mutex     string
+	Contender string
+	Token     uint64 // if not 0, release only that tenure
+	Session   uint64 // if not 0, release only if that session holds the lease, and leave the queue alone
+	Reason    string // for the history; may be empty
+}
+
+// Tenure is a lease as seen from outside, with all times on one scale, Unix
+// milliseconds of the server's clock when the windows began. Now lies on that
+// scale too, so differences are exact even if the clock was set since.
+// The zero Tenure means that the mutex is free.
+type Tenure struct {
+	Owner        string
+	Token        uint64
+	AcquiredAt   int64
+	TTLAt        int64
+	TransitionAt int64
+	Now          int64
+	TTL          time.Duration // left, not below 0
+	Transition   time.Duration // left, not below 0
+	Waiters      int
+}
+
+// QueueEntry is a contender that waits.
+type QueueEntry struct {
+	Contender string
+	Position  int           // from 1
+	Waiting   time.Duration // since it took its place
+	Blocked   bool          // a connection waits for it; else it polls
+}
+
+// ScanRequest asks for a part of the mutexes that are held or waited for.
+type ScanRequest struct {
+	Cursor    uint64 // 0 starts
+	Count     int    // how many to look at, about; 0 = 10
+	Match     string // glob as in Redis, "" = all
+	Held      bool   // only those that have an owner
+	Contended bool   // only those that someone waits for
+}
+
+// ScanPage is the answer. A mutex that is there from the first call to the last
+// is returned at least once (the guarantee of Redis' SCAN).
+type ScanPage struct {
+	Cursor  uint64 // for the next call; 0 = done
+	Mutexes []string
+}
+
+// HistoryRequest asks for the events of one mutex, the newest Count of them.
+type HistoryRequest struct {
+	Mutex string
+	Count int // 0 = 10
+	Since Seq // only those with a larger Seq
+}
+
+// Stats are an engine's figures, for INFO.
+type Stats struct {
+	Held     int64 // mutexes that have an owner now
+	Mutexes  int64 // mutexes with an owner, a queue or a reservation
+	Blocked  int64 // waiters on open connections
+	Polling  int64 // waiters that ask again
+	Acquired int64 // tenures begun since start
+	Renewed  int64
+	Released int64
+	Expired  int64
+	Broken   int64
+	HandedOn int64 // tenures that began by handoff to a blocked waiter
+	Seq      Seq   // the last
+	Token    uint64
+	Quiet    time.Duration // after an unclean stop: nobody new is granted for so long
+}
+
+// Backend keeps mutexes. All methods may be called concurrently. An argument that
+// breaks a limit of this package is the caller's bug, not checked again.
+//
+// Results may rest on a change that is not durable yet: they say so by a Seq, and
+// must not be told to anyone before Settle(seq) returned nil. A connection
+// settles once for all the commands of a pipeline.
+type Backend interface {
+	// Acquire returns a Ticket only with StatusWaiting.
+	Acquire(ctx context.Context, r AcquireRequest) (Outcome, Ticket, error)
+	// Guard returns StatusRenewed or StatusLost.
+	Guard(ctx context.Context, r GuardRequest) (Outcome, error)
+	// Release reports whether the contender owned the mutex; if not, it has left
+	// the queue.
+	Release(ctx context.Context, r ReleaseRequest) (bool, Seq, error)
+	// Owner returns the zero Tenure when the mutex is free.
+	Owner(ctx context.Context, mutex string) (Tenure, Seq, error)
+	// Queue returns the first count waiters in order.
+	Queue(ctx context.Context, mutex string, count int) ([]QueueEntry, Seq, error)
+	Scan(ctx context.Context, r ScanRequest) (ScanPage, Seq, error)
+	// Check reports whether token is the current tenure's and its lease runs.
+	Check(ctx context.Context, mutex string, token uint64) (bool, Seq, error)
+	// Break ends the tenure, whoever owns it, and reports whether there was one.
+	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)
+	// History returns events from old to new.
+	History(ctx context.Context, r HistoryRequest) ([]Event, Seq, error)
+	// Reachable tells that contender's own channel has a subscriber now, so a
+	// polling waiter can be told of its turn.
+	Reachable(ctx context.Context, mutex, contender string) (Seq, error)
+	Stats() Stats
+	// Settle returns when every change up to seq is durable, and sends off what
+	// became tellable: notices, and wake-ups of waiters.
+	Settle(ctx context.Context, seq Seq) error
+}
+
+// Notices carries an engine's notices to subscribers. Its methods must not block
+// and must not call the engine.
+type Notices interface {
+	// Publish returns how many subscribers of exactly that channel it was handed to.
+	Publish(channel, payload string) int
+	// Subscribed reports whether anyone subscribes to exactly that channel.
+	Subscribed(channel string) bool
+	// Any reports whether there is any subscription at all.
+	Any() bool
+}
+
+// Change is what a step of an engine does to what is stored.
+type Change struct {
+	Seq   Seq // the change's own number
+	Kind  ChangeKind
+	Lease Lease // of ChangePut; of ChangeDelete only Mutex counts
+	// Events are the change's lines for the history, each with its own Seq, none
+	// larger than the change's.
+	Events []Event
+	// Forced asks for an fsync before it is told in every mode that has a disk: it
+	// ends a tenure against its owner's will, so if it were lost, the old owner and
+	// a new one could both believe in theirs.
+	Forced bool
+}
+
+// ChangeKind is what happens to a mutex' stored lease.
+type ChangeKind uint8
+
+// The kinds.
+const (
+	ChangeNone   ChangeKind = iota // only the history grows; a crash may forget it
+	ChangePut                      // the lease is written
+	ChangeDelete                   // the lease is removed
+)

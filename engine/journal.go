@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"iter"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Journal makes an engine's changes durable. What may be told is a growing
+// prefix of the changes: those up to Tellable.
+type Journal interface {
+	// Append takes the next change into the commit to come. The engine calls it in
+	// the order of Seq, one call at a time, inside its critical section: it must do
+	// no I/O and must keep no reference to ch.Events. It always succeeds; a journal
+	// that fails stops the process, or makes Commit return an error for good.
+	Append(ch simba.Change)
+	// Commit returns when all changes up to seq are tellable. Callers share the
+	// work: one of them writes for all that were appended before it began.
+	Commit(seq simba.Seq) error
+	// Tellable is the largest seq such that every change up to it is durable as
+	// far as the mode of durability promises. A change of kind ChangeNone does not
+	// hold it back. It is cheap: one atomic load or two.
+	Tellable() simba.Seq
+}
+
+// Recovery is what a journal remembers from earlier runs.
+type Recovery struct {
+	Seq   simba.Seq // the next change gets a larger one
+	Token uint64    // the next tenure gets a larger one
+	// Quiet is how long nobody new may be granted anything, since leases may have
+	// been lost that still run. Their owners may believe in them.
+	Quiet   time.Duration
+	Leases  iter.Seq2[simba.Lease, error] // nil = none; ended ones included
+	History []simba.Event                 // from old to new
+}
+
+// memoryJournal is the Journal of durability "memory": everything is tellable.
+type memoryJournal struct{}
+
+func (memoryJournal) Append(simba.Change)    {}
+func (memoryJournal) Commit(simba.Seq) error { return nil }
+func (memoryJournal) Tellable() simba.Seq    { return 1<<64 - 1 }
+
+// Memory returns a journal that keeps nothing.
+func Memory() Journal { return memoryJournal{} }
