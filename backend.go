@@ -62,12 +62,16 @@ type Waiter interface {
 	Wake()
 }
 
-// Ticket is a blocked acquire's place in the queue. Its End is called exactly once.
+// Ticket is a blocked acquire's place in the queue. Its End is called exactly
+// once, its Abandon at most once and after End.
 type Ticket interface {
 	// End ends the wait for the reason given and returns what came of it. A mutex
 	// that was granted in the meantime is the outcome whatever the reason, except
 	// EndGone, which passes it on to the next waiter: nobody is there to be told.
 	End(why EndReason) (Outcome, error)
+	// Abandon passes on a mutex that End said was acquired, since the waiter could
+	// not be told, unless the contender has renewed it since.
+	Abandon() (Seq, error)
 }
 
 // EndReason is why a wait ended.
@@ -138,11 +142,11 @@ type QueueEntry struct {
 
 // ScanRequest asks for a part of the mutexes that are held or waited for.
 type ScanRequest struct {
-	Cursor    uint64 // 0 starts
-	Count     int    // how many to look at, about; 0 = 10
-	Match     string // glob as in Redis, "" = all
-	Held      bool   // only those that have an owner
-	Contended bool   // only those that someone waits for
+	Cursor    uint64                  // 0 starts
+	Count     int                     // how many to look at, about; 0 = 10
+	Match     func(mutex string) bool // nil = all
+	Held      bool                    // only those that have an owner
+	Contended bool                    // only those that someone waits for
 }
 
 // ScanPage is the answer. A mutex that is there from the first call to the last

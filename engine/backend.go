@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// The methods of simba.Backend. None of them waits for anything but a shard's
+// lock, so the contexts have nothing to cut short.
+
+// Acquire implements simba.Backend.
+func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Outcome, _ simba.Ticket, err error) {
+	var t *ticket
+	if r.Waiter != nil {
+		t = &ticket{engine: e, mutex: r.Mutex, contender: r.Contender, waiter: r.Waiter}
+	}
+	seq, err := e.do(r.Mutex, func(m *mutex, s *step) {
+		o = m.outcome(m.acquire(s, r, t), s.now, r.Contender)
+	})
+	o.Seq = seq
+	if o.Status == simba.StatusWaiting {
+		return o, t, err
+	}
+	return o, nil, err
+}
+
+// End implements simba.Ticket.
+func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
+	o.Seq, err = t.engine.do(t.mutex, func(m *mutex, s *step) {
+		o = m.outcome(m.endWait(s, t, why), s.now, t.contender)
+	})
+	return o, err
+}
+
+// Abandon implements simba.Ticket.
+func (t *ticket) Abandon() (simba.Seq, error) {
+	return t.engine.do(t.mutex, func(m *mutex, s *step) { m.abandon(s, t) })
+}
+
+// Guard implements simba.Backend.
+func (e *Engine) Guard(_ context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
+	seq, err := e.do(r.Mutex, func(m *mutex, s *step) {
+		o = m.outcome(m.guard(s, r), s.now, r.Contender)
+	})
+	o.Seq = seq
+	return o, err
+}
+
+// Release implements simba.Backend.
+func (e *Engine) Release(_ context.Context, r simba.ReleaseRequest) (owned bool, seq simba.Seq, err error) {
+	seq, err = e.do(r.Mutex, func(m *mutex, s *step) { owned = m.release(s, r) })
+	return owned, seq, err
+}
+
+// Break implements simba.Backend.
+func (e *Engine) Break(_ context.Context, name, reason string) (freed bool, seq simba.Seq, err error) {
+	seq, err = e.do(name, func(m *mutex, s *step) { freed = m.breakTenure(s, reason) })
+	return freed, seq, err
+}
+
+// Reachable implements simba.Backend.
+func (e *Engine) Reachable(_ context.Context, name, contender string) (simba.Seq, error) {
+	return e.do(name, func(m *mutex, s *step) { m.reach(s, contender) })
+}
+
+// Owner implements simba.Backend.
+func (e *Engine) Owner(_ context.Context, name string) (t simba.Tenure, seq simba.Seq, err error) {
+	seq, err = e.do(name, func(m *mutex, s *step) {
+		m.advance(s)
+		if m.owned() {
+			t = m.tenure(s.now)
+		}
+	})
+	return t, seq, err
+}
+
+// Check implements simba.Backend.
+func (e *Engine) Check(_ context.Context, name string, token uint64) (current bool, seq simba.Seq, err error) {
+	seq, err = e.do(name, func(m *mutex, s *step) {
+		m.advance(s)
+		current = m.owned() && m.token == token
+	})
+	return current, seq, err
+}
+
+// Queue implements simba.Backend.
+func (e *Engine) Queue(_ context.Context, name string, count int) (list []simba.QueueEntry, seq simba.Seq, err error) {
+	seq, err = e.do(name, func(m *mutex, s *step) {
+		m.advance(s)
+		if m.contention == nil {
+			return
+		}
+		for i, x := range m.contention.all[:min(count, m.waiters())] {
+			list = append(list, simba.QueueEntry{
+				Contender: x.contender, Position: i + 1,
+				Waiting: s.now.Sub(x.since), Blocked: x.ticket != nil,
+			})
+		}
+	})
+	return list, seq, err
+}
+
+// defaultCount is how much a listing returns when it is not told.
+const defaultCount = 10
+
+// Scan implements simba.Backend.
+func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPage, seq simba.Seq, err error) {
+	if !e.enter() {
+		return page, 0, simba.ErrStopped
+	}
+	defer e.leave()
+	if r.Count == 0 {
+		r.Count = defaultCount
+	}
+	from := r.Cursor << cursorShift
+	for i := shardOf(from); i < len(e.shards); i++ {
+		next, seen, rests := e.shards[i].scan(max(from, shardStart(i)), r, &page)
+		seq = max(seq, rests)
+		if next != 0 {
+			page.Cursor = next >> cursorShift
+			return page, seq, nil
+		}
+		if r.Count -= seen; r.Count <= 0 && i+1 < len(e.shards) {
+			page.Cursor = shardStart(i+1) >> cursorShift
+			return page, seq, nil
+		}
+	}
+	return page, seq, nil
+}
+
+func (sh *shard) scan(from uint64, r simba.ScanRequest, page *simba.ScanPage) (next uint64, seen int, seq simba.Seq) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := sh.engine.clock.Now()
+	next, seen = sh.table.scan(from, r.Count, func(m *mutex) {
+		held, contended := m.owned() && now < m.end(), m.waiters() > 0
+		switch {
+		case !held && !contended:
+		case r.Held && !held, r.Contended && !contended:
+		case r.Match != nil && !r.Match(m.name()):
+		default:
+			page.Mutexes = append(page.Mutexes, m.name())
+		}
+	})
+	return next, seen, sh.seq
+}
+
+// History implements simba.Backend.
+func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+	if !e.enter() {
+		return nil, 0, simba.ErrStopped
+	}
+	defer e.leave()
+	if r.Count == 0 {
+		r.Count = defaultCount
+	}
+	events := e.ledger.find(r)
+	if len(events) == 0 {
+		return nil, 0, nil
+	}
+	return events, events[len(events)-1].Seq, nil
+}
+
+// Stats implements simba.Backend.
+func (e *Engine) Stats() simba.Stats {
+	var c counts
+	var mutexes int64
+	for i := range e.shards {
+		sh := &e.shards[i]
+		sh.mu.Lock()
+		c.add(sh.counts)
+		mutexes += int64(sh.table.len)
+		sh.mu.Unlock()
+	}
+	e.ledger.mu.Lock()
+	seq := e.ledger.seq
+	e.ledger.mu.Unlock()
+	return simba.Stats{
+		Held: c.held, Mutexes: mutexes, Blocked: c.blocked, Polling: c.polling,
+		Acquired: c.acquired, Renewed: c.renewed, Released: c.released,
+		Expired: c.expired, Broken: c.broken, HandedOn: c.handedOn,
+		Seq: seq, Token: e.token.Load(),
+		Quiet: left(e.quiet, e.clock.Now()),
+	}
+}

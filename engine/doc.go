@@ -1,0 +1,33 @@
+// Package engine keeps mutexes in this process: leases, fencing tokens, queues,
+// handoff and expiry. It is the default backend.
+//
+// # From a call to its effects
+//
+//	Acquire ─▶ shard (lock) ─▶ mutex.acquire(step) ─▶ ledger.record ─▶ Journal.Append
+//	                              pure transition       seq, history     memory only
+//	caller  ◀── Outcome with Seq ◀────────────────────────────┘
+//	Settle(Seq) ─▶ Journal.Commit ─▶ fsync ─▶ ledger.deliver ─▶ notices, wake-ups
+//
+// A mutex' state changes only in transitions: methods of mutex that take a step
+// (the time, the request, what the world looks like) and leave their effects in
+// it. They start no goroutine, take no lock and do no I/O, so tests drive them
+// directly.
+//
+// # Invariants
+//
+//   - Nothing is told before it is durable. Results carry the Seq that they rest
+//     on; notices and wake-ups wait in the ledger's outbox for theirs. A shard
+//     remembers the Seq of its last change, since also "free" is something that a
+//     crash could undo.
+//   - While a mutex is free, not reserved and the quiet time is over, no reachable
+//     waiter is untold: every transition that could break this ends in handOn.
+//   - The owner is not in the queue, except in the quiet time.
+//   - A mutex without owner, queue and reservation is not in memory at all.
+//
+// # Locks
+//
+// shard.mu guards the mutexes of a shard with their queues, tickets and timers.
+// ledger.mu guards the sequence, the history and the outbox. Order: shard.mu,
+// then ledger.mu, then what the Journal locks. The Notices are asked under
+// shard.mu (is anyone there?) and called without any lock (tell them).
+package engine

@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// gate is a Journal whose fsync a test holds back.
+type gate struct {
+	mu       sync.Mutex
+	opened   *sync.Cond
+	open     bool
+	appended simba.Seq
+	held     simba.Seq // the first change that holds back; 0 = none
+	changes  []simba.Change
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.opened = sync.NewCond(&g.mu)
+	return g
+}
+
+func (g *gate) Append(ch simba.Change) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch.Events = slices.Clone(ch.Events)
+	g.changes = append(g.changes, ch)
+	g.appended = ch.Seq
+	if !g.open && g.held == 0 && ch.Kind != simba.ChangeNone {
+		g.held = ch.Seq
+	}
+}
+
+func (g *gate) Commit(seq simba.Seq) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.held != 0 && g.held <= seq {
+		g.opened.Wait()
+	}
+	return nil
+}
+
+func (g *gate) Tellable() simba.Seq {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held != 0 {
+		return g.held - 1
+	}
+	return g.appended
+}
+
+func (g *gate) set(open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = open
+	if open {
+		g.held = 0
+		g.opened.Broadcast()
+	}
+}
+
+// settles reports, when everything has come to rest, whether Settle(seq) returned.
+func settles(e *Engine, seq simba.Seq) func() bool {
+	done := make(chan struct{})
+	go func() {
+		_ = e.Settle(context.Background(), seq)
+		close(done)
+	}()
+	return func() bool {
+		synctest.Wait()
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		ctx := t.Context()
+		o, _, err := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply := settles(w.e, o.Seq)
+		_, seq, _ := w.e.Owner(ctx, "m")
+		owner := settles(w.e, seq)
+		_, seq, _ = w.e.Check(ctx, "m", o.Token)
+		check := settles(w.e, seq)
+		_, seq, _ = w.e.History(ctx, simba.HistoryRequest{Mutex: "m"})
+		history := settles(w.e, seq)
+		page, seq, _ := w.e.Scan(ctx, simba.ScanRequest{Count: 1 << 20})
+		scan := settles(w.e, seq)
+		busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec})
+		queued := settles(w.e, busy.Seq)
+		if len(page.Mutexes) != 1 || busy.Owner != "a" {
+			t.Fatalf("the state does not have the grant: %v %+v", page, busy)
+		}
+		views := map[string]func() bool{
+			"its reply": reply, "OWNER": owner, "CHECK": check, "HISTORY": history, "SCAN": scan, "another's reply": queued,
+		}
+		for name, settled := range views {
+			if settled() {
+				t.Errorf("%s shows a grant that a crash could undo", name)
+			}
+		}
+		if len(w.radio.heard) != 0 {
+			t.Errorf("notices %q", w.radio.heard)
+		}
+		g.set(true)
+		for name, settled := range views {
+			if !settled() {
+				t.Errorf("%s hangs after the fsync", name)
+			}
+		}
+		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+			t.Errorf("notices %q", got)
+		}
+	})
+}
+
+func TestFreeIsNotToldBeforeTheReleaseIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		g.set(false)
+		_, seq, _ := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		release := settles(w.e, seq)
+		got, seq, _ := w.e.Owner(t.Context(), "m")
+		if got.Owner != "" {
+			t.Fatalf("owner %+v", got)
+		}
+		owner := settles(w.e, seq)
+		if release() || owner() {
+			t.Error("told too early")
+		}
+		g.set(true)
+		if !release() || !owner() {
+			t.Error("hangs after the fsync")
+		}
+	})
+}
+
+func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		w.acquire("m", "a", 10*sec, 0)
+		b := w.block("m", "b", time.Hour, 0)
+		g.set(false)
+		time.Sleep(10 * sec) // the timer hands over, and nobody asks
+		synctest.Wait()
+		if b.isWoken() {
+			t.Error("woken before the grant was durable")
+		}
+		g.set(true)
+		b.granted()
+	})
+}
+
+func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		last := func() simba.Change {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.changes[len(g.changes)-1]
+		}
+		w.acquire("m", "a", sec, 0)
+		if ch := last(); ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "a" {
+			t.Errorf("grant: %+v", ch)
+		}
+		time.Sleep(sec)
+		synctest.Wait()
+		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
+			t.Errorf("expiry: %+v", ch)
+		}
+		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour, Session: 3})
+		b := w.block("m", "b", time.Hour, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
+		if ch := last(); !ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "b" {
+			t.Errorf("end of a session with handoff: %+v", ch)
+		}
+		b.granted()
+		_, seq, err := w.e.Break(t.Context(), "m", "")
+		w.settle(seq, err)
+		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
+			t.Errorf("break: %+v", ch)
+		}
+		w.acquire("m", "a", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if ch := last(); ch.Forced || ch.Kind != simba.ChangeDelete {
+			t.Errorf("its own release: %+v", ch)
+		}
+	})
+}
+
+func leases(ls ...simba.Lease) func(func(simba.Lease, error) bool) {
+	return func(yield func(simba.Lease, error) bool) {
+		for _, l := range ls {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestRecoveredLeaseKeepsWhatIsLeftOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Token: 9, Leases: leases(
+			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000 - simba.Instant(4*sec), AcquiredAt: 5, TTL: 8 * sec, Transition: 2 * sec},
+			simba.Lease{Mutex: "ended", Owner: "x", Token: 8, Acquired: 1000 - simba.Instant(11*sec), TTL: 8 * sec, Transition: 2 * sec},
+		)})
+		synctest.Wait()
+		if got := w.owner("ended"); got.Owner != "" {
+			t.Errorf("a lease that ended in the meantime lives on: %+v", got)
+		}
+		if got := w.history("ended"); !slices.Equal(got, []string{"expired x"}) {
+			t.Errorf("history %q", got)
+		}
+		got := w.owner("m")
+		if got.Owner != "a" || got.Token != 7 || got.TTL != 4*sec || got.Transition != 6*sec {
+			t.Errorf("recovered %+v", got)
+		}
+		b := w.block("m", "b", sec, 0)
+		start := time.Now()
+		<-b.woken
+		if took := time.Since(start); took != 6*sec {
+			t.Errorf("ended after %v", took)
+		}
+		if o := b.granted(); o.Token <= 9 {
+			t.Errorf("token %d", o.Token)
+		}
+		w.audit()
+	})
+}
+
+func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Quiet: 30 * sec, Leases: leases(
+			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: 8 * sec, Transition: 2 * sec},
+			simba.Lease{Mutex: "old", Owner: "o", Token: 8, Acquired: 1000, TTL: 8 * sec},
+		)})
+		if o := w.guard("m", "a", 40*sec, 0, 7); o.Status != simba.StatusRenewed {
+			t.Errorf("guard in the quiet time: %+v", o)
+		}
+		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
+			t.Errorf("granted in the quiet time: %+v", o)
+		}
+		// Its release may have been lost together with another's tenure.
+		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
+			t.Errorf("acquire by a recovered owner: %+v", o)
+		}
+		start := time.Now()
+		b := w.block("free", "b", sec, 0)
+		o := w.block("old", "next", sec, 0)
+		w.audit()
+		<-b.woken
+		<-o.woken
+		if took := time.Since(start); took != 30*sec {
+			t.Errorf("quiet ended after %v", took)
+		}
+		b.granted()
+		o.granted()
+		if got := w.owner("m"); got.Owner != "a" || got.Token != 7 {
+			t.Errorf("owner %+v", got)
+		}
+		w.audit()
+	})
+}

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Config is what an Engine needs. Only Clock must be set.
+type Config struct {
+	Clock         Clock
+	HandoffWindow time.Duration // how long a polling waiter's turn lasts; 0 = free for all
+	QueueGrace    time.Duration // how long a polling waiter is waited for; see the design of the queue
+	Notices       simba.Notices // nil = Silent
+	HistoryLen    int           // events that History can answer from; 0 = 10,000
+}
+
+// Engine keeps mutexes in memory and its changes in a Journal. It is a
+// simba.Backend; all methods may be called concurrently.
+type Engine struct {
+	clock  Clock
+	seed   maphash.Seed
+	quiet  simba.Instant
+	ledger ledger
+	token  atomic.Uint64 // the last one given
+	window atomic.Int64  // Config.HandoffWindow
+	grace  atomic.Int64  // Config.QueueGrace
+
+	life    sync.RWMutex // held for reading by everything that runs; taken for writing by Stop
+	stopped bool         // guarded by life
+
+	shards [1 << shardBits]shard
+}
+
+var _ simba.Backend = (*Engine)(nil)
+
+// New starts an engine with what the journal remembers. The caller stops it with
+// Stop, and closes the journal after that.
+func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
+	if cfg.Notices == nil {
+		cfg.Notices = Silent{}
+	}
+	if cfg.HistoryLen == 0 {
+		cfg.HistoryLen = 10000
+	}
+	e := &Engine{clock: cfg.Clock, seed: maphash.MakeSeed()}
+	e.SetHandoffWindow(cfg.HandoffWindow)
+	e.SetQueueGrace(cfg.QueueGrace)
+	e.token.Store(rec.Token)
+	e.ledger.journal, e.ledger.notices, e.ledger.missed = j, cfg.Notices, e.missed
+	e.ledger.seq = rec.Seq
+	e.ledger.history.limit = cfg.HistoryLen
+	for _, ev := range rec.History {
+		e.ledger.history.push(ev)
+	}
+	now := e.clock.Now()
+	e.quiet = now.Add(rec.Quiet)
+	for i := range e.shards {
+		e.shards[i].start(e)
+	}
+	if rec.Leases != nil {
+		for l, err := range rec.Leases {
+			if err != nil {
+				e.Stop()
+				return nil, fmt.Errorf("recover leases: %w", err)
+			}
+			e.restore(l, now)
+		}
+	}
+	return e, nil
+}
+
+// restore puts a lease in place. One that has ended meanwhile expires by the
+// timer, with its event and its handoff, as if the engine had never been away.
+func (e *Engine) restore(l simba.Lease, now simba.Instant) {
+	sh, hash := e.shard(l.Mutex)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	m := newMutex(l.Mutex, hash)
+	m.load(l)
+	sh.table.add(m)
+	sh.counts.held++
+	sh.due.set(m, m.deadline(e.quiet))
+	sh.arm(sh.due[0].at, now)
+}
+
+// Stop ends the engine: timers fire no more, and every method returns
+// simba.ErrStopped. It waits for the calls that run. Leases stay as they are in
+// the journal. Calling it again does nothing.
+func (e *Engine) Stop() {
+	e.life.Lock()
+	e.stopped = true
+	e.life.Unlock()
+	for i := range e.shards {
+		e.shards[i].timer.Stop()
+	}
+}
+
+// enter begins a call, unless the engine has stopped; leave ends it.
+func (e *Engine) enter() bool {
+	e.life.RLock()
+	if e.stopped {
+		e.life.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (e *Engine) leave() { e.life.RUnlock() }
+
+// SetHandoffWindow changes how long the turns that begin from now on last.
+func (e *Engine) SetHandoffWindow(d time.Duration) { e.window.Store(int64(d)) }
+
+// SetQueueGrace changes how long polling waiters that ask from now on are waited for.
+func (e *Engine) SetQueueGrace(d time.Duration) { e.grace.Store(int64(d)) }
+
+func (e *Engine) shard(name string) (*shard, uint64) {
+	hash := hashOf(e.seed, name)
+	return &e.shards[shardOf(hash)], hash
+}
+
+func (e *Engine) subscribed(mutex, contender string) bool {
+	return e.ledger.notices.Any() && e.ledger.notices.Subscribed(simba.ContenderChannel(mutex, contender))
+}
+
+// do runs one transition on a mutex and returns what its result rests on.
+func (e *Engine) do(name string, transition func(m *mutex, s *step)) (simba.Seq, error) {
+	if !e.enter() {
+		return 0, simba.ErrStopped
+	}
+	defer e.leave()
+	return e.run(name, transition), nil
+}
+
+func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq {
+	sh, hash := e.shard(name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := sh.begin()
+	m := sh.table.get(hash, name)
+	known := m != nil
+	if !known {
+		m = newMutex(name, hash)
+	}
+	before := take(m, known)
+	transition(m, s)
+	sh.finish(m, s, before)
+	return sh.seq
+}
+
+// missed is told of a turn that reached nobody.
+func (e *Engine) missed(name, contender string) simba.Seq {
+	return e.run(name, func(m *mutex, s *step) { m.missTurn(s, contender) })
+}
+
+// Settle implements simba.Backend.
+func (e *Engine) Settle(_ context.Context, seq simba.Seq) error {
+	if !e.enter() {
+		return simba.ErrStopped
+	}
+	defer e.leave()
+	return e.ledger.settle(seq)
+}

@@ -1,0 +1,415 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestReleaseGrantsTheFirstBlockedWaiterInTheSameStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		a := w.acquire("m", "a", 10*sec, 0)
+		b := w.block("m", "b", 3*sec, sec)
+		c := w.block("m", "c", 5*sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		o := b.granted()
+		if o.Owner != "b" || o.Token <= a.Token || o.TTL != 3*sec || o.Transition != 4*sec {
+			t.Errorf("b got %+v", o)
+		}
+		if c.isWoken() {
+			t.Error("c was woken too")
+		}
+		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
+			t.Errorf("notices %q", got)
+		}
+		w.audit()
+	})
+}
+
+func TestExpiryGrantsTheNextAtTransitionAtByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		a := w.acquire("m", "a", 10*sec, 2*sec)
+		start := time.Now()
+		b := w.block("m", "b", sec, 0)
+		<-b.woken
+		if took := time.Since(start); took != 12*sec {
+			t.Errorf("handed over after %v", took)
+		}
+		if o := b.granted(); o.Token <= a.Token {
+			t.Errorf("b got %+v", o)
+		}
+	})
+}
+
+func TestRenewalPostponesTheHandoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", 10*sec, 0)
+		start := time.Now()
+		b := w.block("m", "b", sec, 0)
+		time.Sleep(9 * sec)
+		w.guard("m", "a", 10*sec, 0, 0)
+		<-b.woken
+		if took := time.Since(start); took != 19*sec {
+			t.Errorf("handed over after %v", took)
+		}
+	})
+}
+
+func TestBreakHandsToTheNextWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", sec, 0)
+		freed, seq, err := w.e.Break(t.Context(), "m", "")
+		w.settle(seq, err)
+		if !freed || b.granted().Owner != "b" {
+			t.Error("break did not hand on")
+		}
+	})
+}
+
+func TestQueueIsFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "owner", time.Hour, 0)
+		var waiting []*blocked
+		for i := range 100 { // enough for the index by name
+			waiting = append(waiting, w.block("m", fmt.Sprintf("c%02d", 99-i), time.Hour, 0))
+		}
+		last := "owner"
+		for i, b := range waiting {
+			w.release(simba.ReleaseRequest{Mutex: "m", Contender: last})
+			last = b.granted().Owner
+			if want := fmt.Sprintf("c%02d", 99-i); last != want {
+				t.Fatalf("turn %d: %s, want %s", i, last, want)
+			}
+			w.audit()
+		}
+	})
+}
+
+func TestDeadWaiterIsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		dead := w.block("m", "dead", sec, 0)
+		b := w.block("m", "b", sec, 0)
+		dead.end(simba.EndGone)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if b.granted().Owner != "b" {
+			t.Error("b did not get it")
+		}
+		if dead.isWoken() {
+			t.Error("the dead was woken")
+		}
+	})
+}
+
+func TestWaiterThatDiedBetweenChosenAndToldIsSkippedInTheSameStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		dead := w.block("m", "dead", time.Hour, 0)
+		b := w.block("m", "b", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if o := dead.end(simba.EndGone); o.Status == simba.StatusAcquired || o.Owner != "b" {
+			t.Errorf("the dead: %+v", o)
+		}
+		b.granted()
+		w.audit()
+	})
+}
+
+func TestGrantThatCouldNotBeToldIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		dead := w.block("m", "dead", time.Hour, 0)
+		b := w.block("m", "b", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		dead.granted()
+		w.settle(dead.ticket.Abandon())
+		b.granted()
+		w.settle(dead.ticket.Abandon()) // too late to do harm
+		if got := w.owner("m"); got.Owner != "b" {
+			t.Errorf("owner %+v", got)
+		}
+		w.audit()
+	})
+}
+
+func TestWaiterWhoCameBackKeepsWhatItsOldConnectionWasGranted(t *testing.T) {
+	for _, how := range []string{"end", "abandon"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Recovery{})
+				w.acquire("m", "a", time.Hour, 0)
+				b := w.block("m", "b", time.Hour, 0)
+				w.block("m", "c", time.Hour, 0)
+				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+				if how == "abandon" {
+					b.granted()
+				}
+				if o := w.acquire("m", "b", time.Hour, 0); o.Status != simba.StatusRenewed {
+					t.Fatalf("b asks again: %+v", o)
+				}
+				if how == "abandon" {
+					w.settle(b.ticket.Abandon())
+				} else {
+					b.end(simba.EndGone)
+				}
+				if got := w.owner("m"); got.Owner != "b" {
+					t.Errorf("taken from one who was told: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestBrokenConnectionKeepsItsPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", 10*sec, 0)
+		b := w.block("m", "b", sec, 0)
+		w.block("m", "c", sec, 0)
+		b.end(simba.EndGone)
+		if q := w.queue("m"); !slices.Equal(q, []string{"b", "c"}) {
+			t.Fatalf("queue %v", q)
+		}
+		b = w.block("m", "b", sec, 0)
+		if q := w.queue("m"); !slices.Equal(q, []string{"b", "c"}) {
+			t.Fatalf("queue after the return %v", q)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		b.granted()
+	})
+}
+
+func TestSecondConnectionOfAContenderTakesItsPlaceOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		old := w.block("m", "b", sec, 0)
+		now := w.block("m", "b", sec, 0)
+		synctest.Wait()
+		if !old.isWoken() {
+			t.Fatal("the first connection waits for ever")
+		}
+		if o := old.end(simba.EndWoken); o.Status != simba.StatusQueued || o.Position != 1 {
+			t.Errorf("the first connection: %+v", o)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		now.granted()
+		w.audit()
+	})
+}
+
+func TestTimeoutLeavesTheQueueButTellsAGrantThatCameFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", time.Hour, 0)
+		c := w.block("m", "c", time.Hour, 0)
+		if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "a" || o.Position != 0 {
+			t.Errorf("timeout: %+v", o)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if o := c.end(simba.EndTimeout); o.Status != simba.StatusAcquired {
+			t.Errorf("granted before its time ran out: %+v", o)
+		}
+	})
+}
+
+func TestReleaseByAWaiterEndsItsWaitElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", sec, 0)
+		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"}) {
+			t.Error("b owned nothing")
+		}
+		synctest.Wait()
+		if !b.isWoken() || b.end(simba.EndWoken).Status != simba.StatusTimeout {
+			t.Error("b still waits")
+		}
+	})
+}
+
+func TestLeaseThatEndedBeforeItsWaiterWasToldIsNotReportedAsAcquired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", ms, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		time.Sleep(2 * ms)
+		if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+func TestReachablePollingWaiterIsToldAndTheMutexKeptForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.listen("m", "b")
+		w.acquire("m", "b", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			t.Fatalf("b was told %q", got)
+		}
+		if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued || o.Owner != "" || o.Position != 2 {
+			t.Errorf("c in b's turn: %+v", o)
+		}
+		time.Sleep(testWindow - 1)
+		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
+			t.Errorf("b in its turn: %+v", o)
+		}
+		w.audit()
+	})
+}
+
+func TestMissedTurnGoesToTheNextInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.listen("m", "b")
+		w.acquire("m", "b", sec, 0)
+		c := w.block("m", "c", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		start := time.Now()
+		<-c.woken
+		if took := time.Since(start); took != testWindow {
+			t.Errorf("c's turn came after %v", took)
+		}
+		c.granted()
+		w.audit()
+	})
+}
+
+func TestSubscriberThatVanishedBeforeItsNoticeLosesItsTurnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.listen("m", "b")
+		w.acquire("m", "b", sec, 0)
+		c := w.block("m", "c", sec, 0)
+		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "b"): true}
+		start := time.Now()
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		c.granted()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("c waited %v for a dead subscriber", took)
+		}
+		w.audit()
+	})
+}
+
+func TestUnreachablePollingWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.acquire("m", "mute", sec, 0)
+		c := w.block("m", "c", time.Hour, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		c.granted()
+		if q := w.queue("m"); !slices.Equal(q, []string{"mute"}) {
+			t.Errorf("queue %v", q)
+		}
+	})
+}
+
+func TestWaiterThatSubscribesWhileTheMutexIsFreeIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.acquire("m", "b", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if got := w.turns("m", "b"); len(got) != 0 {
+			t.Fatalf("told without a subscription: %q", got)
+		}
+		w.listen("m", "b")
+		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			t.Errorf("b was told %q", got)
+		}
+		w.audit()
+	})
+}
+
+func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.e.SetHandoffWindow(0)
+		w.acquire("m", "a", time.Hour, 0)
+		for _, c := range []string{"b", "c"} {
+			w.listen("m", c)
+			w.acquire("m", c, time.Hour, 0)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if len(w.turns("m", "b")) != 1 || len(w.turns("m", "c")) != 1 {
+			t.Error("not everyone was told")
+		}
+		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {
+			t.Errorf("the mutex is kept: %+v", o)
+		}
+		d := w.block("m", "d", time.Hour, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "stranger"})
+		d.granted() // behind two who are told but do not come
+		w.audit()
+	})
+}
+
+func TestLeavingInOnesTurnPassesItOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.listen("m", "b")
+		w.acquire("m", "b", sec, 0)
+		c := w.block("m", "c", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		c.granted()
+	})
+}
+
+func TestPollingWaiterLapsesAfterTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", 10*sec, 0)
+		w.acquire("m", "b", sec, 0) // sees a lease that ends in 10 s
+		time.Sleep(10*sec + testGrace - 1)
+		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
+			t.Errorf("lapsed too early: %v", q)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if q := w.queue("m"); len(q) != 0 {
+			t.Errorf("never lapses: %v", q)
+		}
+		if s := w.e.Stats(); s.Mutexes != 0 || s.Polling != 0 {
+			t.Errorf("left over: %+v", s)
+		}
+	})
+}
+
+func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", sec, 0)
+		r := simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true}
+		if o := w.ask(r); o.Status != simba.StatusBusy || o.Position != 0 {
+			t.Errorf("%+v", o)
+		}
+		w.acquire("m", "b", sec, 0)
+		if o := w.ask(r); o.Status != simba.StatusBusy || o.Position != 1 {
+			t.Errorf("%+v", o)
+		}
+	})
+}

@@ -1,0 +1,270 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	sec = time.Second
+	ms  = time.Millisecond
+)
+
+func TestLeaseHasEndedAtTransitionAtExactlyAndNotBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", 10*sec, 2*sec)
+		time.Sleep(12*sec - 1)
+		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Owner != "a" {
+			t.Errorf("a nanosecond before the end: %+v", o)
+		}
+		time.Sleep(1)
+		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
+			t.Errorf("at the end: %+v", o)
+		}
+		w.audit()
+	})
+}
+
+func TestOwnerGuardsInTheTransitionWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		first := w.acquire("m", "a", 10*sec, 2*sec)
+		time.Sleep(12*sec - 1)
+		if o := w.guard("m", "a", 3*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != 3*sec || o.Transition != 4*sec {
+			t.Errorf("guard at the last nanosecond: %+v", o)
+		}
+		time.Sleep(4 * sec)
+		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
+			t.Errorf("guard at the end revives: %+v", o)
+		}
+	})
+}
+
+func TestGuardNeverBeginsATenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost {
+			t.Errorf("guard of a free mutex: %+v", o)
+		}
+		w.acquire("m", "a", sec, 0)
+		if o := w.guard("m", "b", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "a" {
+			t.Errorf("guard by another: %+v", o)
+		}
+		if got := w.owner("m"); got.Owner != "a" {
+			t.Errorf("owner %+v", got)
+		}
+	})
+}
+
+func TestRenewalSetsBothWindowsAnewAndKeepsTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		first := w.acquire("m", "a", 10*sec, 5*sec)
+		time.Sleep(sec)
+		o := w.acquire("m", "a", sec, 0) // shorter than what was left
+		if o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec || o.Transition != sec {
+			t.Errorf("renewal: %+v", o)
+		}
+		got := w.owner("m")
+		if got.TTLAt != got.AcquiredAt+1000 || got.TransitionAt != got.TTLAt || got.Now != got.AcquiredAt {
+			t.Errorf("windows: %+v", got)
+		}
+		time.Sleep(sec)
+		if got := w.owner("m"); got.Owner != "" {
+			t.Errorf("still owned: %+v", got)
+		}
+	})
+}
+
+func TestTokensGrowWithEveryTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Token: 41})
+		var last uint64 = 41
+		for _, m := range []string{"x", "y", "x", "z", "x"} {
+			o := w.acquire(m, "a", sec, 0)
+			if o.Status != simba.StatusAcquired || o.Token <= last {
+				t.Errorf("%s: token %d after %d", m, o.Token, last)
+			}
+			last = o.Token
+			w.release(simba.ReleaseRequest{Mutex: m, Contender: "a"})
+		}
+	})
+}
+
+func TestTokenConfinesGuardAndReleaseToItsTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		old := w.acquire("m", "a", sec, 0).Token
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		cur := w.acquire("m", "a", sec, 0).Token
+		if o := w.guard("m", "a", sec, 0, old); o.Status != simba.StatusLost {
+			t.Errorf("guard with a token of before: %+v", o)
+		}
+		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old}) {
+			t.Error("release with a token of before released")
+		}
+		if o := w.guard("m", "a", sec, 0, cur); o.Status != simba.StatusRenewed {
+			t.Errorf("guard with the token: %+v", o)
+		}
+		if !w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: cur}) {
+			t.Error("release with the token did not release")
+		}
+	})
+}
+
+func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		old := w.acquire("m", "a", sec, 0).Token
+		time.Sleep(sec)
+		w.acquire("m", "b", 10*sec, 0)
+		w.acquire("m", "a", sec, 0) // queued for its next tenure
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old})
+		if q := w.queue("m"); !slices.Equal(q, []string{"a"}) {
+			t.Errorf("queue %v", q)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if q := w.queue("m"); len(q) != 0 {
+			t.Errorf("queue after a release without token: %v", q)
+		}
+	})
+}
+
+func TestCheckHoldsOnlyForTheTenureThatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		token := w.acquire("m", "a", sec, sec).Token
+		check := func(token uint64) bool {
+			ok, seq, err := w.e.Check(t.Context(), "m", token)
+			w.settle(seq, err)
+			return ok
+		}
+		if !check(token) || check(token-1) || check(token+1) || check(0) {
+			t.Error("check of the current tenure")
+		}
+		time.Sleep(2*sec - 1)
+		if !check(token) {
+			t.Error("in the transition window the lease still runs")
+		}
+		time.Sleep(1)
+		if check(token) || check(0) {
+			t.Error("check after the end")
+		}
+	})
+}
+
+func TestSessionReleasesOnlyWhatIsBoundToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
+		// The client comes back by another connection before the first is seen to be gone.
+		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 8})
+		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
+			t.Error("the old session took the lease away")
+		}
+		if !w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
+			t.Error("the session's end did not release")
+		}
+		w.acquire("m", "a", sec, 0)
+		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
+			t.Error("a later lease without session was taken away")
+		}
+		w.audit()
+	})
+}
+
+func TestAnIdleMutexCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("released", "a", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "released", Contender: "a"})
+		w.acquire("expired", "a", sec, sec)
+		w.acquire("expired", "b", sec, sec)
+		w.block("expired", "c", sec, sec)
+		w.owner("never held")
+		w.guard("never held", "a", sec, 0, 0)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.audit()
+		if s := w.e.Stats(); s.Mutexes != 0 {
+			t.Errorf("%d mutexes in memory", s.Mutexes)
+		}
+		for i := range w.e.shards {
+			if n := len(w.e.shards[i].due); n != 0 {
+				t.Errorf("shard %d has %d deadlines", i, n)
+			}
+		}
+	})
+}
+
+func TestHistoryTellsEveryChangeInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Seq: 100})
+		w.acquire("m", "a", sec, 0)
+		w.acquire("m", "b", sec, 0)
+		w.acquire("other", "x", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		w.acquire("m", "a", sec, 0) // a renewal is no event
+		time.Sleep(sec)
+		synctest.Wait()
+		w.acquire("m", "c", sec, 0)
+		freed, seq, err := w.e.Break(t.Context(), "m", "stuck")
+		w.settle(seq, err)
+		if !freed {
+			t.Error("break freed nothing")
+		}
+		want := []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"}
+		if got := w.history("m"); !slices.Equal(got, want) {
+			t.Errorf("history %q, want %q", got, want)
+		}
+		events, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 2})
+		if len(events) != 2 || events[1].Kind != simba.EventBroken || events[1].Reason != "stuck" {
+			t.Errorf("the newest two: %+v", events)
+		}
+		last := simba.Seq(100)
+		all, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100})
+		for _, e := range all {
+			if e.Seq <= last {
+				t.Errorf("seq %d after %d", e.Seq, last)
+			}
+			last = e.Seq
+		}
+		since, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[3].Seq})
+		if !slices.Equal(since, all[4:]) {
+			t.Errorf("since %d: %+v", all[3].Seq, since)
+		}
+	})
+}
+
+func TestHistoryKeepsTheLastEventsOnly(t *testing.T) {
+	l := ledger{journal: Memory(), notices: Silent{}}
+	l.history.limit = 1000
+	for i := range 2500 {
+		l.history.push(simba.Event{Seq: simba.Seq(i + 1), Mutex: "m"})
+	}
+	got := l.find(simba.HistoryRequest{Mutex: "m", Count: 10000})
+	if len(got) != 1000 || got[0].Seq != 1501 || got[999].Seq != 2500 {
+		t.Errorf("%d events from %d", len(got), got[0].Seq)
+	}
+}
+
+func TestStoppedEngineAnswersNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", sec, 0)
+		w.e.Stop()
+		w.e.Stop()
+		if _, _, err := w.e.Owner(t.Context(), "m"); err != simba.ErrStopped {
+			t.Errorf("owner: %v", err)
+		}
+		if err := w.e.Settle(t.Context(), 1); err != simba.ErrStopped {
+			t.Errorf("settle: %v", err)
+		}
+		time.Sleep(time.Hour) // no timer fires
+	})
+}

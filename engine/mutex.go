@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// never is the deadline of what does not end.
+const never = simba.Instant(math.MaxInt64)
+
+// mutex is the state of one mutex that is owned or waited for. There may be
+// millions, so it is packed: 80 bytes and one string.
+type mutex struct {
+	label      string        // the name, then the owner's id: one allocation for both
+	token      uint64        // of the present tenure; 0 = free
+	acquired   simba.Instant // start of the present windows
+	acquiredAt int64         // the same in Unix milliseconds
+	contention *contention   // nil when nobody contends and no session is bound
+	next       *mutex        // in the same bucket of the table
+	hash       uint64
+	ttl        uint32 // milliseconds
+	transition uint32 // milliseconds
+	slot       int32  // in the shard's deadlines; -1 = not there
+	nameLen    uint8
+}
+
+// contention is what only some mutexes have.
+type contention struct {
+	queue
+	session  uint64        // the connection that the lease is bound to; 0 = none
+	untold   uint64        // the token, if only a blocked waiter has been told, perhaps in vain; else 0
+	reserved *entry        // the polling waiter whose turn it is, while the mutex is free
+	until    simba.Instant // when that turn ends
+	last     string        // who owned it before it became free
+}
+
+func newMutex(name string, hash uint64) *mutex {
+	return &mutex{label: name, nameLen: uint8(len(name)), hash: hash, slot: -1}
+}
+
+func (m *mutex) name() string  { return m.label[:m.nameLen] }
+func (m *mutex) owner() string { return m.label[m.nameLen:] }
+func (m *mutex) owned() bool   { return m.token != 0 }
+
+func (m *mutex) ttlEnd() simba.Instant {
+	return m.acquired.Add(time.Duration(m.ttl) * time.Millisecond)
+}
+
+// end is when the lease has ended and the mutex is free.
+func (m *mutex) end() simba.Instant {
+	return m.ttlEnd().Add(time.Duration(m.transition) * time.Millisecond)
+}
+
+func (m *mutex) lease() simba.Lease {
+	return simba.Lease{
+		Mutex: m.name(), Owner: m.owner(), Token: m.token,
+		Acquired: m.acquired, AcquiredAt: m.acquiredAt,
+		TTL:        time.Duration(m.ttl) * time.Millisecond,
+		Transition: time.Duration(m.transition) * time.Millisecond,
+	}
+}
+
+// load takes over a lease that was recovered.
+func (m *mutex) load(l simba.Lease) {
+	m.label = l.Mutex + l.Owner
+	m.token = l.Token
+	m.acquired, m.acquiredAt = l.Acquired, l.AcquiredAt
+	m.setWindows(l.TTL, l.Transition)
+}
+
+func (m *mutex) setWindows(ttl, transition time.Duration) {
+	m.ttl = uint32(ttl / time.Millisecond)
+	m.transition = uint32(transition / time.Millisecond)
+}
+
+func (m *mutex) waiters() int {
+	if m.contention == nil {
+		return 0
+	}
+	return len(m.contention.all)
+}
+
+func (m *mutex) position(contender string) int {
+	if m.contention == nil {
+		return 0
+	}
+	return m.contention.position(contender)
+}
+
+// contend returns the contention, made if there is none.
+func (m *mutex) contend() *contention {
+	if m.contention == nil {
+		m.contention = &contention{}
+	}
+	return m.contention
+}
+
+// idle reports whether nothing is left to remember of the mutex, after it has let
+// go of a contention that holds nothing.
+func (m *mutex) idle() bool {
+	if c := m.contention; c != nil && len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.untold == 0 {
+		m.contention = nil
+	}
+	return !m.owned() && m.contention == nil
+}
+
+// deadline is the next instant at which the mutex changes by itself. It may be
+// too early, never too late.
+func (m *mutex) deadline(quiet simba.Instant) simba.Instant {
+	d := never
+	c := m.contention
+	switch {
+	case m.owned():
+		d = m.end()
+	case c == nil:
+	case c.reserved != nil:
+		d = c.until
+	case c.next() != nil:
+		d = quiet
+	}
+	if c != nil && c.nextLapse != 0 {
+		d = min(d, c.nextLapse)
+	}
+	return d
+}
+
+// left is what remains until end, in whole milliseconds rounded up, so that who
+// sleeps for so long does not wake before it; 0 when it is over.
+func left(end, now simba.Instant) time.Duration {
+	d := end.Sub(now)
+	if d <= 0 {
+		return 0
+	}
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// outcome describes the mutex to contender at the instant now.
+func (m *mutex) outcome(status simba.Status, now simba.Instant, contender string) simba.Outcome {
+	o := simba.Outcome{Status: status, Position: m.position(contender)}
+	if m.owned() {
+		o.Owner, o.Token = m.owner(), m.token
+		o.TTL, o.Transition = left(m.ttlEnd(), now), left(m.end(), now)
+	}
+	return o
+}
+
+func (m *mutex) tenure(now simba.Instant) simba.Tenure {
+	t := simba.Tenure{
+		Owner: m.owner(), Token: m.token,
+		AcquiredAt: m.acquiredAt,
+		Now:        m.acquiredAt + now.Sub(m.acquired).Milliseconds(),
+		TTL:        left(m.ttlEnd(), now),
+		Transition: left(m.end(), now),
+		Waiters:    m.waiters(),
+	}
+	t.TTLAt = t.AcquiredAt + int64(m.ttl)
+	t.TransitionAt = t.TTLAt + int64(m.transition)
+	return t
+}

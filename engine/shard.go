@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// shard keeps a part of the mutexes under one lock.
+type shard struct {
+	engine *Engine
+
+	mu     sync.Mutex // guards what follows
+	table  table
+	due    deadlines
+	seq    simba.Seq // of the last change of any lease here: what the shard shows rests on it
+	places uint64    // given out in queues
+	step   step      // used again by every step
+	counts counts
+	timer  *time.Timer
+	armed  simba.Instant // when the timer fires; never = it is not set
+}
+
+// counts are the shard's part of the Stats.
+type counts struct {
+	held, blocked, polling                                 int64
+	acquired, renewed, released, expired, broken, handedOn int64
+}
+
+func (c *counts) add(o counts) {
+	c.held += o.held
+	c.blocked += o.blocked
+	c.polling += o.polling
+	c.acquired += o.acquired
+	c.renewed += o.renewed
+	c.released += o.released
+	c.expired += o.expired
+	c.broken += o.broken
+	c.handedOn += o.handedOn
+}
+
+func (sh *shard) start(e *Engine) {
+	sh.engine = e
+	sh.table = newTable()
+	sh.armed = never
+	sh.step = step{
+		quiet:      e.quiet,
+		token:      func() uint64 { return e.token.Add(1) },
+		order:      func() uint64 { sh.places++; return sh.places },
+		subscribed: e.subscribed,
+	}
+	sh.timer = time.AfterFunc(time.Hour, sh.tick)
+	sh.timer.Stop()
+}
+
+// begin starts a step. The caller holds mu.
+func (sh *shard) begin() *step {
+	s := &sh.step
+	s.begin(sh.engine.clock.read())
+	s.window = time.Duration(sh.engine.window.Load())
+	s.grace = time.Duration(sh.engine.grace.Load())
+	return s
+}
+
+// finish ends a step on m: records it, and keeps the mutex only if there is
+// something to remember. before is the census of it when the step began.
+func (sh *shard) finish(m *mutex, s *step, before census) {
+	if seq := sh.engine.ledger.record(m, s); seq != 0 {
+		sh.seq = seq
+	}
+	sh.count(m, s, before)
+	switch idle := m.idle(); {
+	case idle && before.known:
+		sh.table.remove(m)
+		sh.due.remove(m)
+		return
+	case idle:
+		return
+	case !before.known:
+		sh.table.add(m)
+	}
+	if at := m.deadline(s.quiet); at != never {
+		sh.due.set(m, at)
+		sh.arm(sh.due[0].at, s.now)
+	}
+}
+
+// census is what a mutex adds to the figures that go up and down.
+type census struct {
+	known            bool // the table has it
+	owned            bool
+	blocked, polling int64
+}
+
+func take(m *mutex, known bool) census {
+	c := census{known: known, owned: m.owned()}
+	if m.contention != nil {
+		c.blocked = m.contention.blocked
+		c.polling = int64(len(m.contention.all)) - c.blocked
+	}
+	return c
+}
+
+func (sh *shard) count(m *mutex, s *step, before census) {
+	after := take(m, true)
+	c := &sh.counts
+	c.blocked += after.blocked - before.blocked
+	c.polling += after.polling - before.polling
+	if after.owned != before.owned {
+		if after.owned {
+			c.held++
+		} else {
+			c.held--
+		}
+	}
+	for _, e := range s.events {
+		switch e.Kind {
+		case simba.EventAcquired:
+			c.acquired++
+			if e.Reason == reasonHandoff {
+				c.handedOn++
+			}
+		case simba.EventReleased:
+			c.released++
+		case simba.EventExpired:
+			c.expired++
+		case simba.EventBroken:
+			c.broken++
+		}
+	}
+	if s.changed && len(s.events) == 0 {
+		c.renewed++
+	}
+}
+
+// arm sets the timer unless it fires early enough already.
+func (sh *shard) arm(at, now simba.Instant) {
+	if at >= sh.armed {
+		return
+	}
+	sh.armed = at
+	sh.timer.Reset(max(at.Sub(now), 0))
+}
+
+// tickPart is how many mutexes one step of the timer advances under one lock.
+const tickPart = 128
+
+// tick runs when the earliest deadline is due.
+func (sh *shard) tick() {
+	if !sh.engine.enter() {
+		return
+	}
+	defer sh.engine.leave()
+	for {
+		seq, more := sh.advance()
+		if err := sh.engine.ledger.settle(seq); err != nil {
+			return // the journal has failed and says so itself
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// advance lets time do its work on some of the mutexes that are due. It returns
+// what to settle, and whether more are due.
+func (sh *shard) advance() (seq simba.Seq, more bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.armed = never
+	for range tickPart {
+		s := sh.begin()
+		if len(sh.due) == 0 {
+			return sh.seq, false
+		}
+		if sh.due[0].at > s.now {
+			sh.arm(sh.due[0].at, s.now)
+			return sh.seq, false
+		}
+		m := sh.due[0].m
+		before := take(m, true)
+		m.advance(s)
+		if at := m.deadline(s.quiet); at == never {
+			sh.due.remove(m)
+		} else {
+			sh.due.postpone(m, at)
+		}
+		sh.finish(m, s, before)
+	}
+	return sh.seq, true
+}

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// step is one critical section on one mutex: what a transition may know of the
+// world, and what it leaves behind. The shard uses one again and again.
+type step struct {
+	// The world.
+	now    simba.Instant
+	wall   int64         // now in Unix milliseconds
+	quiet  simba.Instant // nobody new is granted anything before it
+	window time.Duration // of a turn; 0 = none
+	grace  time.Duration // how long a polling waiter is waited for
+	// token returns the next fencing token.
+	token func() uint64
+	// order returns the next place in a queue.
+	order func() uint64
+	// subscribed reports whether the contender's own channel has a subscriber.
+	subscribed func(mutex, contender string) bool
+
+	// The effects.
+	changed bool // the lease is another than before
+	forced  bool // a tenure ended against its owner's will
+	events  []simba.Event
+	turns   []turn    // polling waiters to be told, in order
+	wakes   []*ticket // blocked waiters to be woken
+}
+
+// turn is the notice to a polling waiter that it is its turn.
+type turn struct {
+	mutex, contender string
+	last             string // the owner before
+}
+
+// begin forgets the effects of the step before and sets the time of this one.
+func (s *step) begin(now simba.Instant, wall int64) {
+	s.now, s.wall = now, wall
+	s.changed, s.forced = false, false
+	s.events, s.turns, s.wakes = s.events[:0], s.turns[:0], s.wakes[:0]
+}
+
+func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
+	s.events = append(s.events, simba.Event{
+		At: s.wall, Kind: kind, Mutex: m.name(), Owner: who, Token: token, Reason: reason,
+	})
+}
+
+// ticket is the place of a blocked ACQUIRE. All fields but the first group change
+// under the lock of the mutex' shard.
+type ticket struct {
+	engine    *Engine
+	mutex     string
+	contender string
+	waiter    simba.Waiter
+
+	entry *entry // while it waits in the queue
+	token uint64 // of the tenure that it was granted; 0 = none
+	moved bool   // another connection of the same contender waits in its place
+}
+
+// wake ends the wait of a ticket, if there is one. The caller says by the
+// ticket's fields what came of it.
+func (s *step) wake(t *ticket) *ticket {
+	if t != nil {
+		s.wakes = append(s.wakes, t)
+	}
+	return t
+}

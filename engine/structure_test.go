@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestDeadlinesComeInOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		var h deadlines
+		want := map[*mutex]simba.Instant{}
+		for range 300 {
+			switch m := newMutex("m", 0); {
+			case len(h) > 0 && rng.IntN(3) == 0:
+				m = h[rng.IntN(len(h))].m
+				h.remove(m)
+				delete(want, m)
+			case len(h) > 0 && rng.IntN(3) == 0:
+				m = h[rng.IntN(len(h))].m
+				at := simba.Instant(rng.IntN(1000))
+				h.set(m, at)
+				want[m] = min(want[m], at) // set never postpones
+			case len(h) > 0 && rng.IntN(3) == 0:
+				m = h[0].m
+				at := want[m] + simba.Instant(rng.IntN(100))
+				h.postpone(m, at)
+				want[m] = at
+			default:
+				want[m] = simba.Instant(rng.IntN(1000))
+				h.set(m, want[m])
+			}
+		}
+		if len(h) != len(want) {
+			t.Fatalf("%d deadlines, want %d", len(h), len(want))
+		}
+		last := simba.Instant(-1)
+		for len(h) > 0 {
+			d := h[0]
+			if d.at < last || d.at != want[d.m] {
+				t.Fatalf("%v after %v, want %v", d.at, last, want[d.m])
+			}
+			last = d.at
+			h.remove(d.m)
+		}
+	}
+}
+
+func TestTableFindsWhatItHoldsWhileItGrowsAndShrinks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	tab := newTable()
+	want := map[string]*mutex{}
+	check := func() {
+		t.Helper()
+		if tab.len != len(want) {
+			t.Fatalf("len %d, want %d", tab.len, len(want))
+		}
+		for name, m := range want {
+			if tab.get(m.hash, name) != m {
+				t.Fatalf("%s is not found", name)
+			}
+		}
+	}
+	for i := range 5000 {
+		m := newMutex(fmt.Sprint(i), rng.Uint64()>>shardBits)
+		tab.add(m)
+		want[m.name()] = m
+	}
+	check()
+	for name, m := range want {
+		if len(want) <= 3 {
+			break
+		}
+		tab.remove(m)
+		delete(want, name)
+	}
+	check()
+	if len(tab.buckets) > 64 {
+		t.Errorf("%d buckets are kept for %d mutexes", len(tab.buckets), len(want))
+	}
+}
+
+func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		for i := range 500 {
+			w.acquire(fmt.Sprintf("stays-%d", i), "a", time.Hour, 0)
+		}
+		const crowd = 1000
+		for _, count := range []int{1, 7, 100, 10000} {
+			seen := map[string]int{}
+			for cursor, calls := uint64(0), 0; ; calls++ {
+				page, _, err := w.e.Scan(context.Background(), simba.ScanRequest{Cursor: cursor, Count: count})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range page.Mutexes {
+					seen[m]++
+				}
+				if page.Cursor >= 1<<53 {
+					t.Fatalf("cursor %d does not fit a double", page.Cursor)
+				}
+				if cursor = page.Cursor; cursor == 0 {
+					break
+				}
+				if calls > 5000 {
+					t.Fatal("the scan does not end")
+				}
+				// The tables grow and shrink all the while: a crowd comes, and goes.
+				for i := range crowd / 20 {
+					name := fmt.Sprintf("comes-%d", (calls*crowd/20+i)%crowd)
+					if calls/20%2 == 0 {
+						w.acquire(name, "a", time.Hour, 0)
+					} else {
+						w.release(simba.ReleaseRequest{Mutex: name, Contender: "a"})
+					}
+				}
+			}
+			for i := range 500 {
+				if seen[fmt.Sprintf("stays-%d", i)] == 0 {
+					t.Fatalf("count %d: stays-%d was not returned", count, i)
+				}
+			}
+		}
+		w.audit()
+	})
+}
+
+func TestScanFilters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("held", "a", time.Hour, 0)
+		w.acquire("both", "a", time.Hour, 0)
+		w.acquire("both", "b", time.Hour, 0)
+		w.acquire("waited", "a", sec, 0)
+		w.acquire("waited", "b", sec, 0)
+		time.Sleep(sec)
+		scan := func(r simba.ScanRequest) []string {
+			r.Count = 1000
+			page, _, _ := w.e.Scan(context.Background(), r)
+			slices.Sort(page.Mutexes)
+			return page.Mutexes
+		}
+		for _, c := range []struct {
+			r    simba.ScanRequest
+			want []string
+		}{
+			{simba.ScanRequest{}, []string{"both", "held", "waited"}},
+			{simba.ScanRequest{Held: true}, []string{"both", "held"}},
+			{simba.ScanRequest{Contended: true}, []string{"both", "waited"}},
+			{simba.ScanRequest{Match: func(m string) bool { return m == "held" }}, []string{"held"}},
+		} {
+			if got := scan(c.r); !slices.Equal(got, c.want) {
+				t.Errorf("%+v: %v, want %v", c.r, got, c.want)
+			}
+		}
+	})
+}
+
+// TestRandomWalkKeepsEveryInvariant lets many contenders do anything at all, in
+// fake time, and audits the engine after every step. Mutual exclusion is checked
+// from outside: by the tenures that contenders were told of.
+func TestRandomWalkKeepsEveryInvariant(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { randomWalk(t, seed) })
+		})
+	}
+}
+
+type claim struct {
+	owner string
+	until time.Time // its lease, as it was told
+}
+
+func randomWalk(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 99))
+	w := newWorld(t, Recovery{})
+	if seed%4 == 0 {
+		w.e.SetHandoffWindow(0)
+	}
+	mutexes := []string{"x", "y", "z"}
+	claims := map[string]claim{}
+	tokens := map[string]uint64{}
+	waiting := map[string][]*blocked{}
+
+	learn := func(mutex, contender string, o simba.Outcome) {
+		t.Helper()
+		if o.Status != simba.StatusAcquired && o.Status != simba.StatusRenewed {
+			return
+		}
+		if c := claims[mutex]; c.owner != "" && c.owner != contender && time.Now().Before(c.until) {
+			t.Fatalf("%s: %s owns it until %v, and %s was told the same at %v", mutex, c.owner, c.until, contender, time.Now())
+		}
+		fresh := claims[mutex].owner != contender // else an earlier reply may have told of the same tenure
+		if o.Token < tokens[mutex] || fresh && o.Token == tokens[mutex] {
+			t.Fatalf("%s: token %d after %d", mutex, o.Token, tokens[mutex])
+		}
+		tokens[mutex] = o.Token
+		claims[mutex] = claim{contender, time.Now().Add(o.Transition)}
+	}
+	collect := func() {
+		synctest.Wait()
+		for _, m := range mutexes {
+			waiting[m] = slices.DeleteFunc(waiting[m], func(b *blocked) bool {
+				if !b.isWoken() {
+					return false
+				}
+				why := simba.EndWoken
+				if rng.IntN(5) == 0 {
+					why = simba.EndGone
+				}
+				learn(m, b.ticket.(*ticket).contender, b.end(why))
+				return true
+			})
+		}
+	}
+
+	for range 400 {
+		m := mutexes[rng.IntN(len(mutexes))]
+		c := fmt.Sprintf("c%d", rng.IntN(8))
+		ttl := time.Duration(1+rng.IntN(3000)) * ms
+		transition := time.Duration(rng.IntN(1000)) * ms
+		switch rng.IntN(12) {
+		case 0, 1, 2:
+			learn(m, c, w.acquire(m, c, ttl, transition))
+		case 3, 4, 5:
+			b := &blocked{w: w, woken: make(chan struct{})}
+			o, tk, err := w.e.Acquire(context.Background(), simba.AcquireRequest{
+				Mutex: m, Contender: c, TTL: ttl, Transition: transition, Waiter: b,
+			})
+			w.settle(o.Seq, err)
+			learn(m, c, o)
+			if b.ticket = tk; tk != nil {
+				waiting[m] = append(waiting[m], b)
+			}
+		case 6:
+			learn(m, c, w.guard(m, c, ttl, transition, 0))
+		case 7, 8:
+			if w.release(simba.ReleaseRequest{Mutex: m, Contender: c}) && claims[m].owner == c {
+				delete(claims, m)
+			}
+		case 9:
+			freed, seq, err := w.e.Break(context.Background(), m, "")
+			w.settle(seq, err)
+			if freed {
+				delete(claims, m)
+			}
+		case 10:
+			if rng.IntN(2) == 0 {
+				w.listen(m, c)
+			} else {
+				w.radio.unsubscribe(simba.ContenderChannel(m, c))
+			}
+		case 11:
+			if n := len(waiting[m]); n > 0 {
+				i := rng.IntN(n)
+				b := waiting[m][i]
+				waiting[m] = slices.Delete(waiting[m], i, i+1)
+				why := simba.EndReason(1 + rng.IntN(3)) // timeout, left, gone
+				learn(m, b.ticket.(*ticket).contender, b.end(why))
+			}
+		}
+		w.audit()
+		collect()
+		if rng.IntN(3) == 0 {
+			time.Sleep(time.Duration(rng.IntN(1500)) * ms)
+			collect()
+		}
+		w.audit()
+	}
+	time.Sleep(time.Hour)
+	collect()
+	for len(waiting["x"])+len(waiting["y"])+len(waiting["z"]) > 0 {
+		time.Sleep(time.Hour) // every owner lets its lease end: the queue must drain
+		before := len(waiting["x"]) + len(waiting["y"]) + len(waiting["z"])
+		collect()
+		if len(waiting["x"])+len(waiting["y"])+len(waiting["z"]) == before {
+			t.Fatal("a waiter is never woken")
+		}
+	}
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	if s := w.e.Stats(); s.Mutexes != 0 {
+		t.Errorf("%d mutexes are left: %+v", s.Mutexes, s)
+	}
+}

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"hash/maphash"
+	"math/bits"
+)
+
+// shardBits is how many of the topmost bits of a hash name the shard.
+const shardBits = 6
+
+// table finds the mutexes of one shard by name. It is a chained hash table whose
+// buckets are in the order of the hashes: bucket i of 2^b holds the hashes whose
+// b bits after the shard's are i. So a position among the hashes stays meaningful
+// when the table grows or shrinks, and serves as the cursor of a scan. (Go's map
+// cannot be iterated in parts, and needs half as much memory again.)
+type table struct {
+	buckets []*mutex
+	bits    int // len(buckets) = 1<<bits
+	len     int
+}
+
+const minTableBits = 2
+
+func newTable() table {
+	return table{buckets: make([]*mutex, 1<<minTableBits), bits: minTableBits}
+}
+
+func (t *table) bucket(hash uint64) uint64 {
+	return hash << shardBits >> (64 - t.bits)
+}
+
+func (t *table) get(hash uint64, name string) *mutex {
+	for m := t.buckets[t.bucket(hash)]; m != nil; m = m.next {
+		if m.hash == hash && m.name() == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (t *table) add(m *mutex) {
+	if t.len >= len(t.buckets) {
+		t.resize(t.bits + 1)
+	}
+	b := &t.buckets[t.bucket(m.hash)]
+	m.next, *b = *b, m
+	t.len++
+}
+
+func (t *table) remove(m *mutex) {
+	for p := &t.buckets[t.bucket(m.hash)]; ; p = &(*p).next {
+		if *p == m {
+			*p, m.next = m.next, nil
+			break
+		}
+	}
+	t.len--
+	if t.bits > minTableBits && t.len < len(t.buckets)/8 {
+		t.resize(t.bits - 2)
+	}
+}
+
+func (t *table) resize(b int) {
+	old := t.buckets
+	t.bits = max(b, minTableBits)
+	t.buckets = make([]*mutex, 1<<t.bits)
+	for _, m := range old {
+		for m != nil {
+			next := m.next
+			b := &t.buckets[t.bucket(m.hash)]
+			m.next, *b = *b, m
+			m = next
+		}
+	}
+}
+
+// cursorShift makes cursors of hashes small enough to survive clients that keep
+// numbers as IEEE doubles. It bounds a table to 2^(53-shardBits) buckets.
+const cursorShift = 11
+
+// scan visits the mutexes from the bucket of the hash from on, whole buckets, until
+// about count were seen, and returns the hash to go on with; 0 = the shard is done.
+func (t *table) scan(from uint64, count int, visit func(*mutex)) (next uint64, seen int) {
+	// A sparse table must not hold the lock for long either: as in Redis, ten
+	// buckets looked at weigh as much as one mutex found.
+	for i, looked := t.bucket(from), 0; i < uint64(len(t.buckets)); i++ {
+		if seen >= count || looked >= 10*count {
+			return from>>(64-shardBits)<<(64-shardBits) | i<<(64-shardBits-t.bits), seen
+		}
+		looked++
+		for m := t.buckets[i]; m != nil; m = m.next {
+			visit(m)
+			seen++
+		}
+	}
+	return 0, seen
+}
+
+// shardStart is the smallest hash of shard i.
+func shardStart(i int) uint64 { return uint64(i) << (64 - shardBits) }
+
+func shardOf(hash uint64) int { return int(bits.RotateLeft64(hash, shardBits) & (1<<shardBits - 1)) }
+
+func hashOf(seed maphash.Seed, name string) uint64 { return maphash.String(seed, name) }

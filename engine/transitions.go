@@ -1,0 +1,320 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// reasonHandoff is the reason of a tenure that a blocked waiter was granted.
+const reasonHandoff = "handoff"
+
+// The transitions: the only code that changes a mutex. Each begins with advance,
+// so that what the clock has brought about is true before anything else is.
+
+// advance lets time do its work: the lease ends, a turn ends, waiters lapse.
+func (m *mutex) advance(s *step) {
+	if m.owned() && m.end() <= s.now {
+		s.forced = true
+		m.vacate(s, simba.EventExpired, "")
+	}
+	c := m.contention
+	if c == nil {
+		return
+	}
+	for _, e := range c.lapsed(s.now) {
+		s.event(simba.EventLeft, m, e.contender, 0, "lapsed")
+		if c.reserved == e {
+			c.reserved = nil
+		}
+	}
+	if c.reserved != nil && c.until <= s.now {
+		c.reserved = nil
+	}
+	m.handOn(s)
+}
+
+// acquire grants, renews or queues. The ticket of r.Waiter is t.
+//
+// In the quiet time it does not even renew: a recovered owner may have released
+// the mutex to another whose tenure was lost with that release, and may now ask
+// for a new one. Who still believes in its tenure guards it, or takes its turn
+// when the quiet is over.
+func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status {
+	m.advance(s)
+	switch {
+	case m.owned() && m.owner() == r.Contender && s.now >= s.quiet:
+		m.renew(s, r.TTL, r.Transition)
+		m.bind(r.Session)
+		m.told()
+		return simba.StatusRenewed
+	case m.open(s, r.Contender):
+		m.grant(s, r.Contender, r.TTL, r.Transition, r.Session, "")
+		return simba.StatusAcquired
+	case r.NoQueue:
+		return simba.StatusBusy
+	}
+	m.enqueue(s, r, t)
+	if t != nil {
+		return simba.StatusWaiting
+	}
+	return simba.StatusQueued
+}
+
+// guard renews for the owner, and never begins or revives a tenure.
+func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
+	m.advance(s)
+	if !m.owned() || m.owner() != r.Contender || r.Token != 0 && r.Token != m.token {
+		return simba.StatusLost
+	}
+	m.renew(s, r.TTL, r.Transition)
+	m.told()
+	return simba.StatusRenewed
+}
+
+// release ends the contender's tenure, or else takes it out of the queue. A
+// request for one tenure or one session leaves the queue alone: it may be late,
+// and the contender may wait for its next tenure by now.
+func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
+	m.advance(s)
+	if m.owned() && m.owner() == r.Contender &&
+		(r.Token == 0 || r.Token == m.token) &&
+		(r.Session == 0 || m.boundTo(r.Session)) {
+		// A session that ends is not its owner's word: it may believe in its lease.
+		s.forced = s.forced || r.Session != 0
+		m.vacate(s, simba.EventReleased, r.Reason)
+		m.handOn(s)
+		return true
+	}
+	if r.Token == 0 && r.Session == 0 && m.contention != nil {
+		if e := m.contention.find(r.Contender); e != nil {
+			m.leave(s, e, "left")
+		}
+	}
+	return false
+}
+
+// breakTenure ends the tenure whoever owns it.
+func (m *mutex) breakTenure(s *step, reason string) bool {
+	m.advance(s)
+	if !m.owned() {
+		return false
+	}
+	s.forced = true
+	m.vacate(s, simba.EventBroken, reason)
+	m.handOn(s)
+	return true
+}
+
+// reach takes note of whether a polling waiter can be told now.
+func (m *mutex) reach(s *step, contender string) {
+	m.advance(s)
+	c := m.contention
+	if c == nil {
+		return
+	}
+	if e := c.find(contender); e != nil && e.ticket == nil {
+		c.setReady(e, s.subscribed(m.name(), contender))
+		m.handOn(s)
+	}
+}
+
+// missTurn ends the turn of a polling waiter whom the notice did not reach.
+func (m *mutex) missTurn(s *step, contender string) {
+	m.advance(s)
+	c := m.contention
+	if c == nil || m.owned() {
+		return
+	}
+	e := c.find(contender)
+	if e == nil || e.ticket != nil || !e.told {
+		return
+	}
+	e.told = false
+	c.setReady(e, s.subscribed(m.name(), contender))
+	if c.reserved == e {
+		c.reserved = nil
+	}
+	m.handOn(s)
+}
+
+// endWait ends a blocked wait and says what came of it.
+func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
+	m.advance(s) // it may be granted in this very step
+	switch e := t.entry; {
+	case t.token != 0:
+		if why == simba.EndGone {
+			m.abandon(s, t)
+		}
+		if m.token == t.token {
+			return simba.StatusAcquired
+		}
+	case t.moved:
+		return simba.StatusQueued
+	case e == nil: // its contender took itself out of the queue
+	case why == simba.EndGone:
+		c := m.contention
+		c.setTicket(e, nil)
+		c.poll(e, m.lapse(s))
+		c.setReady(e, s.subscribed(m.name(), t.contender))
+		return simba.StatusQueued
+	case why == simba.EndTimeout:
+		m.contention.setTicket(e, nil)
+		m.leave(s, e, "timeout")
+	default:
+		m.contention.setTicket(e, nil)
+		m.leave(s, e, "left")
+	}
+	return simba.StatusTimeout
+}
+
+// abandon passes on what was granted to a waiter that died before it was told,
+// as if it had never been chosen. Its contender may have come back by another
+// connection and learned of its tenure there: then it keeps it.
+func (m *mutex) abandon(s *step, t *ticket) {
+	m.advance(s)
+	if t.token == 0 || m.contention == nil || m.contention.untold != t.token {
+		return
+	}
+	s.forced = true // a crash must not bring it back: nobody would release it
+	m.vacate(s, simba.EventReleased, "waiter gone")
+	m.handOn(s)
+}
+
+// told notes that the owner knows of its tenure.
+func (m *mutex) told() {
+	if m.contention != nil {
+		m.contention.untold = 0
+	}
+}
+
+// open reports whether contender may have the mutex now.
+func (m *mutex) open(s *step, contender string) bool {
+	if m.owned() || s.now < s.quiet {
+		return false
+	}
+	c := m.contention
+	return c == nil || c.reserved == nil || c.reserved.contender == contender
+}
+
+// grant begins a tenure. If the contender waited, it waits no longer.
+func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, session uint64, reason string) {
+	m.token = s.token()
+	m.label = m.name() + contender
+	if c := m.contention; c != nil {
+		c.reserved = nil
+		if e := c.find(contender); e != nil {
+			if t := s.wake(c.setTicket(e, nil)); t != nil {
+				t.token, c.untold = m.token, m.token
+			}
+			c.remove(e)
+		}
+	}
+	m.renew(s, ttl, transition)
+	m.bind(session)
+	s.event(simba.EventAcquired, m, m.owner(), m.token, reason)
+}
+
+// renew begins both windows anew.
+func (m *mutex) renew(s *step, ttl, transition time.Duration) {
+	m.acquired, m.acquiredAt = s.now, s.wall
+	m.setWindows(ttl, transition)
+	s.changed = true
+}
+
+// vacate ends the tenure. The caller hands the mutex on.
+func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
+	owner := m.owner()
+	s.event(kind, m, owner, m.token, reason)
+	s.changed = true
+	if c := m.contention; c != nil {
+		c.session, c.untold = 0, 0
+		c.last = owner
+		for _, e := range c.ready {
+			e.told = false
+		}
+	}
+	m.label = m.name()
+	m.token = 0
+}
+
+// handOn gives a free mutex to the first reachable waiter: grants it to a blocked
+// one, tells a polling one and keeps it for its turn.
+func (m *mutex) handOn(s *step) {
+	c := m.contention
+	if c == nil || m.owned() || c.reserved != nil || s.now < s.quiet {
+		return
+	}
+	for e := c.next(); e != nil; e = c.next() {
+		if e.ticket != nil {
+			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
+			return
+		}
+		if !s.subscribed(m.name(), e.contender) {
+			c.setReady(e, false)
+			continue
+		}
+		e.told = true
+		s.turns = append(s.turns, turn{m.name(), e.contender, c.last})
+		if s.window > 0 {
+			c.reserved, c.until = e, s.now.Add(s.window)
+			return
+		}
+	}
+}
+
+// enqueue gives the contender a place, or keeps the one that it has.
+func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
+	c := m.contend()
+	e := c.find(r.Contender)
+	if e == nil {
+		e = &entry{contender: r.Contender, order: s.order(), since: s.now}
+		c.add(e)
+		s.event(simba.EventQueued, m, r.Contender, 0, "")
+	}
+	e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
+	if t != nil {
+		if old := s.wake(c.setTicket(e, t)); old != nil {
+			old.moved = true
+		}
+	}
+	if e.ticket != nil {
+		c.setReady(e, true)
+		return
+	}
+	c.poll(e, m.lapse(s))
+	c.setReady(e, s.subscribed(m.name(), e.contender))
+}
+
+// leave takes a contender out of the queue without the mutex.
+func (m *mutex) leave(s *step, e *entry, reason string) {
+	c := m.contention
+	s.wake(c.setTicket(e, nil))
+	c.remove(e)
+	s.event(simba.EventLeft, m, e.contender, 0, reason)
+	if c.reserved == e {
+		c.reserved = nil
+		m.handOn(s)
+	}
+}
+
+// lapse is until when a polling waiter that asks now is remembered: the grace
+// begins when the lease that it sees ends, for that is when it will ask again.
+func (m *mutex) lapse(s *step) simba.Instant {
+	from := s.now
+	if m.owned() {
+		from = max(from, m.end())
+	}
+	return from.Add(s.grace)
+}
+
+// bind ties the lease to a session, or unties it (0).
+func (m *mutex) bind(session uint64) {
+	if session != 0 || m.contention != nil {
+		m.contend().session = session
+	}
+}
+
+func (m *mutex) boundTo(session uint64) bool {
+	return m.contention != nil && m.contention.session == session
+}

@@ -1,0 +1,322 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// radio is a Notices that remembers what was published, and whose listeners are
+// set by hand.
+type radio struct {
+	mu        sync.Mutex
+	listening map[string]bool
+	deaf      map[string]bool // subscribed when asked, gone when told
+	heard     []string        // "channel payload"
+}
+
+func (r *radio) subscribe(channel string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listening == nil {
+		r.listening = map[string]bool{}
+	}
+	r.listening[channel] = true
+}
+
+func (r *radio) unsubscribe(channel string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.listening, channel)
+}
+
+func (r *radio) Publish(channel, payload string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deaf[channel] {
+		delete(r.deaf, channel)
+		delete(r.listening, channel)
+	}
+	r.heard = append(r.heard, channel+" "+payload)
+	if r.listening[channel] {
+		return 1
+	}
+	return 0
+}
+
+func (r *radio) Subscribed(channel string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listening[channel]
+}
+
+func (r *radio) Any() bool { return true }
+
+// told returns what was published on a channel.
+func (r *radio) told(channel string) (payloads []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.heard {
+		if p, ok := cutChannel(h, channel); ok {
+			payloads = append(payloads, p)
+		}
+	}
+	return payloads
+}
+
+func cutChannel(heard, channel string) (string, bool) {
+	if len(heard) > len(channel) && heard[:len(channel)+1] == channel+" " {
+		return heard[len(channel)+1:], true
+	}
+	return "", false
+}
+
+// world is an engine in fake time, with short words for the tests. Every call
+// settles, as a connection does before it answers.
+type world struct {
+	t     *testing.T
+	e     *Engine
+	radio *radio
+}
+
+const (
+	testWindow = time.Second
+	testGrace  = 5 * time.Second
+)
+
+func newWorld(t *testing.T, rec Recovery) *world { return newWorldOn(t, Memory(), rec) }
+
+func newWorldOn(t *testing.T, j Journal, rec Recovery) *world {
+	t.Helper()
+	w := &world{t: t, radio: &radio{}}
+	e, err := New(Config{
+		Clock: NewClock(1000), HandoffWindow: testWindow, QueueGrace: testGrace, Notices: w.radio,
+	}, j, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.e = e
+	t.Cleanup(e.Stop)
+	return w
+}
+
+func (w *world) settle(seq simba.Seq, err error) {
+	w.t.Helper()
+	if err == nil {
+		err = w.e.Settle(context.Background(), seq)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) ask(r simba.AcquireRequest) simba.Outcome {
+	w.t.Helper()
+	o, _, err := w.e.Acquire(context.Background(), r)
+	w.settle(o.Seq, err)
+	return o
+}
+
+func (w *world) acquire(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
+	w.t.Helper()
+	return w.ask(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+}
+
+func (w *world) guard(mutex, contender string, ttl, transition time.Duration, token uint64) simba.Outcome {
+	w.t.Helper()
+	o, err := w.e.Guard(context.Background(), simba.GuardRequest{
+		Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, Token: token,
+	})
+	w.settle(o.Seq, err)
+	return o
+}
+
+func (w *world) release(r simba.ReleaseRequest) bool {
+	w.t.Helper()
+	ok, seq, err := w.e.Release(context.Background(), r)
+	w.settle(seq, err)
+	return ok
+}
+
+func (w *world) owner(mutex string) simba.Tenure {
+	w.t.Helper()
+	o, seq, err := w.e.Owner(context.Background(), mutex)
+	w.settle(seq, err)
+	return o
+}
+
+func (w *world) queue(mutex string) (names []string) {
+	w.t.Helper()
+	list, seq, err := w.e.Queue(context.Background(), mutex, simba.MaxCount)
+	w.settle(seq, err)
+	for i, q := range list {
+		if q.Position != i+1 {
+			w.t.Errorf("position %d at place %d", q.Position, i+1)
+		}
+		names = append(names, q.Contender)
+	}
+	return names
+}
+
+func (w *world) history(mutex string) (lines []string) {
+	w.t.Helper()
+	events, seq, err := w.e.History(context.Background(), simba.HistoryRequest{Mutex: mutex, Count: 1000})
+	w.settle(seq, err)
+	for _, e := range events {
+		lines = append(lines, e.Kind.String()+" "+e.Owner)
+	}
+	return lines
+}
+
+// listen subscribes the contender's own channel, as a polling waiter does.
+func (w *world) listen(mutex, contender string) {
+	w.t.Helper()
+	w.radio.subscribe(simba.ContenderChannel(mutex, contender))
+	w.settle(w.e.Reachable(context.Background(), mutex, contender))
+}
+
+func (w *world) turns(mutex, contender string) []string {
+	return w.radio.told(simba.ContenderChannel(mutex, contender))
+}
+
+// blocked is a waiter on an open connection.
+type blocked struct {
+	w      *world
+	ticket simba.Ticket
+	woken  chan struct{}
+}
+
+func (b *blocked) Wake() { close(b.woken) }
+
+func (w *world) block(mutex, contender string, ttl, transition time.Duration) *blocked {
+	w.t.Helper()
+	b := &blocked{w: w, woken: make(chan struct{})}
+	o, ticket, err := w.e.Acquire(context.Background(), simba.AcquireRequest{
+		Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, Waiter: b,
+	})
+	w.settle(o.Seq, err)
+	if ticket == nil {
+		w.t.Fatalf("%s did not have to wait: %+v", contender, o)
+	}
+	b.ticket = ticket
+	return b
+}
+
+func (b *blocked) end(why simba.EndReason) simba.Outcome {
+	b.w.t.Helper()
+	o, err := b.ticket.End(why)
+	b.w.settle(o.Seq, err)
+	return o
+}
+
+func (b *blocked) isWoken() bool {
+	select {
+	case <-b.woken:
+		return true
+	default:
+		return false
+	}
+}
+
+// granted returns the outcome of a waiter that must have been woken by now.
+func (b *blocked) granted() simba.Outcome {
+	b.w.t.Helper()
+	synctest.Wait()
+	if !b.isWoken() {
+		b.w.t.Fatal("the waiter was not woken")
+	}
+	o := b.end(simba.EndWoken)
+	if o.Status != simba.StatusAcquired {
+		b.w.t.Fatalf("woken with %v", o.Status)
+	}
+	return o
+}
+
+// audit checks the invariants of the package comment on every mutex, and that the
+// running figures agree with a recount.
+func (w *world) audit() {
+	w.t.Helper()
+	var total counts
+	for i := range w.e.shards {
+		sh := &w.e.shards[i]
+		sh.mu.Lock()
+		now := w.e.clock.Now()
+		found := 0
+		for _, m := range sh.table.buckets {
+			for ; m != nil; m = m.next {
+				found++
+				w.auditMutex(sh, m, now)
+				c := take(m, true)
+				total.blocked += c.blocked
+				total.polling += c.polling
+				if c.owned {
+					total.held++
+				}
+			}
+		}
+		if found != sh.table.len {
+			w.t.Errorf("the table says %d mutexes and has %d", sh.table.len, found)
+		}
+		if len(sh.due) > found {
+			w.t.Errorf("%d deadlines for %d mutexes", len(sh.due), found)
+		}
+		sh.mu.Unlock()
+	}
+	s := w.e.Stats()
+	if s.Held != total.held || s.Blocked != total.blocked || s.Polling != total.polling {
+		w.t.Errorf("stats %+v, recount %+v", s, total)
+	}
+}
+
+func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
+	w.t.Helper()
+	if m.idle() {
+		w.t.Errorf("%s is idle and still in memory", m.name())
+	}
+	if d := m.deadline(w.e.quiet); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
+		w.t.Errorf("%s: the deadline is not kept", m.name())
+	}
+	c := m.contention
+	if c == nil {
+		return
+	}
+	if now >= w.e.quiet {
+		if m.owned() && c.find(m.owner()) != nil {
+			w.t.Errorf("%s: its owner %s is in the queue", m.name(), m.owner())
+		}
+		if !m.owned() && c.reserved == nil && c.next() != nil {
+			w.t.Errorf("%s is free and %s was not told: lost wake-up", m.name(), c.next().contender)
+		}
+	}
+	if !slices.IsSortedFunc(c.all, func(a, b *entry) int { return int(a.order) - int(b.order) }) {
+		w.t.Errorf("%s: the queue is out of order", m.name())
+	}
+	names := map[string]bool{}
+	var blocked int64
+	for _, e := range c.all {
+		names[e.contender] = true
+		if e.ticket != nil {
+			blocked++
+			if !e.ready || e.ticket.entry != e {
+				w.t.Errorf("%s: blocked waiter %s cannot be told", m.name(), e.contender)
+			}
+		} else if c.nextLapse == 0 || c.nextLapse > e.lapse {
+			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
+		}
+		if e.ready != slices.Contains(c.ready, e) {
+			w.t.Errorf("%s: ready flag of %s", m.name(), e.contender)
+		}
+	}
+	if len(names) != len(c.all) {
+		w.t.Errorf("%s: a contender waits twice: %v", m.name(), slices.Sorted(maps.Keys(names)))
+	}
+	if blocked != c.blocked {
+		w.t.Errorf("%s: %d blocked, counted %d", m.name(), blocked, c.blocked)
+	}
+}
