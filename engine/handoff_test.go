@@ -312,6 +312,34 @@ func TestSubscriberThatVanishedBeforeItsNoticeLosesItsTurnAtOnce(t *testing.T) {
 	})
 }
 
+func TestBrokenConnectionIsStillReachableByItsSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.listen("m", "b")
+		w.block("m", "b", sec, 0).end(simba.EndGone)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+			t.Errorf("b was told %q", got)
+		}
+	})
+}
+
+func TestSubscriberThatCameBackAfterItsNoticeIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.listen("m", "b")
+		w.acquire("m", "b", sec, 0)
+		w.radio.late = map[string]bool{simba.ContenderChannel("m", "b"): true}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if got := w.turns("m", "b"); len(got) != 2 {
+			t.Errorf("b was told %d times", len(got))
+		}
+		w.audit()
+	})
+}
+
 func TestUnreachablePollingWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})

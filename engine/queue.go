@@ -121,6 +121,7 @@ func (q *queue) setReady(e *entry, ready bool) {
 		q.ready.add(e)
 	} else {
 		q.ready.remove(e)
+		e.told = false
 	}
 }
 

@@ -18,6 +18,7 @@ type radio struct {
 	mu        sync.Mutex
 	listening map[string]bool
 	deaf      map[string]bool // subscribed when asked, gone when told
+	late      map[string]bool // subscribes just after its first notice
 	heard     []string        // "channel payload"
 }
 
@@ -44,6 +45,10 @@ func (r *radio) Publish(channel, payload string) int {
 		delete(r.listening, channel)
 	}
 	r.heard = append(r.heard, channel+" "+payload)
+	if r.late[channel] {
+		delete(r.late, channel)
+		return 0
+	}
 	if r.listening[channel] {
 		return 1
 	}
@@ -308,6 +313,10 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 			}
 		} else if c.nextLapse == 0 || c.nextLapse > e.lapse {
 			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
+		}
+		if free := !m.owned() && c.reserved == nil && now >= w.e.quiet; free && !e.told &&
+			w.radio.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
+			w.t.Errorf("%s is free, %s listens and was not told: lost wake-up", m.name(), e.contender)
 		}
 		if e.ready != slices.Contains(c.ready, e) {
 			w.t.Errorf("%s: ready flag of %s", m.name(), e.contender)
