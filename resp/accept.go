@@ -1,0 +1,95 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+)
+
+// The pause after a failed accept doubles from the first to the last.
+const (
+	firstAcceptPause = 5 * time.Millisecond
+	lastAcceptPause  = time.Second
+)
+
+// Serve accepts and serves connections until Shutdown, which closes ln and makes it
+// return nil. Several listeners may be served at a time. While the process or the
+// system is short of something, it accepts less often; another failure of ln is
+// returned.
+func (s *Server) Serve(ln net.Listener) error {
+	if !s.listen(ln) {
+		return ln.Close()
+	}
+	defer s.unlisten(ln)
+	pause := firstAcceptPause
+	for {
+		nc, err := ln.Accept()
+		switch {
+		case err == nil:
+			pause = firstAcceptPause
+			if c := s.admit(nc); c != nil {
+				go c.serve()
+			}
+		case s.stopping():
+			return nil
+		case !passing(err):
+			return fmt.Errorf("accept: %w", err)
+		default:
+			s.log.Warn("connections cannot be accepted now", "err", err, "pause", pause)
+			s.pause(pause)
+			pause = min(2*pause, lastAcceptPause)
+		}
+	}
+}
+
+// listen notes ln for Shutdown; false means that the server is shutting down.
+func (s *Server) listen(ln net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.listeners[ln] = struct{}{}
+	return true
+}
+
+func (s *Server) unlisten(ln net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, ln)
+}
+
+func (s *Server) stopping() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits, but not for longer than until Shutdown.
+func (s *Server) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.stop:
+	}
+}
+
+// passing reports whether accept(2) may succeed again although it failed so: the
+// client was gone already, or there is a lack of descriptors or memory.
+func passing(err error) bool {
+	for _, errno := range []syscall.Errno{
+		syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+	} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}

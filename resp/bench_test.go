@@ -1,0 +1,130 @@
+package resp
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// acquires is a pipeline of 16 commands as contenders send them.
+func acquires() string {
+	var b strings.Builder
+	for i := range 16 {
+		b.WriteString(bulk("SIMBA.ACQUIRE", fmt.Sprintf("m:%012d", i), "c", "60000"))
+	}
+	return b.String()
+}
+
+func BenchmarkReaderPipeline(b *testing.B) {
+	data := acquires()
+	r := newReader(defaults())
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		room, err := r.space()
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.feed(copy(room, data))
+		for n := 0; n < 16; n++ {
+			if args, err := r.next(false); len(args) != 4 || err != nil {
+				b.Fatal(len(args), err)
+			}
+		}
+	}
+}
+
+func BenchmarkWriterRecord(b *testing.B) {
+	for _, proto := range []int{2, 3} {
+		b.Run(fmt.Sprintf("RESP%d", proto), func(b *testing.B) {
+			var w Writer
+			w.SetProto(proto)
+			b.ReportAllocs()
+			for b.Loop() {
+				w.Truncate(0)
+				w.Map(6)
+				w.BulkString("status")
+				w.BulkString("acquired")
+				w.BulkString("owner")
+				w.BulkString("contender-1")
+				w.BulkString("token")
+				w.Uint(123456)
+				w.BulkString("ttl")
+				w.Int(60000)
+				w.BulkString("transition")
+				w.Int(0)
+				w.BulkString("position")
+				w.Int(0)
+			}
+		})
+	}
+}
+
+// BenchmarkPipelineOverTCP is a client that sends 16 commands and reads 16 replies.
+func BenchmarkPipelineOverTCP(b *testing.B) {
+	s := NewServer(Config{}, &script{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Serve(ln) })
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	command := []byte(acquires())
+	replies := make([]byte, 16*len("+PONG\r\n"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := nc.Write(command); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(nc, replies); err != nil {
+			b.Fatal(err)
+		}
+	}
+	nc.Close()
+	s.Shutdown(b.Context())
+	wg.Wait()
+}
+
+func BenchmarkPublish(b *testing.B) {
+	for _, subscribers := range []int{0, 1, 1000} {
+		b.Run(fmt.Sprintf("%d subscribers", subscribers), func(b *testing.B) {
+			s := NewServer(Config{Limits: Limits{PushQueue: 1 << 30}}, &script{commands: pubsub()})
+			var wg sync.WaitGroup
+			confirmed := len(confirmation("subscribe", "a", 1))
+			for i := range subscribers + 1 {
+				near, far := net.Pipe()
+				defer near.Close()
+				wg.Go(func() { s.ServeConn(far) })
+				channel := "a"
+				if i == subscribers {
+					channel = "b" // somebody listens, but not to this
+				}
+				if _, err := near.Write([]byte("SUBSCRIBE " + channel + "\r\n")); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(near, make([]byte, confirmed)); err != nil {
+					b.Fatal(err)
+				}
+				wg.Go(func() { io.Copy(io.Discard, near) })
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if n := s.Broker().Publish("a", "acquired@@contender-1"); n != subscribers {
+					b.Fatal(n)
+				}
+			}
+			b.StopTimer()
+			for _, c := range s.Conns() {
+				c.Close()
+			}
+			wg.Wait()
+		})
+	}
+}

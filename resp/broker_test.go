@@ -1,0 +1,334 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestMessagesReachTheirSubscribers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{commands: pubsub()})
+		b := s.Broker()
+		if b.Any() || b.Publish("news", "x") != 0 {
+			t.Error("there are subscribers")
+		}
+		channel, pattern, shard := dial(t, s), dial(t, s), dial(t, s)
+		channel.call("SUBSCRIBE news other\r\n", confirmation("subscribe", "news", 1)+confirmation("subscribe", "other", 2))
+		pattern.call("PSUBSCRIBE n*\r\n", confirmation("psubscribe", "n*", 1))
+		shard.call("SSUBSCRIBE news\r\n", confirmation("ssubscribe", "news", 1))
+
+		if n := b.Publish("news", "one"); n != 2 {
+			t.Errorf("%d receivers", n)
+		}
+		if n := b.Notify("news", "two"); n != 1 {
+			t.Errorf("%d subscribers", n)
+		}
+		if n := b.PublishShard("news", "three"); n != 1 {
+			t.Errorf("%d shard receivers", n)
+		}
+		channel.expect(message("news", "one") + message("news", "two"))
+		pattern.expect(bulk("pmessage", "n*", "news", "one") + bulk("pmessage", "n*", "news", "two"))
+		shard.expect(bulk("smessage", "news", "three"))
+
+		if got := b.Channels(Channel, ""); !slices.Equal(got, []string{"news", "other"}) {
+			t.Errorf("channels %v", got)
+		}
+		if got := b.Channels(Channel, "o*"); !slices.Equal(got, []string{"other"}) {
+			t.Errorf("channels %v", got)
+		}
+		if b.Patterns() != 1 || b.Subscribers(Channel, "news") != 1 || b.Subscribers(Channel, "n*") != 0 || s.Stats().Subscribers != 3 {
+			t.Errorf("%d patterns, %d and %d subscribers, %d clients", b.Patterns(), b.Subscribers(Channel, "news"), b.Subscribers(Channel, "n*"), s.Stats().Subscribers)
+		}
+		for _, cl := range []*client{channel, pattern, shard} {
+			cl.Close()
+		}
+		synctest.Wait()
+		if b.Any() || s.Stats().Subscribers != 0 || len(b.Channels(Channel, "")) != 0 || b.Patterns() != 0 {
+			t.Error("those that left are still subscribed")
+		}
+	})
+}
+
+func TestSubscriptionsOfAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		commands := pubsub()
+		commands["CHECK"] = func(c *Conn, _ [][]byte) {
+			c.Reply().Simple(fmt.Sprint(
+				c.Subscribe(Channel, "b"), c.Subscribe(Channel, "a"), c.Subscribe(Channel, "b"), c.Subscribe(Shard, "a"),
+				c.Subscriptions(Channel), c.SubscriptionCountOf(Channel), c.SubscriptionCount(),
+				c.Unsubscribe(Channel, "b"), c.Unsubscribe(Channel, "b"), c.Unsubscribe(Pattern, "a"),
+				c.Subscriptions(Channel), c.SubscriptionCount(),
+			))
+		}
+		dial(t, NewServer(Config{}, &script{commands: commands})).
+			call("CHECK\r\n", "+true true false true [a b] 2 3 true false false [a] 2\r\n")
+	})
+}
+
+func TestMessagesArePushesInRESP3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{commands: pubsub()})
+		two, three := dial(t, s), dial(t, s)
+		two.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		three.call("HELLO 3\r\nSUBSCRIBE a\r\n", "+PROTO\r\n>"+confirmation("subscribe", "a", 1)[1:])
+		s.Broker().Publish("a", "x")
+		two.expect(message("a", "x"))
+		three.expect(">" + message("a", "x")[1:])
+		three.call("PING\r\n", "+PONG\r\n")
+	})
+}
+
+func TestTheConfirmationComesBeforeTheFirstMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		durable := make(chan struct{})
+		s := NewServer(Config{}, &script{
+			commands: pubsub(),
+			settle:   func(*Conn) error { <-durable; return nil },
+		})
+		cl := dial(t, s)
+		cl.send("SUBSCRIBE a\r\nPING\r\n")
+		synctest.Wait() // it is subscribed, and waits for Settle
+		if s.Broker().Publish("a", "early") != 1 {
+			t.Error("it is not subscribed")
+		}
+		cl.expectSilence()
+		close(durable)
+		cl.expect(confirmation("subscribe", "a", 1) + "+PONG\r\n" + message("a", "early"))
+	})
+}
+
+func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		durable := make(chan struct{}, 1)
+		durable <- struct{}{}
+		commands := pubsub()
+		var b *Broker
+		commands["LEAVE"] = func(c *Conn, _ [][]byte) {
+			// Two channels left by one command, with messages all along.
+			b.Publish("a", "3")
+			c.Unsubscribe(Channel, "a")
+			b.Publish("b", "too late: the command has begun")
+			c.Unsubscribe(Channel, "b")
+			b.Publish("c", "4")
+			c.Reply().Simple("LEFT")
+		}
+		s := NewServer(Config{}, &script{commands: commands, settle: func(*Conn) error { <-durable; return nil }})
+		b = s.Broker()
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a b c\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2)+confirmation("subscribe", "c", 3))
+		synctest.Wait()
+		b.Publish("a", "1") // the pusher hangs in write with this
+		synctest.Wait()
+		b.Publish("b", "2")
+		cl.send("PING\r\nLEAVE\r\nPING\r\nUNSUBSCRIBE c\r\n")
+		cl.expect(message("a", "1"))
+		durable <- struct{}{}
+		cl.expect("+PONG\r\n")
+		// In one batch, each message where it came about. Message 2 was free to go at
+		// any time before LEAVE, 4 has to be before the second confirmation.
+		cl.expect(message("b", "2") + message("a", "3") + "+LEFT\r\n+PONG\r\n" + message("c", "4") + confirmation("unsubscribe", "c", 0))
+		cl.expectSilence()
+		if c := s.Conns()[0]; c.OutputQueued() != 0 {
+			t.Errorf("%d bytes are still queued", c.OutputQueued())
+		}
+	})
+}
+
+func TestMessagesQueuedBeforeAChangeOfProtocolComeBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *Broker
+		commands := pubsub()
+		commands["PUBLISH"] = func(c *Conn, args [][]byte) {
+			c.Reply().Int(int64(b.Publish("a", string(args[1]))))
+		}
+		s := NewServer(Config{}, &script{commands: commands})
+		b = s.Broker()
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a\r\nPUBLISH 1\r\nHELLO 3\r\nPUBLISH 2\r\n",
+			confirmation("subscribe", "a", 1)+":1\r\n"+message("a", "1")+"+PROTO\r\n:1\r\n>"+message("a", "2")[1:])
+	})
+}
+
+func TestASlowSubscriberIsCutAndNobodyWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{Limits: Limits{PushQueue: 10_000}}, &script{commands: pubsub()})
+		slow, fast := dial(t, s), dial(t, s)
+		slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		fast.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		payload := strings.Repeat("x", 1000)
+		start := time.Now()
+		for range 100 {
+			s.Broker().Publish("a", payload)
+			fast.expect(message("a", payload))
+		}
+		synctest.Wait()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("the publisher, or the other subscriber, waited %v", d)
+		}
+		if n := s.Stats().SlowCut; n != 1 {
+			t.Errorf("%d were cut", n)
+		}
+		if n := s.Broker().Subscribers(Channel, "a"); n != 1 {
+			t.Errorf("%d subscribers are left", n)
+		}
+		fast.call("PING\r\n", "+PONG\r\n")
+	})
+}
+
+func TestASlowSubscriberThatAlsoHangsInItsRepliesIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		s := NewServer(Config{Limits: Limits{PushQueue: 10_000}}, &script{commands: pubsub(), closed: func(*Conn) { ended <- time.Now() }})
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		start := time.Now()
+		cl.send("PING\r\n") // and does not read the reply
+		synctest.Wait()
+		for s.Broker().Publish("a", strings.Repeat("x", 1000)) > 0 {
+		}
+		if d := (<-ended).Sub(start); d != 0 {
+			t.Errorf("it was cut after %v", d)
+		}
+	})
+}
+
+func TestASubscriberThatTakesNothingIsCutThoughItsQueueIsNotFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		s := NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, &script{commands: pubsub(), closed: func(*Conn) { ended <- time.Now() }})
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		start := time.Now()
+		s.Broker().Publish("a", "x")
+		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
+			t.Errorf("it was cut after %v", d)
+		}
+		if s.Stats().SlowCut != 1 {
+			t.Error("it was not counted")
+		}
+	})
+}
+
+func TestAConnectionThatEndsDoesNotWaitForItsPushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		broken := false
+		s := NewServer(Config{}, &script{
+			commands: pubsub(),
+			settle: func(*Conn) error {
+				if broken {
+					return errors.New("disk full")
+				}
+				return nil
+			},
+			closed: func(*Conn) { ended <- time.Now() },
+		})
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		s.Broker().Publish("a", "x") // the pusher hangs in write
+		synctest.Wait()
+		start := time.Now()
+		broken = true
+		cl.send("PING\r\n")
+		if d := (<-ended).Sub(start); d != 0 {
+			t.Errorf("it ended after %v", d)
+		}
+	})
+}
+
+func TestMonitorsGetWhatIsPushed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"MONITOR": func(c *Conn, _ [][]byte) {
+				c.HoldPushes()
+				c.Push([]byte("+first\r\n"))
+				c.Reply().Simple("OK")
+			},
+		}}
+		s := NewServer(Config{}, h)
+		cl := dial(t, s)
+		cl.call("MONITOR\r\n", "+OK\r\n+first\r\n")
+		synctest.Wait()
+		c := s.Conns()[0]
+		for i := range 3 {
+			if !c.Push([]byte(fmt.Sprintf("+%d\r\n", i))) {
+				t.Error("refused")
+			}
+		}
+		cl.expect("+0\r\n+1\r\n+2\r\n")
+		for c.Push(make([]byte, 10_000)) {
+		}
+		synctest.Wait()
+		if s.Stats().SlowCut != 1 {
+			t.Error("it was not cut by the overflow")
+		}
+		if c.Push([]byte("+late\r\n")) {
+			t.Error("it took a push after its end")
+		}
+	})
+}
+
+func TestConfirmationsAreSentInAnyReplyMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		commands := pubsub()
+		commands["OFF"] = func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOff) }
+		s := NewServer(Config{}, &script{commands: commands})
+		cl := dial(t, s)
+		cl.call("OFF\r\nPING\r\nSUBSCRIBE a\r\nPING\r\n", confirmation("subscribe", "a", 1))
+		s.Broker().Publish("a", "x")
+		cl.expect(message("a", "x"))
+		cl.expectSilence()
+	})
+}
+
+func TestRepliesAndMessagesAlternateOnlyBetweenFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rounds = 2000
+		s := NewServer(Config{}, &script{commands: pubsub()})
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		go func() {
+			for i := range rounds {
+				s.Broker().Publish("a", fmt.Sprint(i))
+			}
+		}()
+		go func() {
+			for range rounds {
+				cl.Write([]byte("PING\r\n"))
+			}
+		}()
+		in := newFrames(cl)
+		messages, pongs := 0, 0
+		for messages < rounds || pongs < rounds {
+			switch frame := in.next(t); frame {
+			case "+PONG\r\n":
+				pongs++
+			case message("a", fmt.Sprint(messages)):
+				messages++
+			default:
+				t.Fatalf("after %d messages and %d replies: %q", messages, pongs, frame)
+			}
+		}
+	})
+}
+
+func TestShutdownSendsWhatIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{commands: pubsub()})
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		want := ""
+		for i := range 10 {
+			s.Broker().Publish("a", fmt.Sprint(i))
+			want += message("a", fmt.Sprint(i))
+		}
+		go stopServer(t, s)
+		synctest.Wait()
+		cl.expectEnd(want)
+	})
+}

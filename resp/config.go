@@ -1,0 +1,90 @@
+package resp
+
+import (
+	"log/slog"
+	"time"
+)
+
+// The defaults of Limits and Config.
+const (
+	DefaultMaxArgs      = 1024
+	DefaultMaxArg       = 64 << 10
+	DefaultMaxCommand   = 1 << 20
+	DefaultMaxInline    = 64 << 10
+	DefaultUnauthArgs   = 10
+	DefaultUnauthArg    = 16 << 10
+	DefaultPushQueue    = 1 << 20
+	DefaultReplyBatch   = 64 << 10
+	DefaultWriteTimeout = 10 * time.Second
+	DefaultMaxClients   = 10000
+)
+
+// Limits bound what one connection can make the server hold. A zero field means
+// its default.
+type Limits struct {
+	Args    int // arguments of a command, its name included; 1024
+	Arg     int // bytes of an argument; 64 KiB
+	Command int // bytes of all arguments of a command together; 1 MiB
+	Inline  int // bytes of an inline command, or of the line before an argument; 64 KiB
+
+	// UnauthArgs and UnauthArg replace Args and Arg for a connection that has yet
+	// to authenticate; 10 and 16 KiB, as in Redis.
+	UnauthArgs, UnauthArg int
+
+	// PushQueue is how many bytes of pushes may wait for a connection before it is
+	// cut; 1 MiB.
+	PushQueue int
+	// ReplyBatch is how many bytes of replies make a batch be settled and sent
+	// before all its commands are executed; 64 KiB.
+	ReplyBatch int
+	// WriteTimeout is how long a client may take nothing of what it is sent before
+	// it is cut; 10 s. The deadline is refreshed lazily, so it may be half as long
+	// again.
+	WriteTimeout time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Args = orDefault(l.Args, DefaultMaxArgs)
+	l.Arg = orDefault(l.Arg, DefaultMaxArg)
+	l.Command = orDefault(l.Command, DefaultMaxCommand)
+	l.Inline = orDefault(l.Inline, DefaultMaxInline)
+	l.UnauthArgs = min(orDefault(l.UnauthArgs, DefaultUnauthArgs), l.Args)
+	l.UnauthArg = min(orDefault(l.UnauthArg, DefaultUnauthArg), l.Arg)
+	l.PushQueue = orDefault(l.PushQueue, DefaultPushQueue)
+	l.ReplyBatch = orDefault(l.ReplyBatch, DefaultReplyBatch)
+	l.WriteTimeout = orDefault(l.WriteTimeout, DefaultWriteTimeout)
+	return l
+}
+
+// Config configures a Server. The zero value serves with the defaults.
+type Config struct {
+	Limits
+
+	MaxClients  int           // connections at a time; 0 = 10000
+	IdleTimeout time.Duration // close a connection that is silent for so long; 0 = never
+	Logger      *slog.Logger  // nil = no log
+
+	// RequireAuth reports whether clients have to authenticate now; nil = never.
+	// It is asked before each command of a connection that has not, from the
+	// connection's goroutine.
+	RequireAuth func() bool
+}
+
+func (c Config) withDefaults() Config {
+	c.Limits = c.Limits.withDefaults()
+	c.MaxClients = orDefault(c.MaxClients, DefaultMaxClients)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.RequireAuth == nil {
+		c.RequireAuth = func() bool { return false }
+	}
+	return c
+}
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}

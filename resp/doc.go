@@ -1,0 +1,38 @@
+// Package resp is the wire of the server: it reads commands in RESP2, RESP3 or
+// inline form, hands them to a Handler and sends what the handler replies. It
+// carries pub/sub and knows no mutex.
+//
+//	          ┌────────────── the connection's goroutine ──────────────┐
+//	socket ─► reader ─► Handler.Serve ─► Reply() ─► Handler.Settle ─► socket
+//	             ▲         (each complete command)      (each batch)     ▲
+//	             └── Wait.Await: reads on while a command is blocked     │
+//	Broker.Publish ─► the connection's queue ─► the pusher ──────────────┘
+//
+// A connection has one goroutine, which reads, executes and replies; a command
+// that does not block crosses no other. All complete commands in the buffer are a
+// batch: they are executed in order, settled once and answered by one write.
+//
+// A blocked command keeps that goroutine in Read, so a client that leaves is
+// noticed at once, and bytes that arrive meanwhile wait in the buffer. Whoever has
+// news for a goroutine in Read (a wake-up, CLIENT UNBLOCK, a shutdown, a new idle
+// timeout) records it and moves the read deadline into the past; the goroutine
+// looks what it is, and sets the deadline that fits now.
+//
+// Pushes (messages, MONITOR) go through a bounded queue, so that a publisher never
+// waits for a connection: who overflows it is cut. A pusher goroutine lives only
+// while there is something in the queue.
+//
+// # Invariants
+//
+//   - No reply reaches the network before the Settle that covers it returned nil.
+//   - Settle is called for every command served, whatever became of its client.
+//   - Replies and pushes alternate only between whole frames, and in the order in
+//     which they came about: the confirmation of a SUBSCRIBE comes before the
+//     first message, that of an UNSUBSCRIBE after the last.
+//   - A length that a client claims reserves no memory: a buffer grows with the
+//     bytes that came, at most to twice their size, and never beyond the Limits.
+//   - Every goroutine ends with the connection it belongs to.
+//
+// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu. Server.mu, Conn.park and
+// Conn.info are leaves: nothing is locked under them.
+package resp

@@ -1,0 +1,65 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+var errSettle = errors.New("settle")
+
+// Flush settles what was executed so far and sends the replies. On an error they
+// are dropped, and the connection ends when the handler returns.
+func (c *Conn) Flush() error {
+	if err := c.server.handler.Settle(c); err != nil {
+		c.fail(fmt.Errorf("%w: %w", errSettle, err))
+	}
+	if c.err == nil {
+		c.fail(c.send())
+	}
+	c.command, c.holds = 0, false
+	c.reply.reset(2 * batchBuffer)
+	return c.err
+}
+
+// send writes the replies, between the pushes that came before them, and lets go
+// the pushes that came after.
+func (c *Conn) send() error {
+	if !c.push.holding() {
+		if c.reply.Len() == 0 {
+			return nil
+		}
+		c.wmu.Lock()
+		defer c.wmu.Unlock()
+		return c.write(c.reply.Bytes())
+	}
+	c.wmu.Lock()
+	err := c.write(c.push.splice(c.reply.Bytes()))
+	c.wmu.Unlock()
+	c.release()
+	return err
+}
+
+// write sends whole frames, in one call unless the client takes them slowly. The
+// caller holds c.wmu.
+func (c *Conn) write(b []byte) error {
+	timeout := c.server.limits.WriteTimeout
+	for len(b) > 0 {
+		// A deadline is a timer, so it is set for longer than needed and moved only
+		// when it has become too close.
+		if now := time.Now(); c.writeDeadline.Sub(now) < timeout {
+			c.writeDeadline = now.Add(timeout + timeout/2)
+			if err := c.nc.SetWriteDeadline(c.writeDeadline); err != nil {
+				return err
+			}
+		}
+		n, err := c.nc.Write(b)
+		c.server.bytesOut.Add(int64(n))
+		if err != nil && !(n > 0 && errors.Is(err, os.ErrDeadlineExceeded)) {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package resp
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzReader: no input makes the reader panic or exceed its memory, and the same
+// bytes are the same commands and the same error however they are split.
+func FuzzReader(f *testing.F) {
+	for _, data := range []string{
+		"*1\r\n$4\r\nPING\r\n",
+		"*1\r\n$9223372036854775807\r\nPING\r\n",
+		"*9223372036854775807\r\n",
+		"*18446744073709551617\r\n$4\r\nPING\r\n",
+		"*0\r\n*-1\r\n\r\nPING\r\n",
+		"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n*1\r\n$-1\r\n",
+		"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"set \"a\\x00b\\n\" 'c\\'d' e\"f\"\r\n",
+		"PING \"open\r\n",
+		"*1\r\n$4\r\nPINGxx",
+		"*1\r\nx",
+		"*11\r\n",
+		"*1\r\n$16385\r\n",
+		strings.Repeat("x", 300),
+		"*" + strings.Repeat("1", 300),
+		"*3\r\n" + strings.Repeat("$40\r\n"+strings.Repeat("y", 40)+"\r\n", 3),
+	} {
+		f.Add([]byte(data), 1, false)
+		f.Add([]byte(data), 3, true)
+	}
+	small := Limits{Args: 16, Arg: 64, Command: 100, Inline: 128, UnauthArgs: 3, UnauthArg: 16}.withDefaults()
+	f.Fuzz(func(t *testing.T, data []byte, piece int, unauth bool) {
+		for _, l := range []Limits{small, defaults()} {
+			whole, wholeErr := parse(t, l, unauth, string(data), 0)
+			split, splitErr := parse(t, l, unauth, string(data), max(piece, 1))
+			if !slices.Equal(whole, split) || !sameError(wholeErr, splitErr) {
+				t.Errorf("whole: %v, %v\nin pieces of %d: %v, %v", whole, wholeErr, piece, split, splitErr)
+			}
+		}
+	})
+}
+
+func sameError(a, b error) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Error() == b.Error()
+}

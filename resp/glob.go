@@ -1,0 +1,72 @@
+package resp
+
+// match reports whether s matches a glob by the rules of Redis' stringmatchlen:
+// '*', '?', '[a-z]', '[^a-z]' and '\' before a byte that stands for itself. Time is
+// at most the product of the lengths, whatever the pattern: on a mismatch only the
+// last '*' takes one byte more, since what an earlier one could take, it can too.
+func match(pattern, s string) bool {
+	p, i := 0, 0
+	star, resume := -1, 0 // behind the last '*', and where in s it tries next
+	for i < len(s) {
+		if p < len(pattern) && pattern[p] == '*' {
+			p++
+			star, resume = p, i
+			continue
+		}
+		if p < len(pattern) {
+			if n, ok := matchByte(pattern[p:], s[i]); ok {
+				p += n
+				i++
+				continue
+			}
+		}
+		if star < 0 {
+			return false
+		}
+		resume++
+		p, i = star, resume
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}
+
+// matchByte matches c by the first element of a pattern, which is n bytes long and
+// not '*'.
+func matchByte(pattern string, c byte) (n int, ok bool) {
+	switch pattern[0] {
+	case '?':
+		return 1, true
+	case '[':
+		return matchClass(pattern, c)
+	case '\\':
+		if len(pattern) > 1 {
+			return 2, pattern[1] == c
+		}
+	}
+	return 1, pattern[0] == c
+}
+
+// matchClass matches c by "[…]"; one that is not closed ends with the pattern.
+func matchClass(pattern string, c byte) (n int, ok bool) {
+	i := 1
+	not := i < len(pattern) && pattern[i] == '^'
+	if not {
+		i++
+	}
+	for ; i < len(pattern) && pattern[i] != ']'; i++ {
+		switch {
+		case pattern[i] == '\\' && i+1 < len(pattern):
+			i++
+			ok = ok || pattern[i] == c
+		case i+2 < len(pattern) && pattern[i+1] == '-':
+			from, to := pattern[i], pattern[i+2]
+			ok = ok || min(from, to) <= c && c <= max(from, to)
+			i += 2
+		default:
+			ok = ok || pattern[i] == c
+		}
+	}
+	return min(i+1, len(pattern)), ok != not
+}

@@ -1,0 +1,112 @@
+package resp
+
+import "bytes"
+
+// inline reads a command from a line of words, as a person types it.
+func (r *reader) inline(line []byte, unauth bool) error {
+	line = line[:len(line)-1]
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	maxArgs, tooMany := r.limits.Args, protocolError("invalid multibulk length")
+	maxArg, tooLong := r.limits.Arg, protocolError("invalid bulk length")
+	if unauth {
+		maxArgs, tooMany = r.limits.UnauthArgs, "unauthenticated multibulk length"
+		maxArg, tooLong = r.limits.UnauthArg, "unauthenticated bulk length"
+	}
+	for i := skipSpace(line, 0); i < len(line); i = skipSpace(line, i) {
+		n, rest, ok := unquote(line, i)
+		switch {
+		case !ok:
+			return protocolError("unbalanced quotes in request")
+		case len(r.spans) == maxArgs:
+			return tooMany
+		case n > maxArg:
+			return tooLong
+		}
+		// A line that is cut into words is the whole command, so it begins at start.
+		r.spans = append(r.spans, span{i, i + n})
+		i = rest
+	}
+	if len(r.spans) > 0 {
+		first := line[r.spans[0].from:r.spans[0].to]
+		if bytes.EqualFold(first, []byte("POST")) || bytes.EqualFold(first, []byte("Host:")) {
+			return errCrossProtocol
+		}
+	}
+	return nil
+}
+
+// unquote reads the word at line[i], by the rules of Redis' sdssplitargs: "…" with
+// the escapes \n \r \t \b \a \xHH, '…' with \' only, and a quote that closes must
+// end the word. It leaves the n bytes that the word stands for at line[i:], where
+// there is always room, since no escape is shorter than what it stands for. The
+// word ends before line[rest].
+func unquote(line []byte, i int) (n, rest int, ok bool) {
+	out := i
+	var quote byte
+	for ; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\r'):
+			return n, i, true
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+			continue
+		case quote != 0 && c == quote:
+			if i+1 < len(line) && !isSpace(line[i+1]) {
+				return 0, 0, false
+			}
+			return n, i + 1, true
+		case quote == '"' && c == '\\' && i+3 < len(line) && line[i+1] == 'x' && isHex(line[i+2]) && isHex(line[i+3]):
+			c = unhex(line[i+2])<<4 | unhex(line[i+3])
+			i += 3
+		case quote == '"' && c == '\\' && i+1 < len(line):
+			i++
+			c = unescape(line[i])
+		case quote == '\'' && c == '\\' && i+1 < len(line) && line[i+1] == '\'':
+			i++
+			c = '\''
+		}
+		line[out+n] = c
+		n++
+	}
+	return n, i, quote == 0
+}
+
+func unescape(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'b':
+		return '\b'
+	case 'a':
+		return '\a'
+	}
+	return c
+}
+
+func skipSpace(line []byte, i int) int {
+	for i < len(line) && isSpace(line[i]) {
+		i++
+	}
+	return i
+}
+
+// isSpace is C's isspace.
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
+}
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}

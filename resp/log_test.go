@@ -1,0 +1,56 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWhatAnOperatorShouldKnowIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var settleErr error
+		s := NewServer(Config{
+			Limits: Limits{PushQueue: 1000},
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		}, &script{commands: pubsub(), settle: func(*Conn) error { return settleErr }})
+		logged := func(want string, times int) {
+			t.Helper()
+			synctest.Wait()
+			if n := strings.Count(log.String(), want); n != times {
+				t.Errorf("%q is there %d times, want %d:\n%s", want, n, times, log.String())
+			}
+			log.Reset()
+		}
+
+		attack := func() { dial(t, s).send("POST / HTTP/1.1\r\n") }
+		attack()
+		attack()
+		logged("possible cross-protocol attack", 1) // once a minute
+		time.Sleep(time.Minute)
+		attack()
+		logged("possible cross-protocol attack", 1)
+
+		slow := dial(t, s)
+		slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		for s.Broker().Publish("a", "x") > 0 {
+		}
+		logged("does not take what it is pushed", 1)
+
+		dial(t, s).send("PING\r\n")
+		time.Sleep(time.Minute)
+		logged("does not take its replies", 1)
+
+		dial(t, s).send("*a\r\n")
+		dial(t, s).Close()
+		logged("msg=", 0) // nothing that any client can cause at will
+
+		settleErr = errors.New("disk full")
+		dial(t, s).send("PING\r\n")
+		logged("disk full", 1)
+	})
+}

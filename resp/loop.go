@@ -1,0 +1,173 @@
+package resp
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+)
+
+// linger bounds how long a client that broke the protocol is listened to, so that
+// it can read why.
+const (
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 4 << 20
+)
+
+// serve reads and executes commands until the connection ends.
+func (c *Conn) serve() {
+	c.park.Lock()
+	c.rearm()
+	c.park.Unlock()
+
+	for c.err == nil && !c.closing {
+		if err := c.read(); err != nil {
+			c.fail(err)
+			break
+		}
+		c.batch()
+	}
+	c.end()
+}
+
+// fail records why the connection ends.
+func (c *Conn) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// read waits until the client has sent something.
+func (c *Conn) read() error {
+	if c.grown() && !c.shrinking {
+		c.park.Lock()
+		c.rearm()
+		c.park.Unlock()
+	}
+	for {
+		err := c.fill(c.in.space)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if err := c.lookAround(); err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads once into the room that space makes.
+func (c *Conn) fill(space func() ([]byte, error)) error {
+	room, err := space()
+	if err != nil {
+		return err
+	}
+	n, err := c.nc.Read(room)
+	if n == 0 {
+		return err
+	}
+	c.in.feed(n)
+	c.noteBuffers()
+	c.touch()
+	c.server.bytesIn.Add(int64(n))
+	return nil
+}
+
+// batch executes the complete commands in the buffer and sends their replies.
+func (c *Conn) batch() {
+	served := false
+	for c.err == nil && !c.closing && !c.closed.Load() {
+		args, err := c.in.next(c.unauthenticated())
+		if err != nil {
+			c.refuse(err)
+			return
+		}
+		if args == nil {
+			break
+		}
+		c.execute(args)
+		served = true
+		if c.reply.Len() >= c.server.limits.ReplyBatch {
+			c.Flush()
+		}
+	}
+	if served {
+		c.noteBuffers()
+		c.Flush()
+	}
+}
+
+// execute has one command served and applies the reply mode to what it replied.
+func (c *Conn) execute(args [][]byte) {
+	c.command = c.reply.Len()
+	c.holds, c.confirms = false, false
+	if c.mode == ReplySkipNext {
+		c.mode = replySkip
+	}
+	c.server.handler.Serve(c, args)
+	if c.mode != ReplyOn && !c.confirms {
+		c.reply.Truncate(c.command)
+	}
+	if c.mode == replySkip {
+		c.mode = ReplyOn
+	}
+}
+
+// refuse ends a connection that does not keep to the protocol: it is told why,
+// after the replies to the commands before.
+func (c *Conn) refuse(err error) {
+	if text := protocolError(""); errors.As(err, &text) {
+		c.reply.Error("ERR " + text.Error())
+	}
+	c.Flush()
+	c.fail(err)
+	c.linger()
+}
+
+// linger reads on for a moment after a half close. To close a socket with unread
+// bytes resets it, and the client might lose the reply that says what was wrong.
+func (c *Conn) linger() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	c.park.Lock()
+	if !c.draining {
+		c.readUntil(time.Now().Add(lingerTime))
+	}
+	c.park.Unlock()
+	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes) // ends by an error, or by the limit
+}
+
+// end closes the connection and gives everything back that belongs to it.
+func (c *Conn) end() {
+	c.server.broker.leave(c)
+	if !errors.Is(c.err, errDraining) {
+		c.Close() // lets a pusher that hangs in write go
+	}
+	c.drainPushes()
+	c.Close()
+	c.server.handler.Closed(c)
+	c.logEnd()
+	c.server.remove(c)
+}
+
+func (c *Conn) logEnd() {
+	level, why := slog.LevelDebug, "connection closed"
+	switch {
+	case c.push.wasCut():
+		level, why = slog.LevelWarn, "client cut: it does not take what it is pushed"
+	case errors.Is(c.err, os.ErrDeadlineExceeded):
+		level, why = slog.LevelWarn, "client cut: it does not take its replies"
+	case errors.Is(c.err, errCrossProtocol) && c.server.crossProtocol.due():
+		level, why = slog.LevelWarn, "client cut: possible cross-protocol attack"
+	case errors.Is(c.err, errSettle):
+		level, why = slog.LevelError, "replies dropped: not settled"
+	}
+	err := c.err
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	c.server.log.Log(c.ctx, level, why, "conn", c.id, "addr", c.remote, "err", err)
+}

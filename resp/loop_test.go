@@ -1,0 +1,335 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAPipelineIsSettledAndSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.call(strings.Repeat("PING\r\n", 16), strings.Repeat("+PONG\r\n", 16))
+		synctest.Wait()
+		if writes, settled := cl.counted.writes.Load(), h.settled.Load(); writes != 1 || settled != 1 {
+			t.Errorf("%d writes, settled %d times", writes, settled)
+		}
+	})
+}
+
+func TestALongPipelineIsSentInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{}
+		cl := dial(t, NewServer(Config{Limits: Limits{ReplyBatch: 50}}, h))
+		cl.call(strings.Repeat("PING\r\n", 20), strings.Repeat("+PONG\r\n", 20))
+		synctest.Wait()
+		if writes := cl.counted.writes.Load(); writes != 3 { // 8 replies reach 50 bytes
+			t.Errorf("%d writes", writes)
+		}
+	})
+}
+
+func TestRepliesWaitForSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		durable := make(chan struct{})
+		cl := dial(t, NewServer(Config{}, &script{settle: func(*Conn) error { <-durable; return nil }}))
+		cl.send("PING\r\nPING\r\n")
+		cl.expectSilence()
+		close(durable)
+		cl.expect("+PONG\r\n+PONG\r\n")
+	})
+}
+
+func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("disk full")
+		closed := false
+		h := &script{
+			settle: func(*Conn) error { return broken },
+			closed: func(*Conn) { closed = true },
+		}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("PING\r\n")
+		cl.expectEnd("")
+		synctest.Wait()
+		if !closed {
+			t.Error("Closed was not called")
+		}
+	})
+}
+
+func TestSettleIsCalledThoughTheClientLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := make(chan struct{})
+		var settledBeforeClosed int32
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"WORK": func(c *Conn, _ [][]byte) { <-left; c.Reply().Simple("DONE") },
+		}}
+		h.closed = func(*Conn) { settledBeforeClosed = h.settled.Load() }
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("WORK\r\n")
+		synctest.Wait()
+		cl.Close()
+		close(left)
+		synctest.Wait()
+		if settledBeforeClosed != 1 {
+			t.Errorf("settled %d times", settledBeforeClosed)
+		}
+	})
+}
+
+func TestSettleIsCalledForWhatAKilledConnectionExecuted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"KILL": func(c *Conn, _ [][]byte) { c.Close() },
+		}}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("PING\r\nKILL\r\nPING\r\n")
+		cl.expectEnd("")
+		synctest.Wait()
+		if served, settled := h.served.Load(), h.settled.Load(); served != 2 || settled != 1 {
+			t.Errorf("%d commands served, settled %d times", served, settled)
+		}
+	})
+}
+
+func TestAProtocolErrorIsToldAfterTheRepliesBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("PING\r\n*a\r\nPING\r\n")
+		cl.expectEnd("+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n")
+		synctest.Wait()
+		if h.served.Load() != 1 || h.settled.Load() == 0 {
+			t.Errorf("%d commands served, settled %d times", h.served.Load(), h.settled.Load())
+		}
+	})
+}
+
+func TestAProtocolErrorIsReadableThoughTheClientSendsOn(t *testing.T) {
+	s := NewServer(Config{}, &script{})
+	addr, done := serveTCP(t, s)
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := nc.Write([]byte("*a\r\n" + strings.Repeat("x", 300_000))); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(nc)
+	if want := "-ERR Protocol error: invalid multibulk length\r\n"; string(got) != want || err != nil {
+		t.Errorf("received %q, %v", got, err)
+	}
+	nc.Close()
+	stopServer(t, s)
+	<-done
+}
+
+func TestHTTPIsCutWithoutAReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n")
+		cl.expectEnd("")
+		if h.served.Load() != 0 {
+			t.Error("it was executed")
+		}
+	})
+}
+
+func TestLimitsAreHigherOnceAuthenticated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"AUTH": func(c *Conn, _ [][]byte) { c.SetAuthenticated(true); c.Reply().Simple("OK") },
+		}}
+		s := NewServer(Config{RequireAuth: func() bool { return true }}, h)
+		eleven := "a 1 2 3 4 5 6 7 8 9 10\r\n"
+		// In one batch: the limit is that of the moment at which a command is read.
+		dial(t, s).call("AUTH\r\n"+eleven, "+OK\r\n+PONG\r\n")
+
+		cl := dial(t, s)
+		cl.send(eleven)
+		cl.expectEnd("-ERR Protocol error: unauthenticated multibulk length\r\n")
+	})
+}
+
+func TestReplyModes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mode := func(m ReplyMode) func(*Conn, [][]byte) {
+			return func(c *Conn, _ [][]byte) { c.SetReplyMode(m) }
+		}
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"OFF":  mode(ReplyOff),
+			"SKIP": mode(ReplySkipNext),
+			"ON":   func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOn); c.Reply().Simple("ON") },
+			"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
+		}}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.call("ECHO 1\r\nOFF\r\nECHO 2\r\nSKIP\r\nECHO 3\r\nECHO 4\r\nON\r\nECHO 5\r\n", "$1\r\n1\r\n+ON\r\n$1\r\n5\r\n")
+		cl.call("ECHO 1\r\nSKIP\r\nECHO 2\r\nECHO 3\r\nSKIP\r\nSKIP\r\nECHO 4\r\nECHO 5\r\n", "$1\r\n1\r\n$1\r\n3\r\n$1\r\n5\r\n")
+		served := h.served.Load()
+		cl.send("OFF\r\nECHO 1\r\n")
+		cl.expectSilence()
+		if h.served.Load() != served+2 || h.settled.Load() != 3 {
+			t.Errorf("%d commands served, settled %d times", h.served.Load()-served, h.settled.Load())
+		}
+	})
+}
+
+func TestCloseAfterReplyEndsTheBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"QUIT": func(c *Conn, _ [][]byte) { c.CloseAfterReply(); c.Reply().Simple("OK") },
+		}}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("PING\r\nQUIT\r\nPING\r\n")
+		cl.expectEnd("+PONG\r\n+OK\r\n")
+	})
+}
+
+func TestAClientThatTakesNothingIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		h := &script{closed: func(*Conn) { ended <- time.Now() }}
+		cl := dial(t, NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, h))
+		cl.call("PING\r\n", "+PONG\r\n") // sets the deadline
+		start := time.Now()
+		cl.send("PING\r\n")
+		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
+			t.Errorf("it was cut after %v", d)
+		}
+	})
+}
+
+func TestAClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		big := strings.Repeat("x", 100)
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"BIG": func(c *Conn, _ [][]byte) { c.Reply().BulkString(big) },
+		}}
+		cl := dial(t, NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, h))
+		cl.send("BIG\r\n")
+		want := fmt.Sprintf("$100\r\n%s\r\n", big)
+		for i := range 10 {
+			time.Sleep(9 * time.Second)
+			cl.expect(want[10*i : 10*(i+1)])
+		}
+		cl.expect(want[100:])
+	})
+}
+
+func TestAnIdleClientIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		h := &script{closed: func(*Conn) { ended <- time.Now() }}
+		cl := dial(t, NewServer(Config{IdleTimeout: time.Minute}, h))
+		time.Sleep(59 * time.Second)
+		cl.call("PING\r\n", "+PONG\r\n")
+		start := time.Now()
+		if d := (<-ended).Sub(start); d != time.Minute {
+			t.Errorf("it was cut after %v", d)
+		}
+	})
+}
+
+func TestANewIdleTimeoutHoldsForThoseConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{})
+		cl := dial(t, s)
+		cl.call("PING\r\n", "+PONG\r\n")
+		time.Sleep(time.Hour)
+		s.SetIdleTimeout(2 * time.Hour)
+		cl.expectSilence()
+		start := time.Now()
+		cl.expectEnd("")
+		if d := time.Since(start).Round(time.Second); d != time.Hour {
+			t.Errorf("it was cut after %v", d)
+		}
+	})
+}
+
+func TestWhoListensMayBeSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		commands := pubsub()
+		commands["MONITOR"] = func(c *Conn, _ [][]byte) { c.HoldPushes(); c.Reply().Simple("OK") }
+		s := NewServer(Config{IdleTimeout: time.Minute}, &script{commands: commands})
+		subscriber, monitor := dial(t, s), dial(t, s)
+		subscriber.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		monitor.call("MONITOR\r\n", "+OK\r\n")
+		time.Sleep(time.Hour)
+		s.Broker().Publish("a", "x")
+		subscriber.expect(message("a", "x"))
+		subscriber.call("UNSUBSCRIBE a\r\n", confirmation("unsubscribe", "a", 0))
+		monitor.call("PING\r\n", "+PONG\r\n")
+		subscriber.expectEnd("") // it no longer listens
+	})
+}
+
+func TestAGrownConnectionShrinksWhenItIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+			"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
+		}})
+		cl := dial(t, s)
+		big := strings.Repeat("x", 50_000)
+		cl.call(bulk("ECHO", big), fmt.Sprintf("$%d\r\n%s\r\n", len(big), big))
+		synctest.Wait()
+		c := s.Conns()[0]
+		if used, free := c.QueryBuffered(); used != 0 || free < len(big) {
+			t.Errorf("%d bytes used, %d free", used, free)
+		}
+		time.Sleep(2*shrinkAfter + time.Second)
+		synctest.Wait()
+		if c.grown() {
+			t.Errorf("it holds %d and %d bytes", len(c.in.buf), cap(c.reply.buf))
+		}
+		if used, free := c.QueryBuffered(); used+free > minBuffer {
+			t.Errorf("%d bytes used, %d free", used, free)
+		}
+		cl.call("PING\r\n", "+PONG\r\n")
+	})
+}
+
+func TestWhatClientListShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"SET": func(c *Conn, _ [][]byte) {
+				c.SetName("n")
+				c.SetUser("u")
+				c.SetLastCommand("set")
+				c.SetState(42)
+				c.SetAuthenticated(true)
+				c.SetProto(3)
+				c.Reply().Null()
+			},
+		}}
+		s := NewServer(Config{}, h)
+		start := time.Now()
+		cl := dial(t, s)
+		synctest.Wait()
+		c := s.Conns()[0]
+		if s.Conn(c.ID()) != c || c.State() != nil || c.Proto() != 2 || c.RemoteAddr() != "pipe" || c.LocalAddr() != "pipe" {
+			t.Errorf("at first: %v, RESP%d, from %s to %s", c.State(), c.Proto(), c.RemoteAddr(), c.LocalAddr())
+		}
+		time.Sleep(time.Minute)
+		cl.call("SET\r\n", "_\r\n")
+		if c.Name() != "n" || c.User() != "u" || c.LastCommand() != "set" || c.State() != 42 || !c.Authenticated() || c.Proto() != 3 {
+			t.Errorf("then: %q %q %q %v %t RESP%d", c.Name(), c.User(), c.LastCommand(), c.State(), c.Authenticated(), c.Proto())
+		}
+		if !c.Created().Equal(start) || !c.LastActive().Equal(start.Add(time.Minute)) {
+			t.Errorf("created %v, active %v after the start", c.Created().Sub(start), c.LastActive().Sub(start))
+		}
+		cl.Close()
+		synctest.Wait()
+		if s.Conn(c.ID()) != nil || c.Context().Err() == nil {
+			t.Error("it is still there")
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package resp
+
+import (
+	"errors"
+	"time"
+)
+
+// shrinkAfter is how often a connection with a grown buffer looks whether it
+// still needs it.
+const shrinkAfter = 2 * time.Second
+
+// Why a connection's goroutine stops reading.
+var (
+	errDraining = errors.New("the server is shutting down")
+	errIdle     = errors.New("idle for longer than the timeout")
+)
+
+// past is a deadline that makes Read return at once.
+var past = time.Unix(1, 0)
+
+// lookUp makes the connection's goroutine return from Read, now or the next time
+// it goes there. The caller holds c.park and has recorded why.
+func (c *Conn) lookUp() { c.readUntil(past) }
+
+// readUntil sets the read deadline. That fails only on a closed connection, as the
+// next Read will tell. The caller holds c.park.
+func (c *Conn) readUntil(t time.Time) { _ = c.nc.SetReadDeadline(t) }
+
+// drain asks the connection to end when the commands that it has read are
+// answered.
+func (c *Conn) drain() {
+	c.park.Lock()
+	defer c.park.Unlock()
+	c.draining = true
+	c.lookUp()
+}
+
+// reconsider makes the connection apply a new idle timeout.
+func (c *Conn) reconsider() {
+	c.park.Lock()
+	defer c.park.Unlock()
+	c.lookUp()
+}
+
+// lookAround is called when the read deadline has passed between commands. It
+// returns why the connection ends, or does what was due and sets the next deadline.
+func (c *Conn) lookAround() error {
+	c.park.Lock()
+	defer c.park.Unlock()
+	if c.draining {
+		return errDraining
+	}
+	if idle := c.server.IdleTimeout(); idle > 0 && !c.exempt() && time.Since(c.LastActive()) >= idle {
+		return errIdle
+	}
+	c.in.shrink()
+	c.noteBuffers()
+	c.reply.reset(minBuffer)
+	c.rearm()
+	return nil
+}
+
+// grown reports whether the connection holds more memory than a quiet one should.
+func (c *Conn) grown() bool { return c.in.grown() || cap(c.reply.buf) > minBuffer }
+
+// exempt reports whether the client listens: it may be silent as long as it likes.
+func (c *Conn) exempt() bool { return c.listening || c.SubscriptionCount() > 0 }
+
+// rearm sets the read deadline for the time between commands: to when something
+// may be due, no earlier than needed. It is not moved while the client is active;
+// that would cost a timer each batch. The caller holds c.park.
+func (c *Conn) rearm() {
+	if c.draining {
+		c.lookUp()
+		return
+	}
+	var next time.Time
+	if idle := c.server.IdleTimeout(); idle > 0 {
+		next = c.LastActive().Add(idle)
+		if c.exempt() {
+			next = time.Now().Add(idle)
+		}
+	}
+	if c.shrinking = c.grown(); c.shrinking {
+		if look := time.Now().Add(shrinkAfter); next.IsZero() || look.Before(next) {
+			next = look
+		}
+	}
+	c.readUntil(next)
+}

@@ -1,0 +1,297 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// parse feeds data in pieces of the given size (0 = as much as fits) and returns
+// the commands up to the first error. It fails if the buffer exceeds its bound.
+func parse(t testing.TB, l Limits, unauth bool, data string, piece int) (commands []string, err error) {
+	t.Helper()
+	r := newReader(l)
+	fed := 0
+	for fed < len(data) {
+		room, err := r.space()
+		if err != nil {
+			return commands, err
+		}
+		if piece > 0 {
+			room = room[:min(piece, len(room))]
+		}
+		n := copy(room, data[fed:])
+		r.feed(n)
+		fed += n
+		if bound := max(minBuffer, min(batchBuffer, 2*fed), 2*r.buffered()); len(r.buf) > bound {
+			t.Fatalf("the buffer has %d bytes after %d came, %d of them unread", len(r.buf), fed, r.buffered())
+		}
+		for {
+			args, err := r.next(unauth)
+			if err != nil {
+				return commands, err
+			}
+			if args == nil {
+				break
+			}
+			commands = append(commands, fmt.Sprintf("%q", args))
+		}
+	}
+	return commands, nil
+}
+
+func defaults() Limits { return Limits{}.withDefaults() }
+
+func TestCommandsAreReadHoweverTheBytesArrive(t *testing.T) {
+	const data = "*1\r\n$4\r\nPING\r\n" +
+		"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\na\r\nb\r\n" +
+		"*0\r\n*-1\r\n\r\n   \r\n\n" + // nothing at all
+		"ping \"a b\\x41\\n\" 'it\\'s'\r\n" +
+		"PING\n" +
+		"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n"
+	want := []string{
+		`["PING"]`, `["SET" "" "a\r\nb"]`, `["ping" "a bA\n" "it's"]`, `["PING"]`, `["ECHO" "hi"]`,
+	}
+	for piece := range len(data) + 1 {
+		got, err := parse(t, defaults(), false, data, piece)
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("in pieces of %d: %v, %v", piece, got, err)
+		}
+	}
+}
+
+func TestHostilePacketsAreRefusedInRedisWords(t *testing.T) {
+	long := strings.Repeat("1", 70_000)
+	tests := []struct{ name, data, want string }{
+		{"bulk length of the largest int64", "*1\r\n$9223372036854775807\r\nPING\r\n", "invalid bulk length"},
+		{"count of the largest int64", "*9223372036854775807\r\n", "invalid multibulk length"},
+		{"count that wraps to 1", "*18446744073709551617\r\n$4\r\nPING\r\n", "invalid multibulk length"},
+		{"bulk length that wraps to 4", "*1\r\n$18446744073709551620\r\nPING\r\n", "invalid bulk length"},
+		{"count beyond the limit", "*1025\r\n", "invalid multibulk length"},
+		{"bulk beyond the limit", "*1\r\n$65537\r\n", "invalid bulk length"},
+		{"command beyond the limit", "*17\r\n" + strings.Repeat("$65536\r\n"+strings.Repeat("x", 65536)+"\r\n", 16) + "$1\r\n", "invalid bulk length"},
+		{"negative bulk length", "*1\r\n$-1\r\n", "invalid bulk length"},
+		{"no count", "*\r\n", "invalid multibulk length"},
+		{"no bulk length", "*1\r\n$\r\n", "invalid bulk length"},
+		{"count with plus", "*+1\r\n", "invalid multibulk length"},
+		{"count with blank", "* 1\r\n", "invalid multibulk length"},
+		{"count with zero in front", "*01\r\n", "invalid multibulk length"},
+		{"count minus zero", "*-0\r\n", "invalid multibulk length"},
+		{"count minus", "*-\r\n", "invalid multibulk length"},
+		{"count that is no number", "*a\r\n", "invalid multibulk length"},
+		{"count without carriage return", "*1\n", "invalid multibulk length"},
+		{"lone newline as count", "*1\r\n\n", "expected '$', got '\n'"},
+		{"bulk shorter than it is", "*1\r\n$2\r\nPING\r\n", "invalid bulk length"},
+		{"bulk that ends with a newline only", "*1\r\n$4\r\nPINGx\n", "invalid bulk length"},
+		{"no dollar", "*1\r\n:4\r\n", "expected '$', got ':'"},
+		{"endless count", "*" + long, "too big mbulk count string"},
+		{"endless count with an end", "*" + long + "\r\n", "too big mbulk count string"},
+		{"endless bulk length", "*1\r\n$" + long, "too big bulk count string"},
+		{"endless line", long, "too big inline request"},
+		{"endless line with an end", long + "\r\n", "too big inline request"},
+		{"too many words", strings.Repeat("a ", 1025) + "\r\n", "invalid multibulk length"},
+		{"open quote", "PING \"a\r\n", "unbalanced quotes in request"},
+		{"open single quote", "PING 'a\r\n", "unbalanced quotes in request"},
+		{"text after a quote", "PING \"a\"b\r\n", "unbalanced quotes in request"},
+	}
+	for _, tt := range tests {
+		for _, piece := range []int{0, 1, 7} {
+			commands, err := parse(t, defaults(), false, tt.data, piece)
+			if len(commands) > 0 || err == nil || err.Error() != "Protocol error: "+tt.want {
+				t.Errorf("%s, in pieces of %d: %v, %v, want %s", tt.name, piece, commands, err, tt.want)
+			}
+		}
+	}
+}
+
+func TestLimitsBeforeAuthenticationAreLower(t *testing.T) {
+	arg := strings.Repeat("x", 16<<10)
+	tests := []struct{ name, data, want string }{
+		{"arguments", "*11\r\n", "unauthenticated multibulk length"},
+		{"bytes", "*1\r\n$16385\r\n", "unauthenticated bulk length"},
+		{"words", "1 2 3 4 5 6 7 8 9 10 11\r\n", "unauthenticated multibulk length"},
+		{"bytes of a word", arg + "x\r\n", "unauthenticated bulk length"},
+	}
+	for _, tt := range tests {
+		if _, err := parse(t, defaults(), true, tt.data, 0); err == nil || err.Error() != "Protocol error: "+tt.want {
+			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+		}
+		if _, err := parse(t, defaults(), false, tt.data, 0); err != nil {
+			t.Errorf("%s, once authenticated: %v", tt.name, err)
+		}
+	}
+	within := bulk("1", "2", "3", "4", "5", "6", "7", "8", "9", arg)
+	if got, err := parse(t, defaults(), true, within, 0); len(got) != 1 || err != nil {
+		t.Errorf("within the limits: %d commands, %v", len(got), err)
+	}
+}
+
+func TestTheLargestCommandIsRead(t *testing.T) {
+	words := make([]string, 1024)
+	for i := range words {
+		words[i] = strings.Repeat("x", 1024)
+	}
+	if got, err := parse(t, defaults(), false, bulk(words...), 0); len(got) != 1 || err != nil {
+		t.Errorf("%d commands, %v", len(got), err)
+	}
+}
+
+func TestTheLimitOfACommandIsNotThatOfItsConnection(t *testing.T) {
+	l := Limits{Command: 100}.withDefaults()
+	if got, err := parse(t, l, false, strings.Repeat(bulk("PING", strings.Repeat("x", 90)), 10), 0); len(got) != 10 || err != nil {
+		t.Errorf("%d commands, %v", len(got), err)
+	}
+}
+
+func TestLongPipelinesAreReadInLongBatches(t *testing.T) {
+	r := newReader(defaults())
+	for i := range 10 {
+		room, err := r.space()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := min(minBuffer<<i, batchBuffer); len(room) != want {
+			t.Fatalf("read %d has room for %d bytes, want %d", i, len(room), want)
+		}
+		r.feed(copy(room, strings.Repeat("\n", len(room))))
+		if args, err := r.next(false); args != nil || err != nil {
+			t.Fatal(args, err)
+		}
+	}
+}
+
+func TestHTTPIsNotTakenForCommands(t *testing.T) {
+	for _, data := range []string{"POST / HTTP/1.1\r\n", "post /\r\n", "Host: localhost\r\n", "GET / HTTP/1.1\r\nhOST: x\r\n"} {
+		if _, err := parse(t, defaults(), false, data, 0); !errors.Is(err, errCrossProtocol) {
+			t.Errorf("%q: %v", data, err)
+		}
+	}
+}
+
+func TestEachByteOfADribbleIsLookedAtOnce(t *testing.T) {
+	for _, data := range []string{
+		strings.Repeat("x", 60_000),             // a line that does not end
+		"*1\r\n$" + strings.Repeat("1", 60_000), // nor does this
+		"*1\r\n$65536\r\n" + strings.Repeat("x", 60_000),
+		"*1024\r\n" + strings.Repeat("$1\r\nx\r\n", 1000),
+	} {
+		r := newReader(defaults())
+		moves := 0
+		for i := range len(data) {
+			size := len(r.buf)
+			room, err := r.space()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if size != len(r.buf) {
+				moves++
+			}
+			room[0] = data[i]
+			r.feed(1)
+			from := r.pos
+			if _, err := r.next(false); err != nil {
+				t.Fatal(err)
+			}
+			if r.pos < from {
+				t.Fatal("the parser went back")
+			}
+			if r.bulk < 0 && r.seen != r.end {
+				t.Fatalf("after byte %d: %d bytes will be searched again", i, r.end-r.seen)
+			}
+		}
+		if moves > 10 {
+			t.Errorf("%d bytes were moved %d times", len(data), moves)
+		}
+	}
+}
+
+func TestAClaimedLengthReservesNoMemory(t *testing.T) {
+	r := newReader(defaults())
+	room, _ := r.space()
+	r.feed(copy(room, "*1024\r\n$65536\r\n"))
+	if _, err := r.next(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.space(); err != nil || len(r.buf) > minBuffer || cap(r.spans) > 8 {
+		t.Errorf("%d bytes, %d arguments reserved, %v", len(r.buf), cap(r.spans), err)
+	}
+}
+
+func TestArgumentsSurviveReadingOnDuringABlockedCommand(t *testing.T) {
+	r := newReader(defaults())
+	room, _ := r.space()
+	r.feed(copy(room, bulk("ACQUIRE", "job", "a")+"*1\r\n$4\r\nPI"))
+	args, err := r.next(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.next(false)
+	for range 100_000 {
+		room, err := r.extend()
+		if err != nil {
+			t.Fatal(err)
+		}
+		room[0] = 'x'
+		r.feed(1)
+	}
+	if got := fmt.Sprintf("%q", args); got != `["ACQUIRE" "job" "a"]` {
+		t.Errorf("now they are %s", got)
+	}
+}
+
+func TestWhatArrivesDuringABlockedCommandIsBounded(t *testing.T) {
+	r := newReader(Limits{Args: 4, Arg: 1000, Command: 4000, Inline: 1000}.withDefaults())
+	total := 0
+	for {
+		room, err := r.extend()
+		if errors.Is(err, errFlooded) {
+			break
+		}
+		r.feed(len(room))
+		if total += len(room); total > 10_000 {
+			t.Fatal("there is no end")
+		}
+	}
+	if len(r.buf) > 4000+4*headerSize+1000 {
+		t.Errorf("the buffer has %d bytes", len(r.buf))
+	}
+}
+
+func TestAGrownBufferIsGivenBackWhenItIsNotNeeded(t *testing.T) {
+	r := newReader(defaults())
+	feed := func(data string) {
+		for len(data) > 0 {
+			room, err := r.space()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := copy(room, data)
+			data = data[n:]
+			r.feed(n)
+			for args, _ := r.next(false); args != nil; args, _ = r.next(false) {
+			}
+		}
+	}
+	feed(bulk(strings.Repeat("x", 60_000)))
+	r.shrink()
+	if !r.grown() {
+		t.Error("it was given back although it had been filled")
+	}
+	feed("*1\r\n$4\r\nPI")
+	r.shrink()
+	if !r.grown() {
+		t.Error("it was given back although a command is in it")
+	}
+	feed("NG\r\n")
+	r.shrink()
+	r.shrink()
+	if r.grown() {
+		t.Error("it was kept")
+	}
+	if got, err := r.next(false); got != nil || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	feed(bulk("PING"))
+}

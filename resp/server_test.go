@@ -1,0 +1,300 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// serveTCP serves on a free port until Shutdown; done is closed when Serve has
+// returned nil.
+func serveTCP(t *testing.T, s *Server) (addr string, done <-chan struct{}) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		if err := s.Serve(ln); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	}()
+	return ln.Addr().String(), returned
+}
+
+func TestAServerOverTCP(t *testing.T) {
+	h := newBlocking(0)
+	s := NewServer(Config{}, h)
+	addr, done := serveTCP(t, s)
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := &client{t: t, Conn: nc}
+	cl.call("PING\r\n"+bulk("PING"), "+PONG\r\n+PONG\r\n")
+	cl.send("WAIT 1\r\n")
+	(<-h.waits).Wake()
+	<-h.ends
+	cl.expect("+1 woken\r\n")
+	cl.send("WAIT 2\r\n")
+	<-h.waits
+	nc.Close()
+	if why := <-h.ends; why != Gone {
+		t.Errorf("%v", why)
+	}
+	stopServer(t, s)
+	<-done
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("it still accepts")
+	}
+	if st := s.Stats(); st.ConnectionsReceived != 1 || st.Connected != 0 || st.BytesIn == 0 || st.BytesOut == 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestOneClientTooManyIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{MaxClients: 1}, &script{})
+		first := dial(t, s)
+		first.call("PING\r\n", "+PONG\r\n")
+		dial(t, s).expectEnd("-ERR max number of clients reached\r\n")
+		mute := dial(t, s) // does not read why
+		time.Sleep(time.Second)
+		mute.expectEnd("")
+		if st := s.Stats(); st.Rejected != 2 || st.Connected != 1 || st.ConnectionsReceived != 3 {
+			t.Errorf("%+v", st)
+		}
+		first.Close()
+		synctest.Wait()
+		dial(t, s).call("PING\r\n", "+PONG\r\n")
+		s.SetMaxClients(2)
+		dial(t, s).call("PING\r\n", "+PONG\r\n")
+		if s.MaxClients() != 2 || len(s.Conns()) != 2 || s.Conns()[0].ID() >= s.Conns()[1].ID() {
+			t.Errorf("%d clients of %d", len(s.Conns()), s.MaxClients())
+		}
+		s.ResetStats()
+		if st := s.Stats(); st.Rejected != 0 || st.ConnectionsReceived != 0 || st.Connected != 2 {
+			t.Errorf("after the reset: %+v", st)
+		}
+	})
+}
+
+func TestShutdownLetsRunningCommandsFinishAndAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		working, work := make(chan struct{}), make(chan struct{})
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"WORK": func(c *Conn, _ [][]byte) {
+				close(working)
+				<-work
+				c.Reply().Simple("DONE")
+			},
+		}}
+		s := NewServer(Config{}, h)
+		busy, idle := dial(t, s), dial(t, s)
+		busy.send("WORK\r\nPING\r\n")
+		<-working
+		stopped := make(chan struct{})
+		go func() {
+			stopServer(t, s)
+			stopServer(t, s)
+			close(stopped)
+		}()
+		idle.expectEnd("")
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Fatal("it did not wait")
+		default:
+		}
+		dial(t, s).expectEnd("") // nobody is let in any more
+		close(work)
+		busy.expectEnd("+DONE\r\n+PONG\r\n")
+		<-stopped
+		if h.settled.Load() == 0 {
+			t.Error("it did not settle")
+		}
+	})
+}
+
+func TestShutdownOutOfTimeCutsWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"HANG": func(c *Conn, _ [][]byte) { <-c.Context().Done() },
+		}}
+		s := NewServer(Config{}, h)
+		cl := dial(t, s)
+		cl.send("HANG\r\n")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 10*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		cl.expectEnd("")
+		stopServer(t, s) // waits for the handler
+	})
+}
+
+func TestShutdownIsNotHeldUpByASubscriberThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{commands: pubsub()})
+		cl := dial(t, s)
+		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		s.Broker().Publish("a", "x")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		stopServer(t, s)
+	})
+}
+
+// fakeListener fails as often as told, and then gives out one connection.
+type fakeListener struct {
+	err      error
+	failures int
+	accepts  atomic.Int32
+	conn     net.Conn
+	closed   chan struct{}
+}
+
+func (l *fakeListener) Accept() (net.Conn, error) {
+	switch n := int(l.accepts.Add(1)); {
+	case n <= l.failures:
+		return nil, &net.OpError{Op: "accept", Err: l.err}
+	case n == l.failures+1:
+		return l.conn, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *fakeListener) Close() error   { close(l.closed); return nil }
+func (l *fakeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestALackOfDescriptorsMakesAcceptSlowDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		ln := &fakeListener{err: syscall.EMFILE, failures: 20, conn: far, closed: make(chan struct{})}
+		s := NewServer(Config{}, &script{})
+		served := make(chan error)
+		go func() { served <- s.Serve(ln) }()
+		time.Sleep(5 * time.Second)
+		if n := ln.accepts.Load(); n > 15 {
+			t.Errorf("accepted %d times in 5 s", n)
+		}
+		cl := &client{t: t, Conn: near}
+		cl.call("PING\r\n", "+PONG\r\n") // it is served when the lack is over
+		near.Close()
+		stopServer(t, s)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestShutdownEndsThePauseOfAccept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := &fakeListener{err: syscall.EMFILE, failures: 1 << 30, closed: make(chan struct{})}
+		s := NewServer(Config{}, &script{})
+		served := make(chan error)
+		go func() { served <- s.Serve(ln) }()
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		stopServer(t, s)
+		if err := <-served; err != nil || time.Since(start) != 0 {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestABrokenListenerEndsServe(t *testing.T) {
+	ln := &fakeListener{err: syscall.EINVAL, failures: 1, closed: make(chan struct{})}
+	if err := NewServer(Config{}, &script{}).Serve(ln); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestServeAfterShutdownClosesTheListener(t *testing.T) {
+	s := NewServer(Config{}, &script{})
+	stopServer(t, s)
+	ln := &fakeListener{closed: make(chan struct{})}
+	if err := s.Serve(ln); err != nil {
+		t.Error(err)
+	}
+	<-ln.closed
+}
+
+func TestAThousandSubscribersGetEachMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const subscribers, messages = 1000, 5
+		s := NewServer(Config{}, &script{commands: pubsub()})
+		clients := make([]*client, subscribers)
+		for i := range clients {
+			clients[i] = dial(t, s)
+			clients[i].call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+		}
+		want := strings.Repeat(message("a", "x"), messages)
+		for range messages {
+			if n := s.Broker().Publish("a", "x"); n != subscribers {
+				t.Errorf("%d receivers", n)
+			}
+		}
+		for _, cl := range clients {
+			cl.expect(want)
+		}
+	})
+}
+
+// frames reads whole frames, of the kinds that the tests need.
+type frames struct {
+	r   io.Reader
+	buf []byte
+}
+
+func newFrames(r io.Reader) *frames { return &frames{r: r} }
+
+// next returns the next frame: a simple string, or an array of three bulks.
+func (f *frames) next(t *testing.T) string {
+	t.Helper()
+	for {
+		lines := 1
+		if len(f.buf) > 0 && f.buf[0] == '*' {
+			lines = 7
+		}
+		if i := endOfLine(f.buf, lines); i > 0 {
+			frame := string(f.buf[:i])
+			f.buf = f.buf[i:]
+			return frame
+		}
+		var b [1024]byte
+		n, err := f.r.Read(b[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.buf = append(f.buf, b[:n]...)
+	}
+}
+
+// endOfLine is where the n-th line has ended, 0 if it has not.
+func endOfLine(b []byte, n int) int {
+	for i, c := range b {
+		if c == '\n' {
+			if n--; n == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}

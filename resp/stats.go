@@ -1,0 +1,57 @@
+package resp
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats are a server's figures, for INFO.
+type Stats struct {
+	// Counted since the start or ResetStats.
+	ConnectionsReceived int64 // accepted, the rejected ones included
+	Rejected            int64 // for MaxClients
+	SlowCut             int64 // cut because they did not take their pushes
+	BytesIn, BytesOut   int64
+
+	// As of now.
+	Connected   int
+	Blocked     int // in a blocked command
+	Subscribers int // with a subscription
+}
+
+type counters struct {
+	received, rejected, slowCut, bytesIn, bytesOut atomic.Int64
+}
+
+// Stats returns the figures, each as of a slightly different moment.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	connected := len(s.conns)
+	s.mu.Unlock()
+	return Stats{
+		ConnectionsReceived: s.received.Load(),
+		Rejected:            s.rejected.Load(),
+		SlowCut:             s.slowCut.Load(),
+		BytesIn:             s.bytesIn.Load(),
+		BytesOut:            s.bytesOut.Load(),
+		Connected:           connected,
+		Blocked:             int(s.blocked.Load()),
+		Subscribers:         int(s.broker.clients.Load()),
+	}
+}
+
+// ResetStats sets what is counted to 0 (CONFIG RESETSTAT).
+func (s *Server) ResetStats() {
+	for _, n := range []*atomic.Int64{&s.received, &s.rejected, &s.slowCut, &s.bytesIn, &s.bytesOut} {
+		n.Store(0)
+	}
+}
+
+// onceAMinute keeps what anyone can cause from flooding the log.
+type onceAMinute struct{ last atomic.Int64 }
+
+// due reports true at most once a minute.
+func (o *onceAMinute) due() bool {
+	now, last := time.Now().UnixNano(), o.last.Load()
+	return now-last >= int64(time.Minute) && o.last.CompareAndSwap(last, now)
+}

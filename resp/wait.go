@@ -1,0 +1,136 @@
+package resp
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// Wakeup is why a Wait ended.
+type Wakeup int
+
+// The reasons.
+const (
+	Woken            Wakeup = iota + 1 // Wake was called
+	TimedOut                           // the deadline passed
+	Gone                               // the client left, or was cut: nobody will see the reply
+	UnblockedTimeout                   // CLIENT UNBLOCK: answer as if time had run out
+	UnblockedError                     // CLIENT UNBLOCK … ERROR
+	ShuttingDown                       // Server.Shutdown
+
+	parked Wakeup = 0 // it has not ended
+)
+
+var wakeupNames = [...]string{"parked", "woken", "timed out", "gone", "unblocked", "unblocked with an error", "shutting down"}
+
+func (w Wakeup) String() string {
+	if w >= 0 && int(w) < len(wakeupNames) {
+		return wakeupNames[w]
+	}
+	return "unknown"
+}
+
+// Wait is one blocked command. Each has its own, so a Wake that comes late, after
+// its command has ended, finds nobody.
+type Wait struct {
+	c     *Conn
+	woken bool // protected by c.park
+}
+
+// NewWait prepares to block the command being executed.
+func (c *Conn) NewWait() *Wait { return &Wait{c: c} }
+
+// Wake ends the wait, or the one to come if Await was not called yet. Any
+// goroutine may call it, any number of times; it does not block.
+func (w *Wait) Wake() {
+	w.c.park.Lock()
+	defer w.c.park.Unlock()
+	w.woken = true
+	if w.c.wait == w {
+		w.c.lookUp()
+	}
+}
+
+// Await settles and sends the replies of the commands before this one, and then
+// blocks until Wake, the deadline (zero = none) or another reason ends the wait. If
+// several apply, Gone comes first and Woken second.
+//
+// The arguments of the command remain valid. Bytes that arrive meanwhile wait in
+// the buffer; a client that sends more than one command may have is cut.
+func (w *Wait) Await(deadline time.Time) Wakeup {
+	c := w.c
+	c.beginWait(w)
+	defer c.endWait()
+	if c.Flush() != nil {
+		return Gone
+	}
+	for {
+		if why := c.rouse(w, deadline); why != parked {
+			return why
+		}
+		if err := c.fill(c.in.extend); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			c.fail(err)
+			return Gone
+		}
+	}
+}
+
+func (c *Conn) beginWait(w *Wait) {
+	c.server.blocked.Add(1)
+	c.park.Lock()
+	defer c.park.Unlock()
+	c.wait = w
+}
+
+func (c *Conn) endWait() {
+	c.server.blocked.Add(-1)
+	c.touch()
+	c.park.Lock()
+	defer c.park.Unlock()
+	c.wait, c.unblock = nil, parked
+	c.rearm()
+}
+
+// rouse tells why the wait ends, or sets the read deadline to when it will. Both
+// happen in one critical section, so a Wake cannot slip in between.
+func (c *Conn) rouse(w *Wait, deadline time.Time) Wakeup {
+	c.park.Lock()
+	defer c.park.Unlock()
+	switch {
+	case c.closed.Load():
+		return Gone
+	case w.woken:
+		return Woken
+	case c.unblock != parked:
+		return c.unblock
+	case c.draining:
+		return ShuttingDown
+	case !deadline.IsZero() && !time.Now().Before(deadline):
+		return TimedOut
+	}
+	c.readUntil(deadline)
+	return parked
+}
+
+// Unblock ends the wait of a blocked command as if its time had run out, or with
+// an error. It reports whether a command was blocked. Any goroutine may call it.
+func (c *Conn) Unblock(asError bool) bool {
+	c.park.Lock()
+	defer c.park.Unlock()
+	if c.wait == nil {
+		return false
+	}
+	c.unblock = UnblockedTimeout
+	if asError {
+		c.unblock = UnblockedError
+	}
+	c.lookUp()
+	return true
+}
+
+// Blocked reports whether a command is blocked. Any goroutine may call it.
+func (c *Conn) Blocked() bool {
+	c.park.Lock()
+	defer c.park.Unlock()
+	return c.wait != nil
+}

@@ -1,0 +1,269 @@
+package resp
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// blocking is a script whose WAIT blocks for the given time, or for ever, and
+// answers why it ended.
+type blocking struct {
+	script
+	waits chan *Wait // of each WAIT, before it blocks
+	ends  chan Wakeup
+}
+
+func newBlocking(limit time.Duration) *blocking {
+	h := &blocking{waits: make(chan *Wait, 8), ends: make(chan Wakeup, 8)}
+	h.commands = map[string]func(*Conn, [][]byte){
+		"WAIT": func(c *Conn, args [][]byte) {
+			var deadline time.Time
+			if limit > 0 {
+				deadline = time.Now().Add(limit)
+			}
+			w := c.NewWait()
+			h.waits <- w
+			why := w.Await(deadline)
+			h.ends <- why
+			c.Reply().Simple(string(args[1]) + " " + why.String())
+		},
+	}
+	return h
+}
+
+func TestABlockedCommandEndsByWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		s := NewServer(Config{}, h)
+		cl := dial(t, s)
+		cl.send("PING\r\nWAIT job\r\nPING\r\n")
+		cl.expect("+PONG\r\n") // of the command before is sent at once
+		cl.expectSilence()
+		if c := s.Conns()[0]; !c.Blocked() || s.Stats().Blocked != 1 {
+			t.Error("it does not count as blocked")
+		}
+		time.Sleep(24 * time.Hour)
+		w := <-h.waits
+		w.Wake()
+		w.Wake()
+		cl.expect("+job woken\r\n+PONG\r\n")
+		if c := s.Conns()[0]; c.Blocked() || s.Stats().Blocked != 0 {
+			t.Error("it still counts as blocked")
+		}
+		cl.call("PING\r\n", "+PONG\r\n")
+	})
+}
+
+func TestAWakeBeforeAwaitIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"WAIT": func(c *Conn, _ [][]byte) {
+				w := c.NewWait()
+				w.Wake()
+				c.Reply().Simple(w.Await(time.Time{}).String())
+			},
+		}}
+		dial(t, NewServer(Config{}, h)).call("WAIT\r\n", "+woken\r\n")
+	})
+}
+
+func TestAWakeWhileTheCommandsBeforeAreSettledIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		durable := make(chan struct{})
+		h.settle = func(*Conn) error { <-durable; return nil }
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("WAIT job\r\n")
+		(<-h.waits).Wake()
+		synctest.Wait()
+		close(durable)
+		cl.expect("+job woken\r\n")
+	})
+}
+
+func TestAStaleWakeFindsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(time.Second)
+		cl := dial(t, NewServer(Config{}, h))
+		cl.call("WAIT 1\r\n", "+1 timed out\r\n")
+		stale := <-h.waits
+		stale.Wake()
+		cl.call("PING\r\n", "+PONG\r\n")
+		cl.send("WAIT 2\r\n")
+		<-h.waits
+		stale.Wake()
+		start := time.Now()
+		cl.expect("+2 timed out\r\n")
+		if time.Since(start) != time.Second {
+			t.Errorf("it ended after %v", time.Since(start))
+		}
+	})
+}
+
+func TestAWakeAtTheDeadlineWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		h.commands["WAIT"] = func(c *Conn, _ [][]byte) {
+			w := c.NewWait()
+			w.Wake()
+			c.Reply().Simple(w.Await(time.Now()).String())
+		}
+		dial(t, NewServer(Config{}, h)).call("WAIT\r\n", "+woken\r\n")
+	})
+}
+
+func TestABlockedCommandEndsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := dial(t, NewServer(Config{IdleTimeout: time.Second}, newBlocking(time.Minute)))
+		start := time.Now()
+		cl.call("WAIT job\r\n", "+job timed out\r\n")
+		if d := time.Since(start); d != time.Minute {
+			t.Errorf("it ended after %v", d)
+		}
+		start = time.Now()
+		cl.expectEnd("") // the idle timeout counts from the end of the wait
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("it was idle for %v", d)
+		}
+	})
+}
+
+func TestTheDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		closed := make(chan struct{})
+		h.closed = func(*Conn) { close(closed) }
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("WAIT job\r\n")
+		synctest.Wait()
+		start := time.Now()
+		cl.Close()
+		if why := <-h.ends; why != Gone || time.Since(start) != 0 {
+			t.Errorf("%v after %v", why, time.Since(start))
+		}
+		<-closed
+	})
+}
+
+func TestGoneComesBeforeWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		h.commands["WAIT"] = func(c *Conn, _ [][]byte) {
+			w := c.NewWait()
+			w.Wake()
+			c.Close()
+			h.ends <- w.Await(time.Time{})
+		}
+		dial(t, NewServer(Config{}, h)).send("WAIT\r\n")
+		if why := <-h.ends; why != Gone {
+			t.Errorf("%v", why)
+		}
+	})
+}
+
+func TestABlockedClientCanBeKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		s := NewServer(Config{}, h)
+		cl := dial(t, s)
+		cl.send("WAIT job\r\n")
+		synctest.Wait()
+		s.Conns()[0].Close()
+		if why := <-h.ends; why != Gone {
+			t.Errorf("%v", why)
+		}
+		cl.expectEnd("")
+	})
+}
+
+func TestABlockedClientCanBeUnblocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, newBlocking(0))
+		cl := dial(t, s)
+		cl.call("PING\r\n", "+PONG\r\n")
+		c := s.Conns()[0]
+		if c.Unblock(false) {
+			t.Error("it was not blocked")
+		}
+		cl.send("WAIT 1\r\n")
+		synctest.Wait()
+		if !c.Unblock(false) {
+			t.Error("it was blocked")
+		}
+		cl.expect("+1 unblocked\r\n")
+		cl.send("WAIT 2\r\n")
+		synctest.Wait()
+		c.Unblock(true)
+		cl.expect("+2 unblocked with an error\r\n")
+		cl.send("WAIT 3\r\n")
+		cl.expectSilence() // an unblock holds for one command
+	})
+}
+
+func TestCommandsSentToABlockedConnectionWaitTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("WAIT job\r\n")
+		n := 3 * minBuffer / len("PING\r\n") // the buffer has to grow
+		for range n {
+			cl.send("PING\r\n")
+		}
+		cl.expectSilence()
+		(<-h.waits).Wake()
+		cl.expect("+job woken\r\n" + strings.Repeat("+PONG\r\n", n))
+	})
+}
+
+func TestAFloodDuringABlockedCommandCutsTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		cl := dial(t, NewServer(Config{Limits: Limits{Args: 4, Command: 8000, Inline: 1000}}, h))
+		cl.send("WAIT job\r\n")
+		for range 10_000 {
+			if _, err := cl.Write([]byte("PING\r\n")); err != nil {
+				break
+			}
+		}
+		if why := <-h.ends; why != Gone {
+			t.Errorf("%v", why)
+		}
+	})
+}
+
+func TestShutdownEndsBlockedCommandsWithAReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		graceful := false
+		h.closed = func(c *Conn) { graceful = c.Graceful() }
+		s := NewServer(Config{}, h)
+		cl := dial(t, s)
+		cl.send("WAIT job\r\nPING\r\n")
+		synctest.Wait()
+		stopped := make(chan struct{})
+		go func() {
+			stopServer(t, s)
+			close(stopped)
+		}()
+		cl.expectEnd("+job shutting down\r\n+PONG\r\n")
+		<-stopped
+		if !graceful {
+			t.Error("it looks as if the client had left")
+		}
+	})
+}
+
+func TestRepliesThatDidNotSettleEndTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlocking(0)
+		h.settle = func(*Conn) error { return errSettle }
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("PING\r\nWAIT job\r\n")
+		if why := <-h.ends; why != Gone {
+			t.Errorf("%v", why)
+		}
+		cl.expectEnd("")
+	})
+}

@@ -1,0 +1,175 @@
+package resp
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/tidwall/redcon"
+)
+
+// Writer builds replies in RESP2 or RESP3: each method appends one frame, or the
+// header of an aggregate whose elements follow. What RESP2 lacks is written as
+// Redis writes it there. The zero Writer is empty and speaks RESP2. Not safe for
+// concurrent use.
+type Writer struct {
+	buf   []byte
+	resp3 bool
+}
+
+// Len is the number of bytes written.
+func (w *Writer) Len() int { return len(w.buf) }
+
+// Bytes is what was written; valid until the next call of a method that writes.
+func (w *Writer) Bytes() []byte { return w.buf }
+
+// Truncate keeps the first n bytes, which must end with a frame.
+func (w *Writer) Truncate(n int) { w.buf = w.buf[:n] }
+
+// Proto is the protocol's version, 2 or 3.
+func (w *Writer) Proto() int {
+	if w.resp3 {
+		return 3
+	}
+	return 2
+}
+
+// SetProto sets the protocol's version of the frames to come: 3, else 2.
+func (w *Writer) SetProto(version int) { w.resp3 = version == 3 }
+
+// Simple writes a simple string. Line ends become blanks.
+func (w *Writer) Simple(s string) { w.buf = redcon.AppendString(w.buf, s) }
+
+// Error writes an error; msg begins with its code, as in "ERR syntax error". Line
+// ends become blanks.
+func (w *Writer) Error(msg string) { w.buf = redcon.AppendError(w.buf, msg) }
+
+// Int writes an integer.
+func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
+
+// Uint writes an integer.
+func (w *Writer) Uint(n uint64) { w.buf = redcon.AppendUint(w.buf, n) }
+
+// Bulk writes a bulk string; nil is an empty one, not null.
+func (w *Writer) Bulk(b []byte) { w.buf = redcon.AppendBulk(w.buf, b) }
+
+// BulkString writes a bulk string.
+func (w *Writer) BulkString(s string) { w.buf = redcon.AppendBulkString(w.buf, s) }
+
+// Null writes the absence of a value; a null bulk string in RESP2.
+func (w *Writer) Null() {
+	if w.resp3 {
+		w.buf = append(w.buf, "_\r\n"...)
+		return
+	}
+	w.buf = redcon.AppendNull(w.buf)
+}
+
+// NullArray writes the absence of an array; it differs from Null in RESP2 only.
+func (w *Writer) NullArray() {
+	if w.resp3 {
+		w.buf = append(w.buf, "_\r\n"...)
+		return
+	}
+	w.buf = append(w.buf, "*-1\r\n"...)
+}
+
+// Array begins an array of n elements.
+func (w *Writer) Array(n int) { w.buf = redcon.AppendArray(w.buf, n) }
+
+// Map begins a map of n keys, each followed by its value; a flat array in RESP2.
+func (w *Writer) Map(n int) {
+	if w.resp3 {
+		w.header('%', n)
+		return
+	}
+	w.Array(2 * n)
+}
+
+// Set begins a set of n elements; an array in RESP2.
+func (w *Writer) Set(n int) {
+	if w.resp3 {
+		w.header('~', n)
+		return
+	}
+	w.Array(n)
+}
+
+// Push begins an out-of-band push of n elements; an array in RESP2.
+func (w *Writer) Push(n int) {
+	if w.resp3 {
+		w.header('>', n)
+		return
+	}
+	w.Array(n)
+}
+
+// Bool writes a boolean; 1 or 0 in RESP2.
+func (w *Writer) Bool(b bool) {
+	switch {
+	case w.resp3 && b:
+		w.buf = append(w.buf, "#t\r\n"...)
+	case w.resp3:
+		w.buf = append(w.buf, "#f\r\n"...)
+	case b:
+		w.Int(1)
+	default:
+		w.Int(0)
+	}
+}
+
+// Double writes a number with 17 significant digits, as C's %.17g; a bulk string
+// of the same digits in RESP2.
+func (w *Writer) Double(f float64) {
+	var digits [32]byte
+	d := appendDouble(digits[:0], f)
+	if !w.resp3 {
+		w.Bulk(d)
+		return
+	}
+	w.buf = append(w.buf, ',')
+	w.buf = append(w.buf, d...)
+	w.buf = append(w.buf, '\r', '\n')
+}
+
+func appendDouble(b []byte, f float64) []byte {
+	switch {
+	case math.IsInf(f, 1):
+		return append(b, "inf"...)
+	case math.IsInf(f, -1):
+		return append(b, "-inf"...)
+	case math.IsNaN(f):
+		return append(b, "nan"...)
+	}
+	return strconv.AppendFloat(b, f, 'g', 17, 64)
+}
+
+// Verbatim writes text together with its format, three letters such as "txt"; a
+// bulk string of the text alone in RESP2.
+func (w *Writer) Verbatim(format, text string) {
+	if !w.resp3 {
+		w.BulkString(text)
+		return
+	}
+	w.header('=', len(format)+1+len(text))
+	w.buf = append(w.buf, format...)
+	w.buf = append(w.buf, ':')
+	w.buf = append(w.buf, text...)
+	w.buf = append(w.buf, '\r', '\n')
+}
+
+// Raw writes frames that are encoded already.
+func (w *Writer) Raw(frames []byte) { w.buf = append(w.buf, frames...) }
+
+// reset empties w, and gives back a buffer larger than keep bytes.
+func (w *Writer) reset(keep int) {
+	if cap(w.buf) > keep {
+		w.buf = nil
+	}
+	w.buf = w.buf[:0]
+}
+
+func (w *Writer) header(kind byte, n int) {
+	w.buf = append(w.buf, kind)
+	w.buf = strconv.AppendInt(w.buf, int64(n), 10)
+	w.buf = append(w.buf, '\r', '\n')
+}
