@@ -36,7 +36,8 @@ type topic struct {
 	conns map[*Conn]struct{}
 }
 
-func newBroker() *Broker {
+// NewBroker returns a broker without subscribers.
+func NewBroker() *Broker {
 	b := &Broker{}
 	for kind := range b.topics {
 		b.topics[kind] = make(map[string]*topic)
@@ -68,7 +69,7 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 		exact = t.send(&publication{kind: Channel, channel: channel, payload: payload}, &slow)
 	}
 	for _, t := range b.topics[Pattern] {
-		if match(t.name, channel) {
+		if Match(t.name, channel) {
 			matched += t.send(&publication{kind: Pattern, pattern: t.name, channel: channel, payload: payload}, &slow)
 		}
 	}
@@ -134,7 +135,7 @@ func (b *Broker) Channels(kind Kind, glob string) []string {
 	var names []string
 	b.mu.RLock()
 	for name := range b.topics[kind] {
-		if glob == "" || match(glob, name) {
+		if glob == "" || Match(glob, name) {
 			names = append(names, name)
 		}
 	}

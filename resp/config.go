@@ -63,6 +63,7 @@ type Config struct {
 	MaxClients  int           // connections at a time; 0 = 10000
 	IdleTimeout time.Duration // close a connection that is silent for so long; 0 = never
 	Logger      *slog.Logger  // nil = no log
+	Broker      *Broker       // of the connections' subscriptions; nil = one of the server's own
 
 	// RequireAuth reports whether clients have to authenticate now; nil = never.
 	// It is asked before each command of a connection that has not, from the
@@ -75,6 +76,9 @@ func (c Config) withDefaults() Config {
 	c.MaxClients = orDefault(c.MaxClients, DefaultMaxClients)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Broker == nil {
+		c.Broker = NewBroker()
 	}
 	if c.RequireAuth == nil {
 		c.RequireAuth = func() bool { return false }

@@ -1,10 +1,10 @@
 package resp
 
-// match reports whether s matches a glob by the rules of Redis' stringmatchlen:
+// Match reports whether s matches a glob by the rules of Redis' stringmatchlen:
 // '*', '?', '[a-z]', '[^a-z]' and '\' before a byte that stands for itself. Time is
 // at most the product of the lengths, whatever the pattern: on a mismatch only the
 // last '*' takes one byte more, since what an earlier one could take, it can too.
-func match(pattern, s string) bool {
+func Match(pattern, s string) bool {
 	p, i := 0, 0
 	star, resume := -1, 0 // behind the last '*', and where in s it tries next
 	for i < len(s) {

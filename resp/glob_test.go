@@ -23,15 +23,15 @@ func TestGlobsMatchAsInRedis(t *testing.T) {
 		{"**", "x", true}, {"a*", "b", false}, {"*b", "aab", true}, {"a**c", "abc", true},
 	}
 	for _, tt := range tests {
-		if got := match(tt.pattern, tt.s); got != tt.want {
-			t.Errorf("match(%q, %q) = %t", tt.pattern, tt.s, got)
+		if got := Match(tt.pattern, tt.s); got != tt.want {
+			t.Errorf("Match(%q, %q) = %t", tt.pattern, tt.s, got)
 		}
 	}
 }
 
 func TestAHostileGlobTakesNoExponentialTime(t *testing.T) {
 	start := time.Now()
-	if match(strings.Repeat("a*", 30)+"b", strings.Repeat("a", 1000)) {
+	if Match(strings.Repeat("a*", 30)+"b", strings.Repeat("a", 1000)) {
 		t.Error("it matches")
 	}
 	if d := time.Since(start); d > 5*time.Second {

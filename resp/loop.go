@@ -106,11 +106,17 @@ func (c *Conn) execute(args [][]byte) {
 		c.mode = replySkip
 	}
 	c.server.handler.Serve(c, args)
-	if c.mode != ReplyOn && !c.confirms {
-		c.reply.Truncate(c.command)
-	}
+	c.mute()
 	if c.mode == replySkip {
 		c.mode = ReplyOn
+	}
+}
+
+// mute drops what the command being executed replied if its client wants no
+// replies. Frames that confirm a subscription are sent all the same.
+func (c *Conn) mute() {
+	if c.mode != ReplyOn && !c.confirms {
+		c.reply.Truncate(c.command)
 	}
 }
 

@@ -183,6 +183,19 @@ func TestReplyModes(t *testing.T) {
 	})
 }
 
+func TestACommandThatFlushesKeepsToTheReplyMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"OFF":  func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOff) },
+			"PUSH": func(c *Conn, _ [][]byte) { c.Reply().Simple("now"); _ = c.Flush() },
+		}}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.call("PING\r\nPUSH\r\n", "+PONG\r\n+now\r\n")
+		cl.send("OFF\r\nPUSH\r\n")
+		cl.expectSilence()
+	})
+}
+
 func TestCloseAfterReplyEndsTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){

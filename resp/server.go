@@ -64,7 +64,7 @@ func NewServer(cfg Config, h Handler) *Server {
 		limits:      cfg.Limits,
 		requireAuth: cfg.RequireAuth,
 		log:         cfg.Logger,
-		broker:      newBroker(),
+		broker:      cfg.Broker,
 		conns:       make(map[uint64]*Conn),
 		listeners:   make(map[net.Listener]struct{}),
 		stop:        make(chan struct{}),

@@ -1,0 +1,151 @@
+package commands
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// client is what the commands know of one connection. Handlers are its methods
+// and run on the connection's own goroutine; only the atomic fields are read by
+// others.
+type client struct {
+	x    *Commands
+	conn *resp.Conn
+	w    *resp.Writer // where replies go
+
+	// What the replies of this batch rest on.
+	owed    simba.Seq
+	touched bool // the backend was called: it may have notices to send even if nothing is owed
+
+	// The command that runs.
+	running *entry
+	started time.Time
+	parked  time.Duration // blocked so far, which is not work
+	failed  bool          // it replied with an error
+
+	// ended is when the batch's previous command did, and so when the next one
+	// starts: one reading of the clock a command. Zero between batches.
+	ended time.Time
+
+	tx        *transaction // between MULTI and EXEC
+	executing bool         // inside EXEC
+	session   sessionLeases
+
+	// For CLIENT LIST of any connection.
+	last       atomic.Pointer[entry]
+	queued     atomic.Int32 // commands queued by MULTI, -1 outside
+	monitoring atomic.Bool
+	library    atomic.Pointer[library]
+	noEvict    atomic.Bool
+	noTouch    atomic.Bool
+}
+
+// library is what CLIENT SETINFO told of the client's library.
+type library struct{ name, version string }
+
+// client returns the state of conn, made at its first command.
+func (x *Commands) client(conn *resp.Conn) *client {
+	if c, ok := conn.State().(*client); ok {
+		return c
+	}
+	c := &client{x: x, conn: conn}
+	c.queued.Store(-1)
+	if x.password() == "" {
+		conn.SetAuthenticated(true) // and stays so if a password is set later, as in Redis
+	}
+	conn.SetState(c)
+	return c
+}
+
+// admit says why e must not run on this connection now, if so.
+func (c *client) admit(e *entry) error {
+	switch {
+	case !c.conn.Authenticated() && !e.has(noAuth) && c.x.password() != "":
+		return errNoAuth
+	case c.tx != nil && e.has(noMulti|unqueued):
+		return errNoMulti
+	case !e.has(subMode) && c.onlySubscribes():
+		return replyErrorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", e.full)
+	}
+	return nil
+}
+
+// onlySubscribes reports whether the connection's protocol has no place for
+// ordinary replies now, among the messages of its subscriptions.
+func (c *client) onlySubscribes() bool {
+	return c.conn.SubscriptionCount() > 0 && c.w.Proto() == 2
+}
+
+// reject replies with err to a command that does not run. e is nil for a command
+// that does not exist.
+func (c *client) reject(e *entry, err error) {
+	if e != nil {
+		e.tally.rejected.Add(1)
+	}
+	switch {
+	case e != nil && e.full == "exec":
+		c.endTransaction()
+		err = replyError("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(wireText(err), "ERR "))
+	case c.tx != nil:
+		c.tx.broken = true
+	}
+	c.fail(err)
+}
+
+// run executes a command and measures it.
+func (c *client) run(e *entry, args [][]byte) {
+	c.x.monitors.feed(c, e, args)
+
+	c.started = c.ended
+	if c.started.IsZero() {
+		c.started = time.Now()
+	}
+	c.running, c.failed, c.parked = e, false, 0
+	c.last.Store(e)
+	started := c.started
+	e.run(c, args)
+	now := time.Now()
+	c.ended = now
+
+	took := now.Sub(started) - c.parked
+	e.tally.add(took, c.failed)
+	c.x.slowlog.consider(c, e, args, now, took)
+	c.x.latency.consider(commandEvent(e), now, took)
+}
+
+// backend returns the backend for a call on behalf of this client.
+func (c *client) backend() simba.Backend {
+	c.touched = true
+	return c.x.backend
+}
+
+// owe notes that a reply rests on seq.
+func (c *client) owe(seq simba.Seq) { c.owed = max(c.owed, seq) }
+
+// settle returns when what the batch's replies rest on is durable.
+//
+// It is not bound to the connection's context: notices and wake-ups of others
+// depend on it, also when this client has left.
+func (c *client) settle() error {
+	began := c.ended
+	c.ended = time.Time{}
+	if !began.IsZero() {
+		c.x.rates.tick(c.x, began)
+	}
+	if !c.touched {
+		return nil
+	}
+	seq := c.owed
+	c.owed, c.touched = 0, false
+	err := c.x.backend.Settle(context.Background(), seq)
+	if c.x.latency.on() && !began.IsZero() {
+		now := time.Now()
+		c.x.latency.consider(settleEvent, now, now.Sub(began))
+	}
+	return err
+}

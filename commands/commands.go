@@ -1,0 +1,172 @@
+// Package commands is the table of commands and their handlers: it parses what
+// a connection sent, makes one call to the simba.Backend and writes the reply.
+//
+//	resp.Server ── Serve ──► find in the table ─► admit ─► handler ─► simba.Backend
+//	            ── Settle ─► Backend.Settle(the largest Seq of the batch)
+//	            ── Closed ─► release what SESSION bound to the connection
+//
+// One table, the slices in the files table_*.go, says everything there is to
+// know of a command. Dispatch, arity errors, COMMAND, the HELP subcommands,
+// SIMBA.HELP and the table in the README are all made from it.
+//
+// Invariants:
+//
+//   - A handler parses every argument before it calls the backend: an error of
+//     syntax or range changes nothing.
+//   - A reply that rests on a change is appended at once but told only after
+//     Settle: every result's Seq goes through client.owe, and the server calls
+//     Settle before it sends what was appended.
+//   - A handler appends exactly one reply, SUBSCRIBE and its kin one a channel.
+//   - Errors go out through client.fail, the only place that turns an error into
+//     text and counts it.
+package commands
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// Config is what the commands need of the rest of the server.
+type Config struct {
+	// Backend keeps the mutexes. Required.
+	Backend simba.Backend
+	// Settings are what CONFIG GET and SET work on, besides the commands' own.
+	Settings []Setting
+	// Password returns the password that clients must give, "" = none; nil = none
+	// ever. Called from any goroutine.
+	Password func() string
+	// Info holds facts for INFO.
+	Info Info
+	// Persistence returns more fields for INFO's section persistence; nil = none.
+	Persistence func() []Field
+	// Shutdown asks for a graceful stop and returns at once; nil = SHUTDOWN is
+	// refused.
+	Shutdown func()
+	// Logger takes what no client can be told; nil = slog.Default().
+	Logger *slog.Logger
+}
+
+// Info holds facts about the server that don't change while it runs.
+type Info struct {
+	Version    string    // of simba-resp
+	Engine     string    // "embedded", ...
+	Durability string    // "always", "async", "memory"
+	Executable string    // path
+	ConfigFile string    // path, "" = none
+	TCPPort    int       // 0 = not on TCP
+	RunID      string    // 40 hex digits; "" = made up by New
+	Started    time.Time // zero = when New was called
+}
+
+// Field is a line of INFO.
+type Field struct{ Name, Value string }
+
+// Commands executes what connections send. It is a resp.Handler, used by all
+// connections at once.
+type Commands struct {
+	backend     simba.Backend
+	password    func() string
+	info        Info
+	persistence func() []Field
+	shutdown    func()
+	log         *slog.Logger
+
+	server *resp.Server // set once by Attach, before the first connection
+	table  *table
+
+	settings  []Setting
+	settingMu sync.Mutex // serializes CONFIG SET, so that it is all or nothing
+
+	errors   errorTally
+	slowlog  slowlog
+	latency  latencyMonitor
+	monitors monitors
+	rates    rates
+	memPeak  atomic.Uint64 // largest used_memory that INFO has seen
+}
+
+var _ resp.Handler = (*Commands)(nil)
+
+// New returns the handler of cfg. Attach must be called before it serves.
+func New(cfg Config) *Commands {
+	x := &Commands{
+		backend:     cfg.Backend,
+		password:    cfg.Password,
+		info:        cfg.Info,
+		persistence: cfg.Persistence,
+		shutdown:    cfg.Shutdown,
+		log:         cfg.Logger,
+		table:       newTable(),
+	}
+	if x.password == nil {
+		x.password = func() string { return "" }
+	}
+	if x.log == nil {
+		x.log = slog.Default()
+	}
+	if x.info.Started.IsZero() {
+		x.info.Started = time.Now()
+	}
+	if x.info.RunID == "" {
+		id := make([]byte, 20)
+		rand.Read(id)
+		x.info.RunID = hex.EncodeToString(id)
+	}
+	x.slowlog.reset()
+	x.slowlog.threshold.Store(defaultSlowlogThreshold)
+	x.slowlog.limit.Store(defaultSlowlogLimit)
+	x.settings = x.mergeSettings(cfg.Settings)
+	return x
+}
+
+// Attach tells the commands which server they serve: the handler needs the
+// server as much as the server its handler.
+func (x *Commands) Attach(s *resp.Server) { x.server = s }
+
+// Serve implements resp.Handler.
+func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
+	c := x.client(conn)
+	c.w = conn.Reply()
+	e, err := x.table.find(args)
+	if err == nil {
+		err = c.admit(e)
+	}
+	switch {
+	case err != nil:
+		c.reject(e, err)
+	case c.tx != nil && !e.has(immediate):
+		c.enqueue(e, args)
+	default:
+		c.run(e, args)
+	}
+}
+
+// Settle implements resp.Handler: it returns once everything that the batch's
+// replies rest on is durable.
+func (x *Commands) Settle(conn *resp.Conn) error {
+	c, ok := conn.State().(*client)
+	if !ok {
+		return nil
+	}
+	return c.settle()
+}
+
+// Closed implements resp.Handler. A connection that the server closes while it
+// stops keeps the leases that SESSION bound to it: its client comes back.
+func (x *Commands) Closed(conn *resp.Conn) {
+	c, ok := conn.State().(*client)
+	if !ok {
+		return
+	}
+	x.monitors.remove(c)
+	if !conn.Graceful() {
+		c.releaseSession()
+	}
+}

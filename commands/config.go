@@ -1,0 +1,190 @@
+package commands
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// Setting is a parameter of CONFIG GET and SET. Its functions may be called from
+// any goroutine.
+type Setting struct {
+	Name string // lower case
+	// Get returns the value in a form that Set takes.
+	Get func() string
+	// Set validates and applies a value; its error says what is wrong with it. nil =
+	// the setting cannot be changed while the server runs.
+	Set func(string) error
+	// Hidden keeps the setting out of CONFIG GET: its value is a secret.
+	Hidden bool
+}
+
+// mergeSettings adds the commands' own settings, and those that tools of Redis
+// ask every server for, to the others. On a clash the other one counts.
+func (x *Commands) mergeSettings(others []Setting) []Setting {
+	appendonly := "yes"
+	if x.info.Durability == "memory" {
+		appendonly = "no"
+	}
+	own := []Setting{
+		integerSetting("slowlog-log-slower-than", &x.slowlog.threshold, -1, math.MaxInt64),
+		integerSetting("slowlog-max-len", &x.slowlog.limit, 0, maxSlowlogLimit),
+		integerSetting("latency-monitor-threshold", &x.latency.threshold, 0, math.MaxInt64),
+		constantSetting("databases", "1"),
+		constantSetting("save", ""),
+		constantSetting("appendonly", appendonly),
+		constantSetting("maxmemory", "0"),
+		constantSetting("maxmemory-policy", "noeviction"),
+	}
+	merged := others[:len(others):len(others)]
+	for _, s := range own {
+		if findSetting(others, s.Name) == nil {
+			merged = append(merged, s)
+		}
+	}
+	return merged
+}
+
+func constantSetting(name, value string) Setting {
+	return Setting{Name: name, Get: func() string { return value }}
+}
+
+func integerSetting(name string, v *atomic.Int64, lo, hi int64) Setting {
+	return Setting{
+		Name: name,
+		Get:  func() string { return decimal(v.Load()) },
+		Set: func(s string) error {
+			n, ok := parseInt([]byte(s))
+			switch {
+			case !ok:
+				return replyError("argument couldn't be parsed into an integer")
+			case n < lo || n > hi:
+				return replyErrorf("argument must be between %d and %d inclusive", lo, hi)
+			}
+			v.Store(n)
+			return nil
+		},
+	}
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+// findSetting returns the setting of that name, in lower case, or nil.
+func findSetting(settings []Setting, name string) *Setting {
+	for i := range settings {
+		if settings[i].Name == name {
+			return &settings[i]
+		}
+	}
+	return nil
+}
+
+func (c *client) configGet(args [][]byte) {
+	var found []*Setting
+	for i := range c.x.settings {
+		s := &c.x.settings[i]
+		if !s.Hidden && matchesAny(args[2:], s.Name) {
+			found = append(found, s)
+		}
+	}
+	c.w.Map(len(found))
+	for _, s := range found {
+		c.w.BulkString(s.Name)
+		c.w.BulkString(s.Get())
+	}
+}
+
+func matchesAny(globs [][]byte, name string) bool {
+	for _, g := range globs {
+		if resp.Match(strings.ToLower(string(g)), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// assignment is a parameter of CONFIG SET.
+type assignment struct {
+	setting  *Setting
+	name     []byte // as the client wrote it
+	value    string
+	previous string
+}
+
+func (x *Commands) parseConfigSet(args [][]byte) ([]assignment, error) {
+	if len(args)%2 != 0 {
+		return nil, errSyntax
+	}
+	var assignments []assignment
+	for i := 2; i < len(args); i += 2 {
+		a := assignment{name: args[i], value: string(args[i+1])}
+		a.setting = findSetting(x.settings, strings.ToLower(string(a.name)))
+		switch {
+		case a.setting == nil:
+			return nil, replyErrorf("ERR Unknown option or number of arguments for CONFIG SET - '%s'", shorten(a.name))
+		case a.setting.Set == nil:
+			return nil, configSetError(a.name, "can't set immutable config")
+		}
+		for _, before := range assignments {
+			if before.setting == a.setting {
+				return nil, configSetError(a.name, "duplicate parameter")
+			}
+		}
+		assignments = append(assignments, a)
+	}
+	return assignments, nil
+}
+
+func configSetError(name []byte, problem string) error {
+	return replyErrorf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", shorten(name), problem)
+}
+
+func (c *client) configSet(args [][]byte) {
+	assignments, err := c.x.parseConfigSet(args)
+	if err == nil {
+		err = c.x.assign(assignments)
+	}
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Simple("OK")
+}
+
+// assign applies all assignments or none.
+func (x *Commands) assign(assignments []assignment) error {
+	x.settingMu.Lock()
+	defer x.settingMu.Unlock()
+	for i := range assignments {
+		a := &assignments[i]
+		a.previous = a.setting.Get()
+		if err := a.setting.Set(a.value); err != nil {
+			for _, done := range assignments[:i] {
+				if undo := done.setting.Set(done.previous); undo != nil {
+					x.log.Error("cannot put a setting back", "setting", done.setting.Name, "err", undo)
+				}
+			}
+			return configSetError(a.name, err.Error())
+		}
+	}
+	return nil
+}
+
+func (c *client) configRewrite([][]byte) {
+	c.fail(replyError("ERR CONFIG REWRITE is not supported: the server does not write its configuration file"))
+}
+
+// configResetStat sets the figures of INFO back that count since the start; the
+// engine's stay, since they describe mutexes and not the server.
+func (c *client) configResetStat([][]byte) {
+	for e := range c.x.table.all() {
+		e.tally.reset()
+	}
+	c.x.errors.reset()
+	c.x.rates.reset()
+	c.x.server.ResetStats()
+	c.w.Simple("OK")
+}

@@ -1,0 +1,195 @@
+package commands
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// redisVersion is the Redis whose commands and replies this server's are modelled
+// on; clients choose what to send by it.
+const redisVersion = "7.2.0"
+
+// defaultUser is the only user.
+const defaultUser = "default"
+
+const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
+
+// authenticate logs the connection in, or says why not. Without a password any
+// one will do for the default user, as in Redis.
+func (c *client) authenticate(user, password []byte) error {
+	want := c.x.password()
+	given, wanted := sha256.Sum256(password), sha256.Sum256([]byte(want))
+	// Of the hashes the comparison shows neither the length nor a prefix.
+	right := subtle.ConstantTimeCompare(given[:], wanted[:]) == 1 || want == ""
+	if !right || string(user) != defaultUser {
+		return errWrongPass
+	}
+	c.conn.SetAuthenticated(true)
+	return nil
+}
+
+func (c *client) auth(args [][]byte) {
+	user, password := []byte(defaultUser), args[len(args)-1]
+	switch {
+	case len(args) > 3:
+		c.fail(errSyntax)
+		return
+	case len(args) == 3:
+		user = args[1]
+	case c.x.password() == "":
+		c.fail(replyError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"))
+		return
+	}
+	if err := c.authenticate(user, password); err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Simple("OK")
+}
+
+// handshake is a parsed HELLO.
+type handshake struct {
+	proto          int // 0 = as it is
+	user, password []byte
+	name           []byte // nil = as it is
+}
+
+func parseHello(args [][]byte) (h handshake, err error) {
+	if len(args) == 1 {
+		return h, nil
+	}
+	proto, ok := parseInt(args[1])
+	switch {
+	case !ok:
+		return h, replyError("ERR Protocol version is not an integer or out of range")
+	case proto < 2 || proto > 3:
+		return h, replyError("NOPROTO unsupported protocol version")
+	}
+	h.proto = int(proto)
+	for i := 2; i < len(args); i++ {
+		more := len(args) - 1 - i
+		switch {
+		case equalFold(args[i], "AUTH") && more >= 2:
+			h.user, h.password = args[i+1], args[i+2]
+			i += 2
+		case equalFold(args[i], "SETNAME") && more >= 1:
+			h.name = args[i+1]
+			i++
+			if !printable(h.name) {
+				return h, errClientName
+			}
+		default:
+			return h, replyErrorf("ERR Syntax error in HELLO option '%s'", shorten(args[i]))
+		}
+	}
+	return h, nil
+}
+
+func (c *client) hello(args [][]byte) {
+	h, err := parseHello(args)
+	if err == nil && h.user != nil {
+		err = c.authenticate(h.user, h.password)
+	}
+	if err == nil && !c.conn.Authenticated() && c.x.password() != "" {
+		err = replyError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+	}
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if h.name != nil {
+		c.conn.SetName(string(h.name))
+	}
+	if h.proto != 0 {
+		c.conn.SetProto(h.proto)
+	}
+	w := c.w
+	w.Map(7)
+	w.BulkString("server")
+	w.BulkString("redis")
+	w.BulkString("version")
+	w.BulkString(redisVersion)
+	w.BulkString("proto")
+	w.Int(int64(w.Proto()))
+	w.BulkString("id")
+	w.Uint(c.conn.ID())
+	w.BulkString("mode")
+	w.BulkString("standalone")
+	w.BulkString("role")
+	w.BulkString("master")
+	w.BulkString("modules")
+	w.Array(0)
+}
+
+// printable reports whether b can be a name in CLIENT LIST: visible ASCII.
+func printable(b []byte) bool {
+	for _, ch := range b {
+		if ch < '!' || ch > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *client) echo(args [][]byte) { c.w.Bulk(args[1]) }
+
+// ping replies in the form of a message to a RESP2 connection that has
+// subscriptions, which expects nothing else.
+func (c *client) ping(args [][]byte) {
+	if len(args) > 2 {
+		c.fail(arityError(c.running))
+		return
+	}
+	switch {
+	case c.onlySubscribes():
+		c.w.Array(2)
+		c.w.BulkString("pong")
+		if len(args) == 2 {
+			c.w.Bulk(args[1])
+		} else {
+			c.w.BulkString("")
+		}
+	case len(args) == 2:
+		c.w.Bulk(args[1])
+	default:
+		c.w.Simple("PONG")
+	}
+}
+
+func (c *client) quit([][]byte) {
+	c.w.Simple("OK")
+	c.conn.CloseAfterReply()
+}
+
+// reset makes the connection as a new one, except that it keeps its leases.
+func (c *client) reset([][]byte) {
+	c.endTransaction()
+	c.x.monitors.remove(c)
+	for _, kind := range [...]resp.Kind{resp.Channel, resp.Pattern, resp.Shard} {
+		for _, channel := range c.conn.Subscriptions(kind) {
+			c.conn.Unsubscribe(kind, channel)
+		}
+	}
+	c.noEvict.Store(false)
+	c.noTouch.Store(false)
+	c.conn.SetName("")
+	c.conn.SetReplyMode(resp.ReplyOn)
+	c.conn.SetProto(2)
+	c.conn.SetAuthenticated(c.x.password() == "")
+	c.w.Simple("RESET")
+}
+
+func (c *client) selectDB(args [][]byte) {
+	switch n, ok := parseInt(args[1]); {
+	case !ok:
+		c.fail(errNotInteger)
+	case n != 0:
+		c.fail(replyError("ERR DB index is out of range"))
+	default:
+		c.w.Simple("OK")
+	}
+}
+
+func (c *client) aclWhoami([][]byte) { c.w.BulkString(defaultUser) }

@@ -1,0 +1,296 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// slowBackend takes its time: a RELEASE takes as many milliseconds as its TOKEN,
+// a Settle 40 ms.
+func slowBackend() *fakeBackend {
+	return &fakeBackend{
+		release: func(r simba.ReleaseRequest) (bool, simba.Seq, error) {
+			time.Sleep(time.Duration(r.Token) * time.Millisecond)
+			return true, 1, nil
+		},
+		settle: func(simba.Seq) error { time.Sleep(40 * time.Millisecond); return nil },
+	}
+}
+
+func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Backend: slowBackend()}).dial()
+		p.do("CLIENT SETNAME me")
+		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold of 10 ms; the settling is not its own time
+		p.do("SIMBA.RELEASE m c TOKEN 10")
+		p.do("SIMBA.RELEASE " + strings.Repeat("m", 130) + " c TOKEN 20")
+		p.expect("SLOWLOG LEN", ":2\r\n")
+		at := time.Now().Unix()
+		entry := func(id, micros int64, args string) string {
+			return "*6\r\n" + integers(id) + integers(at) + integers(micros) + args + bulk("pipe") + bulk("me")
+		}
+		second := entry(1, 20000, bulks("SIMBA.RELEASE", strings.Repeat("m", 128)+"... (2 more bytes)", "c", "TOKEN", "20"))
+		p.expect("SLOWLOG GET", "*2\r\n"+second+entry(0, 10000, bulks("SIMBA.RELEASE", "m", "c", "TOKEN", "10")))
+		p.expect("SLOWLOG GET 1", "*1\r\n"+second)
+		p.expect("CONFIG SET slowlog-max-len 1", ok)
+		p.expect("SLOWLOG GET -1", "*1\r\n"+second)
+		p.expect("SLOWLOG RESET", ok)
+		p.expect("SLOWLOG LEN", ":0\r\n")
+		p.expect("CONFIG SET slowlog-log-slower-than 0", ok)
+		p.do("COMMAND INFO" + strings.Repeat(" x", 40))
+		if got := p.do("SLOWLOG GET 1"); !strings.Contains(got, "*32\r\n") || !strings.Contains(got, bulk("... (11 more arguments)")) {
+			t.Errorf("a command of 42 arguments is kept as %q", got)
+		}
+		p.expect("CONFIG SET slowlog-log-slower-than -1", ok)
+		p.expect("SLOWLOG RESET", ok)
+		p.do("SIMBA.RELEASE m c TOKEN 500")
+		p.expect("SLOWLOG LEN", ":0\r\n")
+	})
+}
+
+func TestTheLatencyMonitorKeepsOneSampleASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Backend: slowBackend()}).dial()
+		p.do("SIMBA.RELEASE m c TOKEN 99")
+		p.expect("LATENCY LATEST", "*0\r\n") // it is off
+		p.expect("CONFIG SET latency-monitor-threshold 30", ok)
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		first := time.Now().Unix()
+		p.do("SIMBA.RELEASE m c TOKEN 50")
+		p.do("SIMBA.RELEASE m c TOKEN 31")
+		p.do("SIMBA.RELEASE m c TOKEN 29")
+		time.Sleep(5 * time.Second)
+		p.do("SIMBA.RELEASE m c TOKEN 45")
+		p.expect("LATENCY HISTORY fast-command", fmt.Sprintf("*2\r\n*2\r\n:%d\r\n:50\r\n*2\r\n:%d\r\n:45\r\n", first, first+5))
+		p.expect("LATENCY LATEST", "*2\r\n*4\r\n"+bulk("fast-command")+integers(first+5)+":45\r\n:50\r\n"+
+			"*4\r\n"+bulk("settle")+integers(first+5)+":40\r\n:40\r\n")
+		p.expect("LATENCY RESET settle nonsense", ":1\r\n")
+		p.expect("LATENCY RESET", ":1\r\n")
+		p.expect("LATENCY LATEST", "*0\r\n")
+		for i := range latencySamples + 5 {
+			time.Sleep(time.Second)
+			p.do(fmt.Sprintf("SIMBA.RELEASE m c TOKEN %d", 100+i))
+		}
+		if got := p.do("LATENCY HISTORY fast-command"); !strings.HasPrefix(got, "*160\r\n") {
+			t.Errorf("%.20q", got)
+		}
+	})
+}
+
+func TestTheHistogramIsCumulative(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Backend: slowBackend()}).dial()
+		for _, ms := range []int{1, 1, 3, 100000} {
+			p.do(fmt.Sprintf("SIMBA.RELEASE m c TOKEN %d", ms))
+		}
+		want := "*2\r\n" + bulk("simba.release") + "*4\r\n" + bulk("calls") + ":4\r\n" + bulk("histogram_usec") +
+			"*6\r\n:1024\r\n:2\r\n:4096\r\n:3\r\n:33554432\r\n:4\r\n"
+		p.expect("LATENCY HISTOGRAM simba.release", want)
+		p.do("CLIENT ID")
+		if got := p.do("LATENCY HISTOGRAM CLIENT"); !strings.Contains(got, bulk("client|id")) {
+			t.Errorf("a container does not name its subcommands: %q", got)
+		}
+		p.expect("CONFIG RESETSTAT", ok)
+		p.expect("LATENCY HISTOGRAM simba.release", "*0\r\n")
+	})
+}
+
+func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Config{})
+		mon, p := s.dial(), s.dial()
+		mon.expect("MONITOR", ok)
+		p.do(`SIMBA.ACQUIRE m c 1000`)
+		p.do("AUTH default sesam")
+		p.do("HELLO 3 AUTH default sesam")
+		p.do("CONFIG SET slowlog-max-len 3")
+		p.do("nonsense")
+		p.do(`ECHO "a\"\\\n\r\t\a\b\x00é"`)
+		p.do("MULTI")
+		p.do("ECHO queued")
+		p.do("EXEC")
+		now := time.Now()
+		at := fmt.Sprintf("+%d.%06d [0 pipe] ", now.Unix(), now.Nanosecond()/1000)
+		for _, want := range []string{
+			`"SIMBA.ACQUIRE" "m" "c" "1000"`,
+			`"ECHO" "a\"\\\n\r\t\a\b\x00\xc3\xa9"`,
+			`"MULTI"`, `"EXEC"`, `"ECHO" "queued"`,
+		} {
+			if got := mon.reply(); got != at+want+"\r\n" {
+				t.Errorf("the monitor saw %q, want %q", got, at+want)
+			}
+		}
+		mon.send("RESET") // which it sees itself, last
+		mon.reply()
+		if got := mon.reply(); got != "+RESET\r\n" {
+			t.Errorf("RESET: %q", got)
+		}
+		p.do("PING")
+		mon.expect("ECHO x", bulk("x"))
+
+		mon.expect("MONITOR", ok)
+		mon.nc.Close()
+		synctest.Wait()
+		if n := s.x.monitors.n.Load(); n != 0 {
+			t.Errorf("%d monitors after the last has left", n)
+		}
+	})
+}
+
+// infoFields parses INFO as tools of Redis do.
+func infoFields(t *testing.T, reply string) map[string]string {
+	t.Helper()
+	_, text, _ := strings.Cut(reply, "\r\n")
+	m := make(map[string]string)
+	for _, l := range strings.Split(strings.TrimSuffix(text, "\r\n"), "\r\n") {
+		if l == "" || l[0] == '#' {
+			continue
+		}
+		k, v, found := strings.Cut(l, ":")
+		if !found {
+			t.Errorf("INFO has a line without a colon: %q", l)
+		}
+		m[k] = v
+	}
+	return m
+}
+
+func TestInfoShowsRealFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := slowBackend()
+		backend.settle = nil
+		backend.stats = simba.Stats{Held: 3, Mutexes: 5, Blocked: 1, Polling: 2, Acquired: 10, Renewed: 20, Released: 6, Expired: 1, Broken: 1, HandedOn: 4, Seq: 40, Token: 10, Quiet: 1500 * time.Millisecond}
+		s := newSite(t, Config{
+			Backend:     backend,
+			Info:        Info{Version: "1.2.3", Engine: "embedded", Durability: "always", Executable: "/bin/simba-resp", TCPPort: 7379, RunID: strings.Repeat("ab", 20)},
+			Persistence: func() []Field { return []Field{{"fsyncs", "17"}, {"note", "two\r\nlines"}} },
+		})
+		p, other := s.dial(), s.dial()
+		other.do("SUBSCRIBE a")
+		time.Sleep(90 * time.Second)
+		p.do("SIMBA.RELEASE m c TOKEN 5")
+		p.do("SIMBA.RELEASE m c TOKEN 5")
+		p.do("SIMBA.RELEASE m c TOKEN x")
+		p.do("SIMBA.RELEASE m")
+		p.do("nonsense")
+		info := infoFields(t, p.do("INFO everything"))
+		for k, want := range map[string]string{
+			"redis_version": "7.2.0", "server_name": "simba-resp", "simba_version": "1.2.3", "redis_mode": "standalone", "tcp_port": "7379",
+			"run_id": strings.Repeat("ab", 20), "uptime_in_seconds": "90", "executable": "/bin/simba-resp",
+			"connected_clients": "2", "blocked_clients": "0", "maxclients": "10000", "pubsub_clients": "1", "monitor_clients": "0",
+			"loading": "0", "durability": "always", "fsyncs": "17", "note": "two",
+			"total_connections_received": "2", "total_commands_processed": "4", "total_error_replies": "3", "pubsub_channels": "1", "expired_keys": "1",
+			"role": "master", "connected_slaves": "0", "cluster_enabled": "0",
+			"cmdstat_simba.release": "calls=3,usec=10000,usec_per_call=3333.33,rejected_calls=1,failed_calls=1",
+			"cmdstat_subscribe":     "calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0",
+			"errorstat_ERR":         "count=3",
+			"engine":                "embedded", "mutexes": "5", "mutexes_held": "3", "waiters_blocked": "1", "waiters_polling": "2", "tenures_acquired": "10",
+			"tenures_handed_on": "4", "tenures_released": "6", "tenures_expired": "1", "tenures_broken": "1", "leases_renewed": "20", "last_token": "10",
+			"last_seq": "40", "quiet_ms": "1500", "db0": "keys=3,expires=3,avg_ttl=0",
+		} {
+			if info[k] != want {
+				t.Errorf("%s:%s, want %s", k, info[k], want)
+			}
+		}
+		for _, k := range []string{"used_memory", "used_memory_rss", "used_memory_peak", "process_id", "total_net_input_bytes", "total_net_output_bytes"} {
+			if info[k] == "" || info[k] == "0" {
+				t.Errorf("%s:%s", k, info[k])
+			}
+		}
+
+		p.expect("CONFIG RESETSTAT", ok)
+		info = infoFields(t, p.do("INFO all"))
+		for k, want := range map[string]string{"total_connections_received": "0", "total_commands_processed": "1", "total_error_replies": "0", "errorstat_ERR": "", "cmdstat_simba.release": ""} {
+			if info[k] != want {
+				t.Errorf("after RESETSTAT %s:%s, want %s", k, info[k], want)
+			}
+		}
+	})
+}
+
+func TestInfoShowsTheSectionsAskedFor(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	headings := func(command string) string {
+		var names []string
+		for _, l := range lines(p.do(command)) {
+			if name, ok := strings.CutPrefix(l, "# "); ok {
+				names = append(names, strings.TrimSpace(name))
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	const standard = "Server Clients Memory Persistence Stats Replication CPU Errorstats Cluster Simba Keyspace"
+	for command, want := range map[string]string{
+		"INFO": standard, "INFO default": standard, "INFO SERVER": "Server", "INFO keyspace server": "Server Keyspace", "INFO nonsense": "",
+		"INFO all":                  "Server Clients Memory Persistence Stats Replication CPU Commandstats Errorstats Cluster Simba Keyspace",
+		"INFO default commandstats": "Server Clients Memory Persistence Stats Replication CPU Commandstats Errorstats Cluster Simba Keyspace",
+	} {
+		if got := headings(command); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	p.expect("INFO nonsense", "$0\r\n\r\n")
+	p.do("HELLO 3")
+	if got := p.do("INFO server"); !strings.HasPrefix(got, "=") || !strings.Contains(got, "\r\ntxt:# Server\r\n") {
+		t.Errorf("in RESP3 INFO is %.30q", got)
+	}
+}
+
+func TestOpsPerSecondFollowTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{}).dial()
+		rate := func() string { return infoFields(t, p.do("INFO stats"))["instantaneous_ops_per_sec"] }
+		for range 500 {
+			p.do("PING")
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got := rate(); got != "99" && got != "100" { // without or with the one that asks
+			t.Errorf("%s operations a second, want 100", got)
+		}
+		time.Sleep(time.Hour)
+		if got := rate(); got != "0" {
+			t.Errorf("%s operations a second after an idle hour, want 0", got)
+		}
+	})
+}
+
+func TestTheKeyspaceIsTheHeldMutexes(t *testing.T) {
+	backend := &fakeBackend{
+		owner: func(m string) (simba.Tenure, simba.Seq, error) {
+			if m != "job" {
+				return simba.Tenure{}, 0, nil
+			}
+			return simba.Tenure{Owner: "abc", Token: 1, Waiters: 2}, 0, nil
+		},
+		scan: func(r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+			page := simba.ScanPage{Cursor: 5}
+			for _, m := range []string{"job", "jam"} {
+				if r.Match == nil || r.Match(m) {
+					page.Mutexes = append(page.Mutexes, m)
+				}
+			}
+			return page, 0, nil
+		},
+	}
+	p := newSite(t, Config{Backend: backend}).dial()
+	page := func(keys ...string) string { return "*2\r\n" + bulk("5") + bulks(keys...) }
+	p.expect("SCAN 0", page("simba:{job}", "simba:{jam}"))
+	p.expect("SCAN 0 COUNT 1000000 TYPE string", page("simba:{job}", "simba:{jam}"))
+	p.expect("SCAN 0 TYPE hash", page())
+	p.expect("SCAN 0 MATCH simba:{*o*}", page("simba:{job}"))
+	p.expect("SCAN 0 MATCH j*", page())
+	p.expect("SIMBA.SCAN 0 MATCH j?b", page("job"))
+	p.expect("TYPE simba:{job}", "+string\r\n")
+	p.expect("TYPE simba:{jam}", "+none\r\n")
+	p.expect("TYPE job", "+none\r\n")
+	p.expect("TYPE simba:{a{b}", "+none\r\n")
+	p.expect("STRLEN simba:{job}", ":3\r\n")
+	p.expect("STRLEN simba:{jam}", ":0\r\n")
+	p.expect("MEMORY USAGE simba:{job}", fmt.Sprintf(":%d\r\n", mutexOverhead+6+2*waiterOverhead))
+	p.expect("MEMORY USAGE simba:{jam} SAMPLES 0", "$-1\r\n")
+}

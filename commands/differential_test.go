@@ -1,0 +1,185 @@
+package commands
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What both servers answer byte for byte alike.
+var sameBytes = []string{
+	"PING", "PING a", "PING a b", "ECHO", `ECHO "a\r\nb"`, "ECHO a b",
+	"nonsense", "nonsense a b", `nonsense "` + strings.Repeat("x", 200) + `" b`, strings.Repeat("y", 200),
+	"SELECT 0", "SELECT 16", "SELECT -1", "SELECT x", "SELECT 99999999999999999999",
+	"AUTH", "AUTH a", "AUTH default a", "AUTH nobody a", "AUTH a b c",
+	"HELLO x", "HELLO 1", "HELLO 4", "HELLO 2 NONSENSE", "HELLO 2 AUTH a", "HELLO 2 AUTH nobody b", `HELLO 2 SETNAME "a b"`,
+	"RESET", "RESET a",
+	"CLIENT", "CLIENT nonsense", "CLIENT nonsense a b", "CLIENT ID a", "CLIENT GETNAME", "CLIENT SETNAME x", "CLIENT GETNAME",
+	`CLIENT SETNAME "a b"`, "CLIENT SETNAME", `CLIENT SETNAME ""`, "CLIENT GETNAME",
+	"CLIENT LIST TYPE nonsense", "CLIENT LIST TYPE replica", "CLIENT LIST ID x", "CLIENT LIST ID 9999", "CLIENT LIST nonsense", "CLIENT LIST TYPE",
+	"CLIENT KILL", "CLIENT KILL 1.2.3.4:5", "CLIENT KILL ID x", "CLIENT KILL ID 0", "CLIENT KILL ID 9999", "CLIENT KILL TYPE x", "CLIENT KILL TYPE master",
+	"CLIENT KILL USER nobody", "CLIENT KILL SKIPME x", "CLIENT KILL nonsense x", "CLIENT KILL ADDR 1.2.3.4:5 LADDR", "CLIENT KILL ADDR 1.2.3.4:5",
+	"CLIENT NO-EVICT on", "CLIENT NO-EVICT off", "CLIENT NO-EVICT x", "CLIENT REPLY x", "CLIENT REPLY ON",
+	"CLIENT UNBLOCK", "CLIENT UNBLOCK x", "CLIENT UNBLOCK 9999", "CLIENT UNBLOCK 9999 ERROR", "CLIENT UNBLOCK 9999 TIMEOUT", "CLIENT UNBLOCK 9999 x", "CLIENT UNBLOCK 9999 ERROR x",
+	"CLIENT TRACKING OFF", "CLIENT TRACKING x", "CLIENT TRACKINGINFO",
+	"MULTI", "MULTI", "PING", "EXEC", "EXEC", "EXEC x", "DISCARD", "MULTI", "DISCARD", "MULTI", "nonsense", "PING", "EXEC",
+	"MULTI", "ECHO", "EXEC", "MULTI", "PING x", "SELECT x", "SELECT 0", "EXEC", "MULTI", "EXEC", "MULTI", "SHUTDOWN", "EXEC", "MULTI", "RESET", "EXEC",
+	"CONFIG", "CONFIG nonsense", "CONFIG GET", "CONFIG GET save", "CONFIG GET SA?E", "CONFIG GET nonsense", "CONFIG GET slowlog-max-len slowlog*len",
+	"CONFIG SET", "CONFIG SET a", "CONFIG SET a b", "CONFIG SET a b c", "CONFIG SET a b c d e", "CONFIG SET databases 3",
+	"CONFIG SET slowlog-max-len x", "CONFIG SET slowlog-max-len 100 slowlog-max-len 10",
+	"CONFIG SET slowlog-max-len 100 nonsense 1", "CONFIG GET slowlog-max-len", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "CONFIG SET SLOWLOG-MAX-LEN 128",
+	"CONFIG RESETSTAT", "CONFIG RESETSTAT x",
+	"SLOWLOG", "SLOWLOG RESET", "SLOWLOG LEN", "SLOWLOG GET", "SLOWLOG GET x", "SLOWLOG GET -2", "SLOWLOG GET 1 2",
+	"LATENCY", "LATENCY LATEST", "LATENCY HISTORY x", "LATENCY HISTORY", "LATENCY RESET", "LATENCY RESET x", "LATENCY HISTOGRAM nonsense",
+	"MEMORY", "MEMORY USAGE", "MEMORY USAGE nokey", "MEMORY USAGE nokey SAMPLES x", "MEMORY USAGE nokey SAMPLES -1", "MEMORY USAGE nokey SAMPLES 5", "MEMORY USAGE nokey x 5",
+	"MODULE", "MODULE LIST", "ACL WHOAMI", "ACL nonsense", "CLUSTER", "CLUSTER INFO", "CLUSTER SLOTS",
+	"DBSIZE", "DBSIZE x", "ROLE", "TIME x", "TYPE", "TYPE nokey", "STRLEN nokey", "SCAN", "SCAN x", "SCAN 0", "SCAN 0 MATCH", "SCAN 0 MATCH x", "SCAN 0 COUNT 0", "SCAN 0 COUNT x", "SCAN 0 TYPE string", "SCAN 0 x y",
+	"SHUTDOWN x", "SHUTDOWN ABORT", "SHUTDOWN ABORT NOW",
+	"PUBLISH", "PUBLISH a", "PUBLISH a b", "SPUBLISH a b", "PUBSUB", "PUBSUB nonsense", "PUBSUB CHANNELS", "PUBSUB CHANNELS a b", "PUBSUB NUMSUB", "PUBSUB NUMSUB a b", "PUBSUB NUMPAT", "PUBSUB NUMPAT x",
+	"PUBSUB SHARDCHANNELS", "PUBSUB SHARDNUMSUB a",
+	"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE a", "SUBSCRIBE", "SUBSCRIBE a", "PUBSUB CHANNELS", "SUBSCRIBE a", "PSUBSCRIBE a*", "SSUBSCRIBE s",
+	"PING", "PING x", "UNSUBSCRIBE a", "PUNSUBSCRIBE", "SUNSUBSCRIBE s", "PING",
+	"COMMAND NONSENSE", "COMMAND COUNT x", "COMMAND INFO nonsense", "COMMAND DOCS nonsense", "COMMAND LIST x", "COMMAND LIST FILTERBY x y", "COMMAND LIST FILTERBY MODULE x", "COMMAND LIST FILTERBY ACLCAT nonsense",
+	"COMMAND LIST FILTERBY PATTERN nonsense", "COMMAND GETKEYS", "COMMAND GETKEYS nonsense x", "COMMAND GETKEYS PING x", "COMMAND GETKEYS TYPE k", "COMMAND GETKEYS MEMORY USAGE k", "COMMAND GETKEYS TYPE k l", "COMMAND GETKEYS CLIENT nonsense",
+	"COMMAND LIST FILTERBY PATTERN multi",
+}
+
+// What both servers answer to a RESP2 connection that has a subscription.
+var sameBytesSubscribed = []string{
+	"SUBSCRIBE a", "SSUBSCRIBE s", "PING", "PING x", "PING x y", "nonsense", "ECHO x", "CLIENT LIST", "CLIENT nonsense", "MULTI", "COMMAND", "HELLO 2",
+	"UNSUBSCRIBE a", "ECHO x", "SUNSUBSCRIBE", "ECHO x", "PSUBSCRIBE x*", "ECHO x", "RESET", "ECHO x", "SUBSCRIBE a", "QUIT",
+}
+
+// What both servers answer in the same form, with other values.
+var sameShape = []string{
+	"HELLO", "TIME", "CLIENT ID", "CLIENT INFO", "CLIENT LIST", "INFO", "INFO server", "INFO nonsense", "INFO all",
+	"COMMAND COUNT", "CLIENT HELP", "CONFIG HELP", "PUBSUB HELP", "SLOWLOG HELP", "LATENCY HELP", "MEMORY HELP", "MODULE HELP", "ACL HELP", "COMMAND HELP",
+}
+
+// What COMMAND INFO must tell alike: clients route and pipeline by it.
+var sameInfo = []string{
+	"auth", "echo", "hello", "ping", "quit", "reset", "select", "client|getname", "client|id", "client|info", "client|kill", "client|list", "client|no-evict",
+	"client|setname", "client|tracking", "client|trackinginfo", "client|unblock", "client|help", "publish", "spublish", "subscribe", "psubscribe", "unsubscribe",
+	"pubsub|channels", "pubsub|numsub", "pubsub|help", "discard", "exec", "multi", "dbsize", "scan", "type", "strlen", "info", "time", "role", "memory|usage", "module|list",
+	"config|get", "config|set", "config|resetstat", "config|rewrite", "slowlog|get", "slowlog|len", "slowlog|reset", "latency|latest", "latency|history", "latency|reset",
+	"latency|histogram", "command|count", "command|docs", "command|info", "command|list", "acl|whoami",
+}
+
+func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {
+	redis := realRedis(t)
+	if redis == nil {
+		return
+	}
+	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
+		ours := newSite(t, Config{}).dial()
+		theirs := redis(t)
+		ours.do(proto)
+		theirs.do(proto)
+		for _, command := range sameBytes {
+			if command == "RESET" && proto == "HELLO 3" {
+				continue // back to RESP2
+			}
+			want, got := theirs.do(command), ours.do(command)
+			if got != want {
+				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
+			}
+		}
+	}
+}
+
+func TestASubscribedConnectionIsServedAsRedisDoes(t *testing.T) {
+	redis := realRedis(t)
+	if redis == nil {
+		return
+	}
+	ours, theirs := newSite(t, Config{}).dial(), redis(t)
+	for _, command := range sameBytesSubscribed {
+		want, got := theirs.do(command), ours.do(command)
+		if got != want {
+			t.Errorf("%s:\n  ours %q\ntheirs %q", command, got, want)
+		}
+	}
+	ours.expectEnd()
+}
+
+func TestSharedCommandsAnswerInTheFormOfRedis(t *testing.T) {
+	redis := realRedis(t)
+	if redis == nil {
+		return
+	}
+	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
+		ours := newSite(t, Config{}).dial()
+		theirs := redis(t)
+		ours.do(proto)
+		theirs.do(proto)
+		for _, command := range sameShape {
+			want, got := shape(theirs.do(command)), shape(ours.do(command))
+			if got != want {
+				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
+			}
+		}
+		for _, name := range sameInfo {
+			want, got := theirs.do("COMMAND INFO "+name), ours.do("COMMAND INFO "+name)
+			if got != want {
+				t.Errorf("after %s, COMMAND INFO %s:\n  ours %q\ntheirs %q", proto, name, got, want)
+			}
+		}
+	}
+}
+
+// shape reduces a reply to the types of its frames; runs of one type count once.
+func shape(reply string) string {
+	var b strings.Builder
+	for rest := reply; rest != ""; {
+		line, after, _ := strings.Cut(rest, "\r\n")
+		if s := b.String(); s == "" || s[len(s)-1] != line[0] {
+			b.WriteByte(line[0])
+		}
+		if n, err := strconv.Atoi(line[1:]); err == nil && n >= 0 && strings.ContainsRune("$=", rune(line[0])) {
+			after = after[n+2:]
+		}
+		rest = after
+	}
+	return b.String()
+}
+
+// realRedis starts a Redis and returns a way to connect to it.
+func realRedis(t *testing.T) func(testing.TB) *peer {
+	t.Helper()
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("redis-server is not installed")
+		}
+		t.Log("NOT COMPARED: redis-server is not installed")
+		return nil
+	}
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	cmd := exec.Command(bin, "--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "ready to accept connections") {
+	}
+	return func(t testing.TB) *peer {
+		nc, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newPeer(t, nc)
+	}
+}

@@ -1,0 +1,300 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+func TestABatchIsSettledOnceForItsLargestSeq(t *testing.T) {
+	seq := simba.Seq(40)
+	backend := &fakeBackend{
+		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			seq++
+			return simba.Outcome{Status: simba.StatusAcquired, Owner: "c", Token: 1, Seq: seq}, nil, nil
+		},
+		release: func(simba.ReleaseRequest) (bool, simba.Seq, error) { return true, 7, nil },
+	}
+	p := newSite(t, Config{Backend: backend}).dial()
+	p.send("SIMBA.ACQUIRE m c 1", "SIMBA.ACQUIRE n c 1", "SIMBA.RELEASE o c", "PING")
+	for range 4 {
+		p.reply()
+	}
+	if got := backend.settlements(); !slices.Equal(got, []simba.Seq{42}) {
+		t.Errorf("settled %v, want [42]", got)
+	}
+	p.do("SIMBA.RELEASE o c")
+	if got := backend.settlements(); !slices.Equal(got, []simba.Seq{7}) {
+		t.Errorf("the next batch settled %v, want [7]", got)
+	}
+}
+
+func TestABatchIsSettledEvenIfItOwesNothing(t *testing.T) {
+	s := newSite(t, Config{})
+	p := s.dial()
+	p.do("SIMBA.OWNER m") // may have found that a lease has ended, of which others must hear
+	if got := s.backend.settlements(); !slices.Equal(got, []simba.Seq{0}) {
+		t.Errorf("settled %v, want [0]", got)
+	}
+	p.do("PING")
+	if got := s.backend.settlements(); len(got) > 0 {
+		t.Errorf("PING settled %v", got)
+	}
+}
+
+func TestWhatCannotBeSettledIsNotTold(t *testing.T) {
+	s := newSite(t, Config{})
+	s.backend.settle = func(simba.Seq) error { return errors.New("disk gone") }
+	p := s.dial()
+	p.send("SIMBA.OWNER m")
+	p.expectEnd()
+}
+
+func TestFiguresAreSettledBeforeTheyAreTold(t *testing.T) {
+	s := newSite(t, Config{})
+	s.backend.stats = simba.Stats{Held: 3, Seq: 9}
+	p := s.dial()
+	p.expect("DBSIZE", ":3\r\n")
+	p.do("INFO keyspace")
+	if got := s.backend.settlements(); !slices.Equal(got, []simba.Seq{9, 9}) {
+		t.Errorf("settled %v, want [9 9]", got)
+	}
+}
+
+func TestWithoutAPasswordGivenOnlyAuthenticationIsServed(t *testing.T) {
+	password := "sesam"
+	s := newSite(t, Config{Password: func() string { return password }})
+	p := s.dial()
+	const noAuth = "-NOAUTH Authentication required.\r\n"
+	for _, command := range []string{"PING", "SIMBA.ACQUIRE m c 1", "COMMAND", "INFO", "CLIENT ID", "SUBSCRIBE a", "MULTI", "SHUTDOWN", "MONITOR"} {
+		p.expect(command, noAuth)
+	}
+	p.expect("nonsense", failed("ERR unknown command 'nonsense', with args beginning with: "))
+	p.expect("SIMBA.OWNER", failed("ERR wrong number of arguments for 'simba.owner' command"))
+	if got := p.do("HELLO 3"); !strings.HasPrefix(got, "-NOAUTH HELLO must be called with the client already authenticated") {
+		t.Errorf("HELLO 3: %q", got)
+	}
+	const wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+	p.expect("AUTH sesa", wrong)
+	p.expect("AUTH sesame", wrong)
+	p.expect(`AUTH ""`, wrong)
+	p.expect("AUTH another sesam", wrong)
+	p.expect("HELLO 3 AUTH default sesame", wrong)
+	p.expect("PING", noAuth)
+	p.expect("AUTH sesam", ok)
+	p.expect("PING", "+PONG\r\n")
+	p.expect("RESET", "+RESET\r\n")
+	p.expect("PING", noAuth)
+	p.expect("AUTH default sesam", ok)
+	p.expect("ACL WHOAMI", bulk("default"))
+
+	q := s.dial()
+	if got := q.do("HELLO 3 AUTH default sesam SETNAME me"); got[0] != '%' {
+		t.Errorf("HELLO with the password: %q", got)
+	}
+	q.expect("CLIENT GETNAME", bulk("me"))
+	q.expect("QUIT", ok)
+	q.expectEnd()
+
+	password = ""
+	s.dial().expect("PING", "+PONG\r\n")
+}
+
+func TestAPasswordSetLaterIsForNewConnections(t *testing.T) {
+	password := ""
+	s := newSite(t, Config{Password: func() string { return password }})
+	old := s.dial()
+	old.expect("PING", "+PONG\r\n")
+	password = "sesam"
+	old.expect("PING", "+PONG\r\n")
+	s.dial().expect("PING", "-NOAUTH Authentication required.\r\n")
+}
+
+func TestHelloTellsWhoWeAre(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	for _, proto := range []int{2, 3, 2} {
+		p.expect(fmt.Sprintf("HELLO %d", proto), record(proto, "server", bulk("redis"), "version", bulk("7.2.0"), "proto", integers(int64(proto)),
+			"id", integers(1), "mode", bulk("standalone"), "role", bulk("master"), "modules", "*0\r\n"))
+	}
+}
+
+func TestArgumentsOfInlineCommandsAreServedToo(t *testing.T) {
+	s := newSite(t, Config{})
+	p := s.dial()
+	if _, err := p.nc.Write([]byte("simba.owner 'm'\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	p.reply()
+	if got := s.backend.asked(); !slices.Equal(got, []string{"owner m"}) {
+		t.Errorf("asked %q", got)
+	}
+}
+
+func TestShutdownEndsTheConnectionWithoutAReply(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	p := newSite(t, Config{Shutdown: func() { asked <- struct{}{} }}).dial()
+	p.expect("SHUTDOWN ABORT", failed("ERR No shutdown in progress."))
+	p.expect("SHUTDOWN LATER", failed("ERR syntax error"))
+	p.send("SHUTDOWN NOSAVE NOW")
+	p.expectEnd()
+	<-asked
+}
+
+func TestTransactionsAreBounded(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.expect("MULTI", ok)
+	big := "ECHO " + strings.Repeat("x", 60<<10)
+	refused := 0
+	for range maxQueuedBytes/(60<<10) + 2 {
+		if got := p.do(big); got != "+QUEUED\r\n" {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("no command was refused")
+	}
+	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
+}
+
+func TestTheReplyOfATransactionIsBounded(t *testing.T) {
+	backend := &fakeBackend{history: func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+		return []simba.Event{{Reason: strings.Repeat("x", 1<<20)}}, 0, nil
+	}}
+	p := newSite(t, Config{Backend: backend}).dial()
+	p.expect("MULTI", ok)
+	const queued = maxExecReply>>20 + 5
+	for range queued {
+		p.expect("SIMBA.HISTORY m", "+QUEUED\r\n")
+	}
+	reply := p.do("EXEC")
+	if ran, refused := len(backend.asked()), strings.Count(reply, "-"+string(errExecReply)); ran >= queued || refused != queued-ran {
+		t.Errorf("of %d commands %d ran and %d were refused", queued, ran, refused)
+	}
+}
+
+func TestASubscriptionHasNoPlaceInATransaction(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.expect("MULTI", ok)
+	for _, command := range []string{"SUBSCRIBE a b", "UNSUBSCRIBE", "MONITOR", "CLIENT REPLY OFF"} {
+		p.expect(command, "-ERR Command not allowed inside a transaction\r\n")
+	}
+	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
+}
+
+func TestQueuedArgumentsOutliveTheBuffer(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.expect("MULTI", ok)
+	p.expect("ECHO first", "+QUEUED\r\n")
+	p.expect("ECHO other", "+QUEUED\r\n")
+	p.expect("EXEC", bulks("first", "other"))
+}
+
+func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.expect("CONFIG SET slowlog-log-slower-than 0", ok)
+	p.do("SLOWLOG RESET")
+	p.do("MULTI")
+	p.do("AUTH default sesam")
+	p.do("EXEC")
+	p.do("HELLO 2 AUTH default sesam")
+	p.do("CONFIG SET requirepass sesam")
+	if got := p.do("SLOWLOG GET -1"); strings.Contains(got, "sesam") {
+		t.Errorf("the slowlog shows %q", got)
+	}
+}
+
+// TestAcquireAllocatesOnlyItsNames guards the hot path: the mutex and the
+// contender as strings, and nothing else.
+func TestAcquireAllocatesOnlyItsNames(t *testing.T) {
+	onConnection(t, func(x *Commands, conn *resp.Conn) {
+		allocs := testing.AllocsPerRun(1000, func() {
+			x.Serve(conn, acquireArgs)
+			conn.Reply().Truncate(0)
+			if err := x.Settle(conn); err != nil {
+				t.Error(err)
+			}
+		})
+		if allocs > 2 {
+			t.Errorf("%v allocations, want 2", allocs)
+		}
+	})
+}
+
+var acquireArgs = [][]byte{[]byte("SIMBA.ACQUIRE"), []byte("mutex"), []byte("contender"), []byte("10000"), []byte("TRANSITION"), []byte("2000")}
+
+// onConnection calls f on the goroutine of a connection, with a backend that
+// grants at once.
+func onConnection(t testing.TB, f func(*Commands, *resp.Conn)) {
+	x := New(Config{Backend: new(plainBackend)})
+	server := resp.NewServer(resp.Config{}, &detour{x, f})
+	x.Attach(server)
+	near, far := net.Pipe()
+	var running sync.WaitGroup
+	running.Go(func() { server.ServeConn(far) })
+	newPeer(t, near).expect("PING", "+PONG\r\n")
+	near.Close()
+	running.Wait()
+}
+
+// detour calls f before the first command.
+type detour struct {
+	*Commands
+	f func(*Commands, *resp.Conn)
+}
+
+func (d *detour) Serve(conn *resp.Conn, args [][]byte) {
+	if d.f != nil {
+		d.f(d.Commands, conn)
+		d.f = nil
+		conn.Reply().Truncate(0)
+	}
+	d.Commands.Serve(conn, args)
+}
+
+// plainBackend grants at once and allocates nothing.
+type plainBackend struct{ fakeBackend }
+
+func (b *plainBackend) Acquire(_ context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	return simba.Outcome{Status: simba.StatusAcquired, Owner: r.Contender, Token: 1, Seq: 1}, nil, nil
+}
+
+func (b *plainBackend) Settle(context.Context, simba.Seq) error { return nil }
+
+func BenchmarkAcquire(b *testing.B) {
+	b.ReportAllocs()
+	onConnection(b, func(x *Commands, conn *resp.Conn) {
+		for i := 0; b.Loop(); i++ {
+			x.Serve(conn, acquireArgs)
+			if i%16 == 15 { // a pipeline of 16
+				conn.Reply().Truncate(0)
+				x.Settle(conn)
+			}
+		}
+	})
+}
+
+func TestEveryErrorLeavesTheConnectionUsable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{}).dial()
+		for e := range newTable().all() {
+			if e.has(noAuth|immediate|subMode|noMulti) || e.name == "monitor" || e.name == "reply" {
+				continue
+			}
+			command := strings.ReplaceAll(e.full, "|", " ")
+			p.do(command)
+			p.do(command + " x")
+			p.do(command + " x y")
+			p.do(command + ` "" "" "" ""`)
+		}
+		p.expect("PING", "+PONG\r\n")
+	})
+}

@@ -1,0 +1,266 @@
+package commands
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// COMMAND and its subcommands: the table as clients read it.
+
+func (c *client) commandAll([][]byte) { c.writeInfos(c.x.table.entries) }
+
+func (c *client) commandCount([][]byte) { c.w.Int(int64(len(c.x.table.entries))) }
+
+func (c *client) commandInfo(args [][]byte) {
+	if len(args) == 2 {
+		c.writeInfos(c.x.table.entries)
+		return
+	}
+	c.w.Array(len(args) - 2)
+	for _, name := range args[2:] {
+		if e := c.x.table.named(name); e != nil {
+			c.writeInfo(e)
+		} else {
+			c.w.Null()
+		}
+	}
+}
+
+func (c *client) writeInfos(entries []*entry) {
+	c.w.Array(len(entries))
+	for _, e := range entries {
+		c.writeInfo(e)
+	}
+}
+
+// writeInfo writes what COMMAND INFO tells of a command.
+func (c *client) writeInfo(e *entry) {
+	w := c.w
+	w.Array(10)
+	w.BulkString(e.full)
+	w.Int(int64(e.arity))
+	c.writeStatusSet(slices.Collect(members(e.flags, flagNames[:])))
+	w.Int(int64(e.keys.first))
+	w.Int(int64(e.keys.last))
+	w.Int(int64(e.keys.step))
+	categories := slices.Collect(members(e.acl(), categoryNames[:]))
+	for i, name := range categories {
+		categories[i] = "@" + name
+	}
+	c.writeStatusSet(categories)
+	w.Set(len(e.tips))
+	for _, tip := range e.tips {
+		w.BulkString(tip)
+	}
+	c.writeKeySpec(e.keys)
+	w.Set(len(e.subs))
+	for _, s := range e.subs {
+		c.writeInfo(s)
+	}
+}
+
+// writeStatusSet writes a set of simple strings. redis-cli 7 aborts if flags are
+// bulk strings.
+func (c *client) writeStatusSet(names []string) {
+	c.w.Set(len(names))
+	for _, n := range names {
+		c.w.Simple(n)
+	}
+}
+
+func (c *client) writeKeySpec(k keys) {
+	w := c.w
+	if k.first == 0 {
+		w.Set(0)
+		return
+	}
+	last := k.last
+	if last > 0 {
+		last -= k.first // relative to the first, unless counted from the end
+	}
+	w.Set(1)
+	w.Map(3)
+	w.BulkString("flags")
+	c.writeStatusSet(k.flags)
+	w.BulkString("begin_search")
+	w.Map(2)
+	w.BulkString("type")
+	w.BulkString("index")
+	w.BulkString("spec")
+	w.Map(1)
+	w.BulkString("index")
+	w.Int(int64(k.first))
+	w.BulkString("find_keys")
+	w.Map(2)
+	w.BulkString("type")
+	w.BulkString("range")
+	w.BulkString("spec")
+	w.Map(3)
+	w.BulkString("lastkey")
+	w.Int(int64(last))
+	w.BulkString("keystep")
+	w.Int(int64(k.step))
+	w.BulkString("limit")
+	w.Int(0)
+}
+
+func (c *client) commandDocs(args [][]byte) {
+	entries := c.x.table.entries
+	if len(args) > 2 {
+		entries = nil
+		for _, name := range args[2:] {
+			if e := c.x.table.named(name); e != nil {
+				entries = append(entries, e)
+			}
+		}
+	}
+	c.writeDocs(entries)
+}
+
+// writeDocs writes a map from names to documentation.
+func (c *client) writeDocs(entries []*entry) {
+	c.w.Map(len(entries))
+	for _, e := range entries {
+		c.w.BulkString(e.full)
+		c.writeDoc(e)
+	}
+}
+
+func (c *client) writeDoc(e *entry) {
+	w := c.w
+	fields := 3
+	for _, present := range [...]bool{e.complexity != "", len(e.args) > 0, len(e.subs) > 0} {
+		if present {
+			fields++
+		}
+	}
+	w.Map(fields)
+	c.writeField("summary", e.summary)
+	c.writeField("since", e.since)
+	c.writeField("group", e.group)
+	if e.complexity != "" {
+		c.writeField("complexity", e.complexity)
+	}
+	if len(e.args) > 0 {
+		w.BulkString("arguments")
+		c.writeArguments(e.args)
+	}
+	if len(e.subs) > 0 {
+		w.BulkString("subcommands")
+		c.writeDocs(e.subs)
+	}
+}
+
+func (c *client) writeField(name, value string) {
+	c.w.BulkString(name)
+	c.w.BulkString(value)
+}
+
+func (c *client) writeArguments(args []argument) {
+	c.w.Array(len(args))
+	for i := range args {
+		c.writeArgument(&args[i])
+	}
+}
+
+func (c *client) writeArgument(a *argument) {
+	w := c.w
+	var flags []string
+	if a.optional {
+		flags = append(flags, "optional")
+	}
+	if a.multiple {
+		flags = append(flags, "multiple")
+	}
+	fields := 2
+	for _, present := range [...]bool{a.kind == key, a.token != "", len(flags) > 0, len(a.args) > 0} {
+		if present {
+			fields++
+		}
+	}
+	w.Map(fields)
+	c.writeField("name", a.name)
+	c.writeField("type", string(a.kind))
+	if a.kind == key {
+		w.BulkString("key_spec_index")
+		w.Int(0)
+	}
+	if a.token != "" {
+		c.writeField("token", a.token)
+	}
+	if len(flags) > 0 {
+		w.BulkString("flags")
+		c.writeStatusSet(flags)
+	}
+	if len(a.args) > 0 {
+		w.BulkString("arguments")
+		c.writeArguments(a.args)
+	}
+}
+
+// commandGetKeys replies with the keys of a whole command.
+func (c *client) commandGetKeys(args [][]byte) {
+	args = args[2:]
+	e, _ := c.x.table.find(args)
+	switch {
+	case e == nil, e.bySub != nil && len(args) > 1: // unknown, or its subcommand is
+		c.fail(replyError("ERR Invalid command specified"))
+		return
+	case e.keys.first == 0:
+		c.fail(replyError("ERR The command has no key arguments"))
+		return
+	case !e.accepts(len(args)):
+		c.fail(replyError("ERR Invalid number of arguments specified for command"))
+		return
+	}
+	last := e.keys.last
+	if last < 0 {
+		last += len(args)
+	}
+	var found [][]byte
+	for i := e.keys.first; i <= last && i < len(args); i += e.keys.step {
+		found = append(found, args[i])
+	}
+	c.w.Array(len(found))
+	for _, k := range found {
+		c.w.Bulk(k)
+	}
+}
+
+// commandList replies with the names of all commands, subcommands included, or
+// of those that a filter lets through.
+func (c *client) commandList(args [][]byte) {
+	keep := func(*entry) bool { return true }
+	switch {
+	case len(args) == 2:
+	case len(args) != 5 || !equalFold(args[2], "FILTERBY"):
+		c.fail(errSyntax)
+		return
+	case equalFold(args[3], "MODULE"):
+		keep = func(*entry) bool { return false }
+	case equalFold(args[3], "ACLCAT"):
+		set := category(0)
+		if i := slices.Index(categoryNames[:], strings.ToLower(string(args[4]))); i >= 0 {
+			set = 1 << i
+		}
+		keep = func(e *entry) bool { return e.acl()&set != 0 }
+	case equalFold(args[3], "PATTERN"):
+		glob := strings.ToLower(string(args[4]))
+		keep = func(e *entry) bool { return resp.Match(glob, e.full) }
+	default:
+		c.fail(errSyntax)
+		return
+	}
+	var names []string
+	for e := range c.x.table.all() {
+		if keep(e) {
+			names = append(names, e.full)
+		}
+	}
+	c.w.Array(len(names))
+	for _, n := range names {
+		c.w.BulkString(n)
+	}
+}

@@ -1,0 +1,150 @@
+package commands
+
+import (
+	"bytes"
+	cli "flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var update = cli.Bool("update", false, "rewrite the table of commands in README.md")
+
+func TestReadmeShowsTheTableOfCommands(t *testing.T) {
+	const readme, begin, end = "../README.md", "<!-- commands -->\n", "<!-- /commands -->"
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), begin)
+	shown, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("README.md has no place for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
+	}
+	if shown == Markdown() {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(readme, []byte(before+begin+Markdown()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Error("README.md shows another table of commands; run: go test ./commands -run Readme -update")
+}
+
+func TestEveryCommandIsDocumented(t *testing.T) {
+	for e := range newTable().all() {
+		if e.summary == "" || e.since == "" || e.group == "" || e.arity == 0 {
+			t.Errorf("%s: summary %q, since %q, group %q, arity %d", e.full, e.summary, e.since, e.group, e.arity)
+		}
+		if e.run == nil && e.subs == nil {
+			t.Errorf("%s does nothing", e.full)
+		}
+		if len(e.name) > maxName {
+			t.Errorf("%s is too long to be found", e.name)
+		}
+		if e.full != strings.ToLower(e.full) {
+			t.Errorf("%s is not in lower case", e.full)
+		}
+		checkArguments(t, e.full, e.args)
+	}
+}
+
+func checkArguments(t *testing.T, command string, args []argument) {
+	for _, a := range args {
+		if a.name == "" || a.kind == "" {
+			t.Errorf("%s: argument %+v has no name or type", command, a)
+		}
+		if nested := a.kind == oneof || a.kind == block; nested != (len(a.args) > 0) {
+			t.Errorf("%s: argument %s is a %s with %d arguments", command, a.name, a.kind, len(a.args))
+		}
+		if a.kind == pureToken && a.token == "" {
+			t.Errorf("%s: argument %s has no token", command, a.name)
+		}
+		checkArguments(t, command, a.args)
+	}
+}
+
+func TestGoRedisUnderstandsCommand(t *testing.T) {
+	for _, proto := range []int{2, 3} {
+		rdb := redis.NewClient(&redis.Options{Addr: newSite(t, Config{}).listen(), Protocol: proto})
+		defer rdb.Close()
+		infos, err := rdb.Command(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		acquire := infos["simba.acquire"]
+		if acquire == nil || acquire.Arity != -4 || acquire.FirstKeyPos != 1 || acquire.LastKeyPos != 1 || acquire.StepCount != 1 || acquire.ReadOnly ||
+			!slices.Contains(acquire.Flags, "blocking") {
+			t.Errorf("RESP%d: simba.acquire: %+v", proto, acquire)
+		}
+		if owner := infos["simba.owner"]; owner == nil || !owner.ReadOnly {
+			t.Errorf("RESP%d: simba.owner: %+v", proto, owner)
+		}
+		if keys, err := rdb.CommandGetKeys(t.Context(), "simba.acquire", "job", "c", "1").Result(); err != nil || !slices.Equal(keys, []string{"job"}) {
+			t.Errorf("RESP%d: keys %v, %v", proto, keys, err)
+		}
+		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{Pattern: "simba.s*"}).Result(); err != nil || !slices.Equal(names, []string{"simba.scan"}) {
+			t.Errorf("RESP%d: names %v, %v", proto, names, err)
+		}
+		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{ACLCat: "transaction"}).Result(); err != nil || !slices.Equal(names, []string{"discard", "exec", "multi"}) {
+			t.Errorf("RESP%d: names %v, %v", proto, names, err)
+		}
+		docs, err := rdb.Do(t.Context(), "COMMAND", "DOCS").Result()
+		if err != nil || docs == nil {
+			t.Errorf("RESP%d: COMMAND DOCS: %v, %v", proto, docs, err)
+		}
+	}
+}
+
+func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	field := func(k, v string) string { return bulk(k) + bulk(v) }
+	status := func(s string) string { return "*1\r\n+" + s + "\r\n" }
+	p.expect("COMMAND DOCS simba.queue nonsense", "*2\r\n"+bulk("simba.queue")+"*10\r\n"+
+		field("summary", "Lists who waits for the mutex, in order")+field("since", "0.1.0")+field("group", "simba")+
+		field("complexity", "O(N) with N waiters returned")+bulk("arguments")+"*2\r\n"+
+		"*6\r\n"+field("name", "mutex")+field("type", "key")+bulk("key_spec_index")+":0\r\n"+
+		"*8\r\n"+field("name", "count")+field("type", "integer")+field("token", "COUNT")+bulk("flags")+status("optional"))
+	p.do("HELLO 3")
+	if got := p.do("COMMAND DOCS client|kill"); !strings.HasPrefix(got, "%1\r\n$11\r\nclient|kill\r\n%5\r\n") {
+		t.Errorf("%.60q", got)
+	}
+}
+
+// TestRedisCliHelps runs the real redis-cli, which builds its help and its hints
+// from COMMAND DOCS.
+func TestRedisCliHelps(t *testing.T) {
+	if _, err := exec.LookPath("redis-cli"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("redis-cli is not installed")
+		}
+		t.Log("NOT TRIED: redis-cli is not installed")
+		return
+	}
+	addr := newSite(t, Config{}).listen()
+	_, port, _ := strings.Cut(addr, ":")
+	for _, options := range [][]string{{}, {"-3"}} {
+		cmd := exec.Command("redis-cli", append(options, "-p", port)...)
+		cmd.Stdin = strings.NewReader("help @simba\nhelp SIMBA.ACQUIRE\nhelp client kill\n")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, want := range []string{
+			"SIMBA.GUARD\x1b[0m \x1b[90mmutex contender ttl [TRANSITION ms] [TOKEN token]",
+			"SIMBA.ACQUIRE\x1b[0m \x1b[90mmutex contender ttl [TRANSITION ms] [WAIT ms|NOQUEUE] [SESSION]",
+			"group:\x1b[0m simba",
+			"CLIENT KILL\x1b[0m",
+		} {
+			if !bytes.Contains(out, []byte(want)) {
+				t.Errorf("redis-cli %v does not show %q:\n%s", options, want, out)
+			}
+		}
+	}
+}

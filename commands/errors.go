@@ -1,0 +1,90 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// A replyError is an error in the words that go on the wire, its code first.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+func replyErrorf(format string, args ...any) error {
+	return replyError(fmt.Sprintf(format, args...))
+}
+
+// Errors in Redis' own words that more than one command uses.
+const (
+	errSyntax     replyError = "ERR syntax error"
+	errNotInteger replyError = "ERR value is not an integer or out of range"
+	errNoAuth     replyError = "NOAUTH Authentication required."
+	errNoMulti    replyError = "ERR Command not allowed inside a transaction"
+	errWrongPass  replyError = "WRONGPASS invalid username-password pair or user is disabled."
+)
+
+// wireText turns an error into the text of an error reply, code first. What an
+// engine failed at may be tried again, always: every request is idempotent by
+// its contender's id.
+func wireText(err error) string {
+	var reply replyError
+	var name *simba.NameError
+	switch {
+	case errors.As(err, &reply):
+		return string(reply)
+	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed):
+		return "ERR " + err.Error()
+	default:
+		return "TRYAGAIN " + err.Error()
+	}
+}
+
+// fail replies with an error.
+func (c *client) fail(err error) {
+	text := wireText(err)
+	c.failed = true
+	c.x.errors.add(text)
+	c.w.Error(text)
+}
+
+// errorTally counts error replies by their code. Errors are not the hot path, so
+// a mutex will do.
+type errorTally struct {
+	mu    sync.Mutex
+	total uint64
+	codes map[string]uint64 // few: codes are our own words
+}
+
+func (t *errorTally) add(text string) {
+	code, _, _ := strings.Cut(text, " ")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.codes == nil {
+		t.codes = make(map[string]uint64)
+	}
+	t.codes[code]++
+	t.total++
+}
+
+func (t *errorTally) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.codes, t.total = nil, 0
+}
+
+func (t *errorTally) sum() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.total
+}
+
+func (t *errorTally) byCode() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.codes)
+}

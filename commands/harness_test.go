@@ -1,0 +1,362 @@
+package commands
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeBackend answers as its functions say, and remembers what it was asked. A
+// function that is nil answers with zero values.
+type fakeBackend struct {
+	acquire func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error)
+	guard   func(simba.GuardRequest) (simba.Outcome, error)
+	release func(simba.ReleaseRequest) (bool, simba.Seq, error)
+	owner   func(string) (simba.Tenure, simba.Seq, error)
+	queue   func(string, int) ([]simba.QueueEntry, simba.Seq, error)
+	scan    func(simba.ScanRequest) (simba.ScanPage, simba.Seq, error)
+	check   func(string, uint64) (bool, simba.Seq, error)
+	break_  func(string, string) (bool, simba.Seq, error)
+	history func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error)
+	settle  func(simba.Seq) error
+	stats   simba.Stats
+
+	mu      sync.Mutex // protects the rest
+	calls   []string
+	settled []simba.Seq
+}
+
+var _ simba.Backend = (*fakeBackend)(nil)
+
+func (f *fakeBackend) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+}
+
+// asked returns the calls so far, Settle apart, and forgets them.
+func (f *fakeBackend) asked() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := f.calls
+	f.calls = nil
+	return calls
+}
+
+// settlements returns the Seqs that were settled so far, and forgets them.
+func (f *fakeBackend) settlements() []simba.Seq {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.settled
+	f.settled = nil
+	return s
+}
+
+func (f *fakeBackend) Acquire(_ context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	f.note("acquire %s %s %v+%v noqueue=%v session=%v wait=%v", r.Mutex, r.Contender, r.TTL, r.Transition, r.NoQueue, r.Session != 0, r.Waiter != nil)
+	if f.acquire == nil {
+		return simba.Outcome{}, nil, nil
+	}
+	return f.acquire(r)
+}
+
+func (f *fakeBackend) Guard(_ context.Context, r simba.GuardRequest) (simba.Outcome, error) {
+	f.note("guard %s %s %v+%v token=%d", r.Mutex, r.Contender, r.TTL, r.Transition, r.Token)
+	if f.guard == nil {
+		return simba.Outcome{}, nil
+	}
+	return f.guard(r)
+}
+
+func (f *fakeBackend) Release(_ context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
+	f.note("release %s %s token=%d session=%v reason=%q", r.Mutex, r.Contender, r.Token, r.Session != 0, r.Reason)
+	if f.release == nil {
+		return false, 0, nil
+	}
+	return f.release(r)
+}
+
+func (f *fakeBackend) Owner(_ context.Context, mutex string) (simba.Tenure, simba.Seq, error) {
+	f.note("owner %s", mutex)
+	if f.owner == nil {
+		return simba.Tenure{}, 0, nil
+	}
+	return f.owner(mutex)
+}
+
+func (f *fakeBackend) Queue(_ context.Context, mutex string, count int) ([]simba.QueueEntry, simba.Seq, error) {
+	f.note("queue %s %d", mutex, count)
+	if f.queue == nil {
+		return nil, 0, nil
+	}
+	return f.queue(mutex, count)
+}
+
+func (f *fakeBackend) Scan(_ context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+	f.note("scan %d count=%d held=%v contended=%v match=%v", r.Cursor, r.Count, r.Held, r.Contended, r.Match != nil)
+	if f.scan == nil {
+		return simba.ScanPage{}, 0, nil
+	}
+	return f.scan(r)
+}
+
+func (f *fakeBackend) Check(_ context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
+	f.note("check %s %d", mutex, token)
+	if f.check == nil {
+		return false, 0, nil
+	}
+	return f.check(mutex, token)
+}
+
+func (f *fakeBackend) Break(_ context.Context, mutex, reason string) (bool, simba.Seq, error) {
+	f.note("break %s %q", mutex, reason)
+	if f.break_ == nil {
+		return false, 0, nil
+	}
+	return f.break_(mutex, reason)
+}
+
+func (f *fakeBackend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+	f.note("history %s count=%d since=%d", r.Mutex, r.Count, r.Since)
+	if f.history == nil {
+		return nil, 0, nil
+	}
+	return f.history(r)
+}
+
+func (f *fakeBackend) Reachable(_ context.Context, mutex, contender string) (simba.Seq, error) {
+	f.note("reachable %s %s", mutex, contender)
+	return 77, nil
+}
+
+func (f *fakeBackend) Stats() simba.Stats { return f.stats }
+
+func (f *fakeBackend) Settle(_ context.Context, seq simba.Seq) error {
+	f.mu.Lock()
+	f.settled = append(f.settled, seq)
+	f.mu.Unlock()
+	if f.settle == nil {
+		return nil
+	}
+	return f.settle(seq)
+}
+
+// site is a server with the commands of this package.
+type site struct {
+	t       testing.TB
+	backend *fakeBackend
+	x       *Commands
+	server  *resp.Server
+	running sync.WaitGroup
+}
+
+// newSite serves cfg, whose Backend may be left out, until the test ends.
+func newSite(t testing.TB, cfg Config) *site {
+	t.Helper()
+	s := &site{t: t}
+	if cfg.Backend == nil {
+		s.backend = new(fakeBackend)
+		cfg.Backend = s.backend
+	} else {
+		s.backend, _ = cfg.Backend.(*fakeBackend)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s.x = New(cfg)
+	s.server = resp.NewServer(resp.Config{RequireAuth: func() bool { return s.x.password() != "" }}, s.x)
+	s.x.Attach(s.server)
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *site) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := s.server.Shutdown(ctx); err != nil {
+		s.t.Errorf("shutdown: %v", err)
+	}
+	s.running.Wait()
+}
+
+// dial connects a client through a pipe. Connections get their ids in the order
+// of dialing.
+func (s *site) dial() *peer {
+	near, far := net.Pipe()
+	served := make(chan struct{})
+	s.running.Go(func() { s.server.ServeConn(&signalConn{Conn: far, served: served}) })
+	<-served
+	return newPeer(s.t, near)
+}
+
+// signalConn closes served when its server first reads.
+type signalConn struct {
+	net.Conn
+	once   sync.Once
+	served chan struct{}
+}
+
+func (c *signalConn) Read(b []byte) (int, error) {
+	c.once.Do(func() { close(c.served) })
+	return c.Conn.Read(b)
+}
+
+// listen serves on a port of this machine and returns its address.
+func (s *site) listen() string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.running.Go(func() { s.server.Serve(ln) })
+	return ln.Addr().String()
+}
+
+// peer is a client that shows replies as the bytes that came.
+type peer struct {
+	t  testing.TB
+	nc net.Conn
+	r  *bufio.Reader
+}
+
+func newPeer(t testing.TB, nc net.Conn) *peer {
+	p := &peer{t: t, nc: nc, r: bufio.NewReader(nc)}
+	t.Cleanup(func() { nc.Close() })
+	return p
+}
+
+// send writes a command, its words parted by blanks. '…' in double quotes is one
+// word, with Go's escapes.
+func (p *peer) send(commands ...string) {
+	p.t.Helper()
+	var b []byte
+	for _, c := range commands {
+		b = appendCommand(b, words(p.t, c))
+	}
+	if _, err := p.nc.Write(b); err != nil {
+		p.t.Fatalf("send %q: %v", commands, err)
+	}
+}
+
+func appendCommand(b []byte, words []string) []byte {
+	b = fmt.Appendf(b, "*%d\r\n", len(words))
+	for _, w := range words {
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	return b
+}
+
+func words(t testing.TB, command string) []string {
+	t.Helper()
+	var out []string
+	for rest := strings.TrimLeft(command, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		if rest[0] != '"' {
+			word, after, _ := strings.Cut(rest, " ")
+			out, rest = append(out, word), after
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			t.Fatalf("command %q: %v", command, err)
+		}
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			t.Fatalf("command %q: %v", command, err)
+		}
+		out, rest = append(out, word), rest[len(quoted):]
+	}
+	return out
+}
+
+// do sends a command and returns its reply.
+func (p *peer) do(command string) string {
+	p.t.Helper()
+	p.send(command)
+	return p.reply()
+}
+
+// reply reads one frame, with all that is in it.
+func (p *peer) reply() string {
+	p.t.Helper()
+	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // of fake time, mostly: fail, don't hang
+	frame, err := readFrame(p.r)
+	if err != nil {
+		p.t.Fatalf("reply: %v", err)
+	}
+	return frame
+}
+
+// expect fails unless the command is answered by that frame.
+func (p *peer) expect(command, frame string) {
+	p.t.Helper()
+	if got := p.do(command); got != frame {
+		p.t.Errorf("%s:\n got %q\nwant %q", command, got, frame)
+	}
+}
+
+// expectEnd fails unless the server has closed the connection.
+func (p *peer) expectEnd() {
+	p.t.Helper()
+	if frame, err := readFrame(p.r); err == nil {
+		p.t.Errorf("got %q, want the end of the connection", frame)
+	}
+}
+
+func readFrame(r *bufio.Reader) (string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+	parts := 0
+	switch line[0] {
+	case '$', '=':
+		if n < 0 {
+			return line, nil
+		}
+		body := make([]byte, n+2)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return "", err
+		}
+		return line + string(body), nil
+	case '*', '~', '>':
+		parts = n
+	case '%':
+		parts = 2 * n
+	}
+	var b bytes.Buffer
+	b.WriteString(line)
+	for range parts {
+		part, err := readFrame(r)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(part)
+	}
+	return b.String(), nil
+}
+
+// bulk is a bulk string on the wire.
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+// bulks is an array of bulk strings on the wire.
+func bulks(words ...string) string { return string(appendCommand(nil, words)) }
+
+func failed(text string) string { return "-" + text + "\r\n" }
+
+const ok = "+OK\r\n"

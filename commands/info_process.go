@@ -1,0 +1,89 @@
+package commands
+
+import (
+	"bytes"
+	"os"
+	"runtime/metrics"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// memory is what the process uses, in bytes.
+type memory struct {
+	used     uint64 // by live objects, stacks and the runtime itself
+	resident uint64 // of it in RAM, as the kernel counts; used, where it doesn't tell
+	system   uint64 // RAM of the machine; 0 = unknown
+	goal     uint64 // size of the heap at which the collector runs
+	cycles   uint64 // of the collector
+}
+
+func readMemory() memory {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/gc/heap/goal:bytes"},
+		{Name: "/gc/cycles/total:gc-cycles"},
+	}
+	metrics.Read(samples)
+	v := func(i int) uint64 { return samples[i].Value.Uint64() }
+	m := memory{used: v(0) - v(1) - v(2) - v(3), goal: v(4), cycles: v(5)}
+	m.resident = residentMemory()
+	if m.resident == 0 {
+		m.resident = m.used
+	}
+	m.system = systemMemory()
+	return m
+}
+
+// residentMemory reads the second field of /proc/self/statm, in pages.
+func residentMemory() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	fields := bytes.Fields(text)
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
+}
+
+// systemMemory reads the first line of /proc/meminfo: "MemTotal: 16384 kB".
+func systemMemory() uint64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	fields := bytes.Fields(text)
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	kib, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kib << 10
+}
+
+// notePeak returns the largest used memory that any INFO has seen.
+func (x *Commands) notePeak(used uint64) uint64 {
+	for {
+		peak := x.memPeak.Load()
+		if used <= peak {
+			return peak
+		}
+		if x.memPeak.CompareAndSwap(peak, used) {
+			return used
+		}
+	}
+}
+
+// cpuTime is what the process has used so far.
+func cpuTime() (user, system time.Duration) {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0, 0
+	}
+	return time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())
+}

@@ -1,0 +1,161 @@
+package commands
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// The part of Redis' keyspace that tools look at: a mutex that has an owner is a
+// string key, simba:{m}, as it is in an engine that keeps it in a Redis.
+
+const errCursor replyError = "ERR invalid cursor"
+
+// mutexOfKey returns the mutex whose lock key this is; ok is false for any other
+// key.
+func mutexOfKey(key []byte) (mutex string, ok bool) {
+	mutex, ok = strings.CutPrefix(string(key), "simba:{")
+	if !ok {
+		return "", false
+	}
+	mutex, ok = strings.CutSuffix(mutex, "}")
+	return mutex, ok && simba.CheckMutex(mutex) == nil
+}
+
+func (c *client) dbsize([][]byte) { c.w.Int(c.stats().Held) }
+
+// stats returns the engine's figures; what they count must be settled before it
+// is told, like anything else.
+func (c *client) stats() simba.Stats {
+	s := c.backend().Stats()
+	c.owe(s.Seq)
+	return s
+}
+
+// keyScan is a parsed SCAN.
+type keyScan struct {
+	simba.ScanRequest
+	none bool // no key is of the TYPE asked for
+}
+
+func parseKeyScan(args [][]byte) (s keyScan, err error) {
+	cursor, ok := parseUint(args[1])
+	if !ok {
+		return s, errCursor
+	}
+	s.Cursor, s.Count, s.Held = cursor, defaultCount, true
+	if len(args)%2 != 0 {
+		return s, errSyntax
+	}
+	for i := 2; i < len(args); i += 2 {
+		value := args[i+1]
+		switch {
+		case equalFold(args[i], "MATCH"):
+			glob := string(value)
+			s.Match = func(mutex string) bool { return resp.Match(glob, simba.MutexChannel(mutex)) }
+		case equalFold(args[i], "TYPE"):
+			s.none = !equalFold(value, "STRING")
+		case equalFold(args[i], "COUNT"):
+			n, ok := parseInt(value)
+			if !ok {
+				return s, errNotInteger
+			}
+			if n < 1 {
+				return s, errSyntax
+			}
+			s.Count = int(min(n, simba.MaxCount))
+		default:
+			return s, errSyntax
+		}
+	}
+	return s, nil
+}
+
+func (c *client) scan(args [][]byte) {
+	s, err := parseKeyScan(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	page, seq, err := c.backend().Scan(c.conn.Context(), s.ScanRequest)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.owe(seq)
+	if s.none {
+		page.Mutexes = nil
+	}
+	c.w.Array(2)
+	c.w.BulkString(strconv.FormatUint(page.Cursor, 10))
+	c.w.Array(len(page.Mutexes))
+	for _, m := range page.Mutexes {
+		c.w.BulkString(simba.MutexChannel(m))
+	}
+}
+
+// ownerOfKey returns the tenure behind a lock key, the zero Tenure for a key that
+// does not exist.
+func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error) {
+	mutex, ok := mutexOfKey(key)
+	if !ok {
+		return "", t, nil
+	}
+	t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
+	c.owe(seq)
+	return mutex, t, err
+}
+
+func (c *client) typeOf(args [][]byte) {
+	switch _, t, err := c.ownerOfKey(args[1]); {
+	case err != nil:
+		c.fail(err)
+	case t.Owner == "":
+		c.w.Simple("none")
+	default:
+		c.w.Simple("string")
+	}
+}
+
+func (c *client) strlen(args [][]byte) {
+	_, t, err := c.ownerOfKey(args[1])
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Int(int64(len(t.Owner)))
+}
+
+// What a mutex and a waiter take in the embedded engine besides their names, as
+// measured, rounded up. For an estimate.
+const (
+	mutexOverhead  = 192
+	waiterOverhead = 160
+)
+
+func (c *client) memoryUsage(args [][]byte) {
+	switch {
+	case len(args) == 3:
+	case len(args) != 5 || !equalFold(args[3], "SAMPLES"):
+		c.fail(errSyntax)
+		return
+	default:
+		if n, ok := parseInt(args[4]); !ok {
+			c.fail(errNotInteger)
+			return
+		} else if n < 0 {
+			c.fail(errSyntax)
+			return
+		}
+	}
+	switch mutex, t, err := c.ownerOfKey(args[2]); {
+	case err != nil:
+		c.fail(err)
+	case t.Owner == "":
+		c.w.Null()
+	default:
+		c.w.Int(int64(mutexOverhead + len(mutex) + len(t.Owner) + t.Waiters*waiterOverhead))
+	}
+}

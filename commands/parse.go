@@ -1,0 +1,185 @@
+package commands
+
+import (
+	"math"
+	"time"
+)
+
+// parseInt reads a decimal integer as strictly as Redis does: an optional minus
+// sign, digits without a leading zero, nothing else.
+func parseInt(b []byte) (int64, bool) {
+	digits, negative := b, false
+	if len(b) > 0 && b[0] == '-' {
+		digits, negative = b[1:], true
+	}
+	n, ok := parseUint(digits)
+	switch {
+	case !ok:
+		return 0, false
+	case negative && n == 0, negative && n > 1<<63, !negative && n > math.MaxInt64:
+		return 0, false
+	case negative:
+		return -int64(n), true
+	}
+	return int64(n), true
+}
+
+// parseUint is parseInt without a sign.
+func parseUint(b []byte) (uint64, bool) {
+	if len(b) == 0 || len(b) > 20 || b[0] == '0' && len(b) > 1 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		d := uint64(c - '0')
+		if n > (math.MaxUint64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}
+
+// parseMillis reads the argument called name, a time in milliseconds.
+func parseMillis(name string, b []byte, lo, hi time.Duration) (time.Duration, error) {
+	n, ok := parseInt(b)
+	if !ok || n < lo.Milliseconds() || n > hi.Milliseconds() {
+		return 0, replyErrorf("ERR %s is not an integer or out of range: %d to %d milliseconds",
+			name, lo.Milliseconds(), hi.Milliseconds())
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
+
+// parseRange reads the argument called name, an integer from lo to hi.
+func parseRange(name string, b []byte, lo, hi int64) (int64, error) {
+	n, ok := parseInt(b)
+	if !ok || n < lo || n > hi {
+		return 0, replyErrorf("ERR %s is not an integer or out of range: %d to %d", name, lo, hi)
+	}
+	return n, nil
+}
+
+// parseToken reads a fencing token. 0 names no tenure, and to take it for "any"
+// would undo the fence for whoever sends a token that it never got.
+func parseToken(name string, b []byte) (uint64, error) {
+	n, err := parseRange(name, b, 1, math.MaxInt64)
+	return uint64(n), err
+}
+
+// equalFold reports whether b is word, an upper case ASCII word, in any case.
+func equalFold(b []byte, word string) bool {
+	if len(b) != len(word) {
+		return false
+	}
+	for i, c := range b {
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// shorten cuts what a client sent to what an error may quote.
+func shorten(b []byte) []byte { return b[:min(len(b), 128)] }
+
+// options walks the options that follow a command's fixed arguments, in any
+// order and case, each at most once:
+//
+//	for o := (options{rest: args[3:]}); o.next(); {
+//		switch {
+//		case o.is("TOKEN"):
+//			token = o.token()
+//		default:
+//			o.unknown()
+//		}
+//	}
+//
+// The first fault ends the walk and stays in err.
+type options struct {
+	rest [][]byte
+	word []byte    // the option at hand
+	name string    // the same, as the command spells it
+	seen [4]string // those before; no command has more options
+	n    int
+	err  error
+}
+
+// next goes to the next option and reports whether there is one.
+func (o *options) next() bool {
+	if o.err != nil || len(o.rest) == 0 {
+		return false
+	}
+	o.word, o.rest = o.rest[0], o.rest[1:]
+	return true
+}
+
+// is reports whether the option at hand is name, in upper case.
+func (o *options) is(name string) bool {
+	if !equalFold(o.word, name) {
+		return false
+	}
+	for _, s := range o.seen[:o.n] {
+		if s == name {
+			o.err = replyErrorf("ERR syntax error: option '%s' given twice", name)
+		}
+	}
+	if o.err == nil {
+		o.seen[o.n] = name
+		o.n++
+	}
+	o.name = name
+	return true
+}
+
+func (o *options) has(name string) bool {
+	for _, s := range o.seen[:o.n] {
+		if s == name {
+			return true
+		}
+	}
+	return false
+}
+
+// value takes the argument that follows the option.
+func (o *options) value() []byte {
+	if o.err == nil && len(o.rest) == 0 {
+		o.err = replyErrorf("ERR syntax error: option '%s' needs a value", o.name)
+	}
+	if o.err != nil {
+		return nil
+	}
+	v := o.rest[0]
+	o.rest = o.rest[1:]
+	return v
+}
+
+func (o *options) millis(lo, hi time.Duration) time.Duration {
+	return optionValue(o, func(v []byte) (time.Duration, error) { return parseMillis(o.name, v, lo, hi) })
+}
+
+func (o *options) integer(lo, hi int64) int64 {
+	return optionValue(o, func(v []byte) (int64, error) { return parseRange(o.name, v, lo, hi) })
+}
+
+func (o *options) token() uint64 {
+	return optionValue(o, func(v []byte) (uint64, error) { return parseToken(o.name, v) })
+}
+
+func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {
+	raw := o.value()
+	if o.err == nil {
+		v, o.err = parse(raw)
+	}
+	return v
+}
+
+// unknown refuses the option at hand.
+func (o *options) unknown() {
+	o.err = replyErrorf("ERR syntax error: unknown option '%s'", shorten(o.word))
+}

@@ -1,0 +1,118 @@
+package commands
+
+import (
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+func (c *client) subscribe(args [][]byte)   { c.subscribeTo(resp.Channel, "subscribe", args[1:]) }
+func (c *client) psubscribe(args [][]byte)  { c.subscribeTo(resp.Pattern, "psubscribe", args[1:]) }
+func (c *client) ssubscribe(args [][]byte)  { c.subscribeTo(resp.Shard, "ssubscribe", args[1:]) }
+func (c *client) unsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Channel, "unsubscribe", args[1:]) }
+func (c *client) punsubscribe(args [][]byte) {
+	c.unsubscribeFrom(resp.Pattern, "punsubscribe", args[1:])
+}
+func (c *client) sunsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Shard, "sunsubscribe", args[1:]) }
+
+func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
+	for _, ch := range channels {
+		channel := string(ch)
+		c.conn.Subscribe(kind, channel)
+		c.confirm(kind, word, &channel)
+		if kind != resp.Pattern {
+			c.reachable(channel)
+		}
+	}
+}
+
+// reachable tells the backend that a contender listens on its own channel now: if
+// its turn had come while it could not be told, it is told now.
+func (c *client) reachable(channel string) {
+	mutex, contender, ok := simba.ParseContenderChannel(channel)
+	if !ok || simba.CheckMutex(mutex) != nil || simba.CheckContender(contender) != nil {
+		return
+	}
+	seq, err := c.backend().Reachable(c.conn.Context(), mutex, contender)
+	if err != nil {
+		c.x.log.Warn("cannot tell the engine of a subscriber", "mutex", mutex, "contender", contender, "err", err)
+		return
+	}
+	c.owe(seq)
+}
+
+func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte) {
+	if len(channels) > 0 {
+		for _, ch := range channels {
+			channel := string(ch)
+			c.conn.Unsubscribe(kind, channel)
+			c.confirm(kind, word, &channel)
+		}
+		return
+	}
+	all := c.conn.Subscriptions(kind)
+	for _, channel := range all {
+		c.conn.Unsubscribe(kind, channel)
+		c.confirm(kind, word, &channel)
+	}
+	if len(all) == 0 {
+		c.confirm(kind, word, nil)
+	}
+}
+
+// confirm appends the frame that confirms a change of the subscriptions, with
+// the number of those that are left of its sort.
+func (c *client) confirm(kind resp.Kind, word string, channel *string) {
+	c.w.Push(3)
+	c.w.BulkString(word)
+	if channel != nil {
+		c.w.BulkString(*channel)
+	} else {
+		c.w.Null()
+	}
+	left := c.conn.SubscriptionCountOf(resp.Shard)
+	if kind != resp.Shard {
+		left = c.conn.SubscriptionCount() - left
+	}
+	c.w.Int(int64(left))
+}
+
+func (c *client) publish(args [][]byte) {
+	c.w.Int(int64(c.x.server.Broker().Publish(string(args[1]), string(args[2]))))
+}
+
+func (c *client) spublish(args [][]byte) {
+	c.w.Int(int64(c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))))
+}
+
+func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.Channel, args) }
+func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.Shard, args) }
+
+func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
+	glob := "*"
+	switch len(args) {
+	case 2:
+	case 3:
+		glob = string(args[2])
+	default:
+		c.fail(tryHelp(c.running, args))
+		return
+	}
+	channels := c.x.server.Broker().Channels(kind, glob)
+	c.w.Array(len(channels))
+	for _, ch := range channels {
+		c.w.BulkString(ch)
+	}
+}
+
+func (c *client) pubsubNumSub(args [][]byte)      { c.countSubscribers(resp.Channel, args[2:]) }
+func (c *client) pubsubShardNumSub(args [][]byte) { c.countSubscribers(resp.Shard, args[2:]) }
+
+func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
+	c.w.Array(2 * len(channels))
+	for _, ch := range channels {
+		c.w.Bulk(ch)
+		c.w.Int(int64(c.x.server.Broker().Subscribers(kind, string(ch))))
+	}
+}
+
+func (c *client) pubsubNumPat([][]byte) { c.w.Int(int64(c.x.server.Broker().Patterns())) }

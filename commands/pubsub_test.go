@@ -1,0 +1,125 @@
+package commands
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+)
+
+func message(parts ...string) string { return bulks(parts...) }
+
+func subscribed(word, channel string, n int64) string {
+	return "*3\r\n" + bulk(word) + bulk(channel) + integers(n)
+}
+
+func TestSubscribersGetWhatIsPublished(t *testing.T) {
+	s := newSite(t, Config{})
+	sub, pub := s.dial(), s.dial()
+	sub.send("SUBSCRIBE a b", "PSUBSCRIBE a*", "SSUBSCRIBE s")
+	for _, want := range []string{subscribed("subscribe", "a", 1), subscribed("subscribe", "b", 2), subscribed("psubscribe", "a*", 3), subscribed("ssubscribe", "s", 1)} {
+		if got := sub.reply(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	for _, tt := range []struct {
+		command, reply string
+		messages       []string
+	}{
+		{"PUBLISH a hello", ":2\r\n", []string{message("message", "a", "hello"), message("pmessage", "a*", "a", "hello")}},
+		{"PUBLISH ab hello", ":1\r\n", []string{message("pmessage", "a*", "ab", "hello")}},
+		{"PUBLISH s hello", ":0\r\n", nil},
+		{"SPUBLISH s hello", ":1\r\n", []string{message("smessage", "s", "hello")}},
+		{"SPUBLISH a hello", ":0\r\n", nil},
+	} {
+		pub.expect(tt.command, tt.reply)
+		for _, want := range tt.messages {
+			if got := sub.reply(); got != want {
+				t.Errorf("%s: the subscriber got %q, want %q", tt.command, got, want)
+			}
+		}
+	}
+	pub.expect("PUBSUB CHANNELS", bulks("a", "b"))
+	pub.expect("PUBSUB CHANNELS [^a]", bulks("b"))
+	pub.expect("PUBSUB NUMSUB a x", "*4\r\n"+bulk("a")+":1\r\n"+bulk("x")+":0\r\n")
+	pub.expect("PUBSUB NUMPAT", ":1\r\n")
+	pub.expect("PUBSUB SHARDCHANNELS s*", bulks("s"))
+	pub.expect("PUBSUB SHARDNUMSUB s", "*2\r\n"+bulk("s")+":1\r\n")
+
+	sub.send("UNSUBSCRIBE")
+	for _, want := range []string{subscribed("unsubscribe", "a", 2), subscribed("unsubscribe", "b", 1)} {
+		if got := sub.reply(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	sub.expect("RESET", "+RESET\r\n")
+	pub.expect("PUBSUB NUMPAT", ":0\r\n")
+}
+
+func TestASubscribedRESP3ConnectionIsServedEverything(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.do("HELLO 3")
+	p.expect("SUBSCRIBE a", ">3\r\n"+bulk("subscribe")+bulk("a")+":1\r\n")
+	p.expect("ECHO x", bulk("x"))
+	p.expect("UNSUBSCRIBE", ">3\r\n"+bulk("unsubscribe")+bulk("a")+":0\r\n")
+	p.expect("UNSUBSCRIBE", ">3\r\n"+bulk("unsubscribe")+"_\r\n:0\r\n")
+}
+
+func TestTheEngineHearsOfAContenderThatListens(t *testing.T) {
+	s := newSite(t, Config{})
+	p := s.dial()
+	for _, tt := range []struct {
+		command string
+		asked   []string
+	}{
+		{"SUBSCRIBE simba:{m}:c", []string{"reachable m c"}},
+		{"SSUBSCRIBE simba:{m}:c", []string{"reachable m c"}},
+		{"PSUBSCRIBE simba:{m}:c", nil},
+		{"SUBSCRIBE simba:{m}", nil},
+		{"SUBSCRIBE simba:{m}:a@@b", nil},
+		{"SUBSCRIBE simba-events:{m}", nil},
+	} {
+		p.do(tt.command)
+		if got := s.backend.asked(); !slices.Equal(got, tt.asked) {
+			t.Errorf("%s: asked %q, want %q", tt.command, got, tt.asked)
+		}
+	}
+	if got := s.backend.settlements(); !slices.Contains(got, 77) {
+		t.Errorf("settled %v: the contender is not told of its turn", got)
+	}
+}
+
+func TestNoticesReachAllKindsAndCountTheExactOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Config{})
+		notices := Notices(s.server.Broker())
+		if notices.Any() || notices.Publish("a", "x") != 0 {
+			t.Error("someone listens before anyone subscribed")
+		}
+		exact, shard, pattern := s.dial(), s.dial(), s.dial()
+		exact.do("SUBSCRIBE a")
+		shard.do("SSUBSCRIBE a")
+		pattern.do("PSUBSCRIBE *")
+		if got := notices.Publish("a", "x"); got != 2 {
+			t.Errorf("reached %d, want 2: one who watches a pattern is not the contender", got)
+		}
+		for _, tt := range []struct {
+			p    *peer
+			want string
+		}{
+			{exact, message("message", "a", "x")},
+			{shard, message("smessage", "a", "x")},
+			{pattern, message("pmessage", "*", "a", "x")},
+		} {
+			if got := tt.p.reply(); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		}
+		if !notices.Any() || !notices.Subscribed("a") || notices.Subscribed("b") {
+			t.Error("Subscribed must be true for exactly that channel")
+		}
+		if got := notices.Publish("b", "x"); got != 0 {
+			t.Errorf("reached %d by a pattern", got)
+		}
+		pattern.reply()
+	})
+}

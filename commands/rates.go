@@ -1,0 +1,84 @@
+package commands
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ratePeriod is how long the instantaneous figures of INFO look back, about.
+const ratePeriod = time.Second
+
+// rates are the figures of INFO that are per second. There is no goroutine that
+// samples: the first batch of commands after a period does, so that an idle
+// server stays idle.
+type rates struct {
+	due atomic.Int64 // when the next sample is, in nanoseconds since start
+
+	mu   sync.Mutex // protects the rest
+	last totals
+	rate rate
+}
+
+// totals are counters at one time.
+type totals struct {
+	at                time.Time
+	commands, in, out int64
+}
+
+// rate is per second.
+type rate struct{ commands, in, out float64 }
+
+// tick takes a sample if the last one is a period old.
+func (r *rates) tick(x *Commands, now time.Time) {
+	elapsed := int64(now.Sub(x.info.Started))
+	due := r.due.Load()
+	if elapsed < due || !r.due.CompareAndSwap(due, elapsed+int64(ratePeriod)) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := x.totals(now)
+	r.rate = t.since(r.last)
+	r.last = t
+}
+
+// read returns the rates of the last period; of the time since its end if that is
+// longer, so they fall to zero when nothing happens any more.
+func (r *rates) read(x *Commands, now time.Time) rate {
+	r.tick(x, now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rate
+}
+
+func (r *rates) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.rate = totals{}, rate{}
+}
+
+// since returns the rates between two samples, 0 when there is no earlier one.
+func (t totals) since(earlier totals) rate {
+	seconds := t.at.Sub(earlier.at).Seconds()
+	if earlier.at.IsZero() || seconds <= 0 {
+		return rate{}
+	}
+	return rate{
+		commands: float64(t.commands-earlier.commands) / seconds,
+		in:       float64(t.in-earlier.in) / seconds,
+		out:      float64(t.out-earlier.out) / seconds,
+	}
+}
+
+func (x *Commands) totals(now time.Time) totals {
+	s := x.server.Stats()
+	return totals{at: now, commands: int64(x.commandsProcessed()), in: s.BytesIn, out: s.BytesOut}
+}
+
+func (x *Commands) commandsProcessed() (n uint64) {
+	for e := range x.table.all() {
+		n += e.tally.calls()
+	}
+	return n
+}

@@ -1,0 +1,127 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// granting answers every acquire with a new tenure, or that of the owner.
+func granting() *fakeBackend {
+	token := uint64(0)
+	f := &fakeBackend{
+		release: func(simba.ReleaseRequest) (bool, simba.Seq, error) { return true, 21, nil },
+		guard: func(r simba.GuardRequest) (simba.Outcome, error) {
+			return simba.Outcome{Status: simba.StatusLost, Owner: "another", Token: 1000}, nil
+		},
+	}
+	f.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+		token++
+		return simba.Outcome{Status: simba.StatusAcquired, Owner: r.Contender, Token: token, Seq: 20}, nil, nil
+	}
+	return f
+}
+
+// released are the releases that closing the connection causes after commands.
+func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...string) (calls []string) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Config{Backend: backend})
+		p := s.dial()
+		for _, c := range commands {
+			if got := p.do(c); got[0] == '-' {
+				t.Fatalf("%s: %s", c, got)
+			}
+		}
+		backend.asked()
+		backend.settlements()
+		if shutdown {
+			if err := s.server.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		} else {
+			p.nc.Close()
+		}
+		synctest.Wait()
+		calls = backend.asked()
+		slices.Sort(calls)
+		if got := backend.settlements(); len(calls) > 0 && !slices.Equal(got, []simba.Seq{21}) {
+			t.Errorf("settled %v after the release, want [21]", got)
+		}
+	})
+	return calls
+}
+
+func TestASessionsEndReleasesWhatItBound(t *testing.T) {
+	release := func(m string) string {
+		return fmt.Sprintf(`release %s c token=0 session=true reason="session closed"`, m)
+	}
+	for _, tt := range []struct {
+		name     string
+		commands []string
+		want     []string
+	}{
+		{"bound", []string{"SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.ACQUIRE n c 1000 SESSION"}, []string{release("m"), release("n")}},
+		{"not bound", []string{"SIMBA.ACQUIRE m c 1000"}, nil},
+		{"taken again without SESSION", []string{"SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.ACQUIRE m c 1000"}, nil},
+		{"released", []string{"SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.RELEASE m c"}, nil},
+		{"lost", []string{"SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000"}, nil},
+		{"RESET in between", []string{"SIMBA.ACQUIRE m c 1000 SESSION", "RESET"}, []string{release("m")}},
+	} {
+		if got := released(t, granting(), false, tt.commands...); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: asked %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestAShutdownKeepsTheLeasesOfSessions(t *testing.T) {
+	if got := released(t, granting(), true, "SIMBA.ACQUIRE m c 1000 SESSION"); len(got) > 0 {
+		t.Errorf("asked %q, want nothing", got)
+	}
+}
+
+func TestAGuardWithAnotherTokenDoesNotEndTheSession(t *testing.T) {
+	backend := granting()
+	backend.guard = func(simba.GuardRequest) (simba.Outcome, error) {
+		return simba.Outcome{Status: simba.StatusLost, Owner: "c", Token: 1}, nil
+	}
+	if got := released(t, backend, false, "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000 TOKEN 99"); len(got) != 1 {
+		t.Errorf("asked %q, want one release", got)
+	}
+}
+
+func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0 SESSION")
+		synctest.Wait()
+		seat.grant().Wake()
+		p.reply()
+		s.backend.asked()
+		p.nc.Close()
+		synctest.Wait()
+		want := []string{`release m c token=0 session=true reason="session closed"`}
+		if got := s.backend.asked(); !slices.Equal(got, want) {
+			t.Errorf("asked %q, want %q", got, want)
+		}
+	})
+}
+
+func TestASessionForgetsLeasesThatExpired(t *testing.T) {
+	backend := granting() // its check knows no tenure any more
+	var c *client
+	s := newSite(t, Config{Backend: backend})
+	p := s.dial()
+	for i := range 10 * firstSweep {
+		p.do(fmt.Sprintf("SIMBA.ACQUIRE m%d c 1000 SESSION", i))
+	}
+	p.expect("PING", "+PONG\r\n")
+	c = s.server.Conns()[0].State().(*client)
+	p.nc.Close()
+	s.stop() // after it the state is nobody's
+	if n := len(c.session.byMutex); n >= firstSweep {
+		t.Errorf("%d leases remembered, all have ended", n)
+	}
+}

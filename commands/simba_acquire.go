@@ -1,0 +1,219 @@
+package commands
+
+import (
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+const (
+	// maxWait is the largest WAIT, 2^53 ms: clients that mean "for ever" send
+	// large numbers, some of them from floating point.
+	maxWait = 1 << 53
+	// endless is where a WAIT becomes one without limit, so that the deadline stays
+	// within the range of time.Time.
+	endless = 100 * 365 * 24 * time.Hour
+)
+
+// acquisition is a parsed SIMBA.ACQUIRE.
+type acquisition struct {
+	simba.AcquireRequest
+	wait    bool          // WAIT was given
+	limit   time.Duration // of the wait, 0 = none
+	session bool          // SESSION was given
+}
+
+func parseAcquire(args [][]byte) (a acquisition, err error) {
+	if a.Mutex, a.Contender, err = parseNames(args[1], args[2]); err != nil {
+		return a, err
+	}
+	if a.TTL, err = parseMillis("ttl", args[3], simba.MinTTL, simba.MaxTTL); err != nil {
+		return a, err
+	}
+	o := options{rest: args[4:]}
+	for o.next() {
+		switch {
+		case o.is("TRANSITION"):
+			a.Transition = o.millis(0, simba.MaxTransition)
+		case o.is("WAIT"):
+			a.wait, a.limit = true, o.wait()
+		case o.is("NOQUEUE"):
+			a.NoQueue = true
+		case o.is("SESSION"):
+			a.session = true
+		default:
+			o.unknown()
+		}
+	}
+	if o.err == nil && a.wait && a.NoQueue {
+		o.err = replyError("ERR syntax error: WAIT and NOQUEUE exclude each other")
+	}
+	return a, o.err
+}
+
+// wait takes the value of WAIT: milliseconds, 0 = without limit.
+func (o *options) wait() time.Duration {
+	ms := optionValue(o, func(v []byte) (int64, error) {
+		n, ok := parseInt(v)
+		if !ok || n < 0 || n > maxWait {
+			return 0, replyErrorf("ERR WAIT is not an integer or out of range: 0 to %d milliseconds, 0 = no limit", maxWait)
+		}
+		return n, nil
+	})
+	if ms > endless.Milliseconds() {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// parseNames reads the mutex and the contender.
+func parseNames(mutex, contender []byte) (m, c string, err error) {
+	m, c = string(mutex), string(contender)
+	if err = simba.CheckMutex(m); err == nil {
+		err = simba.CheckContender(c)
+	}
+	return m, c, err
+}
+
+func (c *client) simbaAcquire(args [][]byte) {
+	a, err := parseAcquire(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if a.session {
+		a.Session = c.conn.ID()
+	}
+	var out simba.Outcome
+	var ticket simba.Ticket // of a wait that ended with the mutex
+	switch {
+	case a.wait && c.executing:
+		out, err = c.acquireUnwaiting(a)
+	case a.wait:
+		out, ticket, err = c.acquireWaiting(a)
+	default:
+		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	}
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.noteOwner(&a, &out)
+	c.writeOutcome(&out)
+	if ticket != nil {
+		c.deliver(&a, &out, ticket)
+	}
+}
+
+// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where nothing blocks: the
+// wait's time runs out at once.
+func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
+	a.NoQueue = true
+	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if out.Status == simba.StatusBusy {
+		out.Status = simba.StatusTimeout
+	}
+	return out, err
+}
+
+// acquireWaiting is ACQUIRE ... WAIT. A ticket comes with a mutex that was granted
+// after the client was blocked.
+func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.Ticket, err error) {
+	w := c.conn.NewWait()
+	a.Waiter = w
+	out, ticket, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if err != nil || ticket == nil {
+		return out, nil, err
+	}
+	var deadline time.Time
+	if a.limit > 0 {
+		deadline = c.started.Add(a.limit)
+	}
+	parked := time.Now()
+	why := w.Await(deadline)
+	c.parked += time.Since(parked)
+
+	c.touched = true // Await settled the batch so far
+	out, err = ticket.End(endReason(why))
+	if err != nil {
+		return out, nil, err
+	}
+	if out.Status == simba.StatusAcquired {
+		return out, ticket, nil // a grant is told, whatever else has happened
+	}
+	switch why {
+	case resp.UnblockedError:
+		c.owe(out.Seq)
+		return out, nil, replyError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+	case resp.ShuttingDown:
+		c.owe(out.Seq)
+		return out, nil, replyError("UNBLOCKED the server is shutting down; ask again when it is back")
+	}
+	return out, nil, nil
+}
+
+func endReason(w resp.Wakeup) simba.EndReason {
+	switch w {
+	case resp.Woken:
+		return simba.EndWoken
+	case resp.TimedOut, resp.UnblockedTimeout:
+		return simba.EndTimeout
+	case resp.UnblockedError, resp.ShuttingDown:
+		return simba.EndLeft
+	default:
+		return simba.EndGone
+	}
+}
+
+// noteOwner keeps the session's leases in step with what came of an acquire.
+func (c *client) noteOwner(a *acquisition, out *simba.Outcome) {
+	owns := out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed
+	switch {
+	case owns && a.session:
+		c.bind(a.Mutex, a.Contender, out.Token)
+	case owns:
+		delete(c.session.byMutex, a.Mutex) // asked for again, without SESSION
+	default:
+		c.unbind(a.Mutex, out.Token)
+	}
+}
+
+// deliver sends the reply of a grant that a blocked client waited for. Should
+// the client be gone it cannot have been told, so the mutex goes to the next
+// waiter at once instead of idling for a whole lease.
+func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket) {
+	if c.conn.Flush() == nil {
+		return
+	}
+	delete(c.session.byMutex, a.Mutex)
+	c.touched = true
+	seq, err := ticket.Abandon()
+	if err == nil {
+		c.owe(seq)
+		err = c.settle()
+	}
+	if err != nil {
+		c.x.log.Warn("cannot pass on a mutex whose waiter is gone; its lease will expire",
+			"mutex", a.Mutex, "contender", a.Contender, "token", out.Token, "err", err)
+	}
+}
+
+// writeOutcome replies with the record of ACQUIRE and GUARD.
+func (c *client) writeOutcome(out *simba.Outcome) {
+	c.owe(out.Seq)
+	w := c.w
+	w.Map(6)
+	w.BulkString("status")
+	w.BulkString(out.Status.String())
+	w.BulkString("owner")
+	w.BulkString(out.Owner)
+	w.BulkString("token")
+	w.Uint(out.Token)
+	w.BulkString("ttl")
+	w.Int(out.TTL.Milliseconds())
+	w.BulkString("transition")
+	w.Int(out.Transition.Milliseconds())
+	w.BulkString("position")
+	w.Int(int64(out.Position))
+}

@@ -1,0 +1,307 @@
+package commands
+
+import (
+	"iter"
+	"math/bits"
+	"strings"
+)
+
+// command is a line of the table: all that is known of a command.
+type command struct {
+	name       string // lower case; of a subcommand without its container's
+	arity      int    // arguments with the name; negative = at least so many
+	flags      flag
+	categories category // besides those that follow from flags
+	keys       keys
+	group      string
+	since      string // version of this server, for SIMBA.*; else of Redis
+	summary    string
+	complexity string
+	tips       []string
+	args       []argument
+	subs       []command // of a container; HELP is added to them
+
+	// run executes the command; nil for a container that does nothing itself.
+	run func(c *client, args [][]byte)
+}
+
+// argument is an argument in the words of COMMAND DOCS.
+type argument struct {
+	name     string
+	kind     kind
+	token    string // the word before the argument, or the whole of a pureToken
+	optional bool
+	multiple bool
+	args     []argument // of a oneof or block
+}
+
+// kind is an argument's type.
+type kind string
+
+const (
+	str       kind = "string"
+	integer   kind = "integer"
+	key       kind = "key"
+	pattern   kind = "pattern"
+	pureToken kind = "pure-token"
+	oneof     kind = "oneof"
+	block     kind = "block"
+)
+
+// keys says which arguments are keys. The zero value: none.
+type keys struct {
+	first, last, step int
+	flags             []string // of the key specification in COMMAND INFO
+}
+
+// flag is a set of properties of a command.
+type flag uint32
+
+// The flags that COMMAND INFO shows, in its order.
+const (
+	write flag = 1 << iota
+	readonly
+	admin
+	pubsub
+	noscript
+	blocking
+	loading
+	stale
+	skipSlowlog
+	fast
+	noAuth  // served before AUTH
+	noMulti // refused inside MULTI
+	allowBusy
+	shownFlags = iota
+)
+
+// The flags that only this server uses.
+const (
+	immediate flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
+	unqueued                                  // refused inside MULTI: what it replies has no place in EXEC's array
+	subMode                                   // served to a RESP2 connection that has subscriptions
+	secret                                    // its arguments are for no log: they may hold a password
+)
+
+// Flags that often come together.
+const (
+	control      = noscript | loading | stale
+	adminControl = admin | control
+)
+
+var flagNames = [shownFlags]string{"write", "readonly", "admin", "pubsub", "noscript", "blocking",
+	"loading", "stale", "skip_slowlog", "fast", "no_auth", "no_multi", "allow_busy"}
+
+// category is a set of ACL categories.
+type category uint16
+
+// The categories, in Redis' order.
+const (
+	catKeyspace category = 1 << iota
+	catRead
+	catWrite
+	catString
+	catPubsub
+	catAdmin
+	catFast
+	catSlow
+	catBlocking
+	catDangerous
+	catConnection
+	catTransaction
+)
+
+var categoryNames = [...]string{"keyspace", "read", "write", "string", "pubsub", "admin", "fast", "slow",
+	"blocking", "dangerous", "connection", "transaction"}
+
+// acl returns the command's categories, those that follow from its flags included.
+func (c *command) acl() category {
+	set := c.categories
+	for _, implied := range [...]struct {
+		flag flag
+		cats category
+	}{
+		{write, catWrite}, {readonly, catRead}, {pubsub, catPubsub}, {blocking, catBlocking},
+		{admin, catAdmin | catDangerous}, {fast, catFast},
+	} {
+		if c.flags&implied.flag != 0 {
+			set |= implied.cats
+		}
+	}
+	if c.flags&fast == 0 {
+		set |= catSlow
+	}
+	return set
+}
+
+// members yields the names of the bits that are set in a set of flags or
+// categories.
+func members[S ~uint16 | ~uint32](set S, names []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for rest := uint32(set) & (1<<len(names) - 1); rest != 0; rest &= rest - 1 {
+			if !yield(names[bits.TrailingZeros32(rest)]) {
+				return
+			}
+		}
+	}
+}
+
+// entry is a command in a server's table, with its figures.
+type entry struct {
+	*command
+	full      string // the name with the container's, "client|kill"
+	container *entry // nil at the top
+	subs      []*entry
+	bySub     map[string]*entry
+	tally     tally
+}
+
+func (e *entry) has(f flag) bool { return e.flags&f != 0 }
+
+// accepts reports whether n arguments, the command's name (and the container's)
+// included, fit the arity.
+func (e *entry) accepts(n int) bool {
+	if e.arity < 0 {
+		return n >= -e.arity
+	}
+	return n == e.arity
+}
+
+// table is the dispatch made from the commands' lines. It does not change.
+type table struct {
+	entries []*entry // in the order of the families
+	byName  map[string]*entry
+}
+
+// maxName is longer than every command's name.
+const maxName = 32
+
+// families are the tables of this package, in the order in which documents show
+// them.
+func families() [][]command {
+	return [][]command{simbaCommands, connectionCommands, pubsubCommands, transactionCommands,
+		keyspaceCommands, serverCommands}
+}
+
+func newTable() *table {
+	t := &table{byName: make(map[string]*entry)}
+	for _, family := range families() {
+		for i := range family {
+			e := newEntry(&family[i], nil)
+			t.entries = append(t.entries, e)
+			t.byName[e.name] = e
+		}
+	}
+	return t
+}
+
+func newEntry(line *command, container *entry) *entry {
+	e := &entry{command: line, full: line.name, container: container}
+	if container != nil {
+		e.full = container.name + "|" + line.name
+	}
+	if line.subs == nil {
+		return e
+	}
+	e.bySub = make(map[string]*entry)
+	help := command{name: "help", arity: 2, flags: loading | stale, group: line.group, since: "5.0.0",
+		categories: line.subs[0].categories, complexity: "O(1)", run: (*client).help,
+		summary: "Show helpful text about the different subcommands"}
+	for _, sub := range append(line.subs[:len(line.subs):len(line.subs)], help) {
+		if sub.group == "" {
+			sub.group = line.group
+		}
+		s := newEntry(&sub, e)
+		e.subs = append(e.subs, s)
+		e.bySub[s.name] = s
+	}
+	return e
+}
+
+// all yields every command, each container before its subcommands.
+func (t *table) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, e := range t.entries {
+			if !yield(e) {
+				return
+			}
+			for _, s := range e.subs {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// find returns the command that args call. With an error it returns the entry as
+// far as it was found, for the statistics: nil for an unknown command.
+func (t *table) find(args [][]byte) (*entry, error) {
+	e := lookup(t.byName, args[0])
+	if e == nil {
+		return nil, unknownCommand(args)
+	}
+	if e.bySub != nil && len(args) > 1 {
+		sub := lookup(e.bySub, args[1])
+		if sub == nil {
+			return e, replyErrorf("ERR unknown subcommand '%s'. Try %s HELP.",
+				shorten(args[1]), strings.ToUpper(e.name))
+		}
+		e = sub
+	}
+	if !e.accepts(len(args)) {
+		return e, arityError(e)
+	}
+	return e, nil
+}
+
+func arityError(e *entry) error {
+	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
+}
+
+// tryHelp is the error of a subcommand that has too many arguments for what its
+// arity, a least number, can tell.
+func tryHelp(e *entry, args [][]byte) error {
+	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
+		shorten(args[1]), strings.ToUpper(e.container.name))
+}
+
+// named returns the command of a full name, "get" or "client|kill", else nil.
+func (t *table) named(name []byte) *entry {
+	head, sub, nested := strings.Cut(string(name), "|")
+	e := lookup(t.byName, []byte(head))
+	if e != nil && nested {
+		e = lookup(e.bySub, []byte(sub))
+	}
+	return e
+}
+
+// lookup finds a name in any case, without allocating.
+func lookup(byName map[string]*entry, name []byte) *entry {
+	var folded [maxName]byte
+	if len(name) > len(folded) {
+		return nil
+	}
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		folded[i] = c
+	}
+	return byName[string(folded[:len(name)])]
+}
+
+// unknownCommand quotes the first of the arguments, as Redis does.
+func unknownCommand(args [][]byte) error {
+	var quoted strings.Builder
+	for _, a := range args[1:] {
+		room := 128 - quoted.Len()
+		if room <= 0 {
+			break
+		}
+		quoted.WriteByte('\'')
+		quoted.Write(a[:min(len(a), room)])
+		quoted.WriteString("' ")
+	}
+	return replyErrorf("ERR unknown command '%s', with args beginning with: %s", shorten(args[0]), quoted.String())
+}

@@ -1,0 +1,285 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// oneSeat is a backend with one mutex that someone else holds: each acquire with
+// a Waiter blocks, and its Ticket ends as a test decides.
+type oneSeat struct {
+	*fakeBackend
+	mu      sync.Mutex // protects the rest
+	waiter  simba.Waiter
+	granted bool
+	ends    []simba.EndReason
+}
+
+func newOneSeat() *oneSeat {
+	s := &oneSeat{fakeBackend: new(fakeBackend)}
+	s.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+		if r.Waiter == nil {
+			return simba.Outcome{Status: simba.StatusBusy, Owner: "o", Token: 6}, nil, nil
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiter = r.Waiter
+		return simba.Outcome{Status: simba.StatusWaiting}, s, nil
+	}
+	return s
+}
+
+// grant gives the mutex to the waiter, who may be told of it later.
+func (s *oneSeat) grant() simba.Waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted = true
+	return s.waiter
+}
+
+func (s *oneSeat) End(why simba.EndReason) (simba.Outcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, why)
+	if s.granted && why != simba.EndGone {
+		return simba.Outcome{Status: simba.StatusAcquired, Owner: "c", Token: 7, TTL: time.Second, Transition: time.Second, Seq: 11}, nil
+	}
+	return simba.Outcome{Status: simba.StatusTimeout, Owner: "o", Token: 6, Seq: 10}, nil
+}
+
+func (s *oneSeat) Abandon() (simba.Seq, error) {
+	s.note("abandon")
+	return 12, nil
+}
+
+func (s *oneSeat) endings() []simba.EndReason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ends)
+}
+
+// status is the status in the record of an ACQUIRE.
+func status(reply string) string {
+	parts := strings.Split(reply, "\r\n")
+	if len(parts) < 5 {
+		return reply
+	}
+	return parts[4]
+}
+
+// seated runs a test against a oneSeat in a bubble of fake time.
+func seated(t *testing.T, test func(*testing.T, *site, *oneSeat)) {
+	synctest.Test(t, func(t *testing.T) {
+		seat := newOneSeat()
+		s := newSite(t, Config{Backend: seat})
+		s.backend = seat.fakeBackend
+		test(t, s, seat)
+	})
+}
+
+func wantEnd(t *testing.T, seat *oneSeat, want simba.EndReason) {
+	t.Helper()
+	if got := seat.endings(); len(got) != 1 || got[0] != want {
+		t.Errorf("the wait ended with %v, want once with %v", got, want)
+	}
+}
+
+func TestAWaiterIsToldItsGrantWhenWoken(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
+		synctest.Wait()
+		if got := s.server.Stats().Blocked; got != 1 {
+			t.Fatalf("%d clients blocked, want 1", got)
+		}
+		time.Sleep(1000 * time.Hour) // WAIT 0 has no limit
+		seat.grant().Wake()
+		if got := status(p.reply()); got != "acquired" {
+			t.Errorf("status %q, want acquired", got)
+		}
+		wantEnd(t, seat, simba.EndWoken)
+		if got := s.backend.settlements(); !slices.Contains(got, 11) {
+			t.Errorf("settled %v: the reply was sent before its grant was", got)
+		}
+	})
+}
+
+func TestAWaitEndsExactlyWhenItsTimeIsUp(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		began := time.Now()
+		if got := status(p.do("SIMBA.ACQUIRE m c 1000 WAIT 250")); got != "timeout" {
+			t.Errorf("status %q, want timeout", got)
+		}
+		if took := time.Since(began); took != 250*time.Millisecond {
+			t.Errorf("waited %v, want 250ms", took)
+		}
+		wantEnd(t, seat, simba.EndTimeout)
+	})
+}
+
+func TestAGrantIsToldWhateverEndedTheWait(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		by   func(*site)
+	}{
+		{"timeout", func(*site) { time.Sleep(time.Second) }},
+		{"unblock timeout", func(s *site) { s.dial().expect("CLIENT UNBLOCK 1", ":1\r\n") }},
+		{"unblock error", func(s *site) { s.dial().expect("CLIENT UNBLOCK 1 ERROR", ":1\r\n") }},
+		{"shutdown", func(s *site) { s.running.Go(func() { s.server.Shutdown(context.Background()) }) }},
+	} {
+		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+			p := s.dial()
+			p.send("SIMBA.ACQUIRE m c 1000 WAIT 1000")
+			synctest.Wait()
+			seat.grant() // its Wake is still under way
+			end.by(s)
+			if got := status(p.reply()); got != "acquired" {
+				t.Errorf("%s: status %q, want acquired", end.name, got)
+			}
+		})
+	}
+}
+
+func TestAnUnblockedWaiterIsToldHowItAsked(t *testing.T) {
+	for _, tt := range []struct {
+		command string
+		end     simba.EndReason
+		told    string
+	}{
+		{"CLIENT UNBLOCK 1", simba.EndTimeout, "timeout"},
+		{"client unblock 1 timeout", simba.EndTimeout, "timeout"},
+		{"CLIENT UNBLOCK 1 ERROR", simba.EndLeft, "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"},
+	} {
+		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+			p := s.dial()
+			p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
+			synctest.Wait()
+			s.dial().expect(tt.command, ":1\r\n")
+			if got := status(p.reply()); got != tt.told {
+				t.Errorf("%s: told %q, want %q", tt.command, got, tt.told)
+			}
+			wantEnd(t, seat, tt.end)
+			p.expect("PING", "+PONG\r\n")
+			s.dial().expect("CLIENT UNBLOCK 1", ":0\r\n")
+		})
+	}
+}
+
+func TestAShutdownUnblocksWaitersWithAnError(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
+		synctest.Wait()
+		s.running.Go(func() { s.server.Shutdown(context.Background()) })
+		if got := p.reply(); !strings.HasPrefix(got, "-UNBLOCKED the server is shutting down") {
+			t.Errorf("told %q", got)
+		}
+		p.expectEnd()
+		wantEnd(t, seat, simba.EndLeft)
+	})
+}
+
+func TestAWaiterThatLeftKeepsItsPlaceAsPolling(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
+		synctest.Wait()
+		p.nc.Close()
+		synctest.Wait()
+		wantEnd(t, seat, simba.EndGone)
+		if got := s.backend.asked(); len(got) != 1 {
+			t.Errorf("the backend was asked %q, want the acquire alone", got)
+		}
+	})
+}
+
+// deadEnd is a connection whose writes fail from a certain one on.
+type deadEnd struct {
+	net.Conn
+	writes int
+}
+
+func (d *deadEnd) Write(b []byte) (int, error) {
+	if d.writes--; d.writes < 0 {
+		return 0, errors.New("broken pipe")
+	}
+	return d.Conn.Write(b)
+}
+
+func TestAGrantThatCannotBeToldGoesToTheNext(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		near, far := net.Pipe()
+		s.running.Go(func() { s.server.ServeConn(&deadEnd{Conn: far}) })
+		p := newPeer(t, near)
+		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0 SESSION")
+		synctest.Wait()
+		s.backend.asked()
+		s.backend.settlements()
+		seat.grant().Wake()
+		synctest.Wait()
+		want := []string{"abandon"}
+		if got := s.backend.asked(); !slices.Equal(got, want) {
+			t.Errorf("the backend was asked %q, want %q", got, want)
+		}
+		if got := s.backend.settlements(); !slices.Contains(got, 12) {
+			t.Errorf("settled %v, without what was passed on: the next waiter is not told", got)
+		}
+	})
+}
+
+func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		p.send("PING", "SIMBA.ACQUIRE m c 1000 WAIT 0", "ECHO after")
+		if got := p.reply(); got != "+PONG\r\n" {
+			t.Fatalf("got %q while the next command is blocked", got)
+		}
+		seat.grant().Wake()
+		if got := status(p.reply()); got != "acquired" {
+			t.Errorf("status %q", got)
+		}
+		if got := p.reply(); got != bulk("after") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestNothingBlocksInsideExec(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		p.expect("MULTI", ok)
+		p.expect("SIMBA.ACQUIRE m c 1000 WAIT 0", "+QUEUED\r\n")
+		p.expect("PING", "+QUEUED\r\n")
+		reply := p.do("EXEC")
+		if !strings.Contains(reply, "timeout") || !strings.HasSuffix(reply, "+PONG\r\n") {
+			t.Errorf("EXEC replied %q", reply)
+		}
+		want := []string{"acquire m c 1s+0s noqueue=true session=false wait=false"}
+		if got := s.backend.asked(); !slices.Equal(got, want) {
+			t.Errorf("asked %q, want %q", got, want)
+		}
+	})
+}
+
+func TestTimeSpentBlockedIsNotACommandsOwn(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+		p := s.dial()
+		p.expect("CONFIG SET latency-monitor-threshold 1", ok)
+		p.do("SIMBA.ACQUIRE m c 1000 WAIT 60000")
+		p.expect("SLOWLOG LEN", ":0\r\n")
+		p.expect("LATENCY LATEST", "*0\r\n")
+		if info := p.do("INFO commandstats"); !strings.Contains(info, "cmdstat_simba.acquire:calls=1,usec=0,") {
+			t.Errorf("%s", info)
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/persist"
+)
+
+// TestNothingToldIsLostInACrash runs clients on an engine and its store, and again
+// and again looks what a crash at that moment would leave: a copy of the file
+// system in which a random part of what was not synced is gone. Each copy is
+// opened, and must hold every state that any client was told of, or a later one,
+// whole.
+func TestNothingToldIsLostInACrash(t *testing.T) {
+	for _, c := range []struct {
+		mode   persist.Mode
+		clones int
+	}{{persist.Always, 1000}, {persist.Async, 300}} {
+		t.Run(c.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			crash(t, c.mode, c.clones)
+		})
+	}
+}
+
+// holder is a state of a mutex: who held it, by which token.
+type holder struct {
+	owner string
+	token uint64
+}
+
+// witness keeps what clients did and were told; the test's own, not the server's.
+type witness struct {
+	mu     sync.Mutex
+	states map[string][]holder // of each mutex, in order
+	told   map[string]int      // of each mutex, the last state that someone was told of
+	forced map[string]int      // the same for what async promises too
+	token  uint64              // the largest that someone was told
+	seq    simba.Seq
+}
+
+const crashLease = time.Hour
+
+// step does something to a mutex, notes the state that came of it, and when that
+// is settled, that it was told.
+func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _ simba.Seq, _ error)) error {
+	ctx := context.Background()
+	w.mu.Lock()
+	forced, seq, err := do()
+	if err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	now, _, err := e.Owner(ctx, mutex)
+	states := w.states[mutex]
+	if h := (holder{now.Owner, now.Token}); len(states) == 0 || states[len(states)-1] != h {
+		states = append(states, h)
+		w.states[mutex] = states
+	}
+	at := len(states) - 1
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := e.Settle(ctx, seq); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told[mutex] = max(w.told[mutex], at)
+	w.token, w.seq = max(w.token, now.Token), max(w.seq, seq)
+	if forced {
+		w.forced[mutex] = max(w.forced[mutex], at)
+	}
+	return nil
+}
+
+type nobody struct{}
+
+func (nobody) Wake() {}
+
+// client does whatever clients do to a few mutexes, some of them its own, one
+// thing for each turn that it gets.
+func (w *witness) client(e *engine.Engine, id int, turns <-chan struct{}) error {
+	rng := rand.New(rand.NewPCG(uint64(id), 7))
+	me := fmt.Sprint("c", id)
+	ctx := context.Background()
+	for range turns {
+		mutex := fmt.Sprintf("own-%d-%d", id, rng.IntN(4))
+		if rng.IntN(2) == 0 {
+			mutex = fmt.Sprintf("shared-%d", rng.IntN(3))
+		}
+		err := w.step(e, mutex, func() (bool, simba.Seq, error) {
+			switch rng.IntN(8) {
+			case 0, 1, 2:
+				o, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: me, TTL: crashLease})
+				return false, o.Seq, err
+			case 3:
+				o, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: me, TTL: crashLease, Waiter: nobody{}})
+				return false, o.Seq, err
+			case 4:
+				o, err := e.Guard(ctx, simba.GuardRequest{Mutex: mutex, Contender: me, TTL: crashLease})
+				return false, o.Seq, err
+			case 5, 6:
+				_, seq, err := e.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: me})
+				return false, seq, err
+			default:
+				return e.Break(ctx, mutex, "")
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// picture is what the witness knew when a copy was taken.
+type picture struct {
+	fs           *vfs.MemFS
+	states       map[string][]holder
+	told, forced map[string]int
+	token        uint64
+	seq          simba.Seq
+}
+
+func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := picture{
+		fs:     fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}),
+		states: map[string][]holder{}, told: maps.Clone(w.told), forced: maps.Clone(w.forced),
+		token: w.token, seq: w.seq,
+	}
+	for m, s := range w.states {
+		p.states[m] = slices.Clip(s)
+	}
+	return p
+}
+
+func crash(t *testing.T, mode persist.Mode, clones int) {
+	fs := vfs.NewCrashableMem()
+	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour)).Now}
+	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: fs, Mode: mode, Boot: boot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(boot.Now())}, store, engine.Recovery(*rec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &witness{states: map[string][]holder{}, told: map[string]int{}, forced: map[string]int{}}
+	turns := make(chan struct{})
+	var clients sync.WaitGroup
+	for id := range 8 {
+		clients.Go(func() {
+			if err := w.client(e, id, turns); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(mode)))
+	lost := 0
+	for i := range clones {
+		for range rng.IntN(20) {
+			turns <- struct{}{}
+		}
+		lost += survive(t, w.crash(fs, rng.IntN(101), rng), mode, i%4 == 3)
+		if t.Failed() {
+			t.Logf("in clone %d", i)
+			break
+		}
+	}
+	close(turns)
+	clients.Wait()
+	e.Stop()
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(w.states) < 10 || w.token < uint64(clones) {
+		t.Errorf("too little happened: %d mutexes, token %d", len(w.states), w.token)
+	}
+	t.Logf("%d crashes, %d tenures, %d unsynced states lost", clones, w.token, lost)
+}
+
+// survive opens what a crash left and holds it against the picture. It returns how
+// many states that were told are gone, which async may lose but not silently.
+func survive(t *testing.T, p picture, mode persist.Mode, reboot bool) (lost int) {
+	t.Helper()
+	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour + time.Minute)).Now}
+	if reboot {
+		boot = persist.Boot{ID: "boot 2", Now: engine.NewClock(simba.Instant(time.Second)).Now}
+	}
+	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: p.fs, Boot: boot})
+	if err != nil {
+		t.Errorf("open: %v", err)
+		return 0
+	}
+	defer store.Close()
+	found := map[string]holder{}
+	for l, err := range rec.Leases {
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		found[l.Mutex] = holder{l.Owner, l.Token}
+		if l.TTL != crashLease || l.Token > rec.Token {
+			t.Errorf("recovered %+v with the token floor at %d", l, rec.Token)
+		}
+		if left := l.End().Sub(boot.Now()); reboot && left < crashLease-time.Minute {
+			t.Errorf("%s lost time in the reboot: %v left", l.Mutex, left)
+		}
+	}
+	for m, states := range p.states {
+		at := lastIndex(states, found[m]) // -1: as before its first change
+		told, wasTold := p.told[m]
+		forced, wasForced := p.forced[m]
+		switch {
+		case at < 0 && found[m] != holder{}:
+			t.Errorf("%s: nobody ever did %v", m, found[m])
+		case wasForced && at < forced, mode == persist.Always && wasTold && at < told:
+			t.Errorf("%s: state %d of %d was told, %d is what is left: %v", m, told, len(states), at, found[m])
+		case wasTold && at < told:
+			lost++
+		}
+	}
+	if rec.Token < p.token || rec.Seq < p.seq {
+		t.Errorf("token %d and seq %d were told, the floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
+	}
+	if quiet := rec.Quiet >= crashLease; quiet != (mode == persist.Async) {
+		t.Errorf("quiet time %v", rec.Quiet)
+	}
+	return lost
+}
+
+func lastIndex(states []holder, h holder) int {
+	for i, s := range slices.Backward(states) {
+		if s == h {
+			return i
+		}
+	}
+	return -1
+}
