@@ -1,0 +1,50 @@
+# Every target is one line of `make help`. Variables, with their defaults:
+#
+#   ARGS=            flags of the server, for run:   make run ARGS="--durability async"
+#   PKG=./...        packages, for test and bench:   make test PKG=./engine
+#   RUN=             only tests that match:          make test RUN=Handoff
+#   FUZZTIME=30s     time of each fuzz target
+#   BENCH=.          only benchmarks that match
+#   COUNT=1          how often each benchmark runs, for benchstat
+
+ARGS     ?=
+PKG      ?= ./...
+RUN      ?=
+FUZZTIME ?= 30s
+BENCH    ?= .
+COUNT    ?= 1
+
+# Linters live in a module of their own, so that the server's go.mod holds only
+# what the server needs.
+LINT := go tool -modfile=tools/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint fuzz bench
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^#   /  /p' $(MAKEFILE_LIST)
+
+run: build ## serve 127.0.0.1:7379, data in ./simba-data
+	@exec bin/simba-resp $(ARGS)
+
+build: ## bin/simba-resp
+	go build -o bin/simba-resp ./cmd/simba-resp
+
+test: ## everything that must pass: lint, then all tests with the race detector
+	@tools/install
+	@$(MAKE) --no-print-directory lint
+	go test -race -timeout 12m -run '$(RUN)' $(PKG)
+
+lint: ## go vet, and golangci-lint with the rules of who may import whom
+	go vet ./...
+	$(LINT) run
+
+fuzz: ## each fuzz target for FUZZTIME
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
+		echo "go test -fuzz $${func#func } $$(dirname $$file)"; \
+		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
+	done
+
+bench: ## benchmarks with allocations
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newTestApp brings an app up on a free port.
+func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelVar) {
+	t.Helper()
+	c, err := settle(t, append([]string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, args...), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger, level := newLogger(c, log)
+	a, err := newApp(c, logger, level, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return a, level
+}
+
+func dial(t *testing.T, a *app) redis.Conn {
+	t.Helper()
+	c, err := redis.Dial("tcp", a.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir() + "/data"
+	c, err := settle(t, []string{"--addr", taken.Addr().String(), "--data-dir", dir}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newApp(c, slog.New(slog.DiscardHandler), new(slog.LevelVar), func() {}); err == nil {
+		t.Fatal("it starts on an address that is taken")
+	}
+	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if the store were open
+}
+
+func TestStopIsIdempotentAlsoBeforeStart(t *testing.T) {
+	a, _ := newTestApp(t, io.Discard)
+	for range 2 {
+		if err := a.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	b, _ := newTestApp(t, io.Discard)
+	b.start()
+	for range 2 {
+		if err := b.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDurabilityMemoryWarnsAndWritesNothing(t *testing.T) {
+	var log bytes.Buffer
+	dir := t.TempDir() + "/data"
+	newTestApp(t, &log, "--durability", "memory", "--data-dir", dir)
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "durability memory") {
+		t.Errorf("the log says %s", &log)
+	}
+	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if files were there
+}
+
+func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
+	a, level := newTestApp(t, io.Discard)
+	a.start()
+	c := dial(t, a)
+	for name, value := range map[string]string{
+		"handoff-window": "2s", "queue-grace": "1m0s", "maxclients": "17", "timeout": "90", "loglevel": "warn",
+	} {
+		if _, err := c.Do("CONFIG", "SET", name, value); err != nil {
+			t.Errorf("set %s: %v", name, err)
+		}
+		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != value {
+			t.Errorf("get %s: %v, %v", name, got, err)
+		}
+	}
+	if a.server.MaxClients() != 17 || a.server.IdleTimeout().Seconds() != 90 || level.Level() != slog.LevelWarn {
+		t.Errorf("maxclients %d, timeout %v, level %v", a.server.MaxClients(), a.server.IdleTimeout(), level.Level())
+	}
+	for name, value := range map[string]string{
+		"handoff-window": "-1s", "queue-grace": "soon", "maxclients": "0", "timeout": "1500ms", "loglevel": "loud",
+		"addr": "0.0.0.0:1", "durability": "memory", "data-dir": "/", "requirepass": "x",
+	} {
+		before, _ := redis.StringMap(c.Do("CONFIG", "GET", name))
+		if _, err := c.Do("CONFIG", "SET", name, value); err == nil {
+			t.Errorf("%s can be set to %s", name, value)
+		}
+		if after, _ := redis.StringMap(c.Do("CONFIG", "GET", name)); after[name] != before[name] {
+			t.Errorf("%s is %s now", name, after[name])
+		}
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	var log bytes.Buffer
+	a, _ := newTestApp(t, &log, "--log-level", "debug", "--requirepass", "sesame", "--redis-url", "redis://:sesame@host", "--mysql-dsn", "u:sesame@/db")
+	a.start()
+	c := dial(t, a)
+	if _, err := c.Do("AUTH", "sesame"); err != nil {
+		t.Fatal(err)
+	}
+	all, err := redis.StringMap(c.Do("CONFIG", "GET", "*"))
+	if err != nil || all["addr"] == "" {
+		t.Fatalf("CONFIG GET * shows %v, %v", all, err)
+	}
+	for name, value := range all {
+		if strings.Contains(value, "sesame") {
+			t.Errorf("CONFIG GET shows %s", name)
+		}
+	}
+	if info, err := redis.String(c.Do("INFO", "everything")); err != nil || strings.Contains(info, "sesame") {
+		t.Errorf("INFO shows the password, or %v", err)
+	}
+	if err := a.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), "sesame") {
+		t.Error("the log shows the password")
+	}
+}
+
+func TestRunPrintsVersionHelpAndVerdict(t *testing.T) {
+	none := func(string) string { return "" }
+	for _, c := range []struct{ arg, want string }{
+		{"--version", "simba-resp " + version + " go"},
+		{"--help", "usage: simba-resp [flags]"},
+		{"--check-config", "the configuration is valid\n"},
+	} {
+		var out bytes.Buffer
+		if err := run(t.Context(), []string{c.arg}, none, &out, io.Discard); err != nil || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: %v, %s", c.arg, err, &out)
+		}
+	}
+}

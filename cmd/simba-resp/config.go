@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/simba-resp/simba-resp"
+)
+
+// config is everything that a user can set. The table in fields.go says for each
+// of its fields the name, the unit, the default and what it means.
+type config struct {
+	File string // that it was read from, "" = none; no field of the table
+
+	Addr string
+
+	Engine           string
+	RedisURL         string
+	MySQLDSN         string
+	ZooKeeperServers string
+	BackendTimeout   time.Duration
+
+	DataDir    string
+	Durability string
+
+	RequirePass     string // after loadConfig also what RequirePassFile held
+	RequirePassFile string
+	Insecure        bool
+
+	HandoffWindow time.Duration
+	QueueGrace    time.Duration
+
+	MaxClients      int
+	Timeout         time.Duration
+	ShutdownTimeout time.Duration
+
+	LogLevel  string
+	LogFormat string
+}
+
+// faults are all that is wrong with a configuration, for the user to mend in one go.
+type faults []error
+
+func (f faults) Error() string {
+	if len(f) == 1 {
+		return f[0].Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d faults in the configuration:", len(f))
+	for _, err := range f {
+		b.WriteString("\n  ")
+		b.WriteString(err.Error())
+	}
+	return b.String()
+}
+
+// loadConfig settles every field by the first source that names it: flags, the
+// environment, the file of --config, the default. Its error is of type faults.
+func loadConfig(flags map[string]string, getenv func(string) string) (*config, error) {
+	file := flags[configFlag]
+	if file == "" {
+		file = getenv(variable(configFlag))
+	}
+	inFile, wrong := readFile(file)
+
+	c := &config{File: file}
+	for _, f := range fields {
+		text, source := f.initial, "default of "+f.name
+		if s, ok := inFile[f.name]; ok {
+			text, source = s, f.name+" in "+file
+		}
+		if s := getenv(variable(f.name)); s != "" {
+			text, source = s, variable(f.name)
+		}
+		if s, ok := flags[f.name]; ok {
+			text, source = s, "--"+f.name
+		}
+		if err := f.value(c).Set(text); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
+			// Validate then judges the other fields without a fault that only follows from this one.
+			_ = f.value(c).Set(f.initial)
+		}
+	}
+
+	if c.RequirePassFile != "" {
+		if err := c.readPassword(); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if wrong = append(wrong, c.Validate()...); len(wrong) > 0 {
+		return nil, wrong
+	}
+	return c, nil
+}
+
+// readFile returns the keys of a TOML file as the texts that a flag would have.
+func readFile(path string) (map[string]string, faults) {
+	if path == "" {
+		return nil, nil
+	}
+	var keys map[string]any
+	if _, err := toml.DecodeFile(path, &keys); err != nil {
+		return nil, faults{fmt.Errorf("--%s: %w", configFlag, err)}
+	}
+	var wrong faults
+	texts := make(map[string]string, len(keys))
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.ContainsFunc(fields, func(f field) bool { return f.name == key }) {
+			wrong = append(wrong, fmt.Errorf("%s: unknown key '%s'", path, key))
+			continue
+		}
+		switch value := keys[key].(type) {
+		case string, int64, bool:
+			texts[key] = fmt.Sprint(value)
+		default:
+			wrong = append(wrong, fmt.Errorf("%s: '%s' must be a string, an integer, true or false", path, key))
+		}
+	}
+	return texts, wrong
+}
+
+// readPassword takes the password from its file. One newline at the end belongs
+// to the file and not to the password: editors and `echo` leave it there.
+func (c *config) readPassword() error {
+	const name = "--requirepass-file"
+	if c.RequirePass != "" {
+		return errors.New(name + ": --requirepass is given too; use one of them")
+	}
+	b, err := os.ReadFile(c.RequirePassFile)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if c.RequirePass = strings.TrimRight(string(b), "\r\n"); c.RequirePass == "" {
+		return fmt.Errorf("%s: %s is empty", name, c.RequirePassFile)
+	}
+	return nil
+}
+
+// maxPassword is far below the limit of the wire for an argument before AUTH, so
+// a password that is accepted here can also be sent.
+const maxPassword = 512
+
+// Validate returns every fault of c, nil if there is none.
+func (c *config) Validate() faults {
+	var wrong faults
+	fault := func(name, format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("--"+name+": "+format, args...))
+	}
+
+	switch open, err := opensToOthers(c.Addr); {
+	case err != nil:
+		fault("addr", "%w", err)
+	case open && c.RequirePass == "" && c.RequirePassFile == "" && !c.Insecure:
+		fault("addr", "%s is open to other machines: set --requirepass-file or --requirepass, or --insecure to serve everybody", c.Addr)
+	}
+	if len(c.RequirePass) > maxPassword {
+		fault("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
+	}
+	if c.Engine != engineEmbedded {
+		fault("engine", "engine %s is not built into this version", c.Engine)
+	}
+	if c.DataDir == "" && c.Durability != durabilityMemory {
+		fault("data-dir", "it is empty")
+	}
+	if c.MaxClients < 1 {
+		fault("maxclients", "%d is too small, at least 1", c.MaxClients)
+	}
+	if c.Timeout%time.Second != 0 {
+		fault("timeout", "%v is not a whole number of seconds", c.Timeout)
+	}
+	for _, d := range []struct {
+		name        string
+		value       time.Duration
+		least, most time.Duration
+	}{
+		{"handoff-window", c.HandoffWindow, 0, simba.MaxTTL},
+		{"queue-grace", c.QueueGrace, 0, simba.MaxTTL},
+		{"backend-timeout", c.BackendTimeout, time.Millisecond, maxTimeout},
+		{"timeout", c.Timeout, 0, maxTimeout},
+		{"shutdown-timeout", c.ShutdownTimeout, 0, maxTimeout},
+	} {
+		if d.value < d.least || d.value > d.most {
+			fault(d.name, "%v is out of range, %v to %v", d.value, d.least, d.most)
+		}
+	}
+	return wrong
+}
+
+// maxTimeout is a year: longer is a mistake, or meant as "never", which is 0.
+const maxTimeout = 365 * 24 * time.Hour
+
+// level is LogLevel for package slog, which knows every name that Validate accepts.
+func (c *config) level() slog.Level {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// opensToOthers reports whether who listens on addr can be reached from other
+// machines. A name other than localhost counts as open, whatever it resolves to
+// today.
+func opensToOthers(addr string) (bool, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false, fmt.Errorf("'%s' is not host:port", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false, fmt.Errorf("port '%s' is not a number from 0 to 65535", port)
+	}
+	if host == "localhost" {
+		return false, nil
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback(), nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// settle loads a configuration from arguments, variables and the text of a file.
+func settle(t *testing.T, args []string, env map[string]string, file string) (*config, error) {
+	t.Helper()
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "simba.toml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"--config", path}, args...)
+	}
+	inv, err := parseArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	return loadConfig(inv.flags, func(name string) string { return env[name] })
+}
+
+func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
+	c, err := settle(t, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config{
+		Addr: "127.0.0.1:7379", Engine: "embedded", DataDir: "./simba-data", Durability: "always",
+		HandoffWindow: time.Second, QueueGrace: 5 * time.Second, BackendTimeout: 3 * time.Second,
+		MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
+	}
+	if *c != want {
+		t.Errorf("got  %+v\nwant %+v", *c, want)
+	}
+}
+
+func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
+	file := "maxclients = 1\nhandoff-window = '1h'\nqueue-grace = '1h'\ninsecure = true\n"
+	env := map[string]string{"SIMBA_MAXCLIENTS": "2", "SIMBA_HANDOFF_WINDOW": "2h"}
+	c, err := settle(t, []string{"--maxclients", "3"}, env, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MaxClients != 3 || c.HandoffWindow != 2*time.Hour || c.QueueGrace != time.Hour || !c.Insecure || c.Durability != "always" {
+		t.Errorf("got %+v", *c)
+	}
+}
+
+func TestFileCanBeNamedByVariable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "simba.toml")
+	if err := os.WriteFile(path, []byte("maxclients = 7"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := settle(t, nil, map[string]string{"SIMBA_CONFIG": path}, "")
+	if err != nil || c.MaxClients != 7 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+func TestEveryFaultIsToldAtOnce(t *testing.T) {
+	args := []string{"--addr", "0.0.0.0:7379", "--durability", "sometimes", "--maxclients", "0", "--engine", "redis"}
+	env := map[string]string{"SIMBA_HANDOFF_WINDOW": "5", "SIMBA_TIMEOUT": "1500ms"}
+	_, err := settle(t, args, env, "colour = 'red'\nqueue-grace = [1]\nbackend-timeout = '0s'")
+	var wrong faults
+	if !errors.As(err, &wrong) {
+		t.Fatalf("got %v, want faults", err)
+	}
+	for _, want := range []string{
+		"unknown key 'colour'",
+		"'queue-grace' must be a string, an integer, true or false",
+		"--durability: 'sometimes' is not one of always, async, memory",
+		"SIMBA_HANDOFF_WINDOW: '5' is not a duration such as 1s or 500ms",
+		"--addr: 0.0.0.0:7379 is open to other machines",
+		"--engine: engine redis is not built into this version",
+		"--maxclients: 0 is too small",
+		"--timeout: 1.5s is not a whole number of seconds",
+		"--backend-timeout: 0s is out of range, 1ms to 8760h0m0s",
+	} {
+		i := slices.IndexFunc(wrong, func(err error) bool { return strings.Contains(err.Error(), want) })
+		if i < 0 {
+			t.Errorf("no fault says %q", want)
+			continue
+		}
+		wrong = slices.Delete(wrong, i, i+1)
+	}
+	if len(wrong) > 0 {
+		t.Errorf("faults that nothing calls for: %v", wrong)
+	}
+}
+
+func TestUnknownFlagAndArgumentAreFaults(t *testing.T) {
+	for _, args := range [][]string{{"--adr", "x"}, {"serve"}, {"--maxclients"}} {
+		var wrong faults
+		if _, err := settle(t, args, nil, ""); !errors.As(err, &wrong) {
+			t.Errorf("%q: got %v, want faults", args, err)
+		}
+	}
+}
+
+func TestOnlyLoopbackIsServedWithoutPassword(t *testing.T) {
+	for addr, open := range map[string]bool{
+		"127.0.0.1:7379": false, "127.9.9.9:1": false, "[::1]:7379": false, "localhost:0": false,
+		":7379": true, "0.0.0.0:7379": true, "[::]:7379": true, "192.168.1.2:7379": true, "db.example:7379": true,
+	} {
+		_, err := settle(t, []string{"--addr", addr}, nil, "")
+		if refused := err != nil; refused != open {
+			t.Errorf("%s: %v", addr, err)
+		}
+		for _, with := range [][]string{{"--requirepass", "secret"}, {"--insecure"}} {
+			if _, err := settle(t, append(with, "--addr", addr), nil, ""); err != nil {
+				t.Errorf("%s %v: %v", addr, with, err)
+			}
+		}
+	}
+}
+
+func TestAddressMustBeHostAndPort(t *testing.T) {
+	for _, addr := range []string{"", "7379", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536", "127.0.0.1:-1"} {
+		if _, err := settle(t, []string{"--addr", addr}, nil, ""); err == nil {
+			t.Errorf("%q is accepted", addr)
+		}
+	}
+}
+
+func TestTimeoutIsSecondsOrDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0": 0, "30": 30 * time.Second, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
+		c, err := settle(t, []string{"--timeout", text}, nil, "")
+		if err != nil || c.Timeout != want {
+			t.Errorf("%s: got %+v, %v", text, c, err)
+		}
+	}
+	if c, err := settle(t, nil, nil, "timeout = 30"); err != nil || c.Timeout != 30*time.Second {
+		t.Errorf("an integer in the file: got %+v, %v", c, err)
+	}
+}
+
+func TestPasswordIsReadFromFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	c, err := settle(t, []string{"--requirepass-file", write("good", "two words \n")}, nil, "")
+	if err != nil || c.RequirePass != "two words " {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	for name, args := range map[string][]string{
+		"missing": {"--requirepass-file", filepath.Join(dir, "nowhere")},
+		"empty":   {"--requirepass-file", write("empty", "\n")},
+		"long":    {"--requirepass-file", write("long", strings.Repeat("x", maxPassword+1))},
+		"both":    {"--requirepass-file", write("other", "x"), "--requirepass", "y"},
+	} {
+		if _, err := settle(t, args, nil, ""); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestHelpNamesEveryFieldWithUnitAndDefault(t *testing.T) {
+	page := help()
+	for _, f := range fields {
+		if !strings.Contains(page, "--"+f.name+" "+f.kind+"\n") || !strings.Contains(page, variable(f.name)) {
+			t.Errorf("--%s is missing", f.name)
+		}
+	}
+	for _, want := range []string{"default 127.0.0.1:7379", "default 1s", "--check-config", "--version", "SIMBA_CONFIG"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+}

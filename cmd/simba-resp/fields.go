@@ -1,0 +1,283 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A field is one row of the table from which flags, variables, keys of the file,
+// --help and CONFIG GET are made.
+type field struct {
+	name    string // of the flag and of the key in the file
+	kind    string // what a value looks like, with its unit
+	initial string // the default, as a user would write it
+	help    string
+	secret  bool // never shown
+	value   func(*config) flag.Value
+}
+
+const (
+	engineEmbedded   = "embedded"
+	durabilityAlways = "always"
+	durabilityAsync  = "async"
+	durabilityMemory = "memory"
+	logText          = "text"
+	logJSON          = "json"
+)
+
+var (
+	engines      = []string{engineEmbedded, "redis", "mysql", "zookeeper"}
+	durabilities = []string{durabilityAlways, durabilityAsync, durabilityMemory}
+	logLevels    = []string{"debug", "info", "warn", "error"}
+	logFormats   = []string{logText, logJSON}
+)
+
+var fields = []field{
+	{
+		name: "addr", kind: "host:port", initial: "127.0.0.1:7379",
+		help:  "address to listen on; port 0 picks a free one; beyond loopback it needs a password or --insecure",
+		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
+	},
+	{
+		name: "requirepass", kind: "password", secret: true,
+		help:  "password that clients give with AUTH or HELLO; other users of this machine can see a flag, so prefer the file",
+		value: func(c *config) flag.Value { return (*text)(&c.RequirePass) },
+	},
+	{
+		name: "requirepass-file", kind: "path",
+		help:  "file that holds the password",
+		value: func(c *config) flag.Value { return (*text)(&c.RequirePassFile) },
+	},
+	{
+		name: "insecure", kind: "true|false", initial: "false",
+		help:  "serve other machines without a password",
+		value: func(c *config) flag.Value { return (*boolean)(&c.Insecure) },
+	},
+	{
+		name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded,
+		help:  "what keeps the mutexes",
+		value: func(c *config) flag.Value { return choice{&c.Engine, engines} },
+	},
+	{
+		name: "data-dir", kind: "path", initial: "./simba-data",
+		help:  "directory of the embedded engine; made when it is missing",
+		value: func(c *config) flag.Value { return (*text)(&c.DataDir) },
+	},
+	{
+		name: "durability", kind: strings.Join(durabilities, "|"), initial: durabilityAlways,
+		help:  "when a change is told: after its fsync; before it, and after a crash new grants wait for the longest lease that could be lost; or with no disk at all",
+		value: func(c *config) flag.Value { return choice{&c.Durability, durabilities} },
+	},
+	{
+		name: "redis-url", kind: "url", secret: true,
+		help:  "store of --engine redis",
+		value: func(c *config) flag.Value { return (*text)(&c.RedisURL) },
+	},
+	{
+		name: "mysql-dsn", kind: "dsn", secret: true,
+		help:  "store of --engine mysql",
+		value: func(c *config) flag.Value { return (*text)(&c.MySQLDSN) },
+	},
+	{
+		name: "zookeeper-servers", kind: "host:port,…",
+		help:  "store of --engine zookeeper",
+		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperServers) },
+	},
+	{
+		name: "backend-timeout", kind: "duration", initial: "3s",
+		help:  "how long a command may wait for the store of another engine",
+		value: func(c *config) flag.Value { return (*duration)(&c.BackendTimeout) },
+	},
+	{
+		name: "handoff-window", kind: "duration", initial: "1s",
+		help:  "how long a free mutex is kept for a polling waiter that was told of its turn; 0 = free for all",
+		value: func(c *config) flag.Value { return (*duration)(&c.HandoffWindow) },
+	},
+	{
+		name: "queue-grace", kind: "duration", initial: "5s",
+		help:  "how long a polling waiter keeps its place after the lease it last saw, or after its last request, whichever is later",
+		value: func(c *config) flag.Value { return (*duration)(&c.QueueGrace) },
+	},
+	{
+		name: "maxclients", kind: "number", initial: "10000",
+		help:  "connections served at a time",
+		value: func(c *config) flag.Value { return (*number)(&c.MaxClients) },
+	},
+	{
+		name: "timeout", kind: "seconds or duration", initial: "0",
+		help:  "a client that is idle for so long is disconnected, unless it is blocked or subscribed; 0 = never",
+		value: func(c *config) flag.Value { return (*seconds)(&c.Timeout) },
+	},
+	{
+		name: "shutdown-timeout", kind: "duration", initial: "10s",
+		help:  "how long a stop waits for replies to be taken before connections are cut",
+		value: func(c *config) flag.Value { return (*duration)(&c.ShutdownTimeout) },
+	},
+	{
+		name: "log-level", kind: strings.Join(logLevels, "|"), initial: "info",
+		help:  "least severity that is logged",
+		value: func(c *config) flag.Value { return choice{&c.LogLevel, logLevels} },
+	},
+	{
+		name: "log-format", kind: strings.Join(logFormats, "|"), initial: logText,
+		help:  "form of the log on standard error",
+		value: func(c *config) flag.Value { return choice{&c.LogFormat, logFormats} },
+	},
+}
+
+// configFlag is no field: the file that it names cannot name another.
+const configFlag = "config"
+
+// variable is the environment's name of a field.
+func variable(name string) string {
+	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// invocation is what the command line asks for.
+type invocation struct {
+	flags                map[string]string // those given, by name
+	help, version, check bool
+}
+
+// parseArgs reads the command line. Its error is of type faults.
+func parseArgs(args []string) (*invocation, error) {
+	inv := &invocation{flags: make(map[string]string)}
+	set := flag.NewFlagSet("simba-resp", flag.ContinueOnError)
+	set.SetOutput(io.Discard) // main tells the error, --help prints its own page
+	set.BoolVar(&inv.version, "version", false, "")
+	set.BoolVar(&inv.check, "check-config", false, "")
+	record := func(name string) func(string) error {
+		return func(s string) error { inv.flags[name] = s; return nil }
+	}
+	set.Func(configFlag, "", record(configFlag))
+	for _, f := range fields {
+		if _, ok := f.value(new(config)).(*boolean); ok {
+			set.BoolFunc(f.name, "", record(f.name))
+		} else {
+			set.Func(f.name, "", record(f.name))
+		}
+	}
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		inv.help = true
+	case err != nil:
+		return nil, faults{fmt.Errorf("%w (--help lists the flags)", err)}
+	case set.NArg() > 0:
+		return nil, faults{fmt.Errorf("unexpected argument '%s' (--help lists the flags)", set.Arg(0))}
+	}
+	return inv, nil
+}
+
+// help returns the page of --help.
+func help() string {
+	var b strings.Builder
+	b.WriteString(`simba-resp: distributed locks and leader election for anything that talks to Redis
+
+usage: simba-resp [flags]
+
+A flag wins over its environment variable, that over the key of the same name in
+the TOML file, that over the default. A duration is written as 1s, 500ms or 1h30m.
+
+`)
+	for _, f := range fields {
+		initial := f.initial
+		if initial == "" {
+			initial = "none"
+		}
+		fmt.Fprintf(&b, "  --%s %s\n        %s\n        default %s, environment %s\n", f.name, f.kind, f.help, initial, variable(f.name))
+	}
+	fmt.Fprintf(&b, `  --%s path
+        TOML file of settings, keys as the flags above
+        default none, environment %s
+  --check-config
+        say what is wrong with the configuration, and do not serve
+  --version
+        print the version
+  --help
+        print this page
+`, configFlag, variable(configFlag))
+	return b.String()
+}
+
+type text string
+
+func (v *text) String() string     { return string(*v) }
+func (v *text) Set(s string) error { *v = text(s); return nil }
+
+type boolean bool
+
+func (v *boolean) String() string { return strconv.FormatBool(bool(*v)) }
+func (v *boolean) Set(s string) error {
+	b, err := strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("'%s' is not true or false", s)
+	}
+	*v = boolean(b)
+	return nil
+}
+
+type number int
+
+func (v *number) String() string { return strconv.Itoa(int(*v)) }
+func (v *number) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return fmt.Errorf("'%s' is not a whole number below 2147483648", s)
+	}
+	*v = number(n)
+	return nil
+}
+
+type duration time.Duration
+
+func (v *duration) String() string { return time.Duration(*v).String() }
+func (v *duration) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("'%s' is not a duration such as 1s or 500ms", s)
+	}
+	*v = duration(d)
+	return nil
+}
+
+// seconds is a duration that may also be a bare number, as Redis writes it.
+type seconds time.Duration
+
+func (v *seconds) String() string {
+	return strconv.FormatInt(int64(time.Duration(*v)/time.Second), 10)
+}
+
+func (v *seconds) Set(s string) error {
+	if n, err := strconv.ParseInt(s, 10, 32); err == nil {
+		*v = seconds(time.Duration(n) * time.Second)
+		return nil
+	}
+	return (*duration)(v).Set(s)
+}
+
+type choice struct {
+	value *string
+	from  []string
+}
+
+// String has to work on the zero choice too, as package flag asks.
+func (v choice) String() string {
+	if v.value == nil {
+		return ""
+	}
+	return *v.value
+}
+
+func (v choice) Set(s string) error {
+	if !slices.Contains(v.from, s) {
+		return fmt.Errorf("'%s' is not one of %s", s, strings.Join(v.from, ", "))
+	}
+	*v.value = s
+	return nil
+}

@@ -1,0 +1,109 @@
+// Command simba-resp serves distributed locks and leader election to anything
+// that can talk to Redis.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+)
+
+const version = "0.1.0"
+
+// The exit codes. A store that fails ends the process with persist.ExitCode.
+const (
+	exitFailed = 1 // could not start, or not stop in order
+	exitUsage  = 2 // flags or settings that make no sense
+)
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		fmt.Fprintln(os.Stderr, "simba-resp: a second signal: not waiting for an orderly stop")
+		os.Exit(exitFailed)
+	}()
+
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "simba-resp:", err)
+	if wrong := (faults)(nil); errors.As(err, &wrong) {
+		os.Exit(exitUsage)
+	}
+	os.Exit(exitFailed)
+}
+
+// run does what the command line asks for. If that is to serve, it returns when
+// ctx has ended and everything is stopped.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	inv, err := parseArgs(args)
+	if err != nil {
+		return err
+	}
+	switch {
+	case inv.help:
+		_, err := io.WriteString(stdout, help())
+		return err
+	case inv.version:
+		_, err := fmt.Fprintf(stdout, "simba-resp %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return err
+	}
+	cfg, err := loadConfig(inv.flags, getenv)
+	if err != nil {
+		return err
+	}
+	if inv.check {
+		_, err := fmt.Fprintln(stdout, "the configuration is valid")
+		return err
+	}
+	if getenv("GOGC") == "" {
+		// A held mutex lives long and in memory that holds few pointers: marking it
+		// is cheap, while at the default of 100 half of the heap waits to be filled.
+		debug.SetGCPercent(75)
+	}
+	return serve(ctx, cfg, stderr)
+}
+
+// serve runs the server until ctx ends or a client sends SHUTDOWN.
+func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
+	ctx, shutdown := context.WithCancel(ctx)
+	defer shutdown()
+	log, level := newLogger(cfg, stderr)
+	a, err := newApp(cfg, log, level, shutdown)
+	if err != nil {
+		return err
+	}
+	failed := a.start()
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	log.Info("stopping")
+	// The context that told to stop must not cut the stop short.
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(err, a.stop(stopCtx))
+}
+
+func newLogger(cfg *config, w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(cfg.level())
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.LogFormat == logJSON {
+		return slog.New(slog.NewJSONHandler(w, options)), level
+	}
+	return slog.New(slog.NewTextHandler(w, options)), level
+}

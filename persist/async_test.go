@@ -1,0 +1,226 @@
+package persist
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// openPrimed opens an Async store whose record of the longest lease and of
+// tokens covers what put makes.
+func openPrimed(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, _ := openClosed(t, o)
+	s.Append(put(1, "first"))
+	mustCommit(t, s, 1)
+	return s
+}
+
+func TestAsyncChangesAreTellableAtOnce(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s := openPrimed(t, testOptions(t, gate, Async))
+	before := gate.syncs.Load()
+	s.Append(put(2, "m"))
+	s.Append(del(3, "m"))
+	mustCommit(t, s, 3)
+	if got := s.Tellable(); got != 3 {
+		t.Errorf("Tellable = %d, want 3", got)
+	}
+	if n := gate.syncs.Load() - before; n != 0 {
+		t.Errorf("%d fsyncs, want none", n)
+	}
+}
+
+func TestAsyncSyncsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.NewCrashableMem()
+		o := testOptions(t, fsys, Async)
+		o.SyncEvery = 10 * time.Millisecond
+		s, _ := mustOpen(t, o)
+		s.Append(put(1, "first"))
+		mustCommit(t, s, 1)
+		s.Append(put(2, "m"))
+
+		commits := s.Stats().Commits
+		time.Sleep(9 * time.Millisecond)
+		synctest.Wait()
+		if n := s.Stats().Commits; n != commits {
+			t.Errorf("%d commits before SyncEvery, want %d", n, commits)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		clone := fsys.CrashClone(vfs.CrashCloneCfg{})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := s.Stats().Commits; n != commits+1 {
+			t.Errorf("%d commits with nothing to write, want %d", n, commits+1)
+		}
+		mustClose(t, s)
+
+		s, r := mustOpen(t, testOptions(t, clone, Async))
+		if got := leasesOf(t, r); len(got) != 2 {
+			t.Errorf("leases %v, want that of the background's fsync too", got)
+		}
+		mustClose(t, s)
+	})
+}
+
+// holding checks that the change holds back what is told until it is synced.
+func holding(t *testing.T, s *Store, gate *walGate, ch simba.Change) {
+	t.Helper()
+	s.Append(ch)
+	s.Append(note(ch.Seq + 1))
+	if got := s.Tellable(); got != ch.Seq-1 {
+		t.Errorf("Tellable = %d, want %d", got, ch.Seq-1)
+	}
+	before := gate.syncs.Load()
+	mustCommit(t, s, ch.Seq)
+	if n := gate.syncs.Load() - before; n != 1 {
+		t.Errorf("%d fsyncs, want 1", n)
+	}
+	if got := s.Tellable(); got != ch.Seq+1 {
+		t.Errorf("Tellable = %d after the commit, want %d", got, ch.Seq+1)
+	}
+}
+
+func TestAsyncForcedChangesWait(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s := openPrimed(t, testOptions(t, gate, Async))
+	ch := del(2, "first")
+	ch.Forced = true
+	holding(t, s, gate, ch)
+}
+
+func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s := openPrimed(t, testOptions(t, gate, Async))
+	ch := put(2, "m")
+	ch.Lease.Token = 1 + tokenReserve
+	s.Append(ch)
+	if got := s.Tellable(); got != 2 {
+		t.Errorf("Tellable = %d for the last token of the reserve, want 2", got)
+	}
+	ch = put(3, "m")
+	ch.Lease.Token = 2 + tokenReserve
+	holding(t, s, gate, ch)
+}
+
+func TestAsyncLongerLeasesWait(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s := openPrimed(t, testOptions(t, gate, Async))
+	ch := put(2, "m")
+	ch.Lease.TTL, ch.Lease.Transition = ch.Lease.TTL-1, ch.Lease.Transition+1
+	s.Append(ch)
+	if got := s.Tellable(); got != 2 {
+		t.Errorf("Tellable = %d for a lease as long as the longest, want 2", got)
+	}
+	ch = put(3, "m")
+	ch.Lease.Transition++
+	holding(t, s, gate, ch)
+}
+
+func TestTheFirstAsyncLeaseWaits(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s, _ := openClosed(t, testOptions(t, gate, Async))
+	holding(t, s, gate, put(1, "m"))
+}
+
+// crash is the file system as an end of power finds it.
+func crash(fsys *vfs.MemFS) *vfs.MemFS { return fsys.CrashClone(vfs.CrashCloneCfg{}) }
+
+func TestQuietLastsAsLongAsTheLongestLeaseThatMayBeLost(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	s := openPrimed(t, testOptions(t, fsys, Async))
+	long := put(2, "long")
+	long.Lease.TTL = time.Hour
+	s.Append(long)
+	mustCommit(t, s, 2)
+	s.Append(del(3, "long"))
+	s.Append(put(4, "short"))
+	mustCommit(t, s, 4)
+	for _, mode := range []Mode{Always, Async} {
+		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
+		if want := time.Hour + 2*time.Second; r.Quiet != want {
+			t.Errorf("Quiet = %v for a run in %v, want %v", r.Quiet, mode, want)
+		}
+	}
+}
+
+func TestNoQuietAfterAlwaysOrACleanStop(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	s, _ := openClosed(t, testOptions(t, fsys, Always))
+	s.Append(put(1, "m"))
+	mustCommit(t, s, 1)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Quiet != 0 {
+		t.Errorf("Quiet = %v after a crash of Always, want 0", r.Quiet)
+	}
+
+	fsys = vfs.NewCrashableMem()
+	s, _ = mustOpen(t, testOptions(t, fsys, Async))
+	s.Append(put(1, "m"))
+	mustCommit(t, s, 1)
+	mustClose(t, s)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Quiet != 0 {
+		t.Errorf("Quiet = %v after a clean stop of Async, want 0", r.Quiet)
+	}
+}
+
+// crashedAsync is what a crash of Async leaves that asks for 12 s of quiet.
+func crashedAsync(t *testing.T) *vfs.MemFS {
+	fsys := vfs.NewCrashableMem()
+	openPrimed(t, testOptions(t, fsys, Async))
+	return crash(fsys)
+}
+
+func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		fsys := crashedAsync(t)
+		var c clock
+		o := testOptions(t, fsys, mode)
+		o.Now = c.now
+		s, _ := openClosed(t, o)
+		c.advance(11 * time.Second)
+		s.Append(del(s.Tellable()+1, "first"))
+		mustCommit(t, s, s.Tellable()+1)
+
+		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
+		if r.Quiet != 12*time.Second {
+			t.Errorf("%v: Quiet = %v after a crash at 11 s of 12 s, want 12s", mode, r.Quiet)
+		}
+	}
+}
+
+func TestACleanStopInTheQuietTimeKeepsTheRest(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		fsys := crashedAsync(t)
+		var c clock
+		o := testOptions(t, fsys, mode)
+		o.Now = c.now
+		s, _ := mustOpen(t, o)
+		c.advance(11 * time.Second)
+		mustClose(t, s)
+
+		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
+		if r.Quiet != time.Second {
+			t.Errorf("%v: Quiet = %v after a stop at 11 s of 12 s, want 1s", mode, r.Quiet)
+		}
+	}
+}
+
+func TestTheQuietTimeEnds(t *testing.T) {
+	fsys := crashedAsync(t)
+	var c clock
+	o := testOptions(t, fsys, Always)
+	o.Now = c.now
+	s, r := openClosed(t, o)
+	c.advance(r.Quiet)
+	s.Append(del(r.Seq+1, "first"))
+	mustCommit(t, s, r.Seq+1)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Always)); r.Quiet != 0 {
+		t.Errorf("Quiet = %v after a crash beyond it, want 0", r.Quiet)
+	}
+}

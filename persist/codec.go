@@ -1,0 +1,100 @@
+package persist
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The first byte of a key tells the kind of its record.
+const (
+	metaKey       = "m"
+	leasePrefix   = 'l'
+	historyPrefix = 'h'
+)
+
+// errGarbage is returned for a record that no version of ours has written.
+var errGarbage = errors.New("malformed record")
+
+// A versionError is returned for a record whose version is not known.
+type versionError struct {
+	version, newest uint64
+}
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("format %d; this one reads up to %d", e.version, e.newest)
+}
+
+// appendString appends s with its length in front.
+func appendString(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// reader takes a record apart. After the first fault everything reads as zero,
+// so that a decoder checks once, with finish.
+type reader struct {
+	rest   []byte
+	broken bool
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	return skip(r, v, n)
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	return skip(r, v, n)
+}
+
+func skip[T uint64 | int64](r *reader, v T, n int) T {
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// duration reads one of 0 to limit.
+func (r *reader) duration(limit time.Duration) time.Duration {
+	v := r.uvarint()
+	if v > uint64(limit) {
+		r.fail()
+		return 0
+	}
+	return time.Duration(v)
+}
+
+func (r *reader) string() string {
+	n := r.uvarint()
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return ""
+	}
+	s := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *reader) byte() byte {
+	if len(r.rest) == 0 {
+		r.fail()
+		return 0
+	}
+	c := r.rest[0]
+	r.rest = r.rest[1:]
+	return c
+}
+
+func (r *reader) fail() { r.rest, r.broken = nil, true }
+
+// finish returns errGarbage unless the record was read whole and without fault.
+func (r *reader) finish() error {
+	if r.broken || len(r.rest) != 0 {
+		return errGarbage
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package persist
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// A model is what a store should hold after some changes.
+type model struct {
+	leases  map[string]simba.Lease
+	history []simba.Event
+}
+
+func (m *model) apply(ch simba.Change) {
+	switch ch.Kind {
+	case simba.ChangePut:
+		m.leases[ch.Lease.Mutex] = ch.Lease
+	case simba.ChangeDelete:
+		delete(m.leases, ch.Lease.Mutex)
+	}
+	m.history = append(m.history, ch.Events...)
+}
+
+func (m *model) equal(leases map[string]simba.Lease, history []simba.Event, limit int) bool {
+	return maps.Equal(m.leases, leases) && slices.Equal(m.history[max(0, len(m.history)-limit):], history)
+}
+
+// A machine runs stores on disks that lose their power again and again, and
+// checks after each time what it finds.
+type machine struct {
+	t    *testing.T
+	rng  *rand.Rand
+	mode Mode
+	disk *vfs.MemFS
+
+	base  model // what the disk held before the run
+	quiet time.Duration
+	token uint64 // largest that was ever told
+
+	mu       sync.Mutex
+	store    *Store // nil until it is open
+	appended []simba.Change
+	after    int // operations of the file system until the crash
+	crashed  *vfs.MemFS
+	told     simba.Seq // when it crashed
+}
+
+const machineHistory = 20
+
+// crashLocked takes the picture that the next run will find. What was told comes
+// first: whatever is told later may be in the picture but need not.
+func (m *machine) crashLocked() {
+	if m.store != nil {
+		m.told = m.store.Tellable()
+	}
+	m.crashed = m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.rng.IntN(101), RNG: m.rng})
+}
+
+func (m *machine) beforeOp(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.after--; m.after == 0 {
+		m.crashLocked()
+	}
+	return nil
+}
+
+// run opens the store, checks it, works on it, and ends by a crash.
+func (m *machine) run() {
+	m.mu.Lock()
+	m.after = 1 + m.rng.IntN(120)
+	m.crashed, m.told, m.store = nil, 0, nil
+	m.mu.Unlock()
+
+	o := testOptions(m.t, errorfs.Wrap(m.disk, errorfs.InjectorFunc(m.beforeOp)), m.mode)
+	o.HistoryLen = machineHistory
+	s, r := mustOpen(m.t, o)
+	m.check(r)
+
+	m.mu.Lock()
+	m.store, m.appended = s, nil
+	m.mu.Unlock()
+	m.work(s, r.Seq, r.Token)
+
+	m.mu.Lock()
+	if m.crashed == nil && m.rng.IntN(2) == 0 {
+		m.crashLocked()
+	}
+	m.mu.Unlock()
+	mustClose(m.t, s)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.crashed == nil {
+		m.crashLocked()
+	}
+	m.disk = m.crashed
+	if i := m.upTo(m.told); i > 0 {
+		for _, ch := range m.appended[:i] {
+			m.token = max(m.token, ch.Lease.Token)
+		}
+	}
+}
+
+// work makes changes by one goroutine, and has several commit them.
+func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
+	var committers sync.WaitGroup
+	defer committers.Wait()
+	for range 10 + m.draw(40) {
+		seq++
+		ch := put(seq, fmt.Sprint("m", m.draw(8)))
+		switch m.draw(6) {
+		case 0:
+			ch = note(seq)
+		case 1, 2:
+			ch = del(seq, ch.Lease.Mutex)
+			ch.Forced = m.draw(3) == 0
+		default:
+			token += uint64(m.draw(2))
+			ch.Lease.Token = max(token, 1)
+			ch.Lease.TTL = time.Duration(1+m.draw(100)) * time.Second
+		}
+		m.mu.Lock()
+		m.appended = append(m.appended, ch)
+		m.mu.Unlock()
+		s.Append(ch)
+		switch m.draw(4) {
+		case 0:
+			mustCommit(m.t, s, seq)
+		case 1:
+			committers.Go(func() {
+				if err := s.Commit(ch.Seq); err != nil {
+					m.t.Error(err)
+				}
+			})
+		case 2:
+			s.flushNext()
+		}
+	}
+}
+
+func (m *machine) draw(n int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rng.IntN(n)
+}
+
+// upTo returns how many of the changes have a Seq of at most seq.
+func (m *machine) upTo(seq simba.Seq) int {
+	i, _ := slices.BinarySearchFunc(m.appended, seq+1, func(ch simba.Change, seq simba.Seq) int {
+		return int(ch.Seq) - int(seq)
+	})
+	return i
+}
+
+// check finds the changes that the disk has kept: a prefix of them, the promised
+// ones included, each whole.
+func (m *machine) check(r *Recovered) {
+	told := m.upTo(m.told)
+	must := 0 // how many changes have to be there
+	for i, ch := range m.appended[:told] {
+		if m.mode == Always && ch.Kind != simba.ChangeNone || ch.Forced {
+			must = i + 1
+		}
+	}
+	leases := leasesOf(m.t, r)
+	kept := -1
+	for i := 0; i <= len(m.appended); i++ {
+		if i > 0 {
+			m.base.apply(m.appended[i-1])
+		}
+		if i >= must && m.base.equal(leases, r.History, machineHistory) {
+			kept = i
+			break
+		}
+	}
+	if kept < 0 {
+		m.t.Fatalf("of %d changes %d had to be kept, found leases %v and history %v", len(m.appended), must, leases, r.History)
+	}
+	if r.Seq < m.told {
+		m.t.Errorf("Seq = %d, but %d was told", r.Seq, m.told)
+	}
+	if r.Token < m.token {
+		m.t.Errorf("Token = %d, but %d was told", r.Token, m.token)
+	}
+	for _, ch := range m.appended[min(kept, told):told] {
+		if w := ch.Lease.TTL + ch.Lease.Transition; r.Quiet < w {
+			m.t.Errorf("Quiet = %v, but a lease of %v was told and lost", r.Quiet, w)
+		}
+	}
+	if r.Quiet < m.quiet {
+		m.t.Errorf("Quiet = %v, but the quiet time of %v has not passed", r.Quiet, m.quiet)
+	}
+	// The clock stands still, so a quiet time never ends.
+	m.quiet = r.Quiet
+}
+
+func TestACrashAtAnyMomentLosesNothingThatWasPromised(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		for seed := range uint64(10) {
+			t.Run(fmt.Sprintf("%v/%d", mode, seed), func(t *testing.T) {
+				m := &machine{
+					t: t, mode: mode, disk: vfs.NewCrashableMem(),
+					rng:  rand.New(rand.NewPCG(seed, uint64(mode))),
+					base: model{leases: map[string]simba.Lease{}},
+				}
+				for range 25 {
+					m.run()
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+	"golang.org/x/sys/unix"
+)
+
+// A data directory is ours if it has this file. It is made first of all, so that
+// a start that was cut short leaves nothing that the next one cannot go on with.
+const (
+	signName = "SIMBA-RESP"
+	signText = "This directory belongs to simba-resp. Do not change what is in it.\n"
+)
+
+// claimDir makes sure that the directory is ours to use and locks it.
+func claimDir(o *Options) (*pebble.Lock, error) {
+	if err := signDir(o.FS, o.Dir); err != nil {
+		return nil, err
+	}
+	if err := checkSpace(o.FS, o.Dir, o.MinFree); err != nil {
+		return nil, err
+	}
+	if err := checkFormat(o.FS, o.Dir); err != nil {
+		return nil, err
+	}
+	return lockDir(o.FS, o.Dir)
+}
+
+// signDir makes the directory if it does not exist, and signs it if it is empty.
+func signDir(fsys vfs.FS, dir string) error {
+	if err := makeDir(fsys, dir); err != nil {
+		return err
+	}
+	names, err := fsys.List(dir)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(names, signName) {
+		return nil
+	}
+	for _, name := range names {
+		// A fresh file system of its own has that one.
+		if name != "lost+found" {
+			return ErrForeign
+		}
+	}
+	f, err := fsys.Create(fsys.PathJoin(dir, signName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(signText))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return syncDir(fsys, dir)
+}
+
+// makeDir makes the directory and its parents, durably.
+func makeDir(fsys vfs.FS, dir string) error {
+	var parents []string
+	for d := dir; ; d = fsys.PathDir(d) {
+		_, err := fsys.Stat(d)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || fsys.PathDir(d) == d {
+			return err
+		}
+		parents = append(parents, fsys.PathDir(d))
+	}
+	if len(parents) == 0 {
+		return nil
+	}
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, d := range parents {
+		if err := syncDir(fsys, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(fsys vfs.FS, dir string) error {
+	d, err := fsys.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// checkSpace returns ErrNoSpace if less than minFree bytes are free.
+func checkSpace(fsys vfs.FS, dir string, minFree uint64) error {
+	usage, err := fsys.GetDiskUsage(dir)
+	if errors.Is(err, vfs.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if usage.AvailBytes < minFree {
+		return fmt.Errorf("%w: %d MiB, it needs %d MiB", ErrNoSpace, usage.AvailBytes>>20, minFree>>20)
+	}
+	return nil
+}
+
+// lockDir takes the directory's lock, or returns ErrInUse.
+func lockDir(fsys vfs.FS, dir string) (*pebble.Lock, error) {
+	lock, err := pebble.LockDirectory(dir, fsys)
+	if err == nil {
+		return lock, nil
+	}
+	// A path error is one of the file's creation. For a lock that is held fcntl(2)
+	// gives one of two numbers; Pebble has no value for one held by this process.
+	var path *fs.PathError
+	if !errors.As(err, &path) && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) ||
+		strings.Contains(err.Error(), "held by current process")) {
+		return nil, ErrInUse
+	}
+	return nil, err
+}
+
+// checkFormat returns ErrNewer if the directory's format is one that this version
+// of Pebble does not know; Pebble's own error for that cannot be told from others.
+func checkFormat(fsys vfs.FS, dir string) error {
+	value, err := atomicfs.ReadMarker(fsys, dir, "format-version")
+	if err != nil || value == "" {
+		return err
+	}
+	format, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: the format of the store is %q", ErrCorrupt, value)
+	}
+	if newest := uint64(pebble.FormatNewest); format > newest {
+		return fmt.Errorf("%w (store %w)", ErrNewer, &versionError{format, newest})
+	}
+	return nil
+}

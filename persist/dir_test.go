@@ -1,0 +1,289 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// wantRefusal checks that Open fails by the error, in one line that names the
+// directory, and leaves it unlocked.
+func wantRefusal(t *testing.T, o Options, want error, text string) {
+	t.Helper()
+	s, _, err := Open(o)
+	if err == nil {
+		mustClose(t, s)
+	}
+	if !errors.Is(err, want) {
+		t.Fatalf("Open = %v, want %v", err, want)
+	}
+	msg := err.Error()
+	if strings.Contains(msg, "\n") || !strings.Contains(msg, "data directory "+o.Dir) || !strings.Contains(msg, text) {
+		t.Errorf("Open = %q, want one line with the directory and %q", msg, text)
+	}
+	if errors.Is(err, ErrInUse) {
+		return
+	}
+	lock, err := lockDir(vfs.Default, o.Dir)
+	if o.FS != nil {
+		lock, err = lockDir(o.FS, o.Dir)
+	}
+	if err == nil {
+		err = lock.Close()
+	}
+	if errors.Is(err, ErrInUse) {
+		t.Errorf("the directory is still locked: %v", err)
+	}
+}
+
+// diskOptions opens a store in a directory of the real file system.
+func diskOptions(t testing.TB) Options {
+	o := testOptions(t, nil, Always)
+	o.Dir = filepath.Join(t.TempDir(), "a", "data")
+	return o
+}
+
+// filled makes a store with a lease in it.
+func filled(t *testing.T) Options {
+	o := diskOptions(t)
+	s, _ := mustOpen(t, o)
+	s.Append(put(1, "m"))
+	mustCommit(t, s, 1)
+	mustClose(t, s)
+	return o
+}
+
+func TestTheDirectoryIsMadeForItsOwnerOnly(t *testing.T) {
+	o := filled(t)
+	info, err := os.Stat(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o700 {
+		t.Errorf("mode %o, want 700", got)
+	}
+	_, r := openClosed(t, o)
+	if got := leasesOf(t, r); len(got) != 1 {
+		t.Errorf("leases %v", got)
+	}
+}
+
+func TestADirectoryInUseIsRefused(t *testing.T) {
+	o := diskOptions(t)
+	openClosed(t, o)
+	wantRefusal(t, o, ErrInUse, "is in use by another process")
+
+	mem := testOptions(t, vfs.NewMem(), Always)
+	openClosed(t, mem)
+	wantRefusal(t, mem, ErrInUse, "is in use by another process")
+
+	// The lock of another process, as fcntl(2) reports it.
+	for _, number := range []syscall.Errno{syscall.EAGAIN, syscall.EACCES} {
+		mem.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpLock {
+				return number
+			}
+			return nil
+		}))
+		wantRefusal(t, mem, ErrInUse, "is in use by another process")
+	}
+}
+
+func TestADirectoryThatCannotBeWrittenIsRefused(t *testing.T) {
+	for _, kind := range []errorfs.OpKind{errorfs.OpMkdirAll, errorfs.OpCreate, errorfs.OpLock} {
+		o := testOptions(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == kind {
+				return &fs.PathError{Op: "open", Path: op.Path, Err: syscall.EACCES}
+			}
+			return nil
+		})), Always)
+		wantRefusal(t, o, fs.ErrPermission, "permission denied")
+	}
+	o := diskOptions(t)
+	o.Dir = filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(o.Dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, o, syscall.ENOTDIR, "not a directory")
+}
+
+func TestAForeignDirectoryIsRefusedAndLeftAlone(t *testing.T) {
+	o := testOptions(t, vfs.Default, Always)
+	o.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(o.Dir, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantForeign := func() {
+		t.Helper()
+		before, _ := filepath.Glob(filepath.Join(o.Dir, "*"))
+		if _, _, err := Open(o); !errors.Is(err, ErrForeign) {
+			t.Errorf("Open = %v, want ErrForeign", err)
+		}
+		if after, _ := filepath.Glob(filepath.Join(o.Dir, "*")); len(after) != len(before) {
+			t.Errorf("files %v became %v", before, after)
+		}
+	}
+	wantForeign()
+
+	o.Dir = t.TempDir()
+	db, err := pebble.Open(o.Dir, &pebble.Options{Logger: pebbleLogger{Logger: o.Logger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantForeign()
+}
+
+func TestAFreshFileSystemIsNotForeign(t *testing.T) {
+	o := testOptions(t, vfs.Default, Always)
+	o.Dir = t.TempDir()
+	if err := os.Mkdir(filepath.Join(o.Dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	openClosed(t, o)
+}
+
+func TestTooLittleFreeSpaceIsRefused(t *testing.T) {
+	mem := vfs.NewMem()
+	o := testOptions(t, mem, Always)
+	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64<<20 - 1})
+	wantRefusal(t, o, ErrNoSpace, "has too little free space: 63 MiB, it needs 64 MiB")
+	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64 << 20})
+	openClosed(t, o)
+}
+
+// rewrite changes the store in o.Dir behind the back of this package.
+func rewrite(t *testing.T, o Options, change func(*pebble.DB) error) {
+	t.Helper()
+	db, err := pebble.Open(o.Dir, &pebble.Options{Logger: pebbleLogger{Logger: o.Logger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(change(db), db.Flush(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestANewerFormatIsRefused(t *testing.T) {
+	o := filled(t)
+	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), []byte("\x02whatever"), nil) })
+	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (format 2; this one reads up to 1)")
+
+	o = filled(t)
+	marks, err := filepath.Glob(filepath.Join(o.Dir, "marker.format-version.*"))
+	if err != nil || len(marks) != 1 {
+		t.Fatal(marks, err)
+	}
+	if err := os.Rename(marks[0], marks[0][:len(marks[0])-3]+"999"); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("was written by a newer version of simba-resp (store format 999; this one reads up to %d)", pebble.FormatNewest)
+	wantRefusal(t, o, ErrNewer, want)
+}
+
+func TestACorruptStoreIsRefused(t *testing.T) {
+	overwrite := func(pattern string) func(*testing.T, Options) {
+		return func(t *testing.T, o Options) {
+			rewrite(t, o, func(*pebble.DB) error { return nil }) // has it write tables
+			names, err := filepath.Glob(filepath.Join(o.Dir, pattern))
+			if err != nil || len(names) == 0 {
+				t.Fatal(names, err)
+			}
+			for _, name := range names {
+				info, err := os.Stat(name)
+				if err == nil {
+					err = os.WriteFile(name, make([]byte, info.Size()), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	remove := func(pattern string) func(*testing.T, Options) {
+		return func(t *testing.T, o Options) {
+			overwrite(pattern)(t, o)
+			names, _ := filepath.Glob(filepath.Join(o.Dir, pattern))
+			for _, name := range names {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	set := func(key, value string) func(*testing.T, Options) {
+		return func(t *testing.T, o Options) {
+			rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(key), []byte(value), nil) })
+		}
+	}
+	tests := map[string]func(*testing.T, Options){
+		"garbage in the meta record": set(metaKey, "\x01garbage"),
+		"garbage in the history":     set("h12345678", "\x01garbage"),
+		"no meta record": func(t *testing.T, o Options) {
+			rewrite(t, o, func(db *pebble.DB) error { return db.Delete([]byte(metaKey), nil) })
+		},
+		"zeros in the tables":   overwrite("*.sst"),
+		"no tables":             remove("*.sst"),
+		"zeros in the manifest": overwrite("MANIFEST-*"),
+		"no manifest":           remove("MANIFEST-*"),
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := filled(t)
+			spoil(t, o)
+			wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
+		})
+	}
+}
+
+func TestASpoiltLeaseIsReportedByName(t *testing.T) {
+	for value, want := range map[string]error{"garbage": ErrNewer, "\x01garbage": ErrCorrupt} {
+		o := filled(t)
+		rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte("ljob"), []byte(value), nil) })
+		_, r := openClosed(t, o)
+		var errs []error
+		for _, err := range r.Leases {
+			errs = append(errs, err)
+		}
+		if len(errs) != 1 || !errors.Is(errs[0], want) || !strings.Contains(errs[0].Error(), `"job"`) {
+			t.Errorf("errors %v, want %v that names the mutex", errs, want)
+		}
+	}
+}
+
+func TestAnEmptyDirectoryNameIsRefused(t *testing.T) {
+	if _, _, err := Open(Options{}); err == nil {
+		t.Error("Open without a directory succeeds")
+	}
+}
+
+func TestTheMachinesBootIsTheDefault(t *testing.T) {
+	o := diskOptions(t)
+	o.Boot = Boot{}
+	s, _ := mustOpen(t, o)
+	first := s.now()
+	ch := put(1, "m")
+	ch.Lease.Acquired = first
+	s.Append(ch)
+	mustClose(t, s)
+	s, r := openClosed(t, o)
+	if got := leasesOf(t, r)["m"]; got != ch.Lease {
+		t.Errorf("lease %+v, want %+v: it is the same boot", got, ch.Lease)
+	}
+	if now := s.now(); now < first || first <= simba.Instant(0) {
+		t.Errorf("the clock went from %d to %d", first, now)
+	}
+}

@@ -1,0 +1,61 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Errors of Open, to be matched with errors.Is. Their text completes a sentence
+// that names the data directory.
+var (
+	// ErrInUse is returned when another process, or another Store of this one,
+	// has the directory open.
+	ErrInUse = errors.New("in use by another process")
+	// ErrNewer is returned when the data has a format that this version does not
+	// know.
+	ErrNewer = errors.New("written by a newer version of simba-resp")
+	// ErrCorrupt is returned when files are missing or do not hold what they
+	// should. A lease that cannot be read yields it from Recovered.Leases.
+	ErrCorrupt = errors.New("corrupt")
+	// ErrNoSpace is returned when less than Options.MinFree is free.
+	ErrNoSpace = errors.New("too little free space")
+	// ErrForeign is returned when the directory has files but none that a Store
+	// made: it is left alone.
+	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
+)
+
+// errCommitTimeout is what Options.Fatal is told when a commit hangs.
+var errCommitTimeout = errors.New("the disk did not answer in time")
+
+// openError says in one line why the store in dir cannot be opened.
+func openError(dir string, err error) error {
+	switch {
+	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrCorrupt):
+		return fmt.Errorf("data directory %s is %w", dir, err)
+	case errors.Is(err, ErrNewer):
+		return fmt.Errorf("data directory %s was %w", dir, err)
+	case errors.Is(err, ErrNoSpace):
+		return fmt.Errorf("data directory %s has %w", dir, err)
+	default:
+		return fmt.Errorf("open data directory %s: %w", dir, err)
+	}
+}
+
+// pebbleError sorts an error of Pebble's into ours and makes it one line.
+func pebbleError(err error) error {
+	line := oneLine{err}
+	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, line)
+	}
+	return line
+}
+
+// oneLine is an error whose text has no line breaks: Pebble joins several.
+type oneLine struct{ err error }
+
+func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
+func (e oneLine) Unwrap() error { return e.err }

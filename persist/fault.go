@@ -1,0 +1,113 @@
+package persist
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// fault is the switch from working to failed, which goes one way. It is armed
+// when Open succeeds; a failure before is Open's error and not fatal.
+type fault struct {
+	fatal   func(error)
+	stopped chan struct{} // closed at the first failure
+
+	mu    sync.Mutex // protects the fields below
+	err   error      // the first failure
+	armed bool
+}
+
+func newFault(fatal func(error)) *fault {
+	return &fault{fatal: fatal, stopped: make(chan struct{})}
+}
+
+// arm makes failures end the process from now on, or returns the one that has
+// happened already.
+func (f *fault) arm() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = f.err == nil
+	return f.err
+}
+
+// trip records a failure and, if it is the first and f is armed, calls fatal.
+func (f *fault) trip(err error) {
+	f.mu.Lock()
+	first := f.err == nil
+	if first {
+		f.err = err
+		close(f.stopped)
+	}
+	armed := f.armed
+	f.mu.Unlock()
+	if first && armed {
+		f.fatal(err)
+	}
+}
+
+func (f *fault) isArmed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.armed
+}
+
+// cause returns the first failure, or nil.
+func (f *fault) cause() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// halt trips f and does not return: the goroutine that met the failure must not
+// act on it, since the process ends.
+func (f *fault) halt(err error) {
+	f.trip(err)
+	select {}
+}
+
+func (f *fault) failed() bool {
+	select {
+	case <-f.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// listener tells of failures in Pebble's own goroutines. Writes that fail never
+// come so far, so these are of reading. While Open runs they are left to it: it
+// reads the same files, and has its own errors to return.
+func (f *fault) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			if f.isArmed() {
+				f.halt(fmt.Errorf("flush or compaction: %w", pebbleError(err)))
+			}
+		},
+		// Whoever read it gets an error too; by default Pebble would exit first.
+		DataCorruption: func(pebble.DataCorruptionInfo) {},
+	}
+}
+
+// pebbleLogger is Pebble's logger: nothing of it reaches the standard error
+// stream, and Fatalf, which Pebble expects to end the process, goes our way.
+type pebbleLogger struct {
+	*slog.Logger
+	fault *fault
+}
+
+func (l pebbleLogger) Infof(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
+func (l pebbleLogger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
+
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.fault.halt(oneLine{fmt.Errorf(format, args...)})
+}
+
+func (l pebbleLogger) log(level slog.Level, format string, args []any) {
+	if l.Enabled(context.Background(), level) {
+		l.Log(context.Background(), level, "pebble", "message", fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,312 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// A faultyFS fails the operations that a test picks, from when it says so.
+type faultyFS struct {
+	vfs.FS
+	pick atomic.Pointer[func(errorfs.Op) error]
+}
+
+func newFaultyFS(inner vfs.FS) *faultyFS {
+	f := new(faultyFS)
+	f.FS = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if pick := f.pick.Load(); pick != nil {
+			return (*pick)(op)
+		}
+		return nil
+	}))
+	return f
+}
+
+func (f *faultyFS) fail(pick func(errorfs.Op) error) { f.pick.Store(&pick) }
+
+// failing counts the calls of Fatal and keeps what it was told.
+func failing(o *Options) (fatal <-chan error) {
+	ch := make(chan error, 10)
+	o.Fatal = func(err error) { ch <- err }
+	return ch
+}
+
+var errBroken = errors.New("broken disk")
+
+func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
+	isLog := func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") }
+	tests := []struct {
+		name string
+		fail func(errorfs.Op) error
+	}{
+		{"write of the WAL", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWrite && isLog(op) {
+				return errBroken
+			}
+			return nil
+		}},
+		{"fsync of the WAL", func(op errorfs.Op) error {
+			if isWALSync(op) {
+				return errBroken
+			}
+			return nil
+		}},
+		{"a new WAL", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpCreate && isLog(op) {
+				return errBroken
+			}
+			return nil
+		}},
+		{"flush of a memtable", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
+				return errBroken
+			}
+			return nil
+		}},
+		{"fsync of the manifest", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileSync && strings.Contains(op.Path, "MANIFEST") {
+				return errBroken
+			}
+			return nil
+		}},
+		{"a full disk", func(op errorfs.Op) error {
+			switch op.Kind {
+			case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpCreate:
+				return fmt.Errorf("%w: %w", errBroken, syscall.ENOSPC)
+			}
+			return nil
+		}},
+	}
+	for _, mode := range []Mode{Always, Async} {
+		for _, tt := range tests {
+			t.Run(mode.String()+"/"+tt.name, func(t *testing.T) {
+				mem := vfs.NewCrashableMem()
+				fsys := newFaultyFS(mem)
+				o := testOptions(t, fsys, mode)
+				fatal := failing(&o)
+				s, _ := mustOpen(t, o)
+				s.Append(put(1, "m"))
+				mustCommit(t, s, 1)
+
+				fsys.fail(tt.fail)
+				go s.db.AsyncFlush() // it may meet the failure, and never return
+				var seq simba.Seq = 1
+				var err error
+				for err == nil {
+					s.Append(put(seq+1, "m"))
+					s.Append(del(seq+2, "m"))
+					ch := put(seq+3, "m")
+					ch.Forced = true
+					s.Append(ch)
+					seq += 3
+					errs := commitAll(s, seq-2, seq, seq, seq)
+					for range cap(errs) {
+						err = errors.Join(err, <-errs)
+					}
+				}
+				if !errors.Is(err, simba.ErrStopped) {
+					t.Errorf("Commit = %v, want ErrStopped", err)
+				}
+				if err := <-fatal; !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("Fatal(%v), want one line with what broke", err)
+				}
+				told := s.Tellable()
+				for _, seq := range []simba.Seq{1, seq, seq + 1} {
+					if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
+						t.Errorf("Commit(%d) = %v afterwards, want ErrStopped", seq, err)
+					}
+				}
+				if err := s.Close(); !errors.Is(err, errBroken) {
+					t.Errorf("Close = %v, want what broke", err)
+				}
+				if got := s.Tellable(); got != told {
+					t.Errorf("Tellable went on from %d to %d", told, got)
+				}
+				if n := len(fatal); n != 0 {
+					t.Errorf("Fatal was called %d times more", n)
+				}
+
+				must := told
+				if mode == Async {
+					must = 1 + (told-1)/3*3 // the last that was forced
+				}
+				s, r := mustOpen(t, testOptions(t, crash(mem), mode))
+				if kept := r.History[len(r.History)-1].Seq; kept < must {
+					t.Errorf("changes up to %d are on disk, but %d was told", kept, must)
+				}
+				mustClose(t, s)
+			})
+		}
+	}
+}
+
+// The process that ends is this test's own binary, started again.
+func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
+	const child = "SIMBA_TEST_FAILING_STORE"
+	if os.Getenv(child) != "" {
+		fsys := newFaultyFS(vfs.NewMem())
+		o := testOptions(t, fsys, Always)
+		o.Fatal, o.Logger = nil, nil
+		s, _ := mustOpen(t, o)
+		fsys.fail(func(errorfs.Op) error { return errBroken })
+		s.Append(put(1, "m"))
+		_ = s.Commit(1)
+		select {}
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), child+"=1")
+	output, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != ExitCode {
+		t.Errorf("the process ended with %v, want code %d", err, ExitCode)
+	}
+	if text := string(output); strings.Count(text, "\n") != 1 || !strings.Contains(text, errBroken.Error()) {
+		t.Errorf("it wrote %q, want one line with what broke", text)
+	}
+}
+
+func TestACommitThatHangsIsFatal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := newWALGate(vfs.NewMem())
+		o := testOptions(t, gate, Always)
+		fatal := failing(&o)
+		s, _ := mustOpen(t, o)
+		time.Sleep(time.Hour) // no commit, no watchdog
+		release := gate.hold()
+		start := time.Now()
+		s.Append(put(1, "m"))
+		errs := commitAll(s, 1, 1, 1)
+		if err := <-fatal; !errors.Is(err, errCommitTimeout) {
+			t.Errorf("Fatal(%v), want the timeout", err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("it took %v, want 10s", took)
+		}
+		for range cap(errs) {
+			if err := <-errs; !errors.Is(err, simba.ErrStopped) {
+				t.Errorf("Commit = %v, want ErrStopped", err)
+			}
+		}
+		// An answer that comes too late changes nothing.
+		release()
+		synctest.Wait()
+		if got := s.Tellable(); got != 0 {
+			t.Errorf("Tellable = %d, want 0", got)
+		}
+		if err := s.Close(); !errors.Is(err, errCommitTimeout) {
+			t.Errorf("Close = %v, want the timeout", err)
+		}
+		if n := len(fatal); n != 0 {
+			t.Errorf("Fatal was called %d times more", n)
+		}
+		// Only the test lives on after that.
+		if err := errors.Join(s.db.Close(), s.lock.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFatalMayCloseTheStore(t *testing.T) {
+	fsys := newFaultyFS(vfs.NewMem())
+	o := testOptions(t, fsys, Always)
+	var s *Store
+	closed := make(chan error)
+	o.Fatal = func(error) { closed <- s.Close() }
+	s, _ = mustOpen(t, o)
+	fsys.fail(func(op errorfs.Op) error {
+		if isWALSync(op) {
+			return errBroken
+		}
+		return nil
+	})
+	s.Append(put(1, "m"))
+	errs := commitAll(s, 1)
+	if err := <-closed; !errors.Is(err, errBroken) {
+		t.Errorf("Close = %v, want what broke", err)
+	}
+	if err := <-errs; !errors.Is(err, simba.ErrStopped) {
+		t.Errorf("Commit = %v, want ErrStopped", err)
+	}
+}
+
+func TestPebblesComplaintsAreFatal(t *testing.T) {
+	complaints := map[string]func(l pebbleLogger, e *pebble.EventListener){
+		"Fatalf":          func(l pebbleLogger, _ *pebble.EventListener) { l.Fatalf("it is %s", "broken") },
+		"BackgroundError": func(_ pebbleLogger, e *pebble.EventListener) { e.BackgroundError(errBroken) },
+	}
+	for name, complain := range complaints {
+		fatal := make(chan error, 1)
+		f := newFault(func(err error) { fatal <- err })
+		if err := f.arm(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			complain(pebbleLogger{fault: f}, f.listener())
+			t.Errorf("%s returned", name)
+		}()
+		if err := <-fatal; !strings.Contains(err.Error(), "broken") {
+			t.Errorf("%s: Fatal(%v)", name, err)
+		}
+	}
+}
+
+// Every write of a start fails once: Open must say so, and what is left must do
+// for a later start.
+func TestAStartThatFailsSpoilsNothing(t *testing.T) {
+	for failAt := 1; ; failAt++ {
+		mem := vfs.NewCrashableMem()
+		o := testOptions(t, mem, Always)
+		s, _ := mustOpen(t, o)
+		s.Append(put(1, "m"))
+		mustCommit(t, s, 1)
+		mustClose(t, s)
+
+		fsys := newFaultyFS(mem)
+		var n atomic.Int64
+		failed := make(chan string, 1)
+		fsys.fail(func(op errorfs.Op) error {
+			switch op.Kind {
+			case errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpCreate, errorfs.OpOpenDir, errorfs.OpLock:
+				if n.Add(1) == int64(failAt) {
+					failed <- op.Path
+					return errBroken
+				}
+			}
+			return nil
+		})
+		o.FS = fsys
+		s, _, err := Open(o)
+		if len(failed) == 0 {
+			if failAt < 20 {
+				t.Errorf("a start has only %d writes", failAt-1)
+			}
+			fsys.pick.Store(nil)
+			mustClose(t, s)
+			return
+		}
+		path := <-failed
+		if !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: Open = %v, want one line with what broke", path, err)
+		}
+		o.FS = crash(mem)
+		s, r := mustOpen(t, o)
+		if got := leasesOf(t, r); len(got) != 1 {
+			t.Errorf("%s: leases %v", path, got)
+		}
+		mustClose(t, s)
+	}
+}

@@ -1,0 +1,101 @@
+package persist
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// strictFS is a file system on which a write that fails never returns: it is the
+// fault's halt. Pebble's own ways to treat one differ from place to place: some
+// retry without end, and one unlocks a mutex twice while it panics.
+//
+// To remove a file, or to reserve space for it, may fail: that costs space only.
+type strictFS struct {
+	vfs.FS
+	fault *fault
+}
+
+func (s strictFS) Unwrap() vfs.FS { return s.FS }
+
+// Create makes a file. Before one of Pebble's markers, whose name points to
+// another file, that one's entry in the directory is made durable: else a power
+// cut may leave the marker alone, and a store that cannot be opened any more
+// (cockroachdb/pebble issue 5825; v2.1.7 has no fix).
+func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(s.PathBase(name), "marker.") {
+		if err := syncDir(s, s.PathDir(name)); err != nil {
+			return nil, err
+		}
+	}
+	f, err := s.FS.Create(name, category)
+	return s.file("create", name, f, err)
+}
+
+func (s strictFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := s.FS.OpenReadWrite(name, category, opts...)
+	return s.file("open", name, f, err)
+}
+
+func (s strictFS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := s.FS.ReuseForWrite(oldName, newName, category)
+	return s.file("reuse", newName, f, err)
+}
+
+// OpenDir opens a directory, to sync it.
+func (s strictFS) OpenDir(name string) (vfs.File, error) {
+	f, err := s.FS.OpenDir(name)
+	return s.file("open", name, f, err)
+}
+
+func (s strictFS) Rename(oldName, newName string) error {
+	s.check("rename", newName, s.FS.Rename(oldName, newName))
+	return nil
+}
+
+func (s strictFS) file(op, name string, f vfs.File, err error) (vfs.File, error) {
+	s.check(op, name, err)
+	return strictFile{File: f, fs: s, name: name}, nil
+}
+
+func (s strictFS) check(op, name string, err error) {
+	if err != nil {
+		s.fault.halt(fmt.Errorf("%s %s: %w", op, s.PathBase(name), err))
+	}
+}
+
+// strictFile is a file of strictFS.
+type strictFile struct {
+	vfs.File
+	fs   strictFS
+	name string
+}
+
+func (f strictFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.fs.check("write", f.name, err)
+	return n, nil
+}
+
+func (f strictFile) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := f.File.WriteAt(p, offset)
+	f.fs.check("write", f.name, err)
+	return n, nil
+}
+
+func (f strictFile) Sync() error {
+	f.fs.check("sync", f.name, f.File.Sync())
+	return nil
+}
+
+func (f strictFile) SyncData() error {
+	f.fs.check("sync", f.name, f.File.SyncData())
+	return nil
+}
+
+func (f strictFile) SyncTo(length int64) (fullSync bool, err error) {
+	fullSync, err = f.File.SyncTo(length)
+	f.fs.check("sync", f.name, err)
+	return fullSync, nil
+}

@@ -1,0 +1,72 @@
+package persist
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// metaFormat is the version of everything that is stored; the records of leases
+// and of the history have versions of their own within it.
+const metaFormat = 1
+
+// meta is the record that says what the others mean. It is written with every
+// group of changes.
+type meta struct {
+	Boot       string // the id of the boot that the generation stands for
+	Generation uint64 // of the boots of this store, from 1
+
+	// Rebased is the instant of this boot at which the leases of earlier
+	// generations begin anew, RebasedAt the same in Unix milliseconds.
+	Rebased   simba.Instant
+	RebasedAt int64
+
+	Seq   simba.Seq     // no larger one was told
+	Token uint64        // no larger one was told
+	Quiet time.Duration // how long the next run has to be quiet; 0 after a clean stop
+}
+
+func appendMeta(b []byte, m *meta) []byte {
+	b = binary.AppendUvarint(b, metaFormat)
+	b = appendString(b, m.Boot)
+	b = binary.AppendUvarint(b, m.Generation)
+	b = binary.AppendVarint(b, int64(m.Rebased))
+	b = binary.AppendVarint(b, m.RebasedAt)
+	b = binary.AppendUvarint(b, uint64(m.Seq))
+	b = binary.AppendUvarint(b, m.Token)
+	return binary.AppendUvarint(b, uint64(m.Quiet))
+}
+
+func decodeMeta(value []byte) (m meta, err error) {
+	r := reader{rest: value}
+	if v := r.uvarint(); v > metaFormat {
+		return meta{}, &versionError{v, metaFormat}
+	} else if v == 0 {
+		r.fail()
+	}
+	m.Boot = r.string()
+	m.Generation = r.uvarint()
+	m.Rebased = simba.Instant(r.varint())
+	m.RebasedAt = r.varint()
+	m.Seq = simba.Seq(r.uvarint())
+	m.Token = r.uvarint()
+	m.Quiet = r.duration(math.MaxInt64)
+	if m.Generation == 0 {
+		r.fail()
+	}
+	if err := r.finish(); err != nil {
+		return meta{}, fmt.Errorf("meta record: %w", err)
+	}
+	return m, nil
+}
+
+// place returns the lease as it stands on the current boot's scale.
+func (m *meta) place(l simba.Lease, generation uint64) simba.Lease {
+	if generation != m.Generation {
+		l.Acquired, l.AcquiredAt = m.Rebased, m.RebasedAt
+	}
+	return l
+}

@@ -1,0 +1,115 @@
+package persist
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// ExitCode is the code with which the process ends when a write fails and
+// Options.Fatal is nil: EX_IOERR of sysexits.h.
+const ExitCode = 74
+
+// Mode is what a Store promises of a change that is tellable.
+type Mode uint8
+
+// The modes.
+const (
+	// Always syncs a change of a lease before it is tellable.
+	Always Mode = iota
+	// Async makes most changes tellable at once and syncs them in the background.
+	// After a stop without Close the next run has to be quiet: Recovered.Quiet.
+	Async
+)
+
+func (m Mode) String() string {
+	if m == Async {
+		return "async"
+	}
+	return "always"
+}
+
+// Options are how to open a Store. Only Dir is required.
+type Options struct {
+	// Dir is the data directory. It is made, readable by its owner only, if it
+	// does not exist.
+	Dir string
+	// FS is the file system that has Dir; nil is the operating system's.
+	FS vfs.FS
+	// Mode is the durability of changes; the zero value is Always.
+	Mode Mode
+	// Boot tells one boot of the machine from another; the zero value is that of
+	// this machine.
+	Boot Boot
+	// Now is the clock of the engine whose leases are stored; nil is Boot.Now.
+	// Both must count from the same boot.
+	Now func() simba.Instant
+	// SyncEvery is how long a change waits for its fsync at most when nobody asks
+	// for it, in Async; 0 is 10 ms.
+	SyncEvery time.Duration
+	// MinFree is how many bytes must be free at the start; 0 is 64 MiB.
+	MinFree uint64
+	// CommitTimeout is how long one write with its fsync may take before it counts
+	// as failed; 0 is 10 s.
+	CommitTimeout time.Duration
+	// Fatal is called once, when the store can no longer promise anything, and
+	// must end the process: the goroutine that failed does not run on even if
+	// Fatal returns, and holds on to what it has. If nil, the error is logged and
+	// the process exits with ExitCode.
+	Fatal func(error)
+	// Logger gets what Pebble has to say; nil is slog.Default.
+	Logger *slog.Logger
+	// HistoryLen is how many events are kept; 0 is 10,000.
+	HistoryLen int
+}
+
+// ensureDefaults replaces zero values.
+func (o *Options) ensureDefaults() error {
+	if o.Dir == "" {
+		return errors.New("no data directory given")
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Boot.ID == "" && o.Boot.Now == nil {
+		boot, err := MachineBoot()
+		if err != nil {
+			return err
+		}
+		o.Boot = boot
+	}
+	if o.Now == nil {
+		o.Now = o.Boot.Now
+	}
+	if o.Now == nil {
+		return errors.New("no clock given for the boot")
+	}
+	if o.SyncEvery == 0 {
+		o.SyncEvery = 10 * time.Millisecond
+	}
+	if o.MinFree == 0 {
+		o.MinFree = 64 << 20
+	}
+	if o.CommitTimeout == 0 {
+		o.CommitTimeout = 10 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Fatal == nil {
+		logger, dir := o.Logger, o.Dir
+		o.Fatal = func(err error) {
+			logger.Error("the data directory failed, exiting", "dir", dir, "err", err)
+			os.Exit(ExitCode)
+		}
+	}
+	if o.HistoryLen == 0 {
+		o.HistoryLen = 10000
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package persist
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestALeaseOfTheSameBootIsAsItWas(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	s, _ := openClosed(t, testOptions(t, fsys, Always))
+	kept, ended := put(1, "kept"), put(2, "ended")
+	ended.Lease.Acquired = -5
+	s.Append(kept)
+	s.Append(ended)
+	s.Append(put(3, "gone"))
+	s.Append(del(4, "gone"))
+	mustCommit(t, s, 4)
+
+	var c clock
+	c.advance(time.Hour)
+	o := testOptions(t, crash(fsys), Always)
+	o.Now = c.now
+	_, r := openClosed(t, o)
+	want := map[string]simba.Lease{"kept": kept.Lease, "ended": ended.Lease}
+	if got := leasesOf(t, r); !maps.Equal(got, want) {
+		t.Errorf("leases %+v, want %+v", got, want)
+	}
+}
+
+func TestAfterARebootLeasesBeginAnew(t *testing.T) {
+	for _, id := range []string{"boot-2", ""} {
+		fsys := vfs.NewCrashableMem()
+		s, _ := openClosed(t, testOptions(t, fsys, Always))
+		old := put(1, "m").Lease
+		s.Append(put(1, "m"))
+		mustCommit(t, s, 1)
+
+		var c clock
+		c.advance(7)
+		o := testOptions(t, crash(fsys), Always)
+		o.Boot = Boot{ID: id, Now: c.now}
+		_, r := openClosed(t, o)
+		got := leasesOf(t, r)["m"]
+		if got.Acquired != 7 || got.AcquiredAt <= old.AcquiredAt {
+			t.Errorf("boot %q: acquired at %d (%d ms), want at 7, the start", id, got.Acquired, got.AcquiredAt)
+		}
+		if got.TTL != old.TTL || got.Transition != old.Transition || got.Owner != old.Owner || got.Token != old.Token {
+			t.Errorf("boot %q: lease %+v, want %+v with full windows", id, got, old)
+		}
+	}
+}
+
+// A restart shortly after a reboot must neither begin the leases anew once more
+// nor take instants of the boot before for ones of this boot.
+func TestOnlyTheFirstStartOfABootBeginsLeasesAnew(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	s, _ := openClosed(t, testOptions(t, fsys, Always))
+	s.Append(put(1, "old"))
+	s.Append(put(2, "renewed"))
+	mustCommit(t, s, 2)
+
+	var c clock
+	o := testOptions(t, crash(fsys), Always)
+	o.Boot = Boot{ID: "boot-2", Now: c.now}
+	for start := range 3 {
+		c.advance(10)
+		s, r := openClosed(t, o)
+		got := leasesOf(t, r)
+		if got["old"].Acquired != 10 {
+			t.Errorf("start %d: the old boot's lease was acquired at %d, want 10, the first start", start, got["old"].Acquired)
+		}
+		if want := simba.Instant(10 * max(start, 1)); got["renewed"].Acquired != want {
+			t.Errorf("start %d: the renewed lease was acquired at %d, want %d", start, got["renewed"].Acquired, want)
+		}
+		ch := put(r.Seq+1, "renewed")
+		ch.Lease.Acquired = c.now()
+		s.Append(ch)
+		mustCommit(t, s, ch.Seq)
+		o.FS = crash(o.FS.(*vfs.MemFS))
+	}
+
+	o.Boot = Boot{ID: "boot-3", Now: new(clock).now}
+	_, r := openClosed(t, o)
+	for mutex, l := range leasesOf(t, r) {
+		if l.Acquired != 0 {
+			t.Errorf("%s was acquired at %d after another reboot, want 0", mutex, l.Acquired)
+		}
+	}
+}
+
+func TestNoNumberComesTwiceThoughEveryMutexIsGone(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		fsys := vfs.NewCrashableMem()
+		s, _ := openClosed(t, testOptions(t, fsys, mode))
+		s.Append(put(1, "m"))
+		mustCommit(t, s, 1)
+		grant := put(2, "m")
+		grant.Lease.Token = 99
+		s.Append(grant)
+		s.Append(del(3, "m"))
+		mustCommit(t, s, 3)
+		s.Append(note(4))
+		told := s.Tellable()
+		if told != 4 {
+			t.Fatalf("%v: Tellable = %d, want 4", mode, told)
+		}
+		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
+		if r.Token < 99 || r.Seq < told {
+			t.Errorf("%v: Token %d, Seq %d, want at least 99 and %d", mode, r.Token, r.Seq, told)
+		}
+		if mode == Always && r.Token != 99 {
+			t.Errorf("%v: Token %d, want no gap after 99", mode, r.Token)
+		}
+	}
+}
+
+func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
+	fsys := vfs.NewMem()
+	o := testOptions(t, fsys, Always)
+	o.HistoryLen = 50
+	var want []simba.Event
+	seq := simba.Seq(0)
+	for run := range 4 {
+		s, r := mustOpen(t, o)
+		if got, want := r.History, want[max(0, len(want)-50):]; !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+			t.Fatalf("run %d: history of %d events from %v, want %d", run, len(got), got[:1], len(want))
+		}
+		seq = r.Seq
+		for i := range 70 {
+			seq++
+			ch := put(seq, fmt.Sprint("m", i))
+			ch.Events[0].Reason = fmt.Sprint("reason ", seq)
+			s.Append(ch)
+			want = append(want, ch.Events...)
+			if i%7 == run {
+				mustCommit(t, s, seq)
+			}
+		}
+		mustClose(t, s)
+	}
+
+	// Older segments are gone, and a smaller limit holds for what is there too.
+	o.HistoryLen = 5
+	for range 2 {
+		s, r := mustOpen(t, o)
+		if !reflect.DeepEqual(r.History, want[len(want)-5:]) {
+			t.Errorf("history %v, want the last 5 events", r.History)
+		}
+		if n := countSegments(t, s); n > 2 {
+			t.Errorf("%d segments are stored for 5 events", n)
+		}
+		mustClose(t, s)
+	}
+}
+
+func countSegments(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	it, err := s.db.NewIter(prefix(historyPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+	}
+	return n
+}
+
+func TestLeasesCanBeLeftAndReadAgain(t *testing.T) {
+	s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), Always))
+	s.Append(put(1, "a"))
+	s.Append(put(2, "b"))
+	mustCommit(t, s, 2)
+	for range 2 {
+		for l, err := range s.leases {
+			if l.Mutex != "a" || err != nil {
+				t.Errorf("%q, %v, want a first", l.Mutex, err)
+			}
+			break
+		}
+	}
+	mustClose(t, s) // complains of an iterator that is open
+}

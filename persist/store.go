@@ -1,0 +1,237 @@
+package persist
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	// seqReserve is how far beyond the last change the stored floor of Seq lies
+	// while a Store is open, so that changes that do not hold can be told without
+	// an fsync. A crash skips so many numbers at most.
+	seqReserve = 1 << 20
+	// tokenReserve is the same for tokens, in Async only.
+	tokenReserve = 1 << 20
+	// maxPending is how many bytes may wait for an fsync that nobody asked for:
+	// beyond it every change holds, so whoever wants to tell one writes them all.
+	maxPending = 4 << 20
+)
+
+// Store is a journal on disk. Open makes one, and Close must be called at last.
+//
+// Append must be called by one goroutine at a time; all other methods may be
+// called concurrently with it and with each other.
+type Store struct {
+	mode       Mode
+	now        func() simba.Instant
+	timeout    time.Duration
+	syncEvery  time.Duration
+	inherited  time.Duration // quiet time left behind by earlier runs
+	quietUntil simba.Instant // the end of it
+	template   meta          // with what does not change during a run
+
+	db    *pebble.DB
+	lock  *pebble.Lock
+	fault *fault
+
+	tellable atomic.Uint64 // written under mu
+
+	// history and watchdog belong to the goroutine that writes.
+	history  history
+	watchdog *time.Timer
+	writer   sync.WaitGroup
+
+	// mu protects the fields below. It is held for memory only, never for I/O.
+	mu       sync.Mutex
+	next     *group // what Append adds to
+	current  *group // what is being written; may be nil
+	spare    *group // for use as next; may be nil
+	writing  bool   // a goroutine runs write
+	closed   bool   // the final group was taken: nothing more will be written
+	appended floors // what the changes so far ask for
+	durable  floors // what the meta record on disk grants
+	stats    Stats
+	scratch  []byte
+	flush    *time.Timer // asks for next to be written, in Async
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// floors bound what may be told without an fsync of its own.
+type floors struct {
+	seq     simba.Seq
+	token   uint64
+	longest time.Duration // windows of a lease that could be lost, in Async
+}
+
+// group is the changes that are written together, with one fsync.
+type group struct {
+	batch   *pebble.Batch
+	events  segment
+	changes int
+	last    simba.Seq // of its last change
+	hold    simba.Seq // of its first change that holds, 0 if there is none
+
+	wanted bool          // somebody waits for it
+	final  bool          // Close does
+	done   chan struct{} // closed when it is durable
+
+	meta     meta // set when it is taken to be written, as is
+	promised floors
+}
+
+// Append takes a change into the next group. It does no I/O and keeps no
+// reference to ch.Events.
+func (s *Store) Append(ch simba.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.next
+	s.encode(g, &ch)
+	if g.hold == 0 && s.holds(g, &ch) {
+		g.hold = ch.Seq
+	}
+	if g.changes++; g.changes == 1 && s.mode == Async {
+		s.flush.Reset(s.syncEvery)
+	}
+	g.last = ch.Seq
+	s.appended.seq = ch.Seq
+	if ch.Kind == simba.ChangePut {
+		s.appended.token = max(s.appended.token, ch.Lease.Token)
+		s.appended.longest = max(s.appended.longest, ch.Lease.TTL+ch.Lease.Transition)
+	}
+	s.updateTellableLocked()
+}
+
+// encode adds the change to the group's batch and history. Batches fail only
+// when they are beyond 4 GB, by a panic.
+func (s *Store) encode(g *group, ch *simba.Change) {
+	switch ch.Kind {
+	case simba.ChangePut:
+		key := appendLeaseKey(s.scratch[:0], ch.Lease.Mutex)
+		s.scratch = appendLease(key, s.template.Generation, &ch.Lease)
+		_ = g.batch.Set(s.scratch[:len(key)], s.scratch[len(key):], nil)
+	case simba.ChangeDelete:
+		s.scratch = appendLeaseKey(s.scratch[:0], ch.Lease.Mutex)
+		_ = g.batch.Delete(s.scratch, nil)
+	}
+	for i := range ch.Events {
+		g.events.append(&ch.Events[i])
+	}
+}
+
+// holds reports whether the change must be durable before it, or a later one, is
+// told. It is the only place where the modes of durability differ.
+//
+// In Async, a told change may be lost. That is safe as long as the next run gives
+// out no number again that the lost changes had, and waits for the end of every
+// lease that they granted: so a change holds that goes beyond what the meta
+// record on disk grants. One that takes a tenure from an owner who still believes
+// in it is never safe to lose.
+func (s *Store) holds(g *group, ch *simba.Change) bool {
+	if ch.Seq > s.durable.seq || g.size() > maxPending || s.closed {
+		return true
+	}
+	if ch.Kind == simba.ChangeNone {
+		return false
+	}
+	if s.mode == Always || ch.Forced {
+		return true
+	}
+	return ch.Kind == simba.ChangePut &&
+		(ch.Lease.Token > s.durable.token || ch.Lease.TTL+ch.Lease.Transition > s.durable.longest)
+}
+
+func (s *Store) updateTellableLocked() {
+	switch {
+	case s.current != nil && s.current.hold != 0:
+		s.tellable.Store(uint64(s.current.hold - 1))
+	case s.next.hold != 0:
+		s.tellable.Store(uint64(s.next.hold - 1))
+	default:
+		s.tellable.Store(uint64(s.appended.seq))
+	}
+}
+
+// Tellable is the largest Seq up to which every change may be told. It is one
+// atomic load.
+func (s *Store) Tellable() simba.Seq { return simba.Seq(s.tellable.Load()) }
+
+// Commit returns nil when every change up to seq is tellable. Callers whose
+// changes are in the same group share its fsync. It returns simba.ErrStopped
+// once the store failed, and for changes that came too late for Close.
+func (s *Store) Commit(seq simba.Seq) error {
+	if s.fault.failed() {
+		return simba.ErrStopped
+	}
+	if seq <= s.Tellable() {
+		return nil
+	}
+	s.mu.Lock()
+	if seq <= s.Tellable() {
+		s.mu.Unlock()
+		return nil
+	}
+	var done <-chan struct{}
+	switch {
+	case s.current != nil && seq <= s.current.last:
+		done = s.current.done
+	case s.closed:
+		s.mu.Unlock()
+		return simba.ErrStopped
+	default:
+		done = s.wantNextLocked()
+	}
+	s.mu.Unlock()
+	return s.wait(done)
+}
+
+// wait returns nil when a group's done is closed and the store has not failed.
+func (s *Store) wait(done <-chan struct{}) error {
+	select {
+	case <-done:
+	case <-s.fault.stopped:
+	}
+	if s.fault.failed() {
+		return simba.ErrStopped
+	}
+	return nil
+}
+
+// Close writes and syncs everything that was appended, notes that nothing is
+// lost, and closes the files. Nothing may be appended any more. It is idempotent.
+//
+// After a failure it returns its cause at once and leaves the files as they are:
+// Pebble may hang in them until the process ends.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.closeErr = s.close()
+	})
+	return s.closeErr
+}
+
+func (s *Store) close() error {
+	s.mu.Lock()
+	s.flush.Stop()
+	s.next.final = true
+	done := s.wantNextLocked()
+	s.mu.Unlock()
+	if s.wait(done) != nil {
+		return fmt.Errorf("close the data directory: %w", s.fault.cause())
+	}
+	s.writer.Wait()
+	err := s.db.Close()
+	if lockErr := s.lock.Close(); err == nil {
+		err = lockErr
+	}
+	if err != nil {
+		return fmt.Errorf("close the data directory: %w", oneLine{err})
+	}
+	return nil
+}

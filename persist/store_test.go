@@ -1,0 +1,377 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// A clock is a boot's clock that stands still unless it is set.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) now() simba.Instant      { return simba.Instant(c.at.Load()) }
+func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
+
+// testOptions opens a store on fsys, in the first boot of a machine whose clock
+// stands still. A failure of the store fails the test.
+func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
+	t.Helper()
+	return Options{
+		Dir:    "data",
+		FS:     fsys,
+		Mode:   mode,
+		Boot:   Boot{ID: "boot-1", Now: new(clock).now},
+		Logger: slog.New(slog.DiscardHandler),
+		// Whoever wants the background to sync sets a time.
+		SyncEvery: time.Hour,
+		Fatal:     func(err error) { t.Errorf("the store failed: %v", err) },
+	}
+}
+
+func mustOpen(t testing.TB, o Options) (*Store, *Recovered) {
+	t.Helper()
+	s, r, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+func mustCommit(t testing.TB, s *Store, seq simba.Seq) {
+	t.Helper()
+	if err := s.Commit(seq); err != nil {
+		t.Fatalf("Commit(%d): %v", seq, err)
+	}
+}
+
+func mustClose(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openClosed opens a store that is closed with the test.
+func openClosed(t testing.TB, o Options) (*Store, *Recovered) {
+	t.Helper()
+	s, r := mustOpen(t, o)
+	t.Cleanup(func() { mustClose(t, s) })
+	return s, r
+}
+
+// put is a grant: the token is the change's number.
+func put(seq simba.Seq, mutex string) simba.Change {
+	return simba.Change{
+		Seq:  seq,
+		Kind: simba.ChangePut,
+		Lease: simba.Lease{
+			Mutex: mutex, Owner: "owner", Token: uint64(seq),
+			Acquired: 1000, AcquiredAt: 1_700_000_000_000,
+			TTL: 10 * time.Second, Transition: 2 * time.Second,
+		},
+		Events: []simba.Event{{
+			Seq: seq, At: 1_700_000_000_000 + int64(seq), Kind: simba.EventAcquired,
+			Mutex: mutex, Owner: "owner", Token: uint64(seq),
+		}},
+	}
+}
+
+// del is a release.
+func del(seq simba.Seq, mutex string) simba.Change {
+	return simba.Change{Seq: seq, Kind: simba.ChangeDelete, Lease: simba.Lease{Mutex: mutex},
+		Events: []simba.Event{{Seq: seq, At: 1, Kind: simba.EventReleased, Mutex: mutex, Owner: "owner", Reason: "done"}}}
+}
+
+// note is a change of the history alone.
+func note(seq simba.Seq) simba.Change {
+	return simba.Change{Seq: seq, Kind: simba.ChangeNone,
+		Events: []simba.Event{{Seq: seq, At: 2, Kind: simba.EventQueued, Mutex: "m", Owner: "waiter"}}}
+}
+
+func leasesOf(t testing.TB, r *Recovered) map[string]simba.Lease {
+	t.Helper()
+	leases := map[string]simba.Lease{}
+	for l, err := range r.Leases {
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases[l.Mutex] = l
+	}
+	return leases
+}
+
+// A walGate is a file system on which fsyncs of the WAL can be held back, and
+// are counted.
+type walGate struct {
+	vfs.FS
+	syncs   atomic.Int64
+	arrived chan struct{} // gets a value for each fsync that is held
+
+	mu   sync.Mutex
+	gate chan struct{} // closed = open
+}
+
+func newWALGate(inner vfs.FS) *walGate {
+	g := &walGate{arrived: make(chan struct{}, 100), gate: make(chan struct{})}
+	close(g.gate)
+	g.FS = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if isWALSync(op) {
+			g.syncs.Add(1)
+			g.pass()
+		}
+		return nil
+	}))
+	return g
+}
+
+func isWALSync(op errorfs.Op) bool {
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+		return strings.HasSuffix(op.Path, ".log")
+	}
+	return false
+}
+
+func (g *walGate) pass() {
+	g.mu.Lock()
+	gate := g.gate
+	g.mu.Unlock()
+	select {
+	case <-gate:
+	default:
+		g.arrived <- struct{}{}
+		<-gate
+	}
+}
+
+// hold makes fsyncs wait until the function returned is called.
+func (g *walGate) hold() (release func()) {
+	gate := make(chan struct{})
+	g.mu.Lock()
+	g.gate = gate
+	g.mu.Unlock()
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+// commitAll commits each of the numbers by a goroutine of its own.
+func commitAll(s *Store, seqs ...simba.Seq) (errs <-chan error) {
+	ch := make(chan error, len(seqs))
+	for _, seq := range seqs {
+		go func() { ch <- s.Commit(seq) }()
+	}
+	return ch
+}
+
+func wantOpen(t *testing.T, errs <-chan error) {
+	t.Helper()
+	select {
+	case err := <-errs:
+		t.Fatalf("Commit returned %v before the fsync", err)
+	default:
+	}
+}
+
+func TestNothingIsTellableBeforeItsFsync(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s, _ := openClosed(t, testOptions(t, gate, Always))
+	release := gate.hold()
+	defer release()
+
+	s.Append(put(1, "m"))
+	errs := commitAll(s, 1)
+	<-gate.arrived
+	s.Append(note(2))
+	if got := s.Tellable(); got != 0 {
+		t.Errorf("Tellable = %d during the fsync, want 0", got)
+	}
+	wantOpen(t, errs)
+
+	release()
+	if err := <-errs; err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Tellable(); got != 2 {
+		t.Errorf("Tellable = %d after the fsync, want 2", got)
+	}
+}
+
+func TestADeletionIsTellableOnlyAfterItsFsync(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	s.Append(put(1, "m"))
+	mustCommit(t, s, 1)
+	s.Append(del(2, "m"))
+	if got := s.Tellable(); got != 1 {
+		t.Errorf("Tellable = %d, want 1", got)
+	}
+}
+
+func TestAChangeOfTheHistoryAloneIsTellableAtOnce(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s, _ := openClosed(t, testOptions(t, gate, Always))
+	before := gate.syncs.Load()
+	s.Append(note(1))
+	mustCommit(t, s, 1)
+	if got := s.Tellable(); got != 1 {
+		t.Errorf("Tellable = %d, want 1", got)
+	}
+	if n := gate.syncs.Load() - before; n != 0 {
+		t.Errorf("%d fsyncs, want none", n)
+	}
+}
+
+func TestAPipelineSharesAnFsync(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s, _ := openClosed(t, testOptions(t, gate, Always))
+	before := gate.syncs.Load()
+	for seq := simba.Seq(1); seq <= 100; seq++ {
+		s.Append(put(seq, fmt.Sprint("m", seq)))
+	}
+	mustCommit(t, s, 100)
+	mustCommit(t, s, 50)
+	if n := gate.syncs.Load() - before; n != 1 {
+		t.Errorf("%d fsyncs, want 1", n)
+	}
+}
+
+func TestClientsBehindAnFsyncShareTheNext(t *testing.T) {
+	gate := newWALGate(vfs.NewMem())
+	s, _ := openClosed(t, testOptions(t, gate, Always))
+	release := gate.hold()
+	defer release()
+	before := gate.syncs.Load()
+
+	s.Append(put(1, "m1"))
+	first := commitAll(s, 1)
+	<-gate.arrived
+	var seqs []simba.Seq
+	for seq := simba.Seq(2); seq <= 65; seq++ {
+		s.Append(put(seq, fmt.Sprint("m", seq)))
+		seqs = append(seqs, seq)
+	}
+	rest := commitAll(s, seqs...)
+	release()
+	for _, errs := range []<-chan error{first, rest} {
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := gate.syncs.Load() - before; n != 2 {
+		t.Errorf("%d fsyncs for 1 change and 64 behind it, want 2", n)
+	}
+	if got := s.Stats(); got.LargestCommit != 64 || got.Changes != 65 || got.Commits != 3 {
+		t.Errorf("Stats = %+v, want 65 changes in 3 commits, the start's included, and at most 64", got)
+	}
+}
+
+func TestCommitOfWhatWasToldByAnEarlierRunReturnsAtOnce(t *testing.T) {
+	fsys := vfs.NewMem()
+	s, _ := mustOpen(t, testOptions(t, fsys, Always))
+	s.Append(put(7, "m"))
+	mustClose(t, s)
+	s, r := openClosed(t, testOptions(t, fsys, Always))
+	if r.Seq != 7 || s.Tellable() != 7 {
+		t.Errorf("Seq = %d, Tellable = %d, want 7 and 7", r.Seq, s.Tellable())
+	}
+	mustCommit(t, s, 7)
+}
+
+func TestNumbersBeyondTheStoredFloorHold(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	s.Append(note(seqReserve))
+	if got := s.Tellable(); got != seqReserve {
+		t.Errorf("Tellable = %d at the floor, want %d", got, seqReserve)
+	}
+	s.Append(note(seqReserve + 1))
+	if got := s.Tellable(); got != seqReserve {
+		t.Errorf("Tellable = %d beyond the floor, want %d", got, seqReserve)
+	}
+	mustCommit(t, s, seqReserve+1)
+	s.Append(note(seqReserve + 2))
+	if got := s.Tellable(); got != seqReserve+2 {
+		t.Errorf("Tellable = %d with a new floor, want %d", got, seqReserve+2)
+	}
+}
+
+func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	long := strings.Repeat("r", simba.MaxReasonLen)
+	var seq simba.Seq
+	for s.Tellable() == seq {
+		if seq++; seq > 2*maxPending/simba.MaxReasonLen {
+			t.Fatal("everything is told though nothing was written")
+		}
+		ch := note(seq)
+		ch.Events[0].Reason = long
+		s.Append(ch)
+	}
+	mustCommit(t, s, seq)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.next.size(); n > 1000 {
+		t.Errorf("%d bytes wait after the commit", n)
+	}
+}
+
+func TestAppendAllocatesNothing(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		s, _ := openClosed(t, testOptions(t, vfs.NewMem(), mode))
+		seq, ch := simba.Seq(0), put(1, "mutex")
+		appendOne := func() {
+			seq++
+			ch.Seq, ch.Events[0].Seq = seq, seq
+			s.Append(ch)
+		}
+		if n := testing.AllocsPerRun(1000, appendOne); n != 0 {
+			t.Errorf("%v: %v allocations, want 0", mode, n)
+		}
+	}
+}
+
+func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		fsys := vfs.NewCrashableMem()
+		s, _ := mustOpen(t, testOptions(t, fsys, mode))
+		s.Append(put(1, "m"))
+		s.Append(note(2))
+		mustClose(t, s)
+		mustClose(t, s)
+		s, r := mustOpen(t, testOptions(t, fsys.CrashClone(vfs.CrashCloneCfg{}), mode))
+		if got := leasesOf(t, r); len(got) != 1 || len(r.History) != 2 {
+			t.Errorf("%v: leases %v, history %v", mode, got, r.History)
+		}
+		if r.Seq != 2 || r.Token != 1 || r.Quiet != 0 {
+			t.Errorf("%v: Seq %d, Token %d, Quiet %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Quiet)
+		}
+		mustClose(t, s)
+	}
+}
+
+func TestWhatComesAfterCloseIsNeverTold(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), mode))
+		s.Append(put(1, "m"))
+		mustClose(t, s)
+		s.Append(note(2))
+		if got := s.Tellable(); got != 1 {
+			t.Errorf("%v: Tellable = %d, want 1", mode, got)
+		}
+		if err := s.Commit(1); err != nil {
+			t.Errorf("%v: Commit of what Close wrote: %v", mode, err)
+		}
+		if err := s.Commit(2); !errors.Is(err, simba.ErrStopped) {
+			t.Errorf("%v: Commit = %v, want ErrStopped", mode, err)
+		}
+	}
+}

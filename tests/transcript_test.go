@@ -1,0 +1,254 @@
+package tests
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The README shows what to type in several terminals and what comes out. Each step
+// is a block like
+//
+//	```console
+//	# terminal 1
+//	$ redis-cli -p 7379 SIMBA.CHECK job 1
+//	(integer) 1
+//	```
+//
+// The first line names the terminal; "# server" is the one that the server runs in.
+// Every terminal is a shell of its own, in one copy of the source tree, and blocks
+// run in the order of the page. A command without output at the end of a block has
+// either ended or is blocked by the server when the next block begins, and a later
+// block of its terminal may begin with what it writes then. "…" stands for any
+// text. Lines in the server's terminal that the page does not show are passed over.
+var (
+	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
+	serverPort   = regexp.MustCompile(`addr=127\.0\.0\.1:(\d+)`)
+)
+
+const (
+	readmePort = "7379"
+	serverName = "server"
+	anyText    = "…"
+	prompt     = "$ "
+)
+
+func TestTranscriptOfTheReadmeRunsAsWritten(t *testing.T) {
+	if !redisTools(t) {
+		return
+	}
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := blockPattern.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) == 0 {
+		t.Fatal("the README has no transcript")
+	}
+	p := &player{t: t, home: copyTree(t), port: readmePort, terminals: make(map[string]*terminal)}
+	for _, block := range blocks {
+		p.play(block[1], strings.Split(strings.TrimSuffix(block[2], "\n"), "\n"))
+	}
+	for _, term := range p.terminals {
+		if term.name != serverName {
+			p.finish(term)
+		}
+	}
+}
+
+// copyTree returns a copy of the source tree, so that what the README's commands
+// leave behind is not left in it.
+func copyTree(t *testing.T) string {
+	t.Helper()
+	home := t.TempDir()
+	entries, err := os.ReadDir("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if name == "bin" || name == "simba-data" || strings.HasPrefix(name, ".") {
+			continue
+		}
+		from, to := filepath.Join("..", name), filepath.Join(home, name)
+		if e.IsDir() {
+			err = os.CopyFS(to, os.DirFS(from))
+		} else {
+			err = copyFile(to, from)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return home
+}
+
+func copyFile(to, from string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o600)
+}
+
+// player plays a transcript.
+type player struct {
+	t         *testing.T
+	home      string // working directory of every terminal
+	port      string // of the server, in place of the README's
+	terminals map[string]*terminal
+}
+
+// terminal is a shell.
+type terminal struct {
+	name    string
+	in      io.Writer
+	out     chan string // its lines
+	running bool        // a command was sent whose end was not seen
+}
+
+// endOfCommand is written by the shell after each command.
+const endOfCommand = "-- end of command --"
+
+func (p *player) play(name string, lines []string) {
+	term := p.terminals[name]
+	if term == nil {
+		term = p.open(name)
+	}
+	shown := false
+	for _, line := range lines {
+		command, ok := strings.CutPrefix(line, prompt)
+		if !ok {
+			p.expect(term, line)
+			shown = true
+			continue
+		}
+		p.finish(term)
+		command = strings.ReplaceAll(command, readmePort, p.port)
+		if _, err := io.WriteString(term.in, "{ "+command+"\n} </dev/null\necho '"+endOfCommand+"'\n"); err != nil {
+			p.t.Fatal(err)
+		}
+		term.running, shown = true, false
+	}
+	if !shown {
+		p.endOrBlock(term)
+	}
+}
+
+// endOrBlock returns when the terminal's silent command has ended, or a client is
+// blocked by the server.
+func (p *player) endOrBlock(term *terminal) {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		select {
+		case line := <-term.out:
+			if line != endOfCommand {
+				p.t.Fatalf("%s shows\n%s\nthe README has nothing", term.name, line)
+			}
+			term.running = false
+			return
+		default:
+			if n, err := blockedClients("127.0.0.1:" + p.port); err == nil && n > 0 {
+				return
+			}
+		}
+	}
+	p.t.Fatalf("%s shows nothing and is not blocked", term.name)
+}
+
+// expect reads the line that the page shows.
+func (p *player) expect(term *terminal, want string) {
+	parts := strings.Split(want, anyText)
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	text := strings.Join(parts, ".*")
+	if term.name == serverName {
+		text = strings.ReplaceAll(text, readmePort, `\d+`)
+	} else {
+		text = strings.ReplaceAll(text, readmePort, p.port)
+	}
+	pattern := regexp.MustCompile("^" + text + "$")
+	for {
+		got := p.read(term, want)
+		switch {
+		case pattern.MatchString(got):
+			if match := serverPort.FindStringSubmatch(got); match != nil {
+				p.port = match[1]
+			}
+			return
+		case term.name != serverName:
+			p.t.Fatalf("%s shows\n%s\nthe README has\n%s", term.name, got, want)
+		case got == endOfCommand:
+			term.running = false
+		}
+	}
+}
+
+// finish reads up to the end of the terminal's command.
+func (p *player) finish(term *terminal) {
+	for term.running {
+		switch got := p.read(term, "nothing more"); {
+		case got == endOfCommand:
+			term.running = false
+		case term.name != serverName:
+			p.t.Fatalf("%s shows\n%s\nthe README has nothing more", term.name, got)
+		}
+	}
+}
+
+func (p *player) read(term *terminal, want string) string {
+	select {
+	case line, ok := <-term.out:
+		if !ok {
+			p.t.Fatalf("the shell of %s ended; the README has\n%s", term.name, want)
+		}
+		return line
+	case <-time.After(patience):
+		p.t.Fatalf("%s shows nothing; the README has\n%s", term.name, want)
+		return ""
+	}
+}
+
+// open starts a terminal's shell in a process group of its own, which is ended
+// whole with the test.
+func (p *player) open(name string) *terminal {
+	shell := exec.Command("bash", "--noprofile", "--norc")
+	shell.Dir = p.home
+	shell.Env = append(cleanEnv(), "SIMBA_ADDR=127.0.0.1:0")
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := shell.StdinPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out, err := shell.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	shell.Stderr = shell.Stdout
+	if err := shell.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	term := &terminal{name: name, in: in, out: make(chan string, 1000)}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(term.out)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			term.out <- lines.Text()
+		}
+	}()
+	p.t.Cleanup(func() {
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+		<-read
+		_ = shell.Wait()
+	})
+	p.terminals[name] = term
+	return term
+}
