@@ -40,7 +40,7 @@ func (s *Store) write() {
 			s.fault.trip(fmt.Errorf("commit: %w", oneLine{err}))
 			return
 		}
-		// Pebble reports success after a failure that it left to Fatalf.
+		// An answer that comes after the watchdog's patience changes nothing.
 		if s.fault.failed() {
 			return
 		}

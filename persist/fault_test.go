@@ -243,6 +243,26 @@ func TestFatalMayCloseTheStore(t *testing.T) {
 	}
 }
 
+func TestOnlyTheFirstFailureIsFatalAndOnlyOnceOpen(t *testing.T) {
+	var told []error
+	f := newFault(func(err error) { told = append(told, err) })
+	if err := f.arm(); err != nil {
+		t.Fatal(err)
+	}
+	f.trip(errBroken)
+	f.trip(errCommitTimeout)
+	if len(told) != 1 || told[0] != errBroken || f.cause() != errBroken {
+		t.Errorf("Fatal was told %v, and the cause is %v", told, f.cause())
+	}
+
+	told = nil
+	f = newFault(func(err error) { told = append(told, err) })
+	f.trip(errBroken)
+	if err := f.arm(); err != errBroken || told != nil {
+		t.Errorf("arm = %v after a failure, and Fatal was told %v", err, told)
+	}
+}
+
 func TestPebblesComplaintsAreFatal(t *testing.T) {
 	complaints := map[string]func(l pebbleLogger, e *pebble.EventListener){
 		"Fatalf":          func(l pebbleLogger, _ *pebble.EventListener) { l.Fatalf("it is %s", "broken") },

@@ -138,7 +138,7 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault) *pebble.Options 
 		// are released soon, which leave the most behind, 16 and 64 MiB are no faster,
 		// and take 38 and 152 MiB on disk where this takes 10.
 		MemTableSize: 4 << 20,
-		// Nothing is read while a Store runs but by compactions, which bypass it.
+		// While a Store runs only compactions read, and each block once.
 		CacheSize: 1 << 20,
 	}
 }

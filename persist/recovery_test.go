@@ -57,6 +57,21 @@ func TestAfterARebootLeasesBeginAnew(t *testing.T) {
 	}
 }
 
+func TestWithoutABootIDEveryStartIsAReboot(t *testing.T) {
+	fsys := vfs.NewMem()
+	var c clock
+	o := testOptions(t, fsys, Always)
+	o.Boot = Boot{Now: c.now}
+	s, _ := mustOpen(t, o)
+	s.Append(put(1, "m"))
+	mustClose(t, s)
+	c.advance(7)
+	_, r := openClosed(t, o)
+	if got := leasesOf(t, r)["m"]; got.Acquired != 7 {
+		t.Errorf("acquired at %d, want at 7, the start", got.Acquired)
+	}
+}
+
 // A restart shortly after a reboot must neither begin the leases anew once more
 // nor take instants of the boot before for ones of this boot.
 func TestOnlyTheFirstStartOfABootBeginsLeasesAnew(t *testing.T) {
@@ -105,11 +120,13 @@ func TestNoNumberComesTwiceThoughEveryMutexIsGone(t *testing.T) {
 		grant.Lease.Token = 99
 		s.Append(grant)
 		s.Append(del(3, "m"))
-		mustCommit(t, s, 3)
-		s.Append(note(4))
+		s.Append(put(4, "older tenure"))
+		s.Append(del(5, "older tenure"))
+		mustCommit(t, s, 5)
+		s.Append(note(6))
 		told := s.Tellable()
-		if told != 4 {
-			t.Fatalf("%v: Tellable = %d, want 4", mode, told)
+		if told != 6 {
+			t.Fatalf("%v: Tellable = %d, want 6", mode, told)
 		}
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
 		if r.Token < 99 || r.Seq < told {
@@ -157,6 +174,19 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 			t.Errorf("%d segments are stored for 5 events", n)
 		}
 		mustClose(t, s)
+	}
+}
+
+func TestOldHistoryIsDeletedWhileTheStoreIsOpen(t *testing.T) {
+	o := testOptions(t, vfs.NewMem(), Always)
+	o.HistoryLen = 10
+	s, _ := openClosed(t, o)
+	for seq := simba.Seq(1); seq <= 100; seq++ {
+		s.Append(put(seq, "m"))
+		mustCommit(t, s, seq)
+	}
+	if n := countSegments(t, s); n != 10 {
+		t.Errorf("%d segments of one event, want 10", n)
 	}
 }
 

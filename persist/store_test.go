@@ -360,18 +360,34 @@ func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
 
 func TestWhatComesAfterCloseIsNeverTold(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
-		s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), mode))
+		gate := newWALGate(vfs.NewMem())
+		s, _ := mustOpen(t, testOptions(t, gate, mode))
 		s.Append(put(1, "m"))
-		mustClose(t, s)
+		mustCommit(t, s, 1)
+
+		release := gate.hold()
+		closed := make(chan error)
+		go func() { closed <- s.Close() }()
+		<-gate.arrived
 		s.Append(note(2))
+		if got := s.Tellable(); got != 1 {
+			t.Errorf("%v: Tellable = %d while it closes, want 1", mode, got)
+		}
+		release()
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		s.Append(note(3))
 		if got := s.Tellable(); got != 1 {
 			t.Errorf("%v: Tellable = %d, want 1", mode, got)
 		}
 		if err := s.Commit(1); err != nil {
-			t.Errorf("%v: Commit of what Close wrote: %v", mode, err)
+			t.Errorf("%v: Commit of what was written: %v", mode, err)
 		}
-		if err := s.Commit(2); !errors.Is(err, simba.ErrStopped) {
-			t.Errorf("%v: Commit = %v, want ErrStopped", mode, err)
+		for _, seq := range []simba.Seq{2, 3} {
+			if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
+				t.Errorf("%v: Commit(%d) = %v, want ErrStopped", mode, seq, err)
+			}
 		}
 	}
 }

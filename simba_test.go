@@ -1,0 +1,97 @@
+package simba
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestNamesOfMutexesAndContenders(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		mutex, contender bool
+	}{
+		{"job", true, true},
+		{"orders:eu/1.2_3-4#5", true, true},
+		{"größe-日本", true, true},
+		{"a@b", true, true},
+		{"counter:1234@host", true, true},
+		{"a@@b", true, false},
+		{"@@", true, false},
+		{"", false, false},
+		{" ", false, false},
+		{"a b", false, false},
+		{"a\tb", false, false},
+		{"a\x00b", false, false},
+		{"a\x7f", false, false},
+		{"{a}", false, false},
+		{"é{", false, false},
+		{"a\u00a0b", false, false}, // no-break space
+		{"a\u200bb", false, false}, // zero width
+		{"a\xff", false, false},
+		{strings.Repeat("x", MaxContenderLen), true, true},
+		{strings.Repeat("x", MaxContenderLen+1), true, false},
+		{strings.Repeat("x", MaxMutexLen), true, false},
+		{strings.Repeat("x", MaxMutexLen+1), false, false},
+	} {
+		for _, check := range []struct {
+			argument string
+			err      error
+			want     bool
+		}{{"mutex", CheckMutex(c.name), c.mutex}, {"contender", CheckContender(c.name), c.contender}} {
+			if (check.err == nil) != check.want {
+				t.Errorf("%q as %s: %v", c.name, check.argument, check.err)
+			}
+			var bad *NameError
+			if check.err != nil && (!errors.As(check.err, &bad) || bad.Argument != check.argument) {
+				t.Errorf("%q: %v does not name the argument", c.name, check.err)
+			}
+		}
+	}
+}
+
+func TestContenderChannelIsParsedBack(t *testing.T) {
+	for _, c := range [][2]string{{"job", "a"}, {"a:b", "c:d"}, {"m", "simba:x"}} {
+		m, who, ok := ParseContenderChannel(ContenderChannel(c[0], c[1]))
+		if !ok || m != c[0] || who != c[1] {
+			t.Errorf("%v: %q %q %v", c, m, who, ok)
+		}
+	}
+	for _, channel := range []string{"", "simba:{m}", "simba:{m}:", "simba:{}:c", "simba-events:{m}:c", "other"} {
+		if m, who, ok := ParseContenderChannel(channel); ok {
+			t.Errorf("%q is no contender's channel: %q %q", channel, m, who)
+		}
+	}
+}
+
+// FuzzEventJSON holds the encoder against the standard library's.
+func FuzzEventJSON(f *testing.F) {
+	f.Add("job", "a", "")
+	f.Add("a\"b\\c", "größe", "stuck\n\x01<&>\u2028")
+	f.Add("\xff\xfe", "\xed\xa0\x80", "\x7f")
+	f.Fuzz(func(t *testing.T, mutex, owner, reason string) {
+		e := Event{Seq: 1<<64 - 1, At: 1790000000000, Kind: EventBroken, Mutex: mutex, Owner: owner, Token: 7, Reason: reason}
+		var got struct {
+			Seq                         uint64
+			At                          int64
+			Event, Mutex, Owner, Reason string
+			Token                       uint64
+		}
+		line := e.AppendJSON(nil)
+		if err := json.Unmarshal(line, &got); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		clean := func(s string) string {
+			if utf8.ValidString(s) {
+				return s
+			}
+			return strings.ToValidUTF8(string([]rune(s)), "\ufffd")
+		}
+		if got.Seq != uint64(e.Seq) || got.At != e.At || got.Event != "broken" || got.Token != 7 ||
+			got.Mutex != clean(mutex) || got.Owner != clean(owner) || got.Reason != clean(reason) {
+			t.Errorf("%s reads back as %+v", line, got)
+		}
+	})
+}
