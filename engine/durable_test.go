@@ -18,6 +18,7 @@ type gate struct {
 	open     bool
 	appended simba.Seq
 	held     simba.Seq // the first change that holds back; 0 = none
+	strict   bool      // also changes of a queue hold back
 	changes  []simba.Change
 }
 
@@ -27,15 +28,17 @@ func newGate() *gate {
 	return g
 }
 
-func (g *gate) Append(ch simba.Change) {
+func (g *gate) Append(ch simba.Change) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ch.Events = slices.Clone(ch.Events)
 	g.changes = append(g.changes, ch)
 	g.appended = ch.Seq
-	if !g.open && g.held == 0 && ch.Kind != simba.ChangeNone {
+	if !g.open && g.held == 0 && (ch.Kind != simba.ChangeNone || g.strict) {
 		g.held = ch.Seq
+		return true
 	}
+	return false
 }
 
 func (g *gate) Commit(seq simba.Seq) error {
@@ -207,6 +210,28 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangeDelete {
 			t.Errorf("its own release: %+v", ch)
+		}
+	})
+}
+
+// A journal may hold back on the change of a queue too, and then all notices and
+// wake-ups wait behind it.
+func TestWhoeverQueuesSettlesWhatTheJournalHoldsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		g.strict = true
+		g.set(false)
+		o, _, _ := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
+		queued := settles(w.e, o.Seq)
+		if queued() {
+			t.Error("told before what holds it back was committed")
+		}
+		g.set(true)
+		if !queued() {
+			t.Error("hangs")
 		}
 	})
 }

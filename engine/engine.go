@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Clock         Clock
 	HandoffWindow time.Duration // how long a polling waiter's turn lasts; 0 = free for all
-	QueueGrace    time.Duration // how long a polling waiter is waited for; see the design of the queue
+	QueueGrace    time.Duration // how long a polling waiter that is not heard of keeps its place
 	Notices       simba.Notices // nil = Silent
 	HistoryLen    int           // events that History can answer from; 0 = 10,000
 }

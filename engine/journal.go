@@ -14,13 +14,16 @@ type Journal interface {
 	// the order of Seq, one call at a time, inside its critical section: it must do
 	// no I/O and must keep no reference to ch.Events. It always succeeds; a journal
 	// that fails stops the process, or makes Commit return an error for good.
-	Append(ch simba.Change)
+	//
+	// It reports whether this change is the one that holds back all that follow
+	// until it is committed. The engine sees to it that someone commits it, as it
+	// does for every change of a lease.
+	Append(ch simba.Change) (holds bool)
 	// Commit returns when all changes up to seq are tellable. Callers share the
 	// work: one of them writes for all that were appended before it began.
 	Commit(seq simba.Seq) error
 	// Tellable is the largest seq such that every change up to it is durable as
-	// far as the mode of durability promises. A change of kind ChangeNone does not
-	// hold it back. It is cheap: one atomic load or two.
+	// far as the mode of durability promises. It is cheap: one atomic load or two.
 	Tellable() simba.Seq
 }
 
@@ -38,9 +41,9 @@ type Recovery struct {
 // memoryJournal is the Journal of durability "memory": everything is tellable.
 type memoryJournal struct{}
 
-func (memoryJournal) Append(simba.Change)    {}
-func (memoryJournal) Commit(simba.Seq) error { return nil }
-func (memoryJournal) Tellable() simba.Seq    { return 1<<64 - 1 }
+func (memoryJournal) Append(simba.Change) bool { return false }
+func (memoryJournal) Commit(simba.Seq) error   { return nil }
+func (memoryJournal) Tellable() simba.Seq      { return 1<<64 - 1 }
 
 // Memory returns a journal that keeps nothing.
 func Memory() Journal { return memoryJournal{} }

@@ -36,9 +36,11 @@ type effect struct {
 	wake  simba.Waiter // this blocked waiter is woken; nil = none
 }
 
-// record gives the step its number and hands it on. It returns the Seq on which
-// the mutex' state rests from now on: 0 when only the queue changed.
-func (l *ledger) record(m *mutex, s *step) simba.Seq {
+// record gives the step its number and hands it on. It returns the Seq that what is
+// told of the mutex rests on from now on: 0 when only the queue changed, unless
+// the journal holds back on that. What a journal holds back is always settled by
+// the one whose step it was, so nothing in the outbox waits for nobody.
+func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.changed && len(s.events) == 0 && len(s.turns) == 0 && len(s.wakes) == 0 {
 		return 0
 	}
@@ -65,7 +67,9 @@ func (l *ledger) record(m *mutex, s *step) simba.Seq {
 			l.seq++
 		}
 		ch.Seq = l.seq
-		l.journal.Append(ch)
+		if l.journal.Append(ch) || s.changed {
+			rests = ch.Seq
+		}
 	}
 	if announce {
 		for _, e := range s.events {
@@ -79,10 +83,7 @@ func (l *ledger) record(m *mutex, s *step) simba.Seq {
 		l.outbox = append(l.outbox, effect{after: l.seq, wake: t.waiter})
 	}
 	l.waiting.Store(int64(len(l.outbox)))
-	if !s.changed {
-		return 0
-	}
-	return ch.Seq
+	return rests
 }
 
 // settle returns when everything up to seq is durable, and what waits in the

@@ -14,7 +14,7 @@ type shard struct {
 	mu     sync.Mutex // guards what follows
 	table  table
 	due    deadlines
-	seq    simba.Seq // of the last change of any lease here: what the shard shows rests on it
+	seq    simba.Seq // what the shard shows rests on it: the last change of any lease here
 	places uint64    // given out in queues
 	step   step      // used again by every step
 	counts counts

@@ -87,14 +87,14 @@ type group struct {
 	promised floors
 }
 
-// Append takes a change into the next group. It does no I/O and keeps no
-// reference to ch.Events.
-func (s *Store) Append(ch simba.Change) {
+// Append takes a change into the next group, and reports whether it is the one
+// that holds the group back. It does no I/O and keeps no reference to ch.Events.
+func (s *Store) Append(ch simba.Change) (holds bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.next
 	s.encode(g, &ch)
-	if g.hold == 0 && s.holds(g, &ch) {
+	if holds = g.hold == 0 && s.holds(g, &ch); holds {
 		g.hold = ch.Seq
 	}
 	if g.changes++; g.changes == 1 && s.mode == Async {
@@ -107,6 +107,7 @@ func (s *Store) Append(ch simba.Change) {
 		s.appended.longest = max(s.appended.longest, ch.Lease.TTL+ch.Lease.Transition)
 	}
 	s.updateTellableLocked()
+	return holds
 }
 
 // encode adds the change to the group's batch and history. Batches fail only

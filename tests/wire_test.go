@@ -321,10 +321,11 @@ func newHeldBack() *heldBack {
 	return h
 }
 
-func (h *heldBack) Append(ch simba.Change) {
+func (h *heldBack) Append(ch simba.Change) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = ch.Seq
+	return true
 }
 
 func (h *heldBack) Commit(seq simba.Seq) error {
