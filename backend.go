@@ -92,8 +92,12 @@ type Outcome struct {
 	Token  uint64 // of the current tenure, 0 when free
 
 	TTL        time.Duration // left until the TTL window ends, not below 0
-	Transition time.Duration // left until the transition window ends, not below 0
+	Transition time.Duration // left until the transition window ends, not below 0; see below
 	Position   int           // in the queue, from 1; 0 = not queued
+
+	// Of a mutex that is free but not to be had, Transition is how long it is kept:
+	// for the waiter whose turn it is, or until the quiet time after an unclean stop
+	// is over. So who sleeps for Transition never asks in vain.
 
 	Seq Seq // what must be settled before this is told
 }

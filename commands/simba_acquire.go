@@ -109,12 +109,12 @@ func (c *client) simbaAcquire(args [][]byte) {
 // acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where nothing blocks: the
 // wait's time runs out at once.
 func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
-	a.NoQueue = true
-	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
-	if out.Status == simba.StatusBusy {
-		out.Status = simba.StatusTimeout
+	a.Waiter = c.conn.NewWait()
+	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if err != nil || ticket == nil {
+		return out, err
 	}
-	return out, err
+	return ticket.End(simba.EndTimeout)
 }
 
 // acquireWaiting is ACQUIRE ... WAIT. A ticket comes with a mutex that was granted

@@ -264,7 +264,7 @@ func TestNothingBlocksInsideExec(t *testing.T) {
 		if !strings.Contains(reply, "timeout") || !strings.HasSuffix(reply, "+PONG\r\n") {
 			t.Errorf("EXEC replied %q", reply)
 		}
-		want := []string{"acquire m c 1s+0s noqueue=true session=false wait=false"}
+		want := []string{"acquire m c 1s+0s noqueue=false session=false wait=true"}
 		if got := s.backend.asked(); !slices.Equal(got, want) {
 			t.Errorf("asked %q, want %q", got, want)
 		}

@@ -16,7 +16,7 @@ func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Out
 		t = &ticket{engine: e, mutex: r.Mutex, contender: r.Contender, waiter: r.Waiter}
 	}
 	seq, err := e.do(r.Mutex, func(m *mutex, s *step) {
-		o = m.outcome(m.acquire(s, r, t), s.now, r.Contender)
+		o = m.outcome(m.acquire(s, r, t), s, r.Contender)
 	})
 	o.Seq = seq
 	if o.Status == simba.StatusWaiting {
@@ -28,7 +28,7 @@ func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Out
 // End implements simba.Ticket.
 func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 	o.Seq, err = t.engine.do(t.mutex, func(m *mutex, s *step) {
-		o = m.outcome(m.endWait(s, t, why), s.now, t.contender)
+		o = m.outcome(m.endWait(s, t, why), s, t.contender)
 	})
 	return o, err
 }
@@ -41,7 +41,7 @@ func (t *ticket) Abandon() (simba.Seq, error) {
 // Guard implements simba.Backend.
 func (e *Engine) Guard(_ context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	seq, err := e.do(r.Mutex, func(m *mutex, s *step) {
-		o = m.outcome(m.guard(s, r), s.now, r.Contender)
+		o = m.outcome(m.guard(s, r), s, r.Contender)
 	})
 	o.Seq = seq
 	return o, err

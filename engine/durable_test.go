@@ -285,8 +285,8 @@ func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
 		if o := w.guard("m", "a", 40*sec, 0, 7); o.Status != simba.StatusRenewed {
 			t.Errorf("guard in the quiet time: %+v", o)
 		}
-		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
-			t.Errorf("granted in the quiet time: %+v", o)
+		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Transition != 30*sec {
+			t.Errorf("granted in the quiet time, or not told how long it is: %+v", o)
 		}
 		// Its release may have been lost together with another's tenure.
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
@@ -305,6 +305,23 @@ func TestQuietTimeGrantsNobodyNewWhileRecoveredOwnersGuard(t *testing.T) {
 		o.granted()
 		if got := w.owner("m"); got.Owner != "a" || got.Token != 7 {
 			t.Errorf("owner %+v", got)
+		}
+		w.audit()
+	})
+}
+
+func TestReleaseInTheQuietTimeAlsoLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Quiet: 30 * sec, Leases: leases(
+			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
+		)})
+		w.acquire("m", "a", sec, 0)
+		w.acquire("m", "b", sec, 0)
+		if !w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) {
+			t.Error("a did not release")
+		}
+		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
+			t.Errorf("queue %v", q)
 		}
 		w.audit()
 	})

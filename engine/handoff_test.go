@@ -265,10 +265,15 @@ func TestReachablePollingWaiterIsToldAndTheMutexKeptForIt(t *testing.T) {
 		if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
 			t.Fatalf("b was told %q", got)
 		}
-		if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued || o.Owner != "" || o.Position != 2 {
+		time.Sleep(testWindow / 4)
+		o := w.acquire("m", "c", sec, 0)
+		if o.Status != simba.StatusQueued || o.Owner != "" || o.Position != 2 {
 			t.Errorf("c in b's turn: %+v", o)
 		}
-		time.Sleep(testWindow - 1)
+		if o.Transition != testWindow*3/4 {
+			t.Errorf("c would ask again after %v", o.Transition)
+		}
+		time.Sleep(testWindow*3/4 - 1)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
 			t.Errorf("b in its turn: %+v", o)
 		}

@@ -136,12 +136,17 @@ func left(end, now simba.Instant) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// outcome describes the mutex to contender at the instant now.
-func (m *mutex) outcome(status simba.Status, now simba.Instant, contender string) simba.Outcome {
+// outcome describes the mutex to contender in the step s.
+func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: m.position(contender)}
-	if m.owned() {
+	switch c := m.contention; {
+	case m.owned():
 		o.Owner, o.Token = m.owner(), m.token
-		o.TTL, o.Transition = left(m.ttlEnd(), now), left(m.end(), now)
+		o.TTL, o.Transition = left(m.ttlEnd(), s.now), left(m.end(), s.now)
+	case s.now < s.quiet:
+		o.Transition = left(s.quiet, s.now)
+	case c != nil && c.reserved != nil:
+		o.Transition = left(c.until, s.now)
 	}
 	return o
 }

@@ -72,26 +72,26 @@ func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 	return simba.StatusRenewed
 }
 
-// release ends the contender's tenure, or else takes it out of the queue. A
-// request for one tenure or one session leaves the queue alone: it may be late,
-// and the contender may wait for its next tenure by now.
+// release ends the contender's tenure and takes it out of the queue. A request
+// for one tenure or one session leaves the queue alone: it may be late, and the
+// contender may wait for its next tenure by now.
 func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	m.advance(s)
-	if m.owned() && m.owner() == r.Contender &&
+	owned := m.owned() && m.owner() == r.Contender &&
 		(r.Token == 0 || r.Token == m.token) &&
-		(r.Session == 0 || m.boundTo(r.Session)) {
+		(r.Session == 0 || m.boundTo(r.Session))
+	if owned {
 		// A session that ends is not its owner's word: it may believe in its lease.
 		s.forced = s.forced || r.Session != 0
 		m.vacate(s, simba.EventReleased, r.Reason)
-		m.handOn(s)
-		return true
 	}
-	if r.Token == 0 && r.Session == 0 && m.contention != nil {
-		if e := m.contention.find(r.Contender); e != nil {
+	if c := m.contention; c != nil && r.Token == 0 && r.Session == 0 {
+		if e := c.find(r.Contender); e != nil {
 			m.leave(s, e, "left")
 		}
 	}
-	return false
+	m.handOn(s)
+	return owned
 }
 
 // breakTenure ends the tenure whoever owns it.

@@ -1,8 +1,10 @@
 package persist
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -19,6 +21,9 @@ import (
 const (
 	signName = "SIMBA-RESP"
 	signText = "This directory belongs to simba-resp. Do not change what is in it.\n"
+	// heldText is added when the store has been made, so that an empty one is never
+	// taken for new after that.
+	heldText = "It holds a store.\n"
 )
 
 // claimDir makes sure that the directory is ours to use and locks it.
@@ -53,11 +58,28 @@ func signDir(fsys vfs.FS, dir string) error {
 			return ErrForeign
 		}
 	}
+	return writeSign(fsys, dir, signText)
+}
+
+// signStore notes in the directory's sign that the store has been made.
+func signStore(fsys vfs.FS, dir string) error { return writeSign(fsys, dir, signText+heldText) }
+
+// heldStore reports whether signStore was called for the directory.
+func heldStore(fsys vfs.FS, dir string) (bool, error) {
+	f, err := fsys.Open(fsys.PathJoin(dir, signName))
+	if err != nil {
+		return false, err
+	}
+	text, err := io.ReadAll(f)
+	return bytes.Contains(text, []byte(heldText)), errors.Join(err, f.Close())
+}
+
+func writeSign(fsys vfs.FS, dir, text string) error {
 	f, err := fsys.Create(fsys.PathJoin(dir, signName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write([]byte(signText))
+	_, err = f.Write([]byte(text))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}

@@ -249,6 +249,49 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 	}
 }
 
+// In the log of a store's first run too, damage is no torn end. What cannot be
+// told from one is damage in the last block, where a crash leaves its own.
+func TestDamageInTheLogOfTheFirstRunIsRefused(t *testing.T) {
+	o := diskOptions(t)
+	s, _ := mustOpen(t, o)
+	for i := range 1000 {
+		seq := s.Tellable() + 1
+		s.Append(put(seq, fmt.Sprintf("mutex %d", i)))
+		mustCommit(t, s, seq)
+	}
+	logs, err := filepath.Glob(filepath.Join(o.Dir, "*.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatal(logs, err)
+	}
+	log, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+
+	log[300] ^= 0xff
+	if err := os.WriteFile(logs[0], log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
+}
+
+func TestAStoreThatIsGoneIsNotMadeAnew(t *testing.T) {
+	o := filled(t)
+	files, err := os.ReadDir(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Name() != signName {
+			if err := os.RemoveAll(filepath.Join(o.Dir, f.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantRefusal(t, o, ErrCorrupt, "is gone")
+}
+
 func TestASpoiltLeaseIsReportedByName(t *testing.T) {
 	for value, want := range map[string]error{"garbage": ErrNewer, "\x01garbage": ErrCorrupt} {
 		o := filled(t)

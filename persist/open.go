@@ -60,13 +60,48 @@ func openPebble(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered
 	if err != nil {
 		return nil, nil, pebbleError(err)
 	}
+	fresh, err := isFresh(db, o)
+	if err == nil && fresh {
+		// The first log of a new Pebble is of an old format, in which damage cannot be
+		// told from the torn end that a crash leaves. A second Open begins a new one.
+		if err = db.Close(); err == nil {
+			db, err = pebble.Open(o.Dir, pebbleOptions(o, lock, fault))
+		}
+		if err != nil {
+			return nil, nil, pebbleError(err)
+		}
+	}
+	if err != nil {
+		_ = db.Close() // the error at hand says more
+		return nil, nil, err
+	}
 	s := newStore(o, db, lock, fault)
 	r, err := s.begin(o)
 	if err != nil {
 		_ = db.Close() // as above
 		return nil, nil, err
 	}
+	if fresh {
+		if err := signStore(o.FS, o.Dir); err != nil {
+			_ = db.Close()
+			return nil, nil, err
+		}
+	}
 	return s, r, nil
+}
+
+// isFresh reports whether nothing was ever stored. A store that is empty although
+// the directory's sign says that there was one has lost everything.
+func isFresh(db *pebble.DB, o *Options) (bool, error) {
+	m, err := readMeta(db)
+	if err != nil || m.Generation != 0 {
+		return false, err
+	}
+	held, err := heldStore(o.FS, o.Dir)
+	if held {
+		err = fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
+	}
+	return true, err
 }
 
 func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store {

@@ -175,5 +175,9 @@ func (c *Conn) logEnd() {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
-	c.server.log.Log(c.ctx, level, why, "conn", c.id, "addr", c.remote, "err", err)
+	attrs := []slog.Attr{slog.Uint64("conn", c.id), slog.String("addr", c.remote)}
+	if err != nil {
+		attrs = append(attrs, slog.Any("err", err))
+	}
+	c.server.log.LogAttrs(c.ctx, level, why, attrs...)
 }

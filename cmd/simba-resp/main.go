@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	"time"
 )
 
 const version = "0.1.0"
@@ -23,14 +24,24 @@ const (
 	exitUsage  = 2 // flags or settings that make no sense
 )
 
+// secondSignal is how long after the first signal another one means impatience.
+const secondSignal = time.Second
+
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	// A terminal that is closed sends SIGHUP.
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
+		asked := time.Now()
 		cancel()
-		<-signals
+		for range signals {
+			// Supervisors, timeout(1) and make among them, may deliver one wish twice.
+			if time.Since(asked) > secondSignal {
+				break
+			}
+		}
 		fmt.Fprintln(os.Stderr, "simba-resp: a second signal: not waiting for an orderly stop")
 		os.Exit(exitFailed)
 	}()
