@@ -115,8 +115,13 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 	}
 	from := r.Cursor << cursorShift
 	for i := shardOf(from); i < len(e.shards); i++ {
-		next, seen, rests := e.shards[i].scan(max(from, shardStart(i)), r, &page)
+		names, next, seen, rests := e.shards[i].scan(max(from, shardStart(i)), r)
 		seq = max(seq, rests)
+		for _, name := range names { // a glob may take its time, so not under the lock
+			if r.Match == nil || r.Match(name) {
+				page.Mutexes = append(page.Mutexes, name)
+			}
+		}
 		if next != 0 {
 			page.Cursor = next >> cursorShift
 			return page, seq, nil
@@ -129,21 +134,17 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 	return page, seq, nil
 }
 
-func (sh *shard) scan(from uint64, r simba.ScanRequest, page *simba.ScanPage) (next uint64, seen int, seq simba.Seq) {
+func (sh *shard) scan(from uint64, r simba.ScanRequest) (names []string, next uint64, seen int, seq simba.Seq) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := sh.engine.clock.Now()
 	next, seen = sh.table.scan(from, r.Count, func(m *mutex) {
 		held, contended := m.owned() && now < m.end(), m.waiters() > 0
-		switch {
-		case !held && !contended:
-		case r.Held && !held, r.Contended && !contended:
-		case r.Match != nil && !r.Match(m.name()):
-		default:
-			page.Mutexes = append(page.Mutexes, m.name())
+		if (held || contended) && (held || !r.Held) && (contended || !r.Contended) {
+			names = append(names, m.name())
 		}
 	})
-	return next, seen, sh.seq
+	return names, next, seen, sh.seq
 }
 
 // History implements simba.Backend.

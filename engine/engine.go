@@ -25,7 +25,8 @@ type Config struct {
 type Engine struct {
 	clock  Clock
 	seed   maphash.Seed
-	quiet  simba.Instant
+	quiet  simba.Instant // nobody new is granted anything before it
+	former uint64        // tenures up to this token began in an earlier run
 	ledger ledger
 	token  atomic.Uint64 // the last one given
 	window atomic.Int64  // Config.HandoffWindow
@@ -48,7 +49,7 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	if cfg.HistoryLen == 0 {
 		cfg.HistoryLen = 10000
 	}
-	e := &Engine{clock: cfg.Clock, seed: maphash.MakeSeed()}
+	e := &Engine{clock: cfg.Clock, seed: maphash.MakeSeed(), former: rec.Token}
 	e.SetHandoffWindow(cfg.HandoffWindow)
 	e.SetQueueGrace(cfg.QueueGrace)
 	e.token.Store(rec.Token)
@@ -58,8 +59,7 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	for _, ev := range rec.History {
 		e.ledger.history.push(ev)
 	}
-	now := e.clock.Now()
-	e.quiet = now.Add(rec.Quiet)
+	e.quiet = e.clock.Now().Add(rec.Quiet)
 	for i := range e.shards {
 		e.shards[i].start(e)
 	}
@@ -69,15 +69,18 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 				e.Stop()
 				return nil, fmt.Errorf("recover leases: %w", err)
 			}
-			e.restore(l, now)
+			e.restore(l)
 		}
+	}
+	for i := range e.shards {
+		e.shards[i].wind()
 	}
 	return e, nil
 }
 
 // restore puts a lease in place. One that has ended meanwhile expires by the
 // timer, with its event and its handoff, as if the engine had never been away.
-func (e *Engine) restore(l simba.Lease, now simba.Instant) {
+func (e *Engine) restore(l simba.Lease) {
 	sh, hash := e.shard(l.Mutex)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -86,7 +89,6 @@ func (e *Engine) restore(l simba.Lease, now simba.Instant) {
 	sh.table.add(m)
 	sh.counts.held++
 	sh.due.set(m, m.deadline(e.quiet))
-	sh.arm(sh.due[0].at, now)
 }
 
 // Stop ends the engine: timers fire no more, and every method returns

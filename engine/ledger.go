@@ -15,25 +15,25 @@ type ledger struct {
 	notices simba.Notices
 	missed  func(mutex, contender string) simba.Seq // a turn that reached nobody
 
-	mu         sync.Mutex // guards what follows
-	seq        simba.Seq
-	history    ring
-	outbox     []effect // in the order of after
-	spare      []effect // the outbox' other array, while nobody sends from it
-	delivering bool     // someone sends, and will look again before it ends
+	// sending keeps notices in order: it is held from taking them out of the outbox
+	// until they are sent.
+	sending sync.Mutex
 
-	waiting atomic.Int64 // len(outbox), to pass by without the lock
+	mu      sync.Mutex // guards what follows
+	seq     simba.Seq
+	history ring
+	outbox  []effect // notices and turns, in the order of after
+	wakes   []effect // of blocked waiters, likewise; they overtake notices
+
+	waiting atomic.Int64 // effects in outbox and wakes, to pass by without a lock
 }
-
-// spareEffects bounds the array that the outbox keeps after a burst.
-const spareEffects = 4096
 
 // effect is what others are told of a step, once the change after is durable.
 type effect struct {
 	after simba.Seq
 	event simba.Event  // its notices go out; Kind 0 = none
 	turn  turn         // this polling waiter is told; contender "" = none
-	wake  simba.Waiter // this blocked waiter is woken; nil = none
+	wake  simba.Waiter // this blocked waiter is woken; in wakes only
 }
 
 // record gives the step its number and hands it on. It returns the Seq that what is
@@ -80,14 +80,14 @@ func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 		l.outbox = append(l.outbox, effect{after: l.seq, turn: t})
 	}
 	for _, t := range s.wakes {
-		l.outbox = append(l.outbox, effect{after: l.seq, wake: t.waiter})
+		l.wakes = append(l.wakes, effect{after: l.seq, wake: t.waiter})
 	}
-	l.waiting.Store(int64(len(l.outbox)))
+	l.waiting.Store(int64(len(l.outbox) + len(l.wakes)))
 	return rests
 }
 
-// settle returns when everything up to seq is durable, and what waits in the
-// outbox and may be told has been sent, by the caller or by someone who is at it.
+// settle returns when everything up to seq is durable, and what may be told by
+// then has been sent.
 func (l *ledger) settle(seq simba.Seq) error {
 	for {
 		if err := l.journal.Commit(seq); err != nil {
@@ -99,65 +99,55 @@ func (l *ledger) settle(seq simba.Seq) error {
 	}
 }
 
-// deliver sends what may be told, in order, one sender at a time. A turn that
-// reached nobody goes to the next in line: the Seq of that is returned.
+// deliver wakes who may be woken and sends what may be told. A turn that reached
+// nobody goes to the next in line: the Seq of that is returned.
+//
+// Everyone who settles takes part: it sends what may be told by then and ends. So
+// those who make effects faster than they can be sent wait for each other, and
+// nobody is caught in sending for all.
 func (l *ledger) deliver() (again simba.Seq) {
 	if l.waiting.Load() == 0 {
 		return 0
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.delivering {
-		return 0
+	for _, e := range l.take(&l.wakes) {
+		e.wake.Wake()
 	}
-	l.delivering = true
-	for {
-		n := l.tellable()
-		if n == 0 {
-			break
-		}
-		batch := l.outbox[:n]
-		l.outbox = append(l.spare, l.outbox[n:]...)
-		l.spare = nil
-		l.waiting.Store(int64(len(l.outbox)))
-		l.mu.Unlock()
-		for _, e := range batch {
-			again = max(again, l.send(e))
-		}
-		clear(batch)
-		l.mu.Lock()
-		if cap(batch) <= spareEffects {
-			l.spare = batch[:0]
-		}
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	for _, e := range l.take(&l.outbox) {
+		again = max(again, l.send(e))
 	}
-	l.delivering = false
 	return again
 }
 
-// tellable counts the effects at the head of the outbox that may be told.
-func (l *ledger) tellable() (n int) {
+// take removes and returns the effects at the head of a list that may be told.
+func (l *ledger) take(list *[]effect) []effect {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	mark := l.journal.Tellable()
-	for n < len(l.outbox) && l.outbox[n].after <= mark {
+	n := 0
+	for n < len(*list) && (*list)[n].after <= mark {
 		n++
 	}
-	return n
+	taken := (*list)[:n:n]
+	if *list = (*list)[n:]; len(*list) == 0 {
+		*list = nil // the array goes with what was taken
+	}
+	l.waiting.Add(int64(-n))
+	return taken
 }
 
 func (l *ledger) send(e effect) simba.Seq {
-	switch {
-	case e.wake != nil:
-		e.wake.Wake()
-	case e.turn.contender != "":
-		t := e.turn
+	if t := e.turn; t.contender != "" {
 		if l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), simba.ReleasedNotice(t.last)) == 0 {
 			return l.missed(t.mutex, t.contender)
 		}
-	default:
-		if e.event.Kind == simba.EventAcquired {
-			l.notices.Publish(simba.MutexChannel(e.event.Mutex), simba.AcquiredNotice(e.event.Owner))
-		}
-		l.notices.Publish(simba.EventChannel(e.event.Mutex), string(e.event.AppendJSON(nil)))
+		return 0
 	}
+	if e.event.Kind == simba.EventAcquired {
+		l.notices.Publish(simba.MutexChannel(e.event.Mutex), simba.AcquiredNotice(e.event.Owner))
+	}
+	l.notices.Publish(simba.EventChannel(e.event.Mutex), string(e.event.AppendJSON(nil)))
 	return 0
 }
 

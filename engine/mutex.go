@@ -112,6 +112,8 @@ func (m *mutex) deadline(quiet simba.Instant) simba.Instant {
 	d := never
 	c := m.contention
 	switch {
+	case m.owned() && c != nil && c.find(m.owner()) != nil:
+		d = min(m.end(), quiet)
 	case m.owned():
 		d = m.end()
 	case c == nil:

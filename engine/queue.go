@@ -19,7 +19,7 @@ type entry struct {
 	transition time.Duration
 	session    uint64
 	ticket     *ticket // its connection waits for it; nil = it polls
-	told       bool    // it had its turn since the mutex became free
+	turn       uint64  // the queue's round in which it had its turn last, and 1
 	ready      bool    // it stands in queue.ready
 }
 
@@ -28,10 +28,15 @@ type entry struct {
 type line []*entry
 
 func (l line) rank(e *entry) int {
-	i, _ := slices.BinarySearchFunc(l, e.order, func(x *entry, order uint64) int {
+	i, _ := l.search(e.order)
+	return i
+}
+
+// search returns where an order stands, or would stand.
+func (l line) search(order uint64) (int, bool) {
+	return slices.BinarySearchFunc(l, order, func(x *entry, order uint64) int {
 		return cmp.Compare(x.order, order)
 	})
-	return i
 }
 
 func (l *line) add(e *entry) {
@@ -61,6 +66,10 @@ type queue struct {
 	ready   line // those who can be told: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry
 	blocked int64 // how many of all wait on a connection
+	// round counts how often the mutex became free: everyone has one turn a round.
+	// after is such that whoever is ready and has a smaller or equal order had it.
+	round uint64
+	after uint64
 	// nextLapse is not later than the first lapse of a polling waiter.
 	// The zero value means that no one can lapse.
 	nextLapse simba.Instant
@@ -121,16 +130,32 @@ func (q *queue) setReady(e *entry, ready bool) {
 		q.ready.add(e)
 	} else {
 		q.ready.remove(e)
-		e.told = false
 	}
+	q.untell(e)
 }
+
+// newRound gives everyone another turn.
+func (q *queue) newRound() { q.round, q.after = q.round+1, 0 }
+
+// tell notes that e has its turn.
+func (q *queue) tell(e *entry) { e.turn, q.after = q.round+1, e.order }
+
+// untell gives e another turn in this round.
+func (q *queue) untell(e *entry) {
+	e.turn = 0
+	q.after = min(q.after, e.order-1)
+}
+
+func (q *queue) told(e *entry) bool { return e.turn > q.round }
 
 // next is the first reachable waiter that has not had its turn.
 func (q *queue) next() *entry {
-	for _, e := range q.ready {
-		if !e.told {
+	i, _ := q.ready.search(q.after + 1)
+	for _, e := range q.ready[i:] {
+		if !q.told(e) {
 			return e
 		}
+		q.after = e.order
 	}
 	return nil
 }
@@ -166,8 +191,16 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 			q.poll(e, e.lapse)
 		}
 	}
+	if len(gone) == 0 {
+		return nil
+	}
+	// Many may lapse at once, so they go in one pass.
+	lapses := func(e *entry) bool { return e.ticket == nil && e.lapse <= now }
+	q.ready = slices.DeleteFunc(q.ready, lapses)
+	q.all = slices.DeleteFunc(q.all, lapses)
 	for _, e := range gone {
-		q.remove(e)
+		e.ready = false
+		delete(q.index, e.contender)
 	}
 	return gone
 }

@@ -46,6 +46,7 @@ func (sh *shard) start(e *Engine) {
 	sh.armed = never
 	sh.step = step{
 		quiet:      e.quiet,
+		former:     e.former,
 		token:      func() uint64 { return e.token.Add(1) },
 		order:      func() uint64 { sh.places++; return sh.places },
 		subscribed: e.subscribed,
@@ -143,24 +144,34 @@ func (sh *shard) arm(at, now simba.Instant) {
 	sh.timer.Reset(max(at.Sub(now), 0))
 }
 
+// wind sets the timer for the first time.
+func (sh *shard) wind() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if len(sh.due) > 0 {
+		sh.arm(sh.due[0].at, sh.engine.clock.Now())
+	}
+}
+
 // tickPart is how many mutexes one step of the timer advances under one lock.
 const tickPart = 128
 
 // tick runs when the earliest deadline is due.
 func (sh *shard) tick() {
+	for sh.tickOnce() {
+	}
+}
+
+// tickOnce reports whether more is due. Each is a call of its own, so that Stop does
+// not have to wait for everything that is due.
+func (sh *shard) tickOnce() (more bool) {
 	if !sh.engine.enter() {
-		return
+		return false
 	}
 	defer sh.engine.leave()
-	for {
-		seq, more := sh.advance()
-		if err := sh.engine.ledger.settle(seq); err != nil {
-			return // the journal has failed and says so itself
-		}
-		if !more {
-			return
-		}
-	}
+	seq, more := sh.advance()
+	err := sh.engine.ledger.settle(seq)
+	return more && err == nil // a journal that has failed says so itself
 }
 
 // advance lets time do its work on some of the mutexes that are due. It returns

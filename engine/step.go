@@ -13,6 +13,7 @@ type step struct {
 	now    simba.Instant
 	wall   int64         // now in Unix milliseconds
 	quiet  simba.Instant // nobody new is granted anything before it
+	former uint64        // tenures up to this token began in an earlier run
 	window time.Duration // of a turn; 0 = none
 	grace  time.Duration // how long a polling waiter is waited for
 	// token returns the next fencing token.

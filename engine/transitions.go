@@ -22,16 +22,33 @@ func (m *mutex) advance(s *step) {
 	if c == nil {
 		return
 	}
-	for _, e := range c.lapsed(s.now) {
-		s.event(simba.EventLeft, m, e.contender, 0, "lapsed")
-		if c.reserved == e {
-			c.reserved = nil
-		}
-	}
 	if c.reserved != nil && c.until <= s.now {
 		c.reserved = nil
 	}
+	m.endQuiet(s)
 	m.handOn(s)
+	for _, e := range c.lapsed(s.now) {
+		s.event(simba.EventLeft, m, e.contender, 0, "lapsed")
+	}
+}
+
+// endQuiet grants a recovered owner, now that the quiet time is over, the renewal
+// that it asked for by ACQUIRE and had to queue for.
+func (m *mutex) endQuiet(s *step) {
+	if !m.owned() || m.token > s.former || s.now < s.quiet {
+		return
+	}
+	c := m.contention
+	e := c.find(m.owner())
+	if e == nil {
+		return
+	}
+	if t := s.wake(c.setTicket(e, nil)); t != nil {
+		t.token = m.token
+		m.renew(s, e.ttl, e.transition)
+		m.bind(e.session)
+	}
+	c.remove(e)
 }
 
 // acquire grants, renews or queues. The ticket of r.Waiter is t.
@@ -114,9 +131,20 @@ func (m *mutex) reach(s *step, contender string) {
 		return
 	}
 	if e := c.find(contender); e != nil && e.ticket == nil {
-		c.setReady(e, s.subscribed(m.name(), contender))
-		m.handOn(s)
+		m.again(s, e)
 	}
+}
+
+// again tells a polling waiter anew, if it listens: what it was told may have gone
+// to a subscription that is no more.
+func (m *mutex) again(s *step, e *entry) {
+	c := m.contention
+	c.untell(e)
+	c.setReady(e, s.subscribed(m.name(), e.contender))
+	if c.reserved == e {
+		c.reserved = nil
+	}
+	m.handOn(s)
 }
 
 // missTurn ends the turn of a polling waiter whom the notice did not reach.
@@ -127,15 +155,9 @@ func (m *mutex) missTurn(s *step, contender string) {
 		return
 	}
 	e := c.find(contender)
-	if e == nil || e.ticket != nil || !e.told {
-		return
+	if e != nil && e.ticket == nil && c.told(e) {
+		m.again(s, e)
 	}
-	e.told = false
-	c.setReady(e, s.subscribed(m.name(), contender))
-	if c.reserved == e {
-		c.reserved = nil
-	}
-	m.handOn(s)
 }
 
 // endWait ends a blocked wait and says what came of it.
@@ -227,12 +249,13 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
 	s.changed = true
+	// The quiet time after a crash covers the leases of the run that crashed. So the
+	// end of an older one must not be lost: it would come back and outlive it.
+	s.forced = s.forced || m.token <= s.former
 	if c := m.contention; c != nil {
 		c.session, c.untold = 0, 0
 		c.last = owner
-		for _, e := range c.ready {
-			e.told = false
-		}
+		c.newRound()
 	}
 	m.label = m.name()
 	m.token = 0
@@ -254,10 +277,11 @@ func (m *mutex) handOn(s *step) {
 			c.setReady(e, false)
 			continue
 		}
-		e.told = true
+		c.tell(e)
 		s.turns = append(s.turns, turn{m.name(), e.contender, c.last})
 		if s.window > 0 {
 			c.reserved, c.until = e, s.now.Add(s.window)
+			e.lapse = max(e.lapse, c.until)
 			return
 		}
 	}
@@ -272,7 +296,10 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		c.add(e)
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
-	e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
+	// A poll does not change what a blocked connection asked for and will be told.
+	if t != nil || e.ticket == nil {
+		e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
+	}
 	if t != nil {
 		if old := s.wake(c.setTicket(e, t)); old != nil {
 			old.moved = true

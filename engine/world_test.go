@@ -314,7 +314,7 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 		} else if c.nextLapse == 0 || c.nextLapse > e.lapse {
 			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
 		}
-		if free := !m.owned() && c.reserved == nil && now >= w.e.quiet; free && !e.told &&
+		if free := !m.owned() && c.reserved == nil && now >= w.e.quiet; free && !c.told(e) &&
 			w.radio.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
 			w.t.Errorf("%s is free, %s listens and was not told: lost wake-up", m.name(), e.contender)
 		}

@@ -109,7 +109,7 @@ func readFile(path string) (map[string]string, faults) {
 	}
 	var keys map[string]any
 	if _, err := toml.DecodeFile(path, &keys); err != nil {
-		return nil, faults{fmt.Errorf("--%s: %w", configFlag, err)}
+		return nil, faults{fmt.Errorf("--%s %s: %w", configFlag, path, err)}
 	}
 	var wrong faults
 	texts := make(map[string]string, len(keys))
@@ -160,13 +160,23 @@ func (c *config) Validate() faults {
 	case err != nil:
 		fault("addr", "%w", err)
 	case open && c.RequirePass == "" && c.RequirePassFile == "" && !c.Insecure:
-		fault("addr", "%s is open to other machines: set --requirepass-file or --requirepass, or --insecure to serve everybody", c.Addr)
+		fault("addr", "%s is open to other machines, or may be: set --requirepass-file or --requirepass, or --insecure to serve everybody", c.Addr)
 	}
 	if len(c.RequirePass) > maxPassword {
 		fault("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
 	}
 	if c.Engine != engineEmbedded {
 		fault("engine", "engine %s is not built into this version", c.Engine)
+	}
+	// A store that is named and then not used would make two worlds of locks.
+	for _, store := range []struct{ flag, value, engine string }{
+		{"redis-url", c.RedisURL, engineRedis},
+		{"mysql-dsn", c.MySQLDSN, engineMySQL},
+		{"zookeeper-servers", c.ZooKeeperServers, engineZooKeeper},
+	} {
+		if store.value != "" && c.Engine != store.engine {
+			fault(store.flag, "it needs --engine %s", store.engine)
+		}
 	}
 	if c.DataDir == "" && c.Durability != durabilityMemory {
 		fault("data-dir", "it is empty")

@@ -24,6 +24,9 @@ type field struct {
 
 const (
 	engineEmbedded   = "embedded"
+	engineRedis      = "redis"
+	engineMySQL      = "mysql"
+	engineZooKeeper  = "zookeeper"
 	durabilityAlways = "always"
 	durabilityAsync  = "async"
 	durabilityMemory = "memory"
@@ -32,7 +35,7 @@ const (
 )
 
 var (
-	engines      = []string{engineEmbedded, "redis", "mysql", "zookeeper"}
+	engines      = []string{engineEmbedded, engineRedis, engineMySQL, engineZooKeeper}
 	durabilities = []string{durabilityAlways, durabilityAsync, durabilityMemory}
 	logLevels    = []string{"debug", "info", "warn", "error"}
 	logFormats   = []string{logText, logJSON}
@@ -61,7 +64,7 @@ var fields = []field{
 	},
 	{
 		name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded,
-		help:  "what keeps the mutexes",
+		help:  "what keeps the mutexes; this version has embedded only",
 		value: func(c *config) flag.Value { return choice{&c.Engine, engines} },
 	},
 	{

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Rules that were broken once, or could be without any other test noticing.
+
+func TestNoNoticeOrWakeUpIsSentByOthersBeforeItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", time.Hour, 0)
+		w.acquire("n", "a", time.Hour, 0)
+		w.listen("n", "c")
+		w.acquire("n", "c", time.Hour, 0)
+		heard := len(w.radio.heard)
+		g.set(false)
+		for _, m := range []string{"m", "n"} {
+			if _, _, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.settle(0, nil) // another client's batch, which rests on nothing
+		if b.isWoken() {
+			t.Error("a waiter was woken before its grant was durable")
+		}
+		if got := w.radio.heard[heard:]; len(got) > 0 {
+			t.Errorf("sent before it was durable: %q", got)
+		}
+		g.set(true)
+		w.settle(0, nil)
+		b.granted()
+		if got := w.turns("n", "c"); len(got) != 1 {
+			t.Errorf("c was told %q", got)
+		}
+	})
+}
+
+func TestAPollDoesNotChangeWhatABlockedConnectionAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", 600*sec, sec)
+		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: 5 * sec, Session: 9})
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if o := b.granted(); o.TTL != 600*sec || o.Transition != 601*sec {
+			t.Errorf("b asked for 600 s and got %+v", o)
+		}
+		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 9}) {
+			t.Error("the lease was bound to the polling connection")
+		}
+	})
+}
+
+func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{Token: 7, Leases: leases(
+			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
+		)})
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if ch := g.changes[len(g.changes)-1]; !ch.Forced || ch.Kind != simba.ChangeDelete {
+			t.Errorf("the release may be lost, and the lease come back: %+v", ch)
+		}
+	})
+}
+
+func TestOwnerThatQueuedInTheQuietTimeIsRenewedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Token: 7, Quiet: 30 * sec, Leases: leases(
+			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: time.Hour},
+			simba.Lease{Mutex: "n", Owner: "a", Token: 6, Acquired: 1000, TTL: time.Hour},
+		)})
+		start := time.Now()
+		a := w.block("m", "a", 2*time.Hour, 0)
+		w.acquire("n", "a", sec, 0)
+		<-a.woken
+		if took := time.Since(start); took != 30*sec {
+			t.Errorf("woken after %v", took)
+		}
+		if o := a.granted(); o.Token != 7 || o.TTL != 2*time.Hour {
+			t.Errorf("a: %+v", o)
+		}
+		synctest.Wait()
+		if q := append(w.queue("m"), w.queue("n")...); len(q) != 0 {
+			t.Errorf("still queued: %v", q)
+		}
+		if got := w.owner("n"); got.Token != 6 || got.TTL < time.Hour-31*sec {
+			t.Errorf("a poll that is over renewed: %+v", got)
+		}
+		w.audit()
+	})
+}
+
+func TestAPollingWaiterHasItsTurnHoweverShortTheGrace(t *testing.T) {
+	for _, grace := range []time.Duration{0, testWindow / 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Recovery{})
+			w.e.SetQueueGrace(grace)
+			w.acquire("m", "a", sec, 0)
+			w.listen("m", "b")
+			w.acquire("m", "b", sec, 0)
+			time.Sleep(sec)
+			synctest.Wait()
+			if got := w.turns("m", "b"); len(got) != 1 {
+				t.Fatalf("grace %v: b was told %q", grace, got)
+			}
+			time.Sleep(testWindow - 1)
+			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
+				t.Errorf("grace %v: c in b's turn: %+v", grace, o)
+			}
+			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
+				t.Errorf("grace %v: b in its turn: %+v", grace, o)
+			}
+			w.audit()
+		})
+	}
+}
+
+func TestALeaseThatIsLoadedSlowlyEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		w := newWorld(t, Recovery{Leases: func(yield func(simba.Lease, error) bool) {
+			yield(simba.Lease{Mutex: "m", Owner: "a", Token: 1, Acquired: 1000, TTL: 5 * sec}, nil)
+			time.Sleep(3 * sec)
+		}})
+		b := w.block("m", "b", sec, 0)
+		<-b.woken
+		if took := time.Since(start); took != 5*sec {
+			t.Errorf("ended after %v", took)
+		}
+	})
+}
+
+func TestAFreshSubscriptionIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.listen("m", "b")
+		w.acquire("m", "b", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		// The notice was on its way to a connection that broke.
+		w.radio.unsubscribe(simba.ContenderChannel("m", "b"))
+		time.Sleep(2 * testWindow)
+		w.listen("m", "b")
+		if got := w.turns("m", "b"); len(got) != 2 {
+			t.Errorf("b was told %q", got)
+		}
+		w.audit()
+	})
+}
+
+func TestAGuardedLeaseIsNotAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", time.Hour, 0)
+		w.block("m", "c", time.Hour, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		b.granted()
+		w.guard("m", "b", time.Hour, 0, 0) // by another connection: it knows
+		w.settle(b.ticket.Abandon())
+		if got := w.owner("m"); got.Owner != "b" {
+			t.Errorf("owner %+v", got)
+		}
+	})
+}
+
+func TestABindingEndsWithItsTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
+		w.acquire("m", "b", sec, 0) // so that there is something to remember in between
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.acquire("m", "a", time.Hour, 0)
+		if w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
+			t.Error("the session of an earlier tenure released this one")
+		}
+	})
+}
+
+func TestTheEndOfASessionLeavesTheQueueAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.acquire("m", "b", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 7})
+		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
+			t.Errorf("queue %v", q)
+		}
+	})
+}
+
+func TestWhatIsLeftIsRoundedUp(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		-1: 0, 0: 0, 1: ms, ms - 1: ms, ms: ms, ms + 1: 2 * ms,
+	} {
+		if got := left(simba.Instant(5000).Add(d), 5000); got != want {
+			t.Errorf("%v: %v, want %v", d, got, want)
+		}
+	}
+}
+
+func TestTheHistoryOfEarlierRunsIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Seq: 9, History: []simba.Event{
+			{Seq: 8, Kind: simba.EventAcquired, Mutex: "m", Owner: "old", Token: 3},
+			{Seq: 9, Kind: simba.EventReleased, Mutex: "m", Owner: "old", Token: 3},
+		}})
+		w.acquire("m", "new", sec, 0)
+		if got := w.history("m"); !slices.Equal(got, []string{"acquired old", "released old", "acquired new"}) {
+			t.Errorf("history %q", got)
+		}
+	})
+}
+
+func TestManyPollingWaitersLapseTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		w.e.SetQueueGrace(0)
+		var stay []string
+		for i := range 200 {
+			name := fmt.Sprint("c", i)
+			if i%3 == 0 {
+				w.block("m", name, sec, 0)
+				stay = append(stay, name)
+			} else {
+				w.acquire("m", name, sec, 0)
+			}
+		}
+		w.guard("m", "a", 3*time.Hour, 0, 0)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if q := w.queue("m"); !slices.Equal(q, stay) {
+			t.Errorf("%d are left, want %d", len(q), len(stay))
+		}
+		w.audit()
+	})
+}
