@@ -194,6 +194,19 @@ func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
 	}
 }
 
+// A recovered owner may guard in the quiet time, for longer than anyone before.
+func TestALongerLeaseInTheQuietTimeMakesTheNextOneLonger(t *testing.T) {
+	fsys := crashedAsync(t)
+	s, r := openClosed(t, testOptions(t, fsys, Async))
+	ch := put(r.Seq+1, "first")
+	ch.Lease.Token, ch.Lease.TTL = 1, time.Hour
+	s.Append(ch)
+	mustCommit(t, s, ch.Seq)
+	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Quiet < time.Hour {
+		t.Errorf("Quiet = %v after a lease of an hour", r.Quiet)
+	}
+}
+
 func TestACleanStopInTheQuietTimeKeepsTheRest(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := crashedAsync(t)

@@ -108,6 +108,7 @@ func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store
 	s := &Store{
 		mode:      o.Mode,
 		now:       o.Now,
+		slept:     o.slept,
 		timeout:   o.CommitTimeout,
 		syncEvery: o.SyncEvery,
 		db:        db,

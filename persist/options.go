@@ -15,6 +15,9 @@ import (
 // Options.Fatal is nil: EX_IOERR of sysexits.h.
 const ExitCode = 74
 
+// exitPatience is how long the log may take to say why the process ends.
+const exitPatience = 500 * time.Millisecond
+
 // Mode is what a Store promises of a change that is tellable.
 type Mode uint8
 
@@ -66,6 +69,21 @@ type Options struct {
 	Logger *slog.Logger
 	// HistoryLen is how many events are kept; 0 is 10,000.
 	HistoryLen int
+
+	// slept returns by how much Now has fallen behind the boot's clock; nil = never.
+	slept func() time.Duration
+}
+
+// sleep returns a function that tells by how much now has fallen behind boot: a
+// clock that stands still while the machine is suspended does.
+func sleep(now, boot func() simba.Instant) func() time.Duration {
+	if boot == nil {
+		return nil
+	}
+	return func() time.Duration {
+		n := now() // first, so that what lies between the readings makes leases longer
+		return max(0, boot().Sub(n))
+	}
 }
 
 // ensureDefaults replaces zero values.
@@ -85,6 +103,8 @@ func (o *Options) ensureDefaults() error {
 	}
 	if o.Now == nil {
 		o.Now = o.Boot.Now
+	} else {
+		o.slept = sleep(o.Now, o.Boot.Now)
 	}
 	if o.Now == nil {
 		return errors.New("no clock given for the boot")
@@ -104,6 +124,8 @@ func (o *Options) ensureDefaults() error {
 	if o.Fatal == nil {
 		logger, dir := o.Logger, o.Dir
 		o.Fatal = func(err error) {
+			// Whoever reads the log may have stopped to; that must not keep us.
+			time.AfterFunc(exitPatience, func() { os.Exit(ExitCode) })
 			logger.Error("the data directory failed, exiting", "dir", dir, "err", err)
 			os.Exit(ExitCode)
 		}

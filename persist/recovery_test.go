@@ -218,3 +218,26 @@ func TestLeasesCanBeLeftAndReadAgain(t *testing.T) {
 	}
 	mustClose(t, s) // complains of an iterator that is open
 }
+
+// The engine's clock stands still while the machine sleeps, and the next run's
+// begins where the boot's is.
+func TestASleepOfTheMachineShortensNoLeaseOfAfterwards(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	var boot, engine clock
+	o := testOptions(t, fsys, Always)
+	o.Boot.Now, o.Now = boot.now, engine.now
+	s, _ := mustOpen(t, o)
+	boot.advance(time.Hour) // asleep
+	ch := put(1, "m")
+	ch.Lease.Acquired = engine.now()
+	s.Append(ch)
+	mustCommit(t, s, 1)
+	mustClose(t, s)
+
+	o = testOptions(t, fsys, Always)
+	o.Boot.Now = boot.now
+	_, r := openClosed(t, o)
+	if got := leasesOf(t, r)["m"]; got.Acquired != boot.now() {
+		t.Errorf("granted at %v of the boot, stored as %v", boot.now(), got.Acquired)
+	}
+}

@@ -30,6 +30,7 @@ const (
 type Store struct {
 	mode       Mode
 	now        func() simba.Instant
+	slept      func() time.Duration // nil = now is the boot's clock
 	timeout    time.Duration
 	syncEvery  time.Duration
 	inherited  time.Duration // quiet time left behind by earlier runs
@@ -74,6 +75,7 @@ type floors struct {
 // group is the changes that are written together, with one fsync.
 type group struct {
 	batch   *pebble.Batch
+	slept   time.Duration // how far the engine's clock is behind the boot's
 	events  segment
 	changes int
 	last    simba.Seq // of its last change
@@ -93,6 +95,9 @@ func (s *Store) Append(ch simba.Change) (holds bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.next
+	if g.changes == 0 && s.slept != nil {
+		g.slept = s.slept()
+	}
 	s.encode(g, &ch)
 	if holds = g.hold == 0 && s.holds(g, &ch); holds {
 		g.hold = ch.Seq
@@ -115,8 +120,11 @@ func (s *Store) Append(ch simba.Change) (holds bool) {
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
-		key := appendLeaseKey(s.scratch[:0], ch.Lease.Mutex)
-		s.scratch = appendLease(key, s.template.Generation, &ch.Lease)
+		// What is stored is for the next run, whose clock begins at the boot's.
+		l := ch.Lease
+		l.Acquired = l.Acquired.Add(g.slept)
+		key := appendLeaseKey(s.scratch[:0], l.Mutex)
+		s.scratch = appendLease(key, s.template.Generation, &l)
 		_ = g.batch.Set(s.scratch[:len(key)], s.scratch[len(key):], nil)
 	case simba.ChangeDelete:
 		s.scratch = appendLeaseKey(s.scratch[:0], ch.Lease.Mutex)

@@ -26,7 +26,7 @@ func TestNothingToldIsLostInACrash(t *testing.T) {
 	for _, c := range []struct {
 		mode   persist.Mode
 		clones int
-	}{{persist.Always, 1000}, {persist.Async, 300}} {
+	}{{persist.Always, 1000}, {persist.Async, 1000}} {
 		t.Run(c.mode.String(), func(t *testing.T) {
 			t.Parallel()
 			crash(t, c.mode, c.clones)
