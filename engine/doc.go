@@ -27,7 +27,9 @@
 // # Locks
 //
 // shard.mu guards the mutexes of a shard with their queues, tickets and timers.
-// ledger.mu guards the sequence, the history and the outbox. Order: shard.mu,
-// then ledger.mu, then what the Journal locks. The Notices are asked under
-// shard.mu (is anyone there?) and called without any lock (tell them).
+// ledger.mu guards the sequence, the history and the outbox; ledger.sending keeps
+// notices in order while they are sent. Engine.life is read-locked by every call,
+// so that Stop can wait for them. Order: life, sending, shard.mu, ledger.mu, then
+// what the Journal locks. The Notices are asked under shard.mu (is anyone there?)
+// and called under sending (tell them); waiters are woken under neither.
 package engine
