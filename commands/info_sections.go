@@ -69,8 +69,10 @@ func (r *report) persistence() {
 	r.line("loading", 0) // it serves only when everything is loaded
 	r.line("durability", r.x.info.Durability)
 	if r.x.persistence == nil {
+		r.line("survives_restart", "no") // leases are granted anew while their owners believe in them
 		return
 	}
+	r.line("survives_restart", "yes")
 	for _, f := range r.x.persistence() {
 		r.line(f.Name, f.Value)
 	}

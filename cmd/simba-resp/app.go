@@ -68,7 +68,7 @@ func newApp(cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()
 	a.undo = append(a.undo, func(context.Context) error { a.engine.Stop(); return nil })
 
 	// Only now is the address taken: who can connect finds all leases in place.
-	if a.ln, err = net.Listen("tcp", cfg.Addr); err != nil {
+	if a.ln, err = listen(cfg.Addr); err != nil {
 		return nil, err
 	}
 	// Shutdown closes the listener, but not if the server never served.
@@ -92,6 +92,17 @@ func newApp(cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()
 	}, handler)
 	handler.Attach(a.server)
 	return a, nil
+}
+
+// listen takes an address. A peer whose machine or network is gone sends no FIN,
+// and nobody writes to one that waits: only probes tell that it is dead. Until they
+// do, its SESSION leases stay and a mutex may be handed to its blocked ACQUIRE.
+// They take 11 s, below the leases that are usual, where Go's default takes minutes.
+func listen(addr string) (net.Listener, error) {
+	probed := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
+	}}
+	return probed.Listen(context.Background(), "tcp", addr)
 }
 
 // openJournal opens what makes changes durable, and the clock that its leases are

@@ -121,7 +121,7 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 
 func TestSecretsAreNotShown(t *testing.T) {
 	var log bytes.Buffer
-	a, _ := newTestApp(t, &log, "--log-level", "debug", "--requirepass", "sesame", "--redis-url", "redis://:sesame@host", "--mysql-dsn", "u:sesame@/db")
+	a, _ := newTestApp(t, &log, "--log-level", "debug", "--requirepass", "sesame")
 	a.start()
 	c := dial(t, a)
 	if _, err := c.Do("AUTH", "sesame"); err != nil {

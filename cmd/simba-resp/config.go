@@ -93,10 +93,13 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 
 	if c.RequirePassFile != "" {
 		if err := c.readPassword(); err != nil {
-			wrong = append(wrong, err)
+			wrong = append(wrong, fmt.Errorf("--%w", err))
 		}
 	}
-	if wrong = append(wrong, c.Validate()...); len(wrong) > 0 {
+	for _, err := range c.Validate() {
+		wrong = append(wrong, fmt.Errorf("--%w", err))
+	}
+	if len(wrong) > 0 {
 		return nil, wrong
 	}
 	return c, nil
@@ -128,10 +131,10 @@ func readFile(path string) (map[string]string, faults) {
 	return texts, wrong
 }
 
-// readPassword takes the password from its file. One newline at the end belongs
+// readPassword takes the password from its file. One line end, LF or CRLF, belongs
 // to the file and not to the password: editors and `echo` leave it there.
 func (c *config) readPassword() error {
-	const name = "--requirepass-file"
+	const name = "requirepass-file"
 	if c.RequirePass != "" {
 		return errors.New(name + ": --requirepass is given too; use one of them")
 	}
@@ -139,7 +142,8 @@ func (c *config) readPassword() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if c.RequirePass = strings.TrimRight(string(b), "\r\n"); c.RequirePass == "" {
+	text := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+	if c.RequirePass = text; c.RequirePass == "" {
 		return fmt.Errorf("%s: %s is empty", name, c.RequirePassFile)
 	}
 	return nil
@@ -149,11 +153,12 @@ func (c *config) readPassword() error {
 // a password that is accepted here can also be sent.
 const maxPassword = 512
 
-// Validate returns every fault of c, nil if there is none.
+// Validate returns every fault of c, each beginning with the name of its field; nil
+// if there is none.
 func (c *config) Validate() faults {
 	var wrong faults
 	fault := func(name, format string, args ...any) {
-		wrong = append(wrong, fmt.Errorf("--"+name+": "+format, args...))
+		wrong = append(wrong, fmt.Errorf(name+": "+format, args...))
 	}
 
 	switch open, err := opensToOthers(c.Addr); {

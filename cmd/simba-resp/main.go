@@ -32,6 +32,9 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	// A terminal that is closed sends SIGHUP.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// Go ends a process that writes to a broken pipe on standard error: who reads the
+	// log must not take the locks along when it dies.
+	signal.Ignore(syscall.SIGPIPE)
 	go func() {
 		<-signals
 		asked := time.Now()

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/simba-resp/simba-resp/commands"
@@ -14,10 +17,13 @@ type settings struct {
 
 	// live says how a change takes effect, for those that can change at run time.
 	live map[string]func(*config) error
+
+	// aliases are parameters of Redis that tools ask for and another field answers.
+	aliases []commands.Setting
 }
 
 func newSettings(a *app) *settings {
-	return &settings{c: *a.cfg, live: map[string]func(*config) error{
+	return &settings{c: *a.cfg, aliases: aliases(a), live: map[string]func(*config) error{
 		"handoff-window": func(c *config) error { a.engine.SetHandoffWindow(c.HandoffWindow); return nil },
 		"queue-grace":    func(c *config) error { a.engine.SetQueueGrace(c.QueueGrace); return nil },
 		"timeout":        func(c *config) error { a.server.SetIdleTimeout(c.Timeout); return nil },
@@ -32,12 +38,35 @@ func newSettings(a *app) *settings {
 	}}
 }
 
+// aliases returns what does not change while the server runs.
+func aliases(a *app) []commands.Setting {
+	constant := func(name, value string) commands.Setting {
+		return commands.Setting{Name: name, Get: func() string { return value }}
+	}
+	// Addr was valid, so the parts are there; the listener knows which port 0 became.
+	host, _, _ := net.SplitHostPort(a.cfg.Addr)
+	_, port, _ := net.SplitHostPort(a.ln.Addr().String())
+	dir := ""
+	if a.store != nil {
+		dir = a.cfg.DataDir
+		if abs, err := filepath.Abs(dir); err == nil { // Redis' is absolute; without a working directory ours is not
+			dir = abs
+		}
+	}
+	return []commands.Setting{constant("bind", host), constant("port", port), constant("dir", dir)}
+}
+
 // redisNames are the names that Redis' CONFIG has for the same thing.
 var redisNames = map[string]string{"log-level": "loglevel"}
 
+// redisWords are the words that Redis' CONFIG SET has for a value of ours.
+var redisWords = map[string]map[string]string{
+	"log-level": {"verbose": "debug", "notice": "info", "warning": "warn"},
+}
+
 // list returns every field but the secret ones.
 func (s *settings) list() []commands.Setting {
-	var all []commands.Setting
+	all := s.aliases
 	for _, f := range fields {
 		if f.secret {
 			continue
@@ -65,6 +94,12 @@ func (s *settings) set(f field, text string, apply func(*config) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.c
+	if _, ok := f.value(&next).(choice); ok { // Redis takes words in any case
+		text = strings.ToLower(text)
+	}
+	if word, ok := redisWords[f.name][text]; ok {
+		text = word
+	}
 	if err := f.value(&next).Set(text); err != nil {
 		return err
 	}
