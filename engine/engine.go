@@ -149,7 +149,7 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 	if !known {
 		m = newMutex(name, hash)
 	}
-	before := take(m, known)
+	before := censusOf(m, known)
 	transition(m, s)
 	sh.finish(m, s, before)
 	return sh.seq

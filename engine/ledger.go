@@ -22,19 +22,28 @@ type ledger struct {
 	mu      sync.Mutex // guards what follows
 	seq     simba.Seq
 	history ring
-	outbox  []effect // notices and turns, in the order of after
-	wakes   []effect // of blocked waiters, likewise; they overtake notices
+	outbox  []notice // in the order of after
+	wakes   []wakeUp // likewise; they overtake notices
 
 	waiting atomic.Int64 // effects in outbox and wakes, to pass by without a lock
 }
 
-// effect is what others are told of a step, once the change after is durable.
-type effect struct {
+// notice is what subscribers are told of a step, once the change after is durable:
+// an event, or that it is a polling waiter's turn.
+type notice struct {
 	after simba.Seq
-	event simba.Event  // its notices go out; Kind 0 = none
-	turn  turn         // this polling waiter is told; contender "" = none
-	wake  simba.Waiter // this blocked waiter is woken; in wakes only
+	event simba.Event // if turn.contender is ""
+	turn  turn
 }
+
+// wakeUp is what a blocked waiter is told.
+type wakeUp struct {
+	after  simba.Seq
+	waiter simba.Waiter
+}
+
+func (n notice) rests() simba.Seq { return n.after }
+func (w wakeUp) rests() simba.Seq { return w.after }
 
 // record gives the step its number and hands it on. It returns the Seq that what is
 // told of the mutex rests on from now on: 0 when only the queue changed, unless
@@ -73,14 +82,14 @@ func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 	}
 	if announce {
 		for _, e := range s.events {
-			l.outbox = append(l.outbox, effect{after: l.seq, event: e})
+			l.outbox = append(l.outbox, notice{after: l.seq, event: e})
 		}
 	}
 	for _, t := range s.turns {
-		l.outbox = append(l.outbox, effect{after: l.seq, turn: t})
+		l.outbox = append(l.outbox, notice{after: l.seq, turn: t})
 	}
 	for _, t := range s.wakes {
-		l.wakes = append(l.wakes, effect{after: l.seq, wake: t.waiter})
+		l.wakes = append(l.wakes, wakeUp{after: l.seq, waiter: t.waiter})
 	}
 	l.waiting.Store(int64(len(l.outbox) + len(l.wakes)))
 	return rests
@@ -109,24 +118,27 @@ func (l *ledger) deliver() (again simba.Seq) {
 	if l.waiting.Load() == 0 {
 		return 0
 	}
-	for _, e := range l.take(&l.wakes) {
-		e.wake.Wake()
+	for _, w := range take(l, &l.wakes) {
+		w.waiter.Wake()
+	}
+	if l.waiting.Load() == 0 {
+		return 0
 	}
 	l.sending.Lock()
 	defer l.sending.Unlock()
-	for _, e := range l.take(&l.outbox) {
-		again = max(again, l.send(e))
+	for _, n := range take(l, &l.outbox) {
+		again = max(again, l.send(n))
 	}
 	return again
 }
 
 // take removes and returns the effects at the head of a list that may be told.
-func (l *ledger) take(list *[]effect) []effect {
+func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mark := l.journal.Tellable()
 	n := 0
-	for n < len(*list) && (*list)[n].after <= mark {
+	for n < len(*list) && (*list)[n].rests() <= mark {
 		n++
 	}
 	taken := (*list)[:n:n]
@@ -137,17 +149,17 @@ func (l *ledger) take(list *[]effect) []effect {
 	return taken
 }
 
-func (l *ledger) send(e effect) simba.Seq {
-	if t := e.turn; t.contender != "" {
+func (l *ledger) send(n notice) simba.Seq {
+	if t := n.turn; t.contender != "" {
 		if l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), simba.ReleasedNotice(t.last)) == 0 {
 			return l.missed(t.mutex, t.contender)
 		}
 		return 0
 	}
-	if e.event.Kind == simba.EventAcquired {
-		l.notices.Publish(simba.MutexChannel(e.event.Mutex), simba.AcquiredNotice(e.event.Owner))
+	if n.event.Kind == simba.EventAcquired {
+		l.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
 	}
-	l.notices.Publish(simba.EventChannel(e.event.Mutex), string(e.event.AppendJSON(nil)))
+	l.notices.Publish(simba.EventChannel(n.event.Mutex), string(n.event.AppendJSON(nil)))
 	return 0
 }
 

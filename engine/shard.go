@@ -94,7 +94,7 @@ type census struct {
 	blocked, polling int64
 }
 
-func take(m *mutex, known bool) census {
+func censusOf(m *mutex, known bool) census {
 	c := census{known: known, owned: m.owned()}
 	if m.contention != nil {
 		c.blocked = m.contention.blocked
@@ -104,7 +104,7 @@ func take(m *mutex, known bool) census {
 }
 
 func (sh *shard) count(m *mutex, s *step, before census) {
-	after := take(m, true)
+	after := censusOf(m, true)
 	c := &sh.counts
 	c.blocked += after.blocked - before.blocked
 	c.polling += after.polling - before.polling
@@ -190,7 +190,7 @@ func (sh *shard) advance() (seq simba.Seq, more bool) {
 			return sh.seq, false
 		}
 		m := sh.due[0].m
-		before := take(m, true)
+		before := censusOf(m, true)
 		m.advance(s)
 		if at := m.deadline(s.quiet); at == never {
 			sh.due.remove(m)

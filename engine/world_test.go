@@ -257,7 +257,7 @@ func (w *world) audit() {
 			for ; m != nil; m = m.next {
 				found++
 				w.auditMutex(sh, m, now)
-				c := take(m, true)
+				c := censusOf(m, true)
 				total.blocked += c.blocked
 				total.polling += c.polling
 				if c.owned {
