@@ -241,7 +241,40 @@ func survive(t *testing.T, p picture, mode persist.Mode, reboot bool) (lost int)
 	if quiet := rec.Quiet >= crashLease; quiet != (mode == persist.Async) {
 		t.Errorf("quiet time %v", rec.Quiet)
 	}
+	goOn(t, p, mode, store, rec, found)
 	return lost
+}
+
+// goOn lets a stranger ask for mutexes in the run after the crash.
+func goOn(t *testing.T, p picture, mode persist.Mode, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
+	t.Helper()
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, store, engine.Recovery(*rec))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer e.Stop()
+	ask := func(mutex string) simba.Outcome {
+		o, _, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "stranger", TTL: time.Second, NoQueue: true})
+		if err == nil {
+			err = e.Settle(context.Background(), o.Seq)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return o
+	}
+	for m, h := range found {
+		if o := ask(m); o.Status != simba.StatusBusy || o.Owner != h.owner || o.Token != h.token {
+			t.Errorf("%s: a stranger got %+v, it was left to %v", m, o, h)
+		}
+	}
+	switch o := ask("new"); {
+	case mode == persist.Async && o.Status != simba.StatusBusy:
+		t.Errorf("granted in the quiet time: %+v", o)
+	case mode == persist.Always && (o.Status != simba.StatusAcquired || o.Token <= p.token):
+		t.Errorf("after token %d a stranger got %+v", p.token, o)
+	}
 }
 
 func lastIndex(states []holder, h holder) int {
