@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,13 +37,15 @@ type client struct {
 	executing bool         // inside EXEC
 	session   sessionLeases
 
+	watching   sync.Mutex  // held while a MONITOR is shown a command, and while it ends
+	monitoring atomic.Bool // set under watching
+
 	// For CLIENT LIST of any connection.
-	last       atomic.Pointer[entry]
-	queued     atomic.Int32 // commands queued by MULTI, -1 outside
-	monitoring atomic.Bool
-	library    atomic.Pointer[library]
-	noEvict    atomic.Bool
-	noTouch    atomic.Bool
+	last    atomic.Pointer[entry]
+	queued  atomic.Int32 // commands queued by MULTI, -1 outside
+	library atomic.Pointer[library]
+	noEvict atomic.Bool
+	noTouch atomic.Bool
 }
 
 // library is what CLIENT SETINFO told of the client's library.
@@ -99,7 +102,9 @@ func (c *client) reject(e *entry, err error) {
 
 // run executes a command and measures it.
 func (c *client) run(e *entry, args [][]byte) {
-	c.x.monitors.feed(c, e, args)
+	if !e.has(secret | unmonitored) {
+		c.x.monitors.feed(c, args)
+	}
 
 	c.started = c.ended
 	if c.started.IsZero() {

@@ -2,6 +2,10 @@ package commands
 
 import "github.com/simba-resp/simba-resp/resp"
 
+// maxClientName bounds, in bytes, what a client tells of itself: CLIENT LIST shows
+// it for each connection, and the slow log keeps the name for each entry.
+const maxClientName = 128
+
 // The subcommands of CLIENT that concern the connection itself.
 
 func (c *client) clientID([][]byte) { c.w.Uint(c.conn.ID()) }
@@ -14,9 +18,16 @@ func (c *client) clientGetName([][]byte) {
 	}
 }
 
+func checkClientName(name []byte) error {
+	if !printable(name) {
+		return errClientName
+	}
+	return checkLength("client name", name, maxClientName)
+}
+
 func (c *client) clientSetName(args [][]byte) {
-	if !printable(args[2]) {
-		c.fail(errClientName)
+	if err := checkClientName(args[2]); err != nil {
+		c.fail(err)
 		return
 	}
 	c.conn.SetName(string(args[2]))
@@ -29,17 +40,22 @@ func (c *client) clientSetInfo(args [][]byte) {
 		lib = *l
 	}
 	var field *string
+	var option string
 	switch {
 	case equalFold(args[2], "LIB-NAME"):
-		field = &lib.name
+		field, option = &lib.name, "LIB-NAME"
 	case equalFold(args[2], "LIB-VER"):
-		field = &lib.version
+		field, option = &lib.version, "LIB-VER"
 	default:
 		c.fail(replyErrorf("ERR Unrecognized option '%s'", shorten(args[2])))
 		return
 	}
 	if !printable(args[3]) {
 		c.fail(replyErrorf("ERR %s cannot contain spaces, newlines or special characters.", args[2]))
+		return
+	}
+	if err := checkLength(option, args[3], maxClientName); err != nil {
+		c.fail(err)
 		return
 	}
 	*field = string(args[3])

@@ -18,8 +18,6 @@ type Setting struct {
 	// Set validates and applies a value; its error says what is wrong with it. nil =
 	// the setting cannot be changed while the server runs.
 	Set func(string) error
-	// Hidden keeps the setting out of CONFIG GET: its value is a secret.
-	Hidden bool
 }
 
 // mergeSettings adds the commands' own settings, and those that tools of Redis
@@ -83,10 +81,19 @@ func findSetting(settings []Setting, name string) *Setting {
 }
 
 func (c *client) configGet(args [][]byte) {
+	var globs []string
+	for _, a := range args[2:] {
+		glob, err := parseGlob("parameter", a)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		globs = append(globs, strings.ToLower(glob))
+	}
 	var found []*Setting
 	for i := range c.x.settings {
 		s := &c.x.settings[i]
-		if !s.Hidden && matchesAny(args[2:], s.Name) {
+		if matchesAny(globs, s.Name) {
 			found = append(found, s)
 		}
 	}
@@ -97,9 +104,9 @@ func (c *client) configGet(args [][]byte) {
 	}
 }
 
-func matchesAny(globs [][]byte, name string) bool {
+func matchesAny(globs []string, name string) bool {
 	for _, g := range globs {
-		if resp.Match(strings.ToLower(string(g)), name) {
+		if resp.Match(g, name) {
 			return true
 		}
 	}

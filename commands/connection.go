@@ -77,8 +77,8 @@ func parseHello(args [][]byte) (h handshake, err error) {
 		case equalFold(args[i], "SETNAME") && more >= 1:
 			h.name = args[i+1]
 			i++
-			if !printable(h.name) {
-				return h, errClientName
+			if err := checkClientName(h.name); err != nil {
+				return h, err
 			}
 		default:
 			return h, replyErrorf("ERR Syntax error in HELLO option '%s'", shorten(args[i]))
@@ -167,6 +167,7 @@ func (c *client) quit([][]byte) {
 func (c *client) reset([][]byte) {
 	c.endTransaction()
 	c.x.monitors.remove(c)
+	c.conn.SetListening(false)
 	for _, kind := range [...]resp.Kind{resp.Channel, resp.Pattern, resp.Shard} {
 		for _, channel := range c.conn.Subscriptions(kind) {
 			c.conn.Unsubscribe(kind, channel)

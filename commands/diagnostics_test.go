@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -114,12 +115,17 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 		p.do("MULTI")
 		p.do("ECHO queued")
 		p.do("EXEC")
+		p.do("SIMBA.BREAK m REASON stuck")
+		p.do("SLOWLOG LEN")
+		p.do("MODULE LIST")
+		p.do("CLIENT LIST")
 		now := time.Now()
 		at := fmt.Sprintf("+%d.%06d [0 pipe] ", now.Unix(), now.Nanosecond()/1000)
 		for _, want := range []string{
 			`"SIMBA.ACQUIRE" "m" "c" "1000"`,
 			`"ECHO" "a\"\\\n\r\t\a\b\x00\xc3\xa9"`,
-			`"MULTI"`, `"EXEC"`, `"ECHO" "queued"`,
+			`"MULTI"`, `"ECHO" "queued"`, `"EXEC"`,
+			`"SIMBA.BREAK" "m" "REASON" "stuck"`,
 		} {
 			if got := mon.reply(); got != at+want+"\r\n" {
 				t.Errorf("the monitor saw %q, want %q", got, at+want)
@@ -131,6 +137,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 			t.Errorf("RESET: %q", got)
 		}
 		p.do("PING")
+		s.server.Conn(1).State().(*client).watch([]byte("+a command that was on its way\r\n"))
 		mon.expect("ECHO x", bulk("x"))
 
 		mon.expect("MONITOR", ok)
@@ -140,6 +147,43 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 			t.Errorf("%d monitors after the last has left", n)
 		}
 	})
+}
+
+func TestAMonitorMayBeSilentUntilItsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Config{})
+		s.server.SetIdleTimeout(time.Minute)
+		mon := s.dial()
+		mon.expect("MONITOR", ok)
+		time.Sleep(time.Hour)
+		mon.send("RESET")
+		mon.reply() // RESET as the monitor sees it
+		if got := mon.reply(); got != "+RESET\r\n" {
+			t.Fatalf("RESET: %q", got)
+		}
+		reset := time.Now()
+		mon.expectEnd()
+		if d := time.Since(reset).Round(time.Second); d != time.Minute {
+			t.Errorf("it was cut %v after its RESET, want 1m", d)
+		}
+	})
+}
+
+func TestWhatAMonitorIsShownIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	line := string(monitorLine(time.Unix(1, 0), "pipe", [][]byte{[]byte("ECHO"), []byte(long)}))
+	if want := `+1.000000 [0 pipe] "ECHO" "` + long[:1024] + `... (1976 more bytes)"` + "\r\n"; line != want {
+		t.Errorf("shown %q", line)
+	}
+	args := make([][]byte, 1000)
+	for i := range args {
+		args[i] = bytes.Repeat([]byte{0}, 60) // 240 bytes when it is quoted
+	}
+	line = string(monitorLine(time.Unix(1, 0), "pipe", args))
+	shown := strings.Count(line, "\" \"")
+	if len(line) > monitorLineBytes || len(line) < monitorLineBytes-400 || !strings.HasSuffix(line, fmt.Sprintf(`"... (%d more arguments)"`+"\r\n", len(args)-shown)) {
+		t.Errorf("%d bytes with %d arguments are shown: …%s", len(line), shown, line[len(line)-60:])
+	}
 }
 
 // infoFields parses INFO as tools of Redis do.

@@ -59,14 +59,27 @@ func TestWhatCannotBeSettledIsNotTold(t *testing.T) {
 	p.expectEnd()
 }
 
-func TestFiguresAreSettledBeforeTheyAreTold(t *testing.T) {
-	s := newSite(t, Config{})
-	s.backend.stats = simba.Stats{Held: 3, Seq: 9}
-	p := s.dial()
-	p.expect("DBSIZE", ":3\r\n")
-	p.do("INFO keyspace")
-	if got := s.backend.settlements(); !slices.Equal(got, []simba.Seq{9, 9}) {
-		t.Errorf("settled %v, want [9 9]", got)
+func TestWhatIsReadIsSettledBeforeItIsTold(t *testing.T) {
+	held := simba.Tenure{Owner: "c", Token: 1}
+	backend := &fakeBackend{
+		stats:   simba.Stats{Held: 3, Seq: 9},
+		owner:   func(string) (simba.Tenure, simba.Seq, error) { return held, 9, nil },
+		queue:   func(string, int) ([]simba.QueueEntry, simba.Seq, error) { return nil, 9, nil },
+		scan:    func(simba.ScanRequest) (simba.ScanPage, simba.Seq, error) { return simba.ScanPage{}, 9, nil },
+		check:   func(string, uint64) (bool, simba.Seq, error) { return true, 9, nil },
+		history: func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error) { return nil, 9, nil },
+	}
+	p := newSite(t, Config{Backend: backend}).dial()
+	reads := []string{"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.HISTORY m", "SCAN 0", "SCAN 0 TYPE hash",
+		"TYPE simba:{m}", "STRLEN simba:{m}", "MEMORY USAGE simba:{m}", "DBSIZE", "INFO keyspace", "INFO stats", "INFO simba"}
+	for range 2 { // of a mutex that is held, and of one that is free: somebody may have released it just now
+		for _, read := range reads {
+			p.do(read)
+			if got := backend.settlements(); !slices.Equal(got, []simba.Seq{9}) {
+				t.Errorf("%s settled %v, want [9]", read, got)
+			}
+		}
+		held = simba.Tenure{}
 	}
 }
 
@@ -165,6 +178,21 @@ func TestTransactionsAreBounded(t *testing.T) {
 	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
 }
 
+func TestEmptyArgumentsCountInATransaction(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.expect("MULTI", ok)
+	const words = 1000
+	command := "COMMAND INFO" + strings.Repeat(` ""`, words)
+	queued := 0
+	for p.do(command) == "+QUEUED\r\n" {
+		queued++
+	}
+	if most := maxQueuedBytes / (words * argumentOverhead); queued == 0 || queued > most {
+		t.Errorf("%d commands of %d empty arguments were queued, want at most %d", queued, words, most)
+	}
+	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
+}
+
 func TestTheReplyOfATransactionIsBounded(t *testing.T) {
 	backend := &fakeBackend{history: func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 		return []simba.Event{{Reason: strings.Repeat("x", 1<<20)}}, 0, nil
@@ -188,6 +216,15 @@ func TestASubscriptionHasNoPlaceInATransaction(t *testing.T) {
 		p.expect(command, "-ERR Command not allowed inside a transaction\r\n")
 	}
 	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
+}
+
+func TestUnwatchIsServedButWatchIsNot(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.expect("UNWATCH", ok)
+	p.expect("WATCH a", failed("ERR unknown command 'WATCH', with args beginning with: 'a' "))
+	p.expect("MULTI", ok)
+	p.expect("UNWATCH", "+QUEUED\r\n")
+	p.expect("EXEC", "*1\r\n"+ok)
 }
 
 func TestQueuedArgumentsOutliveTheBuffer(t *testing.T) {

@@ -247,7 +247,12 @@ func (c *client) commandList(args [][]byte) {
 		}
 		keep = func(e *entry) bool { return e.acl()&set != 0 }
 	case equalFold(args[3], "PATTERN"):
-		glob := strings.ToLower(string(args[4]))
+		glob, err := parseGlob("PATTERN", args[4])
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		glob = strings.ToLower(glob)
 		keep = func(e *entry) bool { return resp.Match(glob, e.full) }
 	default:
 		c.fail(errSyntax)

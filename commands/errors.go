@@ -29,8 +29,9 @@ const (
 )
 
 // wireText turns an error into the text of an error reply, code first. What an
-// engine failed at may be tried again, always: every request is idempotent by
-// its contender's id.
+// engine failed at may be tried again: every request of a contender is idempotent
+// by its id. The one command that must not be repeated blindly is BREAK: it names
+// no tenure, so the second may end that of the next owner.
 func wireText(err error) string {
 	var reply replyError
 	var name *simba.NameError

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/simba-resp/simba-resp"
@@ -53,7 +52,10 @@ func parseKeyScan(args [][]byte) (s keyScan, err error) {
 		value := args[i+1]
 		switch {
 		case equalFold(args[i], "MATCH"):
-			glob := string(value)
+			glob, err := parseGlob("MATCH", value)
+			if err != nil {
+				return s, err
+			}
 			s.Match = func(mutex string) bool { return resp.Match(glob, simba.MutexChannel(mutex)) }
 		case equalFold(args[i], "TYPE"):
 			s.none = !equalFold(value, "STRING")
@@ -85,15 +87,13 @@ func (c *client) scan(args [][]byte) {
 		return
 	}
 	c.owe(seq)
-	if s.none {
-		page.Mutexes = nil
+	var names []string
+	if !s.none {
+		for _, m := range page.Mutexes {
+			names = append(names, simba.MutexChannel(m))
+		}
 	}
-	c.w.Array(2)
-	c.w.BulkString(strconv.FormatUint(page.Cursor, 10))
-	c.w.Array(len(page.Mutexes))
-	for _, m := range page.Mutexes {
-		c.w.BulkString(simba.MutexChannel(m))
-	}
+	c.writePage(page.Cursor, names)
 }
 
 // ownerOfKey returns the tenure behind a lock key, the zero Tenure for a key that

@@ -2,6 +2,8 @@ package commands
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,10 +23,12 @@ type monitors struct {
 func (c *client) monitor([][]byte) {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()
+	c.conn.SetListening(true)
 	c.x.monitors.add(c)
 }
 
 func (m *monitors) add(c *client) {
+	c.setMonitoring(true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.clients == nil {
@@ -32,42 +36,71 @@ func (m *monitors) add(c *client) {
 	}
 	m.clients[c] = struct{}{}
 	m.n.Store(int32(len(m.clients)))
-	c.monitoring.Store(true)
 }
 
+// remove makes c see no command any more once it returns.
 func (m *monitors) remove(c *client) {
 	if !c.monitoring.Load() {
 		return
 	}
+	c.setMonitoring(false)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.clients, c)
 	m.n.Store(int32(len(m.clients)))
-	c.monitoring.Store(false)
 }
 
-// feed shows a command to the monitors. Administrative commands and those that
-// may hold a password are not shown.
-func (m *monitors) feed(c *client, e *entry, args [][]byte) {
-	if m.n.Load() == 0 || e.has(admin|secret) {
+// feed shows a command to the monitors.
+func (m *monitors) feed(c *client, args [][]byte) {
+	if m.n.Load() == 0 {
 		return
 	}
 	line := monitorLine(time.Now(), c.conn.RemoteAddr(), args)
 	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for watcher := range m.clients {
-		watcher.conn.Push(line)
+	watchers := slices.Collect(maps.Keys(m.clients))
+	m.mu.RUnlock()
+	for _, w := range watchers {
+		w.watch(line)
 	}
 }
+
+func (c *client) setMonitoring(on bool) {
+	c.watching.Lock()
+	defer c.watching.Unlock()
+	c.monitoring.Store(on)
+}
+
+// watch pushes a line to a monitor, unless it has ceased to be one: after the reply
+// to its RESET no client could tell the line from a reply.
+func (c *client) watch(line []byte) {
+	c.watching.Lock()
+	defer c.watching.Unlock()
+	if c.monitoring.Load() {
+		c.conn.Push(line)
+	}
+}
+
+// What a monitor is shown of a command, so that a large one does not overflow what
+// may wait for the monitor.
+const (
+	monitorArgBytes  = 1 << 10
+	monitorLineBytes = 64 << 10
+	monitorNoteBytes = 64 // of a line, for saying what is left out
+)
 
 // monitorLine is a command as Redis shows it:
 //
 //	+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"
 func monitorLine(now time.Time, addr string, args [][]byte) []byte {
 	line := fmt.Appendf(nil, "+%d.%06d [0 %s]", now.Unix(), now.Nanosecond()/1000, addr)
-	for _, a := range args {
+	for i, a := range args {
+		end := len(line)
 		line = append(line, ' ')
-		line = appendQuoted(line, a)
+		line = appendQuoted(line, cutArgument(a, monitorArgBytes))
+		if len(line) > monitorLineBytes-monitorNoteBytes {
+			line = fmt.Appendf(line[:end], ` "... (%d more arguments)"`, len(args)-i)
+			break
+		}
 	}
 	return append(line, "\r\n"...)
 }

@@ -62,6 +62,26 @@ func parseRange(name string, b []byte, lo, hi int64) (int64, error) {
 	return n, nil
 }
 
+// checkLength refuses the argument called name if it has more than limit bytes.
+func checkLength(name string, b []byte, limit int) error {
+	if len(b) > limit {
+		return replyErrorf("ERR %s has %d bytes, at most %d are allowed", name, len(b), limit)
+	}
+	return nil
+}
+
+// maxGlobLen bounds what a client makes the server match: the time that a glob
+// takes grows with its length times that of the name.
+const maxGlobLen = 1024
+
+// parseGlob reads the argument called name, a glob.
+func parseGlob(name string, b []byte) (string, error) {
+	if err := checkLength(name, b, maxGlobLen); err != nil {
+		return "", err
+	}
+	return string(b), nil
+}
+
 // parseToken reads a fencing token. 0 names no tenure, and to take it for "any"
 // would undo the fence for whoever sends a token that it never got.
 func parseToken(name string, b []byte) (uint64, error) {
@@ -169,6 +189,10 @@ func (o *options) integer(lo, hi int64) int64 {
 
 func (o *options) token() uint64 {
 	return optionValue(o, func(v []byte) (uint64, error) { return parseToken(o.name, v) })
+}
+
+func (o *options) glob() string {
+	return optionValue(o, func(v []byte) (string, error) { return parseGlob(o.name, v) })
 }
 
 func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {

@@ -14,7 +14,34 @@ func (c *client) punsubscribe(args [][]byte) {
 }
 func (c *client) sunsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Shard, "sunsubscribe", args[1:]) }
 
+const (
+	maxChannelLen    = 1024  // bytes of a channel's name
+	maxSubscriptions = 10000 // of a connection
+)
+
+// checkChannels refuses what a connection may not subscribe to. A name that it has
+// subscribed to already counts as another one: near the limit that is no loss.
+func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
+	if c.conn.SubscriptionCount()+len(channels) > maxSubscriptions {
+		return replyErrorf("ERR too many subscriptions: a connection may have at most %d", maxSubscriptions)
+	}
+	for _, ch := range channels {
+		err := checkLength("channel", ch, maxChannelLen)
+		if kind == resp.Pattern {
+			err = checkLength("pattern", ch, maxGlobLen)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
+	if err := c.checkChannels(kind, channels); err != nil {
+		c.fail(err)
+		return
+	}
 	for _, ch := range channels {
 		channel := string(ch)
 		c.conn.Subscribe(kind, channel)
@@ -77,6 +104,10 @@ func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 }
 
 func (c *client) publish(args [][]byte) {
+	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
+		c.fail(err)
+		return
+	}
 	c.w.Int(int64(c.x.server.Broker().Publish(string(args[1]), string(args[2]))))
 }
 
@@ -89,12 +120,16 @@ func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.Shar
 
 func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
 	glob := "*"
+	var err error
 	switch len(args) {
 	case 2:
 	case 3:
-		glob = string(args[2])
+		glob, err = parseGlob("pattern", args[2])
 	default:
-		c.fail(tryHelp(c.running, args))
+		err = tryHelp(c.running, args)
+	}
+	if err != nil {
+		c.fail(err)
 		return
 	}
 	channels := c.x.server.Broker().Channels(kind, glob)

@@ -112,7 +112,7 @@ func parseScan(args [][]byte) (r simba.ScanRequest, err error) {
 	for o.next() {
 		switch {
 		case o.is("MATCH"):
-			glob := string(o.value())
+			glob := o.glob()
 			r.Match = func(mutex string) bool { return resp.Match(glob, mutex) }
 		case o.is("COUNT"):
 			r.Count = o.count()
@@ -150,11 +150,16 @@ func (c *client) simbaScan(args [][]byte) {
 		return
 	}
 	c.owe(seq)
+	c.writePage(page.Cursor, page.Mutexes)
+}
+
+// writePage replies with a page of a scan and the cursor of the next.
+func (c *client) writePage(cursor uint64, names []string) {
 	c.w.Array(2)
-	c.w.BulkString(strconv.FormatUint(page.Cursor, 10))
-	c.w.Array(len(page.Mutexes))
-	for _, m := range page.Mutexes {
-		c.w.BulkString(m)
+	c.w.BulkString(strconv.FormatUint(cursor, 10))
+	c.w.Array(len(names))
+	for _, n := range names {
+		c.w.BulkString(n)
 	}
 }
 

@@ -67,13 +67,19 @@ func slowlogQuote(args [][]byte) []string {
 		switch {
 		case i == slowlogArgs-1 && len(args) > slowlogArgs:
 			return append(kept, fmt.Sprintf("... (%d more arguments)", len(args)-i))
-		case len(a) > slowlogArgBytes:
-			kept = append(kept, fmt.Sprintf("%s... (%d more bytes)", a[:slowlogArgBytes], len(a)-slowlogArgBytes))
 		default:
-			kept = append(kept, string(a))
+			kept = append(kept, string(cutArgument(a, slowlogArgBytes)))
 		}
 	}
 	return kept
+}
+
+// cutArgument cuts an argument that is longer than limit, and says so.
+func cutArgument(a []byte, limit int) []byte {
+	if len(a) <= limit {
+		return a
+	}
+	return fmt.Appendf(nil, "%s... (%d more bytes)", a[:limit], len(a)-limit)
 }
 
 // newest returns the last n entries, the newest first; n < 0 = all.

@@ -77,16 +77,18 @@ const (
 
 // The flags that only this server uses.
 const (
-	immediate flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                  // refused inside MULTI: what it replies has no place in EXEC's array
-	subMode                                   // served to a RESP2 connection that has subscriptions
-	secret                                    // its arguments are for no log: they may hold a password
+	immediate   flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
+	unqueued                                    // refused inside MULTI: what it replies has no place in EXEC's array
+	subMode                                     // served to a RESP2 connection that has subscriptions
+	secret                                      // its arguments are for no log: they may hold a password
+	unmonitored                                 // MONITOR does not show it, as Redis hides what runs the server; or it shows itself
 )
 
 // Flags that often come together.
 const (
 	control      = noscript | loading | stale
-	adminControl = admin | control
+	adminHidden  = admin | unmonitored
+	adminControl = adminHidden | control
 )
 
 var flagNames = [shownFlags]string{"write", "readonly", "admin", "pubsub", "noscript", "blocking",

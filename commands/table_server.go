@@ -61,7 +61,7 @@ var serverCommands = []command{
 		summary:    "A container for module commands",
 		complexity: "Depends on subcommand.",
 		subs: []command{{
-			name: "list", arity: 2, flags: admin | noscript, since: "4.0.0", run: (*client).moduleList,
+			name: "list", arity: 2, flags: adminHidden | noscript, since: "4.0.0", run: (*client).moduleList,
 			summary:    "List all modules loaded by the server: there are none",
 			complexity: "O(1)",
 			tips:       []string{"nondeterministic_output_order"},
@@ -207,20 +207,20 @@ var latencySubcommands = []command{
 
 var slowlogSubcommands = []command{
 	{
-		name: "get", arity: -2, flags: admin | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
+		name: "get", arity: -2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
 		summary:    "Get the slow log's entries",
 		complexity: "O(N) where N is the number of entries returned",
 		tips:       []string{"request_policy:all_nodes", "nondeterministic_output"},
 		args:       []argument{{name: "count", kind: integer, optional: true}},
 	},
 	{
-		name: "len", arity: 2, flags: admin | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
+		name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
 		summary:    "Get the slow log's length",
 		complexity: "O(1)",
 		tips:       []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
 	},
 	{
-		name: "reset", arity: 2, flags: admin | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
+		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
 		summary:    "Clear all entries from the slow log",
 		complexity: "O(N) where N is the number of entries in the slowlog",
 		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},

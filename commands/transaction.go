@@ -21,6 +21,10 @@ const (
 	maxQueuedCommands = 10000
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
+
+	// argumentOverhead is what an argument costs besides its bytes: its slice, and
+	// what the allocator rounds up.
+	argumentOverhead = 40
 )
 
 const errExecReply replyError = "ERR not executed: the replies of this transaction are too large"
@@ -37,7 +41,7 @@ func (c *client) multi([][]byte) {
 
 // enqueue keeps a command for EXEC.
 func (c *client) enqueue(e *entry, args [][]byte) {
-	size := 0
+	size := len(args) * argumentOverhead
 	for _, a := range args {
 		size += len(a)
 	}
@@ -67,7 +71,8 @@ func (c *client) discard([][]byte) {
 
 // exec runs what was queued and replies with the array of their replies. Each
 // command is atomic, as everywhere; other clients' may come in between.
-func (c *client) exec([][]byte) {
+func (c *client) exec(args [][]byte) {
+	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
 	tx := c.tx
 	if tx == nil {
 		c.fail(replyError("ERR EXEC without MULTI"))
@@ -96,6 +101,9 @@ func (c *client) exec([][]byte) {
 	c.executing = false
 	c.failed, c.parked = false, 0 // they were the inner commands'
 }
+
+// unwatch has nothing to forget, since there is no WATCH; clients send it by habit.
+func (c *client) unwatch([][]byte) { c.w.Simple("OK") }
 
 func (c *client) endTransaction() {
 	c.tx = nil

@@ -93,6 +93,14 @@ func wantEnd(t *testing.T, seat *oneSeat, want simba.EndReason) {
 	}
 }
 
+// wantSettled fails unless the end of a wait without the mutex was settled.
+func wantSettled(t *testing.T, s *site) {
+	t.Helper()
+	if got := s.backend.settlements(); !slices.Contains(got, 10) {
+		t.Errorf("settled %v: the end of the wait was told before it was durable", got)
+	}
+}
+
 func TestAWaiterIsToldItsGrantWhenWoken(t *testing.T) {
 	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
 		p := s.dial()
@@ -169,6 +177,7 @@ func TestAnUnblockedWaiterIsToldHowItAsked(t *testing.T) {
 				t.Errorf("%s: told %q, want %q", tt.command, got, tt.told)
 			}
 			wantEnd(t, seat, tt.end)
+			wantSettled(t, s)
 			p.expect("PING", "+PONG\r\n")
 			s.dial().expect("CLIENT UNBLOCK 1", ":0\r\n")
 		})
@@ -186,6 +195,7 @@ func TestAShutdownUnblocksWaitersWithAnError(t *testing.T) {
 		}
 		p.expectEnd()
 		wantEnd(t, seat, simba.EndLeft)
+		wantSettled(t, s)
 	})
 }
 

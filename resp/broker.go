@@ -21,10 +21,15 @@ const (
 
 // Broker brings messages to the connections that subscribed to them. Messages of
 // one publisher arrive in their order. All methods may be called concurrently; none
-// waits for a connection.
+// waits for a connection, nor for a glob that another one matches: no lock is held
+// meanwhile.
 type Broker struct {
 	mu     sync.RWMutex // protects topics, their connections and Conn.topics
 	topics [kinds]map[string]*topic
+
+	// patterns is a copy of topics[Pattern] that never changes; nil: it has yet to
+	// be made. It is set under mu, to nil under its write lock.
+	patterns atomic.Pointer[[]*topic]
 
 	total   atomic.Int64 // subscriptions
 	clients atomic.Int64 // connections that have one
@@ -68,14 +73,32 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	if t := b.topics[Channel][channel]; t != nil {
 		exact = t.send(&publication{kind: Channel, channel: channel, payload: payload}, &slow)
 	}
-	for _, t := range b.topics[Pattern] {
-		if Match(t.name, channel) {
-			matched += t.send(&publication{kind: Pattern, pattern: t.name, channel: channel, payload: payload}, &slow)
-		}
-	}
+	patterns := b.patternsLocked()
 	b.mu.RUnlock()
+	for _, t := range patterns {
+		if !Match(t.name, channel) {
+			continue
+		}
+		p := &publication{kind: Pattern, pattern: t.name, channel: channel, payload: payload}
+		b.mu.RLock()
+		matched += t.send(p, &slow)
+		b.mu.RUnlock()
+	}
 	cutAll(slow)
 	return exact, matched
+}
+
+// patternsLocked returns the patterns to match when mu is no longer held. The
+// first publisher after a change makes the list, so that a client which subscribes
+// to thousands of patterns does not make thousands of lists. The caller holds mu,
+// for reading at least.
+func (b *Broker) patternsLocked() []*topic {
+	if list := b.patterns.Load(); list != nil {
+		return *list
+	}
+	list := slices.Collect(maps.Values(b.topics[Pattern]))
+	b.patterns.Store(&list)
+	return list
 }
 
 // PublishShard sends a message to the subscribers of a shard channel and returns
@@ -132,14 +155,12 @@ func (b *Broker) Subscribers(kind Kind, name string) int {
 
 // Channels lists the names with a subscriber that match a glob, sorted; "" is all.
 func (b *Broker) Channels(kind Kind, glob string) []string {
-	var names []string
 	b.mu.RLock()
-	for name := range b.topics[kind] {
-		if glob == "" || Match(glob, name) {
-			names = append(names, name)
-		}
-	}
+	names := slices.Collect(maps.Keys(b.topics[kind]))
 	b.mu.RUnlock()
+	if glob != "" {
+		names = slices.DeleteFunc(names, func(name string) bool { return !Match(glob, name) })
+	}
 	slices.Sort(names)
 	return names
 }
@@ -162,6 +183,7 @@ func (b *Broker) join(c *Conn, kind Kind, name string) bool {
 	if t == nil {
 		t = &topic{name: name, conns: make(map[*Conn]struct{})}
 		b.topics[kind][name] = t
+		b.patternsChanged(kind)
 	}
 	t.conns[c] = struct{}{}
 	if c.topics[kind] == nil {
@@ -199,8 +221,16 @@ func (b *Broker) remove(c *Conn, kind Kind, t *topic) {
 	delete(t.conns, c)
 	if len(t.conns) == 0 {
 		delete(b.topics[kind], t.name)
+		b.patternsChanged(kind)
 	}
 	b.count(c, kind, -1)
+}
+
+// patternsChanged makes the next publisher list the patterns anew.
+func (b *Broker) patternsChanged(kind Kind) {
+	if kind == Pattern {
+		b.patterns.Store(nil)
+	}
 }
 
 // count keeps the figures that are read without the lock.

@@ -45,7 +45,7 @@ type Conn struct {
 	closing   bool  // close once the replies are sent
 	err       error // why the connection cannot go on; the first reason counts
 	shrinking bool  // a read deadline is set to look after a grown buffer
-	listening bool  // HoldPushes was called
+	listening bool  // SetListening
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
@@ -53,11 +53,7 @@ type Conn struct {
 	buffers       atomic.Uint64 // QueryBuffered, packed
 	state         atomic.Pointer[any]
 	subscriptions [kinds]atomic.Int32
-
-	info        sync.Mutex // protects what CLIENT LIST shows, of this group
-	user        string
-	name        string
-	lastCommand string
+	name          atomic.Pointer[string]
 
 	park     sync.Mutex // protects why the goroutine should look up from Read, of this group
 	wait     *Wait      // the blocked command
@@ -138,36 +134,16 @@ func (c *Conn) unauthenticated() bool {
 	return !c.authenticated.Load() && c.server.requireAuth()
 }
 
-// User is the name set by SetUser. Any goroutine may call it.
-func (c *Conn) User() string { return c.infoString(&c.user) }
-
-// SetUser sets the name that the client authenticated as.
-func (c *Conn) SetUser(user string) { c.setInfo(&c.user, user) }
-
 // Name is the name that the client gave itself. Any goroutine may call it.
-func (c *Conn) Name() string { return c.infoString(&c.name) }
+func (c *Conn) Name() string {
+	if name := c.name.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
 
 // SetName sets what Name returns.
-func (c *Conn) SetName(name string) { c.setInfo(&c.name, name) }
-
-// LastCommand is the name set by SetLastCommand. Any goroutine may call it.
-func (c *Conn) LastCommand() string { return c.infoString(&c.lastCommand) }
-
-// SetLastCommand sets the name of the last command; it is kept, so it must not
-// point into the arguments.
-func (c *Conn) SetLastCommand(name string) { c.setInfo(&c.lastCommand, name) }
-
-func (c *Conn) infoString(s *string) string {
-	c.info.Lock()
-	defer c.info.Unlock()
-	return *s
-}
-
-func (c *Conn) setInfo(s *string, v string) {
-	c.info.Lock()
-	defer c.info.Unlock()
-	*s = v
-}
+func (c *Conn) SetName(name string) { c.name.Store(&name) }
 
 // State is what SetState stored, nil at first. Any goroutine may call it; what it
 // returns is the handler's own to guard.

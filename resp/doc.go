@@ -33,6 +33,6 @@
 //     bytes that came, at most to twice their size, and never beyond the Limits.
 //   - Every goroutine ends with the connection it belongs to.
 //
-// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu. Server.mu, Conn.park and
-// Conn.info are leaves: nothing is locked under them.
+// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu. Server.mu and
+// Conn.park are leaves: nothing is locked under them.
 package resp

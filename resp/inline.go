@@ -1,7 +1,5 @@
 package resp
 
-import "bytes"
-
 // inline reads a command from a line of words, as a person types it.
 func (r *reader) inline(line []byte, unauth bool) error {
 	line = line[:len(line)-1]
@@ -27,12 +25,6 @@ func (r *reader) inline(line []byte, unauth bool) error {
 		// A line that is cut into words is the whole command, so it begins at start.
 		r.spans = append(r.spans, span{i, i + n})
 		i = rest
-	}
-	if len(r.spans) > 0 {
-		first := line[r.spans[0].from:r.spans[0].to]
-		if bytes.EqualFold(first, []byte("POST")) || bytes.EqualFold(first, []byte("Host:")) {
-			return errCrossProtocol
-		}
 	}
 	return nil
 }

@@ -14,10 +14,12 @@ func TestWhatAnOperatorShouldKnowIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var settleErr error
+		commands := pubsub()
+		commands["WAIT"] = func(c *Conn, _ [][]byte) { c.NewWait().Await(time.Time{}) }
 		s := NewServer(Config{
-			Limits: Limits{PushQueue: 1000},
+			Limits: Limits{PushQueue: 1000, Args: 4, Command: 8000, Inline: 1000},
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-		}, &script{commands: pubsub(), settle: func(*Conn) error { return settleErr }})
+		}, &script{commands: commands, settle: func(*Conn) error { return settleErr }})
 		logged := func(want string, times int) {
 			t.Helper()
 			synctest.Wait()
@@ -34,6 +36,19 @@ func TestWhatAnOperatorShouldKnowIsLogged(t *testing.T) {
 		time.Sleep(time.Minute)
 		attack()
 		logged("possible cross-protocol attack", 1)
+
+		flood := func() {
+			cl := dial(t, s)
+			cl.send("WAIT\r\n")
+			for {
+				if _, err := cl.Write([]byte("PING\r\n")); err != nil {
+					return
+				}
+			}
+		}
+		flood()
+		flood()
+		logged("it sent too much while it was blocked", 1) // once a minute
 
 		slow := dial(t, s)
 		slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))

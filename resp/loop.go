@@ -168,6 +168,8 @@ func (c *Conn) logEnd() {
 		level, why = slog.LevelWarn, "client cut: it does not take its replies"
 	case errors.Is(c.err, errCrossProtocol) && c.server.crossProtocol.due():
 		level, why = slog.LevelWarn, "client cut: possible cross-protocol attack"
+	case errors.Is(c.err, errFlooded) && c.server.flooded.due():
+		level, why = slog.LevelWarn, "client cut: it sent too much while it was blocked"
 	case errors.Is(c.err, errSettle):
 		level, why = slog.LevelError, "replies dropped: not settled"
 	}

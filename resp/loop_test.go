@@ -271,7 +271,8 @@ func TestANewIdleTimeoutHoldsForThoseConnected(t *testing.T) {
 func TestWhoListensMayBeSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		commands := pubsub()
-		commands["MONITOR"] = func(c *Conn, _ [][]byte) { c.HoldPushes(); c.Reply().Simple("OK") }
+		commands["MONITOR"] = func(c *Conn, _ [][]byte) { c.SetListening(true); c.Reply().Simple("OK") }
+		commands["RESET"] = func(c *Conn, _ [][]byte) { c.SetListening(false); c.Reply().Simple("RESET") }
 		s := NewServer(Config{IdleTimeout: time.Minute}, &script{commands: commands})
 		subscriber, monitor := dial(t, s), dial(t, s)
 		subscriber.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
@@ -282,6 +283,12 @@ func TestWhoListensMayBeSilent(t *testing.T) {
 		subscriber.call("UNSUBSCRIBE a\r\n", confirmation("unsubscribe", "a", 0))
 		monitor.call("PING\r\n", "+PONG\r\n")
 		subscriber.expectEnd("") // it no longer listens
+		monitor.call("RESET\r\n", "+RESET\r\n")
+		reset := time.Now()
+		monitor.expectEnd("")
+		if d := time.Since(reset).Round(time.Second); d != time.Minute {
+			t.Errorf("it was cut %v after it listened no longer", d)
+		}
 	})
 }
 
@@ -315,8 +322,6 @@ func TestWhatClientListShows(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"SET": func(c *Conn, _ [][]byte) {
 				c.SetName("n")
-				c.SetUser("u")
-				c.SetLastCommand("set")
 				c.SetState(42)
 				c.SetAuthenticated(true)
 				c.SetProto(3)
@@ -333,8 +338,8 @@ func TestWhatClientListShows(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		cl.call("SET\r\n", "_\r\n")
-		if c.Name() != "n" || c.User() != "u" || c.LastCommand() != "set" || c.State() != 42 || !c.Authenticated() || c.Proto() != 3 {
-			t.Errorf("then: %q %q %q %v %t RESP%d", c.Name(), c.User(), c.LastCommand(), c.State(), c.Authenticated(), c.Proto())
+		if c.Name() != "n" || c.State() != 42 || !c.Authenticated() || c.Proto() != 3 {
+			t.Errorf("then: %q %v %t RESP%d", c.Name(), c.State(), c.Authenticated(), c.Proto())
 		}
 		if !c.Created().Equal(start) || !c.LastActive().Equal(start.Add(time.Minute)) {
 			t.Errorf("created %v, active %v after the start", c.Created().Sub(start), c.LastActive().Sub(start))

@@ -18,13 +18,12 @@ func (c *Conn) Push(frames []byte) bool {
 }
 
 // HoldPushes holds back what is pushed from now on until the next Flush, so that
-// the reply to this command comes before it; Subscribe does so by itself. A
-// connection that called it is taken for one that listens: the idle timeout no
-// longer applies.
-func (c *Conn) HoldPushes() {
-	c.listening = true
-	c.hold()
-}
+// the reply to this command comes before it; Subscribe does so by itself.
+func (c *Conn) HoldPushes() { c.hold() }
+
+// SetListening sets whether the client waits for pushes besides those of its
+// subscriptions: then the idle timeout does not apply to it.
+func (c *Conn) SetListening(on bool) { c.listening = on }
 
 // hold puts the mark at the command being executed. One that changes several
 // subscriptions takes effect at its beginning, as a whole.

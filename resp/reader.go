@@ -122,7 +122,7 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			if done, err := r.multibulk(unauth); err != nil || !done {
 				return nil, err
 			}
-			return r.take(), nil
+			return r.take()
 		}
 		line, ok, err := r.line()
 		if err != nil || !ok {
@@ -137,7 +137,7 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			return nil, err
 		}
 		if len(r.spans) > 0 {
-			return r.take(), nil
+			return r.take()
 		}
 		if r.missing == 0 {
 			r.start = r.pos // an empty command: as if nothing had come
@@ -238,8 +238,9 @@ func (r *reader) header(unauth bool) (ok bool, err error) {
 	return true, nil
 }
 
-// take ends the command and returns its arguments.
-func (r *reader) take() [][]byte {
+// take ends the command and returns its arguments, or errCrossProtocol: a browser
+// can be made to send any bytes, an array too, behind its "POST".
+func (r *reader) take() ([][]byte, error) {
 	r.args = r.args[:0]
 	for _, s := range r.spans {
 		r.args = append(r.args, r.buf[r.start+s.from:r.start+s.to:r.start+s.to])
@@ -247,7 +248,14 @@ func (r *reader) take() [][]byte {
 	r.spans = r.spans[:0]
 	r.size = 0
 	r.start = r.pos
-	return r.args
+	if isHTTP(r.args[0]) {
+		return nil, errCrossProtocol
+	}
+	return r.args, nil
+}
+
+func isHTTP(name []byte) bool {
+	return bytes.EqualFold(name, []byte("POST")) || bytes.EqualFold(name, []byte("Host:"))
 }
 
 // parseLength reads the number in "*<number>\r\n" or "$<number>\r\n" by the rules

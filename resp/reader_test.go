@@ -163,7 +163,8 @@ func TestLongPipelinesAreReadInLongBatches(t *testing.T) {
 }
 
 func TestHTTPIsNotTakenForCommands(t *testing.T) {
-	for _, data := range []string{"POST / HTTP/1.1\r\n", "post /\r\n", "Host: localhost\r\n", "GET / HTTP/1.1\r\nhOST: x\r\n"} {
+	for _, data := range []string{"POST / HTTP/1.1\r\n", "post /\r\n", "Host: localhost\r\n", "GET / HTTP/1.1\r\nhOST: x\r\n",
+		"*1\r\n$4\r\nPOST\r\n", "*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n"} {
 		if _, err := parse(t, defaults(), false, data, 0); !errors.Is(err, errCrossProtocol) {
 			t.Errorf("%q: %v", data, err)
 		}

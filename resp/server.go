@@ -45,6 +45,7 @@ type Server struct {
 	blocked     atomic.Int64
 	counters
 	crossProtocol onceAMinute
+	flooded       onceAMinute
 
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn

@@ -113,11 +113,12 @@ func (c *Conn) rouse(w *Wait, deadline time.Time) Wakeup {
 }
 
 // Unblock ends the wait of a blocked command as if its time had run out, or with
-// an error. It reports whether a command was blocked. Any goroutine may call it.
+// an error. It reports whether it did: false means that no command was blocked, or
+// that its wait has a reason to end already. Any goroutine may call it.
 func (c *Conn) Unblock(asError bool) bool {
 	c.park.Lock()
 	defer c.park.Unlock()
-	if c.wait == nil {
+	if c.wait == nil || c.wait.woken || c.unblock != parked {
 		return false
 	}
 	c.unblock = UnblockedTimeout

@@ -192,6 +192,9 @@ func TestABlockedClientCanBeUnblocked(t *testing.T) {
 		if !c.Unblock(false) {
 			t.Error("it was blocked")
 		}
+		if c.Unblock(true) {
+			t.Error("it was unblocked twice")
+		}
 		cl.expect("+1 unblocked\r\n")
 		cl.send("WAIT 2\r\n")
 		synctest.Wait()
@@ -199,6 +202,26 @@ func TestABlockedClientCanBeUnblocked(t *testing.T) {
 		cl.expect("+2 unblocked with an error\r\n")
 		cl.send("WAIT 3\r\n")
 		cl.expectSilence() // an unblock holds for one command
+	})
+}
+
+// TestAWaiterThatIsWokenCannotBeUnblocked holds the replies back, so that the wait
+// has its reason to end but has not ended.
+func TestAWaiterThatIsWokenCannotBeUnblocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		durable := make(chan struct{})
+		h := newBlocking(0)
+		h.settle = func(*Conn) error { <-durable; return nil }
+		s := NewServer(Config{}, h)
+		cl := dial(t, s)
+		cl.send("WAIT job\r\n")
+		(<-h.waits).Wake()
+		synctest.Wait()
+		if s.Conns()[0].Unblock(true) {
+			t.Error("it was unblocked although it is woken")
+		}
+		close(durable)
+		cl.expect("+job woken\r\n")
 	})
 }
 

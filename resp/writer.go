@@ -64,15 +64,6 @@ func (w *Writer) Null() {
 	w.buf = redcon.AppendNull(w.buf)
 }
 
-// NullArray writes the absence of an array; it differs from Null in RESP2 only.
-func (w *Writer) NullArray() {
-	if w.resp3 {
-		w.buf = append(w.buf, "_\r\n"...)
-		return
-	}
-	w.buf = append(w.buf, "*-1\r\n"...)
-}
-
 // Array begins an array of n elements.
 func (w *Writer) Array(n int) { w.buf = redcon.AppendArray(w.buf, n) }
 
@@ -156,9 +147,6 @@ func (w *Writer) Verbatim(format, text string) {
 	w.buf = append(w.buf, text...)
 	w.buf = append(w.buf, '\r', '\n')
 }
-
-// Raw writes frames that are encoded already.
-func (w *Writer) Raw(frames []byte) { w.buf = append(w.buf, frames...) }
 
 // reset empties w, and gives back a buffer larger than keep bytes.
 func (w *Writer) reset(keep int) {

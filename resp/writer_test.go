@@ -19,7 +19,6 @@ func TestRepliesInBothProtocols(t *testing.T) {
 		{"nil bulk", func(w *Writer) { w.Bulk(nil) }, "$0\r\n\r\n", "$0\r\n\r\n"},
 		{"bulk string", func(w *Writer) { w.BulkString("0123456789") }, "$10\r\n0123456789\r\n", "$10\r\n0123456789\r\n"},
 		{"null", (*Writer).Null, "$-1\r\n", "_\r\n"},
-		{"null array", (*Writer).NullArray, "*-1\r\n", "_\r\n"},
 		{"array", func(w *Writer) { w.Array(10) }, "*10\r\n", "*10\r\n"},
 		{"map", func(w *Writer) { w.Map(2) }, "*4\r\n", "%2\r\n"},
 		{"set", func(w *Writer) { w.Set(2) }, "*2\r\n", "~2\r\n"},
@@ -32,7 +31,6 @@ func TestRepliesInBothProtocols(t *testing.T) {
 		{"infinity", func(w *Writer) { w.Double(math.Inf(-1)) }, "$4\r\n-inf\r\n", ",-inf\r\n"},
 		{"no number", func(w *Writer) { w.Double(math.NaN()) }, "$3\r\nnan\r\n", ",nan\r\n"},
 		{"verbatim", func(w *Writer) { w.Verbatim("txt", "a\nb") }, "$3\r\na\nb\r\n", "=7\r\ntxt:a\nb\r\n"},
-		{"raw", func(w *Writer) { w.Raw([]byte("+OK\r\n")) }, "+OK\r\n", "+OK\r\n"},
 	}
 	for _, tt := range tests {
 		var w2, w3 Writer

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -16,22 +15,10 @@ func client(t testing.TB, s *server) *goredis.Client {
 	return c
 }
 
-// record is a reply of SIMBA.ACQUIRE and the like, by field.
-type record map[any]any
-
-// do runs a command whose reply is a record.
-func do(ctx context.Context, c *goredis.Client, args ...any) (record, error) {
-	reply, err := c.Do(ctx, args...).Result()
-	if err != nil {
-		return nil, err
-	}
-	return reply.(map[any]any), nil
-}
-
 // acquire asks for a mutex and returns status and token.
 func acquire(t testing.TB, c *goredis.Client, mutex, contender string, ttl int, options ...any) (string, int64) {
 	t.Helper()
-	r, err := do(t.Context(), c, append([]any{"SIMBA.ACQUIRE", mutex, contender, ttl}, options...)...)
+	r, err := toRecord(c.Do(t.Context(), append([]any{"SIMBA.ACQUIRE", mutex, contender, ttl}, options...)...).Result())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +40,7 @@ func TestGoRedisWorksWithNoSpecialOptions(t *testing.T) {
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
 		t.Errorf("subscriber got %v, %v", m, err)
 	}
-	guarded, err := do(t.Context(), c, "SIMBA.GUARD", "job", "a", 60_000, "TOKEN", token)
+	guarded, err := toRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 60_000, "TOKEN", token).Result())
 	if err != nil || guarded["status"] != "renewed" || guarded["token"] != token {
 		t.Errorf("guard: %v, %v", guarded, err)
 	}
@@ -74,24 +61,9 @@ func TestRedigoWorksWithNoSpecialOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	got, err := redis.Values(c.Do("SIMBA.ACQUIRE", "job", "a", 60_000, "TRANSITION", 2000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var status, owner string
-	var token int64
-	for i := 0; i+1 < len(got); i += 2 {
-		switch string(got[i].([]byte)) {
-		case "status":
-			status = string(got[i+1].([]byte))
-		case "owner":
-			owner = string(got[i+1].([]byte))
-		case "token":
-			token = got[i+1].(int64)
-		}
-	}
-	if status != "acquired" || owner != "a" || token == 0 {
-		t.Errorf("got %s, %s, %d", status, owner, token)
+	got, err := toRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 60_000, "TRANSITION", 2000))
+	if err != nil || got["status"] != "acquired" || got["owner"] != "a" || got["token"].(int64) == 0 {
+		t.Errorf("got %v, %v", got, err)
 	}
 	released, err := redis.Int(c.Do("SIMBA.RELEASE", "job", "a"))
 	if err != nil || released != 1 {

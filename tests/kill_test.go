@@ -104,7 +104,7 @@ func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 	m.asked[mutex][contender] = true
 	m.mu.Unlock()
 
-	r, err := fields(c.Do("SIMBA.ACQUIRE", mutex, contender, killTTL, "NOQUEUE"))
+	r, err := toRecord(c.Do("SIMBA.ACQUIRE", mutex, contender, killTTL, "NOQUEUE"))
 	if err != nil {
 		return m.gone(err)
 	}
@@ -206,8 +206,8 @@ func (m *model) compare(s *server) {
 		m.t.Fatal(err)
 	}
 	for _, mutex := range mutexes {
-		r, err := fields(c.Receive())
-		if err != nil && !errors.Is(err, redis.ErrNil) {
+		r, err := toRecord(c.Receive())
+		if err != nil {
 			m.t.Fatal(err)
 		}
 		m.compareOne(mutex, r)
@@ -215,7 +215,7 @@ func (m *model) compare(s *server) {
 	clear(m.asked)
 }
 
-func (m *model) compareOne(mutex string, r map[string]any) {
+func (m *model) compareOne(mutex string, r record) {
 	told, asked := m.held[mutex], m.asked[mutex]
 	if r == nil {
 		if told.token != 0 && !told.releasing {
@@ -240,24 +240,4 @@ func (m *model) compareOne(mutex string, r map[string]any) {
 	}
 	m.held[mutex] = tenure{owner: owner, token: token}
 	m.see(token, mutex, owner)
-}
-
-// fields returns the record of a RESP2 reply.
-func fields(reply any, err error) (map[string]any, error) {
-	values, err := redis.Values(reply, err)
-	if err != nil {
-		return nil, err
-	}
-	r := make(map[string]any, len(values)/2)
-	for i := 0; i+1 < len(values); i += 2 {
-		name, err := redis.String(values[i], nil)
-		if err != nil {
-			return nil, err
-		}
-		r[name] = values[i+1]
-		if b, ok := values[i+1].([]byte); ok {
-			r[name] = string(b)
-		}
-	}
-	return r, nil
 }

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -23,21 +22,21 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	}
 	defer waiter.Close()
 
-	first, err := fields(c.Do("SIMBA.ACQUIRE", "job", "a", 100, "TRANSITION", 600_000))
+	first, err := toRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 100, "TRANSITION", 600_000))
 	if err != nil || first["status"] != "acquired" {
 		t.Fatalf("a: %v, %v", first, err)
 	}
 	type result struct {
-		record map[string]any
+		record record
 		err    error
 	}
 	waited := make(chan result, 1)
 	go func() {
-		r, err := fields(waiter.Do("SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0))
+		r, err := toRecord(waiter.Do("SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0))
 		waited <- result{r, err}
 	}()
 	blocked(t, s.addr, 1)
-	ownerOnce(t, c, func(r map[string]any) bool { return r["ttl"] == int64(0) })
+	ownerOnce(t, c, func(r record) bool { return r["ttl"] == int64(0) })
 
 	// In the transition window: renewed, and both windows are set anew.
 	for _, command := range [][]any{{"SIMBA.GUARD", "job", "a", 100, "TRANSITION", 900}, {"SIMBA.OWNER", "job"}} {
@@ -48,11 +47,11 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	guarded, err := fields(c.Receive())
+	guarded, err := toRecord(c.Receive())
 	if err != nil || guarded["status"] != "renewed" || guarded["token"] != first["token"] {
 		t.Fatalf("guard: %v, %v", guarded, err)
 	}
-	last, err := fields(c.Receive())
+	last, err := toRecord(c.Receive())
 	if err != nil || last["owner"] != "a" {
 		t.Fatalf("owner after the guard: %v, %v", last, err)
 	}
@@ -61,22 +60,22 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	if got.err != nil || got.record["status"] != "acquired" || got.record["token"].(int64) <= first["token"].(int64) {
 		t.Fatalf("b: %v, %v", got.record, got.err)
 	}
-	next, err := fields(c.Do("SIMBA.OWNER", "job"))
+	next, err := toRecord(c.Do("SIMBA.OWNER", "job"))
 	if err != nil || next["owner"] != "b" || next["acquired_at"].(int64) < last["transition_at"].(int64) {
 		t.Errorf("b owns it before %v: %v, %v", last["transition_at"], next, err)
 	}
-	lost, err := fields(c.Do("SIMBA.GUARD", "job", "a", 100))
+	lost, err := toRecord(c.Do("SIMBA.GUARD", "job", "a", 100))
 	if err != nil || lost["status"] != "lost" || lost["owner"] != "b" {
 		t.Errorf("guard by the old owner: %v, %v", lost, err)
 	}
 }
 
 // ownerOnce waits until SIMBA.OWNER says what is wanted.
-func ownerOnce(t *testing.T, c redis.Conn, wanted func(map[string]any) bool) {
+func ownerOnce(t *testing.T, c redis.Conn, wanted func(record) bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		r, err := fields(c.Do("SIMBA.OWNER", "job"))
-		if err != nil && !errors.Is(err, redis.ErrNil) {
+		r, err := toRecord(c.Do("SIMBA.OWNER", "job"))
+		if err != nil {
 			t.Fatal(err)
 		}
 		if wanted(r) {
@@ -103,7 +102,7 @@ func TestAfterACrashInAsyncOnlyKnownOwnersGoOn(t *testing.T) {
 	again := startIn(t, s.dir, "--durability", "async")
 	c = client(t, again)
 	again.wants(t, "level=WARN .*nobody new is granted")
-	if r, err := do(t.Context(), c, "SIMBA.GUARD", "job", "a", 600_000, "TOKEN", token); err != nil || r["status"] != "renewed" {
+	if r, err := toRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 600_000, "TOKEN", token).Result()); err != nil || r["status"] != "renewed" {
 		t.Errorf("known owner: %v, %v", r, err)
 	}
 	if status, _ := acquire(t, c, "new", "n", 1000, "NOQUEUE"); status != "busy" {

@@ -64,7 +64,7 @@ func acquireMany(b *testing.B, addr string, n int) {
 			b.Fatal(err)
 		}
 		for range pipeline {
-			if r, err := fields(c.Receive()); err != nil || r["status"] != "acquired" {
+			if r, err := toRecord(c.Receive()); err != nil || r["status"] != "acquired" {
 				b.Fatal(r, err)
 			}
 		}

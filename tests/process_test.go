@@ -49,10 +49,11 @@ func run(t testing.TB, name string, args ...string) *process {
 }
 
 // cleanEnv is the environment without settings of the server. FAKETTY makes
-// redis-cli write as it does to a terminal.
+// redis-cli write as it does to a terminal; a server that has a data race ends at
+// once, so that no test takes it for sound.
 func cleanEnv() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SIMBA_") })
-	return append(env, "FAKETTY=1")
+	return append(env, "FAKETTY=1", "GORACE=halt_on_error=1 atexit_sleep_ms=0")
 }
 
 // kill ends the process as a crash would, and returns once it is gone.

@@ -48,9 +48,7 @@ func unquote(shown string) string {
 }
 
 func TestLeaderIsElectedAndHandedOnInBothProtocols(t *testing.T) {
-	if !redisTools(t) {
-		return
-	}
+	needRedisTools(t)
 	for _, protocol := range []string{"-2", "-3"} {
 		t.Run("RESP"+protocol[1:], func(t *testing.T) {
 			s := start(t)
@@ -96,9 +94,7 @@ func TestLeaderIsElectedAndHandedOnInBothProtocols(t *testing.T) {
 var colour = regexp.MustCompile("\x1b\\[\\d*m")
 
 func TestRedisCliHelpKnowsTheCommands(t *testing.T) {
-	if !redisTools(t) {
-		return
-	}
+	needRedisTools(t)
 	s := start(t)
 	for _, c := range []struct{ args, want string }{
 		{"help @simba", "SIMBA.ACQUIRE mutex contender ttl"},
@@ -114,9 +110,7 @@ func TestRedisCliHelpKnowsTheCommands(t *testing.T) {
 }
 
 func TestRedisCliModesWork(t *testing.T) {
-	if !redisTools(t) {
-		return
-	}
+	needRedisTools(t)
 	s := start(t)
 	if got := cli(t, s, "SIMBA.ACQUIRE", "job", "a", "600000"); !strings.Contains(got, "acquired") {
 		t.Fatal(got)
@@ -146,9 +140,7 @@ func TestRedisCliModesWork(t *testing.T) {
 }
 
 func TestRedisBenchmarkLineWorks(t *testing.T) {
-	if !redisTools(t) {
-		return
-	}
+	needRedisTools(t)
 	s := start(t)
 	out := output(t, "redis-benchmark", "-p", s.port(), "-n", "100000", "-r", "100000", "-P", "16", "-q",
 		"SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")

@@ -12,6 +12,9 @@ type server struct {
 	dir  string // data directory
 }
 
+// readyLine is what a server logs when it serves, with its address.
+const readyLine = `msg=ready .*addr=(\S+)`
+
 // start runs a server on a free port with a data directory of its own.
 func start(t testing.TB, args ...string) *server {
 	t.Helper()
@@ -22,7 +25,7 @@ func start(t testing.TB, args ...string) *server {
 func startIn(t testing.TB, dir string, args ...string) *server {
 	t.Helper()
 	s := &server{process: launch(t, append([]string{"--addr", "127.0.0.1:0", "--data-dir", dir}, args...)...), dir: dir}
-	s.addr = s.wants(t, `msg=ready .*addr=(\S+)`)[1]
+	s.addr = s.wants(t, readyLine)[1]
 	return s
 }
 

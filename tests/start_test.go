@@ -1,12 +1,14 @@
 package tests
 
 import (
+	"bufio"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -136,7 +138,7 @@ func TestCheckConfigSaysEveryFaultAndDoesNotServe(t *testing.T) {
 func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	s := &server{dir: dir, process: run(t, "sh", "-c", `ulimit -n 256; exec "$0" --addr 127.0.0.1:0 --data-dir "$1"`, binary, dir)}
-	s.addr = s.wants(t, `msg=ready .*addr=(\S+)`)[1]
+	s.addr = s.wants(t, readyLine)[1]
 	c := client(t, s)
 	if got := c.ConfigGet(t.Context(), "maxclients").Val()["maxclients"]; got != "128" {
 		t.Errorf("maxclients is %s", got)
@@ -144,6 +146,7 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	if err := c.ConfigSet(t.Context(), "maxclients", "129").Err(); err == nil {
 		t.Error("it can be set beyond that")
 	}
+	told := make(chan bool)
 	var connected []net.Conn
 	for range 300 {
 		nc, err := net.Dial("tcp", s.addr)
@@ -151,11 +154,29 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 			t.Fatal(err)
 		}
 		connected = append(connected, nc)
+		go func() {
+			line, _ := bufio.NewReader(nc).ReadString('\n') // those who are served hear nothing until the end
+			told <- line == "-ERR max number of clients reached\r\n"
+		}()
+	}
+	tooMany := 300 - 128
+	for range tooMany {
+		select {
+		case refused := <-told:
+			if !refused {
+				t.Error("a connection ended without a reason")
+			}
+		case <-time.After(patience):
+			t.Fatalf("of 300 connections fewer than %d are refused", tooMany)
+		}
 	}
 	if status, _ := acquire(t, c, "job", "a", 600_000); status != "acquired" {
 		t.Errorf("status %s", status)
 	}
 	for _, nc := range connected {
 		nc.Close()
+	}
+	for range 300 - tooMany {
+		<-told
 	}
 }

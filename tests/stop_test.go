@@ -1,11 +1,11 @@
 package tests
 
 import (
-	"bytes"
-	"errors"
+	"bufio"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -52,7 +52,7 @@ func blockedClients(addr string) (int, error) {
 }
 
 func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := start(t)
 			_, token := acquire(t, client(t, s), "job", "a", 600_000)
@@ -100,31 +100,121 @@ func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
 	}
 }
 
-// A client that takes nothing keeps a stop waiting; the second signal does not.
-func TestSecondSignalExitsAtOnce(t *testing.T) {
-	s := start(t, "--shutdown-timeout", "1h")
-	deaf, err := net.Dial("tcp", s.addr)
+// deaf connects a client that takes no replies, although the server owes it more
+// than the network holds: a stop has to wait for it.
+func deaf(t *testing.T, s *server) {
+	t.Helper()
+	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer deaf.Close()
-	echo := append([]byte("*2\r\n$4\r\nECHO\r\n$60000\r\n"), append(bytes.Repeat([]byte("x"), 60_000), "\r\n"...)...)
-	for {
-		// The server stops reading when its replies are not taken, and then there is
-		// no room for more requests.
-		if err := deaf.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := deaf.Write(echo); errors.Is(err, os.ErrDeadlineExceeded) {
-			break
-		} else if err != nil {
+	t.Cleanup(func() { c.Close() })
+	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	// One reply of more than ten megabytes: once it begins, the server is bound to finish it.
+	request := "MULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 400) + "EXEC\r\n"
+	if _, err := c.Write([]byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	for one := make([]byte, 1); one[0] != '*'; {
+		if _, err := c.Read(one); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Supervisors may deliver one wish twice; who asks again after a second is impatient.
+func TestOnlyASignalThatComesLaterCutsTheStopShort(t *testing.T) {
+	s := start(t, "--shutdown-timeout", "1h")
+	deaf(t, s)
+	asked := time.Now()
 	s.signal(t, syscall.SIGTERM)
 	s.wants(t, "msg=stopping")
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for running := true; running; {
+		select {
+		case <-s.exited:
+			running = false
+		case <-again.C:
+			_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails once it is gone
+		}
+	}
+	if code := s.wait(t); code != 1 || !strings.Contains(s.out.String(), "a second signal") {
+		t.Errorf("exit code %d:\n%s", code, s.out.String())
+	}
+	if took := time.Since(asked); took < time.Second {
+		t.Errorf("signals within a second of the first end it: %v", took)
+	}
+}
+
+func TestShutdownTimeoutCutsClientsThatTakeNoReplies(t *testing.T) {
+	s := start(t, "--shutdown-timeout", "30ms")
+	deaf(t, s)
 	s.signal(t, syscall.SIGTERM)
-	if code := s.wait(t); code == 0 {
-		t.Error("exit code 0")
+	if code := s.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s.wants(t, `clients that did not take their replies in time were cut.* shutdown-timeout=30ms`)
+}
+
+// Who reads the log may die. The server then writes to a broken pipe, which by
+// default ends a process.
+func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(binary, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "debug")
+	cmd.Env, cmd.Stderr = cleanEnv(), in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	in.Close()
+	ready, addr := regexp.MustCompile(readyLine), ""
+	for log := bufio.NewScanner(out); addr == "" && log.Scan(); {
+		if match := ready.FindStringSubmatch(log.Text()); match != nil {
+			addr = match[1]
+		}
+	}
+	out.Close()
+
+	// The end of each connection is logged, before the server counts it as gone.
+	blocked(t, addr, 0)
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for end := time.Now().Add(patience); ; {
+		info, err := redis.String(c.Do("INFO", "clients"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info, "connected_clients:1\r\n") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the first connection is still there: %s", info)
+		}
+	}
+	if pong, err := redis.String(c.Do("PING")); err != nil || pong != "PONG" {
+		t.Errorf("PING: %s, %v", pong, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-exited:
+		if err != nil {
+			t.Errorf("the stop: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("it does not exit")
 	}
 }

@@ -41,9 +41,7 @@ const (
 )
 
 func TestTranscriptOfTheReadmeRunsAsWritten(t *testing.T) {
-	if !redisTools(t) {
-		return
-	}
+	needRedisTools(t)
 	page, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func newApp(cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()
 
 	handler := commands.New(commands.Config{
 		Backend:     a.engine,
-		Settings:    newSettings(a).list(),
+		Settings:    append(newSettings(a).list(), aliases(a)...),
 		Password:    func() string { return cfg.RequirePass },
 		Info:        a.info(),
 		Persistence: a.persistence(),

@@ -119,6 +119,51 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 	}
 }
 
+func TestLogLevelCanBeSetInRedisWords(t *testing.T) {
+	a, level := newTestApp(t, io.Discard)
+	a.start()
+	c := dial(t, a)
+	for word, want := range map[string]string{
+		"debug": "debug", "verbose": "debug", "notice": "info", "warning": "warn", "error": "error", "NOTICE": "info", "Warn": "warn",
+	} {
+		if _, err := c.Do("CONFIG", "SET", "loglevel", word); err != nil {
+			t.Errorf("%s: %v", word, err)
+		}
+		got, err := redis.StringMap(c.Do("CONFIG", "GET", "loglevel"))
+		if err != nil || got["loglevel"] != want || !strings.EqualFold(level.Level().String(), want) {
+			t.Errorf("after %s: %v, %v, level %v", word, got, err, level.Level())
+		}
+	}
+}
+
+func TestFaultOfConfigSetNamesTheFieldWithoutTheFlagsDashes(t *testing.T) {
+	a, _ := newTestApp(t, io.Discard)
+	a.start()
+	_, err := dial(t, a).Do("CONFIG", "SET", "maxclients", "0")
+	if err == nil || !strings.HasSuffix(err.Error(), " - maxclients: 0 is too small, at least 1") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestConfigGetAnswersWhatToolsOfRedisAskFor(t *testing.T) {
+	dir := t.TempDir() + "/data"
+	a, _ := newTestApp(t, io.Discard, "--data-dir", dir)
+	a.start()
+	_, port, err := net.SplitHostPort(a.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, a)
+	for name, want := range map[string]string{"port": port, "bind": "127.0.0.1", "dir": dir} {
+		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != want {
+			t.Errorf("%s: got %v, %v, want %s", name, got, err, want)
+		}
+		if _, err := c.Do("CONFIG", "SET", name, want); err == nil {
+			t.Errorf("%s can be set", name)
+		}
+	}
+}
+
 func TestSecretsAreNotShown(t *testing.T) {
 	var log bytes.Buffer
 	a, _ := newTestApp(t, &log, "--log-level", "debug", "--requirepass", "sesame")

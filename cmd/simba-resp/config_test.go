@@ -155,6 +155,11 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 	if err != nil || c.RequirePass != "two words " {
 		t.Errorf("got %+v, %v", c, err)
 	}
+	for content, want := range map[string]string{"word": "word", "word\n": "word", "word\r\n": "word", "word\n\n": "word\n", "word\r\r\n": "word\r"} {
+		if c, err := settle(t, []string{"--requirepass-file", write("line end", content)}, nil, ""); err != nil || c.RequirePass != want {
+			t.Errorf("%q: got %+v, %v", content, c, err)
+		}
+	}
 	for name, args := range map[string][]string{
 		"missing": {"--requirepass-file", filepath.Join(dir, "nowhere")},
 		"empty":   {"--requirepass-file", write("empty", "\n")},

@@ -17,13 +17,10 @@ type settings struct {
 
 	// live says how a change takes effect, for those that can change at run time.
 	live map[string]func(*config) error
-
-	// aliases are parameters of Redis that tools ask for and another field answers.
-	aliases []commands.Setting
 }
 
 func newSettings(a *app) *settings {
-	return &settings{c: *a.cfg, aliases: aliases(a), live: map[string]func(*config) error{
+	return &settings{c: *a.cfg, live: map[string]func(*config) error{
 		"handoff-window": func(c *config) error { a.engine.SetHandoffWindow(c.HandoffWindow); return nil },
 		"queue-grace":    func(c *config) error { a.engine.SetQueueGrace(c.QueueGrace); return nil },
 		"timeout":        func(c *config) error { a.server.SetIdleTimeout(c.Timeout); return nil },
@@ -38,7 +35,8 @@ func newSettings(a *app) *settings {
 	}}
 }
 
-// aliases returns what does not change while the server runs.
+// aliases are parameters of Redis that tools ask every server for; ours have other
+// names, or are parts of another. None can change while the server runs.
 func aliases(a *app) []commands.Setting {
 	constant := func(name, value string) commands.Setting {
 		return commands.Setting{Name: name, Get: func() string { return value }}
@@ -66,7 +64,7 @@ var redisWords = map[string]map[string]string{
 
 // list returns every field but the secret ones.
 func (s *settings) list() []commands.Setting {
-	all := s.aliases
+	var all []commands.Setting
 	for _, f := range fields {
 		if f.secret {
 			continue

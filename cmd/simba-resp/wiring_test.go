@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// wired is an app in fake time, with all that it has logged.
+type wired struct {
+	*app
+	t   *testing.T
+	dir string // a directory of its own
+	log *bytes.Buffer
+}
+
+// connect connects a client by a pipe, which works in fake time.
+func (w *wired) connect() redis.Conn {
+	w.t.Helper()
+	ours, theirs := net.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		w.server.ServeConn(theirs)
+	}()
+	w.t.Cleanup(func() {
+		ours.Close()
+		<-served
+	})
+	return redis.NewConn(ours, 0, 0)
+}
+
+// must returns the reply of a command.
+func (w *wired) must(c redis.Conn, command string, args ...any) any {
+	w.t.Helper()
+	reply, err := c.Do(command, args...)
+	if err != nil {
+		w.t.Fatalf("%s %v: %v", command, args, err)
+	}
+	return reply
+}
+
+// acquire returns the status and the token that SIMBA.ACQUIRE replies.
+func (w *wired) acquire(c redis.Conn, contender string, ttl time.Duration) (status string, token uint64) {
+	w.t.Helper()
+	record, err := redis.Values(w.must(c, "SIMBA.ACQUIRE", "job", contender, ttl.Milliseconds()), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var name, owner string
+	if _, err := redis.Scan(record, &name, &status, &name, &owner, &name, &token); err != nil {
+		w.t.Fatal(err)
+	}
+	return status, token
+}
+
+// wiring says how the running parts show that they got a flag's value.
+type wiring struct {
+	flag   string
+	args   string // $dir is a directory of the test's own
+	effect func(*wired)
+}
+
+var wirings = []wiring{
+	{"addr", "--addr 127.0.0.2:0", func(w *wired) {
+		if got := w.ln.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
+			w.t.Errorf("it listens on %s", got)
+		}
+	}},
+	{"requirepass", "--requirepass sesame", askedForPassword},
+	{"requirepass-file", "--requirepass-file $dir/password", askedForPassword},
+	{"insecure", "--addr 0.0.0.0:0 --insecure", func(w *wired) {
+		w.must(w.connect(), "PING")
+	}},
+	{"data-dir", "--data-dir $dir/elsewhere", func(w *wired) {
+		if files, err := os.ReadDir(filepath.Join(w.dir, "elsewhere")); err != nil || len(files) == 0 {
+			w.t.Errorf("there is %v, %v", files, err)
+		}
+	}},
+	{"durability", "--durability always", func(w *wired) {
+		c := w.connect()
+		w.acquire(c, "a", time.Hour)
+		info, err := redis.String(c.Do("INFO", "persistence"))
+		if err != nil || !strings.Contains(info, "store_commits:") || strings.Contains(info, "store_commits:0\r") {
+			w.t.Errorf("INFO says %q, %v", info, err)
+		}
+	}},
+	{"durability", "--durability memory", func(w *wired) {
+		c := w.connect()
+		// Tokens of one run must be above those of the run before, which left nothing
+		// behind: they begin with the time of day in microseconds.
+		_, token := w.acquire(c, "a", time.Hour)
+		if began := uint64(time.Now().UnixMicro()); token < began || token > began+1000 {
+			w.t.Errorf("the first token is %d at %d", token, began)
+		}
+		events, err := redis.Values(c.Do("SIMBA.HISTORY", "job"))
+		if err != nil || len(events) != 1 {
+			w.t.Fatalf("the history is %v, %v", events, err)
+		}
+		var name string
+		var seq int64
+		if first, err := redis.Values(events[0], nil); err != nil {
+			w.t.Error(err)
+		} else if _, err := redis.Scan(first, &name, &seq); err != nil || seq < time.Now().UnixMicro() {
+			w.t.Errorf("the first event has %s %d, %v", name, seq, err)
+		}
+		if info, err := redis.String(c.Do("INFO", "persistence")); err != nil || strings.Contains(info, "store_") {
+			w.t.Errorf("INFO says %q, %v", info, err)
+		}
+	}},
+	{"handoff-window", "--durability memory --handoff-window 7s", func(w *wired) {
+		c, ear := w.connect(), redis.PubSubConn{Conn: w.connect()}
+		if err := ear.Subscribe("simba:{job}:b"); err != nil {
+			w.t.Fatal(err)
+		}
+		ear.Receive()
+		w.acquire(c, "a", time.Hour)
+		w.acquire(c, "b", time.Hour)
+		go ear.Receive() // until the connection ends
+		w.must(c, "SIMBA.RELEASE", "job", "a")
+		time.Sleep(7*time.Second - time.Nanosecond)
+		if status, _ := w.acquire(c, "c", time.Hour); status != "queued" {
+			w.t.Errorf("in b's turn c is %s", status)
+		}
+		time.Sleep(time.Nanosecond)
+		if status, _ := w.acquire(c, "c", time.Hour); status != "acquired" {
+			w.t.Errorf("after b's turn c is %s", status)
+		}
+	}},
+	{"queue-grace", "--durability memory --queue-grace 7s", func(w *wired) {
+		c := w.connect()
+		w.acquire(c, "a", time.Minute)
+		w.acquire(c, "b", time.Minute)
+		time.Sleep(time.Minute + 7*time.Second - time.Nanosecond)
+		if n := w.engine.Stats().Polling; n != 1 {
+			w.t.Errorf("%d waiters before the grace has ended", n)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if n := w.engine.Stats().Polling; n != 0 {
+			w.t.Errorf("%d waiters after it", n)
+		}
+	}},
+	{"maxclients", "--maxclients 1", func(w *wired) {
+		w.must(w.connect(), "PING")
+		if _, err := redis.ReceiveWithTimeout(w.connect(), time.Minute); err == nil || err.Error() != "ERR max number of clients reached" {
+			w.t.Errorf("the second client is told %v", err)
+		}
+	}},
+	{"timeout", "--durability memory --timeout 7", func(w *wired) {
+		c, began := w.connect(), time.Now()
+		if _, err := redis.ReceiveWithTimeout(c, time.Minute); err == nil || time.Since(began) != 7*time.Second {
+			w.t.Errorf("an idle client gets %v after %v", err, time.Since(began))
+		}
+	}},
+	{"log-level", "--durability memory --log-level error", func(w *wired) {
+		if w.log.Len() > 0 {
+			w.t.Errorf("it logs %s", w.log)
+		}
+	}},
+	{"log-format", "--durability memory --log-format json", func(w *wired) {
+		if !strings.HasPrefix(w.log.String(), "{") {
+			w.t.Errorf("it logs %s", w.log)
+		}
+	}},
+}
+
+// notOfTheApp are the flags with nothing in a running app: run bounds the stop by
+// the first one, which the end-to-end tests prove, and the others belong to engines
+// that this version does not have.
+var notOfTheApp = []string{"shutdown-timeout", "engine", "redis-url", "mysql-dsn", "zookeeper-servers", "backend-timeout"}
+
+// askedForPassword tells that strangers are refused and held to narrow limits, and
+// those who know the password are neither.
+func askedForPassword(w *wired) {
+	echo := []any{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"} // one argument too many for a stranger
+	if _, err := w.connect().Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+		w.t.Errorf("a stranger's PING: %v", err)
+	}
+	if _, err := w.connect().Do("ECHO", echo...); err == nil || !strings.Contains(err.Error(), "unauthenticated multibulk length") {
+		w.t.Errorf("a stranger's long command: %v", err)
+	}
+	friend := w.connect()
+	w.must(friend, "AUTH", "sesame")
+	if _, err := friend.Do("ECHO", echo...); err == nil || !strings.Contains(err.Error(), "wrong number of arguments") {
+		w.t.Errorf("a friend's long command: %v", err)
+	}
+}
+
+func TestEveryFlagReachesThePartThatItIsFor(t *testing.T) {
+	for _, row := range wirings {
+		t.Run(fmt.Sprint(row.flag, " ", row.args), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wired{t: t, dir: t.TempDir(), log: new(bytes.Buffer)}
+				if err := os.WriteFile(w.dir+"/password", []byte("sesame\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				w.app, _ = newTestApp(t, w.log, strings.Fields(strings.ReplaceAll(row.args, "$dir", w.dir))...)
+				row.effect(w)
+			})
+		})
+	}
+	for _, f := range fields {
+		row := slices.ContainsFunc(wirings, func(w wiring) bool { return w.flag == f.name })
+		if row == slices.Contains(notOfTheApp, f.name) {
+			t.Errorf("--%s: no row says where it takes effect, or one does in vain", f.name)
+		}
+	}
+}
+
+// A peer that vanished without a word is known to be gone within 5 + 3·2 s.
+func TestConnectionsAreProbedWhileTheyAreSilent(t *testing.T) {
+	ln, err := listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	peer, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	accepted, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	raw, err := accepted.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, option := range []struct {
+		name               string
+		level, which, want int
+	}{
+		{"SO_KEEPALIVE", syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+		{"TCP_KEEPIDLE", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 5},
+		{"TCP_KEEPINTVL", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 2},
+		{"TCP_KEEPCNT", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
+	} {
+		var got int
+		control := raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), option.level, option.which) })
+		if control != nil || err != nil || got != option.want {
+			t.Errorf("%s is %d, want %d (%v, %v)", option.name, got, option.want, control, err)
+		}
+	}
+}

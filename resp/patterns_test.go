@@ -1,0 +1,62 @@
+package resp
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func TestAPatternHearsFromThePublishThatFollowsItsSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{commands: pubsub()})
+		b := s.Broker()
+		first, second := dial(t, s), dial(t, s)
+		first.call("PSUBSCRIBE n*\r\n", confirmation("psubscribe", "n*", 1))
+		if n := b.Publish("news", "1"); n != 1 {
+			t.Errorf("%d receivers", n)
+		}
+		second.call("PSUBSCRIBE ne*\r\n", confirmation("psubscribe", "ne*", 1))
+		if n := b.Publish("news", "2"); n != 2 {
+			t.Errorf("%d receivers after a new pattern", n)
+		}
+		first.expect(bulk("pmessage", "n*", "news", "1") + bulk("pmessage", "n*", "news", "2"))
+		second.expect(bulk("pmessage", "ne*", "news", "2"))
+		first.Close()
+		synctest.Wait()
+		if n := b.Publish("news", "3"); n != 1 {
+			t.Errorf("%d receivers after a pattern is gone", n)
+		}
+		second.expect(bulk("pmessage", "ne*", "news", "3"))
+	})
+}
+
+func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
+	b := NewBroker()
+	hostile, other := new(Conn), new(Conn)
+	hostile.closed.Store(true) // takes nothing: only the match counts
+	glob := "*" + strings.Repeat("a", 2<<10) + "b"
+	channel := strings.Repeat("a", 6<<10)
+	b.join(hostile, Pattern, glob)
+
+	published := make(chan struct{})
+	go func() {
+		defer close(published)
+		b.Publish(channel, "x")
+	}()
+	for b.patterns.Load() == nil {
+		runtime.Gosched() // it has yet to begin
+	}
+	for joined := 0; ; joined++ {
+		select {
+		case <-published:
+			if joined < 10 {
+				t.Errorf("subscribed %d times while a glob was matched", joined)
+			}
+			return
+		default:
+			b.join(other, Channel, "a")
+			b.part(other, Channel, "a")
+		}
+	}
+}
