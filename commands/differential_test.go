@@ -72,9 +72,6 @@ var sameInfo = []string{
 
 func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {
 	redis := realRedis(t)
-	if redis == nil {
-		return
-	}
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours := newSite(t, Config{}).dial()
 		theirs := redis(t)
@@ -94,9 +91,6 @@ func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {
 
 func TestASubscribedConnectionIsServedAsRedisDoes(t *testing.T) {
 	redis := realRedis(t)
-	if redis == nil {
-		return
-	}
 	ours, theirs := newSite(t, Config{}).dial(), redis(t)
 	for _, command := range sameBytesSubscribed {
 		want, got := theirs.do(command), ours.do(command)
@@ -109,9 +103,6 @@ func TestASubscribedConnectionIsServedAsRedisDoes(t *testing.T) {
 
 func TestSharedCommandsAnswerInTheFormOfRedis(t *testing.T) {
 	redis := realRedis(t)
-	if redis == nil {
-		return
-	}
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours := newSite(t, Config{}).dial()
 		theirs := redis(t)
@@ -156,8 +147,7 @@ func realRedis(t *testing.T) func(testing.TB) *peer {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("redis-server is not installed")
 		}
-		t.Log("NOT COMPARED: redis-server is not installed")
-		return nil
+		t.Skip("nothing to compare with: redis-server is not installed (apt-get install redis-server)")
 	}
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	cmd := exec.Command(bin, "--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no")
