@@ -139,8 +139,11 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if err != nil {
 		return out, nil, err
 	}
-	if out.Status == simba.StatusAcquired {
-		return out, ticket, nil // a grant is told, whatever else has happened
+	switch out.Status { // a lease is told, whatever else has happened
+	case simba.StatusAcquired:
+		return out, ticket, nil
+	case simba.StatusRenewed:
+		return out, nil, nil
 	}
 	switch why {
 	case resp.UnblockedError:

@@ -88,7 +88,7 @@ func TestOwnerThatQueuedInTheQuietTimeIsRenewedAfterIt(t *testing.T) {
 		if took := time.Since(start); took != 30*sec {
 			t.Errorf("woken after %v", took)
 		}
-		if o := a.granted(); o.Token != 7 || o.TTL != 2*time.Hour {
+		if o := a.end(simba.EndWoken); o.Status != simba.StatusRenewed || o.Token != 7 || o.TTL != 2*time.Hour {
 			t.Errorf("a: %+v", o)
 		}
 		synctest.Wait()

@@ -168,7 +168,11 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		if why == simba.EndGone {
 			m.abandon(s, t)
 		}
-		if m.token == t.token {
+		switch {
+		case m.token != t.token:
+		case t.token <= s.former:
+			return simba.StatusRenewed // by endQuiet
+		default:
 			return simba.StatusAcquired
 		}
 	case t.moved:
