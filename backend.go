@@ -38,6 +38,20 @@ var (
 	ErrNotServed = errors.New("not served by this engine")
 )
 
+// An UnavailableError is returned by an engine whose store could not be asked, or
+// did not answer in time. What was asked may be done or may not: whoever asks again
+// learns it.
+type UnavailableError struct {
+	Engine string // "redis", "mysql", "zookeeper"
+	Err    error  // what the store's client said
+}
+
+func (e *UnavailableError) Error() string {
+	return "engine " + e.Engine + " unavailable: " + e.Err.Error()
+}
+
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
 // AcquireRequest asks for a mutex, or to renew it by the one who owns it.
 type AcquireRequest struct {
 	Mutex      string
@@ -169,10 +183,10 @@ type HistoryRequest struct {
 
 // Stats are an engine's figures, for INFO.
 type Stats struct {
-	Held     int64 // mutexes that have an owner now
-	Mutexes  int64 // mutexes with an owner, a queue or a reservation
+	Held     int64 // mutexes that have an owner now; below 0 = only a Scan can tell
+	Mutexes  int64 // mutexes with an owner, a queue or a reservation; below 0 = unknown
 	Blocked  int64 // waiters on open connections
-	Polling  int64 // waiters that ask again
+	Polling  int64 // waiters that ask again; below 0 = unknown
 	Acquired int64 // tenures begun since start
 	Renewed  int64
 	Released int64
@@ -209,9 +223,12 @@ type Backend interface {
 	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)
 	// History returns events from old to new.
 	History(ctx context.Context, r HistoryRequest) ([]Event, Seq, error)
-	// Reachable tells that contender's own channel has a subscriber now, so a
-	// polling waiter can be told of its turn.
-	Reachable(ctx context.Context, mutex, contender string) (Seq, error)
+	// Subscribed tells that a channel has one more subscriber here, before that
+	// client is told so: a polling waiter whose own channel it is can be reached from
+	// now on, and what a store announces there must be passed on. With pattern, the
+	// name is a glob of channels. On an error the backend goes on trying by itself.
+	// Nobody tells when subscribers leave: a backend asks its Notices now and then.
+	Subscribed(ctx context.Context, channel string, pattern bool) (Seq, error)
 	Stats() Stats
 	// Settle returns when every change up to seq is durable, and sends off what
 	// became tellable: notices, and wake-ups of waiters.
@@ -225,6 +242,8 @@ type Notices interface {
 	Publish(channel, payload string) int
 	// Subscribed reports whether anyone subscribes to exactly that channel.
 	Subscribed(channel string) bool
+	// SubscribedPattern reports whether anyone subscribes to exactly that glob.
+	SubscribedPattern(pattern string) bool
 	// Any reports whether there is any subscription at all.
 	Any() bool
 }

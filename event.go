@@ -106,15 +106,38 @@ func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 func ReleasedNotice(oldOwner string) string { return "released@@" + oldOwner }
 
 // ParseContenderChannel is the inverse of ContenderChannel; ok is false for any
-// other channel.
+// other channel, also if its parts cannot be names.
 func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
 	if !ok {
 		return "", "", false
 	}
 	mutex, contender, ok = strings.Cut(rest, "}:")
-	if !ok || mutex == "" || contender == "" {
+	if !ok || CheckMutex(mutex) != nil || CheckContender(contender) != nil {
 		return "", "", false
 	}
 	return mutex, contender, true
+}
+
+// ParseMutexChannel is the inverse of MutexChannel; ok is false for any other
+// channel, also if the name cannot be a mutex'.
+func ParseMutexChannel(channel string) (mutex string, ok bool) {
+	return parseTagged("simba:{", channel)
+}
+
+// ParseEventChannel is the inverse of EventChannel, likewise.
+func ParseEventChannel(channel string) (mutex string, ok bool) {
+	return parseTagged("simba-events:{", channel)
+}
+
+func parseTagged(prefix, channel string) (mutex string, ok bool) {
+	mutex, ok = strings.CutPrefix(channel, prefix)
+	if !ok {
+		return "", false
+	}
+	mutex, ok = strings.CutSuffix(mutex, "}")
+	if !ok || CheckMutex(mutex) != nil {
+		return "", false
+	}
+	return mutex, true
 }

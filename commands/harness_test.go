@@ -140,8 +140,8 @@ func (f *fakeBackend) History(_ context.Context, r simba.HistoryRequest) ([]simb
 	return f.history(r)
 }
 
-func (f *fakeBackend) Reachable(_ context.Context, mutex, contender string) (simba.Seq, error) {
-	f.note("reachable %s %s", mutex, contender)
+func (f *fakeBackend) Subscribed(_ context.Context, channel string, pattern bool) (simba.Seq, error) {
+	f.note("subscribed %s pattern=%t", channel, pattern)
 	return 77, nil
 }
 

@@ -1,8 +1,6 @@
 package commands
 
 import (
-	"strings"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
 )
@@ -11,17 +9,6 @@ import (
 // string key, simba:{m}, as it is in an engine that keeps it in a Redis.
 
 const errCursor replyError = "ERR invalid cursor"
-
-// mutexOfKey returns the mutex whose lock key this is; ok is false for any other
-// key.
-func mutexOfKey(key []byte) (mutex string, ok bool) {
-	mutex, ok = strings.CutPrefix(string(key), "simba:{")
-	if !ok {
-		return "", false
-	}
-	mutex, ok = strings.CutSuffix(mutex, "}")
-	return mutex, ok && simba.CheckMutex(mutex) == nil
-}
 
 func (c *client) dbsize([][]byte) { c.w.Int(c.stats().Held) }
 
@@ -99,7 +86,7 @@ func (c *client) scan(args [][]byte) {
 // ownerOfKey returns the tenure behind a lock key, the zero Tenure for a key that
 // does not exist.
 func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error) {
-	mutex, ok := mutexOfKey(key)
+	mutex, ok := simba.ParseMutexChannel(string(key))
 	if !ok {
 		return "", t, nil
 	}

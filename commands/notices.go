@@ -22,4 +22,8 @@ func (n notices) Subscribed(channel string) bool {
 	return n.broker.Subscribers(resp.Channel, channel) > 0 || n.broker.Subscribers(resp.Shard, channel) > 0
 }
 
+func (n notices) SubscribedPattern(pattern string) bool {
+	return n.broker.Subscribers(resp.Pattern, pattern) > 0
+}
+
 func (n notices) Any() bool { return n.broker.Any() }

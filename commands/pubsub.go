@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -46,22 +45,17 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 		channel := string(ch)
 		c.conn.Subscribe(kind, channel)
 		c.confirm(kind, word, &channel)
-		if kind != resp.Pattern {
-			c.reachable(channel)
-		}
+		c.subscribed(channel, kind == resp.Pattern)
 	}
 }
 
-// reachable tells the backend that a contender listens on its own channel now: if
-// its turn had come while it could not be told, it is told now.
-func (c *client) reachable(channel string) {
-	mutex, contender, ok := simba.ParseContenderChannel(channel)
-	if !ok || simba.CheckMutex(mutex) != nil || simba.CheckContender(contender) != nil {
-		return
-	}
-	seq, err := c.backend().Reachable(c.conn.Context(), mutex, contender)
+// subscribed tells the backend that a channel has one more subscriber: a contender
+// whose turn came while it could not be told is told now. A backend that could not
+// take note of it yet will: until then the client may miss notices.
+func (c *client) subscribed(channel string, pattern bool) {
+	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
 	if err != nil {
-		c.x.log.Warn("cannot tell the engine of a subscriber", "mutex", mutex, "contender", contender, "err", err)
+		c.x.log.Warn("cannot tell the engine of a subscriber yet", "channel", channel, "err", err)
 		return
 	}
 	c.owe(seq)

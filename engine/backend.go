@@ -59,8 +59,12 @@ func (e *Engine) Break(_ context.Context, name, reason string) (freed bool, seq 
 	return freed, seq, err
 }
 
-// Reachable implements simba.Backend.
-func (e *Engine) Reachable(_ context.Context, name, contender string) (simba.Seq, error) {
+// Subscribed implements simba.Backend.
+func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (simba.Seq, error) {
+	name, contender, ok := simba.ParseContenderChannel(channel)
+	if !ok || pattern {
+		return 0, nil
+	}
 	return e.do(name, func(m *mutex, s *step) { m.reach(s, contender) })
 }
 
@@ -156,7 +160,7 @@ func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Eve
 	if r.Count == 0 {
 		r.Count = defaultCount
 	}
-	events := e.ledger.find(r)
+	events := e.ledger.history.Find(&e.ledger.mu, r)
 	if len(events) == 0 {
 		return nil, 0, nil
 	}

@@ -55,9 +55,9 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	e.token.Store(rec.Token)
 	e.ledger.journal, e.ledger.notices, e.ledger.missed = j, cfg.Notices, e.missed
 	e.ledger.seq = rec.Seq
-	e.ledger.history.limit = cfg.HistoryLen
+	e.ledger.history.Limit = cfg.HistoryLen
 	for _, ev := range rec.History {
-		e.ledger.history.push(ev)
+		e.ledger.history.Push(ev)
 	}
 	e.quiet = e.clock.Now().Add(rec.Quiet)
 	for i := range e.shards {

@@ -241,18 +241,6 @@ func TestHistoryTellsEveryChangeInOrder(t *testing.T) {
 	})
 }
 
-func TestHistoryKeepsTheLastEventsOnly(t *testing.T) {
-	l := ledger{journal: Memory(), notices: Silent{}}
-	l.history.limit = 1000
-	for i := range 2500 {
-		l.history.push(simba.Event{Seq: simba.Seq(i + 1), Mutex: "m"})
-	}
-	got := l.find(simba.HistoryRequest{Mutex: "m", Count: 10000})
-	if len(got) != 1000 || got[0].Seq != 1501 || got[999].Seq != 2500 {
-		t.Errorf("%d events from %d", len(got), got[0].Seq)
-	}
-}
-
 func TestStoppedEngineAnswersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/history"
 )
 
 // ledger is where the steps of all shards come into one order: it numbers them,
@@ -21,7 +22,7 @@ type ledger struct {
 
 	mu      sync.Mutex // guards what follows
 	seq     simba.Seq
-	history ring
+	history history.Ring
 	outbox  []notice // in the order of after
 	wakes   []wakeUp // likewise; they overtake notices
 
@@ -69,7 +70,7 @@ func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 	for i := range s.events {
 		l.seq++
 		s.events[i].Seq = l.seq
-		l.history.push(s.events[i])
+		l.history.Push(s.events[i])
 	}
 	if s.changed || len(s.events) > 0 {
 		if len(s.events) == 0 {
@@ -171,6 +172,9 @@ func (Silent) Publish(string, string) int { return 0 }
 
 // Subscribed is false.
 func (Silent) Subscribed(string) bool { return false }
+
+// SubscribedPattern is false.
+func (Silent) SubscribedPattern(string) bool { return false }
 
 // Any is false.
 func (Silent) Any() bool { return false }

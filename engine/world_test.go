@@ -61,6 +61,8 @@ func (r *radio) Subscribed(channel string) bool {
 	return r.listening[channel]
 }
 
+func (r *radio) SubscribedPattern(string) bool { return false }
+
 func (r *radio) Any() bool { return true }
 
 // told returns what was published on a channel.
@@ -183,7 +185,7 @@ func (w *world) history(mutex string) (lines []string) {
 func (w *world) listen(mutex, contender string) {
 	w.t.Helper()
 	w.radio.subscribe(simba.ContenderChannel(mutex, contender))
-	w.settle(w.e.Reachable(context.Background(), mutex, contender))
+	w.settle(w.e.Subscribed(context.Background(), simba.ContenderChannel(mutex, contender), false))
 }
 
 func (w *world) turns(mutex, contender string) []string {

@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/history"
+)
+
+// DefaultHistory is how many events a Chronicle keeps.
+const DefaultHistory = 10000
+
+// Chronicle is what this server has seen happen, by its own doing or in the store:
+// it numbers the events, remembers the last of them and publishes each once on
+// its mutex' event channel. Safe for concurrent use.
+//
+// A server can learn of one and the same change twice, from its own request and from
+// the store. Beginning and end of a tenure are known by its token, so the second
+// time is passed over, as long as the first is remembered.
+type Chronicle struct {
+	notices simba.Notices
+
+	sending sync.Mutex // keeps notices in order: held from numbering to publishing
+
+	mu   sync.Mutex // guards what follows
+	seq  simba.Seq
+	ring history.Ring
+	seen map[turn]struct{} // of the events in ring
+	last map[string]simba.Event
+}
+
+// turn is the beginning or the end of a tenure: what happens to it only once.
+type turn struct {
+	mutex string
+	token uint64
+	end   bool
+}
+
+func turnOf(e simba.Event) (turn, bool) {
+	switch e.Kind {
+	case simba.EventAcquired:
+		return turn{e.Mutex, e.Token, false}, true
+	case simba.EventReleased, simba.EventExpired, simba.EventBroken:
+		return turn{e.Mutex, e.Token, true}, true
+	}
+	return turn{}, false
+}
+
+// NewChronicle returns a chronicle of the last limit events, 0 = DefaultHistory. Its
+// numbers begin at the wall clock's microseconds, so that they grow from one run of
+// the server to the next.
+func NewChronicle(n simba.Notices, limit int) *Chronicle {
+	if limit == 0 {
+		limit = DefaultHistory
+	}
+	return &Chronicle{
+		notices: n,
+		seq:     simba.Seq(time.Now().UnixMicro()),
+		ring:    history.Ring{Limit: limit},
+		seen:    make(map[turn]struct{}),
+		last:    make(map[string]simba.Event),
+	}
+}
+
+// Record takes events in, in order, with their Seq yet to be given and At in Unix
+// milliseconds (0 = now), and publishes those that are new as JSON on their event
+// channels. It returns how many were new. It must not be called under a lock that a
+// subscription takes.
+func (c *Chronicle) Record(events ...simba.Event) (fresh int) {
+	return c.record(false, events)
+}
+
+// Announce is Record which also publishes the notice of each new tenure on the
+// mutex' channel: for an engine whose store has no channels of its own.
+func (c *Chronicle) Announce(events ...simba.Event) (fresh int) {
+	return c.record(true, events)
+}
+
+func (c *Chronicle) record(announce bool, events []simba.Event) (fresh int) {
+	if len(events) == 0 {
+		return 0
+	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	for _, e := range events {
+		if e.At == 0 {
+			e.At = time.Now().UnixMilli()
+		}
+		if !c.number(&e) {
+			continue
+		}
+		fresh++
+		if !c.notices.Any() {
+			continue
+		}
+		if announce && e.Kind == simba.EventAcquired {
+			c.notices.Publish(simba.MutexChannel(e.Mutex), simba.AcquiredNotice(e.Owner))
+		}
+		c.notices.Publish(simba.EventChannel(e.Mutex), string(e.AppendJSON(nil)))
+	}
+	return fresh
+}
+
+// number gives a new event its Seq and remembers it; it reports whether it is new.
+func (c *Chronicle) number(e *simba.Event) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, once := turnOf(*e)
+	if once {
+		if _, old := c.seen[key]; old {
+			return false
+		}
+		c.seen[key] = struct{}{}
+		c.last[e.Mutex] = *e
+	}
+	c.seq++
+	e.Seq = c.seq
+	forgotten := c.ring.Push(*e)
+	if old, once := turnOf(forgotten); once {
+		delete(c.seen, old)
+		if last := c.last[forgotten.Mutex]; last.Token == forgotten.Token && last.Kind == forgotten.Kind {
+			delete(c.last, forgotten.Mutex)
+		}
+	}
+	return true
+}
+
+// Last returns the last beginning or end of a tenure of the mutex that is
+// remembered; ok is false if there is none.
+func (c *Chronicle) Last(mutex string) (e simba.Event, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok = c.last[mutex]
+	return e, ok
+}
+
+// Seq is the number of the last event.
+func (c *Chronicle) Seq() simba.Seq {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seq
+}
+
+// Find returns the newest events that a request asks for, from old to new.
+func (c *Chronicle) Find(q simba.HistoryRequest) []simba.Event {
+	if q.Count == 0 {
+		q.Count = 10
+	}
+	return c.ring.Find(&c.mu, q)
+}

@@ -1,0 +1,222 @@
+package proxy
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Lobby is who waits on this server in a blocked acquire. Safe for concurrent use.
+//
+// It calls its Store, and wakes waiters, under no lock of its own.
+type Lobby struct {
+	store Store
+
+	mu      sync.Mutex
+	mutexes map[string]map[string]*Ticket // by mutex, then by contender
+	order   uint64                        // of the last that entered
+}
+
+// Store is what a lobby asks of the engine that it belongs to when a wait ends. Its
+// methods may wait for the store, as long as the engine's deadline allows.
+type Store interface {
+	// Granted returns the outcome of a wait that ended with g: StatusAcquired with
+	// what is left of the windows now, or what has become of it since.
+	Granted(t *Ticket, g Grant) (simba.Outcome, error)
+	// Moved returns the outcome, StatusQueued or what has become of it, of a waiter
+	// whose place another connection of its contender took over.
+	Moved(t *Ticket) (simba.Outcome, error)
+	// Leave ends the place in the queue of a waiter that was not granted the mutex
+	// as far as this server knows, or makes it one of a polling waiter (EndGone). If
+	// the store granted it in the meantime, then for EndGone it is passed on, and for
+	// any other reason the outcome is StatusAcquired.
+	Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
+	// Pass gives a tenure up that its waiter could not be told of, unless the
+	// contender has renewed it since.
+	Pass(t *Ticket, g Grant) error
+}
+
+// Grant is a tenure that the store gave to a waiter.
+type Grant struct {
+	Token uint64
+	Since time.Time // not later than the windows began; for an engine that counts them here
+
+	// Confirm says that the engine has yet to read from the store what is left of
+	// the windows. Lobby does not look at it.
+	Confirm bool
+}
+
+// Ticket is the place of one blocked acquire. It is the simba.Ticket of its engine.
+type Ticket struct {
+	Request simba.AcquireRequest
+
+	lobby *Lobby
+	order uint64
+
+	// Guarded by lobby.mu.
+	state ticketState
+	grant Grant
+}
+
+type ticketState uint8
+
+const (
+	waiting ticketState = iota
+	granted
+	moved
+	ended // or withdrawn
+)
+
+// NewLobby returns an empty lobby.
+func NewLobby(s Store) *Lobby {
+	return &Lobby{store: s, mutexes: make(map[string]map[string]*Ticket)}
+}
+
+// Enter makes a ticket of a request that has a Waiter. It is entered before the
+// store is asked, since the store may grant it before its answer arrives. A waiter
+// of the same contender that is there already makes place: it is moved, and woken.
+func (l *Lobby) Enter(r simba.AcquireRequest) *Ticket {
+	l.mu.Lock()
+	l.order++
+	t := &Ticket{Request: r, lobby: l, order: l.order}
+	m := l.mutexes[r.Mutex]
+	if m == nil {
+		m = make(map[string]*Ticket)
+		l.mutexes[r.Mutex] = m
+	}
+	old := m[r.Contender]
+	if old != nil {
+		old.state = moved
+		t.order = old.order
+	}
+	m[r.Contender] = t
+	l.mu.Unlock()
+	if old != nil {
+		old.Request.Waiter.Wake()
+	}
+	return t
+}
+
+// Withdraw takes back a ticket whose request was answered at once, and reports
+// whether it still waited: if not, it was granted, or moved, in the meantime.
+func (t *Ticket) Withdraw() bool {
+	state, _ := t.settle()
+	return state == waiting
+}
+
+// Grant tells the waiter of a contender that it owns the mutex. It reports false if
+// nobody waits: then whoever asked for the grant is gone.
+func (l *Lobby) Grant(mutex, contender string, g Grant) bool {
+	l.mu.Lock()
+	t := l.mutexes[mutex][contender]
+	if t != nil {
+		t.state, t.grant = granted, g
+		l.removeLocked(t)
+	}
+	l.mu.Unlock()
+	if t == nil {
+		return false
+	}
+	t.Request.Waiter.Wake()
+	return true
+}
+
+// Waiting returns the tickets of a mutex in the order in which they entered.
+func (l *Lobby) Waiting(mutex string) []*Ticket {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.mutexes[mutex]
+	if len(m) == 0 {
+		return nil
+	}
+	list := make([]*Ticket, 0, len(m))
+	for _, t := range m {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b *Ticket) int { return int(a.order) - int(b.order) })
+	return list
+}
+
+// Find returns the ticket of a contender that waits, nil if there is none.
+func (l *Lobby) Find(mutex, contender string) *Ticket {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mutexes[mutex][contender]
+}
+
+// Count returns how many wait for a mutex.
+func (l *Lobby) Count(mutex string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mutexes[mutex])
+}
+
+// Mutexes returns the mutexes that someone waits for.
+func (l *Lobby) Mutexes() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := make([]string, 0, len(l.mutexes))
+	for name := range l.mutexes {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Len returns how many wait in all.
+func (l *Lobby) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, m := range l.mutexes {
+		n += len(m)
+	}
+	return n
+}
+
+func (l *Lobby) removeLocked(t *Ticket) {
+	m := l.mutexes[t.Request.Mutex]
+	if m[t.Request.Contender] != t {
+		return // moved
+	}
+	delete(m, t.Request.Contender)
+	if len(m) == 0 {
+		delete(l.mutexes, t.Request.Mutex)
+	}
+}
+
+// settle ends the ticket and returns what had come of it.
+func (t *Ticket) settle() (ticketState, Grant) {
+	l := t.lobby
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := t.state
+	if state == waiting {
+		l.removeLocked(t)
+		t.state = ended
+	}
+	return state, t.grant
+}
+
+// End implements simba.Ticket.
+func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
+	state, g := t.settle()
+	switch {
+	case state == granted && why == simba.EndGone:
+		return simba.Outcome{Status: simba.StatusTimeout}, t.lobby.store.Pass(t, g)
+	case state == granted:
+		return t.lobby.store.Granted(t, g)
+	case state == moved:
+		return t.lobby.store.Moved(t)
+	}
+	return t.lobby.store.Leave(t, why)
+}
+
+// Abandon implements simba.Ticket.
+func (t *Ticket) Abandon() (simba.Seq, error) {
+	if state, g := t.settle(); state == granted {
+		return 0, t.lobby.store.Pass(t, g)
+	}
+	return 0, nil
+}
