@@ -208,9 +208,19 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	case state == granted:
 		return t.lobby.store.Granted(t, g)
 	case state == moved:
-		return t.lobby.store.Moved(t)
+		return t.found(t.lobby.store.Moved(t))
 	}
-	return t.lobby.store.Leave(t, why)
+	return t.found(t.lobby.store.Leave(t, why))
+}
+
+// found notes a grant that only the store knew of, for Abandon.
+func (t *Ticket) found(o simba.Outcome, err error) (simba.Outcome, error) {
+	if err == nil && o.Status == simba.StatusAcquired {
+		t.lobby.mu.Lock()
+		t.state, t.grant = granted, Grant{Token: o.Token}
+		t.lobby.mu.Unlock()
+	}
+	return o, err
 }
 
 // Abandon implements simba.Ticket.

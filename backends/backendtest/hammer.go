@@ -1,0 +1,351 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// The windows of all requests while the network fails: then one that was given up and
+// arrives late cannot make a lease shorter.
+const (
+	failingTTL        = 60 * ms
+	failingTransition = 20 * ms
+)
+
+func hammerRules() []rule {
+	return []rule{
+		{"8", "of many that come at once each acquires in its turn", 0, func(w *world) {
+			s := w.server()
+			for range 3 {
+				rush(w, 32, s)
+			}
+		}},
+		{"8s", "of many that come to two servers at once each acquires in its turn", shared, func(w *world) {
+			one, two := w.pair()
+			rush(w, 16, one, two)
+		}},
+		{"1", "many contenders never hold one mutex at once", 0, func(w *world) {
+			w.mustBeSafe(2*sec, nil, w.server())
+		}},
+		{"1", "many contenders of two servers never hold one mutex at once", shared, func(w *world) {
+			one, two := w.pair()
+			w.mustBeSafe(2*sec, nil, one, two)
+		}},
+		{"1", "many contenders never hold one mutex at once while the network fails", shared | link, func(w *world) {
+			one, two := w.pair()
+			l := w.e.Link
+			w.mustBeSafe(4*sec, func(stop <-chan struct{}) {
+				defer l.Heal()
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					case <-time.After(150 * ms):
+					}
+					switch i % 8 {
+					case 0, 4:
+						l.Reset()
+					case 1:
+						l.Delay(20 * ms)
+					case 3:
+						l.DropReplies()
+					case 5:
+						l.Blackhole()
+					case 7:
+						l.DropNextReply()
+					default:
+						l.Heal()
+					}
+				}
+			}, one, two)
+		}},
+	}
+}
+
+// rush has many contenders ask at once for a mutex that nobody used before, wait for it
+// and release it at once: each is told acquired, none renewed, and none is forgotten.
+func rush(w *world, contenders int, servers ...*server) {
+	w.t.Helper()
+	m := w.mutex()
+	ctx := context.Background()
+	tokens := make([]uint64, contenders)
+	var all sync.WaitGroup
+	for i := range contenders {
+		s, name := servers[i%len(servers)], fmt.Sprintf("c%d", i)
+		all.Go(func() {
+			x := &waiter{woken: make(chan struct{})}
+			o, ticket, err := s.b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: name, TTL: long, Waiter: x})
+			if ticket != nil {
+				select {
+				case <-x.woken:
+				case <-time.After(2 * w.patience()):
+					w.t.Errorf("%s was not woken", name)
+				}
+				o, err = ticket.End(simba.EndWoken)
+			}
+			if err == nil {
+				err = s.b.Settle(ctx, o.Seq)
+			}
+			if err != nil || o.Status != simba.StatusAcquired || o.Owner != name {
+				w.t.Errorf("%s: %s, %v", name, show(o), err)
+				return
+			}
+			tokens[i] = o.Token
+			owned, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: name})
+			if err == nil {
+				err = s.b.Settle(ctx, seq)
+			}
+			if err != nil || !owned {
+				w.t.Errorf("%s releases: %v, %v", name, owned, err)
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(tokens)
+	if len(slices.Compact(tokens)) != contenders {
+		w.t.Error("two tenures have one token")
+	}
+	for _, s := range servers {
+		w.equal("queue", s.queue(m), nil)
+	}
+}
+
+// section is the time in which a contender was sure to own the mutex: from the
+// answer that said so to its release, or to the end of what the last answer said was
+// left of the lease, counted from when it was asked for, as owners are told to.
+type section struct {
+	mutex, contender string
+	token            uint64
+	from, to         time.Time
+}
+
+// Hammer has many contenders of two servers ask for two mutexes, hold, renew, die and
+// release for a while, while disturb, which must end when stop is closed, does what it
+// likes to the store or the network. Requests may fail meanwhile. Afterwards each mutex
+// must be had again.
+//
+// It returns how many tenures there were, and in words each case of two contenders
+// that were sure to own a mutex at once, or of tokens that did not grow: how much of
+// that may happen, the engine's promise says.
+func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, faults []string) {
+	t.Helper()
+	w := newWorld(t, e)
+	one, two := w.pair()
+	return w.hammer(d, disturb, one, two)
+}
+
+// hammer is Hammer with servers of its own.
+func (w *world) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, faults []string) {
+	w.t.Helper()
+	const contenders = 6 // of each server
+	mutexes := []string{w.mutex(), w.mutex()}
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var sections []section
+	for i, s := range servers {
+		for k := range contenders {
+			h := &hammerer{s: s, name: fmt.Sprintf("c%d-%d", i, k), failing: disturb != nil}
+			all.Go(func() {
+				if err := h.run(mutexes, k, stop); err != nil {
+					w.t.Errorf("%s: %v", h.name, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				sections = append(sections, h.sections...)
+			})
+		}
+	}
+	if disturb != nil {
+		all.Go(func() { disturb(stop) })
+	}
+	pass(d)
+	close(stop)
+	all.Wait()
+	for _, m := range mutexes {
+		for _, s := range servers {
+			w.await("it can be had again", func() bool {
+				o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "last", TTL: long, NoQueue: true})
+				return err == nil && o.Owner == "last"
+			})
+		}
+	}
+	return len(sections), judge(sections)
+}
+
+// mustBeSafe is hammer of an engine that promises that nothing goes wrong.
+func (w *world) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
+	w.t.Helper()
+	tenures, faults := w.hammer(d, disturb, servers...)
+	w.t.Logf("%d tenures", tenures)
+	if tenures < 4 {
+		w.t.Errorf("only %d tenures in %v", tenures, d)
+	}
+	for _, f := range faults {
+		w.t.Error(f)
+	}
+}
+
+// judge finds what must not be in the times in which contenders were sure to own: two
+// that overlap, and a later one with a smaller token.
+func judge(sections []section) (faults []string) {
+	slices.SortFunc(sections, func(a, b section) int { return a.from.Compare(b.from) })
+	last := map[string]section{}
+	for _, s := range sections {
+		if !s.from.Before(s.to) {
+			continue // the answer came too late to be sure of anything
+		}
+		p, ok := last[s.mutex]
+		switch {
+		case !ok:
+		case s.token == p.token:
+			if s.contender != p.contender {
+				faults = append(faults, fmt.Sprintf("token %d is given twice: to %s and to %s", s.token, p.contender, s.contender))
+			}
+			// Else it was renewed, and only what it was told last counts.
+		case s.from.Before(p.to.Add(-rounding)):
+			faults = append(faults, fmt.Sprintf("two owners of %s: %s (token %d) was sure for %v after %s (token %d) was told",
+				s.mutex, p.contender, p.token, p.to.Sub(s.from), s.contender, s.token))
+		case s.token < p.token:
+			faults = append(faults, fmt.Sprintf("%s: token %d of %s is told after token %d of %s",
+				s.mutex, s.token, s.contender, p.token, p.contender))
+		}
+		last[s.mutex] = s
+	}
+	return faults
+}
+
+// hammerer is one contender of the hammer.
+type hammerer struct {
+	s        *server
+	name     string
+	failing  bool // requests may fail
+	sections []section
+}
+
+// run makes attempts until stop.
+func (h *hammerer) run(mutexes []string, n int, stop <-chan struct{}) error {
+	for ; ; n++ {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		if err := h.round(mutexes[n%len(mutexes)]); err != nil {
+			return err
+		}
+	}
+}
+
+// round is one attempt, one of many sorts.
+func (h *hammerer) round(m string) error {
+	ctx := context.Background()
+	r := simba.AcquireRequest{
+		Mutex: m, Contender: h.name,
+		TTL: time.Duration(20+rand.IntN(60)) * ms, Transition: time.Duration(rand.IntN(40)) * ms,
+		NoQueue: rand.IntN(3) == 0,
+	}
+	if h.failing {
+		r.TTL, r.Transition = failingTTL, failingTransition
+	}
+	x := &waiter{woken: make(chan struct{})}
+	if !r.NoQueue && rand.IntN(2) == 0 {
+		r.Waiter = x
+	}
+	asked := time.Now()
+	o, ticket, err := h.s.b.Acquire(ctx, r)
+	if err != nil {
+		return h.excuse(err)
+	}
+	if ticket != nil {
+		why := simba.EndWoken
+		if !h.failing && rand.IntN(8) == 0 {
+			why = simba.EndGone
+		} else {
+			select {
+			case <-x.woken:
+			case <-time.After(time.Duration(50+rand.IntN(500)) * ms):
+				why = simba.EndTimeout
+			}
+		}
+		asked = time.Now()
+		o, err = ticket.End(why)
+		if err != nil {
+			return h.excuse(err)
+		}
+	}
+	if err := h.s.b.Settle(ctx, o.Seq); err != nil {
+		return err
+	}
+	if o.Status != simba.StatusAcquired && o.Status != simba.StatusRenewed {
+		if o.Owner == h.name && !h.failing {
+			return fmt.Errorf("it owns the mutex and is told %s", show(o))
+		}
+		pass(time.Duration(rand.IntN(5)) * ms)
+		return nil
+	}
+	return h.hold(section{mutex: m, contender: h.name, token: o.Token, from: time.Now(), to: asked.Add(o.Transition)})
+}
+
+// hold holds what was acquired for a moment, and gives it up in one of several ways.
+func (h *hammerer) hold(s section) error {
+	ctx := context.Background()
+	defer func() { h.sections = append(h.sections, s) }()
+	pass(time.Duration(rand.IntN(10)) * ms)
+	if rand.IntN(3) == 0 {
+		g := simba.GuardRequest{Mutex: s.mutex, Contender: h.name, TTL: 50 * ms, Token: s.token}
+		if h.failing {
+			g.TTL, g.Transition = failingTTL, failingTransition
+		}
+		asked := time.Now()
+		o, err := h.s.b.Guard(ctx, g)
+		answered := time.Now()
+		switch {
+		case err != nil:
+			return h.excuse(err)
+		case o.Status == simba.StatusRenewed:
+			s.to = asked.Add(o.Transition)
+		case answered.Before(s.to.Add(-rounding)):
+			return fmt.Errorf("its lease was to run for another %v when guard said %s", s.to.Sub(answered), show(o))
+		default:
+			return nil
+		}
+	}
+	if rand.IntN(6) == 0 {
+		return nil // it dies: the lease expires
+	}
+	pass(time.Duration(rand.IntN(5)) * ms)
+	s.to = earlier(s.to, time.Now())
+	r := simba.ReleaseRequest{Mutex: s.mutex, Contender: h.name}
+	if h.failing || rand.IntN(2) == 0 {
+		r.Token = s.token // a request that is delayed must not end a later tenure
+	}
+	_, seq, err := h.s.b.Release(ctx, r)
+	if err != nil {
+		return h.excuse(err)
+	}
+	return h.s.b.Settle(ctx, seq)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// excuse drops the errors that a failing network excuses.
+func (h *hammerer) excuse(err error) error {
+	if unavailable := (*simba.UnavailableError)(nil); h.failing && errors.As(err, &unavailable) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,228 @@
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func handoffRules() []rule {
+	return []rule{
+		{"8", "release grants the first blocked waiter what it asked for", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			a := s.take(m, "a", long, 0)
+			b := s.block(m, "b", 3*sec, 2*sec)
+			c := s.block(m, "c", 5*sec, 0)
+			sent := time.Now()
+			s.giveUp(m, "a")
+			o := b.granted()
+			if o.Token <= a.Token || o.Position != 0 {
+				w.t.Errorf("%s", show(o))
+			}
+			w.left("ttl", o.TTL, 3*sec, sent)
+			w.left("transition", o.Transition, 5*sec, sent)
+			if c.isWoken() {
+				w.t.Error("c was woken too")
+			}
+			if t := s.owner(m); t.Owner != "b" || t.Token != o.Token || t.Waiters != 1 || t.TransitionAt-t.AcquiredAt != 5000 {
+				w.t.Errorf("owner %+v", t)
+			}
+		}},
+		{"8", "expiry grants the next by itself, and not before transition_at", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			sent := time.Now()
+			a := s.take(m, "a", 150*ms, 150*ms)
+			b := s.block(m, "b", long, 0)
+			o := b.granted()
+			if took := time.Since(sent); took < 300*ms-rounding {
+				w.t.Errorf("b got it after %v", took)
+			}
+			if o.Token <= a.Token {
+				w.t.Errorf("%s after token %d", show(o), a.Token)
+			}
+		}},
+		{"8", "waiters follow one another as each lease expires", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", 100*ms, 0)
+			var waiting []*waiter
+			for _, c := range []string{"b", "c", "d"} {
+				waiting = append(waiting, s.block(m, c, 100*ms, 0))
+			}
+			begun := time.Now()
+			for i, x := range waiting {
+				x.awaitWake()
+				if took := time.Since(begun); i > 0 && took < 100*ms-rounding {
+					w.t.Errorf("%s is woken %v after the one before it", x.name, took)
+				}
+				begun = time.Now()
+				x.end(simba.EndWoken)
+			}
+		}},
+		{"8", "break grants the next", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", long, 0)
+			s.breakIt(m, "stuck")
+			b.granted()
+		}},
+		{"7", "first come, first served", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "owner", long, 0)
+			var waiting []*waiter
+			for i := range 20 {
+				// The names are in the opposite order of the arrivals.
+				waiting = append(waiting, s.block(m, fmt.Sprintf("c%02d", 99-i), long, 0))
+			}
+			last := "owner"
+			for _, x := range waiting {
+				s.giveUp(m, last)
+				last = x.granted().Owner
+			}
+		}},
+		{"7", "who comes when it is free and others wait is not served first", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
+			s.giveUp(m, "a")
+			if o := s.acquire(m, "late", sec, 0); o.Status != simba.StatusQueued {
+				w.t.Errorf("%s", show(o))
+			}
+			b.granted()
+			s.giveUp(m, "b")
+			c.granted()
+		}},
+		{"8", "a timeout leaves the queue", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			a := s.take(m, "a", long, 0)
+			for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
+				b := s.block(m, "b", long, 0)
+				o := b.end(why)
+				if o.Status != simba.StatusTimeout || o.Owner != "a" || o.Token != a.Token || o.Position != 0 {
+					w.t.Errorf("%s", show(o))
+				}
+				w.equal("queue", s.queue(m), nil)
+			}
+			s.giveUp(m, "a")
+			if o := s.owner(m); o.Owner != "" {
+				w.t.Errorf("one that left was granted: %+v", o)
+			}
+		}},
+		{"8", "a grant that came before the timeout is told", 0, func(w *world) {
+			for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
+				s, m := w.server(), w.mutex()
+				s.take(m, "a", long, 0)
+				b := s.block(m, "b", long, 0)
+				s.giveUp(m, "a")
+				b.awaitWake()
+				o := b.end(why)
+				if o.Status != simba.StatusAcquired || o.Owner != "b" {
+					w.t.Errorf("%s", show(o))
+				}
+				if t := s.owner(m); t.Owner != "b" || t.Token != o.Token {
+					w.t.Errorf("%+v", t)
+				}
+			}
+		}},
+		{"8", "what came of a wait is the truth, whenever it ends", 0, func(w *world) {
+			s := w.server()
+			for i := range 20 {
+				m := w.mutex()
+				s.take(m, "a", long, 0)
+				b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
+				released := make(chan bool)
+				go func() {
+					owned, seq, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
+					released <- owned && err == nil && s.b.Settle(context.Background(), seq) == nil
+				}()
+				if i%2 == 0 {
+					pass(time.Duration(i) * 100 * time.Microsecond)
+				}
+				o := b.end(simba.EndTimeout)
+				if !<-released {
+					w.t.Fatal("a could not release")
+				}
+				switch o.Status {
+				case simba.StatusAcquired:
+					s.giveUp(m, "b")
+				case simba.StatusTimeout:
+				default:
+					w.t.Fatalf("%s", show(o))
+				}
+				c.granted()
+			}
+		}},
+		{"8", "release by a waiter ends its wait elsewhere", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", long, 0)
+			if s.release(m, "b") {
+				w.t.Error("b owned nothing")
+			}
+			b.awaitWake()
+			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
+				w.t.Errorf("%s", show(o))
+			}
+			w.equal("queue", s.queue(m), nil)
+		}},
+		{"6", "a lease that ended before its waiter was told is not reported as acquired", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", 20*ms, 0)
+			s.giveUp(m, "a")
+			b.awaitWake()
+			w.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
+			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
+				w.t.Errorf("%s", show(o))
+			}
+		}},
+		{"6", "a waiter is told what is left when it is told", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", 10*sec, 5*sec)
+			sent := time.Now()
+			s.giveUp(m, "a")
+			b.awaitWake()
+			woken := time.Now()
+			pass(200 * ms)
+			o := b.end(simba.EndWoken)
+			w.left("ttl", o.TTL, 10*sec, sent)
+			if most := 10*sec - time.Since(woken) + rounding + 100*ms; o.TTL > most {
+				w.t.Errorf("%v are said to be left, there are at most %v", o.TTL, most)
+			}
+		}},
+		{"retry", "the second connection of a waiter takes its place over", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			old := s.block(m, "b", sec, 0)
+			c := s.block(m, "c", long, 0)
+			now := s.block(m, "b", 2*sec, sec)
+			old.awaitWake()
+			if o := old.end(simba.EndWoken); o.Status != simba.StatusQueued || o.Position != 1 || o.Owner != "a" {
+				w.t.Errorf("the first connection: %s", show(o))
+			}
+			w.equal("queue", s.queue(m), []string{"b", "c"})
+			s.giveUp(m, "a")
+			now.granted()
+			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 3000 {
+				w.t.Errorf("not what the second connection asked for: %+v", t)
+			}
+			s.giveUp(m, "b")
+			c.granted()
+		}},
+		{"retry", "a poll by a blocked waiter changes nothing", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", 2*sec, sec)
+			if o := s.acquire(m, "b", long, 0); o.Status != simba.StatusQueued || o.Position != 1 {
+				w.t.Errorf("%s", show(o))
+			}
+			s.giveUp(m, "a")
+			b.granted()
+			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 3000 {
+				w.t.Errorf("not what the blocked connection asked for: %+v", t)
+			}
+		}},
+	}
+}

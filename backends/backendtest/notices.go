@@ -1,0 +1,136 @@
+package backendtest
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func noticeRules() []rule {
+	return []rule{
+		{"notices", "every new tenure is announced once, and no renewal", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.subscribe(simba.MutexChannel(m))
+			s.take(m, "a", long, 0)
+			s.acquire(m, "a", long, 0)
+			s.guard(m, "a", long, 0, 0)
+			b := s.block(m, "b", long, 0)
+			s.giveUp(m, "a")
+			b.granted()
+			s.breakIt(m, "")
+			s.take(m, "b", 50*ms, 0)
+			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
+			s.take(m, "c", long, 0)
+			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b", "acquired@@b", "acquired@@c")
+		}},
+		{"notices", "a waiter is told the old owner, however its tenure ended", 0, func(w *world) {
+			s := w.server()
+			for _, end := range []func(m string){
+				func(m string) { s.giveUp(m, "the@owner") },
+				func(m string) { s.breakIt(m, "") },
+				func(m string) { s.guard(m, "the@owner", 50*ms, 0, 0) }, // and then it expires
+			} {
+				m := w.mutex()
+				s.take(m, "the@owner", long, 0)
+				s.listen(m, "b")
+				s.queueUp(m, "b", sec)
+				end(m)
+				s.hear(simba.ContenderChannel(m, "b"), "released@@the@owner")
+				s.take(m, "b", long, 0)
+			}
+		}},
+		{"notices", "nobody hears of another's turn", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.b.SetHandoffWindow(long)
+			s.take(m, "a", long, 0)
+			s.listen(m, "b")
+			s.listen(m, "c")
+			s.queueUp(m, "b", sec)
+			s.queueUp(m, "c", sec)
+			s.giveUp(m, "a")
+			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			s.take(m, "b", long, 0)
+			s.giveUp(m, "b")
+			s.hear(simba.ContenderChannel(m, "c"), "released@@b")
+			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+		}},
+		{"notices", "every change is published as the history tells it", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.subscribe(simba.EventChannel(m))
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", long, 0)
+			s.queueUp(m, "c", sec)
+			s.release(m, "c")
+			s.giveUp(m, "a")
+			b.granted()
+			s.breakIt(m, `stuck "twice"`)
+			want := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
+			var lines []string
+			for _, e := range want {
+				lines = append(lines, string(e.AppendJSON(nil)))
+			}
+			s.hear(simba.EventChannel(m), lines...)
+			if len(lines) != 7 {
+				w.t.Errorf("%d events: %q", len(lines), lines)
+			}
+			var last struct {
+				Event, Mutex, Owner, Reason string
+				Token                       uint64
+			}
+			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+				w.t.Error(err)
+			}
+			if last.Event != "broken" || last.Mutex != m || last.Owner != "b" || last.Reason != `stuck "twice"` || last.Token == 0 {
+				w.t.Errorf("%+v", last)
+			}
+		}},
+		{"history", "history tells every change in order", 0, func(w *world) {
+			s, m, other := w.server(), w.mutex(), w.mutex()
+			s.take(m, "a", 2*sec, 0)
+			s.queueUp(m, "b", sec)
+			s.take(other, "x", long, 0)
+			s.release(m, "b")
+			s.guard(m, "a", 50*ms, 0, 0) // a renewal is no event
+			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
+			s.take(m, "c", long, 0)
+			s.breakIt(m, "stuck")
+			w.equal("history", s.story(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})
+			all := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
+			for i, e := range all {
+				if e.Mutex != m || e.At == 0 || i > 0 && e.Seq <= all[i-1].Seq {
+					w.t.Errorf("event %d: %+v", i, e)
+				}
+			}
+			if all[5].Reason != "stuck" || all[5].Token != all[4].Token || all[3].Token != all[0].Token || all[1].Token != 0 {
+				w.t.Errorf("%+v", all)
+			}
+			if got := s.history(simba.HistoryRequest{Mutex: m, Count: 2}); !slices.Equal(got, all[4:]) {
+				w.t.Errorf("the newest two: %+v", got)
+			}
+			if got := s.history(simba.HistoryRequest{Mutex: m, Count: 100, Since: all[3].Seq}); !slices.Equal(got, all[4:]) {
+				w.t.Errorf("since %d: %+v", all[3].Seq, got)
+			}
+			if got := s.history(simba.HistoryRequest{Mutex: w.mutex()}); len(got) != 0 {
+				w.t.Errorf("of a mutex that nobody used: %+v", got)
+			}
+		}},
+		{"history", "a reason that is given is in the history", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Reason: "session ended"})
+			got := s.history(simba.HistoryRequest{Mutex: m, Count: 1})
+			if len(got) != 1 || got[0].Kind != simba.EventReleased || got[0].Reason != "session ended" {
+				w.t.Errorf("%+v", got)
+			}
+		}},
+		{"history", "a waiter that is granted the mutex does not leave the queue by the history", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", long, 0)
+			s.giveUp(m, "a")
+			b.granted()
+			w.equal("history", s.story(m), []string{"acquired a", "queued b", "released a", "acquired b"})
+		}},
+	}
+}

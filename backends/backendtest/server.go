@@ -1,0 +1,347 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// server is one Backend with its broker, and short words for what clients ask. An
+// error fails the test; every call settles, as a connection does before it answers.
+type server struct {
+	w     *world
+	b     Backend
+	radio *radio
+	waits []*waiter
+}
+
+func (w *world) open(open func(testing.TB, simba.Notices) Backend) *server {
+	w.t.Helper()
+	s := &server{w: w, radio: newRadio()}
+	s.b = open(w.t, s.radio)
+	s.b.SetHandoffWindow(testWindow)
+	s.b.SetQueueGrace(testGrace)
+	w.servers = append(w.servers, s)
+	return s
+}
+
+// end ends what still waits, and closes the server.
+func (s *server) end() {
+	for _, x := range s.waits {
+		if !x.ended && s.b != nil {
+			_, _ = x.ticket.End(simba.EndLeft)
+		}
+	}
+	s.close()
+}
+
+// close closes the server as a crash does.
+func (s *server) close() {
+	s.w.t.Helper()
+	if err := s.b.Close(); err != nil {
+		s.w.t.Errorf("close: %v", err)
+	}
+	for _, x := range s.waits {
+		x.ended = true
+	}
+}
+
+func (s *server) settle(seq simba.Seq, err error) {
+	s.w.t.Helper()
+	if err == nil {
+		err = s.b.Settle(context.Background(), seq)
+	}
+	if err != nil {
+		s.w.t.Fatal(err)
+	}
+}
+
+func (s *server) ask(r simba.AcquireRequest) simba.Outcome {
+	s.w.t.Helper()
+	o, _, err := s.b.Acquire(context.Background(), r)
+	s.settle(o.Seq, err)
+	return o
+}
+
+func (s *server) acquire(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
+	s.w.t.Helper()
+	return s.ask(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+}
+
+// take is acquire of a mutex that must be had.
+func (s *server) take(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
+	s.w.t.Helper()
+	o := s.acquire(mutex, contender, ttl, transition)
+	if o.Status != simba.StatusAcquired || o.Owner != contender || o.Token == 0 {
+		s.w.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
+	}
+	return o
+}
+
+// try is acquire without a place in the queue.
+func (s *server) try(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
+	s.w.t.Helper()
+	return s.ask(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, NoQueue: true})
+}
+
+// queueUp is acquire by a polling waiter of a mutex that cannot be had.
+func (s *server) queueUp(mutex, contender string, ttl time.Duration) simba.Outcome {
+	s.w.t.Helper()
+	o := s.acquire(mutex, contender, ttl, 0)
+	if o.Status != simba.StatusQueued || o.Position == 0 {
+		s.w.t.Fatalf("%s was to be queued for %s: %s", contender, mutex, show(o))
+	}
+	return o
+}
+
+func (s *server) guard(mutex, contender string, ttl, transition time.Duration, token uint64) simba.Outcome {
+	s.w.t.Helper()
+	o, err := s.b.Guard(context.Background(), simba.GuardRequest{
+		Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, Token: token,
+	})
+	s.settle(o.Seq, err)
+	return o
+}
+
+func (s *server) releaseAs(r simba.ReleaseRequest) bool {
+	s.w.t.Helper()
+	owned, seq, err := s.b.Release(context.Background(), r)
+	s.settle(seq, err)
+	return owned
+}
+
+func (s *server) release(mutex, contender string) bool {
+	s.w.t.Helper()
+	return s.releaseAs(simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+}
+
+// again asks until the store can be reached.
+func (s *server) again(what string, ask func(ctx context.Context) (simba.Seq, error)) {
+	s.w.t.Helper()
+	var seq simba.Seq
+	var err error
+	s.w.await(what, func() bool {
+		seq, err = ask(context.Background())
+		unavailable := (*simba.UnavailableError)(nil)
+		return !errors.As(err, &unavailable)
+	})
+	s.settle(seq, err)
+}
+
+// acquireAgain is a client that repeats its request until it is answered.
+func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o simba.Outcome) {
+	s.w.t.Helper()
+	s.again("acquire", func(ctx context.Context) (_ simba.Seq, err error) {
+		o, _, err = s.b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl})
+		return o.Seq, err
+	})
+	return o
+}
+
+// ownerAgain is a client that asks for the owner until it is answered.
+func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
+	s.w.t.Helper()
+	s.again("owner", func(ctx context.Context) (seq simba.Seq, err error) {
+		o, seq, err = s.b.Owner(ctx, mutex)
+		return seq, err
+	})
+	return o
+}
+
+// giveUp is release by the one who owns it.
+func (s *server) giveUp(mutex, contender string) {
+	s.w.t.Helper()
+	if !s.release(mutex, contender) {
+		s.w.t.Fatalf("%s was to own %s when it released it", contender, mutex)
+	}
+}
+
+func (s *server) breakIt(mutex, reason string) bool {
+	s.w.t.Helper()
+	freed, seq, err := s.b.Break(context.Background(), mutex, reason)
+	s.settle(seq, err)
+	return freed
+}
+
+func (s *server) owner(mutex string) simba.Tenure {
+	s.w.t.Helper()
+	o, seq, err := s.b.Owner(context.Background(), mutex)
+	s.settle(seq, err)
+	return o
+}
+
+func (s *server) check(mutex string, token uint64) bool {
+	s.w.t.Helper()
+	ok, seq, err := s.b.Check(context.Background(), mutex, token)
+	s.settle(seq, err)
+	return ok
+}
+
+func (s *server) queueEntries(mutex string, count int) []simba.QueueEntry {
+	s.w.t.Helper()
+	list, seq, err := s.b.Queue(context.Background(), mutex, count)
+	s.settle(seq, err)
+	for i, q := range list {
+		if q.Position != i+1 {
+			s.w.t.Errorf("%s has position %d at place %d of the queue", q.Contender, q.Position, i+1)
+		}
+	}
+	return list
+}
+
+func (s *server) queue(mutex string) (names []string) {
+	s.w.t.Helper()
+	for _, q := range s.queueEntries(mutex, simba.MaxCount) {
+		names = append(names, q.Contender)
+	}
+	return names
+}
+
+func (s *server) history(r simba.HistoryRequest) []simba.Event {
+	s.w.t.Helper()
+	events, seq, err := s.b.History(context.Background(), r)
+	s.settle(seq, err)
+	return events
+}
+
+// story is the history of a mutex in short words: "acquired a".
+func (s *server) story(mutex string) (lines []string) {
+	s.w.t.Helper()
+	for _, e := range s.history(simba.HistoryRequest{Mutex: mutex, Count: simba.MaxCount}) {
+		lines = append(lines, e.Kind.String()+" "+e.Owner)
+	}
+	return lines
+}
+
+// subscribe is SUBSCRIBE by one more client.
+func (s *server) subscribe(channel string) {
+	s.w.t.Helper()
+	s.radio.subscribe(channel)
+	s.settle(s.b.Subscribed(context.Background(), channel, false))
+}
+
+// psubscribe is PSUBSCRIBE by one more client.
+func (s *server) psubscribe(pattern string) {
+	s.w.t.Helper()
+	s.radio.psubscribe(pattern)
+	s.settle(s.b.Subscribed(context.Background(), pattern, true))
+}
+
+// listen subscribes the contender's own channel, as a polling waiter does.
+func (s *server) listen(mutex, contender string) {
+	s.w.t.Helper()
+	s.subscribe(simba.ContenderChannel(mutex, contender))
+}
+
+// hear waits until a channel has brought at least as many payloads as are wanted,
+// and fails the test unless they are these.
+func (s *server) hear(channel string, want ...string) {
+	s.w.t.Helper()
+	deadline := time.NewTimer(s.w.patience())
+	defer deadline.Stop()
+	for {
+		got, more := s.radio.told(channel)
+		if slices.Equal(got, want) {
+			return
+		}
+		if len(got) >= len(want) && !slices.Equal(got[:len(want)], want) {
+			s.w.t.Fatalf("%s brought %q, want %q", channel, got, want)
+		}
+		if len(got) > len(want) {
+			s.w.t.Fatalf("%s brought more than was due: %q, want %q", channel, got, want)
+		}
+		select {
+		case <-more:
+		case <-deadline.C:
+			s.w.t.Fatalf("%s brought %q, want %q", channel, got, want)
+		}
+	}
+}
+
+// waiter is a client that is blocked in ACQUIRE ... WAIT.
+type waiter struct {
+	s      *server
+	mutex  string
+	name   string
+	ticket simba.Ticket
+	woken  chan struct{}
+	ended  bool
+}
+
+// Wake implements simba.Waiter.
+func (x *waiter) Wake() { close(x.woken) }
+
+// block is ACQUIRE ... WAIT of a mutex that cannot be had at once.
+func (s *server) block(mutex, contender string, ttl, transition time.Duration) *waiter {
+	s.w.t.Helper()
+	x, o := s.enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+	if x == nil {
+		s.w.t.Fatalf("%s did not have to wait for %s: %s", contender, mutex, show(o))
+	}
+	return x
+}
+
+// enter is ACQUIRE ... WAIT; the waiter is nil if it was answered at once.
+func (s *server) enter(r simba.AcquireRequest) (*waiter, simba.Outcome) {
+	s.w.t.Helper()
+	x := &waiter{s: s, mutex: r.Mutex, name: r.Contender, woken: make(chan struct{})}
+	r.Waiter = x
+	o, ticket, err := s.b.Acquire(context.Background(), r)
+	s.settle(o.Seq, err)
+	if (ticket != nil) != (o.Status == simba.StatusWaiting) {
+		s.w.t.Fatalf("status %v with ticket %v", o.Status, ticket)
+	}
+	if ticket == nil {
+		return nil, o
+	}
+	x.ticket = ticket
+	s.waits = append(s.waits, x)
+	return x, o
+}
+
+func (x *waiter) end(why simba.EndReason) simba.Outcome {
+	x.s.w.t.Helper()
+	x.ended = true
+	o, err := x.ticket.End(why)
+	x.s.settle(o.Seq, err)
+	return o
+}
+
+func (x *waiter) isWoken() bool {
+	select {
+	case <-x.woken:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitWake waits until the waiter is woken.
+func (x *waiter) awaitWake() {
+	x.s.w.t.Helper()
+	select {
+	case <-x.woken:
+	case <-time.After(x.s.w.patience()):
+		x.s.w.t.Fatalf("%s was not woken within %v", x.name, x.s.w.patience())
+	}
+}
+
+// granted waits until the waiter owns the mutex.
+func (x *waiter) granted() simba.Outcome {
+	x.s.w.t.Helper()
+	x.awaitWake()
+	o := x.end(simba.EndWoken)
+	if o.Status != simba.StatusAcquired || o.Owner != x.name || o.Token == 0 {
+		x.s.w.t.Fatalf("%s was woken with %s", x.name, show(o))
+	}
+	return o
+}
+
+func (x *waiter) abandon() {
+	x.s.w.t.Helper()
+	x.s.settle(x.ticket.Abandon())
+}

@@ -1,0 +1,207 @@
+package backendtest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// What holds between several servers on one store.
+
+func sharedRules() []rule {
+	return []rule{
+		{"1", "servers agree on the owner", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			a := one.take(m, "a", long, sec)
+			if o := two.owner(m); o.Owner != "a" || o.Token != a.Token || o.TransitionAt-o.TTLAt != 1000 {
+				w.t.Errorf("the other says %+v", o)
+			}
+			if !two.check(m, a.Token) || two.check(m, a.Token+1) {
+				w.t.Error("the other's check")
+			}
+			if o := two.try(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token {
+				w.t.Errorf("through the other: %s", show(o))
+			}
+			one.giveUp(m, "a")
+			if o := two.owner(m); o.Owner != "" {
+				w.t.Errorf("after the release: %+v", o)
+			}
+			b := two.take(m, "b", long, 0)
+			if b.Token <= a.Token {
+				w.t.Errorf("token %d after %d", b.Token, a.Token)
+			}
+			if one.check(m, a.Token) || !one.check(m, b.Token) {
+				w.t.Error("the first's check")
+			}
+		}},
+		{"retry-s", "an owner may ask through any server", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			a := one.take(m, "a", long, 0)
+			if o := two.guard(m, "a", 10*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
+				w.t.Errorf("guard: %s", show(o))
+			}
+			if o := one.owner(m); o.TransitionAt-o.AcquiredAt != 11_000 {
+				w.t.Errorf("the first does not see the renewal: %+v", o)
+			}
+			if o := two.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
+				w.t.Errorf("guard with the token: %s", show(o))
+			}
+			if o := two.guard(m, "a", long, 0, a.Token+1); o.Status != simba.StatusLost {
+				w.t.Errorf("guard with another token: %s", show(o))
+			}
+			if o := two.acquire(m, "a", long, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
+				w.t.Errorf("acquire: %s", show(o))
+			}
+			if x, o := two.enter(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
+				w.t.Errorf("acquire with WAIT: %s", show(o))
+			}
+			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token + 1}) {
+				w.t.Error("released with another token")
+			}
+			if !two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token}) {
+				w.t.Error("the release through the other is 0")
+			}
+			if o := one.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost {
+				w.t.Errorf("guard after the release: %s", show(o))
+			}
+			two.take(m, "b", long, 0)
+		}},
+		{"retry-s", "a lease that was renewed through another server does not end early, and ends", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			one.take(m, "a", 2*sec, 0)
+			sent := time.Now()
+			if o := two.guard(m, "a", 3*sec, 0, 0); o.Status != simba.StatusRenewed {
+				w.t.Fatalf("the machine is too slow for this test: %s", show(o))
+			}
+			w.await("the lease ends", func() bool { return one.try(m, "b", long, 0).Status == simba.StatusAcquired })
+			if took := time.Since(sent); took < 3*sec-rounding {
+				w.t.Errorf("it ended %v after the renewal", took)
+			}
+		}},
+		{"retry-s", "of many requests of one contender through two servers one acquires and the others renew", shared, func(w *world) {
+			one, two := w.pair()
+			for range 5 {
+				simultaneously(w, w.mutex(), one, two)
+			}
+		}},
+		{"8s", "a waiter on one is granted what the other releases", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			a := one.take(m, "a", long, 0)
+			b := two.block(m, "b", 10*sec, 5*sec)
+			one.giveUp(m, "a")
+			b.awaitWake()
+			o := b.end(simba.EndWoken)
+			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token || o.TTL > 10*sec || o.Transition > 15*sec {
+				w.t.Errorf("%s", show(o))
+			}
+			if t := one.owner(m); t.Owner != "b" || t.Token != o.Token || t.TransitionAt-t.AcquiredAt != 15_000 {
+				w.t.Errorf("the other sees %+v", t)
+			}
+			if t := one.guard(m, "b", long, 0, o.Token); t.Status != simba.StatusRenewed {
+				w.t.Errorf("guard through the other: %s", show(t))
+			}
+		}},
+		{"8s", "a waiter on one is granted what expires on the other", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			sent := time.Now()
+			one.take(m, "a", 200*ms, 100*ms)
+			b := two.block(m, "b", long, 0)
+			b.granted()
+			if took := time.Since(sent); took < 300*ms-rounding {
+				w.t.Errorf("b got it after %v", took)
+			}
+		}},
+		{"8s", "a waiter on one is granted what the other breaks", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			one.take(m, "a", long, 0)
+			b := one.block(m, "b", long, 0)
+			if !two.breakIt(m, "stuck") {
+				w.t.Error("there was nothing to break")
+			}
+			b.granted()
+		}},
+		{"8s", "a mutex goes to and fro between servers", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			one.take(m, "a", long, 0)
+			servers := [2]*server{one, two}
+			last, token := "a", uint64(0)
+			for i := range 8 {
+				x := servers[(i+1)%2].block(m, fmt.Sprintf("c%d", i), long, 0)
+				servers[i%2].giveUp(m, last)
+				o := x.granted()
+				if o.Token <= token {
+					w.t.Errorf("token %d after %d", o.Token, token)
+				}
+				last, token = o.Owner, o.Token
+			}
+		}},
+		{"6", "a waiter that died after another server chose it is skipped", shared, func(w *world) {
+			one, two := w.pair()
+			for _, when := range []string{"before", "after"} {
+				m := w.mutex()
+				one.take(m, "a", long, 0)
+				dead := two.block(m, "dead", long, 0)
+				b := one.block(m, "b", long, 0)
+				if when == "before" {
+					dead.end(simba.EndGone)
+				}
+				one.giveUp(m, "a")
+				if when == "after" {
+					pass(50 * ms) // it may have been chosen, or not yet
+					dead.end(simba.EndGone)
+				}
+				b.granted()
+			}
+		}},
+		{"session", "a session of one server is not that of another with the same number", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			one.ask(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
+			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
+				w.t.Error("another server's session took the lease away")
+			}
+			if !one.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
+				w.t.Error("the session's end did not release")
+			}
+		}},
+		{"scan", "scan finds what other servers' clients hold", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			one.take(m, "a", long, 0)
+			if got := scan(two, simba.ScanRequest{Held: true, Match: func(n string) bool { return n == m }}); !slices.Equal(got, []string{m}) {
+				w.t.Errorf("%v", got)
+			}
+		}},
+		{"9s", "nobody waits for the waiters of a server that is gone", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			two.take(m, "a", long, 0)
+			one.block(m, "gone", long, 0)
+			b := two.block(m, "b", long, 0)
+			one.close()
+			two.giveUp(m, "a")
+			b.granted()
+		}},
+		{"10s", "a lease outlives the server through which it was granted, and ends", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			sent := time.Now()
+			one.take(m, "a", 600*ms, 0)
+			b := two.block(m, "b", long, 0)
+			one.close()
+			b.granted()
+			if took := time.Since(sent); took < 600*ms-rounding {
+				w.t.Errorf("b got it after %v", took)
+			}
+		}},
+	}
+}

@@ -1,0 +1,23 @@
+package backendtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// show is an outcome in the words of the wire.
+func show(o simba.Outcome) string {
+	return fmt.Sprintf("status=%v owner=%q token=%d ttl=%v transition=%v position=%d",
+		o.Status, o.Owner, o.Token, o.TTL, o.Transition, o.Position)
+}
+
+// left checks what a reply says is left of a window of size d that began between
+// sent and now: never more than there was, nor less than there can be.
+func (w *world) left(what string, got, d time.Duration, sent time.Time) {
+	w.t.Helper()
+	if spent := time.Since(sent); got > d || got < d-spent-rounding {
+		w.t.Errorf("%s: %v left of %v after %v", what, got, d, spent)
+	}
+}

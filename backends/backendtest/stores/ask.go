@@ -1,0 +1,85 @@
+package stores
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ask sends one inline command to a Redis on a connection of its own, and returns
+// the reply if it is a status, an integer or a bulk string.
+func ask(addr, command string) (string, error) {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, command+"\r\n"); err != nil {
+		return "", err
+	}
+	r := bufio.NewReader(c)
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	kind, rest := line[0], strings.TrimSpace(line[1:])
+	switch kind {
+	case '+', ':':
+		return rest, nil
+	case '$':
+		n, err := strconv.Atoi(rest)
+		if err != nil || n < 0 {
+			return "", fmt.Errorf("%s answers %q with %q", addr, command, line)
+		}
+		text := make([]byte, n)
+		_, err = io.ReadFull(r, text)
+		return string(text), err
+	}
+	return "", fmt.Errorf("%s answers %q with %q", addr, command, strings.TrimSpace(line))
+}
+
+// mustAsk is ask for a command that cannot fail.
+func mustAsk(t testing.TB, addr, command string) string {
+	t.Helper()
+	reply, err := ask(addr, command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// says reports whether the reply to a command contains all of the texts.
+func says(addr, command string, want ...string) bool {
+	reply, err := ask(addr, command)
+	if err != nil {
+		return false
+	}
+	for _, w := range want {
+		if !strings.Contains(reply, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// await waits for a condition that comes true by itself.
+func await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(readyTimeout)
+	defer deadline.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for !is() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("in vain for %v: %s", readyTimeout, what)
+		case <-again.C:
+		}
+	}
+}

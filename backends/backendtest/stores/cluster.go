@@ -1,0 +1,75 @@
+package stores
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const slots = 16384
+
+// Cluster is a Redis Cluster of three masters, each with one replica, whose nodes
+// notice within about a second that one is gone.
+type Cluster struct {
+	Nodes []*Server // three that began as masters, then their replicas in the same order
+	Addrs []string  // of Nodes
+}
+
+// RedisCluster starts a cluster, and returns when each node finds it in order and
+// each replica follows its master. Arguments are those of redis-server.
+func RedisCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	const masters = 3
+	c := &Cluster{}
+	for range 2 * masters {
+		s := Redis(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
+			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+		}, args...)...)
+		c.Nodes = append(c.Nodes, s)
+		c.Addrs = append(c.Addrs, s.Addr)
+	}
+	for i, s := range c.Nodes {
+		mustAsk(t, s.Addr, fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1))
+		if i < masters {
+			mustAsk(t, s.Addr, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", i*slots/masters, (i+1)*slots/masters-1))
+		}
+	}
+	for _, s := range c.Nodes[1:] {
+		host, port, _ := strings.Cut(s.Addr, ":")
+		mustAsk(t, c.Addrs[0], "CLUSTER MEET "+host+" "+port)
+	}
+	for i, s := range c.Nodes[masters:] {
+		id := mustAsk(t, c.Addrs[i], "CLUSTER MYID")
+		await(t, "a replica knows its master", func() bool { return says(s.Addr, "CLUSTER REPLICATE "+id, "OK") })
+	}
+	await(t, "every node finds the cluster in order", func() bool {
+		for i, s := range c.Nodes {
+			if !says(s.Addr, "CLUSTER INFO", "cluster_state:ok", "cluster_known_nodes:6", "cluster_slots_ok:16384") {
+				return false
+			}
+			// Each knows who replicates whom, as clients ask any of them.
+			if reply, err := ask(s.Addr, "CLUSTER NODES"); err != nil || strings.Count(reply, "slave") != masters {
+				return false
+			}
+			if i >= masters && !says(s.Addr, "INFO replication", "master_link_status:up") {
+				return false
+			}
+		}
+		return true
+	})
+	return c
+}
+
+// Master returns the node that serves a key's slot now, nil if no node that runs
+// says it does.
+func (c *Cluster) Master(key string) *Server {
+	for _, s := range c.Nodes {
+		// Only the master of the slot answers; others redirect.
+		if _, err := ask(s.Addr, "EXISTS "+key); err == nil {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package stores
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// MariaDB starts a MariaDB with an empty database "simba" and the user root, who has
+// no password (root@tcp(Addr)/simba). What was committed outlives Stop and Kill.
+// Arguments are those of mariadbd and win over the defaults.
+func MariaDB(t testing.TB, args ...string) *Server {
+	t.Helper()
+	program := need(t, "mariadbd", "mariadb-server")
+	port := freePort(t)
+	s := &Server{Addr: local(port), Dir: t.TempDir(), program: program}
+	tmp := filepath.Join(s.Dir, "tmp")
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cheap := []string{
+		"--datadir=" + filepath.Join(s.Dir, "data"),
+		"--tmpdir=" + tmp, // one that starts deletes the temporary tables there, whosever they are
+		"--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M", "--innodb-use-native-aio=0",
+		"--innodb-flush-log-at-trx-commit=2", // survives a crash of the process, without an fsync
+	}
+	if os.Geteuid() == 0 {
+		cheap = append(cheap, "--user=root") // it refuses to run as root unless told
+	}
+	install := exec.Command(need(t, "mariadb-install-db", "mariadb-server"),
+		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, cheap...)...)
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("mariadb-install-db: %v\n%s", err, tail(string(out), 30))
+	}
+	begin := filepath.Join(s.Dir, "begin.sql")
+	if err := os.WriteFile(begin, []byte("CREATE DATABASE IF NOT EXISTS simba;\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.args = append([]string{"--no-defaults"}, cheap...)
+	s.args = append(s.args,
+		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(port), "--skip-name-resolve",
+		"--socket=sock", // relative to the data: the path of a socket must be short
+		"--pid-file=pid", "--init-file="+begin, "--performance-schema=off", "--max-connections=500")
+	s.args = append(s.args, args...)
+	s.ready = func() error { return greets(s.Addr) }
+	return start(t, s)
+}
+
+// greets reports whether a MariaDB greets whoever connects: it does so only when it
+// is ready, and says why not otherwise.
+func greets(addr string) error {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+	head := make([]byte, 5) // length and number of the packet, version of the protocol
+	if _, err := c.Read(head); err != nil {
+		return err
+	}
+	if head[4] != 10 {
+		return fmt.Errorf("%s greets with protocol %d", addr, head[4])
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package stores
+
+import (
+	"strconv"
+	"testing"
+)
+
+// Redis starts a redis-server that keeps its data through Stop and Kill (an append
+// only file, which the kernel writes back when it likes). Arguments are those of
+// redis-server and win over the defaults: "--requirepass", "secret".
+func Redis(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, redisServer(t, args...))
+}
+
+func redisServer(t testing.TB, args ...string) *Server {
+	t.Helper()
+	port := freePort(t)
+	s := &Server{
+		Addr:    local(port),
+		Dir:     t.TempDir(),
+		program: need(t, "redis-server", "redis-server"),
+	}
+	s.args = append([]string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.Dir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "no",
+	}, args...)
+	// One that wants a password answers too.
+	s.ready = func() error { return answers(s.Addr, "PING\r\n", "+PONG", "-NOAUTH") }
+	return s
+}

@@ -1,0 +1,75 @@
+package stores
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Sentinel is a Redis primary with one replica, watched by three sentinels, two of
+// which must agree that the primary is down, after one second of silence.
+type Sentinel struct {
+	MasterName    string
+	SentinelAddrs []string
+	Nodes         []*Server // the one that began as primary, then its replica
+	Sentinels     []*Server
+}
+
+// RedisSentinel starts them, and returns when every sentinel could fail over. The
+// arguments are those of redis-server, for the two nodes.
+func RedisSentinel(t testing.TB, args ...string) *Sentinel {
+	t.Helper()
+	s := &Sentinel{MasterName: "mymaster"}
+	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
+	primary := Redis(t, args...)
+	host, port, _ := strings.Cut(primary.Addr, ":")
+	replica := Redis(t, append(args, "--replicaof", host+" "+port)...)
+	s.Nodes = []*Server{primary, replica}
+	await(t, "the replica follows", func() bool { return says(replica.Addr, "INFO replication", "master_link_status:up") })
+	for range 3 {
+		w := s.watcher(t, host, port)
+		s.Sentinels = append(s.Sentinels, start(t, w))
+		s.SentinelAddrs = append(s.SentinelAddrs, w.Addr)
+	}
+	await(t, "the sentinels know each other and the replica", func() bool {
+		for _, addr := range s.SentinelAddrs {
+			if !says(addr, "SENTINEL CKQUORUM "+s.MasterName, "OK 3 usable") || !says(addr, "INFO sentinel", "status=ok,", "slaves=1,") {
+				return false
+			}
+		}
+		return true
+	})
+	return s
+}
+
+// Primary returns the node that is primary by its own word, nil if there is none.
+func (s *Sentinel) Primary() *Server {
+	for _, n := range s.Nodes {
+		if says(n.Addr, "INFO replication", "role:master") {
+			return n
+		}
+	}
+	return nil
+}
+
+func (s *Sentinel) watcher(t testing.TB, host, port string) *Server {
+	t.Helper()
+	own := freePort(t)
+	w := &Server{Addr: local(own), Dir: t.TempDir(), program: need(t, "redis-server", "redis-server")}
+	conf := fmt.Sprintf(`port %d
+bind 127.0.0.1
+dir %s
+sentinel monitor %[3]s %[4]s %[5]s 2
+sentinel down-after-milliseconds %[3]s 1000
+sentinel failover-timeout %[3]s 5000
+`, own, w.Dir, s.MasterName, host, port)
+	// It writes what it learns into its configuration.
+	if err := os.WriteFile(filepath.Join(w.Dir, "sentinel.conf"), []byte(conf), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.args = []string{"sentinel.conf", "--sentinel"}
+	w.ready = func() error { return answers(w.Addr, "PING\r\n", "+PONG", "-NOAUTH") }
+	return w
+}

@@ -1,0 +1,247 @@
+package stores
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// readyTimeout is how long a store may take to answer after its start. Machines that
+// run tests are slow at times.
+const readyTimeout = 60 * time.Second
+
+// Server is one process of a store.
+type Server struct {
+	Addr string // host:port at which it serves, the same through all restarts
+	Dir  string // its data, and its log in the file "log"
+
+	t       testing.TB
+	program string
+	args    []string
+	ready   func() error // nil error: it answers
+
+	mu   sync.Mutex // guards what follows, which changes at each Start
+	proc *process
+}
+
+// start runs a new server and waits until it is ready.
+func start(t testing.TB, s *Server) *Server {
+	t.Helper()
+	s.t = t
+	t.Cleanup(s.Kill)
+	s.Start()
+	return s
+}
+
+// Start starts the server, again after Stop or Kill: on the same port, with the data
+// that it had. It returns when the server answers; if it does not, the test fails.
+// A server that runs is left alone.
+func (s *Server) Start() {
+	s.t.Helper()
+	p, err := s.launch()
+	if err == nil {
+		err = s.awaitReady(p)
+	}
+	if err != nil {
+		s.t.Fatalf("start %s on %s: %v\n%s", filepath.Base(s.program), s.Addr, err, tail(s.Log(), 30))
+	}
+}
+
+func (s *Server) launch() (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc != nil && !s.proc.hasEnded() {
+		return s.proc, nil
+	}
+	p, err := run(s.program, s.args, s.Dir)
+	if err == nil {
+		s.proc = p
+	}
+	return p, err
+}
+
+func (s *Server) awaitReady(p *process) error {
+	deadline := time.NewTimer(readyTimeout)
+	defer deadline.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := s.ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("it ended: %v", p.cmd.ProcessState)
+		case <-deadline.C:
+			return fmt.Errorf("it does not answer: %w", err)
+		case <-again.C:
+		}
+	}
+}
+
+// Stop ends the server in good order (SIGTERM) and waits for its end.
+func (s *Server) Stop() { s.end(syscall.SIGTERM) }
+
+// Kill ends the server at once (SIGKILL), as a crash of the process does, and waits
+// for its end.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+// Pause freezes the server (SIGSTOP): its connections stay open and nothing is
+// answered, until Resume.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a server go on that was paused.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+// Log returns what the server has logged so far.
+func (s *Server) Log() string {
+	text, err := os.ReadFile(filepath.Join(s.Dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (s *Server) current() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc
+}
+
+func (s *Server) signal(sig syscall.Signal) {
+	if p := s.current(); p != nil {
+		p.signal(sig)
+	}
+}
+
+func (s *Server) end(sig syscall.Signal) {
+	p := s.current()
+	if p == nil {
+		return
+	}
+	p.signal(sig)
+	if sig != syscall.SIGKILL {
+		p.signal(syscall.SIGCONT) // a frozen process ends when it goes on
+		select {
+		case <-p.ended:
+			return
+		case <-time.After(readyTimeout):
+			p.signal(syscall.SIGKILL)
+		}
+	}
+	<-p.ended
+}
+
+// process is one run of a program.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error // of Wait; after ended
+}
+
+// run starts a program in a folder, with its output in the file "log" there. The
+// kernel kills it when the thread ends that started it, so one goroutine, bound to
+// its thread, starts it and waits for its end.
+func run(program string, args []string, dir string) (*process, error) {
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd.SysProcAttr = dieWithParent()
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer log.Close()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.ended)
+		}
+	}()
+	return p, <-started
+}
+
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	_ = p.cmd.Process.Signal(sig) // it may have ended: then there is nothing to do
+}
+
+// need returns the path of a program, and skips the test if it is missing.
+func need(t testing.TB, program, pkg string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		// Debian has servers in folders that are not on everyone's path.
+		for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
+			if found, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+				return found
+			}
+		}
+		missing(t, program, pkg)
+	}
+	return path
+}
+
+func missing(t testing.TB, what, pkg string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is missing: apt-get install %s", what, pkg)
+	}
+	t.Skipf("NOT TESTED: %s is missing: apt-get install %s", what, pkg)
+}
+
+// answers reports, by a nil error, whether the server at addr replies to a request
+// with a text that contains one of the wanted.
+func answers(addr, request string, want ...string) error {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+	if _, err := c.Write([]byte(request)); err != nil {
+		return err
+	}
+	got := make([]byte, 4096)
+	n := 0
+	for n < len(got) {
+		k, err := c.Read(got[n:])
+		n += k
+		for _, w := range want {
+			if strings.Contains(string(got[:n]), w) {
+				return nil
+			}
+		}
+		if err != nil || strings.HasSuffix(string(got[:n]), "\r\n") {
+			break
+		}
+	}
+	return fmt.Errorf("%s says %q", addr, got[:n])
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

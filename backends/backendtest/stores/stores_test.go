@@ -1,0 +1,237 @@
+package stores
+
+import (
+	"bufio"
+	"database/sql"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+)
+
+// talk is a connection to a Redis by inline commands.
+type talk struct {
+	t testing.TB
+	c net.Conn
+	r *bufio.Reader
+}
+
+func dial(t testing.TB, addr string) *talk {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &talk{t, c, bufio.NewReader(c)}
+}
+
+func (k *talk) send(command string) {
+	k.t.Helper()
+	if _, err := io.WriteString(k.c, command+"\r\n"); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *talk) line(wait time.Duration) (string, error) {
+	_ = k.c.SetReadDeadline(time.Now().Add(wait))
+	s, err := k.r.ReadString('\n')
+	return strings.TrimSpace(s), err
+}
+
+func (k *talk) expect(want string) {
+	k.t.Helper()
+	if got, err := k.line(10 * time.Second); err != nil || got != want {
+		k.t.Fatalf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+func TestRedisKeepsPortAndDataThroughKillAndStop(t *testing.T) {
+	s := Redis(t)
+	k := dial(t, s.Addr)
+	k.send("SET k 1")
+	k.expect("+OK")
+	for name, end := range map[string]func(){"kill": s.Kill, "stop": s.Stop} {
+		end()
+		if c, err := net.Dial("tcp", s.Addr); err == nil {
+			c.Close()
+			t.Fatalf("it serves after %s", name)
+		}
+		s.Start()
+		k := dial(t, s.Addr)
+		k.send("INCR k")
+		if got, err := k.line(10 * time.Second); err != nil || !strings.HasPrefix(got, ":") || got == ":1" {
+			t.Errorf("after %s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestPausedServerGoesOnWithWhatWasAsked(t *testing.T) {
+	s := Redis(t)
+	k := dial(t, s.Addr)
+	s.Pause()
+	k.send("PING")
+	if got, err := k.line(100 * time.Millisecond); err == nil {
+		t.Fatalf("it answered %q", got)
+	}
+	s.Resume()
+	k.expect("+PONG")
+}
+
+func TestMariaDBHasADatabaseAndKeepsIt(t *testing.T) {
+	s := MariaDB(t)
+	db, err := sql.Open("mysql", "root@tcp("+s.Addr+")/simba")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("CREATE TABLE x (a INT) ENGINE=InnoDB"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("INSERT INTO x VALUES (7)"); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	s.Start()
+	var a int
+	for range 3 { // the pool has connections to the one that was killed
+		if err = db.QueryRow("SELECT a FROM x").Scan(&a); err == nil {
+			break
+		}
+	}
+	if err != nil || a != 7 {
+		t.Errorf("after a crash: %d, %v", a, err)
+	}
+}
+
+func TestZooKeeperServesAgainAfterAKill(t *testing.T) {
+	s := ZooKeeper(t)
+	s.Kill()
+	s.Start()
+	if err := answers(s.Addr, "srvr", "standalone"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEnsembleElectsAnotherLeader(t *testing.T) {
+	e := ZooKeeperEnsemble(t, 3)
+	old := e.Leader()
+	if old == nil {
+		t.Fatal("no leader")
+	}
+	old.Kill()
+	await(t, "another leader", func() bool { l := e.Leader(); return l != nil && l != old })
+	old.Start()
+}
+
+func TestLinkPassesAndRefusesAndHeals(t *testing.T) {
+	l := NewLink(t, Redis(t).Addr)
+	k := dial(t, l.Addr())
+	k.send("PING")
+	k.expect("+PONG")
+	l.Refuse()
+	if got, err := k.line(10 * time.Second); err == nil {
+		t.Errorf("an open connection got %q", got)
+	}
+	if c, err := net.Dial("tcp", l.Addr()); err == nil {
+		c.Close()
+		t.Error("a new connection was accepted")
+	}
+	l.Heal()
+	k = dial(t, l.Addr())
+	k.send("PING")
+	k.expect("+PONG")
+}
+
+func TestLinkBlackholeHoldsWhatWasSentUntilItHeals(t *testing.T) {
+	l := NewLink(t, Redis(t).Addr)
+	k := dial(t, l.Addr())
+	l.Blackhole()
+	late := dial(t, l.Addr())
+	for _, c := range []*talk{k, late} {
+		c.send("PING")
+		if got, err := c.line(50 * time.Millisecond); err == nil {
+			t.Errorf("%q came through", got)
+		}
+	}
+	l.Heal()
+	k.expect("+PONG")
+	late.expect("+PONG")
+}
+
+func TestLinkLosesOneReplyAfterTheStoreHasAppliedTheRequest(t *testing.T) {
+	s := Redis(t)
+	l := NewLink(t, s.Addr)
+	other, k := dial(t, l.Addr()), dial(t, l.Addr())
+	lost := l.DropReplyTo("mine")
+	other.send("SET other 1")
+	other.expect("+OK")
+	k.send("SET mine 1")
+	if got, err := k.line(10 * time.Second); err == nil {
+		t.Errorf("got %q", got)
+	}
+	<-lost
+	other.send("GET mine")
+	other.expect("$1")
+	other.expect("1")
+}
+
+func TestLinkDropRepliesLosesAllAndHealBreaksTheConnectionsThatLostSome(t *testing.T) {
+	l := NewLink(t, Redis(t).Addr)
+	idle, k := dial(t, l.Addr()), dial(t, l.Addr())
+	idle.send("PING")
+	idle.expect("+PONG")
+	l.DropReplies()
+	k.send("SET k 1")
+	if got, err := k.line(50 * time.Millisecond); err == nil {
+		t.Errorf("got %q", got)
+	}
+	l.Heal()
+	if got, err := k.line(10 * time.Second); err == nil {
+		t.Errorf("got %q after the link healed", got)
+	}
+	idle.send("GET k")
+	idle.expect("$1")
+}
+
+func TestLinkDelaysBothWaysAndResets(t *testing.T) {
+	l := NewLink(t, Redis(t).Addr)
+	k := dial(t, l.Addr())
+	const d = 50 * time.Millisecond
+	l.Delay(d)
+	sent := time.Now()
+	k.send("PING")
+	k.expect("+PONG")
+	if took := time.Since(sent); took < 2*d {
+		t.Errorf("answered after %v", took)
+	}
+	l.Reset()
+	if got, err := k.line(10 * time.Second); err == nil {
+		t.Errorf("got %q from a connection that was reset", got)
+	}
+	dial(t, l.Addr())
+}
+
+func TestClusterReplacesAMasterThatDied(t *testing.T) {
+	c := RedisCluster(t)
+	old := c.Master("k")
+	if old == nil {
+		t.Fatal("nobody serves the key")
+	}
+	old.Kill()
+	await(t, "the replica takes over", func() bool { return c.Master("k") != nil })
+	old.Start()
+	await(t, "the old master follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
+}
+
+func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
+	s := RedisSentinel(t)
+	old := s.Primary()
+	old.Kill()
+	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
+	old.Start()
+	await(t, "the old primary follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
+}

@@ -1,0 +1,111 @@
+package stores
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// zookeeperJar has a manifest that names the other jars which it needs.
+const zookeeperJar = "/usr/share/java/zookeeper.jar"
+
+// ZooKeeper starts a ZooKeeper on its own. Sessions may be as short as 1 s, its tick
+// is 200 ms, empty container nodes go after a second or two, and nothing is synced.
+// Arguments are lines of zoo.cfg, which win over the defaults.
+func ZooKeeper(t testing.TB, config ...string) *Server {
+	t.Helper()
+	s := zookeeper(t)
+	configure(t, s, 1, config...)
+	return start(t, s)
+}
+
+// Ensemble is a ZooKeeper of several servers.
+type Ensemble struct {
+	Servers []*Server
+}
+
+// ZooKeeperEnsemble starts n ZooKeepers that elect a leader, and returns when each
+// of them serves.
+func ZooKeeperEnsemble(t testing.TB, n int, config ...string) *Ensemble {
+	t.Helper()
+	e := &Ensemble{}
+	var peers []string
+	for i := range n {
+		e.Servers = append(e.Servers, zookeeper(t))
+		peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, freePort(t), freePort(t)))
+	}
+	for i, s := range e.Servers {
+		configure(t, s, i+1, append(peers, config...)...)
+		s.t = t
+		t.Cleanup(s.Kill)
+	}
+	for _, s := range e.Servers { // none serves before most of them run
+		if _, err := s.launch(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range e.Servers {
+		s.Start()
+	}
+	return e
+}
+
+// Connect is the connect string of a client: the addresses, with commas between.
+func (e *Ensemble) Connect() string {
+	var addrs []string
+	for _, s := range e.Servers {
+		addrs = append(addrs, s.Addr)
+	}
+	return strings.Join(addrs, ",")
+}
+
+// Leader returns the server that leads now, nil if there is none.
+func (e *Ensemble) Leader() *Server {
+	for _, s := range e.Servers {
+		if answers(s.Addr, "srvr", "Mode: leader") == nil {
+			return s
+		}
+	}
+	return nil
+}
+
+func zookeeper(t testing.TB) *Server {
+	t.Helper()
+	java := need(t, "java", "default-jre-headless")
+	if _, err := os.Stat(zookeeperJar); err != nil {
+		missing(t, zookeeperJar, "zookeeper")
+	}
+	s := &Server{Addr: local(freePort(t)), Dir: t.TempDir(), program: java}
+	s.args = []string{
+		"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64",
+		"-Dznode.container.checkIntervalMs=1000",
+		"-Dorg.slf4j.simpleLogger.showDateTime=true",
+		"-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+		"-cp", zookeeperJar + ":/usr/share/java/slf4j-simple.jar",
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg",
+	}
+	s.ready = func() error {
+		return answers(s.Addr, "srvr", "Mode: standalone", "Mode: leader", "Mode: follower")
+	}
+	return s
+}
+
+func configure(t testing.TB, s *Server, id int, config ...string) {
+	t.Helper()
+	host, port, _ := strings.Cut(s.Addr, ":")
+	text := strings.Join(append([]string{
+		"dataDir=" + s.Dir, "clientPortAddress=" + host, "clientPort=" + port,
+		"tickTime=200", "initLimit=100", "syncLimit=25",
+		"minSessionTimeout=1000", "maxSessionTimeout=60000", "maxClientCnxns=0",
+		"admin.enableServer=false", "4lw.commands.whitelist=*",
+	}, config...), "\n") + "\n"
+	for name, text := range map[string]string{"zoo.cfg": text, "myid": strconv.Itoa(id) + "\n"} {
+		if err := os.WriteFile(filepath.Join(s.Dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package backendtest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+const (
+	ms  = time.Millisecond
+	sec = time.Second
+
+	// long is a lease that does not end in a test, however slow the machine is.
+	long = 10 * time.Minute
+	// patience is how long the suite waits for what must happen.
+	patience = 20 * sec
+	// rounding is by how much two clocks of the same machine may differ, of which one
+	// counts in milliseconds.
+	rounding = 3 * ms
+
+	testWindow = sec
+	testGrace  = 5 * sec
+)
+
+// world is one subtest: servers on one store and names that no other test uses.
+type world struct {
+	t       *testing.T
+	e       Engine
+	servers []*server
+	prefix  string
+	names   int
+}
+
+// storeRuns is the function of a store's program, which a test may start anew.
+const storeRuns = "github.com/simba-resp/simba-resp/backends/backendtest/stores.run.func1"
+
+const linkAccepts = "github.com/simba-resp/simba-resp/backends/backendtest/stores.(*Link).accept"
+
+var worlds atomic.Int64
+
+// runID sets the names of this process apart from those of earlier ones on a store.
+var runID = strings.ToLower(rand.Text()[:6])
+
+func newWorld(t *testing.T, e Engine) *world {
+	w := &world{t: t, e: e, prefix: fmt.Sprintf("%s-%d", runID, worlds.Add(1))}
+	already := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if e.Link != nil {
+			e.Link.Heal()
+		}
+		for _, s := range w.servers {
+			s.end()
+		}
+		if !t.Failed() {
+			// The link has a new one each time that it accepts connections again.
+			goleak.VerifyNone(t, already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
+		}
+	})
+	return w
+}
+
+// mutex returns a name that was never used.
+func (w *world) mutex() string {
+	w.names++
+	return fmt.Sprintf("m-%s-%d", w.prefix, w.names)
+}
+
+// server opens one more server.
+func (w *world) server() *server {
+	w.t.Helper()
+	return w.open(w.e.Open)
+}
+
+// directServer opens a server whose way to the store is not cut off by the link.
+func (w *world) directServer() *server {
+	w.t.Helper()
+	return w.open(w.e.Direct)
+}
+
+func (w *world) pair() (one, two *server) {
+	w.t.Helper()
+	return w.server(), w.server()
+}
+
+// await waits until what must happen has happened.
+func (w *world) await(what string, is func() bool) {
+	w.t.Helper()
+	limit := w.patience()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	again := time.NewTicker(5 * ms)
+	defer again.Stop()
+	for !is() {
+		select {
+		case <-deadline.C:
+			w.t.Fatalf("waited %v in vain: %s", limit, what)
+		case <-again.C:
+		}
+	}
+}
+
+// patience is how long the suite waits for what must happen with this engine.
+func (w *world) patience() time.Duration { return patience + w.e.PollLatency }
+
+// during runs check again and again for a while, in which it must stay true.
+func (w *world) during(d time.Duration, what string, check func() bool) {
+	w.t.Helper()
+	end := time.NewTimer(d)
+	defer end.Stop()
+	again := time.NewTicker(10 * ms)
+	defer again.Stop()
+	for {
+		if !check() {
+			w.t.Fatalf("no longer true: %s", what)
+		}
+		select {
+		case <-end.C:
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// pass lets time pass, of which nothing is expected.
+func pass(d time.Duration) { <-time.After(d) }
+
+func (w *world) equal(what string, got, want []string) {
+	w.t.Helper()
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}

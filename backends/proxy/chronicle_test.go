@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// paper is a Notices that notes what is published.
+type paper struct {
+	mu    sync.Mutex
+	lines []string
+	deaf  bool // there is no subscription at all
+}
+
+func (p *paper) Publish(channel, payload string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = append(p.lines, channel+" "+payload)
+	return 0
+}
+
+func (p *paper) Subscribed(string) bool        { return false }
+func (p *paper) SubscribedPattern(string) bool { return false }
+func (p *paper) Any() bool                     { return !p.deaf }
+
+func (p *paper) on(channel string) (payloads []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range p.lines {
+		if payload, ok := strings.CutPrefix(line, channel+" "); ok {
+			payloads = append(payloads, payload)
+		}
+	}
+	return payloads
+}
+
+func acquired(m, owner string, token uint64) simba.Event {
+	return simba.Event{Kind: simba.EventAcquired, Mutex: m, Owner: owner, Token: token}
+}
+
+func endOf(kind simba.EventKind, m, owner string, token uint64) simba.Event {
+	return simba.Event{Kind: kind, Mutex: m, Owner: owner, Token: token}
+}
+
+func story(c *Chronicle, m string) (lines []string) {
+	for _, e := range c.Find(simba.HistoryRequest{Mutex: m, Count: 1000}) {
+		lines = append(lines, fmt.Sprintf("%v %s %d", e.Kind, e.Owner, e.Token))
+	}
+	return lines
+}
+
+func TestBeginningAndEndOfATenureAreRecordedOnce(t *testing.T) {
+	p := &paper{}
+	c := NewChronicle(p, 0)
+	if n := c.Record(acquired("m", "a", 1), acquired("m", "a", 1)); n != 1 {
+		t.Errorf("%d are new", n)
+	}
+	// Released, and another server tells the same end in other words.
+	if n := c.Record(endOf(simba.EventReleased, "m", "a", 1), endOf(simba.EventExpired, "m", "a", 1)); n != 1 {
+		t.Errorf("%d are new", n)
+	}
+	c.Record(acquired("m", "a", 1)) // late
+	c.Record(acquired("other", "a", 1))
+	c.Record(acquired("m", "b", 2))
+	if got, want := story(c, "m"), []string{"acquired a 1", "released a 1", "acquired b 2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := p.on(simba.EventChannel("m")); len(got) != 3 {
+		t.Errorf("published %q", got)
+	}
+}
+
+func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
+	c := NewChronicle(&paper{}, 0)
+	for range 2 {
+		c.Record(simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "a"}, simba.Event{Kind: simba.EventLeft, Mutex: "m", Owner: "a"})
+	}
+	if got := story(c, "m"); len(got) != 4 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWhatIsPublishedIsWhatTheHistoryTells(t *testing.T) {
+	p := &paper{}
+	c := NewChronicle(p, 0)
+	c.Record(acquired("m", "a", 1), simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "b"}, endOf(simba.EventBroken, "m", "a", 1))
+	var want []string
+	for _, e := range c.Find(simba.HistoryRequest{Mutex: "m"}) {
+		if e.At == 0 {
+			t.Errorf("no time: %+v", e)
+		}
+		want = append(want, string(e.AppendJSON(nil)))
+	}
+	if got := p.on(simba.EventChannel("m")); !slices.Equal(got, want) {
+		t.Errorf("published %q, want %q", got, want)
+	}
+	if got := p.on(simba.MutexChannel("m")); len(got) != 0 {
+		t.Errorf("Record announced %q", got)
+	}
+}
+
+func TestAnnounceTellsEachNewTenureOnce(t *testing.T) {
+	p := &paper{}
+	c := NewChronicle(p, 0)
+	c.Announce(acquired("m", "a", 1), endOf(simba.EventExpired, "m", "a", 1))
+	c.Announce(acquired("m", "a", 1))
+	c.Announce(acquired("m", "b", 2))
+	if got, want := p.on(simba.MutexChannel("m")), []string{"acquired@@a", "acquired@@b"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestNobodySubscribedCostsNoNotice(t *testing.T) {
+	p := &paper{deaf: true}
+	c := NewChronicle(p, 0)
+	c.Announce(acquired("m", "a", 1))
+	if len(p.lines) != 0 || len(story(c, "m")) != 1 {
+		t.Errorf("published %q, history %q", p.lines, story(c, "m"))
+	}
+}
+
+func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
+	c := NewChronicle(&paper{}, 0)
+	if _, ok := c.Last("m"); ok {
+		t.Error("there is none yet")
+	}
+	c.Record(acquired("m", "a", 1), simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "b"})
+	if e, ok := c.Last("m"); !ok || e.Kind != simba.EventAcquired || e.Owner != "a" {
+		t.Errorf("%+v", e)
+	}
+	c.Record(endOf(simba.EventExpired, "m", "a", 1))
+	if e, _ := c.Last("m"); e.Kind != simba.EventExpired || e.Token != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestChronicleKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
+	const limit = 10
+	c := NewChronicle(&paper{}, limit)
+	for i := range 5 * limit {
+		m := fmt.Sprint("m", i)
+		c.Record(acquired(m, "a", uint64(i+1)), endOf(simba.EventReleased, m, "a", uint64(i+1)))
+	}
+	if len(c.seen) > limit || len(c.last) > limit {
+		t.Errorf("it remembers %d ends and beginnings, and the last of %d mutexes", len(c.seen), len(c.last))
+	}
+	if got := story(c, "m0"); len(got) != 0 {
+		t.Errorf("never forgotten: %q", got)
+	}
+	last := fmt.Sprint("m", 5*limit-1)
+	if got := story(c, last); len(got) != 2 {
+		t.Errorf("forgotten: %q", got)
+	}
+	// The last of a mutex stays as long as it is remembered, though its first goes.
+	c = NewChronicle(&paper{}, limit)
+	for i := range 3 * limit {
+		c.Record(acquired("m", "a", uint64(i+1)))
+	}
+	if e, ok := c.Last("m"); !ok || e.Token != 3*limit {
+		t.Errorf("%+v, %v", e, ok)
+	}
+}
+
+func TestNumbersGrowAndNoticesComeInTheirOrderFromMany(t *testing.T) {
+	p := &paper{}
+	c := NewChronicle(p, 0)
+	before := c.Seq()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for k := range 50 {
+				c.Record(acquired("m", "a", uint64(i*50+k+1)))
+			}
+		})
+	}
+	all.Wait()
+	events := c.Find(simba.HistoryRequest{Mutex: "m", Count: 1000})
+	if len(events) != 400 || c.Seq() != before+400 {
+		t.Fatalf("%d events, number %d after %d", len(events), c.Seq(), before)
+	}
+	published := p.on(simba.EventChannel("m"))
+	for i, e := range events {
+		if e.Seq != before+simba.Seq(i+1) || published[i] != string(e.AppendJSON(nil)) {
+			t.Fatalf("event %d: %+v, published %s", i, e, published[i])
+		}
+	}
+}
+
+func TestSinceAndCountChooseTheNewest(t *testing.T) {
+	c := NewChronicle(&paper{}, 0)
+	for i := range 20 {
+		c.Record(acquired("m", "a", uint64(i+1)))
+	}
+	if got := c.Find(simba.HistoryRequest{Mutex: "m"}); len(got) != 10 || got[9].Token != 20 {
+		t.Errorf("without a count: %+v", got)
+	}
+	all := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100})
+	if got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[17].Seq}); !slices.Equal(got, all[18:]) {
+		t.Errorf("since: %+v", got)
+	}
+}
+
+func TestWindowsAreZeroUntilSet(t *testing.T) {
+	var w Windows
+	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
+		t.Error("not zero")
+	}
+	w.SetHandoffWindow(1)
+	w.SetQueueGrace(2)
+	if w.HandoffWindow() != 1 || w.QueueGrace() != 2 {
+		t.Error("not what was set")
+	}
+}

@@ -1,0 +1,249 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// deskStore is a Store that notes what it is asked.
+type deskStore struct {
+	mu     sync.Mutex
+	asked  []string
+	answer simba.Outcome // of Moved and Leave
+	err    error
+}
+
+func (s *deskStore) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, fmt.Sprintf(format, args...))
+}
+
+func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
+	s.note("granted %s %d", t.Request.Contender, g.Token)
+	return simba.Outcome{Status: simba.StatusAcquired, Token: g.Token}, s.err
+}
+
+func (s *deskStore) Moved(t *Ticket) (simba.Outcome, error) {
+	s.note("moved %s", t.Request.Contender)
+	return s.answer, s.err
+}
+
+func (s *deskStore) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
+	s.note("leave %s %d", t.Request.Contender, why)
+	return s.answer, s.err
+}
+
+func (s *deskStore) Pass(t *Ticket, g Grant) error {
+	s.note("pass %s %d", t.Request.Contender, g.Token)
+	return s.err
+}
+
+func (s *deskStore) expect(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.asked, want) {
+		t.Errorf("the store was asked %q, want %q", s.asked, want)
+	}
+}
+
+// bell counts its wake-ups.
+type bell struct{ rung atomic.Int32 }
+
+func (b *bell) Wake() { b.rung.Add(1) }
+
+func (b *bell) expect(t *testing.T, n int32) {
+	t.Helper()
+	if got := b.rung.Load(); got != n {
+		t.Errorf("woken %d times, want %d", got, n)
+	}
+}
+
+func enter(l *Lobby, mutex, contender string) (*Ticket, *bell) {
+	b := &bell{}
+	return l.Enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, Waiter: b}), b
+}
+
+func TestGrantWakesItsWaiterOnceAndEndTellsIt(t *testing.T) {
+	s := &deskStore{}
+	l := NewLobby(s)
+	ticket, b := enter(l, "m", "a")
+	if l.Grant("m", "x", Grant{Token: 1}) || l.Grant("x", "a", Grant{Token: 1}) {
+		t.Error("somebody else was granted")
+	}
+	if !l.Grant("m", "a", Grant{Token: 7}) {
+		t.Error("nobody was granted")
+	}
+	if l.Grant("m", "a", Grant{Token: 8}) {
+		t.Error("granted twice")
+	}
+	b.expect(t, 1)
+	for _, why := range []simba.EndReason{simba.EndTimeout} {
+		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
+			t.Errorf("%+v, %v", o, err)
+		}
+	}
+	s.expect(t, "granted a 7")
+}
+
+func TestGrantOfAWaiterThatIsGoneIsPassedOn(t *testing.T) {
+	s := &deskStore{}
+	l := NewLobby(s)
+	ticket, _ := enter(l, "m", "a")
+	l.Grant("m", "a", Grant{Token: 7})
+	if o, err := ticket.End(simba.EndGone); err != nil || o.Status == simba.StatusAcquired {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.expect(t, "pass a 7")
+}
+
+func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
+	s := &deskStore{}
+	l := NewLobby(s)
+	ticket, _ := enter(l, "m", "a")
+	l.Grant("m", "a", Grant{Token: 7})
+	_, _ = ticket.End(simba.EndWoken)
+	if _, err := ticket.Abandon(); err != nil {
+		t.Error(err)
+	}
+	s.expect(t, "granted a 7", "pass a 7")
+}
+
+func TestAbandonPassesOnAGrantThatOnlyTheStoreKnewOf(t *testing.T) {
+	for _, how := range []string{"leave", "moved"} {
+		s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+		l := NewLobby(s)
+		ticket, _ := enter(l, "m", "a")
+		first := "leave a 1"
+		if how == "moved" {
+			enter(l, "m", "a")
+			first = "moved a"
+		}
+		if o, err := ticket.End(simba.EndTimeout); err != nil || o.Token != 9 {
+			t.Errorf("%s: %+v, %v", how, o, err)
+		}
+		_, _ = ticket.Abandon()
+		s.expect(t, first, "pass a 9")
+	}
+}
+
+func TestAbandonOfAWaitThatEndedWithoutTheMutexDoesNothing(t *testing.T) {
+	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+	l := NewLobby(s)
+	ticket, _ := enter(l, "m", "a")
+	_, _ = ticket.End(simba.EndTimeout)
+	_, _ = ticket.Abandon()
+	failed, _ := enter(l, "m", "b")
+	s.err = errors.New("no answer")
+	s.answer = simba.Outcome{Status: simba.StatusAcquired, Token: 9}
+	if _, err := failed.End(simba.EndTimeout); err != s.err {
+		t.Error(err)
+	}
+	_, _ = failed.Abandon()
+	s.expect(t, "leave a 1", "leave b 1")
+}
+
+func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
+	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
+	l := NewLobby(s)
+	first, rung := enter(l, "m", "a")
+	enter(l, "m", "b")
+	second, b := enter(l, "m", "a")
+	rung.expect(t, 1)
+	if w := l.Waiting("m"); len(w) != 2 || w[0] != second {
+		t.Errorf("waiting: %v", w)
+	}
+	if l.Find("m", "a") != second || first.Withdraw() {
+		t.Error("the first is still there")
+	}
+	if o, _ := first.End(simba.EndWoken); o.Status != simba.StatusQueued {
+		t.Errorf("the first: %+v", o)
+	}
+	if l.Find("m", "a") != second {
+		t.Error("the end of the first took the second away")
+	}
+	l.Grant("m", "a", Grant{Token: 7})
+	b.expect(t, 1)
+	rung.expect(t, 1)
+	s.expect(t, "moved a")
+}
+
+func TestWithdrawTellsWhetherItStillWaited(t *testing.T) {
+	l := NewLobby(&deskStore{})
+	ticket, _ := enter(l, "m", "a")
+	if !ticket.Withdraw() || ticket.Withdraw() {
+		t.Error("withdrawn, and again")
+	}
+	if l.Grant("m", "a", Grant{Token: 7}) {
+		t.Error("one that was withdrawn was granted")
+	}
+	ticket, _ = enter(l, "m", "a")
+	l.Grant("m", "a", Grant{Token: 8})
+	if ticket.Withdraw() {
+		t.Error("one that was granted was withdrawn")
+	}
+}
+
+func TestLobbyListsByArrivalAndForgetsWhoLeft(t *testing.T) {
+	l := NewLobby(&deskStore{})
+	var want []*Ticket
+	for i := range 50 {
+		ticket, _ := enter(l, "m", fmt.Sprintf("c%02d", 99-i))
+		want = append(want, ticket)
+	}
+	enter(l, "other", "a")
+	if got := l.Waiting("m"); !slices.Equal(got, want) {
+		t.Error("not in the order of arrival")
+	}
+	if l.Count("m") != 50 || l.Len() != 51 || len(l.Mutexes()) != 2 || l.Count("none") != 0 || l.Waiting("none") != nil {
+		t.Errorf("%d of %d, %v", l.Count("m"), l.Len(), l.Mutexes())
+	}
+	for _, ticket := range want {
+		_, _ = ticket.End(simba.EndTimeout)
+	}
+	if l.Count("m") != 0 || l.Len() != 1 || !slices.Equal(l.Mutexes(), []string{"other"}) {
+		t.Errorf("left over: %d, %v", l.Len(), l.Mutexes())
+	}
+}
+
+func TestWaiterIsSettledExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
+	for i := range 2000 {
+		s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+		l := NewLobby(s)
+		ticket, b := enter(l, "m", "a")
+		var all sync.WaitGroup
+		var granted atomic.Int32
+		for k := range 3 {
+			all.Go(func() {
+				if l.Grant("m", "a", Grant{Token: uint64(k + 1)}) {
+					granted.Add(1)
+				}
+			})
+		}
+		var o simba.Outcome
+		all.Go(func() { o, _ = ticket.End(simba.EndTimeout) })
+		if i%2 == 0 {
+			all.Go(func() { enter(l, "m", "a") }) // may be granted instead
+		}
+		all.Wait()
+		told := b.rung.Load()
+		switch {
+		case told > 1:
+			t.Fatalf("woken %d times", told)
+		case o.Status == simba.StatusAcquired && told != 1:
+			t.Fatalf("%+v, and never woken", o)
+		case i%2 == 1 && (granted.Load() == 1) != (o.Status == simba.StatusAcquired):
+			t.Fatalf("granted %d times, and the end was %+v", granted.Load(), o)
+		}
+		if len(s.asked) != 1 {
+			t.Fatalf("the store was asked %q", s.asked)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+// stopping is an Engine as the suite closes it.
+type stopping struct{ *engine.Engine }
+
+func (s stopping) Close() error {
+	s.Stop()
+	return nil
+}
+
+func TestConformance(t *testing.T) {
+	backendtest.Run(t, backendtest.Engine{
+		Name: "embedded",
+		Open: func(t testing.TB, n simba.Notices) backendtest.Backend {
+			e, err := engine.New(engine.Config{Clock: engine.NewClock(0), Notices: n}, engine.Memory(), engine.Recovery{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return stopping{e}
+		},
+	})
+}
