@@ -1,0 +1,140 @@
+package redis
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// agenda says when to look after which mutex. A later time for a mutex is only noted:
+// when the earlier one comes, the mutex is put off. So renewals cost a map's lookup.
+// Safe for concurrent use.
+type agenda struct {
+	mu      sync.Mutex // guards what follows
+	byMutex map[string]*appointment
+	heap    appointments
+	wake    chan struct{} // of one: the first appointment is earlier than before
+}
+
+type appointment struct {
+	mutex string
+	at    time.Time // when; zero = never
+	slot  time.Time // by which it stands in the heap, not later than at
+	index int
+}
+
+func newAgenda() *agenda {
+	return &agenda{byMutex: make(map[string]*appointment), wake: make(chan struct{}, 1)}
+}
+
+// set makes at the time of the mutex, whatever it was.
+func (a *agenda) set(mutex string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.setLocked(mutex, at)
+}
+
+// advance makes at the time of the mutex unless it has an earlier one.
+func (a *agenda) advance(mutex string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.byMutex[mutex]; x == nil || x.at.IsZero() || at.Before(x.at) {
+		a.setLocked(mutex, at)
+	}
+}
+
+// cancel lets the mutex' time pass.
+func (a *agenda) cancel(mutex string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.byMutex[mutex]; x != nil {
+		x.at = time.Time{}
+	}
+}
+
+func (a *agenda) setLocked(mutex string, at time.Time) {
+	x := a.byMutex[mutex]
+	switch {
+	case x == nil:
+		x = &appointment{mutex: mutex, at: at, slot: at}
+		a.byMutex[mutex] = x
+		heap.Push(&a.heap, x)
+	case at.Before(x.slot):
+		x.at, x.slot = at, at
+		heap.Fix(&a.heap, x.index)
+	default:
+		x.at = at
+		return
+	}
+	if x.index == 0 {
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// due takes a mutex whose time has come, or says how long until the next may be.
+func (a *agenda) due(now time.Time) (mutex string, wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.heap) > 0 {
+		x := a.heap[0]
+		switch {
+		case x.slot.After(now):
+			return "", x.slot.Sub(now)
+		case x.at.After(now):
+			x.slot = x.at
+			heap.Fix(&a.heap, 0)
+			continue
+		}
+		heap.Pop(&a.heap)
+		delete(a.byMutex, x.mutex)
+		if !x.at.IsZero() {
+			return x.mutex, 0
+		}
+	}
+	return "", time.Hour
+}
+
+// run calls attend for each mutex in its time, until ctx ends.
+func (a *agenda) run(ctx context.Context, attend func(mutex string)) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		mutex, wait := a.due(time.Now())
+		if mutex != "" {
+			attend(mutex)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-a.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// appointments is a heap by slot.
+type appointments []*appointment
+
+func (h appointments) Len() int           { return len(h) }
+func (h appointments) Less(i, j int) bool { return h[i].slot.Before(h[j].slot) }
+func (h appointments) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *appointments) Push(x any) {
+	p := x.(*appointment)
+	p.index = len(*h)
+	*h = append(*h, p)
+}
+func (h *appointments) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return x
+}

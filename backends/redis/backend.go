@@ -1,0 +1,376 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// Backend keeps mutexes in Redis. It is a simba.Backend, safe for concurrent use.
+type Backend struct {
+	proxy.Windows
+
+	id      string // of this server among those on the same Redis
+	timeout time.Duration
+	log     *slog.Logger
+	notices simba.Notices
+
+	up        *upstream
+	tasks     *tasks
+	slots     chan struct{} // bounds the work in background
+	chronicle *proxy.Chronicle
+	lobby     *proxy.Lobby
+	agenda    *agenda
+	tuner     *tuner
+	counts    counts
+
+	mu        sync.Mutex // guards what follows
+	tickets   uint64     // of the last place
+	delivered generations[delivery]
+	ghosts    map[string][]ghost // by mutex
+}
+
+// Open connects to Redis and checks that it can keep locks. Whatever would break them
+// is an error of one line; what only weakens a promise is logged as a warning.
+func Open(ctx context.Context, o Options) (*Backend, error) {
+	t, err := parseURL(o.URL)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Notices == nil:
+		return nil, errors.New("cannot open the redis engine without Notices")
+	case o.Timeout < 0:
+		return nil, errors.New("cannot open the redis engine: Timeout is negative")
+	case o.Timeout == 0:
+		o.Timeout = DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &Backend{
+		id:        newID(),
+		timeout:   o.Timeout,
+		log:       o.Logger,
+		notices:   o.Notices,
+		tasks:     newTasks(),
+		slots:     make(chan struct{}, maxBackground),
+		chronicle: proxy.NewChronicle(o.Notices, 0),
+		agenda:    newAgenda(),
+		ghosts:    make(map[string][]ghost),
+	}
+	b.SetHandoffWindow(o.HandoffWindow)
+	b.SetQueueGrace(o.QueueGrace)
+	b.lobby = proxy.NewLobby(store{b})
+	b.up = newUpstream(t, o.Timeout, b.tasks)
+	b.tuner = newTuner(b)
+	// go-redis heeds a context's deadline while it waits, but not its end.
+	stop := context.AfterFunc(ctx, func() { _ = b.up.close() })
+	err = b.begin(ctx, t)
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Backend) begin(ctx context.Context, t target) error {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	var warnings []func() // told only if all is well enough to start
+	warn := func(message string, args ...any) {
+		warnings = append(warnings, func() { b.log.Warn(message, args...) })
+	}
+	if err := b.check(ctx, t, warn); err != nil {
+		return err
+	}
+	if err := b.tuner.begin(ctx); err != nil {
+		return explain(err, strings.Join(t.addrs, ","))
+	}
+	for _, w := range warnings {
+		w()
+	}
+	b.tasks.start(func() { b.agenda.run(b.tasks.ctx, b.attendSoon) })
+	b.tasks.start(b.sweep)
+	return nil
+}
+
+// Close ends all goroutines and connections. Waiters that are still blocked are left
+// as they are, as by a crash: other servers find them dead. It may be called again.
+func (b *Backend) Close() error {
+	if !b.tasks.stop() {
+		b.tasks.wg.Wait()
+		return nil
+	}
+	b.tuner.close()
+	_ = b.up.close() // what was in use fails; there is nothing to be done about it
+	b.tasks.wg.Wait()
+	return nil
+}
+
+func newID() string {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// background is how much is done at a time that no client waits for.
+const maxBackground = 64
+
+// background runs f without anyone waiting for it, after others if there are many.
+func (b *Backend) background(f func(ctx context.Context)) {
+	b.tasks.start(func() {
+		select {
+		case b.slots <- struct{}{}:
+		case <-b.tasks.ctx.Done():
+			return
+		}
+		defer func() { <-b.slots }()
+		f(b.tasks.ctx)
+	})
+}
+
+// ask runs a script on a mutex and takes in what its reply tells. Its errors are
+// simba.ErrStopped and *simba.UnavailableError: then it may have run or not.
+func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*state, error) {
+	if b.tasks.ctx.Err() != nil {
+		return nil, simba.ErrStopped
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	key := simba.MutexChannel(mutex)
+	all := make([]any, 0, 8+len(args))
+	all = append(all, "evalsha", s.sha, 1, key,
+		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster())
+	all = append(all, args...)
+
+	sent := time.Now()
+	reply, err := b.up.run(ctx, key, s, all)
+	var st *state
+	if err == nil {
+		st, err = parseState(mutex, s, args, reply)
+	}
+	if err != nil {
+		if b.lobby.Count(mutex) > 0 {
+			b.agenda.advance(mutex, time.Now().Add(retryAfter))
+		}
+		return nil, b.unavailable(err)
+	}
+	st.sent = sent
+	b.takeIn(mutex, st)
+	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= millis(st.now, st.ends) {
+		return nil, b.unavailable(errLate)
+	}
+	return st, nil
+}
+
+// errLate is what an owner is told whose lease may be over when its reply arrives.
+var errLate = errors.New("the answer took longer than the lease")
+
+func (b *Backend) inCluster() string {
+	if b.up.cluster != nil {
+		return "1"
+	}
+	return "0"
+}
+
+func (b *Backend) unavailable(err error) error {
+	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
+		return simba.ErrStopped
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v", b.timeout)
+	}
+	return &simba.UnavailableError{Engine: "redis", Err: err}
+}
+
+// takeIn acts on what a reply tells: events, grants, and when to look again.
+func (b *Backend) takeIn(mutex string, s *state) {
+	b.see(mutex, s)
+	b.chronicle.Record(s.events...)
+	b.counts.add(s)
+	// A look may find a grant of earlier, so how much is left of it is not known.
+	for _, g := range s.grants {
+		if g.token == 0 {
+			b.dismiss(mutex, g.contender, g.ticket)
+			continue
+		}
+		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "seen"})
+	}
+	// Who began, renewed or handed on a lease looks when it ends.
+	if s.due != 0 && s.status != "busy" && s.status != "lost" && s.status != "seen" && s.status != "confirmed" || len(s.grants) > 0 {
+		b.agenda.set(mutex, s.dueAt())
+	} else if s.due == 0 && s.status == "released" {
+		b.agenda.cancel(mutex)
+	}
+	if len(s.grants) == 0 && slices.ContainsFunc(s.events, handedOn) {
+		b.agenda.advance(mutex, time.Now().Add(checkAfter))
+	}
+}
+
+func handedOn(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
+
+// dueAt is when to look again, on this server's clock, not before it is due.
+func (s *state) dueAt() time.Time {
+	return time.Now().Add(millis(s.now, s.due) + time.Millisecond)
+}
+
+// Acquire implements simba.Backend.
+func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	if r.Waiter != nil {
+		return b.acquireWaiting(ctx, r)
+	}
+	mode := "queue"
+	if r.NoQueue {
+		mode = "busy"
+	}
+	s, err := b.acquire(ctx, r, mode, "")
+	if err != nil {
+		return simba.Outcome{}, nil, err
+	}
+	out := s.result()
+	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
+		// The contender's own blocked request has what it waits for, too.
+		b.lobby.Grant(r.Mutex, r.Contender, proxy.Grant{Token: s.token, Since: s.sent, Confirm: true})
+	}
+	return out, nil, nil
+}
+
+func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*state, error) {
+	return b.ask(ctx, r.Mutex, acquireScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
+		mode, b.session(r.Session), ticket)
+}
+
+// session names a connection among those of all servers.
+func (b *Backend) session(id uint64) string {
+	if id == 0 {
+		return ""
+	}
+	return b.id + ":" + strconv.FormatUint(id, 10)
+}
+
+var acquireStatuses = map[string]simba.Status{
+	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "busy": simba.StatusBusy,
+	"queued": simba.StatusQueued, "waiting": simba.StatusWaiting,
+	"timeout": simba.StatusTimeout, // of leave
+}
+
+func (s *state) result() simba.Outcome {
+	return s.outcome(acquireStatuses[s.status])
+}
+
+// Guard implements simba.Backend.
+func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcome, error) {
+	s, err := b.ask(ctx, r.Mutex, guardScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
+		strconv.FormatUint(r.Token, 10))
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	if s.status == "renewed" {
+		return s.outcome(simba.StatusRenewed), nil
+	}
+	return s.outcome(simba.StatusLost), nil
+}
+
+// Release implements simba.Backend.
+func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
+	var t *proxy.Ticket // of the contender's own wait, if this request ends it
+	if r.Token == 0 && r.Session == 0 {
+		t = b.lobby.Find(r.Mutex, r.Contender)
+	}
+	if t != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, b.timeout)
+		defer cancel()
+		if err := b.suspend(ctx, t); err != nil {
+			return false, 0, err
+		}
+	}
+	s, err := b.ask(ctx, r.Mutex, releaseScript, r.Contender, strconv.FormatUint(r.Token, 10),
+		b.session(r.Session), r.Reason)
+	switch {
+	case err != nil:
+		if t != nil {
+			b.resume(t)
+		}
+		return false, 0, err
+	case t != nil:
+		b.dismiss(r.Mutex, r.Contender, placeOf(t).ticket)
+	}
+	return s.status == "released", 0, nil
+}
+
+// Break implements simba.Backend.
+func (b *Backend) Break(ctx context.Context, mutex, reason string) (bool, simba.Seq, error) {
+	s, err := b.ask(ctx, mutex, breakScript, reason)
+	return err == nil && s.status == "released", 0, err
+}
+
+// Owner implements simba.Backend.
+func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Seq, error) {
+	s, err := b.look(ctx, mutex)
+	if err != nil {
+		return simba.Tenure{}, 0, err
+	}
+	return s.tenure(), 0, nil
+}
+
+// look sees how a mutex stands.
+func (b *Backend) look(ctx context.Context, mutex string) (*state, error) {
+	return b.ask(ctx, mutex, lookScript, "0", "")
+}
+
+// Check implements simba.Backend.
+func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
+	s, err := b.look(ctx, mutex)
+	return err == nil && s.owner != "" && s.token == token, 0, err
+}
+
+// Queue implements simba.Backend.
+func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.QueueEntry, simba.Seq, error) {
+	s, err := b.ask(ctx, mutex, queueScript, count)
+	if err != nil {
+		return nil, 0, err
+	}
+	list, _ := s.extra.([]any)
+	var entries []simba.QueueEntry
+	for i := 0; i+2 < len(list); i += 3 {
+		contender, _ := list[i].(string)
+		kind, _ := list[i+1].(string)
+		since, _ := list[i+2].(int64)
+		entries = append(entries, simba.QueueEntry{
+			Contender: contender, Position: i/3 + 1,
+			Waiting: millis(since, s.now), Blocked: kind == "b",
+		})
+	}
+	return entries, 0, nil
+}
+
+// History implements simba.Backend: what this server did or saw.
+func (b *Backend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+	if b.tasks.ctx.Err() != nil {
+		return nil, 0, simba.ErrStopped
+	}
+	return b.chronicle.Find(r), 0, nil
+}
+
+// Settle implements simba.Backend: what Redis has answered needs no settling.
+func (b *Backend) Settle(context.Context, simba.Seq) error {
+	if b.tasks.ctx.Err() != nil {
+		return simba.ErrStopped
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// spread runs b.N pairs by so many clients at a time.
+func spread(b *testing.B, clients int, pair func(client int)) {
+	b.ResetTimer()
+	start := time.Now()
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			for range (b.N + clients - 1) / clients {
+				pair(i)
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "pairs/s")
+}
+
+// BenchmarkUncontended compares acquire and release, each client its own mutex, with
+// the seed's scripts sent straight to the same server.
+func BenchmarkUncontended(b *testing.B) {
+	s := stores.Redis(b)
+	for _, clients := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("engine/%d", clients), func(b *testing.B) {
+			e := serve(b, "redis://"+s.Addr, deaf{})
+			ctx := context.Background()
+			spread(b, clients, func(i int) {
+				m, c := fmt.Sprintf("m%d", i), fmt.Sprintf("c%d", i)
+				if o, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: c, TTL: time.Minute}); err != nil || o.Status != simba.StatusAcquired {
+					b.Error(o, err)
+				}
+				if ok, _, err := e.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: c}); err != nil || !ok {
+					b.Error(ok, err)
+				}
+			})
+		})
+		b.Run(fmt.Sprintf("direct/%d", clients), func(b *testing.B) {
+			c := redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: clients, Protocol: 2})
+			defer c.Close()
+			take, give := redis.NewScript(seedAcquire), redis.NewScript(seedRelease)
+			ctx := context.Background()
+			spread(b, clients, func(i int) {
+				key, id := fmt.Sprintf("simba:{d%d}", i), fmt.Sprintf("c%d", i)
+				if err := take.Run(ctx, c, []string{key}, id, 60000).Err(); err != nil {
+					b.Error(err)
+				}
+				if err := give.Run(ctx, c, []string{key}, id).Err(); err != nil {
+					b.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkHandoff is how long it takes from a release until the next waiter, of the
+// same server, has been told.
+func BenchmarkHandoff(b *testing.B) {
+	s := stores.Redis(b)
+	e := serve(b, "redis://"+s.Addr, deaf{})
+	ctx := context.Background()
+	if _, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c0", TTL: time.Minute}); err != nil {
+		b.Fatal(err)
+	}
+	var handing time.Duration
+	for i := range b.N {
+		w := newBell()
+		_, ticket, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: fmt.Sprintf("c%d", i+1), TTL: time.Minute, Waiter: w})
+		if err != nil {
+			b.Fatal(err)
+		}
+		start := time.Now()
+		if _, _, err := e.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: fmt.Sprintf("c%d", i)}); err != nil {
+			b.Fatal(err)
+		}
+		<-w.rung
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+			b.Fatal(o, err)
+		}
+		handing += time.Since(start)
+	}
+	b.ReportMetric(float64(handing.Microseconds())/float64(b.N), "µs/handoff")
+}
+
+// deaf is a Notices without subscribers.
+type deaf struct{}
+
+func (deaf) Publish(string, string) int    { return 0 }
+func (deaf) Subscribed(string) bool        { return false }
+func (deaf) SubscribedPattern(string) bool { return false }
+func (deaf) Any() bool                     { return false }

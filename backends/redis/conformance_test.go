@@ -1,0 +1,51 @@
+package redis
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// opener returns the suite's way to open servers at a url.
+func opener(url string) func(t testing.TB, n simba.Notices) backendtest.Backend {
+	return func(t testing.TB, n simba.Notices) backendtest.Backend {
+		t.Helper()
+		b, err := Open(t.Context(), Options{
+			URL: url, Notices: n, Logger: slog.New(slog.DiscardHandler), Timeout: suiteTimeout,
+			HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
+		})
+		if err != nil {
+			t.Fatalf("open %s: %v", url, err)
+		}
+		return b
+	}
+}
+
+const suiteTimeout = 2 * time.Second
+
+func TestSingleRedisKeepsTheRules(t *testing.T) {
+	s := stores.Redis(t)
+	link := stores.NewLink(t, s.Addr)
+	backendtest.Run(t, backendtest.Engine{
+		Name: "redis", Shared: true, Link: link, Timeout: suiteTimeout,
+		Open:   opener("redis://" + link.Addr()),
+		Direct: opener("redis://" + s.Addr),
+	})
+}
+
+func TestRedisClusterKeepsTheRules(t *testing.T) {
+	c := stores.RedisCluster(t)
+	open := opener("redis+cluster://" + strings.Join(c.Addrs, ","))
+	backendtest.Run(t, backendtest.Engine{Name: "redis-cluster", Shared: true, Timeout: suiteTimeout, Open: open})
+}
+
+func TestRedisBehindSentinelKeepsTheRules(t *testing.T) {
+	s := stores.RedisSentinel(t)
+	open := opener("redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName)
+	backendtest.Run(t, backendtest.Engine{Name: "redis-sentinel", Shared: true, Timeout: suiteTimeout, Open: open})
+}

@@ -1,0 +1,38 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// dialer returns a dialer that does not fail: a connection that could not be made fails
+// at its first use, with the same error. After a number of failures go-redis would else
+// refuse to dial at all but once a second, by a goroutine that outlives its client.
+func dialer(timeout time.Duration, secure *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	dial := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure})
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return unmade{err}, nil
+		}
+		return conn, nil
+	}
+}
+
+// unmade is a connection that could not be made.
+type unmade struct{ err error }
+
+func (c unmade) Read([]byte) (int, error)       { return 0, c.err }
+func (c unmade) Write([]byte) (int, error)      { return 0, c.err }
+func (unmade) Close() error                     { return nil }
+func (unmade) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (unmade) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (unmade) SetDeadline(time.Time) error      { return nil }
+func (unmade) SetReadDeadline(time.Time) error  { return nil }
+func (unmade) SetWriteDeadline(time.Time) error { return nil }

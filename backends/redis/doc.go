@@ -1,0 +1,26 @@
+// Package redis keeps mutexes in Redis: on a single server, behind Sentinel or in a
+// Cluster, shared by any number of simba-resp servers and by contenders of Simba on
+// the JVM.
+//
+//	Acquire ─▶ pipeline ─▶ a Lua script, one atomic step on one mutex
+//	   ▲                        │ reply: how the mutex stands, grants, events
+//	   │                        ▼
+//	 Lobby ◀── radio ◀── PUBLISH to other servers, contenders and subscribers
+//
+// The truth of a mutex is in Redis, and only the scripts in lua/ change it. Redis'
+// clock alone counts. A script that finds the mutex free hands it on in the same step.
+// Four keys, in one slot by their hash tag:
+//
+//	simba:{m}            the lock: the owner's id, expires with the lease
+//	simba:{m}:contender  the queue: contenders by arrival
+//	simba:{m}:tenure     what the lock cannot say: token, windows, session, whose turn
+//	simba:{m}:waiting    what the queue cannot say: who is blocked at which server
+//
+// Simba's own scripts know the first two. What they did is found out by comparing the
+// lock with the record: a tenure that began without us gets its token at first sight.
+//
+// What happens without a request is found by looking: at the end of each lease that
+// concerns this server (agenda), after each connection of the radio, and after each
+// outcome that got lost. A script whose reply is lost may have run, so nothing is ever
+// sent twice by itself but what Redis refused to run (NOSCRIPT, MOVED, ASK).
+package redis

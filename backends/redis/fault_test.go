@@ -1,0 +1,206 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// TestMain looks for goroutines that are left. go-redis' pool has one that looks after
+// its closing once a second, if dials have failed.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	var err error
+	for start := time.Now(); time.Since(start) < 10*time.Second; {
+		if err = goleak.Find(); err == nil {
+			break
+		}
+	}
+	if code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func TestScriptsThatRedisForgotAreLoadedAgain(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	for i := range 20 {
+		if err := c.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if o, _ := acquire(t, b, "m", "a", time.Minute, nil); i == 0 && o.Status != simba.StatusAcquired || i > 0 && o.Status != simba.StatusRenewed {
+			t.Fatalf("%+v", o)
+		}
+	}
+}
+
+func TestTokensGrowThoughRedisLostEverything(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	var last uint64
+	for range 5 {
+		o, _ := acquire(t, b, "m", "a", time.Minute, nil)
+		if o.Status != simba.StatusAcquired || o.Token <= last {
+			t.Fatalf("%+v after %d", o, last)
+		}
+		last = o.Token
+		if err := c.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWaitersThatRedisLostFindTheirPlacesAgain(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	acquire(t, b, "m", "a", time.Minute, nil)
+	var bells []*bell
+	var tickets []simba.Ticket
+	for i := range 5 {
+		w := newBell()
+		_, ticket := acquire(t, b, "m", fmt.Sprint("w", i), time.Minute, w)
+		bells, tickets = append(bells, w), append(tickets, ticket)
+	}
+	if err := c.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range bells { // within the patience of a look
+		w.await(t)
+		if o, err := tickets[i].End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+			t.Fatalf("%d: %+v %v", i, o, err)
+		}
+		release(t, b, "m", fmt.Sprint("w", i))
+	}
+}
+
+// eventually asks until the store answers again.
+func eventually(t *testing.T, b *Backend, mutex, contender string) simba.Outcome {
+	t.Helper()
+	var o simba.Outcome
+	until(t, "the store answers again", func() bool {
+		var err error
+		o, _, err = b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Minute})
+		if lost := (*simba.UnavailableError)(nil); err != nil && !errors.As(err, &lost) {
+			t.Fatal(err)
+		}
+		return err == nil && o.Status != simba.StatusQueued
+	})
+	return o
+}
+
+func TestWaitersAreServedAfterSentinelsChoseAnotherPrimary(t *testing.T) {
+	s := stores.RedisSentinel(t)
+	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
+	failOver(t, serve(t, url, newEar()), serve(t, url, newEar()), s.Primary())
+}
+
+func TestWaitersAreServedAfterAReplicaOfTheClusterTookOver(t *testing.T) {
+	c := stores.RedisCluster(t)
+	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
+	failOver(t, serve(t, url, newEar()), serve(t, url, newEar()), c.Master("simba:{m}"))
+}
+
+// failOver kills the primary while one waits, and lets the mutex be handed on after it.
+func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
+	t.Helper()
+	before, _ := acquire(t, one, "m", "a", time.Minute, nil)
+	w := newBell()
+	_, ticket := acquire(t, two, "m", "w", time.Minute, w)
+	primary.Kill()
+	if o := eventually(t, one, "m", "a"); o.Token < before.Token {
+		t.Errorf("a token of before is larger: %+v, %+v", before, o)
+	}
+	until(t, "the waiter has its place again, and the mutex is given up", func() bool {
+		list, _, err := one.Queue(t.Context(), "m", 10)
+		return err == nil && len(list) == 1 && list[0].Blocked
+	})
+	release(t, one, "m", "a")
+	w.await(t)
+	o, err := ticket.End(simba.EndWoken)
+	if err != nil || o.Status != simba.StatusAcquired || o.Token <= before.Token {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
+func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, deaf{})
+	two := serve(t, "redis://"+s.Addr, deaf{})
+	acquire(t, one, "m", "a", time.Minute, nil)
+	w := newBell()
+	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
+	release(t, one, "m", "a")
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+	events, _, err := two.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, e := range events {
+		told = append(told, strings.TrimSpace(e.Kind.String()+" "+e.Owner+" "+e.Reason))
+	}
+	if want := []string{"acquired a", "queued b", "acquired b handoff"}; !slices.Equal(told, want) {
+		t.Errorf("%q, want %q", told, want)
+	}
+}
+
+func TestAServerWithoutPubSubIsPassedOver(t *testing.T) {
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, deaf{})
+	two := serve(t, "redis://"+s.Addr, deaf{})
+	acquire(t, two, "m", "a", time.Minute, nil)
+	acquire(t, one, "m", "dead", 10*time.Minute, newBell())
+	w := newBell()
+	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
+	_ = one.Close()
+	release(t, two, "m", "a")
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Owner != "b" {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
+func TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners(t *testing.T) {
+	s := stores.Redis(t, "--appendfsync", "always")
+	open := opener("redis://" + s.Addr)
+	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
+	tenures, faults := backendtest.Hammer(t, e, 6*time.Second, func(stop <-chan struct{}) {
+		tick := time.NewTicker(700 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				s.Kill()
+				s.Start()
+			}
+		}
+	})
+	for _, f := range faults {
+		t.Error(f)
+	}
+	t.Logf("%d tenures", tenures)
+}

@@ -1,0 +1,17 @@
+-- Free, and nobody waits: grant, as in steps.lua.
+if not holder and owner == '' and turn == '' and call('EXISTS', queue) == 0 then
+  local me, t, tr = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+  token = tonumber(token) < micros and microsText or string.format('%.0f', token + 1)
+  call('SET', lock, me, 'PX', t + tr .. '')
+  if ARGV[9] == '' then
+    call('SET', tenure, cmsgpack.pack(token, me, last, now, t, tr), 'PX', KEEP)
+  else
+    call('SET', tenure, cmsgpack.pack(token, me, last, now, t, tr, ARGV[9]), 'PX', KEEP)
+  end
+  call('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '{"at":' .. string.sub(microsText, 1, -4) ..
+    ',"event":"acquired","mutex":' .. cjson.encode(string.sub(lock, 8, -2)) .. ',"owner":' .. cjson.encode(me) ..
+    ',"token":' .. token .. ',"reason":"","via":"' .. server .. '"}')
+  call('PUBLISH', lock, 'acquired@@' .. me)
+  return { 'acquired', token, now }
+end
+

@@ -1,0 +1,42 @@
+-- What every script begins with: read the mutex.
+--
+-- KEYS  1 lock: the owner's id, expires with the lease (shared with Simba on the JVM).
+--         As in Simba's own scripts, the other keys follow from it, in the same slot.
+-- ARGV  1 this server's id   2 handoff window, ms   3 queue grace, ms   4 '1' in a cluster
+local lock, server, call = KEYS[1], ARGV[1], redis.call
+local queue = lock .. ':contender' -- zset of contenders by arrival (shared likewise)
+local tenure = lock .. ':tenure'   -- the record below; outlives the lock, so that tokens grow
+
+-- Long enough, in ms, that no lease or wait outlives what belongs to it: queues and
+-- records are written anew at least once in a lease, which is at most two days.
+local KEEP = '345600000'
+
+local time = call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+-- The same in decimal. Lua is slow to write numbers, and writes large ones as 1.8e+15.
+local microsText = time[1] .. string.sub('00000' .. time[2], -6)
+
+local state = call('MGET', lock, tenure)
+local holder = state[1]
+-- token: in decimal.
+-- last: the owner before the mutex became free.
+-- session: the connection that the lease is bound to, or ''.
+-- untold: the ticket that was granted the mutex while it waited, until its contender
+--   renews; '!' at its end = its server knows, and its client may. Without, nobody
+--   was told yet, so the tenure can be taken back.
+-- served: the ticket that was granted the mutex last, however its tenure went.
+-- turn: the polling contender for whom the free mutex is kept, until till.
+local token, owner, last, acquired, ttl, transition, session, untold, turn, till, served
+if state[2] then
+  token, owner, last, acquired, ttl, transition, session, untold, turn, till, served = cmsgpack.unpack(state[2])
+end
+-- A record ends with the last field that is not what it mostly is.
+token, owner, last, session, untold, turn = token or '0', owner or '', last or '', session or '', untold or '', turn or ''
+served = served or ''
+acquired, ttl, transition, till = acquired or 0, ttl or 0, transition or 0, till or 0
+local ends = acquired + ttl + transition
+
+-- Most requests find nothing to settle and nobody waiting. They are done here, before
+-- the steps for all else: Lua makes its functions anew in each run, and that alone
+-- costs as much as the rest. Their replies are short: status, token, now.

@@ -1,0 +1,204 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// refused opens what must not open, and returns why it did not.
+func refused(t *testing.T, url string) string {
+	t.Helper()
+	b, err := Open(t.Context(), Options{URL: url, Notices: deaf{}, Timeout: 2 * time.Second})
+	if err == nil {
+		_ = b.Close()
+		t.Fatalf("%s was opened", url)
+	}
+	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("not one line without a password: %v", err)
+	}
+	return err.Error()
+}
+
+func mentions(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q does not mention %q", text, w)
+		}
+	}
+}
+
+func TestAPasswordThatIsMissingOrWrongIsToldAtTheStart(t *testing.T) {
+	s := stores.Redis(t, "--requirepass", "secret")
+	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOAUTH", "password")
+	mentions(t, refused(t, "redis://:hunter2@"+s.Addr), s.Addr, "password")
+	serve(t, "redis://:secret@"+s.Addr, deaf{})
+}
+
+func TestAReplicaIsRefused(t *testing.T) {
+	s := stores.Redis(t)
+	host, port, _ := net.SplitHostPort(s.Addr)
+	replica := stores.Redis(t, "--replicaof", host+" "+port)
+	mentions(t, refused(t, "redis://"+replica.Addr), "replica", "READONLY", s.Addr)
+}
+
+func TestAPolicyThatEvictsLocksIsRefusedUnlessAccepted(t *testing.T) {
+	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru")
+	mentions(t, refused(t, "redis://"+s.Addr), "volatile-lru", "noeviction", "allow-eviction")
+	if log := opened(t, "redis://"+s.Addr+"?allow-eviction=true"); !strings.Contains(log, "volatile-lru") {
+		t.Errorf("no warning: %s", log)
+	}
+	harmless := stores.Redis(t, "--maxmemory-policy", "allkeys-lru")
+	mentions(t, opened(t, "redis://"+harmless.Addr), "allkeys-lru")
+}
+
+// opened opens and returns what was logged.
+func opened(t *testing.T, url string) string {
+	t.Helper()
+	var log bytes.Buffer
+	b, err := Open(t.Context(), Options{URL: url, Notices: deaf{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = b.Close()
+	return log.String()
+}
+
+func TestWhatACrashOfRedisMayLoseIsLogged(t *testing.T) {
+	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendonly", "no").Addr), "append only file")
+	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendfsync", "everysec").Addr), "everysec")
+	if log := opened(t, "redis://"+stores.Redis(t, "--appendfsync", "always").Addr); log != "" {
+		t.Errorf("a warning without a reason: %s", log)
+	}
+}
+
+func TestANodeOfAClusterIsRefusedAsASingleServer(t *testing.T) {
+	s := stores.Redis(t, "--cluster-enabled", "yes")
+	mentions(t, refused(t, "redis://"+s.Addr), "redis+cluster://")
+}
+
+func TestARedisThatIsNotThereIsToldInTime(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it accepts, and answers nothing
+	start := time.Now()
+	mentions(t, refused(t, "redis://"+l.Addr().String()), l.Addr().String())
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("told after %v", took)
+	}
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if _, err := l.Accept(); err == nil {
+			cancel()
+		}
+	}()
+	_, err = Open(ctx, Options{URL: "redis://" + l.Addr().String(), Notices: deaf{}, Timeout: time.Hour})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestAnACLUserNeedsOnlyWhatIsDocumented(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	set := func(rules ...any) {
+		t.Helper()
+		if err := c.Do(t.Context(), append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">pw"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("~simba:*", "&simba*", "+@all", "-@dangerous", "+info")
+	b := serve(t, "redis://locks:pw@"+s.Addr, deaf{})
+	acquire(t, b, "m", "a", time.Minute, nil)
+	w := newBell()
+	acquire(t, b, "m", "b", time.Minute, w)
+	release(t, b, "m", "a")
+	w.await(t)
+
+	set("~simba:*", "&other*", "+@all", "-@dangerous", "+info")
+	mentions(t, refused(t, "redis://locks:pw@"+s.Addr), "NOPERM")
+	set("~other:*", "&simba*", "+@all", "-@scripting")
+	mentions(t, refused(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba*")
+}
+
+func TestTLSIsSpokenAndChecked(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSigned(t, dir)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := l.Addr().String()
+	_ = l.Close()
+	_, port, _ := net.SplitHostPort(secure)
+	stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	b := serve(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", secure, cert, cert, key), deaf{})
+	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
+		t.Errorf("%+v", o)
+	}
+	mentions(t, refused(t, "rediss://"+secure), "certificate")
+	mentions(t, refused(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s&tls-server-name=other", secure, cert, cert, key)), "other")
+}
+
+func selfSigned(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "simba"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}

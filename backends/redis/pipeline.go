@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	maxBatch = 128 // requests that travel together
+	// maxFlights is how many batches are on the way to one node at a time. With one, a
+	// lost connection would hold up all; many make batches small, which costs processors.
+	maxFlights = 2
+)
+
+// pipeline carries the requests of concurrent clients to one node together. A lone
+// request is sent at once; those that arrive while all flights are under way wait for
+// the next to return. Safe for concurrent use.
+type pipeline struct {
+	client  *redis.Client
+	timeout time.Duration
+	tasks   *tasks
+
+	mu      sync.Mutex // guards what follows
+	queue   []*request
+	flights int
+}
+
+// request is one script to run. Its reply and err are set before done is closed, and
+// read only after.
+type request struct {
+	script *script
+	args   []any // of EVALSHA, its name included
+
+	gone  atomic.Bool // nobody waits for it; not sent if it was not yet
+	done  chan struct{}
+	reply any
+	err   error
+}
+
+// do runs the request, or gives up when ctx ends: then it may have run or not.
+func (p *pipeline) do(ctx context.Context, r *request) (any, error) {
+	r.done = make(chan struct{})
+	p.mu.Lock()
+	p.queue = append(p.queue, r)
+	start := p.flights < maxFlights
+	if start {
+		p.flights++
+	}
+	p.mu.Unlock()
+	if start && !p.tasks.start(p.fly) {
+		p.mu.Lock()
+		p.flights--
+		p.mu.Unlock()
+		return nil, simba.ErrStopped
+	}
+	select {
+	case <-r.done:
+		return r.reply, r.err
+	case <-ctx.Done():
+		r.gone.Store(true)
+		return nil, ctx.Err()
+	case <-p.tasks.ctx.Done():
+		return nil, simba.ErrStopped
+	}
+}
+
+// fly sends batches until nothing waits.
+func (p *pipeline) fly() {
+	var batch []*request
+	for {
+		if batch = p.take(batch[:0]); len(batch) == 0 {
+			return
+		}
+		p.send(batch)
+	}
+}
+
+// take moves the requests of the next batch. If there are none, the flight is over.
+func (p *pipeline) take(batch []*request) []*request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := 0
+	for ; i < len(p.queue) && len(batch) < maxBatch; i++ {
+		if r := p.queue[i]; !r.gone.Load() {
+			batch = append(batch, r)
+		}
+	}
+	n := copy(p.queue, p.queue[i:])
+	clear(p.queue[n:])
+	p.queue = p.queue[:n]
+	if len(batch) == 0 {
+		p.flights--
+	}
+	return batch
+}
+
+func (p *pipeline) send(batch []*request) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
+	defer cancel()
+	missing := p.exchange(ctx, batch)
+	if len(missing) == 0 {
+		return
+	}
+	// A script that Redis does not know has not run.
+	if err := p.load(ctx); err != nil {
+		for _, r := range missing {
+			r.err = err
+			close(r.done)
+		}
+		return
+	}
+	for _, r := range p.exchange(ctx, missing) {
+		close(r.done)
+	}
+}
+
+// exchange sends a batch, and ends its requests but those whose script is missing.
+func (p *pipeline) exchange(ctx context.Context, batch []*request) (missing []*request) {
+	cmds := make([]redis.Cmder, len(batch))
+	pipe := p.client.Pipeline()
+	for i, r := range batch {
+		cmd := redis.NewCmd(ctx, r.args...)
+		cmds[i] = cmd
+		_ = pipe.Process(ctx, cmd) // only queues it
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, r := range batch {
+		r.reply, r.err = cmds[i].(*redis.Cmd).Result()
+		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+			missing = append(missing, r)
+			continue
+		}
+		close(r.done)
+	}
+	return missing
+}
+
+// load tells the node every script.
+func (p *pipeline) load(ctx context.Context) error {
+	pipe := p.client.Pipeline()
+	for _, s := range scripts {
+		pipe.ScriptLoad(ctx, s.text)
+	}
+	_, err := pipe.Exec(ctx)
+	return err
+}

@@ -1,0 +1,313 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// radio is the one pub/sub connection to a node, made anew whenever it breaks. Its own
+// loop, not that of go-redis, since that drops messages when they come fast and does
+// not tell that it reconnected. Safe for concurrent use.
+type radio struct {
+	client *redis.Client
+	alive  time.Duration // within which a node must be heard of
+	heard  func(m *redis.Message)
+	// tuned tells of a channel that is listened to from now on, begun that all are that
+	// were wanted when the connection was made.
+	tuned func(channel string)
+	begun func()
+
+	mu       sync.Mutex // guards what follows
+	stations map[string]*station
+	fresh    []string // to subscribe
+	stale    []string // to unsubscribe
+	missing  int      // stations of this connection that must be on before begun
+	failure  error    // why the last connection ended, or a channel was refused
+
+	kick chan struct{} // of one: fresh or stale has something
+	stop context.CancelFunc
+}
+
+// station is a channel that is wanted, or with pattern a glob of channels.
+type station struct {
+	pattern bool
+	initial bool          // wanted when the connection was made
+	on      chan struct{} // closed when the node has confirmed it
+	isOn    bool
+	wanted  time.Time // last asked for
+}
+
+func newRadio(client *redis.Client, alive time.Duration) *radio {
+	return &radio{client: client, alive: alive, stations: make(map[string]*station), kick: make(chan struct{}, 1)}
+}
+
+// want subscribes to a channel, unless it is. The channel that is returned is closed
+// when the node has confirmed it; after a break of the connection there is another.
+func (r *radio) want(name string, pattern bool) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stations[name]
+	if s == nil {
+		s = &station{pattern: pattern, on: make(chan struct{})}
+		r.stations[name] = s
+		r.fresh = append(r.fresh, name)
+		r.nudge()
+	}
+	s.wanted = time.Now()
+	return s.on
+}
+
+// sweep unsubscribes from channels that were not wanted of late and that keep does not need.
+func (r *radio) sweep(before time.Time, keep func(name string, pattern bool) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, s := range r.stations {
+		if s.wanted.Before(before) && !keep(name, s.pattern) {
+			delete(r.stations, name)
+			r.stale = append(r.stale, name)
+		}
+	}
+	if len(r.stale) > 0 {
+		r.nudge()
+	}
+}
+
+// listens reports whether the node has confirmed the channel.
+func (r *radio) listens(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stations[name]
+	return s != nil && s.isOn
+}
+
+func (r *radio) reason() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
+func (r *radio) nudge() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps a connection until ctx ends.
+func (r *radio) run(ctx context.Context) {
+	pause := 10 * time.Millisecond
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.session(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.mu.Lock()
+			r.failure = err
+			r.mu.Unlock()
+		}
+		if time.Since(began) > time.Second {
+			pause = 10 * time.Millisecond
+		}
+		wait(ctx, pause)
+		pause = min(2*pause, 500*time.Millisecond)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// spent is a context that has ended. With it go-redis reads and writes a connection
+// that it has, but cannot make a new one behind our back.
+var spent = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// session is the life of one connection.
+func (r *radio) session(ctx context.Context) error {
+	ps := r.client.Subscribe(ctx) // makes no connection yet
+	defer func() { _ = ps.Close() }()
+	connect, cancel := context.WithTimeout(ctx, r.alive)
+	defer cancel()
+	if err := r.tuneIn(connect, ps); err != nil {
+		return err
+	}
+	over, end := context.WithCancel(ctx)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		r.write(over, ps)
+		_ = ps.Close() // ends the read
+	})
+	err := r.read(over, ps)
+	end()
+	writer.Wait()
+	return err
+}
+
+// tuneIn makes the connection and subscribes to all that is wanted.
+func (r *radio) tuneIn(ctx context.Context, ps *redis.PubSub) error {
+	if err := ps.Ping(ctx); err != nil { // connects
+		return err
+	}
+	r.mu.Lock()
+	r.fresh, r.stale, r.missing = nil, nil, 0
+	for name, s := range r.stations {
+		if s.isOn {
+			s.on, s.isOn = make(chan struct{}), false
+		}
+		s.initial = true
+		r.missing++
+		r.fresh = append(r.fresh, name)
+	}
+	r.mu.Unlock()
+	return r.retune(ps)
+}
+
+// write sends what changes in the subscriptions, and a sign of life.
+func (r *radio) write(ctx context.Context, ps *redis.PubSub) {
+	ping := time.NewTicker(r.alive / 3)
+	defer ping.Stop()
+	for {
+		var err error
+		select {
+		case <-r.kick:
+			err = r.retune(ps)
+		case <-ping.C:
+			err = ps.Ping(spent)
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// retune sends what changed since.
+func (r *radio) retune(ps *redis.PubSub) error {
+	var exact, globs, gone, goneGlobs []string
+	r.mu.Lock()
+	for _, name := range r.stale {
+		if r.stations[name] != nil {
+			continue // wanted again
+		}
+		if isPattern(name) {
+			goneGlobs = append(goneGlobs, name)
+		} else {
+			gone = append(gone, name)
+		}
+	}
+	for _, name := range r.fresh {
+		switch s := r.stations[name]; {
+		case s == nil:
+		case s.pattern:
+			globs = append(globs, name)
+		default:
+			exact = append(exact, name)
+		}
+	}
+	r.fresh, r.stale = nil, nil
+	r.mu.Unlock()
+
+	for _, step := range []struct {
+		names []string
+		send  func(context.Context, ...string) error
+	}{{gone, ps.Unsubscribe}, {goneGlobs, ps.PUnsubscribe}, {exact, ps.Subscribe}, {globs, ps.PSubscribe}} {
+		for names := step.names; len(names) > 0; {
+			n := min(len(names), 1000)
+			if err := step.send(spent, names[:n]...); err != nil {
+				return err
+			}
+			names = names[n:]
+		}
+	}
+	return nil
+}
+
+// read hands on what comes until the connection ends.
+func (r *radio) read(ctx context.Context, ps *redis.PubSub) error {
+	for {
+		got, err := ps.ReceiveTimeout(spent, r.alive)
+		if ctx.Err() != nil {
+			return err
+		}
+		var refusal redis.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &refusal): // of one channel: the others go on
+			r.mu.Lock()
+			r.failure = err
+			r.mu.Unlock()
+			continue
+		default:
+			var late net.Error
+			if errors.As(err, &late) && late.Timeout() {
+				err = errors.New("no sign of life from the node's pub/sub connection")
+			}
+			return err
+		}
+		switch m := got.(type) {
+		case *redis.Message:
+			r.heard(m)
+		case *redis.Subscription:
+			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
+				r.confirm(m.Channel)
+			}
+		}
+	}
+}
+
+func (r *radio) confirm(name string) {
+	r.mu.Lock()
+	s := r.stations[name]
+	if s == nil || s.isOn {
+		r.mu.Unlock()
+		return
+	}
+	s.isOn = true
+	close(s.on)
+	begun := false
+	if s.initial {
+		s.initial = false
+		r.missing--
+		begun = r.missing == 0
+	}
+	r.mu.Unlock()
+	r.tuned(name)
+	if begun {
+		r.begun()
+	}
+}
+
+// names returns what is wanted.
+func (r *radio) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]string, 0, len(r.stations))
+	for name := range r.stations {
+		list = append(list, name)
+	}
+	return list
+}
+
+// drop unsubscribes from a channel.
+func (r *radio) drop(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stations[name] != nil {
+		delete(r.stations, name)
+		r.stale = append(r.stale, name)
+		r.nudge()
+	}
+}

@@ -1,0 +1,91 @@
+package redis
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// nodeBits of a scan's cursor, the lowest, say which master is looked at.
+const nodeBits = 8
+
+// Scan implements simba.Backend: the masters' own SCAN, one after another. Should a
+// cluster's masters change meanwhile, some mutexes may be missed.
+func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+	if b.tasks.ctx.Err() != nil {
+		return simba.ScanPage{}, 0, simba.ErrStopped
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	page, err := b.scan(ctx, r)
+	if err != nil {
+		return simba.ScanPage{}, 0, b.unavailable(err)
+	}
+	return page, 0, nil
+}
+
+func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, err error) {
+	masters, err := b.up.masters(ctx)
+	if err != nil {
+		return page, err
+	}
+	at := int(r.Cursor & (1<<nodeBits - 1))
+	if at >= len(masters) {
+		return page, nil
+	}
+	if r.Count == 0 {
+		r.Count = 10
+	}
+	keys, cursor, err := masters[at].Scan(ctx, r.Cursor>>nodeBits, "simba:{*", int64(r.Count)).Result()
+	if err != nil {
+		return page, err
+	}
+	switch {
+	case cursor != 0:
+		page.Cursor = cursor<<nodeBits | uint64(at)
+	case at+1 < len(masters):
+		page.Cursor = uint64(at + 1)
+	}
+	page.Mutexes, err = pick(ctx, masters[at], keys, r)
+	return page, err
+}
+
+// pick returns the mutexes of keys that a request asks for, each once.
+func pick(ctx context.Context, node *redis.Client, keys []string, r simba.ScanRequest) (names []string, err error) {
+	seen := make(map[string]bool)
+	pipe := node.Pipeline()
+	var checks []*redis.IntCmd
+	for _, key := range keys {
+		lock, queued := strings.CutSuffix(key, ":contender")
+		mutex, ok := simba.ParseMutexChannel(lock)
+		switch {
+		case !ok || seen[mutex]:
+			continue
+		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
+			continue // the mutex' other key tells
+		case r.Match != nil && !r.Match(mutex):
+			continue
+		}
+		seen[mutex] = true
+		names = append(names, mutex)
+		if r.Held && r.Contended {
+			checks = append(checks, pipe.Exists(ctx, lock, lock+":contender"))
+		}
+	}
+	if len(checks) == 0 {
+		return names, nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	both := names[:0]
+	for i, name := range names {
+		if checks[i].Val() == 2 {
+			both = append(both, name)
+		}
+	}
+	return both, nil
+}

@@ -1,0 +1,451 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// The three scripts of Simba on the JVM, as its documentation prints them; what it
+// leaves out (where the variables come from, and what a script returns when nothing
+// went as in the print) is filled in as it describes it.
+const (
+	seedAcquire = `
+local mutexKey = KEYS[1]
+local contenderQueueKey = mutexKey .. ':contender'
+local contenderId = ARGV[1]
+local transition = ARGV[2]
+local nowTime = redis.call('time')[1]
+local succeed = redis.call('set', mutexKey, contenderId, 'nx', 'px', transition)
+if succeed then
+    redis.call('publish', mutexKey, 'acquired@@' .. contenderId)
+    return contenderId .. '@@' .. transition
+end
+redis.call('zadd', contenderQueueKey, 'nx', nowTime, contenderId)
+local ownerId = redis.call('get', mutexKey)
+local ttl = redis.call('pttl', mutexKey)
+return ownerId .. '@@' .. ttl`
+
+	seedGuard = `
+local mutexKey = KEYS[1]
+local contenderId = ARGV[1]
+local transition = ARGV[2]
+local function getCurrentOwner(mutexKey)
+    local ownerId = redis.call('get', mutexKey)
+    if not ownerId then return '@@' end
+    return ownerId .. '@@' .. redis.call('pttl', mutexKey)
+end
+if redis.call('get', mutexKey) ~= contenderId then
+    return getCurrentOwner(mutexKey)
+end
+if redis.call('set', mutexKey, contenderId, 'xx', 'px', transition) then
+    return contenderId .. '@@' .. transition
+end
+return getCurrentOwner(mutexKey)`
+
+	seedRelease = `
+local mutexKey = KEYS[1]
+local contenderQueueKey = mutexKey .. ':contender'
+local contenderId = ARGV[1]
+if redis.call('get', mutexKey) ~= contenderId then
+    redis.call('zrem', contenderQueueKey, contenderId)
+    return 0
+end
+redis.call('del', mutexKey)
+local contenderQueue = redis.call('zrevrange', contenderQueueKey, -1, -1)
+if #contenderQueue > 0 then
+    local nextContender = contenderQueue[1]
+    redis.call('zrem', contenderQueueKey, nextContender)
+    local channel = mutexKey .. ':' .. nextContender
+    redis.call('publish', channel, 'released@@' .. contenderId)
+end
+return 1`
+)
+
+// jvm is a contender that knows only the seed.
+type jvm struct {
+	t      testing.TB
+	client *redis.Client
+	key    string
+	id     string
+	turn   <-chan *redis.Message // of its two channels
+}
+
+func newJVM(t testing.TB, addr, mutex, id string) *jvm {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	key := "simba:{" + mutex + "}"
+	ps := c.Subscribe(context.Background(), key, key+":"+id)
+	t.Cleanup(func() { _ = ps.Close(); _ = c.Close() })
+	for range 2 {
+		if _, err := ps.Receive(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &jvm{t: t, client: c, key: key, id: id, turn: ps.Channel(redis.WithChannelSize(10000))}
+}
+
+func (j *jvm) run(script string, args ...any) any {
+	j.t.Helper()
+	v, err := j.client.Eval(context.Background(), script, []string{j.key}, append([]any{j.id}, args...)...).Result()
+	if err != nil {
+		j.t.Errorf("%s: %v", j.id, err)
+	}
+	return v
+}
+
+// acquire reports whether it owns the mutex now.
+func (j *jvm) acquire(ms int) bool {
+	j.t.Helper()
+	owner, _, _ := strings.Cut(j.run(seedAcquire, ms).(string), "@@")
+	return owner == j.id
+}
+
+func (j *jvm) guard(ms int) bool {
+	owner, _, _ := strings.Cut(j.run(seedGuard, ms).(string), "@@")
+	return owner == j.id
+}
+
+func (j *jvm) release() bool { return j.run(seedRelease) == int64(1) }
+
+// hear waits for a message.
+func (j *jvm) hear(channel, payload string) {
+	j.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case m := <-j.turn:
+			if m.Channel == channel && m.Payload == payload {
+				return
+			}
+		case <-deadline:
+			j.t.Fatalf("%s did not hear %s on %s", j.id, payload, channel)
+		}
+	}
+}
+
+// ear is a Notices that hands everything on, and that listens to what it is told.
+type ear struct {
+	mu       sync.Mutex
+	channels map[string]bool
+	heard    chan [2]string
+}
+
+func newEar() *ear { return &ear{channels: make(map[string]bool), heard: make(chan [2]string, 10000)} }
+
+func (e *ear) Publish(channel, payload string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.channels[channel] {
+		return 0
+	}
+	select {
+	case e.heard <- [2]string{channel, payload}:
+	default:
+	}
+	return 1
+}
+
+func (e *ear) Subscribed(channel string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.channels[channel]
+}
+func (e *ear) SubscribedPattern(string) bool { return false }
+func (e *ear) Any() bool                     { return true }
+
+func (e *ear) listen(t testing.TB, b *Backend, channel string) {
+	t.Helper()
+	e.mu.Lock()
+	e.channels[channel] = true
+	e.mu.Unlock()
+	if _, err := b.Subscribed(t.Context(), channel, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (e *ear) hear(t testing.TB, channel string, match func(payload string) bool) string {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case m := <-e.heard:
+			if m[0] == channel && match(m[1]) {
+				return m[1]
+			}
+		case <-deadline:
+			t.Fatalf("nothing heard on %s", channel)
+		}
+	}
+}
+
+func is(want string) func(string) bool { return func(got string) bool { return got == want } }
+
+// bell is a waiter.
+type bell struct{ rung chan struct{} }
+
+func newBell() *bell  { return &bell{make(chan struct{})} }
+func (b *bell) Wake() { close(b.rung) }
+
+func (b *bell) await(t testing.TB) {
+	t.Helper()
+	select {
+	case <-b.rung:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the waiter was not woken")
+	}
+}
+
+func serve(t testing.TB, url string, n simba.Notices) *Backend {
+	t.Helper()
+	b, err := Open(t.Context(), Options{URL: url, Notices: n, HandoffWindow: time.Second, QueueGrace: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func acquire(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration, w simba.Waiter) (simba.Outcome, simba.Ticket) {
+	t.Helper()
+	o, ticket, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Waiter: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, ticket
+}
+
+func release(t testing.TB, b *Backend, mutex, contender string) bool {
+	t.Helper()
+	ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+func owner(t testing.TB, b *Backend, mutex string) simba.Tenure {
+	t.Helper()
+	o, _, err := b.Owner(t.Context(), mutex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// until polls until ok.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func TestAForeignOwnerIsAnOwnerWithAToken(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	j := newJVM(t, s.Addr, "m", "jvm")
+	if !j.acquire(60_000) {
+		t.Fatal("the foreign contender did not acquire a free mutex")
+	}
+	first := owner(t, b, "m")
+	if first.Owner != "jvm" || first.Token == 0 || first.TTL <= 0 {
+		t.Fatalf("%+v", first)
+	}
+	if o, _ := acquire(t, b, "m", "ours", time.Minute, nil); o.Status != simba.StatusQueued || o.Owner != "jvm" {
+		t.Fatalf("%+v", o)
+	}
+	if !j.guard(120_000) {
+		t.Fatal("the foreign owner cannot guard")
+	}
+	if o := owner(t, b, "m"); o.Token != first.Token || o.TTL < 100*time.Second {
+		t.Errorf("after a foreign guard: %+v", o)
+	}
+	if ok, _, err := b.Check(t.Context(), "m", first.Token); !ok || err != nil {
+		t.Errorf("check: %v %v", ok, err)
+	}
+	if !j.release() {
+		t.Fatal("the foreign owner cannot release")
+	}
+	if o, _ := acquire(t, b, "m", "ours", time.Minute, nil); o.Status != simba.StatusAcquired || o.Token <= first.Token {
+		t.Errorf("after a foreign release: %+v", o)
+	}
+	if j.acquire(60_000) || j.guard(60_000) || j.release() {
+		t.Error("the foreign contender acts on our tenure")
+	}
+}
+
+func TestOurReleaseTellsAForeignWaiterItsTurn(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	j := newJVM(t, s.Addr, "m", "jvm")
+	acquire(t, b, "m", "ours", time.Minute, nil)
+	j.hear("simba:{m}", "acquired@@ours")
+	if j.acquire(60_000) {
+		t.Fatal("two owners")
+	}
+	release(t, b, "m", "ours")
+	j.hear("simba:{m}:jvm", "released@@ours")
+	if o, _ := acquire(t, b, "m", "barger", time.Minute, nil); o.Status != simba.StatusQueued {
+		t.Errorf("the mutex is not kept for whom it was announced to: %+v", o)
+	}
+	if !j.acquire(60_000) {
+		t.Fatal("the foreign contender did not get what it was told of")
+	}
+	if o := owner(t, b, "m"); o.Owner != "jvm" || o.Waiters != 1 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
+	s := stores.Redis(t)
+	e := newEar()
+	b := serve(t, "redis://"+s.Addr, e)
+	j := newJVM(t, s.Addr, "m", "jvm")
+	e.listen(t, b, "simba:{m}")
+	e.listen(t, b, "simba-events:{m}")
+	j.acquire(60_000)
+	e.hear(t, "simba:{m}", is("acquired@@jvm"))
+	e.hear(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"acquired"`) && strings.Contains(p, `"jvm"`) })
+	w := newBell()
+	_, ticket := acquire(t, b, "m", "ours", time.Minute, w)
+	// Its channel is subscribed behind the request's back.
+	until(t, "the waiter's channel is heard", func() bool {
+		n, err := j.client.PubSubNumSub(t.Context(), "simba:{m}:ours").Result()
+		return err == nil && n["simba:{m}:ours"] == 1
+	})
+	j.release()
+	w.await(t)
+	o, err := ticket.End(simba.EndWoken)
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+	e.hear(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"released"`) && strings.Contains(p, `"jvm"`) })
+	j.hear("simba:{m}", "acquired@@ours")
+}
+
+func TestAForeignLeaseThatEndsIsHandedOn(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	j := newJVM(t, s.Addr, "m", "jvm")
+	j.acquire(300)
+	w := newBell()
+	_, ticket := acquire(t, b, "m", "ours", time.Minute, w)
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+}
+
+func TestADeadForeignWaiterIsPassedOver(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	dead := &jvm{t: t, client: newJVM(t, s.Addr, "other", "x").client, key: "simba:{m}", id: "dead"}
+	dead.acquire(60_000) // queued, and listens nowhere
+	w := newBell()
+	acquire(t, b, "m", "b", time.Minute, w)
+	release(t, b, "m", "a")
+	w.await(t)
+}
+
+func TestForeignAndOurContendersTakeTurns(t *testing.T) {
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, newEar())
+	two := serve(t, "redis://"+s.Addr, newEar())
+	const each, foreign, ours = 25, 4, 4
+	var inside, tenures atomic.Int64
+	work := func(who string) {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%d owners, %s is one", n, who)
+		}
+		tenures.Add(1)
+		inside.Add(-1)
+	}
+	var all sync.WaitGroup
+	for i := range foreign {
+		j := newJVM(t, s.Addr, "hot", fmt.Sprintf("jvm%d", i))
+		all.Go(func() {
+			for range each {
+				// As the seed: it asks again when it is told that it may, or when the lease
+				// that it saw has ended.
+				for !j.acquire(10_000) {
+					retry := time.After(200 * time.Millisecond)
+				listen:
+					for {
+						select {
+						case m := <-j.turn:
+							if strings.HasPrefix(m.Payload, "released@@") {
+								break listen
+							}
+						case <-retry:
+							break listen
+						}
+					}
+				}
+				work(j.id)
+				if !j.release() {
+					t.Errorf("%s lost its lease", j.id)
+				}
+			}
+		})
+	}
+	for i := range ours {
+		b, id := []*Backend{one, two}[i%2], fmt.Sprintf("ours%d", i)
+		all.Go(func() {
+			var last uint64
+			for range each {
+				w := newBell()
+				o, ticket := acquire(t, b, "hot", id, 10*time.Second, w)
+				if ticket != nil {
+					w.await(t)
+					var err error
+					if o, err = ticket.End(simba.EndWoken); err != nil {
+						t.Error(err)
+					}
+				}
+				if o.Status != simba.StatusAcquired || o.Token <= last {
+					t.Errorf("%s: %+v after token %d", id, o, last)
+				}
+				last = o.Token
+				work(id)
+				if !release(t, b, "hot", id) {
+					t.Errorf("%s lost its lease", id)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := tenures.Load(); n != each*(foreign+ours) {
+		t.Errorf("%d tenures", n)
+	}
+}
+
+func TestAnOwnerOfTheSeedIsNotInItsOwnQueue(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	j := newJVM(t, s.Addr, "m", "jvm")
+	j.acquire(60_000)
+	j.acquire(60_000) // the seed's owner queues behind itself
+	owner(t, b, "m")
+	list, _, err := b.Queue(t.Context(), "m", 10)
+	if err != nil || len(list) != 0 {
+		t.Errorf("%v %v", list, err)
+	}
+}

@@ -1,0 +1,150 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// state is how a mutex stands, by the reply of a script. Times are Unix milliseconds
+// of Redis' clock.
+type state struct {
+	status   string
+	owner    string // "" when free
+	token    uint64
+	acquired int64
+	ttlAt    int64
+	ends     int64 // of a free mutex: until when it is kept for another's turn, or 0
+	now      int64
+	position int
+	extra    any
+	due      int64 // when to look again; 0 = not by itself
+	grants   []grant
+	events   []simba.Event
+
+	sent time.Time // when this was asked
+}
+
+// grant is a tenure that a script gave to a waiter of this server.
+type grant struct {
+	contender string
+	token     uint64
+	ticket    string
+}
+
+var errReply = errors.New("redis: a script's reply is not what it should be; is another version of the scripts' keys in use?")
+
+var eventKinds = map[string]simba.EventKind{
+	"acquired": simba.EventAcquired, "released": simba.EventReleased, "expired": simba.EventExpired,
+	"broken": simba.EventBroken, "queued": simba.EventQueued, "left": simba.EventLeft,
+}
+
+// parseState reads the reply of a script that was run with args: the short one of its
+// fast path, or that of steps.lua.
+func parseState(mutex string, by *script, args []any, reply any) (s *state, err error) {
+	list, ok := reply.([]any)
+	if !ok || len(list) != 12 && len(list) != 3 {
+		return nil, errReply
+	}
+	defer func() {
+		if r := recover(); r != nil { // a type assertion failed
+			s, err = nil, fmt.Errorf("%w: %v", errReply, r)
+		}
+	}()
+	if len(list) == 3 {
+		return parseShort(mutex, by, args, list)
+	}
+	s = &state{
+		status: list[0].(string), owner: list[1].(string),
+		acquired: list[3].(int64), ttlAt: list[4].(int64), ends: list[5].(int64), now: list[6].(int64),
+		position: int(list[7].(int64)), extra: list[8], due: list[9].(int64),
+	}
+	if s.token, err = strconv.ParseUint(list[2].(string), 10, 64); err != nil {
+		return nil, errReply
+	}
+	grants := list[10].([]any)
+	for i := 0; i+2 < len(grants); i += 3 {
+		token, err := strconv.ParseUint(grants[i+1].(string), 10, 64)
+		if err != nil {
+			return nil, errReply
+		}
+		s.grants = append(s.grants, grant{grants[i].(string), token, grants[i+2].(string)})
+	}
+	events := list[11].([]any)
+	for i := 0; i+3 < len(events); i += 4 {
+		token, err := strconv.ParseUint(events[i+2].(string), 10, 64)
+		if err != nil {
+			return nil, errReply
+		}
+		s.events = append(s.events, simba.Event{
+			At: s.now, Kind: eventKinds[events[i].(string)], Mutex: mutex,
+			Owner: events[i+1].(string), Token: token, Reason: events[i+3].(string),
+		})
+	}
+	return s, nil
+}
+
+// parseShort reads what a fast path replies: status, token, now. The rest follows from
+// what was asked.
+func parseShort(mutex string, by *script, args, list []any) (*state, error) {
+	s := &state{status: list[0].(string), now: list[2].(int64)}
+	token, err := strconv.ParseUint(list[1].(string), 10, 64)
+	if err != nil {
+		return nil, errReply
+	}
+	contender := args[0].(string)
+	if by == releaseScript {
+		s.events = []simba.Event{{
+			At: s.now, Kind: simba.EventReleased, Mutex: mutex, Owner: contender, Token: token, Reason: args[3].(string),
+		}}
+		return s, nil
+	}
+	ttl, transition := args[1].(int64), args[2].(int64)
+	s.owner, s.token = contender, token
+	s.acquired, s.ttlAt, s.ends = s.now, s.now+ttl, s.now+ttl+transition
+	s.due = s.ends
+	if by == acquireScript {
+		s.events = []simba.Event{{At: s.now, Kind: simba.EventAcquired, Mutex: mutex, Owner: contender, Token: token}}
+	}
+	return s, nil
+}
+
+func millis(from, to int64) time.Duration {
+	return time.Duration(max(to-from, 0)) * time.Millisecond
+}
+
+// outcome describes the mutex. An owner is not told of more than is left after the time
+// that the reply may have travelled; others are, so that they don't ask in vain.
+func (s *state) outcome(status simba.Status) simba.Outcome {
+	o := simba.Outcome{
+		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
+		TTL: millis(s.now, s.ttlAt), Transition: millis(s.now, s.ends),
+	}
+	if status == simba.StatusAcquired || status == simba.StatusRenewed {
+		gone := time.Since(s.sent)
+		o.TTL, o.Transition = left(o.TTL-gone), left(o.Transition-gone)
+	}
+	return o
+}
+
+// left is what an owner has, in whole milliseconds and not more than that.
+func left(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
+
+// began is an instant on this server's clock at which the windows had not begun yet.
+func (s *state) began() time.Time { return s.sent.Add(-millis(s.acquired, s.now)) }
+
+func (s *state) tenure() simba.Tenure {
+	if s.owner == "" {
+		return simba.Tenure{}
+	}
+	waiters, _ := s.extra.(int64)
+	return simba.Tenure{
+		Owner: s.owner, Token: s.token,
+		AcquiredAt: s.acquired, TTLAt: s.ttlAt, TransitionAt: s.ends, Now: s.now,
+		TTL: millis(s.now, s.ttlAt), Transition: millis(s.now, s.ends),
+		Waiters: int(waiters),
+	}
+}

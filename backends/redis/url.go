@@ -1,0 +1,224 @@
+package redis
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// topology is the kind of Redis that a URL names.
+type topology uint8
+
+const (
+	single topology = iota
+	sentinel
+	cluster
+)
+
+// target is a parsed URL.
+type target struct {
+	topology topology
+	addrs    []string
+	master   string // Sentinel's name of the primary
+	db       int
+
+	user, password                 string
+	sentinelUser, sentinelPassword string
+
+	tls           *tls.Config // nil = no TLS
+	poolSize      int
+	allowEviction bool
+}
+
+var schemes = map[string]topology{"redis": single, "redis+sentinel": sentinel, "redis+cluster": cluster}
+
+// parseURL reads Options.URL. Its errors don't repeat the URL, which may have passwords.
+func parseURL(raw string) (target, error) {
+	t, err := parseTarget(raw)
+	if err != nil {
+		return t, fmt.Errorf("invalid redis url: %w", err)
+	}
+	return t, nil
+}
+
+func parseTarget(raw string) (t target, err error) {
+	u, hosts, err := splitHosts(raw)
+	if err != nil {
+		return t, err
+	}
+	plain, secure := u.Scheme, false
+	if rest, ok := strings.CutPrefix(plain, "rediss"); ok {
+		plain, secure = "redis"+rest, true
+	}
+	kind, ok := schemes[plain]
+	if !ok {
+		return t, fmt.Errorf("unknown scheme %q: use redis, redis+sentinel or redis+cluster, with TLS rediss, rediss+sentinel or rediss+cluster", u.Scheme)
+	}
+	t.topology = kind
+	if u.User != nil {
+		t.user = u.User.Username()
+		t.password, _ = u.User.Password()
+	}
+	if err := t.setHosts(hosts); err != nil {
+		return t, err
+	}
+	if err := t.setPath(u.Path); err != nil {
+		return t, err
+	}
+	return t, t.setQuery(u.RawQuery, secure)
+}
+
+// splitHosts takes the list of hosts out, since url.Parse takes a port only at its end.
+func splitHosts(raw string) (u *url.URL, hosts string, err error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return nil, "", errors.New("it has no scheme, such as redis://host:6379")
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, tail := rest[:end], rest[end:]
+	login := ""
+	hosts = authority
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		login, hosts = authority[:at+1], authority[at+1:]
+	}
+	u, err = url.Parse(scheme + "://" + login + "host" + tail)
+	if err != nil {
+		return nil, "", errors.New("it cannot be parsed: special characters in user or password must be percent-encoded")
+	}
+	if u.Fragment != "" {
+		return nil, "", errors.New("it has a '#': special characters in user or password must be percent-encoded")
+	}
+	return u, hosts, nil
+}
+
+func (t *target) setHosts(hosts string) error {
+	port := "6379"
+	if t.topology == sentinel {
+		port = "26379"
+	}
+	for _, h := range strings.Split(hosts, ",") {
+		if h == "" {
+			return errors.New("a host is missing")
+		}
+		host, p, err := net.SplitHostPort(h)
+		if err != nil { // no port
+			host, p = strings.Trim(h, "[]"), port
+		}
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || host == "" {
+			return fmt.Errorf("%q is not host:port", h)
+		}
+		t.addrs = append(t.addrs, net.JoinHostPort(host, p))
+	}
+	if t.topology == single && len(t.addrs) > 1 {
+		return errors.New("it names several hosts: use redis+sentinel:// or redis+cluster://")
+	}
+	return nil
+}
+
+func (t *target) setPath(path string) error {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "" {
+		parts = nil
+	}
+	if t.topology == sentinel {
+		if len(parts) == 0 {
+			return errors.New("the primary's name is missing: redis+sentinel://host:26379/name")
+		}
+		t.master, parts = parts[0], parts[1:]
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	db, err := strconv.Atoi(parts[0])
+	if err != nil || db < 0 || len(parts) > 1 {
+		return fmt.Errorf("%q is not the number of a database", strings.Join(parts, "/"))
+	}
+	if t.topology == cluster && db != 0 {
+		return errors.New("a cluster has only database 0")
+	}
+	t.db = db
+	return nil
+}
+
+func (t *target) setQuery(raw string, secure bool) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return errors.New("its query cannot be parsed")
+	}
+	var ca, cert, key, name string
+	for k, values := range query {
+		v := values[0]
+		switch k {
+		case "tls-ca":
+			ca = v
+		case "tls-cert":
+			cert = v
+		case "tls-key":
+			key = v
+		case "tls-server-name":
+			name = v
+		case "sentinel-user":
+			t.sentinelUser = v
+		case "sentinel-password":
+			t.sentinelPassword = v
+		case "pool-size":
+			if t.poolSize, err = strconv.Atoi(v); err != nil || t.poolSize < 0 || t.poolSize > 10000 {
+				return fmt.Errorf("pool-size %q is not a number from 0 to 10000", v)
+			}
+		case "allow-eviction":
+			if t.allowEviction, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("allow-eviction %q is not true or false", v)
+			}
+		default:
+			return fmt.Errorf("unknown parameter %q: known are tls-ca, tls-cert, tls-key, tls-server-name, sentinel-user, sentinel-password, pool-size and allow-eviction", k)
+		}
+		if len(values) > 1 {
+			return fmt.Errorf("parameter %q is given twice", k)
+		}
+		if strings.HasPrefix(k, "tls-") && !secure {
+			return fmt.Errorf("parameter %q needs TLS: use rediss://", k)
+		}
+		if strings.HasPrefix(k, "sentinel-") && t.topology != sentinel {
+			return fmt.Errorf("parameter %q needs redis+sentinel://", k)
+		}
+	}
+	if !secure {
+		return nil
+	}
+	t.tls, err = tlsConfig(ca, cert, key, name)
+	return err
+}
+
+func tlsConfig(ca, cert, key, name string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read tls-ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls-ca %s has no certificate in PEM", ca)
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, errors.New("tls-cert and tls-key belong together")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read tls-cert and tls-key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

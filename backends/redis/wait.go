@@ -1,0 +1,386 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// place is where a ticket stands in Redis. It travels with the ticket as its waiter.
+type place struct {
+	simba.Waiter
+	ticket string // names the ticket among those of this server
+
+	// Guarded by Backend.mu. A script that makes sure of the place must not run after
+	// the one that ends it, so either waits for or leaves out the other.
+	score     string        // its order in the queue, "" = not known
+	ended     bool          // no longer to be made sure of
+	asserting int           // how many looks that make sure of it are under way
+	idle      chan struct{} // closed when none is any more; nil = nobody waits for that
+}
+
+func placeOf(t *proxy.Ticket) *place { return t.Request.Waiter.(*place) }
+
+// delivery is a grant that a waiter of this server was handed.
+type delivery struct {
+	ticket string
+	token  uint64
+}
+
+// ghost is a ticket whose wait has ended without Redis knowing it for sure.
+type ghost struct {
+	contender string
+	ticket    string
+	until     time.Time // when it can hold nothing any more
+}
+
+const (
+	// checkAfter is when a grant to another server's waiter should be confirmed.
+	checkAfter = 100 * time.Millisecond
+	retryAfter = 300 * time.Millisecond // after a lost outcome
+	// patience is how long a mutex that someone here waits for goes without a look.
+	patience = 10 * time.Second
+	// maxAssert is how many waiters of a mutex are made sure of in one look.
+	maxAssert = 64
+)
+
+func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	if b.tasks.ctx.Err() != nil {
+		return simba.Outcome{}, nil, simba.ErrStopped
+	}
+	t, p := b.enter(r)
+	s, err := b.acquire(ctx, r, "wait", p.ticket)
+	if err != nil {
+		if !t.Withdraw() { // granted, by a message that was faster, or moved: End tells
+			return simba.Outcome{Status: simba.StatusWaiting}, t, nil
+		}
+		b.forsake(t)
+		return simba.Outcome{}, nil, err
+	}
+	out := s.result()
+	if out.Status == simba.StatusWaiting {
+		b.mu.Lock()
+		p.score, _ = s.extra.(string)
+		b.mu.Unlock()
+		// A contender of Simba that releases tells the next by its own channel.
+		b.tuner.want(simba.ContenderChannel(r.Mutex, r.Contender))
+		b.agenda.advance(r.Mutex, time.Now().Add(patience))
+		return out, t, nil
+	}
+	if !t.Withdraw() {
+		out.Status = simba.StatusWaiting
+		return out, t, nil
+	}
+	return out, nil, nil
+}
+
+// enter makes a ticket and its place.
+func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *place) {
+	b.mu.Lock()
+	b.tickets++
+	p := &place{Waiter: r.Waiter, ticket: strconv.FormatUint(b.tickets, 10)}
+	b.mu.Unlock()
+	r.Waiter = p
+	return b.lobby.Enter(r), p
+}
+
+// end is suspend for good. On an error the ticket is forsaken.
+func (b *Backend) end(ctx context.Context, t *proxy.Ticket) error {
+	err := b.suspend(ctx, t)
+	if err != nil {
+		b.forsake(t)
+	}
+	return err
+}
+
+// resume lets looks make sure of a ticket's place again.
+func (b *Backend) resume(t *proxy.Ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	placeOf(t).ended = false
+}
+
+// suspend lets no more looks make sure of a ticket's place, and waits for those under
+// way.
+func (b *Backend) suspend(ctx context.Context, t *proxy.Ticket) error {
+	p := placeOf(t)
+	b.mu.Lock()
+	p.ended = true
+	if p.asserting == 0 {
+		b.mu.Unlock()
+		return nil
+	}
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle
+	b.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return b.unavailable(ctx.Err())
+	}
+}
+
+// dismiss ends the wait of a ticket that has lost its place to its contender's other
+// request: Granted finds out to which.
+func (b *Backend) dismiss(mutex, contender, ticket string) {
+	if t := b.lobby.Find(mutex, contender); t != nil && placeOf(t).ticket == ticket {
+		b.lobby.Grant(mutex, contender, proxy.Grant{Confirm: true})
+	}
+}
+
+// confirm makes sure of a grant that a message told of, and tells Redis that it is
+// known here. In a cluster the message comes, too, if the script that sent it found
+// nobody listening at its own node, and granted the mutex to the next.
+func (b *Backend) confirm(ctx context.Context, mutex string, g grant) {
+	s, err := b.ask(ctx, mutex, confirmScript, g.contender, strconv.FormatUint(g.token, 10), g.ticket)
+	switch {
+	case err != nil:
+		b.agenda.advance(mutex, time.Now().Add(retryAfter)) // a look finds it again
+	case s.owner == g.contender && s.token == g.token:
+		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()})
+	default:
+		b.agenda.advance(mutex, time.Now())
+	}
+}
+
+// deliver hands a grant to its waiter. If nobody waits, the mutex is passed on.
+func (b *Backend) deliver(mutex string, g grant, with proxy.Grant) {
+	// Two replies may tell of one grant, and a cluster's nodes repeat each other's
+	// messages. Only who is first may pass it on.
+	b.mu.Lock()
+	first := b.delivered.add(delivery{g.ticket, g.token})
+	b.mu.Unlock()
+	if !first || b.lobby.Grant(mutex, g.contender, with) {
+		return
+	}
+	b.background(func(ctx context.Context) {
+		_, err := b.ask(ctx, mutex, passScript, g.contender, strconv.FormatUint(g.token, 10), g.ticket)
+		if err != nil {
+			b.haunt(mutex, ghost{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
+		}
+	})
+}
+
+// store is a Backend as its lobby sees it.
+type store struct{ *Backend }
+
+// Granted implements proxy.Store.
+func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
+	r := t.Request
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
+	defer cancel()
+	if err := b.end(ctx, t); err != nil {
+		return simba.Outcome{}, err
+	}
+	gone := time.Since(g.Since)
+	if !g.Confirm && gone < r.TTL+r.Transition {
+		return simba.Outcome{
+			Status: simba.StatusAcquired, Owner: r.Contender, Token: g.Token,
+			TTL: left(r.TTL - gone), Transition: left(r.TTL + r.Transition - gone),
+		}, nil
+	}
+	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, strconv.FormatUint(g.Token, 10), placeOf(t).ticket)
+	if err != nil {
+		b.forsake(t)
+		return simba.Outcome{}, err
+	}
+	if s.owner == r.Contender && s.token == g.Token {
+		return s.outcome(simba.StatusAcquired), nil
+	}
+	if s.position > 0 { // another server's waiter of the same contender has the place
+		return s.outcome(simba.StatusQueued), nil
+	}
+	return s.outcome(simba.StatusTimeout), nil
+}
+
+// Moved implements proxy.Store.
+func (b store) Moved(t *proxy.Ticket) (simba.Outcome, error) {
+	// A guard of no tenure changes nothing and tells the position.
+	s, err := b.finally(t, guardScript, int64(1), int64(0), "-")
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	return s.outcome(simba.StatusQueued), nil
+}
+
+// Leave implements proxy.Store.
+func (b store) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
+	word := "left"
+	switch why {
+	case simba.EndTimeout:
+		word = "timeout"
+	case simba.EndGone:
+		word = "gone"
+	}
+	s, err := b.finally(t, leaveScript, placeOf(t).ticket, word)
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	return s.result(), nil
+}
+
+// Pass implements proxy.Store.
+func (b store) Pass(t *proxy.Ticket, g proxy.Grant) error {
+	_, err := b.finally(t, passScript, strconv.FormatUint(g.Token, 10), placeOf(t).ticket)
+	return err
+}
+
+// finally runs the last script of a ticket, whose arguments begin with its contender.
+func (b *Backend) finally(t *proxy.Ticket, s *script, args ...any) (*state, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
+	defer cancel()
+	if err := b.end(ctx, t); err != nil {
+		return nil, err
+	}
+	st, err := b.ask(ctx, t.Request.Mutex, s, append([]any{t.Request.Contender}, args...)...)
+	if err != nil {
+		b.forsake(t)
+	}
+	return st, err
+}
+
+// forsake goes on ending a wait after Redis could not be told.
+func (b *Backend) forsake(t *proxy.Ticket) {
+	b.haunt(t.Request.Mutex, ghost{t.Request.Contender, placeOf(t).ticket,
+		time.Now().Add(t.Request.TTL + t.Request.Transition + time.Minute)})
+}
+
+func (b *Backend) haunt(mutex string, g ghost) {
+	b.mu.Lock()
+	b.ghosts[mutex] = append(b.ghosts[mutex], g)
+	b.mu.Unlock()
+	b.agenda.advance(mutex, time.Now().Add(retryAfter))
+}
+
+// attendSoon looks after a mutex whose time has come.
+func (b *Backend) attendSoon(mutex string) {
+	b.background(func(ctx context.Context) { b.attend(ctx, mutex) })
+}
+
+// attend looks after a mutex: ends waits that Redis has yet to hear of, makes sure
+// that who waits here has a place, and lets the mutex be handed on if it is free.
+func (b *Backend) attend(ctx context.Context, mutex string) {
+	if !b.exorcise(ctx, mutex) {
+		b.agenda.advance(mutex, time.Now().Add(retryAfter))
+		return
+	}
+	waiting := b.lobby.Waiting(mutex)
+	waiting = waiting[:min(len(waiting), maxAssert)]
+	s, err := b.assert(ctx, mutex, "", waiting)
+	if err != nil {
+		b.agenda.advance(mutex, time.Now().Add(retryAfter))
+		return
+	}
+	waiters, _ := s.extra.(int64)
+	switch {
+	case b.lobby.Count(mutex) > 0:
+		at := time.Now().Add(patience)
+		if due := s.dueAt(); s.due != 0 && due.Before(at) {
+			at = due
+		}
+		b.agenda.advance(mutex, at)
+	case s.due != 0 && (waiters > 0 || b.tuner.interested(mutex)):
+		b.agenda.advance(mutex, s.dueAt())
+	}
+}
+
+// assert looks at a mutex and gives tickets a place that have none.
+func (b *Backend) assert(ctx context.Context, mutex, again string, waiting []*proxy.Ticket) (*state, error) {
+	args := make([]any, 0, 2+6*len(waiting))
+	args = append(args, "1", again)
+	var busy []*place
+	b.mu.Lock()
+	for _, t := range waiting {
+		r, p := t.Request, placeOf(t)
+		if p.score == "" || p.ended {
+			continue // its first request is under way
+		}
+		p.asserting++
+		busy = append(busy, p)
+		args = append(args, r.Contender, p.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
+			b.session(r.Session), p.ticket)
+	}
+	b.mu.Unlock()
+	s, err := b.ask(ctx, mutex, lookScript, args...)
+	b.mu.Lock()
+	for _, p := range busy {
+		p.asserting--
+		if p.asserting == 0 && p.idle != nil {
+			close(p.idle)
+			p.idle = nil
+		}
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// see records the tenure that a reply shows, if it began elsewhere and was not known.
+func (b *Backend) see(mutex string, s *state) {
+	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
+		return
+	}
+	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
+	if s.status == "confirmed" || len(s.grants) > 0 {
+		e.Reason = "handoff"
+	}
+	last, known := b.chronicle.Last(mutex)
+	switch {
+	case known && last.Token >= s.token: // replies may overtake each other
+	case known && last.Kind == simba.EventAcquired && s.status == "seen":
+		// The reply to the request that ended the tenure before may be on its way.
+		b.background(func(ctx context.Context) {
+			wait(ctx, foreignPause)
+			if last, _ := b.chronicle.Last(mutex); last.Token < e.Token {
+				b.chronicle.Record(e)
+			}
+		})
+	default:
+		b.chronicle.Record(e)
+	}
+}
+
+// exorcise ends the waits of a mutex' ghosts, and reports whether none is left.
+func (b *Backend) exorcise(ctx context.Context, mutex string) bool {
+	b.mu.Lock()
+	list := b.ghosts[mutex]
+	delete(b.ghosts, mutex)
+	b.mu.Unlock()
+	for i, g := range list {
+		if time.Now().After(g.until) {
+			continue
+		}
+		if _, err := b.ask(ctx, mutex, leaveScript, g.contender, g.ticket, "gone"); err != nil {
+			b.mu.Lock()
+			b.ghosts[mutex] = append(b.ghosts[mutex], list[i:]...)
+			b.mu.Unlock()
+			return false
+		}
+	}
+	return true
+}
+
+// generations remember what was added lately: until turn was called twice.
+type generations[K comparable] struct{ young, old map[K]struct{} }
+
+// add reports whether k is new.
+func (g *generations[K]) add(k K) bool {
+	_, young := g.young[k]
+	_, old := g.old[k]
+	if g.young == nil {
+		g.young = make(map[K]struct{})
+	}
+	g.young[k] = struct{}{}
+	return !young && !old
+}
+
+func (g *generations[K]) turn() { g.young, g.old = nil, g.young }
