@@ -1,0 +1,188 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// Backend keeps mutexes in a table of MySQL or MariaDB. It implements simba.Backend
+// and is safe for concurrent use.
+type Backend struct {
+	proxy.Windows
+
+	store     store
+	log       *slog.Logger
+	notices   simba.Notices
+	timeout   time.Duration
+	poll      time.Duration
+	lobby     *proxy.Lobby
+	chronicle *proxy.Chronicle
+	counts    counts
+
+	ctx     context.Context // ends when Close is called
+	stop    context.CancelFunc
+	looking chan struct{} // bounds the looks that run at a time
+
+	following gate           // for one look at the whole table at a time
+	held      map[string]row // of the one in it: what the table showed; nil = nobody wants to know
+
+	mu       sync.Mutex // guards what follows, and every line's queue; held for no I/O
+	closed   bool
+	running  sync.WaitGroup // requests and goroutines; added to under mu while not closed
+	lines    map[string]*line
+	order    uint64 // of the last entry in a queue
+	sessions map[string]binding
+	patterns map[string]struct{} // of subscribers, those that can match our channels
+}
+
+// counts are the figures of Stats.
+type counts struct {
+	acquired, renewed, released, expired, broken, handedOn atomic.Int64
+}
+
+// maxLooks is how many mutexes are looked at at a time. It leaves connections for
+// requests.
+const maxLooks = maxConns / 2
+
+var _ simba.Backend = (*Backend)(nil)
+
+func newBackend(o Options, s store) *Backend {
+	b := &Backend{
+		store: s, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
+		chronicle: proxy.NewChronicle(o.Notices, 0),
+		looking:   make(chan struct{}, maxLooks),
+		following: make(gate, 1),
+		lines:     make(map[string]*line),
+		sessions:  make(map[string]binding),
+		patterns:  make(map[string]struct{}),
+	}
+	b.lobby = proxy.NewLobby((*desk)(b))
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	b.SetHandoffWindow(o.HandoffWindow)
+	b.SetQueueGrace(o.QueueGrace)
+	return b
+}
+
+// Close ends all requests, with simba.ErrStopped, all goroutines and connections, and
+// waits for them. It may be called again.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	for _, l := range b.lines {
+		l.disarm()
+	}
+	b.mu.Unlock()
+	b.stop()
+	b.running.Wait()
+	if !first {
+		return nil
+	}
+	return b.store.db.Close()
+}
+
+// begin begins a request to the store: it returns a context that ends with ctx, with
+// the time limit and with the backend. The caller calls done at the end.
+func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), err error) {
+	if !b.start() {
+		return nil, nil, simba.ErrStopped
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	detach := context.AfterFunc(b.ctx, cancel)
+	return ctx, func() {
+		detach()
+		cancel()
+		b.running.Done()
+	}, nil
+}
+
+// start adds to what Close waits for, unless it was called.
+func (b *Backend) start() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.running.Add(1)
+	return true
+}
+
+// fail makes of a failed request's error what the caller is told.
+func (b *Backend) fail(err error) error {
+	var name *simba.NameError
+	switch {
+	case err == nil:
+		return nil
+	case b.ctx.Err() != nil:
+		return simba.ErrStopped
+	case errors.As(err, &name):
+		return err
+	case errorNumber(err) == errOutOfRange, errorNumber(err) == errValueOutOfRange:
+		err = errors.New("column version of table simba_mutex is at its end: make it BIGINT UNSIGNED, as in init-simba-mysql.sql")
+	case errors.Is(err, errBusy), errors.Is(err, errLate), errors.Is(err, errRestless):
+	case isReadOnly(err), errorNumber(err) == 0 && !errors.Is(err, context.Canceled):
+		// Other connections of the pool may be as dead, or lead to a server that was
+		// primary once: have them made anew instead of failing one by one.
+		b.store.db.SetMaxIdleConns(0)
+		b.store.db.SetMaxIdleConns(maxConns)
+	}
+	return &simba.UnavailableError{Engine: "mysql", Err: err}
+}
+
+// errLate is why a request fails whose lease was over before its answer came.
+var errLate = errors.New("the database's answer came after the lease's end")
+
+// errRestless is why a request fails that met another state each time it looked.
+var errRestless = errors.New("the mutex or the database's clock changed at each look")
+
+// attempts is how often a request looks again when the state changed under it.
+const attempts = 5
+
+// Settle implements simba.Backend. What the store has said is durable already.
+func (b *Backend) Settle(context.Context, simba.Seq) error {
+	if b.ctx.Err() != nil {
+		return simba.ErrStopped
+	}
+	return nil
+}
+
+// Stats implements simba.Backend.
+func (b *Backend) Stats() simba.Stats {
+	blocked := int64(b.lobby.Len())
+	b.mu.Lock()
+	all := int64(0)
+	for _, l := range b.lines {
+		all += int64(len(l.entries))
+	}
+	b.mu.Unlock()
+	return simba.Stats{
+		Held: -1, Mutexes: -1, Blocked: blocked, Polling: max(0, all-blocked),
+		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
+		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
+		Broken: b.counts.broken.Load(), HandedOn: b.counts.handedOn.Load(),
+		Seq: b.chronicle.Seq(),
+	}
+}
+
+// History implements simba.Backend: of what this server did and saw.
+func (b *Backend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+	if b.ctx.Err() != nil {
+		return nil, 0, simba.ErrStopped
+	}
+	return b.chronicle.Find(r), 0, nil
+}
+
+// checkNames refuses names that the table cannot hold; contender "" = none.
+func (b *Backend) checkNames(mutex, contender string) error {
+	if err := b.store.table.mutex.check("mutex", mutex); err != nil {
+		return err
+	}
+	return b.store.table.owner.check("contender", contender)
+}

@@ -1,0 +1,89 @@
+package mysql
+
+import (
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+const (
+	// testPoll makes the suite quick: most of its leases do not end by themselves.
+	testPoll = 50 * time.Millisecond
+	// testTimeout is Options.Timeout in the suite.
+	testTimeout = time.Second
+	// testLatency is how late the engine may learn of an expiry: the contention
+	// timing's jitter.
+	testLatency = 1300 * time.Millisecond
+)
+
+// conform runs the suite on the table that is in the database, or on our own.
+func conform(t *testing.T, store *stores.Server) {
+	backendtest.Run(t, suiteEngine(t, store))
+}
+
+func suiteEngine(t *testing.T, store *stores.Server) backendtest.Engine {
+	return polling(t, store, testPoll)
+}
+
+func polling(t *testing.T, store *stores.Server, poll time.Duration) backendtest.Engine {
+	link := stores.NewLink(t, store.Addr)
+	open := func(addr string) func(testing.TB, simba.Notices) backendtest.Backend {
+		return func(t testing.TB, n simba.Notices) backendtest.Backend {
+			t.Helper()
+			b, err := Open(t.Context(), Options{
+				DSN: dsn(addr), Migrate: true, Poll: poll, Timeout: testTimeout, Notices: n,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+	}
+	return backendtest.Engine{
+		Name: "mysql", Shared: true, Link: link,
+		Open: open(link.Addr()), Direct: open(store.Addr),
+		PollLatency: testLatency, Timeout: testTimeout,
+	}
+}
+
+func dsn(addr string) string { return "root@tcp(" + addr + ")/simba" }
+
+func TestConformance(t *testing.T) { conform(t, stores.MariaDB(t)) }
+
+// TestConformanceAtTheContentionTiming: nothing looks at a lease that has not ended, so
+// a wake-up that one server loses stays lost. What other servers do is not noticed in
+// the time of a test.
+func TestConformanceAtTheContentionTiming(t *testing.T) {
+	e := polling(t, stores.MariaDB(t), 0)
+	e.Shared, e.Direct = false, nil
+	backendtest.Run(t, e)
+}
+
+func TestConformanceOnTheSeedsTable(t *testing.T) {
+	store := stores.MariaDB(t)
+	seedTable(t, store)
+	conform(t, store)
+}
+
+// TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled: what it has committed survives.
+func TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled(t *testing.T) {
+	store := stores.MariaDB(t)
+	tenures, faults := backendtest.Hammer(t, suiteEngine(t, store), 10*time.Second, func(stop <-chan struct{}) {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+			}
+			store.Kill()
+			store.Start()
+		}
+	})
+	t.Logf("%d tenures", tenures)
+	for _, f := range faults {
+		t.Error(f)
+	}
+}

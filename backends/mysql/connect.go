@@ -1,0 +1,166 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+)
+
+const (
+	// maxConns bounds the connections to the database. Requests beyond it wait for
+	// one, as long as their deadline allows.
+	maxConns = 32
+	// maxIdle is how long a connection that nobody needs is kept, well below the
+	// idle limits of common firewalls.
+	maxIdle = 3 * time.Minute
+)
+
+// lockWait is for how long a statement waits for a row that another transaction
+// holds, in whole seconds as the database counts them.
+const lockWait = time.Second
+
+// settings are what the engine needs of every connection. They come after those of
+// the DSN, so they win over them.
+var settings = []string{
+	// Nothing may be cut or wrap, and quoting must be what the driver takes it for.
+	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, ` +
+		fmt.Sprintf("innodb_lock_wait_timeout = %d", int(lockWait.Seconds())),
+	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
+}
+
+// parseDSN reads a DSN and makes of it what the engine needs. Its errors never show
+// what the DSN contains but the names of parameters: it has a password in it.
+func parseDSN(o Options) (*mysqldriver.Config, error) {
+	if o.DSN == "" {
+		return nil, errors.New("no DSN: expected user:password@tcp(host:3306)/database")
+	}
+	base, params := o.DSN, ""
+	if slash := strings.LastIndexByte(o.DSN, '/'); slash >= 0 {
+		if mark := strings.IndexByte(o.DSN[slash:], '?'); mark >= 0 {
+			base, params = o.DSN[:slash+mark], o.DSN[slash+mark+1:]
+		}
+	}
+	if _, err := mysqldriver.ParseDSN(base); err != nil {
+		return nil, errors.New("invalid DSN: expected user:password@tcp(host:3306)/database")
+	}
+	for param := range strings.SplitSeq(params, "&") {
+		key, _, ok := strings.Cut(param, "=")
+		if key == "strict" { // on which the driver panics
+			ok = false
+		}
+		if ok {
+			_, err := mysqldriver.ParseDSN("/?" + param)
+			ok = err == nil
+		}
+		if params != "" && !ok {
+			return nil, fmt.Errorf("invalid DSN: parameter %q", key)
+		}
+	}
+	cfg, err := mysqldriver.ParseDSN(o.DSN)
+	if err != nil {
+		return nil, errors.New("invalid DSN: parameters that do not go together")
+	}
+	if cfg.DBName == "" {
+		return nil, errors.New("the DSN names no database: expected user:password@tcp(host:3306)/database")
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = o.Timeout
+	}
+	cfg.ClientFoundRows = true   // a renewal that changes nothing still counts
+	cfg.InterpolateParams = true // one round trip a statement
+	cfg.RejectReadOnly = false   // would ask again by itself
+	cfg.Logger = driverLog{o.Logger}
+	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// openPool makes the pool. It does not connect yet.
+func openPool(cfg *mysqldriver.Config) (*sql.DB, error) {
+	c, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		return nil, errors.New("invalid DSN: parameters that do not go together")
+	}
+	db := sql.OpenDB(connector{c})
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	db.SetConnMaxIdleTime(maxIdle)
+	return db, nil
+}
+
+// connector makes connections that have the engine's settings.
+type connector struct{ driver.Connector }
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range settings {
+		if _, err := conn.(driver.ExecerContext).ExecContext(ctx, s, nil); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// driverLog takes what the driver says of connections that broke, which is told as
+// an error of some request too.
+type driverLog struct{ log *slog.Logger }
+
+func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", "msg", fmt.Sprint(v...)) }
+
+// Numbers of the server's errors.
+const (
+	errAccessDenied    = 1045
+	errDatabaseDenied  = 1044
+	errUnknownDatabase = 1049
+	errNoColumn        = 1054
+	errDuplicate       = 1062
+	errTableDenied     = 1142
+	errNoTable         = 1146
+	errColumnDenied    = 1143
+	errOutOfRange      = 1264
+	errReadOnlyOption  = 1290
+	errLockWait        = 1205
+	errDeadlock        = 1213
+	errReadOnlyTx      = 1792
+	errReadOnlyMode    = 1836
+	errValueOutOfRange = 1690
+)
+
+// errorNumber is the server's number of an error, 0 if the server did not answer.
+func errorNumber(err error) uint16 {
+	var e *mysqldriver.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+func isReadOnly(err error) bool {
+	switch errorNumber(err) {
+	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode:
+		return true
+	}
+	return false
+}
+
+// isConflict reports whether a statement lost to another transaction: it has done
+// nothing and may be tried again.
+func isConflict(err error) bool {
+	switch errorNumber(err) {
+	case errLockWait, errDeadlock:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,425 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// TestTwoFirstUsesOfAMutexDontFail: in the seed's transaction they deadlock.
+func TestTwoFirstUsesOfAMutexDontFail(t *testing.T) {
+	store := stores.MariaDB(t)
+	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
+	for round := range 20 {
+		mutex := fmt.Sprintf("first-%d", round)
+		var mu sync.Mutex
+		won := 0
+		var all sync.WaitGroup
+		for i := range 16 {
+			b := []*Backend{one, two}[i%2]
+			all.Go(func() {
+				o, _, err := b.Acquire(t.Context(), request(mutex, fmt.Sprintf("c%d", i), long))
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				}
+				if o.Status == simba.StatusAcquired {
+					won++
+				}
+			})
+		}
+		all.Wait()
+		if won != 1 {
+			t.Fatalf("%d contenders acquired %s", won, mutex)
+		}
+	}
+}
+
+// TestNamesThatTheCollationTakesForTheSameAreNotMixedUp, on the seed's table: the
+// second is refused. Contenders are told apart on every table.
+func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "?charset=utf8mb4")
+	b := serve(t, store.Addr, nil)
+	for i, pair := range [][2]string{{"Orders", "orders"}, {"caf\u00e9", "cafe"}, {"\u00c9t\u00e9", "ete"}} {
+		first, second := pair[0], pair[1]
+		take(t, b, first, "A", long)
+		check := func(what string, err error) {
+			t.Helper()
+			if !isNameError(err, "mutex") {
+				t.Errorf("%s of %q beside %q: %v", what, second, first, err)
+			}
+		}
+		_, _, err := b.Acquire(t.Context(), request(second, "A", long))
+		check("acquire", err)
+		_, err = b.Guard(t.Context(), simba.GuardRequest{Mutex: second, Contender: "A", TTL: long})
+		check("guard", err)
+		_, _, err = b.Release(t.Context(), simba.ReleaseRequest{Mutex: second, Contender: "A"})
+		check("release", err)
+		_, _, err = b.Break(t.Context(), second, "")
+		check("break", err)
+		_, _, err = b.Owner(t.Context(), second)
+		check("owner", err)
+
+		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: first, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusLost {
+			t.Errorf("%d: a guards what A owns: %+v, %v", i, o, err)
+		}
+		if ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: first, Contender: "a"}); ok || err != nil {
+			t.Errorf("%d: a releases what A owns: %v", i, err)
+		}
+		if o, _, err := b.Acquire(t.Context(), request(first, "a", long)); err != nil || o.Status != simba.StatusQueued {
+			t.Errorf("%d: a renews what A owns: %+v, %v", i, o, err)
+		}
+		release(t, b, first, "A")
+	}
+	must(t, db, "INSERT INTO simba_mutex VALUES ('padded ', 0, 0, 0, '', 0)")
+	if _, _, err := b.Acquire(t.Context(), request("padded", "a", long)); !isNameError(err, "mutex") {
+		t.Errorf("a row that differs by a trailing space: %v", err)
+	}
+}
+
+func TestNamesAreNeverCut(t *testing.T) {
+	store := seeded(t)
+	b := serve(t, store.Addr, nil)
+	take(t, b, strings.Repeat("m", 66), strings.Repeat("c", 32), long)
+	take(t, b, strings.Repeat("\u00e4", 66), strings.Repeat("\u00f6", 32), long)
+	for _, c := range []struct{ mutex, contender, argument string }{
+		{strings.Repeat("m", 67), "c", "mutex"},
+		{"m", strings.Repeat("c", 33), "contender"},
+		{"\u65e5\u672c", "c", "mutex"}, // not in the table's latin1
+		{"m", "\u65e5\u672c", "contender"},
+	} {
+		if _, _, err := b.Acquire(t.Context(), request(c.mutex, c.contender, long)); !isNameError(err, c.argument) {
+			t.Errorf("%q by %q: %v", c.mutex, c.contender, err)
+		}
+	}
+	ours := serve(t, stores.MariaDB(t).Addr, nil)
+	take(t, ours, strings.Repeat("m", simba.MaxMutexLen), strings.Repeat("c", simba.MaxContenderLen), long)
+	take(t, ours, strings.Repeat("\U0001f600", simba.MaxMutexLen/4), strings.Repeat("\u65e5", simba.MaxContenderLen/3), long)
+}
+
+// TestALockWaitNeverGrantsInThePast: the database's NOW is that of the statement's
+// begin, so a lease that is granted after a long wait may be over when it is told.
+func TestALockWaitNeverGrantsInThePast(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 3 * time.Second })
+	db := direct(t, store, "")
+	const ttl = 300 * time.Millisecond
+	for i, wait := range []time.Duration{100 * time.Millisecond, 700 * time.Millisecond} {
+		mutex := fmt.Sprintf("slow-%d", i)
+		take(t, b, mutex, "before", long)
+		release(t, b, mutex, "before")
+		tx := lockRow(t, db, mutex)
+		time.AfterFunc(wait, func() { tx.Rollback() })
+		o, _, err := b.Acquire(t.Context(), request(mutex, "a", ttl))
+		answered := time.Now()
+		s, _, err2 := b.Owner(t.Context(), mutex)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		if o.Transition <= 0 || o.Transition > ttl {
+			t.Errorf("after a wait of %v it has %v", wait, o.Transition)
+		}
+		// What was told has not ended yet, so the database must still show it.
+		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
+			t.Errorf("after a wait of %v: told %v, but the owner is %q", wait, o.Transition, s.Owner)
+		}
+	}
+}
+
+// TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline.
+func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, nil)
+	take(t, b, "locked", "a", long)
+	tx := lockRow(t, direct(t, store, ""), "locked")
+	defer tx.Rollback()
+	began := time.Now()
+	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "locked", Contender: "a", TTL: long}); !isUnavailable(err) {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(began); took > testTimeout+5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	tx.Rollback()
+	if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "locked", Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestALoserDoesNotBlockTheOwnersRenewal: in the seed's transaction it does.
+func TestALoserDoesNotBlockTheOwnersRenewal(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, nil)
+	take(t, b, "busy", "a", long)
+	if o, _, err := b.Acquire(t.Context(), request("busy", "b", long)); err != nil || o.Status != simba.StatusQueued {
+		t.Fatal(o, err)
+	}
+	var version int64
+	row := direct(t, store, "").QueryRow("SELECT version FROM simba_mutex WHERE mutex = 'busy' FOR UPDATE NOWAIT")
+	if err := row.Scan(&version); err != nil {
+		t.Errorf("someone holds the row: %v", err)
+	}
+}
+
+// lockRow holds a mutex' row until the transaction ends.
+func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
+	t.Helper()
+	tx, err := db.Begin()
+	if err == nil {
+		_, err = tx.Exec("UPDATE simba_mutex SET version = version WHERE mutex = ?", mutex)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// TestARequestThatArrivesAfterItsDeadlineDoesNothing: one that a network held up while
+// its client was told that nobody knows.
+func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
+	store := stores.MariaDB(t)
+	link := stores.NewLink(t, store.Addr)
+	b, observer := serve(t, link.Addr(), nil), serve(t, store.Addr, nil)
+	take(t, b, "warm", "a", long) // there is a connection to be held up
+	take(t, observer, "mine", "x", long)
+	take(t, observer, "free", "x", long)
+	release(t, observer, "free", "x")
+	before := ownerOf(t, observer, "mine")
+
+	link.Blackhole()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, _, err := b.Acquire(t.Context(), request("free", "late", long)); !isUnavailable(err) {
+			t.Errorf("acquire: %v", err)
+		}
+	})
+	all.Go(func() {
+		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "mine", Contender: "x", TTL: time.Minute}); !isUnavailable(err) {
+			t.Errorf("guard: %v", err)
+		}
+	})
+	all.Go(func() {
+		if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "mine", Contender: "x"}); !isUnavailable(err) {
+			t.Errorf("release: %v", err)
+		}
+	})
+	all.Wait()
+	fence := b.store.clock.latest(time.Now())
+	await(t, "the deadlines are over by the database's clock", func() bool {
+		return ownerOf(t, observer, "mine").Now > fence
+	})
+	link.Heal() // and what was sent arrives
+	await(t, "the link passes again", func() bool {
+		_, _, err := b.Owner(t.Context(), "free")
+		return err == nil
+	})
+	// What was sent has been answered when its connections are gone.
+	await(t, "the old connections are gone", func() bool { return link.Connections() <= b.store.db.Stats().OpenConnections })
+	if o := ownerOf(t, observer, "free"); o.Owner != "" {
+		t.Errorf("a late acquire had effect: %+v", o)
+	}
+	if o := ownerOf(t, observer, "mine"); o.Owner != "x" || o.Token != before.Token || o.TTLAt != before.TTLAt {
+		t.Errorf("a late request had effect: %+v, before %+v", o, before)
+	}
+}
+
+// TestAGrantWhoseWaiterIsGoneIsPassedOn: the answer to the handoff is lost, and then
+// the waiter goes.
+func TestAGrantWhoseWaiterIsGoneIsPassedOn(t *testing.T) {
+	store := stores.MariaDB(t)
+	link := stores.NewLink(t, store.Addr)
+	b := serve(t, link.Addr(), nil)
+	take(t, b, "ghost", "a", long)
+	gone := block(t, b, "ghost", "b", long)
+	lost := link.DropReplyTo("ghost")
+	if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "ghost", Contender: "a"}); !isUnavailable(err) {
+		t.Fatal(err)
+	}
+	<-lost
+	link.Heal()
+	if _, err := gone.ticket.End(simba.EndGone); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "ghost").Owner == "" })
+	take(t, b, "ghost", "c", long)
+}
+
+// TestALeaseOutlivesARestartOfTheDatabase, and a waiter goes on waiting.
+func TestALeaseOutlivesARestartOfTheDatabase(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, nil)
+	a := take(t, b, "restart", "a", long)
+	waiting := block(t, b, "restart", "b", long)
+	store.Kill()
+	if _, _, err := b.Acquire(t.Context(), request("restart", "c", long)); !isUnavailable(err) {
+		t.Errorf("without a database: %v", err)
+	}
+	store.Start()
+	await(t, "the owner renews", func() bool {
+		o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "restart", Contender: "a", TTL: long, Token: a.Token})
+		return err == nil && o.Status == simba.StatusRenewed
+	})
+	release(t, b, "restart", "a")
+	if o := waiting.granted(t); o.Token <= a.Token {
+		t.Errorf("%+v after token %d", o, a.Token)
+	}
+}
+
+// TestAVersionAtItsEndIsAnError, never a wrap: tokens must grow.
+func TestAVersionAtItsEndIsAnError(t *testing.T) {
+	store := seeded(t)
+	b := serve(t, store.Addr, nil)
+	db := direct(t, store, "")
+	must(t, db, "INSERT INTO simba_mutex VALUES ('old', 0, 0, 0, '', 4294967295)")
+	w := &waiter{woken: make(chan struct{})}
+	r := request("old", "b", long)
+	r.Waiter = w
+	for _, r := range []simba.AcquireRequest{request("old", "a", long), r} {
+		_, _, err := b.Acquire(t.Context(), r)
+		if err == nil || !strings.Contains(err.Error(), "version") || !strings.Contains(err.Error(), "BIGINT UNSIGNED") {
+			t.Errorf("%v", err)
+		}
+	}
+	must(t, db, "ALTER TABLE simba_mutex MODIFY version BIGINT UNSIGNED NOT NULL")
+	if o := take(t, b, "old", "a", long); o.Token != 4294967296 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestTimesAreUTC whatever the zone of the server: in the night in which the clocks go
+// back, the seed's expression is an hour off.
+func TestTimesAreUTC(t *testing.T) {
+	t.Setenv("TZ", "Europe/Berlin")
+	store := stores.MariaDB(t)
+	db := direct(t, store, "")
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, at := range []int64{1792888200, 1792891800} { // 2026-10-25 02:30, summer and winter time
+		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf("SET timestamp = %d", at)); err != nil {
+			t.Fatal(err)
+		}
+		var now int64
+		if err := conn.QueryRowContext(t.Context(), "SELECT "+dbNow).Scan(&now); err != nil || now != at*1000 {
+			t.Errorf("at %d it is %d, %v", at, now, err)
+		}
+	}
+	must(t, db, "SET GLOBAL time_zone = '+05:30'")
+	b := serve(t, store.Addr, nil)
+	take(t, b, "utc", "a", long)
+	if o := ownerOf(t, b, "utc"); time.Since(time.UnixMilli(o.AcquiredAt)).Abs() > time.Minute {
+		t.Errorf("acquired at %d", o.AcquiredAt)
+	}
+}
+
+// TestAStepOfTheDatabasesClockIsNoticed: what the server believes of it decides
+// nothing, it is only asked for once more.
+func TestAStepOfTheDatabasesClockIsNoticed(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, nil)
+	for i, step := range []time.Duration{time.Hour, -time.Hour} {
+		mutex := fmt.Sprintf("step-%d", i)
+		astray := func() {
+			b.store.clock.mu.Lock()
+			b.store.clock.low += step.Microseconds()
+			b.store.clock.high += step.Microseconds()
+			b.store.clock.mu.Unlock()
+		}
+		astray()
+		take(t, b, mutex, "a", long)
+		w := block(t, b, mutex, "b", long)
+		astray()
+		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
+			t.Errorf("%+v, %v", o, err)
+		}
+		astray()
+		release(t, b, mutex, "a")
+		w.granted(t)
+		if o := ownerOf(t, b, mutex); o.Owner != "b" || o.Transition > long || o.Transition < long-time.Minute {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
+// TestAServerThatBecomesReadOnlyIsUnavailable, and is used again when it is not.
+func TestAServerThatBecomesReadOnlyIsUnavailable(t *testing.T) {
+	store := stores.MariaDB(t)
+	db := direct(t, store, "")
+	must(t, db, Schema)
+	must(t, db, "CREATE USER u IDENTIFIED BY 'p'")
+	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.* TO u")
+	b := serve(t, store.Addr, func(o *Options) {
+		o.DSN, o.Migrate = "u:p@tcp("+store.Addr+")/simba", false
+	})
+	take(t, b, "ro", "a", long)
+	must(t, db, "SET GLOBAL read_only = ON")
+	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "ro", Contender: "a", TTL: long}); !isUnavailable(err) {
+		t.Errorf("%v", err)
+	}
+	must(t, db, "SET GLOBAL read_only = OFF")
+	if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "ro", Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestARequestIsBoundedByItsContext.
+func TestARequestIsBoundedByItsContext(t *testing.T) {
+	store := stores.MariaDB(t)
+	link := stores.NewLink(t, store.Addr)
+	b := serve(t, link.Addr(), func(o *Options) { o.Timeout = time.Minute })
+	take(t, b, "ctx", "a", long)
+	link.Blackhole()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := b.Owner(ctx, "ctx"); !isUnavailable(err) {
+		t.Error(err)
+	}
+	link.Heal()
+}
+
+// TestAWaiterWhoseTurnItIsMayComeWithWait and gets the mutex at once.
+func TestAWaiterWhoseTurnItIsMayComeWithWait(t *testing.T) {
+	store := stores.MariaDB(t)
+	e := &ear{subs: map[string]bool{simba.ContenderChannel("turn", "b"): true}}
+	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = e, long })
+	take(t, b, "turn", "a", long)
+	if o, _, err := b.Acquire(t.Context(), request("turn", "b", long)); err != nil || o.Status != simba.StatusQueued {
+		t.Fatal(o, err)
+	}
+	release(t, b, "turn", "a")
+	r := request("turn", "b", long)
+	r.Waiter = &waiter{woken: make(chan struct{})}
+	if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestAWaiterThatAcquiresThroughAnotherServerIsAnswered on its blocked connection too.
+func TestAWaiterThatAcquiresThroughAnotherServerIsAnswered(t *testing.T) {
+	store := stores.MariaDB(t)
+	one, two := serve(t, store.Addr, func(o *Options) { o.Poll = time.Second }), serve(t, store.Addr, nil)
+	for round := range 5 {
+		mutex := fmt.Sprintf("elsewhere-%d", round)
+		take(t, two, mutex, "a", long)
+		w := block(t, one, mutex, "b", long)
+		release(t, two, mutex, "a")
+		o, _, err := two.Acquire(t.Context(), request(mutex, "b", long))
+		if err != nil || o.Owner != "b" {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		if got := w.granted(t); got.Token != o.Token {
+			t.Errorf("%+v after %+v", got, o)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package mysql
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ear is a simba.Notices whose subscribers are set by hand. The zero ear has none.
+type ear struct {
+	mu    sync.Mutex
+	subs  map[string]bool
+	heard []string
+}
+
+func (e *ear) Publish(channel, payload string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard = append(e.heard, channel+" "+payload)
+	if e.subs[channel] {
+		return 1
+	}
+	return 0
+}
+
+func (e *ear) Subscribed(channel string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.subs[channel]
+}
+
+func (e *ear) SubscribedPattern(string) bool { return false }
+
+func (e *ear) Any() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.subs) > 0
+}
+
+// count returns how often a notice was heard.
+func (e *ear) count(notice string) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, h := range e.heard {
+		if h == notice {
+			n++
+		}
+	}
+	return n
+}
+
+// serve opens one more server on the store; options come on top.
+func serve(t testing.TB, addr string, set func(*Options)) *Backend {
+	t.Helper()
+	o := Options{
+		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: testTimeout, Notices: &ear{},
+		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
+	}
+	if set != nil {
+		set(&o)
+	}
+	b, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+const long = 10 * time.Minute
+
+func request(mutex, contender string, ttl time.Duration) simba.AcquireRequest {
+	return simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl}
+}
+
+func take(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
+	t.Helper()
+	o, _, err := b.Acquire(t.Context(), request(mutex, contender, ttl))
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%s was to acquire %s: %+v, %v", contender, mutex, o, err)
+	}
+	return o
+}
+
+func release(t testing.TB, b *Backend, mutex, contender string) {
+	t.Helper()
+	ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+	if err != nil || !ok {
+		t.Fatalf("%s was to release %s: %v, %v", contender, mutex, ok, err)
+	}
+}
+
+func ownerOf(t testing.TB, b *Backend, mutex string) simba.Tenure {
+	t.Helper()
+	o, _, err := b.Owner(t.Context(), mutex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// waiter waits in a blocked acquire.
+type waiter struct {
+	ticket simba.Ticket
+	woken  chan struct{}
+}
+
+func (w *waiter) Wake() { close(w.woken) }
+
+func block(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) *waiter {
+	t.Helper()
+	w := &waiter{woken: make(chan struct{})}
+	r := request(mutex, contender, ttl)
+	r.Waiter = w
+	o, ticket, err := b.Acquire(t.Context(), r)
+	if err != nil || o.Status != simba.StatusWaiting {
+		t.Fatalf("%s was to wait for %s: %+v, %v", contender, mutex, o, err)
+	}
+	w.ticket = ticket
+	return w
+}
+
+func (w *waiter) granted(t testing.TB) simba.Outcome {
+	t.Helper()
+	select {
+	case <-w.woken:
+	case <-time.After(patience):
+		t.Fatal("the waiter was not granted the mutex")
+	}
+	o, err := w.ticket.End(simba.EndWoken)
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("woken, and then: %+v, %v", o, err)
+	}
+	return o
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+func await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !is() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited in vain: %s", what)
+		case <-again.C:
+		}
+	}
+}
+
+func isUnavailable(err error) bool {
+	lost := (*simba.UnavailableError)(nil)
+	return errors.As(err, &lost) && lost.Engine == "mysql"
+}
+
+func isNameError(err error, argument string) bool {
+	name := (*simba.NameError)(nil)
+	return errors.As(err, &name) && name.Argument == argument
+}
+
+func seeded(t testing.TB) *stores.Server {
+	t.Helper()
+	store := stores.MariaDB(t)
+	seedTable(t, store)
+	return store
+}

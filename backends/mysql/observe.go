@@ -1,0 +1,136 @@
+package mysql
+
+import (
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// observe takes note of what the table shows and tells what has happened since it was
+// looked at last. It is called in the gate.
+func (b *Backend) observe(l *line, r row) {
+	b.sighted(l, r)
+	before, known := l.seen, l.known
+	l.seen, l.known = r, true
+	if !known {
+		// Of a tenure that began here its end is news.
+		e, ok := b.chronicle.Last(l.mutex)
+		if !ok || e.Kind != simba.EventAcquired {
+			return
+		}
+		before = row{owner: e.Owner, token: e.Token, live: true}
+	}
+	b.tellChange(l.mutex, before, r)
+}
+
+// tellChange announces what happened between two looks at a mutex.
+//
+// A contender on the JVM counts the version up at each renewal too. So a lease that
+// ran at the last look and has the same owner now is taken for the same tenure,
+// whatever the version.
+func (b *Backend) tellChange(mutex string, before, now row) {
+	same := before.owner == now.owner && (before.token == now.token || before.live)
+	var events []simba.Event
+	if before.live && !(same && now.live) {
+		// A release counts the version up, an expiry doesn't.
+		kind := simba.EventExpired
+		if !same && (now.owner == "" || now.token > before.token+1) {
+			kind = simba.EventReleased
+		}
+		end := before.token
+		if same {
+			end = now.token
+		}
+		events = append(events, simba.Event{Kind: kind, Mutex: mutex, Owner: before.owner, Token: end})
+	}
+	if !same && now.owner != "" {
+		events = append(events, simba.Event{Kind: simba.EventAcquired, Mutex: mutex, Owner: now.owner, Token: now.token})
+		if !now.live {
+			events = append(events, simba.Event{Kind: simba.EventExpired, Mutex: mutex, Owner: now.owner, Token: now.token})
+		}
+	}
+	b.announce(events)
+}
+
+func (b *Backend) announce(events []simba.Event) {
+	for _, e := range events {
+		if b.chronicle.Announce(e) > 0 && e.Kind == simba.EventExpired {
+			b.counts.expired.Add(1)
+		}
+	}
+}
+
+// sighted takes note of when the mutex will be free and of who has it.
+func (b *Backend) sighted(l *line, r row) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.token = r.token
+	if r.owner != "" {
+		l.last = r.owner
+	}
+	l.end = time.Time{}
+	if r.live {
+		l.end = time.Now().Add(r.left())
+		l.reserved = nil
+	}
+	l.fails = 0
+	l.lookAt = time.Now().Add(b.pause(r))
+}
+
+// began records, in the gate, a tenure that this server made. Whatever tenure it knew before has
+// ended: it expired if no other version lies between.
+func (b *Backend) began(l *line, t lease, reason string) {
+	if e, ok := b.chronicle.Last(l.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
+		kind := simba.EventReleased
+		if e.Token+1 == t.token {
+			kind = simba.EventExpired
+		}
+		b.announce([]simba.Event{{Kind: kind, Mutex: l.mutex, Owner: e.Owner, Token: e.Token}})
+	}
+	if b.chronicle.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: l.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
+		b.counts.acquired.Add(1)
+	}
+	l.seen = t.asRow() // if it is known at all
+	b.holds(l, t)
+}
+
+// holds takes note, in the gate, of a lease that this server began or renewed.
+func (b *Backend) holds(l *line, t lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.token = t.token
+	b.heldLocked(l, t)
+}
+
+// guarded takes note of a renewal outside the gate. Its answer may be late: of a
+// tenure that has ended meanwhile it says nothing.
+func (b *Backend) guarded(l *line, t lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.token == t.token || l.token == 0 {
+		b.heldLocked(l, t)
+	}
+}
+
+func (b *Backend) heldLocked(l *line, t lease) {
+	_, left := t.left()
+	l.last, l.end, l.reserved = t.owner, time.Now().Add(left), nil
+	l.lookAt = time.Now().Add(b.pause(t.asRow()))
+}
+
+// ended records, in the gate, that this server ended a tenure.
+func (b *Backend) ended(l *line, owner string, token uint64, kind simba.EventKind, reason string) {
+	if b.chronicle.Announce(simba.Event{Kind: kind, Mutex: l.mutex, Owner: owner, Token: token, Reason: reason}) > 0 {
+		if kind == simba.EventBroken {
+			b.counts.broken.Add(1)
+		} else {
+			b.counts.released.Add(1)
+		}
+	}
+	l.seen = row{token: token + 1}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.token = token + 1
+	l.last, l.end, l.reserved, l.lookAt = owner, time.Time{}, nil, time.Time{}
+	delete(b.sessions, l.mutex)
+}

@@ -1,0 +1,174 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// defaultTimeout bounds a request unless Options say otherwise.
+const defaultTimeout = 3 * time.Second
+
+// Open connects to the database and checks what the engine rests on: its version,
+// that it can be written, the table. Its errors have one line and say what to do; they
+// never contain the password. What weakens the engine's promises is logged.
+func Open(ctx context.Context, o Options) (*Backend, error) {
+	if o.Notices == nil {
+		panic("mysql: Options without Notices")
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg, err := parseDSN(o)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openPool(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	b, err := open(ctx, o, db)
+	if err != nil {
+		_ = db.Close()
+		return nil, explain(err, cfg.User, cfg.Addr, cfg.DBName)
+	}
+	return b, nil
+}
+
+func open(ctx context.Context, o Options, db *sql.DB) (*Backend, error) {
+	warnings, err := checkServer(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if o.Migrate {
+		if _, err := db.ExecContext(ctx, Schema); err != nil {
+			return nil, fmt.Errorf("create the table simba_mutex: %w", err)
+		}
+	}
+	t, err := checkTable(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		o.Logger.Warn("the database weakens what the engine promises", "why", w)
+	}
+	b := newBackend(o, store{db: db, table: t, clock: newClock()})
+	if err := b.store.readClock(ctx); err != nil {
+		return nil, err
+	}
+	b.running.Add(1)
+	go b.keep()
+	return b, nil
+}
+
+// checkServer judges the server and its settings.
+func checkServer(ctx context.Context, db *sql.DB) (warnings []string, err error) {
+	var version string
+	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return nil, err
+	}
+	if !supported(version) {
+		return nil, faultf("the server is of version %s: MySQL 5.7, MariaDB 10.3 or later is needed", version)
+	}
+	on := func(name string) bool {
+		v := setting(ctx, db, name)
+		return v == "1" || strings.EqualFold(v, "ON")
+	}
+	switch {
+	case on("super_read_only") || on("read_only") && !mayIgnoreReadOnly(ctx, db):
+		return nil, faultf("the server is read-only: name the primary in the DSN, or set read_only to OFF")
+	case on("log_bin") && strings.EqualFold(setting(ctx, db, "binlog_format"), "STATEMENT"):
+		return nil, faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
+	}
+	if v := setting(ctx, db, "innodb_flush_log_at_trx_commit"); v != "" && v != "1" {
+		warnings = append(warnings, "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo grants that were told")
+	}
+	if v := setting(ctx, db, "sync_binlog"); on("log_bin") && v != "1" {
+		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo grants that were told")
+	}
+	var fixed bool
+	if err := db.QueryRowContext(ctx, "SELECT SLEEP(0.002), SYSDATE(6) = NOW(6)").Scan(new(int), &fixed); err != nil {
+		return nil, err
+	}
+	if fixed {
+		warnings = append(warnings, "the server runs with sysdate-is-now: a renewal that waits for another transaction can revive a lease that was told as ended")
+	}
+	if on("wsrep_on") {
+		warnings = append(warnings, "the server is a node of a Galera cluster: give every simba-resp the same node, or set wsrep_sync_wait, or a read may be old")
+	}
+	return warnings, nil
+}
+
+// setting returns a global variable, "" if the server does not have it.
+func setting(ctx context.Context, db *sql.DB, name string) (value string) {
+	_ = db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE '"+strings.ReplaceAll(name, "_", `\_`)+"'").Scan(new(string), &value)
+	return value
+}
+
+// mayIgnoreReadOnly reports whether the user may write although the server is
+// read_only, as administrators may.
+func mayIgnoreReadOnly(ctx context.Context, db *sql.DB) bool {
+	_, err := db.ExecContext(ctx, "UPDATE simba_mutex SET version = version WHERE 1 = 0")
+	return !isReadOnly(err)
+}
+
+// supported reports whether the engine works with a server: MySQL 5.7, MariaDB 10.3 or
+// later.
+func supported(version string) bool {
+	maria := strings.Contains(strings.ToLower(version), "mariadb")
+	if maria {
+		version = strings.TrimPrefix(version, "5.5.5-") // so that old replicas accept it
+	}
+	number := strings.FieldsFunc(version, func(r rune) bool { return r < '0' || r > '9' })
+	if len(number) < 2 {
+		return false
+	}
+	major, _ := strconv.Atoi(number[0])
+	minor, _ := strconv.Atoi(number[1])
+	if maria {
+		return major > 10 || major == 10 && minor >= 3
+	}
+	return major > 5 || major == 5 && minor >= 7
+}
+
+// explain makes one line of why the database cannot be used, with what to do.
+func explain(err error, user, addr, database string) error {
+	switch errorNumber(err) {
+	case errAccessDenied:
+		return fmt.Errorf("the database at %s refuses user %q: check user and password in the DSN", addr, user)
+	case errDatabaseDenied:
+		return fmt.Errorf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", user, database, addr)
+	case errUnknownDatabase:
+		return fmt.Errorf("there is no database %q at %s: create it, or correct the DSN", database, addr)
+	case errTableDenied, errColumnDenied:
+		return fmt.Errorf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE for --mysql-migrate", user, oneLine(err))
+	case errNoTable:
+		return fmt.Errorf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", database)
+	}
+	if isReadOnly(err) {
+		return errors.New("the server is read-only: name the primary in the DSN, or set read_only to OFF")
+	}
+	if own := fault(""); errorNumber(err) == 0 && !errors.As(err, &own) {
+		return fmt.Errorf("cannot reach the database at %s: %s", addr, oneLine(err))
+	}
+	return errors.New(oneLine(err))
+}
+
+// fault is what is wrong with a database that does answer.
+type fault string
+
+func (f fault) Error() string { return string(f) }
+
+func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

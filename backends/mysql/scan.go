@@ -1,0 +1,144 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"hash/crc32"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// crcOfMutex is the order of a scan: it does not change when rows come and go. The
+// database has to read and sort the whole table for it.
+const crcOfMutex = "CRC32(CONVERT(mutex USING utf8mb4))"
+
+// found is a mutex in a scan.
+type found struct {
+	crc   uint64
+	mutex string
+}
+
+func byCRC(a, b found) int {
+	return cmp.Or(cmp.Compare(a.crc, b.crc), cmp.Compare(a.mutex, b.mutex))
+}
+
+// readHeld returns the rows whose lease runs.
+func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
+	sent := time.Now()
+	rows, err := s.db.QueryContext(ctx, "SELECT mutex, owner_id, version, acquired_at, ttl_at, transition_at, "+dbNow+
+		" FROM simba_mutex WHERE transition_at > "+dbNow)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	held := make(map[string]row)
+	for rows.Next() {
+		var mutex string
+		var r row
+		if err := rows.Scan(&mutex, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now); err != nil {
+			return nil, err
+		}
+		s.clock.learn(r.now, sent, time.Now())
+		r.judge()
+		held[mutex] = r
+	}
+	return held, rows.Err()
+}
+
+// scanHeld returns about limit held mutexes from a CRC on, all of an equal one, and the
+// last CRC that it has looked at.
+func (s *store) scanHeld(ctx context.Context, from uint64, limit int) (page []found, last uint64, err error) {
+	page, err = s.queryHeld(ctx, crcOfMutex+" >= ? ORDER BY 1, 2 LIMIT ?", from, limit)
+	if err != nil || len(page) < limit {
+		return page, math.MaxUint32, err
+	}
+	last = page[len(page)-1].crc
+	equal, err := s.queryHeld(ctx, crcOfMutex+" = ?", last)
+	if err != nil {
+		return nil, 0, err
+	}
+	page = slices.DeleteFunc(page, func(f found) bool { return f.crc == last })
+	return append(page, equal...), last, nil
+}
+
+func (s *store) queryHeld(ctx context.Context, where string, args ...any) (page []found, err error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT "+crcOfMutex+", mutex FROM simba_mutex WHERE transition_at > "+dbNow+" AND "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var f found
+		if err := rows.Scan(&f.crc, &f.mutex); err != nil {
+			return nil, err
+		}
+		page = append(page, f)
+	}
+	return page, rows.Err()
+}
+
+// Scan implements simba.Backend. The order is that of the names' CRC32, so a cursor
+// needs no memory here and is good on every server.
+func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, _ simba.Seq, err error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return page, 0, err
+	}
+	defer done()
+	if r.Count == 0 {
+		r.Count = 10
+	}
+	var list []found
+	last := uint64(math.MaxUint32)
+	contended := b.contended(r.Cursor)
+	if r.Held || !r.Contended {
+		if list, last, err = b.store.scanHeld(ctx, r.Cursor, r.Count); err != nil {
+			return page, 0, b.fail(err)
+		}
+	}
+	switch {
+	case r.Held && r.Contended:
+		list = slices.DeleteFunc(list, func(f found) bool { return !slices.Contains(contended, f) })
+	case !r.Held:
+		for _, f := range contended {
+			if f.crc <= last {
+				list = append(list, f)
+			}
+		}
+	}
+	slices.SortFunc(list, byCRC)
+	list = slices.Compact(list)
+	if n := r.Count; len(list) > n { // all of an equal CRC in one page
+		for n < len(list) && list[n].crc == list[n-1].crc {
+			n++
+		}
+		if n < len(list) {
+			list, last = list[:n], list[n-1].crc
+		}
+	}
+	for _, f := range list {
+		if r.Match == nil || r.Match(f.mutex) {
+			page.Mutexes = append(page.Mutexes, f.mutex)
+		}
+	}
+	if last < math.MaxUint32 {
+		page.Cursor = last + 1
+	}
+	return page, 0, nil
+}
+
+// contended returns the mutexes that someone here waits for, from a CRC on.
+func (b *Backend) contended(from uint64) (list []found) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for mutex, l := range b.lines {
+		if crc := uint64(crc32.ChecksumIEEE([]byte(mutex))); len(l.entries) > 0 && crc >= from {
+			list = append(list, found{crc, mutex})
+		}
+	}
+	slices.SortFunc(list, byCRC)
+	return list
+}

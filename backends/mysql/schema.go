@@ -1,0 +1,144 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Schema is the table as --mysql-migrate creates it. The table of Simba's own
+// init-simba-mysql.sql is accepted as well.
+//
+//go:embed init-simba-mysql.sql
+var Schema string
+
+// column is what information_schema says of a column of simba_mutex.
+type column struct {
+	kind    string // data_type
+	whole   string // column_type, with length and unsigned
+	length  int    // characters, of text
+	charset string // of text
+	key     string
+}
+
+// table is what the engine has to know of simba_mutex.
+type table struct {
+	mutex, owner column
+}
+
+// checkTable judges the table and the rights to it. Its errors have one line.
+func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
+	for _, try := range []string{
+		"SELECT mutex FROM simba_mutex LIMIT 0",
+		"UPDATE simba_mutex SET version = version WHERE 1 = 0",
+		"INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
+			" SELECT mutex, acquired_at, ttl_at, transition_at, owner_id, version FROM simba_mutex WHERE 1 = 0",
+	} {
+		if _, err := db.ExecContext(ctx, try); err != nil && errorNumber(err) != errNoColumn {
+			return t, err
+		}
+	}
+	rows, err := db.QueryContext(ctx, `SELECT column_name, data_type, column_type,
+		COALESCE(character_maximum_length, 0), COALESCE(character_set_name, ''), column_key
+		FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`)
+	if err != nil {
+		return t, err
+	}
+	defer rows.Close()
+	columns := make(map[string]column)
+	keys := 0
+	for rows.Next() {
+		var name string
+		var c column
+		if err := rows.Scan(&name, &c.kind, &c.whole, &c.length, &c.charset, &c.key); err != nil {
+			return t, err
+		}
+		columns[strings.ToLower(name)] = c
+		if c.key == "PRI" {
+			keys++
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return t, err
+	}
+	t.mutex, t.owner = columns["mutex"], columns["owner_id"]
+	for _, name := range []string{"mutex", "acquired_at", "ttl_at", "transition_at", "owner_id", "version"} {
+		c, ok := columns[name]
+		if !ok {
+			return t, faultf("table simba_mutex has no column %s: is it Simba's? see init-simba-mysql.sql", name)
+		}
+		if want := wrongType(name, c); want != "" {
+			return t, faultf("table simba_mutex: column %s is %s, expected %s", name, c.whole, want)
+		}
+	}
+	if t.mutex.key != "PRI" || keys != 1 {
+		return t, faultf("table simba_mutex: column mutex is not its primary key")
+	}
+	var engine string
+	err = db.QueryRowContext(ctx, `SELECT COALESCE(engine, '') FROM information_schema.tables
+		WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`).Scan(&engine)
+	if err != nil {
+		return t, err
+	}
+	if !strings.EqualFold(engine, "InnoDB") {
+		return t, faultf("table simba_mutex is of engine %s: ALTER TABLE simba_mutex ENGINE = InnoDB", engine)
+	}
+	return t, nil
+}
+
+// wrongType returns what is expected of a column that is not so.
+func wrongType(name string, c column) string {
+	switch name {
+	case "mutex", "owner_id":
+		switch c.kind {
+		case "char", "varchar":
+			return ""
+		}
+		return "VARCHAR"
+	case "version":
+		switch c.kind {
+		case "int", "bigint":
+			return ""
+		}
+		return "BIGINT UNSIGNED"
+	default:
+		if c.kind == "bigint" {
+			return ""
+		}
+		return "BIGINT UNSIGNED"
+	}
+}
+
+// check returns a *simba.NameError for a name that the column cannot hold exactly.
+func (c column) check(argument, name string) error {
+	if n := utf8.RuneCountInString(name); n > c.length {
+		return &simba.NameError{Argument: argument, Problem: fmt.Sprintf(
+			"it has %d characters, the column of the database's table holds %d", n, c.length)}
+	}
+	for _, r := range name {
+		if !c.holds(r) {
+			return &simba.NameError{Argument: argument, Problem: fmt.Sprintf(
+				"the character set %s of the database's table has no %q", c.charset, r)}
+		}
+	}
+	return nil
+}
+
+// holds reports whether the column's character set has the character. Of sets that
+// are not in common use it believes in ASCII only.
+func (c column) holds(r rune) bool {
+	switch {
+	case r < utf8.RuneSelf || c.charset == "utf8mb4":
+		return true
+	case c.charset == "utf8" || c.charset == "utf8mb3":
+		return r <= 0xffff
+	case c.charset == "latin1": // which is the Windows code page 1252
+		return r >= 0xa0 && r <= 0xff || strings.ContainsRune("€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ", r)
+	}
+	return false
+}

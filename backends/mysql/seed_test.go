@@ -1,0 +1,341 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// seedSchema is the table of Simba's init-simba-mysql.sql, as its documentation
+// prints it ("JDBC Backend", "Schema").
+const seedSchema = `CREATE TABLE IF NOT EXISTS simba_mutex (
+    mutex         VARCHAR(66)    NOT NULL PRIMARY KEY COMMENT 'mutex name',
+    acquired_at   BIGINT UNSIGNED NOT NULL,
+    ttl_at        BIGINT UNSIGNED NOT NULL,
+    transition_at BIGINT UNSIGNED NOT NULL,
+    owner_id      CHAR(32)       NOT NULL,
+    version       INT UNSIGNED   NOT NULL
+)`
+
+// direct connects to the store as any other program does.
+func direct(t testing.TB, store *stores.Server, params string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn(store.Addr)+params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func must(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func seedTable(t testing.TB, store *stores.Server) {
+	t.Helper()
+	must(t, direct(t, store, ""), seedSchema)
+}
+
+// jvm is a contender of Simba on the JVM, written from its documentation alone: the
+// statements of JdbcMutexOwnerRepository, in its transaction.
+type jvm struct {
+	db              *sql.DB
+	mutex, id       string
+	ttl, transition time.Duration
+}
+
+const (
+	seedNow     = "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
+	seedAcquire = `UPDATE simba_mutex
+		SET acquired_at = ` + seedNow + `, ttl_at = ` + seedNow + ` + ?, transition_at = ` + seedNow + ` + ?,
+		    owner_id = ?, version = version + 1
+		WHERE mutex = ? AND ((transition_at < ` + seedNow + `) OR (owner_id = ? AND transition_at > ` + seedNow + `))`
+	seedGet     = `SELECT owner_id, version, transition_at, ` + seedNow + ` FROM simba_mutex WHERE mutex = ?`
+	seedRelease = `UPDATE simba_mutex
+		SET acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', version = version + 1
+		WHERE mutex = ? AND owner_id = ?`
+	seedInit = `INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)
+		VALUES (?, 0, 0, 0, '', 0)`
+)
+
+// acquire is acquireAndGetOwner; it reports whether the contender owns the mutex.
+func (j jvm) acquire(ctx context.Context) (owns bool, err error) {
+	tx, err := j.db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, seedAcquire, j.ttl.Milliseconds(), (j.ttl + j.transition).Milliseconds(), j.id, j.mutex, j.id); err != nil {
+		return false, err
+	}
+	var owner string
+	var version, end, now int64
+	if err := tx.QueryRowContext(ctx, seedGet, j.mutex).Scan(&owner, &version, &end, &now); err != nil {
+		return false, err
+	}
+	return owner == j.id && end > now, tx.Commit()
+}
+
+func (j jvm) release(ctx context.Context) error {
+	_, err := j.db.ExecContext(ctx, seedRelease, j.mutex, j.id)
+	return err
+}
+
+// TestContendersOnTheJVMAndOursNeverOwnAtOnce lets both kinds race on the seed's own
+// table, and sees the mutex change hands both ways.
+func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	const mutex = "shared"
+	must(t, db, seedInit, mutex)
+	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
+
+	var mu sync.Mutex // guards what follows
+	var holder, last string
+	changes := map[string]int{} // from kind to kind
+	hold := func(kind, id string) {
+		mu.Lock()
+		if holder != "" {
+			t.Errorf("%s and %s own it at once", holder, id)
+		}
+		holder = id
+		changes[last+" to "+kind]++
+		last = kind
+		mu.Unlock()
+	}
+	drop := func() {
+		mu.Lock()
+		holder = ""
+		mu.Unlock()
+	}
+	stop := make(chan struct{})
+	stopped := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+	var all sync.WaitGroup
+	defer func() {
+		close(stop)
+		all.Wait()
+		t.Log(changes)
+	}()
+	for i := range 3 {
+		j := jvm{db: db, mutex: mutex, id: fmt.Sprintf("jvm-%d", i), ttl: 30 * time.Second}
+		all.Go(func() {
+			for !stopped() {
+				owns, err := j.acquire(t.Context())
+				if errorNumber(err) == errDeadlock {
+					continue
+				}
+				if err != nil {
+					t.Errorf("%s: %v", j.id, err)
+					return
+				}
+				if owns {
+					hold("jvm", j.id)
+					<-time.After(2 * time.Millisecond)
+					drop()
+					if err := j.release(t.Context()); err != nil {
+						t.Errorf("%s: %v", j.id, err)
+						return
+					}
+				}
+				<-time.After(5 * time.Millisecond)
+			}
+		})
+	}
+	for i, b := range []*Backend{one, two, one, two} {
+		id := fmt.Sprintf("ours-%d", i)
+		all.Go(func() {
+			for !stopped() {
+				// A server hands on to its own waiters without a gap, so the others have
+				// a chance only when there are none.
+				<-time.After(rand.N(60 * time.Millisecond))
+				w := &waiter{woken: make(chan struct{})}
+				r := request(mutex, id, 30*time.Second)
+				r.Waiter = w
+				o, ticket, err := b.Acquire(t.Context(), r)
+				if err == nil && ticket != nil {
+					why := simba.EndWoken
+					select {
+					case <-w.woken:
+					case <-stop:
+						why = simba.EndLeft
+					}
+					o, err = ticket.End(why)
+				}
+				if err != nil {
+					t.Errorf("%s: %v", id, err)
+					return
+				}
+				if o.Status != simba.StatusAcquired {
+					continue
+				}
+				hold("ours", id)
+				<-time.After(2 * time.Millisecond)
+				drop()
+				if ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id, Token: o.Token}); err != nil || !ok {
+					t.Errorf("%s: release: %v, %v", id, ok, err)
+					return
+				}
+			}
+		})
+	}
+	await(t, "five changes of each sort", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		enough := changes["jvm to jvm"] >= 5 && changes["jvm to ours"] >= 5 && changes["ours to jvm"] >= 5 && changes["ours to ours"] >= 5
+		return t.Failed() || enough
+	})
+}
+
+// TestContendersOnTheJVMAndOursExpireInEachOthersFavour: leases are short, and who has
+// one mostly dies instead of releasing. A holder is sure of its lease for as long as it
+// was asked for, counted from the request; no two are sure at once.
+func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	const mutex, ttl, took = "short", 40 * time.Millisecond, 3 * time.Second
+	must(t, db, seedInit, mutex)
+	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
+
+	type sure struct {
+		kind, id string
+		from, to time.Time
+	}
+	var mu sync.Mutex // guards what follows
+	var list []sure
+	hold := func(kind, id string, asked time.Time) (dies bool) {
+		s := sure{kind, id, time.Now(), asked.Add(ttl)}
+		dies = rand.N(4) > 0
+		if !dies {
+			s.to = s.from // it releases at once
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if s.to.After(s.from) || !dies {
+			list = append(list, s)
+		}
+		return dies
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), took)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				j := jvm{db: db, mutex: mutex, id: fmt.Sprintf("jvm-%d-%d", i, n), ttl: ttl}
+				asked := time.Now()
+				if owns, err := j.acquire(t.Context()); err == nil && owns && !hold("jvm", j.id, asked) {
+					if err := j.release(t.Context()); err != nil && errorNumber(err) != errDeadlock {
+						t.Error(err)
+					}
+				}
+				<-time.After(rand.N(10 * time.Millisecond))
+			}
+		})
+	}
+	for i, b := range []*Backend{one, two, one, two} {
+		all.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("ours-%d-%d", i, n)
+				r := request(mutex, id, ttl)
+				r.NoQueue = true
+				asked := time.Now()
+				o, _, err := b.Acquire(t.Context(), r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if o.Status == simba.StatusAcquired && !hold("ours", id, asked) {
+					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id}); err != nil {
+						t.Error(err)
+					}
+				}
+				<-time.After(rand.N(10 * time.Millisecond))
+			}
+		})
+	}
+	all.Wait()
+	slices.SortFunc(list, func(a, b sure) int { return a.from.Compare(b.from) })
+	changes := map[string]int{}
+	var last sure
+	for _, s := range list {
+		// The clocks count in milliseconds.
+		if last.id != "" && s.from.Before(last.to.Add(-3*time.Millisecond)) {
+			t.Errorf("%s was told %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
+		}
+		changes[last.kind+" to "+s.kind]++
+		last = s
+	}
+	t.Log(changes)
+	if changes["jvm to ours"] == 0 || changes["ours to jvm"] == 0 {
+		t.Error("it did not change hands both ways")
+	}
+}
+
+// TestARenewalOnTheJVMIsNoNewTenure: its SQL counts the version up, so the token
+// changes, but nobody is told of a new owner.
+func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	const mutex = "renewed"
+	must(t, db, seedInit, mutex)
+	e := &ear{subs: map[string]bool{simba.MutexChannel(mutex): true}}
+	b := serve(t, store.Addr, func(o *Options) { o.Notices = e })
+	if _, err := b.Subscribed(t.Context(), simba.MutexChannel(mutex), false); err != nil {
+		t.Fatal(err)
+	}
+	j := jvm{db: db, mutex: mutex, id: "jvm", ttl: long}
+	notice := simba.MutexChannel(mutex) + " " + simba.AcquiredNotice("jvm")
+	var token uint64
+	for i := range 3 {
+		if owns, err := j.acquire(t.Context()); !owns || err != nil {
+			t.Fatal(owns, err)
+		}
+		if o := ownerOf(t, b, mutex); o.Owner != "jvm" || o.Token <= token {
+			t.Fatalf("%+v", o)
+		} else {
+			token = o.Token
+		}
+		await(t, "the server looks", func() bool {
+			l := b.hold(mutex)
+			defer b.drop(l)
+			if l.gate.enter(t.Context()) != nil {
+				return false
+			}
+			defer l.gate.leave()
+			return l.seen.token == token
+		})
+		if n := e.count(notice); n != 1 {
+			t.Fatalf("after %d renewals it was announced %d times", i, n)
+		}
+	}
+	// And ours don't count.
+	if err := j.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o := take(t, b, mutex, "a", long)
+	for range 3 {
+		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long, Token: o.Token})
+		if err != nil || g.Status != simba.StatusRenewed || g.Token != o.Token {
+			t.Fatalf("%+v, %v", g, err)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package mysql
+
+import (
+	"context"
+	"time"
+)
+
+// binding is a lease that SESSION bound to a connection of this server. A lease whose
+// grant may have been lost has token 0 and is known by its start.
+type binding struct {
+	session   uint64
+	contender string
+	token     uint64
+	at        int64
+	end       time.Time // of the lease as far as this server knows
+}
+
+// bind ties the lease of a mutex to a session, or unties it (0).
+func (b *Backend) bind(mutex string, session uint64, t lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bindLocked(mutex, session, t)
+}
+
+func (b *Backend) bindLocked(mutex string, session uint64, t lease) {
+	if session == 0 {
+		delete(b.sessions, mutex)
+		return
+	}
+	b.sessions[mutex] = binding{session, t.owner, t.token, t.at, t.since.Add(t.ttl + t.transition)}
+}
+
+// extend takes note of a renewal.
+func (b *Backend) extend(mutex string, t lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s, ok := b.sessions[mutex]; ok && s.token == t.token {
+		s.end = t.since.Add(t.ttl + t.transition)
+		b.sessions[mutex] = s
+	}
+}
+
+// boundTo returns the lease of a mutex that is bound to a session.
+func (b *Backend) boundTo(mutex string, session uint64) (binding, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, ok := b.sessions[mutex]
+	return s, ok && s.session == session
+}
+
+// sweepSessions forgets bindings of leases that have ended without their session's
+// doing.
+func (b *Backend) sweepSessions(ctx context.Context) error {
+	b.mu.Lock()
+	var over []string
+	for mutex, s := range b.sessions {
+		if time.Now().After(s.end) {
+			over = append(over, mutex)
+		}
+	}
+	b.mu.Unlock()
+	for _, mutex := range over {
+		r, err := b.store.read(ctx, mutex, false)
+		if err != nil {
+			return err
+		}
+		b.mu.Lock()
+		if s, ok := b.sessions[mutex]; ok && time.Now().After(s.end) {
+			if r.live && r.owner == s.contender && (s.token == r.token || s.token == 0) {
+				s.end = time.Now().Add(r.left()) // another server has renewed it
+				b.sessions[mutex] = s
+			} else {
+				delete(b.sessions, mutex)
+			}
+		}
+		b.mu.Unlock()
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// store is the table: each method is one statement, which commits by itself, or the
+// same one again if it lost to another transaction.
+type store struct {
+	db    *sql.DB
+	table table
+	clock *clock
+}
+
+// row is the state of a mutex in the table. Times are Unix ms of the database.
+type row struct {
+	missing      bool // nobody has asked for the mutex yet
+	owner        string
+	token        uint64 // the version
+	acquiredAt   int64
+	ttlAt        int64
+	transitionAt int64
+	now          int64
+	live         bool // the lease runs
+}
+
+// judge sets live. The start of a lease may lie a little after the reading of the
+// clock; what is left is not more than was asked for all the same.
+func (r *row) judge() {
+	r.live = r.transitionAt > r.now
+	if ahead := r.acquiredAt - r.now; ahead > 0 && ahead <= clockError {
+		r.now = r.acquiredAt
+	}
+}
+
+// left is what remains of the lease.
+func (r row) left() time.Duration {
+	return max(0, time.Duration(r.transitionAt-r.now)*time.Millisecond)
+}
+
+func (r row) ttlLeft() time.Duration {
+	return max(0, time.Duration(r.ttlAt-r.now)*time.Millisecond)
+}
+
+// lease is one that a statement has just begun or renewed.
+type lease struct {
+	owner           string
+	token           uint64
+	ttl, transition time.Duration
+	since           time.Time // the windows began then or a little later
+	at              int64     // acquired_at in the table; 0 = not known
+}
+
+// left is what remains of both windows, 0 when they are over. A lease is counted
+// from the moment of asking, so what the database took comes off.
+func (l lease) left() (ttl, transition time.Duration) {
+	passed := time.Since(l.since)
+	return roundUp(l.ttl - passed), roundUp(l.ttl + l.transition - passed)
+}
+
+// roundUp makes whole milliseconds, so that who sleeps for so long does not wake
+// before the end.
+func roundUp(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// asRow is the row that the statement has left.
+func (l lease) asRow() row {
+	passed := time.Since(l.since).Milliseconds()
+	r := row{owner: l.owner, token: l.token, acquiredAt: l.at}
+	r.ttlAt = r.acquiredAt + l.ttl.Milliseconds()
+	r.transitionAt = r.ttlAt + l.transition.Milliseconds()
+	r.now = r.acquiredAt + passed
+	r.live = r.transitionAt > r.now
+	return r
+}
+
+const (
+	// dbNow is the database's time in Unix ms, fixed when a statement begins. It does
+	// not depend on time zones and their nights of 25 hours.
+	dbNow = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
+	// dbClock is the time when it is read: after a statement has waited for its row. A
+	// lease that ended in that wait must not be found running: someone may have been
+	// told that it has ended. It needs the session's time zone to be UTC.
+	dbClock = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(3)) DIV 1000)"
+	// sameMutex and sameOwner compare byte by byte, whatever the collation of the
+	// table; the first part of sameMutex is for the primary key.
+	sameMutex = "mutex = ? AND CAST(CONVERT(mutex USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
+	sameOwner = "CAST(CONVERT(owner_id USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
+
+	readRow = "SELECT mutex, owner_id, version, acquired_at, ttl_at, transition_at, " + dbNow +
+		" FROM simba_mutex WHERE mutex = ?"
+
+	insertRow = "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
+		" VALUES (?, 0, 0, 0, '', 0)"
+
+	// renewed is the start of windows that are set anew now. It is later than the one
+	// before, even within the same millisecond: so a grant whose owner has renewed it
+	// is not taken for one that nobody knows of. It never runs ahead of the clock by
+	// more than 5 ms. A statement sets the column last, since it is of its own old value.
+	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
+
+	// acquireRow grants or renews. What it did comes back as LAST_INSERT_ID: twice the
+	// version, and 1 if it was a renewal, which leaves the version as it is.
+	// The version is set first, from the owner and the end before the statement.
+	acquireRow = "UPDATE simba_mutex SET" +
+		" version = LAST_INSERT_ID(version * 2 + IF(transition_at > " + dbNow + " AND " + sameOwner + ", 1, 2)) DIV 2," +
+		" ttl_at = " + renewed + " + ?, transition_at = " + renewed + " + ?, acquired_at = " + renewed + ", owner_id = ?" +
+		" WHERE " + sameMutex + " AND " + dbNow + " < ?" +
+		" AND (transition_at <= " + dbNow + " OR transition_at > " + dbClock + " AND " + sameOwner + ")"
+
+	guardRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version)," +
+		" ttl_at = " + renewed + " + ?, transition_at = " + renewed + " + ?, acquired_at = " + renewed +
+		" WHERE " + sameMutex + " AND " + dbNow + " < ?" +
+		" AND " + sameOwner + " AND transition_at > " + dbClock
+
+	passRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version + 1)," +
+		" acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ?" +
+		" WHERE " + sameMutex + " AND " + dbNow + " < ?"
+)
+
+// read returns the row of a mutex. With lock it waits until no statement that began
+// before it can change the row any more.
+func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err error) {
+	query := readRow
+	if lock {
+		query += " FOR UPDATE"
+	}
+	err = retryRead(ctx, func() error {
+		var name string
+		sent := time.Now()
+		err := s.db.QueryRowContext(ctx, query, mutex).
+			Scan(&name, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now)
+		if errors.Is(err, sql.ErrNoRows) {
+			r = row{missing: true}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if name != mutex {
+			return &simba.NameError{Argument: "mutex", Problem: "the database's table takes it for " + name + ", by the collation of its column mutex"}
+		}
+		s.clock.learn(r.now, sent, time.Now())
+		r.judge()
+		return nil
+	})
+	return r, err
+}
+
+// readOrMake is read that makes the row if it is missing.
+func (s *store) readOrMake(ctx context.Context, mutex string, lock bool) (row, error) {
+	for {
+		r, err := s.read(ctx, mutex, lock)
+		if err != nil || !r.missing {
+			return r, err
+		}
+		err = retry(ctx, func() error {
+			_, err := s.db.ExecContext(ctx, insertRow, mutex)
+			return err
+		})
+		if err != nil && errorNumber(err) != errDuplicate {
+			return r, err
+		}
+	}
+}
+
+// readClock asks for nothing but the time.
+func (s *store) readClock(ctx context.Context) error {
+	var now int64
+	sent := time.Now()
+	err := s.db.QueryRowContext(ctx, "SELECT "+dbNow).Scan(&now)
+	if err == nil {
+		s.clock.learn(now, sent, time.Now())
+	}
+	return err
+}
+
+// acquire takes a mutex that is free, or renews the lease of its owner. ok is false
+// if neither was possible.
+func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, renewed, ok bool, err error) {
+	err = retry(ctx, func() error {
+		ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
+		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
+		id, matched, err := s.exec(ctx, acquireRow,
+			r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.fence(ctx), r.Contender)
+		l.token, renewed, ok = id/2, id%2 == 1, matched
+		return err
+	})
+	return l, renewed, ok, err
+}
+
+// guard renews the lease of its owner; a token other than 0 must be the tenure's.
+func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
+	err = retry(ctx, func() error {
+		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
+		query := guardRow
+		args := []any{r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds(), r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
+		if r.Token != 0 {
+			query += " AND version = ?"
+			args = append(args, r.Token)
+		}
+		var err error
+		l.token, ok, err = s.exec(ctx, query, args...)
+		return err
+	})
+	return l, ok, err
+}
+
+// holder is whom a mutex is passed on from: a tenure, or nobody.
+type holder struct {
+	owner string // "" = it is free
+	token uint64 // the version; of a tenure, 0 = any
+	at    int64  // acquired_at of a tenure, so that a renewed one does not match; 0 = any
+}
+
+func (h holder) free() bool { return h.owner == "" }
+
+// pass gives a mutex from the holder to the lease's owner, or to nobody if to is nil.
+// It sets to's token, and before the statement is sent its start. ok is false if the
+// mutex is not the holder's any more.
+func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) (token uint64, ok bool, err error) {
+	err = retry(ctx, func() error {
+		var args []any
+		query := passRow
+		if to == nil {
+			args = append(args, 0, 0, 0, "")
+		} else {
+			to.since = time.Now()
+			to.at = s.clock.latest(to.since)
+			args = append(args, to.at, to.at+to.ttl.Milliseconds(), to.at+(to.ttl+to.transition).Milliseconds(), to.owner)
+		}
+		args = append(args, mutex, mutex, s.fence(ctx))
+		if to != nil {
+			query += " AND " + dbNow + " >= ?"
+			args = append(args, to.at-clockError)
+		}
+		if from.free() {
+			query += " AND transition_at <= " + dbNow + " AND version = ?"
+			args = append(args, from.token)
+		} else {
+			query += " AND transition_at > " + dbClock + " AND " + sameOwner
+			args = append(args, from.owner)
+			if from.token != 0 {
+				query += " AND version = ?"
+				args = append(args, from.token)
+			}
+			if from.at != 0 {
+				query += " AND acquired_at = ?"
+				args = append(args, from.at)
+			}
+		}
+		token, ok, err = s.exec(ctx, query, args...)
+		return err
+	})
+	if to != nil {
+		to.token = token
+	}
+	return token, ok, err
+}
+
+// clockError is how many ms the start that a grant is given beforehand may lie after
+// the statement's own time. More means that the database's clock was set.
+const clockError = 50
+
+// fence is the database's time at which a request's deadline ends.
+func (s *store) fence(ctx context.Context) int64 {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		panic("mysql: a request without a deadline")
+	}
+	return s.clock.latest(deadline)
+}
+
+// exec returns LAST_INSERT_ID and whether the statement has found its row.
+func (s *store) exec(ctx context.Context, query string, args ...any) (id uint64, matched bool, err error) {
+	res, err := s.db.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, false, err
+	}
+	n, err := res.RowsAffected()
+	if err != nil || n == 0 {
+		return 0, false, err
+	}
+	last, err := res.LastInsertId()
+	return uint64(last), true, err
+}
+
+// conflicts is how often a statement is tried that loses to other transactions.
+const conflicts = 8
+
+// retryRead is retry of a statement that changes nothing, so it may also be sent again
+// when its connection broke.
+func retryRead(ctx context.Context, statement func() error) error {
+	for i := 1; ; i++ {
+		err := retry(ctx, statement)
+		var name *simba.NameError
+		if err == nil || ctx.Err() != nil || errorNumber(err) != 0 || errors.As(err, &name) || i == reads {
+			return err
+		}
+	}
+}
+
+// reads is how often a statement is sent that changes nothing.
+const reads = 3
+
+// retry runs a statement until it no longer loses to other transactions.
+func retry(ctx context.Context, statement func() error) error {
+	for i := 1; ; i++ {
+		err := statement()
+		if !isConflict(err) || i == conflicts {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rand.N(time.Duration(i) * 2 * time.Millisecond)):
+		}
+	}
+}

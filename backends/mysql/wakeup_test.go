@@ -1,0 +1,232 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// atContentionTiming opens a server that does not look at a lease before its end, so
+// that a wake-up that is lost is not made good by the next look.
+func atContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
+	return serve(t, addr, func(o *Options) { o.Poll, o.Notices = 0, n })
+}
+
+func TestPauseIsTheContentionTiming(t *testing.T) {
+	at := func(ttl, transition int64) row {
+		return row{owner: "a", live: true, now: 1000, ttlAt: 1000 + ttl, transitionAt: 1000 + ttl + transition}
+	}
+	for name, c := range map[string]struct {
+		row            row
+		poll, from, to time.Duration
+	}{
+		"with a transition window":     {at(4000, 1000), 0, 4800 * time.Millisecond, 6 * time.Second},
+		"without one":                  {at(5000, 0), 0, 5 * time.Second, 6 * time.Second},
+		"never below 0":                {at(0, 50), 0, 0, 1050 * time.Millisecond},
+		"free":                         {row{}, 0, 0, time.Second},
+		"not longer than --mysql-poll": {at(5000, 0), 100 * time.Millisecond, 100 * time.Millisecond, 100*time.Millisecond + 1},
+	} {
+		b := &Backend{poll: c.poll}
+		var least, most time.Duration = time.Hour, -1
+		for range 10000 {
+			d := b.pause(c.row)
+			least, most = min(least, d), max(most, d)
+		}
+		if least < c.from || most >= c.to {
+			t.Errorf("%s: %v to %v, want [%v, %v)", name, least, most, c.from, c.to)
+		}
+		if spread := c.to - c.from; most-least < spread/2 {
+			t.Errorf("%s: only %v to %v", name, least, most)
+		}
+	}
+}
+
+// TestALateAnswerToAGuardDelaysNoLook: the tenure has ended meanwhile.
+func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	a := take(t, b, "late", "a", long)
+	w := block(t, b, "late", "b", time.Second)
+	block(t, b, "late", "c", time.Second)
+	release(t, b, "late", "a")
+	w.granted(t)
+	l := b.hold("late")
+	defer b.drop(l)
+	b.guarded(l, lease{owner: "a", token: a.Token, ttl: long, since: time.Now()})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d := time.Until(l.lookAt); d > 3*time.Second || l.last != "b" {
+		t.Errorf("the next look is in %v, the owner seems to be %s", d, l.last)
+	}
+}
+
+// TestAReleaseThatTakesEffectLateIsNoticed: its client was told that nobody knows, and
+// the statement, which waited for its row, commits later.
+func TestAReleaseThatTakesEffectLateIsNoticed(t *testing.T) {
+	store := stores.MariaDB(t)
+	const mutex = "late"
+	e := &ear{subs: map[string]bool{simba.ContenderChannel(mutex, "b"): true}}
+	b := atContentionTiming(t, store.Addr, e)
+	take(t, b, mutex, "a", long)
+	if o, _, err := b.Acquire(t.Context(), request(mutex, "b", long)); err != nil || o.Status != simba.StatusQueued {
+		t.Fatal(o, err)
+	}
+	tx := lockRow(t, direct(t, store, ""), mutex)
+	defer tx.Rollback()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); !isUnavailable(err) {
+		t.Fatal(err)
+	}
+	<-time.After(300 * time.Millisecond) // a look that came too early has shown the old owner
+	tx.Rollback()
+	told := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
+	settled := time.Now().Add(time.Duration(lossTime)*time.Millisecond + testTimeout)
+	await(t, "b is told", func() bool {
+		if time.Now().After(settled) && ownerOf(t, b, mutex).Owner == "a" {
+			t.Skip("the release lost its wait for the row: the machine is too slow for this test")
+		}
+		return e.count(told) > 0
+	})
+}
+
+// TestAMutexThatCannotBePassedOnNowIsPassedOnLater: whoever was granted it is gone, and
+// the request that would pass it on does not get that far.
+func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	take(t, b, "dead", "a", long)
+	w := block(t, b, "dead", "b", long)
+	release(t, b, "dead", "a")
+	<-w.woken
+	l := b.hold("dead")
+	if err := l.gate.enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.ticket.End(simba.EndGone); !isUnavailable(err) {
+		t.Error(err)
+	}
+	l.gate.leave()
+	b.drop(l)
+	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "dead").Owner == "" })
+}
+
+// TestAGuardThatWaitsForItsRowRevivesNothing: others were told meanwhile that the lease
+// had ended.
+func TestAGuardThatWaitsForItsRowRevivesNothing(t *testing.T) {
+	store := stores.MariaDB(t)
+	b, other := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
+	db := direct(t, store, "")
+	for _, how := range []string{"guard", "acquire", "release"} {
+		o := take(t, b, how, "a", 300*time.Millisecond)
+		tx := lockRow(t, db, how)
+		done := make(chan error, 1)
+		go func() {
+			switch how {
+			case "guard":
+				g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: how, Contender: "a", TTL: long})
+				if err == nil && g.Status != simba.StatusLost {
+					err = fmt.Errorf("it is revived: %+v", g)
+				}
+				done <- err
+			case "acquire":
+				g, _, err := b.Acquire(t.Context(), request(how, "a", long))
+				if err == nil && (g.Status != simba.StatusAcquired || g.Token <= o.Token) {
+					err = fmt.Errorf("it is revived: %+v", g)
+				}
+				done <- err
+			case "release":
+				ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: how, Contender: "a"})
+				if err == nil && ok {
+					err = fmt.Errorf("it released what had ended")
+				}
+				done <- err
+			}
+		}()
+		await(t, "the end is told", func() bool { return ownerOf(t, other, how).Owner == "" })
+		tx.Rollback()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+}
+
+// TestAWaiterThatComesBackWhileItLeavesIsGranted, whatever the order in which the
+// steps of both fall.
+func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	for round := range 60 {
+		mutex := fmt.Sprintf("back-%d", round)
+		take(t, b, mutex, "a", long)
+		old := block(t, b, mutex, "b", long)
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			why := []simba.EndReason{simba.EndTimeout, simba.EndGone, simba.EndLeft}[round%3]
+			if _, err := old.ticket.End(why); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-time.After(rand.N(300 * time.Microsecond))
+		again := block(t, b, mutex, "b", long)
+		release(t, b, mutex, "a")
+		again.granted(t)
+		<-left
+		list, _, err := b.Queue(t.Context(), mutex, 10)
+		if err != nil || len(list) != 0 {
+			t.Errorf("an owner waits: %+v, %v", list, err)
+		}
+	}
+}
+
+// TestChangesBetweenTwoLooks are told by what both looks show.
+func TestChangesBetweenTwoLooks(t *testing.T) {
+	live := func(owner string, token uint64) row { return row{owner: owner, token: token, live: true} }
+	over := func(owner string, token uint64) row { return row{owner: owner, token: token} }
+	for name, c := range map[string]struct {
+		before, now row
+		want        []string
+	}{
+		"nothing":                  {live("a", 1), live("a", 1), nil},
+		"a renewal on the JVM":     {live("a", 1), live("a", 2), nil},
+		"many renewals on the JVM": {live("a", 1), live("a", 7), nil},
+		"expired":                  {live("a", 1), over("a", 1), []string{"expired a 1"}},
+		"renewed and expired":      {live("a", 1), over("a", 3), []string{"expired a 3"}},
+		"released":                 {live("a", 1), over("", 2), []string{"released a 1"}},
+		"expired and taken":        {live("a", 1), live("b", 2), []string{"expired a 1", "acquired b 2"}},
+		"released and taken":       {live("a", 1), live("b", 3), []string{"released a 1", "acquired b 3"}},
+		"taken and expired":        {over("", 1), over("b", 2), []string{"acquired b 2", "expired b 2"}},
+		"taken again after expiry": {over("a", 1), live("a", 2), []string{"acquired a 2"}},
+		"still free":               {over("", 1), over("", 5), nil},
+		"still over":               {over("a", 1), over("a", 1), nil},
+	} {
+		b := newBackend(Options{Notices: &ear{}}, store{})
+		b.tellChange("m", c.before, c.now)
+		var got []string
+		for _, e := range b.chronicle.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {
+			got = append(got, fmt.Sprintf("%v %s %d", e.Kind, e.Owner, e.Token))
+		}
+		b.stop()
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestWhoLeavesTakesNobodyElsesPlace: its contender is back on another connection
+// before the place of the old one is given up.
+func TestWhoLeavesTakesNobodyElsesPlace(t *testing.T) {
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	take(t, b, "place", "a", long)
+	old := block(t, b, "place", "b", long).ticket.(*proxy.Ticket)
+	old.Withdraw()
+	again := block(t, b, "place", "b", long)
+	b.unseat(old, simba.EndTimeout)
+	release(t, b, "place", "a")
+	again.granted(t)
+}
