@@ -1,0 +1,388 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// reasonHandoff is the reason of a tenure that a blocked waiter was granted.
+const reasonHandoff = "handoff"
+
+// Acquire implements simba.Backend. A free mutex costs one round trip.
+func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return simba.Outcome{}, nil, err
+	}
+	defer leave()
+	if r.Waiter == nil {
+		out, err := b.acquire(ctx, r, nil)
+		if err != nil {
+			return simba.Outcome{}, nil, b.failed(err)
+		}
+		return out, nil, nil
+	}
+	t := b.lobby.Enter(r)
+	out, err := b.acquire(ctx, r, t)
+	if err == nil && out.Status == simba.StatusWaiting {
+		return out, t, nil
+	}
+	if !t.Withdraw() { // it was granted or moved meanwhile, and will hear of that
+		return simba.Outcome{Status: simba.StatusWaiting}, t, nil
+	}
+	if err != nil {
+		b.unblock(place{r.Mutex, r.Contender})
+		return simba.Outcome{}, nil, b.failed(err)
+	}
+	return out, nil, nil
+}
+
+// acquire grants, renews or queues; t is the ticket of r.Waiter.
+func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
+	p := place{r.Mutex, r.Contender}
+	open, err := b.hold(ctx, p)
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	defer open()
+	for {
+		s, err := b.current(ctx, r.Mutex)
+		if err != nil {
+			return simba.Outcome{}, err
+		}
+		out, done, err := b.acquireInside(ctx, s, r, t)
+		switch {
+		case err == nil && done:
+			return out, nil
+		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver): // look again
+			if ctx.Err() != nil {
+				return simba.Outcome{}, errNoAnswer
+			}
+		default:
+			return simba.Outcome{}, err
+		}
+	}
+}
+
+// acquireInside is one attempt; done is false if it has to be made anew.
+func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, done bool, err error) {
+	p := place{r.Mutex, r.Contender}
+	if b.haunted(p) {
+		if err := b.settle(ctx, s, p); err != nil {
+			return out, false, err
+		}
+	}
+	n := b.nodeAt(p)
+	switch {
+	case n == nil:
+		return b.enroll(ctx, s, r, t)
+	case n.s != s: // its session is being forgotten
+		b.mu.Lock()
+		b.dropLocked(n)
+		b.mu.Unlock()
+		return out, false, nil
+	}
+	b.mu.Lock()
+	owner, ended := n.kind == kindOwner, n.kind == kindOwner && !n.ownsLocked(time.Now())
+	b.mu.Unlock()
+	switch {
+	case ended:
+		return out, false, b.expire(ctx, n) // whoever keeps it: it is its contender that asks
+	case owner:
+		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
+			return out, false, err
+		}
+		b.counters.renewed.Add(1)
+		return b.ownOutcome(n, simba.StatusRenewed), true, nil
+	}
+	names, err := s.children(ctx, r.Mutex)
+	if err != nil {
+		return out, false, err
+	}
+	switch i := slices.Index(names, n.child); {
+	case i < 0:
+		b.vanished(n)
+		return out, false, nil
+	case i == 0:
+		return b.takeTurn(ctx, n, r, t)
+	case r.NoQueue:
+		return b.refuse(ctx, s, r, names, n.child)
+	default:
+		return b.stay(ctx, s, n, r, t, names)
+	}
+}
+
+// enroll makes a node for a contender that this server knows none of.
+func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, done bool, err error) {
+	p := place{r.Mutex, r.Contender}
+	if r.NoQueue && b.heldHere(r.Mutex) {
+		out, done, err = b.look(ctx, s, r)
+		if err != nil || done {
+			return out, done, err
+		}
+	}
+	rec := &record{
+		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Keeper: b.id, Server: b.id, Session: b.binding(r.Session),
+		TTL: r.TTL.Milliseconds(), Transition: r.Transition.Milliseconds(),
+	}
+	if t != nil {
+		rec.Kind = kindBlocked
+	}
+	c, err := b.create(ctx, s, p, rec)
+	if err != nil {
+		return out, false, err
+	}
+	n := c.node
+	if c.alone {
+		return b.begin(n, t), true, nil
+	}
+	names, err := s.children(ctx, r.Mutex)
+	if err != nil {
+		b.mu.Lock()
+		b.dropLocked(n)
+		b.mu.Unlock()
+		b.haunt(p, n.guid, 0)
+		return out, false, err
+	}
+	at := slices.Index(names, n.child)
+	if at < 0 {
+		b.vanished(n)
+		return out, false, nil
+	}
+	other, err := b.elder(ctx, s, p, names[:at])
+	if err == nil && other != nil && other.child == names[0] { // it may own the mutex, or have owned it
+		other, err = b.decided(ctx, s, r.Mutex, other.child)
+	}
+	if err != nil || other != nil {
+		return out, false, errors.Join(err, b.yield(ctx, n, other))
+	}
+	if at > 0 {
+		left, err := b.overtake(ctx, s, r.Mutex, names[:at])
+		if err != nil {
+			return out, false, errors.Join(err, b.yield(ctx, n, nil))
+		}
+		names, at = names[at-left:], left
+	}
+	switch {
+	case at == 0:
+		return b.begin(n, t), true, nil
+	case r.NoQueue:
+		if kept, err := b.undo(ctx, n); kept || err != nil {
+			return out, false, err
+		}
+		return b.refuse(ctx, s, r, slices.Delete(names, at, at+1), "")
+	}
+	b.mu.Lock()
+	n.lapse = time.Now().Add(b.QueueGrace()) // until we know better, below
+	if t != nil {
+		n.kind = kindBlocked
+	}
+	b.addLocked(n)
+	n.clear = true
+	for _, child := range names[:at] {
+		n.clear = n.clear && b.ownLocked(r.Mutex, child) != nil
+	}
+	b.mu.Unlock()
+	b.chronicle.Announce(simba.Event{Kind: simba.EventQueued, Mutex: r.Mutex, Owner: r.Contender})
+	return b.stay(ctx, s, n, r, t, names)
+}
+
+// begin begins a tenure: the node is the first.
+func (b *Backend) begin(n *node, t *proxy.Ticket) simba.Outcome {
+	b.mu.Lock()
+	n.kind, n.untold = kindOwner, t != nil
+	b.addLocked(n)
+	b.markLocked(n, markAfter)
+	b.mu.Unlock()
+	b.began(n, "")
+	b.free(n, t)
+	return b.ownOutcome(n, simba.StatusAcquired)
+}
+
+// began tells of a tenure.
+func (b *Backend) began(n *node, reason string) {
+	b.counters.acquired.Add(1)
+	for {
+		last := b.counters.token.Load()
+		if n.token <= last || b.counters.token.CompareAndSwap(last, n.token) {
+			break
+		}
+	}
+	var before []simba.Event // whose ends are certain now, though they may not be confirmed yet
+	b.mu.Lock()
+	at := n.acquiredAt
+	if m := b.mutexes[n.mutex]; m != nil {
+		for _, e := range m.endings {
+			if e.Token != 0 && e.Token < n.token {
+				before = append(before, e)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, e := range before {
+		b.tell(e)
+	}
+	b.chronicle.Announce(simba.Event{
+		At: at, Kind: simba.EventAcquired, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: reason,
+	})
+}
+
+// free ends the wait of another connection of a contender that has acquired by a
+// request with the ticket t, or without.
+func (b *Backend) free(n *node, t *proxy.Ticket) {
+	if other := b.lobby.Find(n.mutex, n.contender); other != nil && other != t {
+		b.lobby.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
+	}
+}
+
+// takeTurn grants the mutex to a waiter that asks again and whose node is the first.
+func (b *Backend) takeTurn(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, done bool, err error) {
+	if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
+		return out, false, err
+	}
+	b.began(n, "")
+	b.free(n, t)
+	return b.ownOutcome(n, simba.StatusAcquired), true, nil
+}
+
+// stay keeps a place in the queue.
+func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.AcquireRequest, t *proxy.Ticket, names []string) (out simba.Outcome, done bool, err error) {
+	p := place{r.Mutex, r.Contender}
+	out.Status = simba.StatusWaiting
+	if t == nil {
+		h, err := b.head(ctx, s, r.Mutex, names)
+		if err != nil {
+			return out, false, err
+		}
+		out = h.outcome(simba.StatusQueued)
+		out.Position = h.position(n.child)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n.kind == kindOwner || n.gone { // granted meanwhile, or lost
+		return out, false, nil
+	}
+	blocked := b.waitsLocked(p)
+	// A poll does not change what a blocked connection asked for and will be told.
+	if t != nil || !blocked {
+		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)
+	}
+	if blocked {
+		if n.kind != kindBlocked || n.foreign || b.elsewhereLocked(n) {
+			b.markLocked(n, 0)
+		}
+		n.kind, n.turn, n.idle = kindBlocked, time.Time{}, false
+	} else {
+		n.kind = kindPolling
+		n.lapse = time.Now().Add(out.Transition + b.QueueGrace())
+		b.markLocked(n, 0)
+	}
+	b.followLocked(r.Mutex).again()
+	return out, true, nil
+}
+
+// refuse is the outcome of a request that does not queue; child is the contender's node
+// if it queues all the same, since an earlier request.
+func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest, names []string, child string) (out simba.Outcome, done bool, err error) {
+	h, err := b.head(ctx, s, r.Mutex, names)
+	if err != nil {
+		return out, false, err
+	}
+	out = h.outcome(simba.StatusBusy)
+	out.Position = h.position(child)
+	return out, true, nil
+}
+
+// heldHere reports whether a client of this server owns the mutex as far as we know.
+func (b *Backend) heldHere(mutex string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m := b.mutexes[mutex]; m != nil {
+		now := time.Now()
+		for _, n := range m.nodes {
+			if n.ownsLocked(now) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// look spares a request that will not queue the making of a node; done is false if the
+// mutex may be had.
+func (b *Backend) look(ctx context.Context, s *session, r simba.AcquireRequest) (out simba.Outcome, done bool, err error) {
+	if err := s.sync(ctx, s.mutexes()); err != nil {
+		return out, false, err
+	}
+	names, err := s.children(ctx, r.Mutex)
+	if err != nil || len(names) == 0 {
+		return out, false, err
+	}
+	mark := protected + contenderMark(r.Contender)
+	if slices.ContainsFunc(names, func(c string) bool { return strings.HasPrefix(c, mark) }) {
+		return out, false, nil // its own, perhaps
+	}
+	return b.refuse(ctx, s, r, names, "")
+}
+
+// ownOutcome is the outcome for an owner.
+func (b *Backend) ownOutcome(n *node, status simba.Status) simba.Outcome {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := simba.Outcome{Status: status, Owner: n.contender, Token: n.token}
+	out.TTL, out.Transition = n.left(time.Now())
+	return out
+}
+
+// expire ends a lease whose time is over.
+func (b *Backend) expire(ctx context.Context, n *node) error {
+	err := b.remove(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
+	if errors.Is(err, zk.ErrBadVersion) {
+		err = b.reload(ctx, n)
+	}
+	return gone(err)
+}
+
+// unblock makes the node of a contender whose connection is gone a polling waiter's.
+func (b *Backend) unblock(p place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.nodeLocked(p)
+	if n == nil || n.kind != kindBlocked || b.waitsLocked(p) { // or another connection took the place over
+		return
+	}
+	n.kind, n.turn, n.idle = kindPolling, time.Time{}, false
+	n.lapse = time.Now().Add(b.leftLocked(p.mutex) + b.QueueGrace())
+	b.markLocked(n, 0)
+	b.followLocked(p.mutex).again()
+}
+
+// waitsLocked reports whether a connection here waits for a contender.
+func (b *Backend) waitsLocked(p place) bool { return b.lobby.Find(p.mutex, p.contender) != nil }
+
+// leftLocked is how long the lease still runs, as far as this server has seen it.
+func (b *Backend) leftLocked(mutex string) time.Duration {
+	m := b.mutexes[mutex]
+	if m == nil {
+		return 0
+	}
+	now := time.Now()
+	for _, n := range m.nodes {
+		if n.ownsLocked(now) {
+			_, left := n.left(now)
+			return left
+		}
+	}
+	if m.follow != nil {
+		return max(0, m.follow.until.Sub(now))
+	}
+	return 0
+}

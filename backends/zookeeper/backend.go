@@ -1,0 +1,295 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// Backend is the engine. It implements simba.Backend.
+type Backend struct {
+	proxy.Windows
+
+	options Options
+	target  target
+	log     *slog.Logger
+	notices simba.Notices
+	id      string // of this process, in the sessions' names
+
+	lanes     []*lane
+	lobby     *proxy.Lobby
+	chronicle *proxy.Chronicle
+	clock     storeClock
+	counters  counters
+
+	life  context.Context // ends with Close; what runs in the background has no other
+	close context.CancelFunc
+	all   sync.WaitGroup // requests and background work
+
+	mu       sync.Mutex // guards what follows; held for no I/O, logging or waiting
+	closed   bool
+	mutexes  map[string]*mutex
+	making   map[guid]struct{}        // nodes whose creation is under way
+	ghosts   map[place]map[guid]int32 // nodes that must go, and the version of their leases
+	keeps    map[guid]*node           // the nodes that this server keeps
+	gates    map[place]*gate
+	dead     []tag               // of sessions that we gave up, and that the ensemble may still know
+	patterns map[string]struct{} // globs of channels that may be ours
+	root     *follower           // of the list of mutexes, for patterns; nil = none
+}
+
+// place is where a contender stands: it has at most one node there.
+type place struct{ mutex, contender string }
+
+type counters struct {
+	acquired, renewed, released, expired, broken, handedOn atomic.Int64
+	token                                                  atomic.Uint64
+}
+
+var (
+	_ simba.Backend = (*Backend)(nil)
+	_ proxy.Store   = (*Backend)(nil)
+)
+
+// Open connects to the ensemble and checks that mutexes can be kept there: that the
+// chroot exists, that we may make nodes, and that it knows container nodes
+// (ZooKeeper 3.5). An error says in one line what is wrong.
+func Open(ctx context.Context, o Options) (*Backend, error) {
+	o.ensureDefaults()
+	target, err := o.validate()
+	if err != nil {
+		return nil, err
+	}
+	var raw [4]byte
+	rand.Read(raw[:])
+	b := &Backend{
+		options:   o,
+		target:    target,
+		log:       o.Logger,
+		notices:   o.Notices,
+		id:        hex.EncodeToString(raw[:]),
+		chronicle: proxy.NewChronicle(o.Notices, 0),
+		mutexes:   make(map[string]*mutex),
+		making:    make(map[guid]struct{}),
+		ghosts:    make(map[place]map[guid]int32),
+		keeps:     make(map[guid]*node),
+		gates:     make(map[place]*gate),
+		patterns:  make(map[string]struct{}),
+	}
+	b.lobby = proxy.NewLobby(b)
+	b.SetHandoffWindow(o.HandoffWindow)
+	b.SetQueueGrace(o.QueueGrace)
+	sessions, err := b.firstSessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.life, b.close = context.WithCancel(context.Background())
+	for _, s := range sessions {
+		b.lanes = append(b.lanes, &lane{session: s, renewed: make(chan struct{})})
+	}
+	for i, s := range sessions {
+		b.all.Go(func() { b.supervise(b.lanes[i], s) })
+	}
+	b.all.Go(b.sweep)
+	return b, nil
+}
+
+// Close ends the engine and all its goroutines; later calls do nothing. Who waits is
+// told simba.ErrStopped and its nodes go. If a lease that was given through this
+// server still runs, the session is left to time out in the ensemble, so that
+// nobody else gets the mutex before the lease ends or the session does.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.close()
+	b.all.Wait()
+	return nil
+}
+
+// enter begins a request: its context ends with the deadline or with Close.
+func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil, simba.ErrStopped
+	}
+	b.all.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	stop := context.AfterFunc(b.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		b.all.Done()
+	}, nil
+}
+
+// background runs f unless the engine is closed. f must end when b.life does.
+func (b *Backend) background(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.all.Go(f)
+	}
+}
+
+// failed makes an error of a request into what clients are told.
+func (b *Backend) failed(err error) error {
+	var name *simba.NameError
+	switch {
+	case err == nil:
+		return nil
+	case b.life.Err() != nil:
+		return simba.ErrStopped
+	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed):
+		return err
+	}
+	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
+}
+
+// lane is one of the sessions side by side: ZooKeeper serves the requests of a session in
+// order, so one alone would be slow for many clients. A mutex has one lane for ever.
+type lane struct {
+	// Guarded by Backend.mu.
+	session *session
+	renewed chan struct{} // closed when session is replaced
+}
+
+// lane returns the lane of a mutex.
+func (b *Backend) lane(mutex string) *lane {
+	return b.lanes[scanHash(mutex)%uint64(len(b.lanes))]
+}
+
+// current returns the session to use now for a mutex, waiting for one until ctx ends.
+func (b *Backend) current(ctx context.Context, mutex string) (*session, error) {
+	l := b.lane(mutex)
+	for {
+		b.mu.Lock()
+		s, renewed := l.session, l.renewed
+		b.mu.Unlock()
+		if s.alive() {
+			return s, s.await(ctx)
+		}
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			return nil, errCutOff
+		}
+	}
+}
+
+// binding is how a connection of this server is named in a lease; "" is none.
+func (b *Backend) binding(session uint64) string {
+	if session == 0 {
+		return ""
+	}
+	return b.id + ":" + strconv.FormatUint(session, 10)
+}
+
+// gate lets one request of a contender for a mutex through at a time.
+type gate struct {
+	pass  chan struct{} // holds one when free
+	users int           // guarded by Backend.mu
+}
+
+// hold waits for the gate of a place and returns what opens it again.
+func (b *Backend) hold(ctx context.Context, p place) (open func(), err error) {
+	b.mu.Lock()
+	g := b.gates[p]
+	if g == nil {
+		g = &gate{pass: make(chan struct{}, 1)}
+		g.pass <- struct{}{}
+		b.gates[p] = g
+	}
+	g.users++
+	b.mu.Unlock()
+	leave := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if g.users--; g.users == 0 {
+			delete(b.gates, p)
+		}
+	}
+	select {
+	case <-g.pass:
+		return func() { g.pass <- struct{}{}; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, errNoAnswer
+	}
+}
+
+// History implements simba.Backend: what this server did or saw.
+func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+	_, leave, err := b.enter(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
+	return b.chronicle.Find(r), 0, nil
+}
+
+// Stats implements simba.Backend. What is held in the ensemble, only a Scan can tell.
+func (b *Backend) Stats() simba.Stats {
+	return simba.Stats{
+		Held:     -1,
+		Mutexes:  -1,
+		Blocked:  int64(b.lobby.Len()),
+		Polling:  -1,
+		Acquired: b.counters.acquired.Load(),
+		Renewed:  b.counters.renewed.Load(),
+		Released: b.counters.released.Load(),
+		Expired:  b.counters.expired.Load(),
+		Broken:   b.counters.broken.Load(),
+		HandedOn: b.counters.handedOn.Load(),
+		Seq:      b.chronicle.Seq(),
+		Token:    b.counters.token.Load(),
+	}
+}
+
+// Settle implements simba.Backend: what the ensemble has answered is durable.
+func (b *Backend) Settle(context.Context, simba.Seq) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return simba.ErrStopped
+	}
+	return nil
+}
+
+// storeClock estimates the clock of the ensemble's leader. It is only shown to people,
+// no lease depends on it: it may step.
+type storeClock struct {
+	ahead atomic.Int64 // of ours, in nanoseconds
+}
+
+// observe takes the leader's clock, Unix milliseconds, of an exchange between two instants.
+func (c *storeClock) observe(ms int64, start, end time.Time) {
+	middle := start.Add(end.Sub(start) / 2)
+	c.ahead.Store(ms*int64(time.Millisecond) - (baseWall + int64(middle.Sub(epoch))))
+}
+
+// at returns the leader's clock at an instant of ours, Unix milliseconds.
+func (c *storeClock) at(t time.Time) int64 {
+	return (baseWall + int64(t.Sub(epoch)) + c.ahead.Load()) / int64(time.Millisecond)
+}
+
+// instant is the inverse of at.
+func (c *storeClock) instant(ms int64) time.Time {
+	return epoch.Add(time.Duration(ms*int64(time.Millisecond) - c.ahead.Load() - baseWall))
+}
+
+var baseWall = epoch.UnixNano()

@@ -1,0 +1,305 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// The changes of the ensemble: the only code that writes latch nodes and leases. Who calls
+// it holds the gate of the place. Each goes on until its outcome is known or ctx
+// ends; what is unknown then is settled in the background.
+
+// condition is on what a node is deleted.
+type condition uint8
+
+const (
+	anyVersion  condition = iota // whatever has changed
+	thisVersion                  // only if nobody has changed the lease
+)
+
+// created is a new node and what was there when it was made.
+type created struct {
+	node  *node
+	alone bool // no other node was there
+}
+
+// create makes a latch node and its lease in one step. Writing the mutex' node in the same
+// step gives the number of nodes, the zxid and the leader's clock in one round trip.
+func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) (c created, err error) {
+	g := newGUID(p.contender, s.tag)
+	b.mu.Lock()
+	b.making[g] = struct{}{}
+	b.mu.Unlock()
+	defer func() {
+		if c.node == nil {
+			b.mu.Lock()
+			delete(b.making, g)
+			b.mu.Unlock()
+		}
+	}()
+	n := &node{
+		s: s, mutex: p.mutex, contender: p.contender, guid: g, kind: kindPolling, keeper: b.id, server: b.id, binding: rec.Session,
+		ttl: millis(rec.TTL), transition: millis(rec.Transition),
+	}
+	data := rec.encode()
+	for {
+		start := time.Now()
+		res, err := s.multi(ctx,
+			&zk.CreateRequest{Path: s.newLatch(p.mutex, g), Data: []byte(p.contender), Acl: s.acl, Flags: zk.FlagEphemeralSequential},
+			&zk.CreateRequest{Path: s.lease(g), Data: data, Acl: s.acl, Flags: zk.FlagEphemeral},
+			&zk.SetDataRequest{Path: s.mutex(p.mutex), Version: -1})
+		n.since = start
+		switch {
+		case err == nil:
+			stat := res[2].Stat
+			b.clock.observe(stat.Mtime, start, time.Now())
+			n.child, n.token, n.acquiredAt = res[0].String[len(s.mutex(p.mutex))+1:], uint64(stat.Mzxid), stat.Mtime
+			n.made = time.Now()
+			return created{n, stat.NumChildren == 1}, nil
+		case errors.Is(err, zk.ErrNoNode):
+			if err = s.ensure(ctx, p.mutex); err == nil {
+				continue
+			}
+			return c, err
+		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt was late
+		case certain(err):
+			return c, err
+		}
+		if !s.alive() {
+			return c, errSessionOver
+		}
+		found, err := b.recover(ctx, s, n)
+		switch {
+		case err != nil:
+			b.haunt(p, g, 0)
+			return c, err
+		case found:
+			return created{n, false}, nil
+		}
+	}
+}
+
+// recover looks for a node whose creation had no answer, by its guid.
+func (b *Backend) recover(ctx context.Context, s *session, n *node) (found bool, err error) {
+	child, err := s.find(ctx, n.mutex, n.guid)
+	if err != nil || child == "" {
+		return false, err
+	}
+	latch, err := s.get(ctx, s.latch(n.mutex, child))
+	if err != nil {
+		return false, err
+	}
+	n.child, n.token, n.acquiredAt = child, uint64(latch.stat.Czxid), latch.stat.Ctime
+	n.made = time.Now()
+	return true, nil
+}
+
+// find returns the name of the latch node with a guid, "" if there is none.
+func (s *session) find(ctx context.Context, mutex string, g guid) (child string, err error) {
+	if err := s.sync(ctx, s.mutexes()); err != nil {
+		return "", err
+	}
+	names, err := s.children(ctx, mutex)
+	if err != nil {
+		return "", err
+	}
+	if i := slices.IndexFunc(names, func(c string) bool { return guidOf(c) == g }); i >= 0 {
+		return names[i], nil
+	}
+	return "", nil
+}
+
+// renew begins both windows of a node anew, as its contender now asks, and makes it
+// an owner's. It returns zk.ErrNoNode if the node is gone: it is forgotten then.
+func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
+	for {
+		b.mu.Lock()
+		rec, version := n.recordLocked(time.Now()), n.version
+		b.mu.Unlock()
+		rec.Kind, rec.Keeper, rec.Server, rec.TTL, rec.Transition, rec.Session = kindOwner, n.keeper, b.id, ttl.Milliseconds(), transition.Milliseconds(), binding
+		rec.Acquired, rec.Idle, rec.Lapse, rec.Turn = 0, false, 0, 0
+		start := time.Now()
+		stat, err := b.write(ctx, n, rec, version)
+		if err == nil {
+			b.clock.observe(stat.Mtime, start, time.Now())
+			b.mu.Lock()
+			n.kind, n.server, n.ttl, n.transition, n.binding = kindOwner, b.id, ttl, transition, binding
+			n.version, n.since, n.acquiredAt = stat.Version, start, stat.Mtime
+			n.turn, n.idle, n.dirty, n.untold = time.Time{}, false, time.Time{}, false
+			b.armLocked(n)
+			b.mu.Unlock()
+			return nil
+		}
+		if err := b.unwritten(ctx, n, err); err != nil {
+			return err
+		}
+	}
+}
+
+// mark writes what the other servers should know of a node.
+func (b *Backend) mark(ctx context.Context, n *node) error {
+	for {
+		b.mu.Lock()
+		rec, version, asked := n.recordLocked(time.Now()), n.version, n.dirty
+		b.mu.Unlock()
+		stat, err := b.write(ctx, n, rec, version)
+		if err == nil {
+			b.mu.Lock()
+			n.version = stat.Version
+			if n.dirty.Equal(asked) {
+				n.dirty = time.Time{}
+			}
+			b.mu.Unlock()
+			return nil
+		}
+		if err := b.unwritten(ctx, n, err); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		dirty := !n.dirty.IsZero()
+		b.mu.Unlock()
+		if !dirty {
+			return nil
+		}
+	}
+}
+
+// write changes a lease if its latch node is there and nobody has changed it since version.
+func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
+	b.mu.Lock()
+	n.writing = true
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		n.writing = false
+		b.mu.Unlock()
+	}()
+	s := n.s
+	res, err := s.multi(ctx,
+		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},
+		&zk.SetDataRequest{Path: s.lease(n.guid), Data: rec.encode(), Version: version})
+	if err != nil {
+		return nil, err
+	}
+	return res[1].Stat, nil
+}
+
+// unwritten judges the error of a write: nil means that it should be tried again.
+func (b *Backend) unwritten(ctx context.Context, n *node, err error) error {
+	switch {
+	case errors.Is(err, zk.ErrBadVersion):
+		return b.reload(ctx, n)
+	case errors.Is(err, zk.ErrNoNode):
+		b.vanished(n)
+		return zk.ErrNoNode
+	case certain(err):
+		return err
+	case !n.s.alive():
+		return errSessionOver
+	case ctx.Err() != nil:
+		return err
+	}
+	return nil // the connection broke: if it was done, the version tells
+}
+
+// reload takes over what another server has written into a node's lease, or what an
+// earlier write of ours that had no answer has. The lease of a node that we keep is watched from then on.
+func (b *Backend) reload(ctx context.Context, n *node) error {
+	read := n.s.get
+	if !n.foreign {
+		read = n.s.getAndWatch
+	}
+	lease, err := read(ctx, n.s.lease(n.guid))
+	if errors.Is(err, zk.ErrNoNode) {
+		b.vanished(n)
+	}
+	if err != nil {
+		return err
+	}
+	rec, err := decodeRecord(lease.data)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n.watchAt = time.Time{}
+	if lease.stat.Version != n.version {
+		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
+			n.version, n.listening = lease.stat.Version, rec.Listening
+		} else {
+			b.adoptLocked(n, rec, &lease.stat)
+		}
+		if m := b.mutexes[n.mutex]; m != nil && m.follow != nil {
+			m.follow.again()
+		}
+	}
+	b.armLocked(n)
+	return nil
+}
+
+// touched hears that a lease node has changed that was watched. It is called by the
+// library, so it only sets the alarm.
+func (b *Backend) touched(g guid) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.keeps[g]
+	if n == nil {
+		return
+	}
+	if m := b.mutexes[n.mutex]; m != nil {
+		if _, ending := m.endings[g]; ending {
+			return
+		}
+	}
+	n.watchAt = time.Now()
+	if n.writing { // it was us, most likely
+		n.watchAt = n.watchAt.Add(watchAfter)
+	}
+	b.armLocked(n)
+}
+
+// adoptLocked sets a node to what its lease says. The windows of a renewal through another
+// server are counted from when its keeper learns of it, which is never too short; no lease
+// depends on the ensemble's clock.
+func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
+	now := time.Now()
+	n.version = stat.Version
+	n.kind, n.keeper, n.server = rec.Kind, rec.Keeper, rec.Server
+	n.ttl, n.transition, n.binding, n.listening = millis(rec.TTL), millis(rec.Transition), rec.Session, rec.Listening
+	n.since, n.acquiredAt = now, stat.Mtime
+	n.idle, n.untold, n.dirty, n.turn = rec.Idle, false, time.Time{}, time.Time{}
+	switch {
+	case rec.Kind == kindPolling && rec.Turn > 0:
+		n.turn = now.Add(millis(rec.Turn))
+	case rec.Kind == kindPolling:
+		n.lapse = now.Add(max(millis(rec.Lapse), b.QueueGrace()))
+	}
+}
+
+// vanished forgets a node that the ensemble does not have any more, and makes sure that
+// nothing of it is left.
+func (b *Backend) vanished(n *node) {
+	b.mu.Lock()
+	if n.gone {
+		b.mu.Unlock()
+		return
+	}
+	owner, version := n.kind == kindOwner && !n.foreign, n.version
+	b.dropLocked(n)
+	b.mu.Unlock()
+	if n.foreign { // its keeper sees to it
+		return
+	}
+	b.haunt(n.place(), n.guid, version)
+	if owner {
+		b.tell(simba.Event{
+			Kind: simba.EventReleased, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: "through another server",
+		})
+	}
+}

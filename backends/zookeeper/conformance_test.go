@@ -1,0 +1,73 @@
+package zookeeper_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
+)
+
+const (
+	suiteTimeout = time.Second
+	suiteSession = 8 * time.Second
+)
+
+// opener returns what opens servers on an ensemble.
+func opener(servers string) func(testing.TB, simba.Notices) backendtest.Backend {
+	return func(t testing.TB, n simba.Notices) backendtest.Backend {
+		t.Helper()
+		b, err := zookeeper.Open(context.Background(), zookeeper.Options{
+			Servers: servers, Notices: n, Timeout: suiteTimeout, SessionTimeout: suiteSession,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+}
+
+func TestConformance(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	backendtest.Run(t, backendtest.Engine{
+		Name: "zookeeper", Open: opener(link.Addr()), Direct: opener(srv.Addr), Link: link,
+		Shared: true, Timeout: suiteTimeout,
+	})
+}
+
+func TestConformanceOfAnEnsemble(t *testing.T) {
+	e := stores.ZooKeeperEnsemble(t, 3)
+	backendtest.Run(t, backendtest.Engine{
+		Name: "zookeeper-ensemble", Open: opener(e.Connect()), Shared: true, Timeout: suiteTimeout,
+	})
+}
+
+// A leader that dies takes no lease along as long as a session of its clients lives.
+func TestKillingTheLeaderNeverMakesTwoOwners(t *testing.T) {
+	e := stores.ZooKeeperEnsemble(t, 3)
+	tenures, faults := backendtest.Hammer(t, backendtest.Engine{
+		Name: "zookeeper-ensemble", Open: opener(e.Connect()), Shared: true, Timeout: suiteTimeout,
+	}, 12*time.Second, func(stop <-chan struct{}) {
+		tick := time.NewTicker(4 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			if leader := e.Leader(); leader != nil {
+				leader.Kill()
+				leader.Start()
+			}
+		}
+	})
+	t.Logf("%d tenures", tenures)
+	for _, f := range faults {
+		t.Error(f)
+	}
+}

@@ -1,0 +1,250 @@
+package zookeeper_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
+)
+
+// jvm is a process with contenders of Curator's LeaderLatch, see testdata/Contender.java.
+type jvm struct {
+	t   testing.TB
+	in  io.WriteCloser
+	mu  sync.Mutex // guards what follows
+	out map[string]chan string
+}
+
+// startJVM compiles and starts the contenders. Without a JDK or Curator the test is skipped,
+// unless CI is set.
+func startJVM(t testing.TB, servers string) *jvm {
+	t.Helper()
+	missing := func(what string) {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%s is missing", what)
+		}
+		t.Skipf("%s is missing: install default-jdk-headless and libcurator-recipes-java", what)
+	}
+	var jars []string
+	for _, name := range []string{
+		"curator-framework", "curator-client", "curator-recipes", "zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop",
+		"netty-all", "netty-buffer", "netty-common", "netty-handler", "netty-transport",
+	} {
+		jar := filepath.Join("/usr/share/java", name+".jar")
+		if _, err := os.Stat(jar); err != nil {
+			missing(jar)
+		}
+		jars = append(jars, jar)
+	}
+	javac, err := exec.LookPath("javac")
+	if err != nil {
+		missing("javac")
+	}
+	dir := t.TempDir()
+	path := strings.Join(append(jars, dir), string(os.PathListSeparator))
+	if out, err := exec.Command(javac, "-cp", path, "-d", dir, "testdata/Contender.java").CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	cmd := exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "Contender", servers)
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j := &jvm{t: t, in: in, out: make(map[string]chan string)}
+	ready := j.events("")
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			what, rest, _ := strings.Cut(lines.Text(), " ")
+			id, rest, _ := strings.Cut(rest, " ")
+			j.events(id) <- strings.TrimSpace(what + " " + rest)
+		}
+	}()
+	t.Cleanup(func() {
+		in.Close() // it ends with its input
+		<-read
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("java: %v", err)
+		}
+	})
+	if got := <-ready; got != "READY" {
+		t.Fatalf("java says %q", got)
+	}
+	return j
+}
+
+// events are what the JVM says of a contender.
+func (j *jvm) events(id string) chan string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.out[id] == nil {
+		j.out[id] = make(chan string, 1000)
+	}
+	return j.out[id]
+}
+
+func (j *jvm) say(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fmt.Fprintf(j.in, format+"\n", args...)
+}
+
+// hear waits until the JVM says that of a contender, and passes over other words.
+func (j *jvm) hear(id, what string) error {
+	deadline := time.After(patience)
+	for {
+		select {
+		case got := <-j.events(id):
+			if got == what {
+				return nil
+			}
+		case <-deadline:
+			return fmt.Errorf("the JVM did not say %q of %s", what, id)
+		}
+	}
+}
+
+// register is a resource that only one may use.
+type register struct {
+	user    atomic.Pointer[string]
+	changes atomic.Int64
+}
+
+func (r *register) use(t *testing.T, who string) {
+	if !r.user.CompareAndSwap(nil, &who) {
+		t.Errorf("%s leads, and so does %s", who, *r.user.Load())
+		return
+	}
+	r.changes.Add(1)
+	<-time.After(time.Millisecond)
+	r.user.Store(nil)
+}
+
+func TestCuratorsLeaderLatchAndOursElectOneLeader(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	j := startJVM(t, srv.Addr)
+	said := newBoard()
+	said.channels[simba.MutexChannel("m")] = true
+	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
+	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
+		t.Fatal(err)
+	}
+	const changes = 200
+	var shared register
+	tenures := make(map[string]*atomic.Int64)
+	var all sync.WaitGroup
+	for _, id := range []string{"ours-1", "ours-2"} {
+		tenures[id] = new(atomic.Int64)
+		all.Go(func() {
+			for shared.changes.Load() < changes {
+				w := newWaiter()
+				out, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute, Waiter: w})
+				if err == nil && out.Status == simba.StatusWaiting {
+					w.await(t)
+					out, err = ticket.End(simba.EndWoken)
+				}
+				if err != nil || out.Status != simba.StatusAcquired {
+					t.Errorf("%s: %+v, %v", id, out, err)
+					return
+				}
+				tenures[id].Add(1)
+				shared.use(t, id)
+				giveUp(t, b, "m", id)
+			}
+		})
+	}
+	for _, id := range []string{"jvm-1", "jvm-2"} {
+		tenures[id] = new(atomic.Int64)
+		all.Go(func() {
+			for shared.changes.Load() < changes {
+				j.say("start m %s", id)
+				if err := j.hear(id, "LEADER"); err != nil {
+					t.Error(err)
+					return
+				}
+				tenures[id].Add(1)
+				shared.use(t, id)
+				j.say("close %s", id)
+				if err := j.hear(id, "CLOSED"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for id, n := range tenures {
+		t.Logf("%s: %d tenures", id, n.Load())
+		if n.Load() == 0 {
+			t.Errorf("%s never led", id)
+		}
+		ours := strings.HasPrefix(id, "ours")
+		if got := said.count("simba:{m} acquired@@" + id); ours && int64(got) != n.Load() || got == 0 {
+			t.Errorf("%s: %d notices of %d tenures", id, got, n.Load())
+		}
+	}
+}
+
+func TestAJVMSeesOursAndOursSeeTheJVM(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	j := startJVM(t, srv.Addr)
+	said := newBoard()
+	said.channels[simba.MutexChannel("m")] = true
+	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
+	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
+		t.Fatal(err)
+	}
+	take(t, b, "m", "a", time.Minute)
+	j.say("start m j")
+	await(t, "the JVM waits", func() bool {
+		q, _, err := b.Queue(ctx, "m", 10)
+		return err == nil && len(q) == 1 && q[0].Contender == "j"
+	})
+	j.say("leader j")
+	j.say("participants j")
+	for _, want := range []string{"OWNER a", "PARTICIPANTS a,j"} {
+		if err := j.hear("j", want); err != nil {
+			t.Error(err)
+		}
+	}
+	giveUp(t, b, "m", "a")
+	if err := j.hear("j", "LEADER"); err != nil {
+		t.Fatal(err)
+	}
+	owner, _, err := b.Owner(ctx, "m")
+	if err != nil || owner.Owner != "j" || owner.Token == 0 || owner.Transition <= 0 {
+		t.Errorf("the owner is %+v, %v", owner, err)
+	}
+	await(t, "its tenure is announced", func() bool { return said.count("simba:{m} acquired@@j") == 1 })
+	if ok, _, err := b.Check(ctx, "m", owner.Token); err != nil || !ok {
+		t.Errorf("its token: %v, %v", ok, err)
+	}
+	// It would not notice that its node is gone, and lead beside the next.
+	if ok, _, err := b.Break(ctx, "m", "test"); ok || !errors.Is(err, simba.ErrNotServed) {
+		t.Errorf("break: %v, %v", ok, err)
+	}
+	_, woken := block(t, b, "m", "c", time.Minute)
+	j.say("close j")
+	woken.await(t)
+}

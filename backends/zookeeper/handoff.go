@@ -1,0 +1,66 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// handOver tells a waiter that it owns the mutex.
+func (b *Backend) handOver(n *node) {
+	b.counters.handedOn.Add(1)
+	b.began(n, reasonHandoff)
+	if !b.lobby.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made}) {
+		b.passOnSoon(n.place(), n.token)
+	}
+}
+
+// claim begins the tenure of a waiter here whose node is the first. Its contender may have gone
+// on through another server, or another may keep the node: so it is told only when
+// a write at the version that we know has succeeded.
+func (b *Backend) claim(n *node) {
+	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+	defer cancel()
+	err := b.claimInside(ctx, n)
+	b.mu.Lock()
+	n.claiming = false
+	b.mu.Unlock()
+	if err == nil {
+		return
+	}
+	if n.s.alive() && !errors.Is(err, zk.ErrNoNode) && b.pause(retryPause) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !n.gone {
+			b.followLocked(n.mutex).again()
+		}
+		return
+	}
+	b.rejoin(n.mutex)
+}
+
+func (b *Backend) claimInside(ctx context.Context, n *node) error {
+	open, err := b.hold(ctx, n.place())
+	if err != nil {
+		return err
+	}
+	defer open()
+	b.mu.Lock()
+	waits := !n.gone && n.kind == kindBlocked && b.waitsLocked(n.place())
+	ttl, transition, binding := n.ttl, n.transition, n.binding
+	b.mu.Unlock()
+	if !waits {
+		return nil
+	}
+	if err := b.renew(ctx, n, ttl, transition, binding); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	n.untold = true
+	b.mu.Unlock()
+	b.handOver(n)
+	return nil
+}

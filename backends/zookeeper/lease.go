@@ -1,0 +1,240 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// Guard implements simba.Backend. An owner that asked this server before costs one
+// round trip.
+func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Outcome, err error) {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return out, err
+	}
+	defer leave()
+	err = b.alone(ctx, place{r.Mutex, r.Contender}, func(s *session) error {
+		n, err := b.owned(ctx, s, place{r.Mutex, r.Contender})
+		if err != nil {
+			return err
+		}
+		if n == nil || r.Token != 0 && r.Token != n.token {
+			h, err := b.inspect(ctx, s, r.Mutex)
+			out = h.outcome(simba.StatusLost)
+			return err
+		}
+		b.mu.Lock()
+		binding := n.binding
+		b.mu.Unlock()
+		if err := b.renew(ctx, n, r.TTL, r.Transition, binding); err != nil {
+			return err
+		}
+		b.counters.renewed.Add(1)
+		out = b.ownOutcome(n, simba.StatusRenewed)
+		return nil
+	})
+	return out, b.failed(err)
+}
+
+// Release implements simba.Backend.
+func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released bool, _ simba.Seq, err error) {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	defer leave()
+	p := place{r.Mutex, r.Contender}
+	err = b.alone(ctx, p, func(s *session) error {
+		n, err := b.owned(ctx, s, p)
+		if err != nil {
+			return err
+		}
+		if n == nil {
+			if r.Token != 0 || r.Session != 0 {
+				return nil
+			}
+			return b.leaveQueue(ctx, s, p)
+		}
+		b.mu.Lock()
+		bound := r.Session == 0 || n.binding == b.binding(r.Session)
+		b.mu.Unlock()
+		if !bound || r.Token != 0 && r.Token != n.token {
+			return nil
+		}
+		err = b.remove(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, anyVersion)
+		released = err == nil
+		return gone(err)
+	})
+	return released, 0, b.failed(err)
+}
+
+// leaveQueue takes a waiter out of the queue.
+func (b *Backend) leaveQueue(ctx context.Context, s *session, p place) error {
+	n, _, err := b.locate(ctx, s, p)
+	if n == nil || err != nil {
+		return err
+	}
+	err = b.remove(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"}, anyVersion)
+	b.lobby.Grant(p.mutex, p.contender, proxy.Grant{}) // nothing: its wait is over
+	return gone(err)
+}
+
+// Break implements simba.Backend. It does not break the leadership of a JVM's LeaderLatch:
+// a latch (Curator 5.4) does not look after its own node, so it would go on taking
+// itself for the leader beside the next one.
+func (b *Backend) Break(ctx context.Context, mutex, reason string) (broken bool, _ simba.Seq, err error) {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	defer leave()
+	err = b.ask(ctx, mutex, func(s *session) error {
+		for {
+			h, err := b.inspect(ctx, s, mutex)
+			if err != nil || !h.owned {
+				return err
+			}
+			if h.bare {
+				return fmt.Errorf("the owner %s is a JVM's LeaderLatch, which would not notice; stop its process instead: %w", h.contender, simba.ErrNotServed)
+			}
+			broken, err = b.breakNode(ctx, s, mutex, h.child, reason)
+			if broken || err != nil {
+				return err
+			}
+		}
+	})
+	return broken, 0, b.failed(err)
+}
+
+func (b *Backend) breakNode(ctx context.Context, s *session, mutex, child, reason string) (bool, error) {
+	n, err := b.decided(ctx, s, mutex, child)
+	if err != nil {
+		return false, gone(err)
+	}
+	open, err := b.hold(ctx, n.place())
+	if err != nil {
+		return false, err
+	}
+	defer open()
+	b.mu.Lock()
+	owner := n.kind == kindOwner
+	b.mu.Unlock()
+	if !owner {
+		return false, nil
+	}
+	err = b.remove(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason}, anyVersion)
+	return err == nil, gone(err)
+}
+
+// alone makes a request behind the gate of a place, again if something has changed
+// meanwhile.
+func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) error {
+	open, err := b.hold(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer open()
+	for {
+		s, err := b.current(ctx, p.mutex)
+		if err != nil {
+			return err
+		}
+		if b.haunted(p) {
+			err = b.settle(ctx, s, p)
+		}
+		if err == nil {
+			err = f(s)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil, certain(err) && !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+	}
+}
+
+// owned returns the node by which a contender owns the mutex, nil if it does not.
+func (b *Backend) owned(ctx context.Context, s *session, p place) (*node, error) {
+	for {
+		n := b.nodeAt(p)
+		if n == nil || n.s != s {
+			n, first, err := b.locate(ctx, s, p)
+			if err != nil || n == nil || !first {
+				return nil, err
+			}
+			if n, err = b.decided(ctx, s, p.mutex, n.child); err != nil {
+				return nil, gone(err)
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if !n.ownsLocked(time.Now()) {
+				return nil, nil
+			}
+			if n.foreign {
+				b.addLocked(n)
+			}
+			return n, nil
+		}
+		b.mu.Lock()
+		owner, owns := n.kind == kindOwner, n.ownsLocked(time.Now())
+		b.mu.Unlock()
+		switch {
+		case owns:
+			return n, nil
+		case owner && n.foreign: // its keeper ends it, unless it was renewed elsewhere
+			version := n.version
+			if err := b.reload(ctx, n); err != nil {
+				return nil, gone(err)
+			}
+			if n.version == version {
+				return nil, nil
+			}
+			continue
+		case owner:
+			if err := b.expire(ctx, n); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		// It waits, unless it has come to own the mutex through another server.
+		version := n.version
+		if err := b.reload(ctx, n); err != nil {
+			if gone(err) == nil {
+				continue
+			}
+			return nil, err
+		}
+		if n.version == version {
+			return nil, nil
+		}
+	}
+}
+
+// locate finds a contender's node in the ensemble, nil if it has none, and whether it
+// is the first.
+func (b *Backend) locate(ctx context.Context, s *session, p place) (n *node, first bool, err error) {
+	if err := s.sync(ctx, s.mutexes()); err != nil {
+		return nil, false, err
+	}
+	names, err := s.children(ctx, p.mutex)
+	if err != nil {
+		return nil, false, err
+	}
+	if own := b.nodeAt(p); own != nil && own.s == s {
+		return own, slices.Index(names, own.child) == 0, nil
+	}
+	n, err = b.elder(ctx, s, p, names)
+	if n == nil || err != nil {
+		return nil, false, err
+	}
+	return n, names[0] == n.child, nil
+}

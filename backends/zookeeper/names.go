@@ -1,0 +1,160 @@
+package zookeeper
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// The layout. Curator's LeaderLatch on /simba/<mutex> makes and reads the same
+// latch nodes; the leases are ours alone.
+const (
+	mutexesDir = "/simba"
+	leasesDir  = "/simba-leases"
+
+	protected = "_c_"     // Curator's prefix of a name that carries a GUID
+	latchMark = "-latch-" // between the GUID and the sequence number
+	latchName = "latch-"  // what Curator sorts by: everything behind its last occurrence
+)
+
+// encodeName makes a mutex' name a part of a path. Ordinary names stay as they are. What
+// ZooKeeper forbids (PathUtils.validatePath: "/", the names "." and "..", everything
+// beyond the basic plane and U+FFF0 to U+FFFF) becomes %XX for each byte, and so
+// does "%" itself, so that no two names meet.
+func encodeName(mutex string) string {
+	if mutex == "." || mutex == ".." {
+		return strings.ReplaceAll(mutex, ".", "%2E")
+	}
+	plain := true
+	for _, r := range mutex {
+		if !plainRune(r) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return mutex
+	}
+	var b strings.Builder
+	for _, r := range mutex {
+		if plainRune(r) {
+			b.WriteRune(r)
+			continue
+		}
+		var raw [utf8.UTFMax]byte
+		for _, c := range raw[:utf8.EncodeRune(raw[:], r)] {
+			b.WriteByte('%')
+			b.WriteString(strings.ToUpper(hex.EncodeToString([]byte{c})))
+		}
+	}
+	return b.String()
+}
+
+func plainRune(r rune) bool {
+	switch {
+	case r == '/', r == '%', r < ' ', r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
+		return false
+	}
+	return true
+}
+
+// decodeName is the inverse of encodeName; ok is false for a name that it does not make.
+func decodeName(node string) (mutex string, ok bool) {
+	if !strings.Contains(node, "%") {
+		return node, node != "." && node != ".."
+	}
+	var b strings.Builder
+	for i := 0; i < len(node); i++ {
+		if node[i] != '%' {
+			b.WriteByte(node[i])
+			continue
+		}
+		if i+3 > len(node) {
+			return "", false
+		}
+		c, err := hex.DecodeString(node[i+1 : i+3])
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(c[0])
+		i += 2
+	}
+	mutex = b.String()
+	return mutex, encodeName(mutex) == node
+}
+
+// A guid names one latch node and its lease for ever. It looks like Curator's, but
+// begins with a hash of the contender, so that a contender's node is found without
+// reading the data of all, and goes on with the tag of the session that made it:
+//
+//	hhhhhhhh-hhhh-tttt-tttt-rrrrrrrrrrrr
+type guid string
+
+const guidLen = 36
+
+// tag marks the nodes of one session.
+type tag string
+
+func newTag() tag {
+	var raw [4]byte
+	rand.Read(raw[:]) // never fails, see crypto/rand
+	h := hex.EncodeToString(raw[:])
+	return tag(h[:4] + "-" + h[4:])
+}
+
+// contenderMark is how the guids of a contender's nodes begin.
+func contenderMark(contender string) string {
+	sum := sha256.Sum256([]byte(contender))
+	h := hex.EncodeToString(sum[:6])
+	return h[:8] + "-" + h[8:] + "-"
+}
+
+func newGUID(contender string, t tag) guid {
+	var raw [6]byte
+	rand.Read(raw[:])
+	return guid(contenderMark(contender) + string(t) + "-" + hex.EncodeToString(raw[:]))
+}
+
+// tagged reports whether a session with that tag made it.
+func (g guid) tagged(t tag) bool {
+	return len(g) == guidLen && string(g[14:23]) == string(t)
+}
+
+// guidOf returns the guid in a child's name, "" if it has none.
+func guidOf(child string) guid {
+	rest, ok := strings.CutPrefix(child, protected)
+	if !ok || len(rest) < guidLen+len(latchMark) || rest[guidLen:guidLen+len(latchMark)] != latchMark {
+		return ""
+	}
+	return guid(rest[:guidLen])
+}
+
+// sortKey is what children are ordered by, exactly as Curator does it
+// (LockInternals.getSortedChildren, standardFixForSorting).
+func sortKey(child string) string {
+	if i := strings.LastIndex(child, latchName); i >= 0 {
+		return child[i+len(latchName):]
+	}
+	return child
+}
+
+// sortChildren orders the children of a mutex: the first is the leader.
+func sortChildren(children []string) {
+	slices.SortFunc(children, func(a, b string) int { return cmp.Compare(sortKey(a), sortKey(b)) })
+}
+
+// paths are the nodes' paths below a chroot.
+type paths struct{ root string }
+
+func (p paths) mutexes() string              { return p.root + mutexesDir }
+func (p paths) leases() string               { return p.root + leasesDir }
+func (p paths) mutex(m string) string        { return p.root + mutexesDir + "/" + encodeName(m) }
+func (p paths) latch(m, child string) string { return p.mutex(m) + "/" + child }
+func (p paths) newLatch(m string, g guid) string {
+	return p.mutex(m) + "/" + protected + string(g) + latchMark
+}
+func (p paths) lease(g guid) string { return p.root + leasesDir + "/" + string(g) }

@@ -1,0 +1,85 @@
+package zookeeper
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestOrdinaryNamesAreTheirOwnNodes(t *testing.T) {
+	for _, name := range []string{"m", "my-mutex", "a.b", "...", "order:42", "äöü", "名前", "zookeeper"} {
+		if got := encodeName(name); got != name {
+			t.Errorf("%q becomes %q", name, got)
+		}
+	}
+}
+
+func TestNamesThatZooKeeperForbidsAreEncodedAndNoTwoMeet(t *testing.T) {
+	for name, want := range map[string]string{
+		"a/b": "a%2Fb", "100%": "100%25", "%2F": "%252F", ".": "%2E", "..": "%2E%2E", "x\U0001F512": "x%F0%9F%94%92", "\uFFFD": "%EF%BF%BD",
+	} {
+		got := encodeName(name)
+		if got != want {
+			t.Errorf("%q becomes %q, not %q", name, got, want)
+		}
+		if back, ok := decodeName(got); !ok || back != name {
+			t.Errorf("%q comes back as %q, %v", name, back, ok)
+		}
+	}
+	for _, foreign := range []string{".", "..", "%", "%2", "%zz", "%41", "%2f", "a%"} {
+		if name, ok := decodeName(foreign); ok {
+			t.Errorf("the node %q is taken for the mutex %q", foreign, name)
+		}
+	}
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add("a/b%2F..")
+	f.Fuzz(func(t *testing.T, name string) {
+		if simba.CheckMutex(name) != nil {
+			return
+		}
+		node := encodeName(name)
+		if back, ok := decodeName(node); !ok || back != name {
+			t.Errorf("%q becomes %q comes back as %q, %v", name, node, back, ok)
+		}
+		if strings.Contains(node, "/") || node == "." || node == ".." || !utf8.ValidString(node) {
+			t.Errorf("%q becomes %q", name, node)
+		}
+	})
+}
+
+func TestChildrenAreOrderedAsCuratorDoes(t *testing.T) {
+	children := []string{
+		"_c_ffffffff-0000-0000-0000-000000000000-latch-0000000002",
+		"_c_00000000-0000-0000-0000-000000000000-latch-0000000010",
+		"latch-0000000001",
+		"_c_aaaaaaaa-latch-0000-0000-000000000000-latch-0000000003",
+	}
+	sortChildren(children)
+	var numbers []string
+	for _, c := range children {
+		numbers = append(numbers, c[len(c)-2:])
+	}
+	if want := []string{"01", "02", "03", "10"}; !slices.Equal(numbers, want) {
+		t.Errorf("the order is %v", numbers)
+	}
+}
+
+func TestANodeIsKnownByItsContenderAndSession(t *testing.T) {
+	one, two := newTag(), newTag()
+	g := newGUID("a", one)
+	child := protected + string(g) + latchMark + "0000000007"
+	if guidOf(child) != g || !g.tagged(one) || g.tagged(two) || len(g) != guidLen {
+		t.Errorf("%s", child)
+	}
+	if !strings.HasPrefix(child, protected+contenderMark("a")) || strings.HasPrefix(child, protected+contenderMark("b")) {
+		t.Errorf("%s", child)
+	}
+	if guidOf("latch-0000000001") != "" || guidOf("_c_short-latch-0000000001") != "" {
+		t.Error("a guid where there is none")
+	}
+}

@@ -1,0 +1,343 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// mutex is what this server knows of a mutex that it has to do with.
+type mutex struct {
+	name  string
+	nodes map[string]*node // by contender: of this server's clients
+	guids map[guid]*node   // the same by guid
+	// endings says why a node that we delete goes, so that whoever sees it gone first
+	// tells the same.
+	endings map[guid]simba.Event
+	follow  *follower // nil = nobody wants to know
+}
+
+// node is a contender's latch node and its lease, as this server knows them. A node
+// of this server's own session is kept by it: it alone ends the lease when its time
+// is over. A foreign one, kept by another server, is here since its contender asks
+// through this one.
+type node struct {
+	s         *session
+	mutex     string
+	contender string
+	guid      guid
+	child     string // name of the latch node
+	token     uint64 // its czxid
+	foreign   bool
+	bare      bool      // without a lease: a JVM's
+	made      time.Time // when it was known to be there
+	keeper    string    // who keeps it, as records name it
+	clear     bool      // when it took its place, all nodes in front were this server's; guarded by Backend.mu
+
+	// Guarded by Backend.mu. Changes to the ensemble are made by who holds the gate of
+	// the node's place.
+	kind       kind
+	server     string // whose client last asked for it
+	ttl        time.Duration
+	transition time.Duration
+	binding    string
+	version    int32     // of the lease node
+	since      time.Time // of an owner: when its windows began
+	acquiredAt int64     // the same on the ensemble's clock
+	answered   bool      // of an owner that was granted: the end of its wait has told it
+	untold     bool      // of an owner: granted to a waiter, and not renewed since
+	lapse      time.Time // of a polling waiter: when its place lapses
+	turn       time.Time // of a polling waiter whose turn it is: until when; else zero
+	idle       bool      // of a polling waiter that is the first: it is nobody's turn
+	listening  bool      // of a polling waiter: it can be reached through another server
+	claiming   bool      // of a blocked waiter whose node another server keeps: its turn is being asked for
+	watchAt    time.Time // when to begin to watch the lease node; zero = it is watched, or not ours to keep
+	writing    bool      // a change of the lease node is under way
+	dirty      time.Time // when the lease node is to be written; zero = it is right
+	gone       bool      // forgotten
+	timer      *time.Timer
+}
+
+// markAfter is how long the lease node of a new owner may lag behind: many leases are over
+// by then, and for them a write is saved.
+const markAfter = 20 * time.Millisecond
+
+// watchAfter is how long we keep a node before we watch what other servers do to its
+// lease: most leases are over by then.
+const watchAfter = 250 * time.Millisecond
+
+func (n *node) place() place { return place{n.mutex, n.contender} }
+
+func (n *node) end() time.Time { return n.since.Add(n.ttl + n.transition) }
+
+// left returns what is left of an owner's windows.
+func (n *node) left(now time.Time) (ttl, transition time.Duration) {
+	passed := now.Sub(n.since)
+	return max(0, n.ttl-passed), max(0, n.ttl+n.transition-passed)
+}
+
+// ownsLocked reports whether its contender owns the mutex.
+func (n *node) ownsLocked(now time.Time) bool {
+	return !n.gone && n.kind == kindOwner && now.Before(n.end())
+}
+
+// passedLocked reports whether it is of a polling waiter that is the first and whose turn
+// is over.
+func (n *node) passedLocked(now time.Time) bool {
+	return n.kind == kindPolling && (n.idle || !n.turn.IsZero() && !now.Before(n.turn))
+}
+
+// recordLocked is what its lease node should say.
+func (n *node) recordLocked(now time.Time) *record {
+	r := &record{
+		Mutex: n.mutex, Contender: n.contender, Kind: n.kind, Keeper: n.keeper, Server: n.server, TTL: n.ttl.Milliseconds(),
+		Transition: n.transition.Milliseconds(), Session: n.binding, Listening: n.listening,
+	}
+	switch {
+	case n.kind == kindOwner:
+		r.Acquired = n.acquiredAt
+	case n.kind == kindPolling && !n.turn.IsZero():
+		r.Turn = max(0, n.turn.Sub(now)).Milliseconds()
+	case n.kind == kindPolling:
+		r.Idle = n.idle
+		r.Lapse = max(0, n.lapse.Sub(now)).Milliseconds()
+	}
+	return r
+}
+
+// mutexLocked returns what is known of a mutex, beginning with nothing.
+func (b *Backend) mutexLocked(name string) *mutex {
+	m := b.mutexes[name]
+	if m == nil {
+		m = &mutex{name: name, nodes: make(map[string]*node), guids: make(map[guid]*node), endings: make(map[guid]simba.Event)}
+		b.mutexes[name] = m
+	}
+	return m
+}
+
+func (b *Backend) tidyLocked(m *mutex) {
+	if len(m.nodes) == 0 && len(m.endings) == 0 && m.follow == nil && b.mutexes[m.name] == m {
+		delete(b.mutexes, m.name)
+	}
+}
+
+// nodeLocked returns the node of a contender that this server knows, nil if none.
+func (b *Backend) nodeLocked(p place) *node {
+	if m := b.mutexes[p.mutex]; m != nil {
+		return m.nodes[p.contender]
+	}
+	return nil
+}
+
+func (b *Backend) nodeAt(p place) *node {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.nodeLocked(p)
+}
+
+// addLocked begins to keep a node.
+func (b *Backend) addLocked(n *node) {
+	m := b.mutexLocked(n.mutex)
+	if old := m.nodes[n.contender]; old != nil {
+		b.dropLocked(old)
+		m = b.mutexLocked(n.mutex)
+	}
+	m.nodes[n.contender], m.guids[n.guid] = n, n
+	if !n.foreign {
+		b.keeps[n.guid] = n
+		n.watchAt = time.Now().Add(watchAfter)
+	}
+	delete(b.making, n.guid)
+	b.armLocked(n)
+}
+
+// dropLocked forgets a node.
+func (b *Backend) dropLocked(n *node) {
+	if n.gone {
+		return
+	}
+	n.gone = true
+	delete(b.making, n.guid)
+	if b.keeps[n.guid] == n {
+		delete(b.keeps, n.guid)
+	}
+	if n.timer != nil {
+		n.timer.Stop()
+	}
+	if m := b.mutexes[n.mutex]; m != nil && m.nodes[n.contender] == n {
+		delete(m.nodes, n.contender)
+		delete(m.guids, n.guid)
+		b.tidyLocked(m)
+	}
+}
+
+// dueLocked returns when a node is to be tended next; false if never.
+func (n *node) dueLocked() (due time.Time, ok bool) {
+	earliest := func(t time.Time) {
+		if !t.IsZero() && (!ok || t.Before(due)) {
+			due, ok = t, true
+		}
+	}
+	earliest(n.dirty)
+	earliest(n.watchAt)
+	switch {
+	case n.kind == kindOwner:
+		earliest(n.end())
+	case !n.turn.IsZero():
+		earliest(n.turn)
+	case n.kind == kindPolling:
+		earliest(n.lapse)
+	}
+	return due, ok
+}
+
+// armLocked sets the alarm of a node.
+func (b *Backend) armLocked(n *node) {
+	due, ok := n.dueLocked()
+	switch {
+	case n.gone:
+	case !ok:
+		if n.timer != nil {
+			n.timer.Stop()
+		}
+	case n.timer == nil:
+		n.timer = time.AfterFunc(time.Until(due), func() { b.background(func() { b.tend(n) }) })
+	default:
+		n.timer.Reset(time.Until(due))
+	}
+}
+
+// tend does what is due to a node: ends its lease, its turn or its place, or writes
+// what the other servers should know.
+func (b *Backend) tend(n *node) {
+	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+	defer cancel()
+	open, err := b.hold(ctx, n.place())
+	if err == nil {
+		err = b.tendInside(ctx, n)
+		open()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n.gone || b.closed {
+		return
+	}
+	b.armLocked(n)
+	if err != nil && n.timer != nil { // the ensemble cannot be asked
+		n.timer.Reset(retryPause)
+	}
+}
+
+func (b *Backend) tendInside(ctx context.Context, n *node) error {
+	b.mu.Lock()
+	now := time.Now()
+	var ending simba.Event
+	turn := false
+	switch {
+	case n.gone:
+		b.mu.Unlock()
+		return nil
+	case n.kind == kindOwner && !now.Before(n.end()):
+		ending = simba.Event{Kind: simba.EventExpired}
+	case n.kind != kindOwner && !n.turn.IsZero() && !now.Before(n.turn):
+		ending = simba.Event{Kind: simba.EventLeft, Reason: "missed its turn"}
+		turn = true
+	case n.kind == kindPolling && n.turn.IsZero() && !now.Before(n.lapse):
+		ending = simba.Event{Kind: simba.EventLeft, Reason: "lapsed"}
+	}
+	dirty := !n.dirty.IsZero() && !now.Before(n.dirty)
+	watch := !n.watchAt.IsZero() && !now.Before(n.watchAt)
+	foreign := n.foreign
+	if ending.Kind != 0 && foreign { // its keeper ends it
+		b.dropLocked(n)
+		b.mu.Unlock()
+		return nil
+	}
+	b.mu.Unlock()
+	if turn {
+		names, err := n.s.children(ctx, n.mutex)
+		if err != nil {
+			return err
+		}
+		b.mu.Lock()
+		polling := n.kind == kindPolling
+		b.mu.Unlock()
+		if len(names) == 1 && polling { // nobody else wants it
+			b.mu.Lock()
+			n.turn, n.idle = time.Time{}, true
+			b.markLocked(n, 0)
+			b.mu.Unlock()
+			return nil
+		}
+	}
+	if ending.Kind != 0 {
+		err := b.remove(ctx, n, ending, thisVersion)
+		if errors.Is(err, zk.ErrBadVersion) { // another server was faster
+			err = b.reload(ctx, n)
+		}
+		return gone(err)
+	}
+	if dirty {
+		if err := gone(b.mark(ctx, n)); err != nil {
+			return err
+		}
+	}
+	if watch {
+		return b.relook(ctx, n)
+	}
+	return nil
+}
+
+// relook is reload of a node that has changed, as far as we know.
+func (b *Backend) relook(ctx context.Context, n *node) error {
+	b.mu.Lock()
+	blocked := n.kind == kindBlocked && !b.elsewhereLocked(n)
+	b.mu.Unlock()
+	err := b.reload(ctx, n)
+	if errors.Is(err, zk.ErrNoNode) && blocked { // the contender left through another server
+		b.lobby.Grant(n.mutex, n.contender, proxy.Grant{})
+	}
+	return gone(err)
+}
+
+// elsewhereLocked reports whether a waiter's connection is another server's.
+func (b *Backend) elsewhereLocked(n *node) bool { return n.kind == kindBlocked && n.server != b.id }
+
+// gone passes over the error of a node that is not there any more.
+func gone(err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// markLocked has the lease node written soon, with what this server's client wants.
+func (b *Backend) markLocked(n *node, after time.Duration) {
+	n.server = b.id
+	n.dirty = time.Now().Add(after)
+	b.armLocked(n)
+}
+
+// kept returns the nodes of a session that wait, and whether a lease runs.
+func (b *Backend) kept(s *session) (waiting []*node, held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for _, m := range b.mutexes {
+		for _, n := range m.nodes {
+			switch {
+			case n.s != s || n.foreign:
+			case n.ownsLocked(now):
+				held = true
+			default:
+				waiting = append(waiting, n)
+			}
+		}
+	}
+	return waiting, held
+}

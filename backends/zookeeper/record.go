@@ -1,0 +1,62 @@
+package zookeeper
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// kind is what a latch node stands for.
+type kind string
+
+const (
+	kindAsking  kind = "asking"  // was just made: its server has yet to see, or to write, what came of it
+	kindOwner   kind = "owner"   // holds the mutex when it is the first
+	kindBlocked kind = "blocked" // waits on a connection: owns the mutex as soon as it is the first
+	kindPolling kind = "polling" // waits without a connection: owns nothing before it asks again
+)
+
+// record is what a lease node says about its latch node, for the other servers: JSON,
+// so that people can read it too. Times are milliseconds. The node's version counts
+// its changes: whoever writes or deletes it names the version that he knows, so
+// nobody undoes what he has not seen.
+type record struct {
+	Mutex     string `json:"mutex"`
+	Contender string `json:"contender"`
+	Kind      kind   `json:"kind"`
+	// Keeper is the server that keeps the node, and Server the one whose client the
+	// rest is about, each by a name of its process.
+	Keeper     string `json:"keeper"`
+	Server     string `json:"server"`
+	TTL        int64  `json:"ttl"`
+	Transition int64  `json:"transition"`
+	// Acquired is when the windows began, on the ensemble's clock; 0 = when this
+	// record was written.
+	Acquired int64 `json:"acquired,omitempty"`
+	// Session is the connection that the lease is bound to, with its server.
+	Session string `json:"session,omitempty"`
+	// Listening says that a polling waiter can be reached through another server
+	// than the one that keeps its node.
+	Listening bool `json:"listening,omitempty"`
+	// Idle says that a polling waiter is the first, and has had its turn or cannot be
+	// told of it: who wants the mutex may delete its node.
+	Idle bool `json:"idle,omitempty"`
+	// Lapse is for how long a polling waiter keeps its place from here.
+	Lapse int64 `json:"lapse,omitempty"`
+	// Turn is for how long the mutex is kept for a polling waiter from here.
+	Turn int64 `json:"turn,omitempty"`
+}
+
+func (r *record) encode() []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic("zookeeper: a record does not encode: " + err.Error())
+	}
+	return b
+}
+
+func decodeRecord(b []byte) (r record, err error) {
+	err = json.Unmarshal(b, &r)
+	return r, err
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

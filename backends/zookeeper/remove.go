@@ -1,0 +1,152 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// remove deletes a node and tells why, if that is known to have been done; or
+// returns zk.ErrNoNode if it was gone, zk.ErrBadVersion if its lease has changed.
+func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
+	b.mu.Lock()
+	why.Mutex, why.Owner = n.mutex, n.contender
+	if why.Kind != 0 && why.Kind != simba.EventLeft {
+		why.Token = n.token
+	}
+	m := b.mutexLocked(n.mutex)
+	m.endings[n.guid] = why
+	next := b.nextLocked(m, n)
+	var heir *record
+	if next != nil {
+		next.claiming = true
+		heir = next.recordLocked(time.Now())
+		heir.Kind, heir.Server, heir.Acquired = kindOwner, b.id, 0
+	}
+	b.mu.Unlock()
+	handed := false
+	defer func() {
+		b.mu.Lock()
+		delete(m.endings, n.guid)
+		if next != nil {
+			next.claiming = false
+			if m.follow != nil && !handed { // it may have waited for us
+				m.follow.again()
+			}
+		}
+		b.tidyLocked(m)
+		b.mu.Unlock()
+	}()
+	sure := true // that nothing was deleted by an earlier attempt
+	for {
+		start := time.Now()
+		stat, err := n.s.delete(ctx, n, on, next, heir)
+		switch {
+		case heir != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)): // of one or the other
+			heir = nil
+			continue
+		case err == nil, !sure && errors.Is(err, zk.ErrNoNode):
+			b.mu.Lock()
+			b.dropLocked(n)
+			b.mu.Unlock()
+			b.tell(why)
+			if err == nil && heir != nil {
+				handed = true
+				b.succeed(next, start, stat)
+			}
+			return nil
+		case errors.Is(err, zk.ErrNoNode):
+			b.mu.Lock()
+			delete(m.endings, n.guid) // it was not us
+			b.mu.Unlock()
+			b.vanished(n)
+			return err
+		case !n.s.alive():
+			return errSessionOver
+		case certain(err) && !errors.Is(err, errCutOff):
+			return err
+		case ctx.Err() != nil:
+			if why.Kind != simba.EventExpired { // who asked for it, or is gone, does not ask again
+				b.mu.Lock()
+				b.dropLocked(n)
+				version := n.version
+				b.mu.Unlock()
+				b.haunt(n.place(), n.guid, version)
+			}
+			return err
+		}
+		sure = false
+	}
+}
+
+// nextLocked returns the node that comes after an owner's, if a connection here waits by it
+// and we know that there is none in between: we keep all that were in front when it took
+// its place. So the end of a tenure hands the mutex on in the same step.
+func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
+	if n.kind != kindOwner || n.foreign {
+		return nil
+	}
+	for _, o := range m.nodes {
+		if o != n && o.s == n.s && !o.foreign && (next == nil || sortKey(o.child) < sortKey(next.child)) {
+			next = o
+		}
+	}
+	if next == nil || !next.clear || next.claiming || next.kind != kindBlocked || b.elsewhereLocked(next) || !b.waitsLocked(next.place()) {
+		return nil
+	}
+	return next
+}
+
+// succeed begins the tenure of a node that was made an owner's by the end of the one before.
+func (b *Backend) succeed(n *node, start time.Time, stat *zk.Stat) {
+	b.mu.Lock()
+	n.kind, n.server, n.version = kindOwner, b.id, stat.Version
+	n.since, n.acquiredAt = start, stat.Mtime
+	n.turn, n.idle, n.dirty, n.untold = time.Time{}, false, time.Time{}, true
+	b.armLocked(n)
+	b.mu.Unlock()
+	b.handOver(n)
+}
+
+// delete deletes a latch node and its lease in one step; with an heir, if the next node is there
+// and its lease is as we know it, that becomes the heir in the same step. Then it returns
+// the stat of that lease.
+func (s *session) delete(ctx context.Context, n *node, on condition, next *node, heir *record) (*zk.Stat, error) {
+	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
+	if !n.bare {
+		v := int32(-1)
+		if on == thisVersion {
+			v = n.version
+		}
+		ops = append(ops, &zk.DeleteRequest{Path: s.lease(n.guid), Version: v})
+	}
+	if heir != nil {
+		ops = append(ops,
+			&zk.CheckVersionRequest{Path: s.latch(n.mutex, next.child), Version: -1},
+			&zk.SetDataRequest{Path: s.lease(next.guid), Data: heir.encode(), Version: next.version})
+	}
+	res, err := s.multi(ctx, ops...)
+	if err != nil {
+		return nil, err
+	}
+	return res[len(res)-1].Stat, nil
+}
+
+// tell tells of an end, and counts it, if nobody has before.
+func (b *Backend) tell(e simba.Event) {
+	if e.Kind == 0 || b.chronicle.Announce(e) == 0 {
+		return
+	}
+	switch e.Kind {
+	case simba.EventReleased:
+		b.counters.released.Add(1)
+	case simba.EventExpired:
+		b.counters.expired.Add(1)
+	case simba.EventBroken:
+		b.counters.broken.Add(1)
+	}
+}

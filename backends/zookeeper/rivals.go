@@ -1,0 +1,122 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// What a new node finds in front of itself: nodes of waiters that may be passed, and
+// its own contender's, made through another server.
+
+// overtake removes the nodes of waiters that had their turn, or could not be told of it, and
+// returns how many nodes are left in front.
+func (b *Backend) overtake(ctx context.Context, s *session, mutex string, ahead []string) (left int, err error) {
+	for i, child := range ahead {
+		if passed, err := b.overtakeOne(ctx, s, mutex, child); err != nil || !passed {
+			return len(ahead) - i, err
+		}
+	}
+	return 0, nil
+}
+
+func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child string) (passed bool, err error) {
+	for {
+		b.mu.Lock()
+		own := b.ownLocked(mutex, child)
+		busy := own != nil && !own.passedLocked(time.Now())
+		b.mu.Unlock()
+		if busy {
+			return false, nil
+		}
+		n, err := b.foreign(ctx, s, mutex, child)
+		if err != nil || n == nil {
+			return err == nil, err
+		}
+		idle := n.kind == kindPolling && n.idle
+		if own != nil { // what we know may have yet to be written
+			b.mu.Lock()
+			idle = own.passedLocked(time.Now()) && own.version == n.version
+			b.mu.Unlock()
+		}
+		if !idle {
+			return false, nil
+		}
+		switch _, err := s.delete(ctx, n, thisVersion, nil, nil); {
+		case err == nil:
+			if own != nil {
+				b.mu.Lock()
+				b.dropLocked(own)
+				b.mu.Unlock()
+			}
+			b.chronicle.Announce(simba.Event{Kind: simba.EventLeft, Mutex: mutex, Owner: n.contender, Reason: "passed over"})
+			return true, nil
+		case errors.Is(err, zk.ErrNoNode):
+			return true, nil
+		case !errors.Is(err, zk.ErrBadVersion): // else look what has changed
+			return false, err
+		}
+	}
+}
+
+// undo deletes a node that was just made, unless its contender uses it through another server
+// by now: then it is kept.
+func (b *Backend) undo(ctx context.Context, n *node) (kept bool, err error) {
+	err = b.remove(ctx, n, simba.Event{}, thisVersion)
+	if !errors.Is(err, zk.ErrBadVersion) {
+		return false, gone(err)
+	}
+	b.mu.Lock()
+	b.addLocked(n)
+	b.mu.Unlock()
+	return true, gone(b.reload(ctx, n))
+}
+
+// yield gives the place of a new node up for an older one of the same contender.
+func (b *Backend) yield(ctx context.Context, n, elder *node) error {
+	kept, err := b.undo(ctx, n)
+	if err == nil && !kept && elder != nil {
+		b.mu.Lock()
+		b.addLocked(elder)
+		b.mu.Unlock()
+	}
+	return err
+}
+
+// elder returns the contender's node, made through another server, among the first nodes
+// of a mutex, or nil.
+func (b *Backend) elder(ctx context.Context, s *session, p place, names []string) (*node, error) {
+	mark := protected + contenderMark(p.contender)
+	for i, child := range names {
+		if g := guidOf(child); !strings.HasPrefix(child, mark) || g.tagged(s.tag) || b.given(g) {
+			continue
+		}
+		n, err := b.foreign(ctx, s, p.mutex, child)
+		if err != nil {
+			return nil, err
+		}
+		if n == nil || n.contender != p.contender {
+			continue
+		}
+		if n.kind == kindAsking && i > 0 { // it has yet to say that it waits
+			n.kind, n.lapse = kindPolling, time.Now().Add(b.QueueGrace())
+		}
+		return n, nil
+	}
+	return nil, nil
+}
+
+// given reports whether a node is of a session that we gave up: it will go.
+func (b *Backend) given(g guid) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.givenLocked(g)
+}
+
+func (b *Backend) givenLocked(g guid) bool { return slices.ContainsFunc(b.dead, g.tagged) }

@@ -1,0 +1,194 @@
+package zookeeper_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
+)
+
+// What holds when a contender goes on through another server, and its first one cannot
+// be reached or is slow.
+
+// nobodyElse fails the test if another contender gets the mutex while d passes.
+func nobodyElse(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
+	t.Helper()
+	end := time.After(d)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "y", TTL: time.Minute, NoQueue: true})
+			if err == nil && out.Status == simba.StatusAcquired {
+				t.Fatalf("two owners: %+v", out)
+			}
+		}
+	}
+}
+
+func TestAnAcquireWithoutReplyThatWasRepeatedElsewhereIsNotTakenBack(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, near, "m", "w", time.Minute) // the mutex' node is there
+	giveUp(t, near, "m", "w")
+	link.DropReplies()
+	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Minute})
+	unavailable(t, err)
+	x := acquire(t, near, "m", "x", time.Minute)
+	if x.Owner != "x" {
+		t.Fatalf("x: %+v", x)
+	}
+	link.Heal()
+	await(t, "the first server is back", func() bool {
+		owner, _, err := far.Owner(ctx, "m")
+		return err == nil && owner.Owner == "x"
+	})
+	nobodyElse(t, near, "m", 3*time.Second)
+}
+
+func TestAWaiterWhoseEndWasNotConfirmedMayComeToOwnElsewhere(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, near, "m", "o", time.Minute)
+	ticket, _ := block(t, far, "m", "x", time.Minute)
+	link.Blackhole()
+	_, err := ticket.End(simba.EndTimeout)
+	unavailable(t, err)
+	giveUp(t, near, "m", "o")
+	if x := acquire(t, near, "m", "x", time.Minute); x.Owner != "x" {
+		t.Fatalf("x: %+v", x)
+	}
+	link.Heal()
+	nobodyElse(t, near, "m", 3*time.Second)
+}
+
+func TestALeaseThatHasEndedIsOverThoughItsServerIsCutOff(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	first := take(t, far, "m", "x", 500*time.Millisecond)
+	link.Blackhole()
+	await(t, "it is over", func() bool {
+		owner, _, err := near.Owner(ctx, "m")
+		return err == nil && owner.Owner == ""
+	})
+	if out, err := near.Guard(ctx, guardOf("m", "x", time.Minute)); err != nil || out.Status != simba.StatusLost {
+		t.Errorf("guard: %+v, %v", out, err)
+	}
+	c := raw(t, srv.Addr)
+	_, before, err := c.Get("/simba/m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := take(t, near, "m", "x", time.Minute); out.Token <= first.Token {
+		t.Errorf("%+v after %+v", out, first)
+	}
+	_, after, err := c.Get("/simba/m")
+	if err != nil || after.Version-before.Version > 3 {
+		t.Errorf("that took %d writes, %v", after.Version-before.Version, err)
+	}
+	link.Heal()
+	nobodyElse(t, near, "m", 2*time.Second)
+}
+
+func TestARenewalThroughAnotherServerShortensTheLeaseToo(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, zookeeper.Options{Servers: srv.Addr})
+	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, one, "m", "x", time.Hour)
+	_, woken := block(t, one, "m", "y", time.Minute)
+	if out, err := two.Guard(ctx, guardOf("m", "x", 500*time.Millisecond)); err != nil || out.Status != simba.StatusRenewed {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	woken.await(t)
+}
+
+func TestAWaiterThatMovedToAnotherServerAndIsGoneHoldsUpNobody(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	const grace = 300 * time.Millisecond
+	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
+	two := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
+	take(t, one, "m", "o", time.Minute)
+	first, _ := block(t, one, "m", "x", time.Hour)
+	if _, err := first.End(simba.EndGone); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := block(t, two, "m", "x", time.Hour)
+	await(t, "the first server knows", func() bool {
+		q, _, err := one.Queue(ctx, "m", 10)
+		return err == nil && len(q) == 1 && q[0].Blocked
+	})
+	if _, err := second.End(simba.EndGone); err != nil {
+		t.Fatal(err)
+	}
+	_, woken := block(t, one, "m", "z", time.Minute)
+	giveUp(t, one, "m", "o")
+	woken.await(t)
+}
+
+func TestAWaiterWhoseServerIsNotItsKeeperIsToldOnlyWhatTheKeeperWillKeep(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	const ttl = 1200 * time.Millisecond
+	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: 5 * time.Second})
+	far := open(t, zookeeper.Options{Servers: link.Addr(), QueueGrace: 5 * time.Second})
+	take(t, near, "m", "o", time.Minute)
+	first, _ := block(t, near, "m", "x", ttl)
+	if _, err := first.End(simba.EndGone); err != nil {
+		t.Fatal(err)
+	}
+	second, woken := block(t, far, "m", "x", ttl)
+	_, after := block(t, near, "m", "z", time.Minute)
+	await(t, "x waits elsewhere", func() bool {
+		q, _, err := near.Queue(ctx, "m", 10)
+		return err == nil && len(q) == 2 && q[0].Blocked
+	})
+	link.Delay(200 * time.Millisecond)
+	giveUp(t, near, "m", "o")
+	woken.await(t)
+	out, err := second.End(simba.EndWoken)
+	told := time.Now()
+	if err != nil || out.Status != simba.StatusAcquired {
+		t.Fatalf("x: %+v, %v", out, err)
+	}
+	after.await(t)
+	if left := out.TTL - time.Since(told); left > 3*time.Millisecond {
+		t.Errorf("z owns it, and x is sure of it for another %v", left)
+	}
+}
+
+func TestAWaiterThatIsGoneWhileItsServerMakesItANewPlaceHoldsUpNobody(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: 2 * time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	take(t, near, "m", "a", time.Minute)
+	ticket, _ := block(t, far, "m", "x", time.Hour)
+	nodes := func() int { names, _, _ := c.Children("/simba/m"); return len(names) }
+	link.Blackhole()
+	await(t, "its node is gone", func() bool { return nodes() == 1 })
+	giveUp(t, near, "m", "a")
+	await(t, "it is free", func() bool { return nodes() == 0 })
+	link.Heal()
+	link.Delay(100 * time.Millisecond)
+	await(t, "it has a new node", func() bool { return nodes() == 1 })
+	if _, err := ticket.End(simba.EndGone); err != nil {
+		t.Fatal(err)
+	}
+	link.Heal()
+	await(t, "another gets it", func() bool {
+		out, _, err := near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "z", TTL: time.Minute, NoQueue: true})
+		return err == nil && out.Status == simba.StatusAcquired
+	})
+}

@@ -1,0 +1,262 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	errSessionOver = errors.New("the session with the ensemble is over")
+	errNoAnswer    = errors.New("no answer in time")
+	errCutOff      = errors.New("not connected to the ensemble")
+)
+
+// session is one session with the ensemble. The nodes that it made live as long as
+// it does. It reconnects by itself until it is over, and is never used again then:
+// the library would go on with a new session under the old connection, and what was
+// asked before would be done there.
+//
+// The library's requests take no context. A session makes them in goroutines of their own
+// and stops waiting at the deadline; the connection is cut then if nothing
+// came from it meanwhile, which ends the request and has the library connect anew.
+type session struct {
+	paths
+	tag   tag
+	acl   []zk.ACL
+	touch func(guid) // is told of lease nodes that changed under a watch
+	log   *slog.Logger
+	conn  *zk.Conn
+	quit  <-chan zk.Event // closed when the library's goroutines have ended
+	calls sync.WaitGroup  // requests that may still be in the library
+
+	over chan struct{} // closed when the session is over
+
+	heard atomic.Int64 // when bytes last came, in nanoseconds since epoch
+
+	mu        sync.Mutex    // guards what follows
+	wire      *wire         // the connection in use, nil = none yet
+	abandoned bool          // no new connections
+	up        chan struct{} // closed while the session can be used
+	ready     bool          // up is closed
+	cause     error         // why it is over
+	timeout   time.Duration // as the ensemble decided
+	confirmed time.Time     // an exchange that the ensemble's leader took part in began here
+}
+
+var epoch = time.Now()
+
+// openSession connects and returns when the ensemble has given it a session.
+func openSession(ctx context.Context, t target, timeout, handshake time.Duration, touch func(guid), log *slog.Logger) (*session, error) {
+	s := &session{
+		paths: paths{t.chroot},
+		tag:   newTag(),
+		acl:   zk.WorldACL(zk.PermAll),
+		touch: touch,
+		log:   log,
+		over:  make(chan struct{}),
+		up:    make(chan struct{}),
+	}
+	if t.scheme != "" {
+		s.acl = zk.AuthACL(zk.PermAll)
+	}
+	d := dialer{s, handshake}
+	s.mu.Lock() // events come before Connect returns
+	conn, quit, err := zk.Connect(t.servers, timeout,
+		zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(s.event),
+		zk.WithLogger(libraryLog{log}), zk.WithLogInfo(false))
+	s.conn, s.quit = conn, quit
+	s.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if err := s.greet(ctx, t); err != nil {
+		s.end(err)
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// greet waits for the session and says who we are.
+func (s *session) greet(ctx context.Context, t target) error {
+	if err := s.await(ctx); err != nil {
+		return err
+	}
+	if t.scheme != "" {
+		_, err := do(ctx, s, reads, func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, c.AddAuth(t.scheme, t.auth)
+		})
+		if err != nil {
+			return fmt.Errorf("authenticate: %w", err)
+		}
+	}
+	// A watch that stays: wire relies on it that there is one.
+	_, err := do(ctx, s, reads, func(c *zk.Conn) (bool, error) {
+		there, _, _, err := c.ExistsW(s.leases() + "/never-" + string(s.tag))
+		return there, err
+	})
+	return err
+}
+
+// event takes the library's events. It is called by the library's goroutines.
+func (s *session) event(e zk.Event) {
+	if g, ok := strings.CutPrefix(e.Path, s.leases()+"/"); ok && (e.Type == zk.EventNodeDataChanged || e.Type == zk.EventNodeDeleted) {
+		s.touch(guid(g))
+	}
+	if e.Type != zk.EventSession {
+		return
+	}
+	switch e.State {
+	case zk.StateHasSession:
+		s.mu.Lock()
+		if s.wire != nil {
+			s.wire.established.Store(true)
+			s.timeout = s.wire.hello.timeout()
+		}
+		if !s.ready && s.cause == nil {
+			s.ready = true
+			close(s.up)
+		}
+		if s.confirmed.IsZero() {
+			s.confirmed = time.Now()
+		}
+		s.mu.Unlock()
+	case zk.StateDisconnected:
+		s.mu.Lock()
+		if s.ready {
+			s.ready = false
+			s.up = make(chan struct{})
+		}
+		s.mu.Unlock()
+	case zk.StateExpired:
+		s.end(errors.New("the ensemble says that the session has expired"))
+	}
+}
+
+// end ends the session for us, whatever the ensemble thinks.
+func (s *session) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		s.cause = cause
+		close(s.over)
+	}
+}
+
+// alive reports whether the session is not over.
+func (s *session) alive() bool {
+	select {
+	case <-s.over:
+		return false
+	default:
+		return true
+	}
+}
+
+// await returns when the session can be used.
+func (s *session) await(ctx context.Context) error {
+	s.mu.Lock()
+	up, ready := s.up, s.ready
+	s.mu.Unlock()
+	if ready {
+		return nil
+	}
+	select {
+	case <-up:
+		return nil
+	case <-s.over:
+		return errSessionOver
+	case <-ctx.Done():
+		return errCutOff
+	}
+}
+
+// enter notes a request that must have ended before the session is closed.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil {
+		return false
+	}
+	s.calls.Add(1)
+	return true
+}
+
+// confirm notes that an exchange that began at start reached the leader.
+func (s *session) confirm(start time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if start.After(s.confirmed) {
+		s.confirmed = start
+	}
+}
+
+// doubtful is when we give the session up, if nothing is confirmed before: two thirds of its
+// timeout after the last exchange that is known to have reached the leader, as
+// ZooKeeper's own clients do. A follower tells the leader late of whom it has heard,
+// so the ensemble may count from somewhat earlier than we do.
+func (s *session) doubtful() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.confirmed.Add(s.timeout * 2 / 3)
+}
+
+func (s *session) negotiated() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout
+}
+
+// hangUp cuts the connection unless something has come from it since start.
+func (s *session) hangUp(start time.Time) {
+	if s.heard.Load() > int64(start.Sub(epoch)) {
+		return
+	}
+	s.mu.Lock()
+	w := s.wire
+	s.mu.Unlock()
+	if w != nil {
+		w.Close()
+	}
+}
+
+// close ends the session in the ensemble too, if it can be reached, so that its nodes
+// go at once, and waits for the library's goroutines.
+func (s *session) close() {
+	s.end(errSessionOver)
+	s.conn.Close()
+	s.leave()
+}
+
+// abandon lets the ensemble end the session when it has heard nothing for the session's timeout.
+func (s *session) abandon() {
+	s.end(errSessionOver)
+	s.cut()
+	s.conn.Close()
+	s.leave()
+}
+
+func (s *session) leave() {
+	s.cut()
+	for range s.quit {
+	}
+	s.calls.Wait()
+}
+
+func (s *session) cut() {
+	s.mu.Lock()
+	s.abandoned = true
+	w := s.wire
+	s.mu.Unlock()
+	if w != nil {
+		w.Close()
+	}
+}

@@ -1,0 +1,183 @@
+package zookeeper_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
+)
+
+var ctx = context.Background()
+
+func guardOf(mutex, contender string, ttl time.Duration) simba.GuardRequest {
+	return simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl}
+}
+
+func TestAnOwnerGivesUpBeforeTheEnsembleLetsAnotherIn(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	said := newBoard()
+	far := open(t, zookeeper.Options{Servers: link.Addr(), Notices: said, SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, far, "m", "a", time.Minute)
+	_, woken := block(t, near, "m", "b", time.Minute)
+	link.Blackhole()
+	lost := func() bool {
+		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m"})
+		return err == nil && slices.ContainsFunc(events, func(e simba.Event) bool {
+			return e.Kind == simba.EventExpired && e.Owner == "a" && e.Reason == "zookeeper session lost"
+		})
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for given := false; ; {
+		given = given || lost()
+		select {
+		case <-woken:
+			// The ensemble let b in in between, and b's server was told over its network.
+			if !given && !lost() {
+				t.Error("b owns it, and a's server still believes in a")
+			}
+			_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+			unavailable(t, err)
+			link.Heal()
+			await(t, "a's server is back", func() bool {
+				out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+				return err == nil && out.Status == simba.StatusLost && out.Owner == "b"
+			})
+			return
+		case <-tick.C:
+		case <-time.After(patience):
+			t.Fatal("b never got it")
+		}
+	}
+}
+
+func TestWaitersOutliveTheSession(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: time.Second, Timeout: time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, near, "m", "a", time.Minute)
+	ticket, woken := block(t, far, "m", "b", time.Minute)
+	link.Blackhole()
+	await(t, "b's node is gone with its session", func() bool {
+		q, _, err := near.Queue(ctx, "m", 10)
+		return err == nil && len(q) == 0
+	})
+	link.Heal()
+	await(t, "b has a new place", func() bool {
+		q, _, err := near.Queue(ctx, "m", 10)
+		return err == nil && len(q) == 1 && q[0].Contender == "b" && q[0].Blocked
+	})
+	giveUp(t, near, "m", "a")
+	woken.await(t)
+	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
+		t.Errorf("b: %+v, %v", out, err)
+	}
+}
+
+func TestAStoppedEnsembleIsWaitedForAndThenServesAgain(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: time.Second, Timeout: time.Second})
+	take(t, b, "m", "a", time.Minute)
+	srv.Pause()
+	_, err := b.Guard(ctx, guardOf("m", "a", time.Minute))
+	unavailable(t, err)
+	await(t, "the lease is given up", func() bool {
+		events, _, err := b.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
+		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
+	})
+	srv.Resume()
+	await(t, "it serves again", func() bool {
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, NoQueue: true})
+		return err == nil && out.Status == simba.StatusAcquired
+	})
+}
+
+func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	b := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
+	c := raw(t, srv.Addr)
+	take(t, b, "lost", "x", time.Minute) // the mutex' node is there
+	giveUp(t, b, "lost", "x")
+
+	dropped := link.DropReplyTo("lost")
+	out := take(t, b, "lost", "a", time.Minute)
+	<-dropped
+	names, _, err := c.Children("/simba/lost")
+	if err != nil || len(names) != 1 {
+		t.Errorf("there is %v, %v", names, err)
+	}
+	if again := acquire(t, b, "lost", "a", time.Minute); again.Status != simba.StatusRenewed || again.Token != out.Token {
+		t.Errorf("again: %+v after %+v", again, out)
+	}
+	giveUp(t, b, "lost", "a")
+
+	link.DropReplies()
+	_, _, err = b.Acquire(ctx, simba.AcquireRequest{Mutex: "lost", Contender: "a", TTL: time.Minute})
+	unavailable(t, err)
+	link.Heal()
+	await(t, "what nobody was told of is gone", func() bool {
+		names, _, err := c.Children("/simba/lost")
+		return err != nil || len(names) == 0
+	})
+	leases, _, err := c.Children("/simba-leases")
+	if err != nil || len(leases) != 0 {
+		t.Errorf("leases: %v, %v", leases, err)
+	}
+}
+
+func TestTokensGrowThoughTheMutexNodeIsMadeAnew(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	last := uint64(0)
+	for range 3 {
+		out := take(t, b, "m", "a", time.Minute)
+		if out.Token <= last {
+			t.Errorf("token %d after %d", out.Token, last)
+		}
+		names, _, err := c.Children("/simba/m")
+		if err != nil || len(names) != 1 || !strings.HasSuffix(names[0], "latch-0000000000") {
+			t.Errorf("the nodes are %v, %v", names, err)
+		}
+		last = out.Token
+		giveUp(t, b, "m", "a")
+		await(t, "the mutex' node goes", func() bool {
+			there, _, err := c.Exists("/simba/m")
+			return err == nil && !there
+		})
+	}
+}
+
+func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	take(t, b, "m", "a", time.Minute)
+	_, woken := block(t, b, "m", "b", time.Minute)
+	names, _, err := c.Children("/simba/m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := slices.MinFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+	if err := c.Delete("/simba/m/"+first, -1); err != nil {
+		t.Fatal(err)
+	}
+	woken.await(t)
+	out, err := b.Guard(ctx, guardOf("m", "a", time.Minute))
+	if err != nil || out.Status != simba.StatusLost || out.Owner != "b" {
+		t.Errorf("a: %+v, %v", out, err)
+	}
+	await(t, "its lease node is gone too", func() bool {
+		leases, _, err := c.Children("/simba-leases")
+		return err == nil && len(leases) == 1
+	})
+}

@@ -1,0 +1,167 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// maxGhosts bounds what is to be settled: beyond it the session is given up, which
+// settles everything.
+const maxGhosts = 10000
+
+// haunt notes that a node must be gone, since nobody was told of it, unless another
+// server has changed its lease since version; and sees to it in the background.
+func (b *Backend) haunt(p place, g guid, version int32) {
+	b.mu.Lock()
+	if b.ghosts[p] == nil {
+		b.ghosts[p] = make(map[guid]int32)
+	}
+	b.ghosts[p][g] = version
+	s, first, many := b.lane(p.mutex).session, len(b.ghosts[p]) == 1, len(b.ghosts) > maxGhosts
+	b.mu.Unlock()
+	if many {
+		s.end(errors.New("too many of its requests had no answer"))
+		return
+	}
+	if first {
+		b.background(func() { b.exorcise(p) })
+	}
+}
+
+// exorcise settles what is noted of a place.
+func (b *Backend) exorcise(p place) {
+	for b.haunted(p) {
+		if b.tryExorcise(p) != nil && !b.pause(retryPause) {
+			return
+		}
+	}
+}
+
+func (b *Backend) tryExorcise(p place) error {
+	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+	defer cancel()
+	s, err := b.current(ctx, p.mutex)
+	if err != nil {
+		return err
+	}
+	open, err := b.hold(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer open()
+	return b.settle(ctx, s, p)
+}
+
+func (b *Backend) haunted(p place) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.ghosts[p]) != 0
+}
+
+// settle makes sure that none of the nodes that are noted for a place is there. Who
+// calls it holds the gate of the place.
+func (b *Backend) settle(ctx context.Context, s *session, p place) error {
+	b.mu.Lock()
+	list := maps.Clone(b.ghosts[p])
+	b.mu.Unlock()
+	for g, version := range list {
+		if err := b.banish(ctx, s, p, g, version); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		if delete(b.ghosts[p], g); len(b.ghosts[p]) == 0 {
+			delete(b.ghosts, p)
+		}
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// banish deletes what there is of a node, unless its contender has gone on with it through
+// another server: then it is kept.
+func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, version int32) error {
+	for {
+		child, err := s.find(ctx, p.mutex, g)
+		if err != nil {
+			return err
+		}
+		if child == "" {
+			return gone(s.remove(ctx, s.lease(g)))
+		}
+		lease, err := s.get(ctx, s.lease(g))
+		if errors.Is(err, zk.ErrNoNode) { // somebody's hand
+			return gone(s.remove(ctx, s.latch(p.mutex, child)))
+		}
+		if err != nil {
+			return err
+		}
+		rec, err := decodeRecord(lease.data)
+		if err != nil {
+			return err
+		}
+		if lease.stat.Version != version && rec.Server != b.id {
+			return b.keepGhost(ctx, s, child, g, rec, &lease.stat)
+		}
+		n := &node{s: s, mutex: p.mutex, guid: g, child: child, version: lease.stat.Version}
+		if _, err = s.delete(ctx, n, thisVersion, nil, nil); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+}
+
+// keepGhost begins to keep a node of ours again that another server's client uses.
+func (b *Backend) keepGhost(ctx context.Context, s *session, child string, g guid, rec record, stat *zk.Stat) error {
+	if !g.tagged(s.tag) {
+		return nil // it has another keeper
+	}
+	latch, err := s.get(ctx, s.latch(rec.Mutex, child))
+	if err != nil {
+		return gone(err)
+	}
+	n := &node{
+		s: s, mutex: rec.Mutex, contender: rec.Contender, guid: g, child: child, token: uint64(latch.stat.Czxid), made: time.Now(),
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.adoptLocked(n, rec, stat)
+	b.addLocked(n)
+	if n.kind != kindOwner {
+		b.followLocked(n.mutex).again()
+	}
+	return nil
+}
+
+// strays looks for nodes of ours that we know nothing of: made by requests that were
+// late on their way. Nobody was told of them, so they go. A listing may be older than
+// what we know, so one is suspected first, in suspects, and goes when it is seen again.
+// It reports whether there is any suspicion.
+func (b *Backend) strays(s *session, mutex string, children []string, suspects map[guid]bool) bool {
+	var found []guid
+	b.mu.Lock()
+	m := b.mutexes[mutex]
+	for _, child := range children {
+		g := guidOf(child)
+		if !g.tagged(s.tag) {
+			continue
+		}
+		if _, making := b.making[g]; making || m != nil && m.guids[g] != nil {
+			continue
+		}
+		found = append(found, g)
+	}
+	b.mu.Unlock()
+	seen := make(map[guid]bool, len(found))
+	for _, g := range found {
+		seen[g] = true
+		if suspects[g] {
+			b.haunt(place{mutex, ""}, g, 0)
+		}
+	}
+	clear(suspects)
+	maps.Copy(suspects, seen)
+	return len(found) != 0
+}

@@ -1,0 +1,340 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+const (
+	// beats is how often in a session's timeout we show that we are there.
+	beats = 3
+	// longestBeat bounds the time between two, so that a dead connection is found soon.
+	longestBeat = time.Second
+	// retryPause is between attempts to do something that must be done some time.
+	retryPause = 100 * time.Millisecond
+	// sweepEvery is how often we look whether what we follow is still wanted.
+	sweepEvery = 10 * time.Second
+	// maxDead is how many sessions that were given up are remembered.
+	maxDead = 64
+)
+
+func (b *Backend) connect(ctx context.Context) (*session, error) {
+	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.touched, b.log)
+}
+
+// firstSession connects and checks what must be as we need it.
+func (b *Backend) firstSession(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	s, err := b.connect(ctx)
+	if err != nil {
+		if errors.Is(err, errCutOff) {
+			err = b.diagnose(ctx)
+		}
+		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
+	}
+	if err := b.check(ctx, s); err != nil {
+		s.close()
+		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
+	}
+	if got := s.negotiated(); got != b.options.SessionTimeout {
+		b.log.Warn("the ensemble decided on another session timeout; see its minSessionTimeout and maxSessionTimeout",
+			"asked", b.options.SessionTimeout, "got", got)
+	}
+	return s, nil
+}
+
+// firstSessions opens a session for each lane.
+func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
+	first, err := b.firstSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]*session, b.options.Sessions)
+	sessions[0] = first
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	err = each(len(sessions)-1, func(i int) (err error) {
+		sessions[i+1], err = b.connect(ctx)
+		return err
+	})
+	if err == nil {
+		return sessions, nil
+	}
+	for _, s := range sessions {
+		if s != nil {
+			s.close()
+		}
+	}
+	return nil, fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, len(sessions), err)
+}
+
+// diagnose says why there is no session: the library does not tell.
+func (b *Backend) diagnose(context.Context) error {
+	var last error
+	for _, h := range b.target.servers {
+		c, err := net.DialTimeout("tcp", h, time.Second)
+		if err == nil {
+			c.Close()
+			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper, and has it a quorum?", h, b.options.Timeout)
+		}
+		last = err
+	}
+	return fmt.Errorf("cannot connect: %w", last)
+}
+
+// check makes the nodes that everything is in, which shows whether we may and can.
+func (b *Backend) check(ctx context.Context, s *session) error {
+	if s.root != "" {
+		_, err := s.get(ctx, s.root)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return fmt.Errorf("the chroot %s does not exist; create it first", s.root)
+		case errors.Is(err, zk.ErrNoAuth):
+		case err != nil:
+			return fmt.Errorf("read the chroot %s: %w", s.root, err)
+		}
+	}
+	probe := s.leases() + "/probe-" + string(s.tag)
+	err := s.ensureLeases(ctx)
+	if err == nil {
+		err = s.makeContainer(ctx, s.mutexes())
+	}
+	if errors.Is(err, zk.ErrNodeExists) {
+		err = nil
+	}
+	if err == nil {
+		_, err = s.multi(ctx,
+			&zk.CreateRequest{Path: s.mutexes() + "/probe-" + string(s.tag), Acl: s.acl, Flags: zk.FlagEphemeral},
+			&zk.CreateRequest{Path: probe, Acl: s.acl, Flags: zk.FlagEphemeral},
+			&zk.SetDataRequest{Path: probe, Version: 0},
+			&zk.DeleteRequest{Path: probe, Version: 1},
+			&zk.DeleteRequest{Path: s.mutexes() + "/probe-" + string(s.tag), Version: 0})
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoAuth) && b.target.scheme == "":
+		return fmt.Errorf("no permission to write below %s and %s; they belong to a user: give --zookeeper-auth", s.mutexes(), s.leases())
+	case errors.Is(err, zk.ErrNoAuth):
+		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
+	case errors.Is(err, zk.ErrInvalidACL):
+		return errors.New("the ensemble does not take the authentication; check --zookeeper-auth")
+	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"): // Unimplemented, which the library does not name
+		return errors.New("it has no container nodes; ZooKeeper 3.5 or later is needed")
+	case err != nil:
+		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)
+	}
+	return nil
+}
+
+// supervise keeps a lane's session with the ensemble until the engine is closed.
+func (b *Backend) supervise(l *lane, s *session) {
+	for {
+		b.keep(s)
+		b.lost(l, s)
+		if b.life.Err() != nil {
+			return
+		}
+		// Its owners may not know yet, so the ensemble is left to end it in its time.
+		b.all.Go(s.abandon) // this goroutine is one of all, so that does not race with Close
+		if s = b.reconnect(); s == nil {
+			return
+		}
+		b.mu.Lock()
+		l.session = s
+		close(l.renewed)
+		l.renewed = make(chan struct{})
+		b.mu.Unlock()
+		b.log.Info("there is a new session with the ensemble")
+		b.rejoinAll(l)
+	}
+}
+
+// keep shows the ensemble that we are there and finds out if the session is over.
+func (b *Backend) keep(s *session) {
+	ticker := time.NewTicker(min(s.negotiated()/beats, longestBeat))
+	defer ticker.Stop()
+	over := time.NewTimer(time.Until(s.doubtful()))
+	defer over.Stop()
+	var beating chan struct{}
+	for {
+		select {
+		case <-ticker.C:
+			if beating != nil {
+				select {
+				case <-beating:
+				default:
+					continue
+				}
+			}
+			beating = make(chan struct{})
+			done := beating
+			b.all.Go(func() {
+				defer close(done)
+				b.beat(s)
+			})
+		case <-over.C:
+			if left := time.Until(s.doubtful()); left > 0 {
+				over.Reset(left)
+				continue
+			}
+			s.end(fmt.Errorf("the ensemble confirmed nothing for two thirds of %v", s.negotiated()))
+		case <-s.over:
+			return
+		case <-b.life.Done():
+			b.farewell(s)
+			return
+		}
+	}
+}
+
+func (b *Backend) beat(s *session) {
+	ctx, cancel := context.WithTimeout(b.life, min(b.options.Timeout, s.negotiated()/beats))
+	defer cancel()
+	start := time.Now()
+	mtime, err := s.beat(ctx)
+	switch {
+	case err == nil:
+		b.clock.observe(mtime, start, time.Now())
+	case errors.Is(err, zk.ErrNoNode):
+		err = s.ensureLeases(ctx)
+	}
+	if err != nil && b.life.Err() == nil {
+		b.log.Debug("the ensemble did not confirm the session", "err", err)
+	}
+}
+
+// farewell ends the session at Close.
+func (b *Backend) farewell(s *session) {
+	ctx, cancel := context.WithTimeout(context.Background(), b.options.Timeout)
+	defer cancel()
+	waiting, held := b.kept(s)
+	if !held {
+		s.close()
+		return
+	}
+	for _, n := range waiting {
+		if _, err := s.delete(ctx, n, anyVersion, nil, nil); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			break // it goes with the session
+		}
+	}
+	s.abandon()
+}
+
+func (b *Backend) reconnect() *session {
+	said := false
+	for {
+		ctx, cancel := context.WithTimeout(b.life, max(b.options.Timeout, 5*time.Second))
+		s, err := b.connect(ctx)
+		cancel()
+		if err == nil {
+			return s
+		}
+		if b.life.Err() != nil {
+			return nil
+		}
+		if !said {
+			b.log.Warn("cannot open a session with the ensemble; trying on", "err", err)
+			said = true
+		}
+		if !b.pause(retryPause) {
+			return nil
+		}
+	}
+}
+
+// pause waits; it reports false if the engine is closed.
+func (b *Backend) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-b.life.Done():
+		return false
+	}
+}
+
+// lost forgets what a session kept: the ensemble has taken it away, or will.
+func (b *Backend) lost(l *lane, s *session) {
+	var events []simba.Event
+	b.mu.Lock()
+	for name, m := range b.mutexes {
+		for _, n := range m.nodes {
+			if n.s != s {
+				continue
+			}
+			if n.kind == kindOwner && !n.foreign {
+				events = append(events, simba.Event{
+					Kind: simba.EventExpired, Mutex: name, Owner: n.contender, Token: n.token, Reason: "zookeeper session lost",
+				})
+			}
+			b.dropLocked(n)
+		}
+	}
+	maps.DeleteFunc(b.ghosts, func(p place, _ map[guid]int32) bool { return b.lane(p.mutex) == l })
+	if b.dead = append(b.dead, s.tag); len(b.dead) > maxDead {
+		b.dead = b.dead[1:]
+	}
+	b.mu.Unlock()
+	if b.life.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	cause := s.cause
+	s.mu.Unlock()
+	b.log.Warn("the session with the ensemble is lost, and with it every lease that this server kept",
+		"leases", len(events), "err", cause)
+	b.counters.expired.Add(int64(b.chronicle.Announce(events...)))
+}
+
+// rejoinAll has all who wait in a lane take new places, after its session was lost.
+func (b *Backend) rejoinAll(l *lane) {
+	for _, mutex := range b.lobby.Mutexes() {
+		if b.lane(mutex) == l {
+			b.rejoin(mutex)
+		}
+	}
+}
+
+// rejoin has those who wait for a mutex take places if they have none.
+func (b *Backend) rejoin(mutex string) {
+	b.background(func() {
+		for _, t := range b.lobby.Waiting(mutex) {
+			if !b.rejoinOne(t) {
+				return
+			}
+		}
+	})
+}
+
+func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
+	r := t.Request
+	for b.lobby.Find(r.Mutex, r.Contender) == t {
+		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+		out, err := b.acquire(ctx, r, t)
+		cancel()
+		switch {
+		case err == nil && out.Status == simba.StatusWaiting:
+			return true
+		case err == nil:
+			if !b.lobby.Grant(r.Mutex, r.Contender, proxy.Grant{Token: out.Token, Since: time.Now()}) {
+				b.passOnSoon(place{r.Mutex, r.Contender}, out.Token) // who waited is gone
+			}
+			return true
+		}
+		if !b.pause(retryPause) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,66 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderLatchListener;
+import org.apache.curator.retry.RetryOneTime;
+
+/**
+ * Contenders as Simba's JVM backend makes them: a LeaderLatch each, on /simba/MUTEX.
+ * Usage: Contender SERVERS. Each line of stdin is a command, answered by events on stdout:
+ *
+ *   start MUTEX ID     takes a place; LEADER ID when it leads, NOT_LEADER ID when it does not any more
+ *   close ID           gives it up; NOT_LEADER ID if it led, then CLOSED ID
+ *   leader ID          OWNER ID LEADER: whom the latch takes for the leader ("" = nobody)
+ *   participants ID    PARTICIPANTS ID A,B,...: whom it sees in the race, in order
+ */
+public class Contender {
+    public static void main(String[] args) throws Exception {
+        CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], 10000, 5000, new RetryOneTime(100));
+        client.start();
+        client.blockUntilConnected();
+        say("READY");
+        Map<String, LeaderLatch> latches = new HashMap<>();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = in.readLine()) != null; ) {
+            String[] words = line.split(" ");
+            switch (words[0]) {
+                case "start": {
+                    String id = words[2];
+                    LeaderLatch latch = new LeaderLatch(client, "/simba/" + words[1], id);
+                    latch.addListener(new LeaderLatchListener() {
+                        @Override public void isLeader() { say("LEADER " + id); }
+                        @Override public void notLeader() { say("NOT_LEADER " + id); }
+                    });
+                    latches.put(id, latch);
+                    latch.start();
+                    break;
+                }
+                case "close":
+                    latches.remove(words[1]).close(LeaderLatch.CloseMode.NOTIFY_LEADER);
+                    say("CLOSED " + words[1]);
+                    break;
+                case "leader":
+                    say("OWNER " + words[1] + " " + latches.get(words[1]).getLeader().getId());
+                    break;
+                case "participants": {
+                    StringBuilder ids = new StringBuilder();
+                    latches.get(words[1]).getParticipants().forEach(p -> ids.append(ids.length() == 0 ? "" : ",").append(p.getId()));
+                    say("PARTICIPANTS " + words[1] + " " + ids);
+                    break;
+                }
+                default:
+                    say("UNKNOWN " + line);
+            }
+        }
+        client.close();
+    }
+
+    private static synchronized void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+}

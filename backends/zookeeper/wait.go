@@ -1,0 +1,174 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// The ends of blocked waits: proxy.Store.
+
+// Granted implements proxy.Store. A grant without a token is none: the contender was
+// taken out of the queue.
+func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
+	ctx, leave, err := b.enter(context.Background())
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	defer leave()
+	n := b.nodeAt(place{t.Request.Mutex, t.Request.Contender})
+	if n != nil && n.token == g.Token && b.owns(n) {
+		return b.ownOutcome(n, simba.StatusAcquired), nil
+	}
+	return b.without(ctx, t, simba.StatusTimeout)
+}
+
+// Moved implements proxy.Store.
+func (b *Backend) Moved(t *proxy.Ticket) (simba.Outcome, error) {
+	ctx, leave, err := b.enter(context.Background())
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	defer leave()
+	return b.without(ctx, t, simba.StatusQueued)
+}
+
+// Leave implements proxy.Store.
+func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
+	ctx, leave, err := b.enter(context.Background())
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	defer leave()
+	p := place{t.Request.Mutex, t.Request.Contender}
+	if why == simba.EndGone {
+		b.unblock(p)
+		if n := b.nodeAt(p); n != nil && b.owns(n) {
+			return simba.Outcome{Status: simba.StatusTimeout}, b.failed(b.passOn(ctx, p, n.token, false))
+		}
+		return simba.Outcome{Status: simba.StatusQueued}, nil
+	}
+	if out, owner, err := b.quit(ctx, p, why); owner || err != nil {
+		return out, b.failed(err)
+	}
+	return b.without(ctx, t, simba.StatusTimeout)
+}
+
+// quit takes a waiter out of the queue, unless it owns the mutex by now.
+func (b *Backend) quit(ctx context.Context, p place, why simba.EndReason) (out simba.Outcome, owner bool, err error) {
+	open, err := b.hold(ctx, p)
+	if err != nil {
+		return out, false, err
+	}
+	defer open()
+	n := b.nodeAt(p)
+	switch {
+	case n == nil, b.lobby.Find(p.mutex, p.contender) != nil: // gone, or another connection waits
+		return out, false, nil
+	case b.owns(n):
+		b.mu.Lock()
+		n.answered = true
+		b.mu.Unlock()
+		return b.ownOutcome(n, simba.StatusAcquired), true, nil
+	}
+	reason := "left"
+	if why == simba.EndTimeout {
+		reason = "timeout"
+	}
+	err = b.removeOurs(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason})
+	if errors.Is(err, errSessionOver) { // and its nodes with it
+		err = nil
+	}
+	return out, false, gone(err)
+}
+
+// Pass implements proxy.Store.
+func (b *Backend) Pass(t *proxy.Ticket, g proxy.Grant) error {
+	if g.Token == 0 {
+		return nil
+	}
+	ctx, leave, err := b.enter(context.Background())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return b.failed(b.passOn(ctx, place{t.Request.Mutex, t.Request.Contender}, g.Token, false))
+}
+
+// passOn gives up a tenure whose waiter could not be told, unless it was renewed since.
+// If the ensemble cannot be asked now, it is given up as soon as it can: see remove.
+func (b *Backend) passOn(ctx context.Context, p place, token uint64, unanswered bool) error {
+	open, err := b.hold(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer open()
+	n := b.nodeAt(p)
+	if n == nil || n.token != token {
+		return nil
+	}
+	b.mu.Lock()
+	if !n.untold || unanswered && n.answered {
+		b.mu.Unlock()
+		return nil
+	}
+	b.mu.Unlock()
+	return gone(b.removeOurs(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}))
+}
+
+// passOnSoon is passOn in the background, unless the end of the wait has told of the tenure.
+func (b *Backend) passOnSoon(p place, token uint64) {
+	b.background(func() {
+		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+		defer cancel()
+		if err := b.passOn(ctx, p, token, true); err != nil && b.life.Err() == nil {
+			b.log.Warn("cannot pass on a mutex whose waiter is gone yet", "mutex", p.mutex, "contender", p.contender, "err", err)
+		}
+	})
+}
+
+// removeOurs is remove unless the contender goes on through another server.
+func (b *Backend) removeOurs(ctx context.Context, n *node, why simba.Event) error {
+	for {
+		err := b.remove(ctx, n, why, thisVersion)
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+		if err := b.reload(ctx, n); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		ours := n.server == b.id
+		b.mu.Unlock()
+		if !ours {
+			return nil
+		}
+	}
+}
+
+func (b *Backend) owns(n *node) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return n.ownsLocked(time.Now()) && n.s.alive()
+}
+
+// without is the outcome of one who does not own the mutex.
+func (b *Backend) without(ctx context.Context, t *proxy.Ticket, status simba.Status) (out simba.Outcome, err error) {
+	err = b.ask(ctx, t.Request.Mutex, func(s *session) error {
+		h, err := b.inspect(ctx, s, t.Request.Mutex)
+		if err != nil {
+			return err
+		}
+		out = h.outcome(status)
+		if n := b.nodeAt(place{t.Request.Mutex, t.Request.Contender}); n != nil {
+			out.Position = h.position(n.child)
+		}
+		return nil
+	})
+	return out, b.failed(err)
+}

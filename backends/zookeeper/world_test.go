@@ -1,0 +1,179 @@
+package zookeeper_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
+)
+
+// patience is how long a test waits for what must come some time.
+const patience = 20 * time.Second
+
+// board is a simba.Notices: it lists what was said on the channels that are
+// subscribed to.
+type board struct {
+	mu       sync.Mutex // guards what follows
+	channels map[string]bool
+	patterns map[string]bool
+	said     []string
+}
+
+func newBoard() *board {
+	return &board{channels: make(map[string]bool), patterns: make(map[string]bool)}
+}
+
+func (b *board) Publish(channel, payload string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.channels[channel] && len(b.patterns) == 0 {
+		return 0
+	}
+	b.said = append(b.said, channel+" "+payload)
+	return 1
+}
+
+func (b *board) Subscribed(channel string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.channels[channel]
+}
+
+func (b *board) SubscribedPattern(glob string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.patterns[glob]
+}
+
+func (b *board) Any() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.channels)+len(b.patterns) > 0
+}
+
+func (b *board) count(line string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.said {
+		if s == line {
+			n++
+		}
+	}
+	return n
+}
+
+// waiter is a simba.Waiter.
+type waiter chan struct{}
+
+func newWaiter() waiter { return make(waiter, 1) }
+
+func (w waiter) Wake() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+func (w waiter) await(t testing.TB) {
+	t.Helper()
+	select {
+	case <-w:
+	case <-time.After(patience):
+		t.Fatal("the waiter was not woken")
+	}
+}
+
+func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
+	t.Helper()
+	if o.Notices == nil {
+		o.Notices = newBoard()
+	}
+	b, err := zookeeper.Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func acquire(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
+	t.Helper()
+	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl})
+	if err != nil {
+		t.Fatalf("%s acquires %s: %v", contender, mutex, err)
+	}
+	return out
+}
+
+func take(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
+	t.Helper()
+	out := acquire(t, b, mutex, contender, ttl)
+	if out.Status != simba.StatusAcquired {
+		t.Fatalf("%s was to acquire %s: %+v", contender, mutex, out)
+	}
+	return out
+}
+
+func block(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.Duration) (simba.Ticket, waiter) {
+	t.Helper()
+	w := newWaiter()
+	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{
+		Mutex: mutex, Contender: contender, TTL: ttl, Waiter: w,
+	})
+	if err != nil || out.Status != simba.StatusWaiting {
+		t.Fatalf("%s was to wait for %s: %+v, %v", contender, mutex, out, err)
+	}
+	return ticket, w
+}
+
+func giveUp(t testing.TB, b *zookeeper.Backend, mutex, contender string) {
+	t.Helper()
+	ok, _, err := b.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+	if err != nil || !ok {
+		t.Fatalf("%s releases %s: %v, %v", contender, mutex, ok, err)
+	}
+}
+
+// await waits for a condition.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+func unavailable(t testing.TB, err error) {
+	t.Helper()
+	var u *simba.UnavailableError
+	if !errors.As(err, &u) || u.Engine != "zookeeper" {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// raw connects to the ensemble past the engine.
+func raw(t testing.TB, addr string) *zk.Conn {
+	t.Helper()
+	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
