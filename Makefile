@@ -1,5 +1,6 @@
 # Every target is one line of `make help`. Variables, with their defaults:
 #
+#   ENGINE=embedded  what keeps the mutexes, for run: make run ENGINE=redis ARGS="--redis-url redis://127.0.0.1:6379"
 #   ARGS=            flags of the server, for run:   make run ARGS="--durability async"
 #   PKG=./...        packages, for test and bench:   make test PKG=./engine
 #   RUN=             only tests that match:          make test RUN=Handoff
@@ -7,6 +8,7 @@
 #   BENCH=.          only benchmarks that match
 #   COUNT=1          how often each benchmark runs, for benchstat
 
+ENGINE   ?=
 ARGS     ?=
 PKG      ?= ./...
 RUN      ?=
@@ -25,16 +27,17 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 	@sed -n 's/^#   /  /p' $(MAKEFILE_LIST)
 
-run: build ## serve 127.0.0.1:7379, data in ./simba-data
-	@exec bin/simba-resp $(ARGS)
+run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
+	@exec bin/simba-resp $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
 build: ## bin/simba-resp
 	go build -o bin/simba-resp ./cmd/simba-resp
 
+# Tests of the engines mostly wait for their stores, so more packages at a time than cores.
 test: ## everything that must pass: lint, then all tests with the race detector
 	@tools/install
 	@$(MAKE) --no-print-directory lint
-	go test -race -timeout 12m -run '$(RUN)' $(PKG)
+	go test -race -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 
 lint: ## go vet, and golangci-lint with the rules of who may import whom
 	go vet ./...

@@ -29,6 +29,8 @@ type client struct {
 	parked  time.Duration // blocked so far, which is not work
 	failed  bool          // it replied with an error
 
+	outage outage // of the engine's store, as far as this batch met it
+
 	// ended is when the batch's previous command did, and so when the next one
 	// starts: one reading of the clock a command. Zero between batches.
 	ended time.Time
@@ -118,6 +120,7 @@ func (c *client) run(e *entry, args [][]byte) {
 	c.ended = now
 
 	took := now.Sub(started) - c.parked
+	c.outage.note(took)
 	e.tally.add(took, c.failed)
 	c.x.slowlog.consider(c, e, args, now, took)
 	c.x.latency.consider(commandEvent(e), now, took)
@@ -126,6 +129,9 @@ func (c *client) run(e *entry, args [][]byte) {
 // backend returns the backend for a call on behalf of this client.
 func (c *client) backend() simba.Backend {
 	c.touched = true
+	if c.outage.over() {
+		return refusing{c.x.backend, c.outage.err}
+	}
 	return c.x.backend
 }
 
@@ -138,7 +144,7 @@ func (c *client) owe(seq simba.Seq) { c.owed = max(c.owed, seq) }
 // depend on it, also when this client has left.
 func (c *client) settle() error {
 	began := c.ended
-	c.ended = time.Time{}
+	c.ended, c.outage = time.Time{}, outage{}
 	if !began.IsZero() {
 		c.x.rates.tick(c.x, began)
 	}

@@ -37,6 +37,9 @@ import (
 type Config struct {
 	// Backend keeps the mutexes. Required.
 	Backend simba.Backend
+	// StoreTimeout is how long a command that asks the backend many times may take
+	// for it; 0 = as long as it takes.
+	StoreTimeout time.Duration
 	// Settings are what CONFIG GET and SET work on, besides the commands' own.
 	Settings []Setting
 	// Password returns the password that clients must give, "" = none; nil = none
@@ -57,7 +60,8 @@ type Config struct {
 type Info struct {
 	Version    string    // of simba-resp
 	Engine     string    // "embedded", ...
-	Durability string    // "always", "async", "memory"
+	Durability string    // "always", "async", "memory"; "" = it is a store's, not this server's
+	Survives   bool      // leases outlive this process
 	Executable string    // path
 	ConfigFile string    // path, "" = none
 	TCPPort    int       // 0 = not on TCP
@@ -76,7 +80,10 @@ type Commands struct {
 	info        Info
 	persistence func() []Field
 	shutdown    func()
-	log         *slog.Logger
+
+	storeTimeout time.Duration
+
+	log *slog.Logger
 
 	server *resp.Server // set once by Attach, before the first connection
 	table  *table
@@ -97,13 +104,14 @@ var _ resp.Handler = (*Commands)(nil)
 // New returns the handler of cfg. Attach must be called before it serves.
 func New(cfg Config) *Commands {
 	x := &Commands{
-		backend:     cfg.Backend,
-		password:    cfg.Password,
-		info:        cfg.Info,
-		persistence: cfg.Persistence,
-		shutdown:    cfg.Shutdown,
-		log:         cfg.Logger,
-		table:       newTable(),
+		backend:      cfg.Backend,
+		password:     cfg.Password,
+		info:         cfg.Info,
+		persistence:  cfg.Persistence,
+		shutdown:     cfg.Shutdown,
+		storeTimeout: cfg.StoreTimeout,
+		log:          cfg.Logger,
+		table:        newTable(),
 	}
 	if x.password == nil {
 		x.password = func() string { return "" }

@@ -211,7 +211,7 @@ func TestInfoShowsRealFigures(t *testing.T) {
 		backend.stats = simba.Stats{Held: 3, Mutexes: 5, Blocked: 1, Polling: 2, Acquired: 10, Renewed: 20, Released: 6, Expired: 1, Broken: 1, HandedOn: 4, Seq: 40, Token: 10, Quiet: 1500 * time.Millisecond}
 		s := newSite(t, Config{
 			Backend:     backend,
-			Info:        Info{Version: "1.2.3", Engine: "embedded", Durability: "always", Executable: "/bin/simba-resp", TCPPort: 7379, RunID: strings.Repeat("ab", 20)},
+			Info:        Info{Version: "1.2.3", Engine: "embedded", Durability: "always", Survives: true, Executable: "/bin/simba-resp", TCPPort: 7379, RunID: strings.Repeat("ab", 20)},
 			Persistence: func() []Field { return []Field{{"fsyncs", "17"}, {"note", "two\r\nlines"}} },
 		})
 		p, other := s.dial(), s.dial()
@@ -227,7 +227,7 @@ func TestInfoShowsRealFigures(t *testing.T) {
 			"redis_version": "7.2.0", "server_name": "simba-resp", "simba_version": "1.2.3", "redis_mode": "standalone", "tcp_port": "7379",
 			"run_id": strings.Repeat("ab", 20), "uptime_in_seconds": "90", "executable": "/bin/simba-resp",
 			"connected_clients": "2", "blocked_clients": "0", "maxclients": "10000", "pubsub_clients": "1", "monitor_clients": "0",
-			"loading": "0", "durability": "always", "fsyncs": "17", "note": "two",
+			"loading": "0", "durability": "always", "survives_restart": "yes", "fsyncs": "17", "note": "two",
 			"total_connections_received": "2", "total_commands_processed": "4", "total_error_replies": "3", "pubsub_channels": "1", "expired_keys": "1",
 			"role": "master", "connected_slaves": "0", "cluster_enabled": "0",
 			"cmdstat_simba.release": "calls=3,usec=10000,usec_per_call=3333.33,rejected_calls=1,failed_calls=1",

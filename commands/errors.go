@@ -49,6 +49,7 @@ func wireText(err error) string {
 func (c *client) fail(err error) {
 	text := wireText(err)
 	c.failed = true
+	c.outage.met(err)
 	c.x.errors.add(text)
 	c.w.Error(text)
 }

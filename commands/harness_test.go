@@ -37,6 +37,8 @@ type fakeBackend struct {
 	settle  func(simba.Seq) error
 	stats   simba.Stats
 
+	subscribed func(context.Context, string) error
+
 	mu      sync.Mutex // protects the rest
 	calls   []string
 	settled []simba.Seq
@@ -108,8 +110,11 @@ func (f *fakeBackend) Queue(_ context.Context, mutex string, count int) ([]simba
 	return f.queue(mutex, count)
 }
 
-func (f *fakeBackend) Scan(_ context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+func (f *fakeBackend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
 	f.note("scan %d count=%d held=%v contended=%v match=%v", r.Cursor, r.Count, r.Held, r.Contended, r.Match != nil)
+	if err := ctx.Err(); err != nil {
+		return simba.ScanPage{}, 0, &simba.UnavailableError{Engine: "redis", Err: err}
+	}
 	if f.scan == nil {
 		return simba.ScanPage{}, 0, nil
 	}
@@ -140,8 +145,11 @@ func (f *fakeBackend) History(_ context.Context, r simba.HistoryRequest) ([]simb
 	return f.history(r)
 }
 
-func (f *fakeBackend) Subscribed(_ context.Context, channel string, pattern bool) (simba.Seq, error) {
+func (f *fakeBackend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	f.note("subscribed %s pattern=%t", channel, pattern)
+	if f.subscribed != nil {
+		return 0, f.subscribed(ctx, channel)
+	}
 	return 77, nil
 }
 

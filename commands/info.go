@@ -74,3 +74,11 @@ func (r *report) line(name string, value any) {
 	text, _, _ := strings.Cut(fmt.Sprint(value), "\n")
 	r.WriteString(name + ":" + strings.TrimSuffix(text, "\r") + "\r\n")
 }
+
+// known appends a figure of the engine unless it is below 0, which says that the
+// engine does not have it.
+func (r *report) known(name string, value int64) {
+	if value >= 0 {
+		r.line(name, value)
+	}
+}

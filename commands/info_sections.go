@@ -67,12 +67,17 @@ func (r *report) memory() {
 
 func (r *report) persistence() {
 	r.line("loading", 0) // it serves only when everything is loaded
-	r.line("durability", r.x.info.Durability)
+	if r.x.info.Durability != "" {
+		r.line("durability", r.x.info.Durability)
+	}
+	if r.x.info.Survives {
+		r.line("survives_restart", "yes")
+	} else {
+		r.line("survives_restart", "no") // leases are granted anew while their owners may believe in them
+	}
 	if r.x.persistence == nil {
-		r.line("survives_restart", "no") // leases are granted anew while their owners believe in them
 		return
 	}
-	r.line("survives_restart", "yes")
 	for _, f := range r.x.persistence() {
 		r.line(f.Name, f.Value)
 	}
@@ -138,10 +143,10 @@ func (r *report) cluster() { r.line("cluster_enabled", 0) }
 func (r *report) simba() {
 	s := r.c.stats()
 	r.line("engine", r.x.info.Engine)
-	r.line("mutexes", s.Mutexes)
-	r.line("mutexes_held", s.Held)
+	r.known("mutexes", s.Mutexes)
+	r.known("mutexes_held", s.Held)
 	r.line("waiters_blocked", s.Blocked)
-	r.line("waiters_polling", s.Polling)
+	r.known("waiters_polling", s.Polling)
 	r.line("tenures_acquired", s.Acquired)
 	r.line("tenures_handed_on", s.HandedOn)
 	r.line("tenures_released", s.Released)

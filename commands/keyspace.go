@@ -1,6 +1,9 @@
 package commands
 
 import (
+	"context"
+	"errors"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
 )
@@ -8,9 +11,47 @@ import (
 // The part of Redis' keyspace that tools look at: a mutex that has an owner is a
 // string key, simba:{m}, as it is in an engine that keeps it in a Redis.
 
-const errCursor replyError = "ERR invalid cursor"
+const (
+	errCursor   replyError = "ERR invalid cursor"
+	errCounting replyError = "TRYAGAIN the engine cannot count its mutexes in time; SIMBA.SCAN lists them"
+)
 
-func (c *client) dbsize([][]byte) { c.w.Int(c.stats().Held) }
+func (c *client) dbsize([][]byte) {
+	held := c.stats().Held
+	if held < 0 {
+		var err error
+		if held, err = c.countHeld(); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+	c.w.Int(held)
+}
+
+// countHeld counts the mutexes that have an owner in an engine that has no figure
+// for them. As with SCAN, one may count twice if others come and go meanwhile.
+func (c *client) countHeld() (n int64, err error) {
+	ctx := c.conn.Context()
+	if limit := c.x.storeTimeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errCounting)
+		defer cancel()
+	}
+	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
+		page, seq, err := c.backend().Scan(ctx, r)
+		switch over := errors.Is(context.Cause(ctx), errCounting); {
+		case over && r.Cursor != 0: // the store answers, but has too many
+			return 0, errCounting
+		case err != nil:
+			return 0, err
+		}
+		c.owe(seq)
+		n += int64(len(page.Mutexes))
+		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			return n, nil
+		}
+	}
+}
 
 // stats returns the engine's figures; what they count must be settled before it
 // is told, like anything else.

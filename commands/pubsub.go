@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"time"
+
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -53,9 +55,12 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 // whose turn came while it could not be told is told now. A backend that could not
 // take note of it yet will: until then the client may miss notices.
 func (c *client) subscribed(channel string, pattern bool) {
+	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
 	if err != nil {
-		c.x.log.Warn("cannot tell the engine of a subscriber yet", "channel", channel, "err", err)
+		c.outage.met(err)
+		c.outage.note(time.Since(began))
+		c.x.log.Debug("cannot tell the engine of a subscriber yet", "channel", channel, "err", err)
 		return
 	}
 	c.owe(seq)

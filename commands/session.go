@@ -2,6 +2,8 @@ package commands
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -16,7 +18,7 @@ type sessionLeases struct {
 
 type boundLease struct {
 	contender string
-	token     uint64
+	token     uint64 // unknownToken if the store did not say
 }
 
 // firstSweep is how many leases a session holds before it first looks for those
@@ -39,7 +41,7 @@ func (c *client) bind(mutex, contender string, token uint64) {
 // unbind forgets the lease of mutex unless its tenure is still the current one:
 // current is the token of the mutex now, 0 = free.
 func (c *client) unbind(mutex string, current uint64) {
-	if b, ok := c.session.byMutex[mutex]; ok && b.token != current {
+	if b, ok := c.session.byMutex[mutex]; ok && b.token != current && b.token != unknownToken {
 		delete(c.session.byMutex, mutex)
 	}
 }
@@ -49,29 +51,56 @@ func (c *client) unbind(mutex string, current uint64) {
 // it holds, at a constant cost a lease.
 func (c *client) sweepSession() {
 	for mutex, b := range c.session.byMutex {
+		if b.token == unknownToken {
+			delete(c.session.byMutex, mutex) // its contender has asked again, or does not care
+			continue
+		}
 		// What is not told to anyone needs no settling.
-		if held, _, err := c.x.backend.Check(c.conn.Context(), mutex, b.token); err == nil && !held {
+		held, _, err := c.x.backend.Check(c.conn.Context(), mutex, b.token)
+		if err != nil {
+			break // a store that does not answer is not asked again for each lease
+		}
+		if !held {
 			delete(c.session.byMutex, mutex)
 		}
 	}
 	c.session.sweepAt = max(firstSweep, 2*len(c.session.byMutex))
 }
 
-// releaseSession gives up what is bound to the connection, which is closed.
+// bindUnknown notes that SESSION may have bound a lease: the store did not say. If it
+// did, the session's end releases it; if not, that changes nothing.
+func (c *client) bindUnknown(a *acquisition, err error) {
+	lost := (*simba.UnavailableError)(nil)
+	if _, bound := c.session.byMutex[a.Mutex]; a.session && !bound && errors.As(err, &lost) {
+		c.bind(a.Mutex, a.Contender, unknownToken)
+	}
+}
+
+// unknownToken is no tenure's.
+const unknownToken = 0
+
+// releaseSession gives up what is bound to the connection, which is closed. What it
+// cannot give up, since the store does not answer, ends with its windows.
 func (c *client) releaseSession() {
 	if len(c.session.byMutex) == 0 {
 		return
 	}
 	ctx := context.Background() // the connection's has ended
+	kept, cause := 0, error(nil)
 	for mutex, b := range c.session.byMutex {
+		began := time.Now()
 		_, seq, err := c.backend().Release(ctx, simba.ReleaseRequest{
 			Mutex: mutex, Contender: b.contender, Session: c.conn.ID(), Reason: "session closed",
 		})
 		if err != nil {
-			c.x.log.Warn("cannot release the lease of a closed session; it will expire",
-				"mutex", mutex, "contender", b.contender, "err", err)
+			kept, cause = kept+1, err
+			c.outage.met(err)
+			c.outage.note(time.Since(began))
 		}
 		c.owe(seq)
+	}
+	if kept > 0 {
+		c.x.log.Warn("cannot release leases of a closed session; they will expire", "leases", kept, "err", cause)
 	}
 	if err := c.settle(); err != nil {
 		c.x.log.Warn("cannot settle the leases of a closed session", "err", err)

@@ -96,6 +96,7 @@ func (c *client) simbaAcquire(args [][]byte) {
 		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	}
 	if err != nil {
+		c.bindUnknown(&a, err)
 		c.fail(err)
 		return
 	}

@@ -11,14 +11,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/commands"
-	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// app is the server put together; nowhere else do its parts meet.
+// app is the server put together; nowhere but here and in engines.go do its parts
+// meet.
 //
 //	store ─ engine ─ listener ─ commands ─ server
 //
@@ -29,14 +28,17 @@ type app struct {
 	log    *slog.Logger
 	level  *slog.LevelVar
 	undo   []func(context.Context) error // how to take down what is up, in the order that it came up
-	store  *persist.Store                // nil without a disk
-	engine *engine.Engine
+	store  *persist.Store                // of the embedded engine; nil without a disk
+	engine keeper
 	server *resp.Server
 	ln     net.Listener
 }
 
 // newApp brings everything up but serves nobody yet. SHUTDOWN calls shutdown.
-func newApp(cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()) (_ *app, err error) {
+//
+// Its error is one line. When ctx ends while it waits for the store of another
+// engine, it gives up.
+func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()) (_ *app, err error) {
 	own := *cfg
 	cfg = &own
 	if most := clientLimit(); cfg.MaxClients > most {
@@ -50,22 +52,10 @@ func newApp(cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()
 		}
 	}()
 
-	journal, clock, recovery, err := a.openJournal()
-	if err != nil {
-		return nil, err
-	}
 	broker := resp.NewBroker() // outside the server: what ended while the process was down is announced at once
-	a.engine, err = engine.New(engine.Config{
-		Clock:         clock,
-		HandoffWindow: cfg.HandoffWindow,
-		QueueGrace:    cfg.QueueGrace,
-		Notices:       commands.Notices(broker),
-	}, journal, recovery)
-	if err != nil {
+	if err := a.openEngine(ctx, commands.Notices(broker)); err != nil {
 		return nil, err
 	}
-	// The engine's timers write to the store until it has stopped.
-	a.undo = append(a.undo, func(context.Context) error { a.engine.Stop(); return nil })
 
 	// Only now is the address taken: who can connect finds all leases in place.
 	if a.ln, err = listen(cfg.Addr); err != nil {
@@ -75,13 +65,14 @@ func newApp(cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()
 	a.undo = append(a.undo, func(context.Context) error { a.ln.Close(); return nil })
 
 	handler := commands.New(commands.Config{
-		Backend:     a.engine,
-		Settings:    append(newSettings(a).list(), aliases(a)...),
-		Password:    func() string { return cfg.RequirePass },
-		Info:        a.info(),
-		Persistence: a.persistence(),
-		Shutdown:    shutdown,
-		Logger:      log,
+		Backend:      a.engine,
+		StoreTimeout: cfg.BackendTimeout,
+		Settings:     append(newSettings(a).list(), aliases(a)...),
+		Password:     func() string { return cfg.RequirePass },
+		Info:         a.info(),
+		Persistence:  a.persistence(),
+		Shutdown:     shutdown,
+		Logger:       log,
 	})
 	a.server = resp.NewServer(resp.Config{
 		MaxClients:  cfg.MaxClients,
@@ -105,39 +96,6 @@ func listen(addr string) (net.Listener, error) {
 	return probed.Listen(context.Background(), "tcp", addr)
 }
 
-// openJournal opens what makes changes durable, and the clock that its leases are
-// measured by.
-func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, error) {
-	if a.cfg.Durability == durabilityMemory {
-		a.log.Warn("durability memory: leases, queues and history are lost when this process ends, " +
-			"and a mutex can then be granted while its last owner still believes in its lease")
-		// Tokens and the history's numbers must grow from one run to the next. With
-		// nothing stored, that is as true as the wall clock.
-		began := time.Now().UnixMicro()
-		return engine.Memory(), engine.NewClock(0), engine.Recovery{Token: uint64(began), Seq: simba.Seq(began)}, nil
-	}
-	boot, err := persist.MachineBoot()
-	if err != nil {
-		return nil, engine.Clock{}, engine.Recovery{}, err
-	}
-	clock := engine.NewClock(boot.Now())
-	mode := persist.Always
-	if a.cfg.Durability == durabilityAsync {
-		mode = persist.Async
-	}
-	store, recovered, err := persist.Open(persist.Options{Dir: a.cfg.DataDir, Mode: mode, Boot: boot, Now: clock.Now, Logger: a.log})
-	if err != nil {
-		return nil, engine.Clock{}, engine.Recovery{}, err
-	}
-	a.store = store
-	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
-	if recovered.Quiet > 0 {
-		a.log.Warn("durability async and no orderly stop: nobody new is granted anything until every lease that may have been lost has ended",
-			"wait", recovered.Quiet)
-	}
-	return store, clock, engine.Recovery(*recovered), nil
-}
-
 // start begins to serve. The channel gets the error if serving ends without stop.
 func (a *app) start() <-chan error {
 	failed := make(chan error, 1)
@@ -159,8 +117,11 @@ func (a *app) start() <-chan error {
 		}
 		return err
 	})
-	a.log.Info("ready", "addr", a.ln.Addr().String(), "engine", a.cfg.Engine, "durability", a.cfg.Durability,
-		"mutexes", a.engine.Stats().Mutexes, "version", version)
+	ready := []any{"addr", a.ln.Addr().String(), "engine", a.cfg.Engine}
+	if a.cfg.Engine == engineEmbedded { // what the others keep is their stores' affair
+		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)
+	}
+	a.log.Info("ready", append(ready, "version", version)...)
 	return failed
 }
 
@@ -177,7 +138,15 @@ func (a *app) stop(ctx context.Context) error {
 
 // info are the facts that INFO shows.
 func (a *app) info() commands.Info {
-	info := commands.Info{Version: version, Engine: a.cfg.Engine, Durability: a.cfg.Durability, ConfigFile: a.cfg.File}
+	info := commands.Info{Version: version, Engine: a.cfg.Engine, ConfigFile: a.cfg.File}
+	switch a.cfg.Engine {
+	case engineEmbedded:
+		info.Durability = a.cfg.Durability
+		info.Survives = a.cfg.Durability != durabilityMemory
+	case engineZooKeeper: // its leases are nodes of this process' session
+	default:
+		info.Survives = true
+	}
 	if tcp, ok := a.ln.Addr().(*net.TCPAddr); ok {
 		info.TCPPort = tcp.Port
 	}

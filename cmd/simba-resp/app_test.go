@@ -23,7 +23,7 @@ func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelV
 		t.Fatal(err)
 	}
 	logger, level := newLogger(c, log)
-	a, err := newApp(c, logger, level, func() {})
+	a, err := newApp(t.Context(), c, logger, level, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newApp(c, slog.New(slog.DiscardHandler), new(slog.LevelVar), func() {}); err == nil {
+	if _, err := newApp(t.Context(), c, slog.New(slog.DiscardHandler), new(slog.LevelVar), func() {}); err == nil {
 		t.Fatal("it starts on an address that is taken")
 	}
 	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if the store were open
@@ -189,6 +189,16 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "sesame") {
 		t.Error("the log shows the password")
+	}
+}
+
+func TestSettingsOfOtherEnginesAreNotShown(t *testing.T) {
+	a, _ := newTestApp(t, io.Discard)
+	a.start()
+	for name, want := range map[string]bool{"durability": true, "data-dir": true, "mysql-poll": false, "zookeeper-servers": false, "redis-url": false, "backend-timeout": true} {
+		if got, err := redis.StringMap(dial(t, a).Do("CONFIG", "GET", name)); err != nil || (len(got) == 1) != want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }
 

@@ -26,8 +26,13 @@ type config struct {
 	Engine           string
 	RedisURL         string
 	MySQLDSN         string
+	MySQLMigrate     bool
+	MySQLPoll        time.Duration
 	ZooKeeperServers string
+	ZooKeeperAuth    string
 	BackendTimeout   time.Duration
+
+	ZooKeeperSessionTimeout time.Duration
 
 	DataDir    string
 	Durability string
@@ -170,21 +175,28 @@ func (c *config) Validate() faults {
 	if len(c.RequirePass) > maxPassword {
 		fault("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
 	}
-	if c.Engine != engineEmbedded {
-		fault("engine", "engine %s is not built into this version", c.Engine)
-	}
-	// A store that is named and then not used would make two worlds of locks.
-	for _, store := range []struct{ flag, value, engine string }{
-		{"redis-url", c.RedisURL, engineRedis},
-		{"mysql-dsn", c.MySQLDSN, engineMySQL},
-		{"zookeeper-servers", c.ZooKeeperServers, engineZooKeeper},
+	for _, store := range []struct{ flag, value, engine, example string }{
+		{"redis-url", c.RedisURL, engineRedis, "redis://127.0.0.1:6379"},
+		{"mysql-dsn", c.MySQLDSN, engineMySQL, "user:password@tcp(127.0.0.1:3306)/simba"},
+		{"zookeeper-servers", c.ZooKeeperServers, engineZooKeeper, "127.0.0.1:2181"},
 	} {
-		if store.value != "" && c.Engine != store.engine {
-			fault(store.flag, "it needs --engine %s", store.engine)
+		if store.value == "" && c.Engine == store.engine {
+			fault(store.flag, "--engine %s needs it, for example %s", store.engine, store.example)
 		}
 	}
-	if c.DataDir == "" && c.Durability != durabilityMemory {
+	for _, f := range fields {
+		if f.engine != "" && f.engine != c.Engine && !f.isInitial(c) && f.name != "data-dir" {
+			// A store that is named and then not used would make two worlds of locks; so
+			// would a durability that is a store's own affair. A directory that is not
+			// used does no harm: the environment of a container may name it for all engines.
+			fault(f.name, "it needs --engine %s", f.engine)
+		}
+	}
+	if c.DataDir == "" && c.Engine == engineEmbedded && c.Durability != durabilityMemory {
 		fault("data-dir", "it is empty")
+	}
+	if c.MySQLPoll != 0 && c.MySQLPoll < minMySQLPoll {
+		fault("mysql-poll", "%v is too short, at least %v, or 0", c.MySQLPoll, minMySQLPoll)
 	}
 	if c.MaxClients < 1 {
 		fault("maxclients", "%d is too small, at least 1", c.MaxClients)
@@ -200,6 +212,8 @@ func (c *config) Validate() faults {
 		{"handoff-window", c.HandoffWindow, 0, simba.MaxTTL},
 		{"queue-grace", c.QueueGrace, 0, simba.MaxTTL},
 		{"backend-timeout", c.BackendTimeout, time.Millisecond, maxTimeout},
+		{"mysql-poll", c.MySQLPoll, 0, simba.MaxTTL},
+		{"zookeeper-session-timeout", c.ZooKeeperSessionTimeout, 100 * time.Millisecond, time.Hour},
 		{"timeout", c.Timeout, 0, maxTimeout},
 		{"shutdown-timeout", c.ShutdownTimeout, 0, maxTimeout},
 	} {
@@ -212,6 +226,9 @@ func (c *config) Validate() faults {
 
 // maxTimeout is a year: longer is a mistake, or meant as "never", which is 0.
 const maxTimeout = 365 * 24 * time.Hour
+
+// minMySQLPoll keeps the looks at one mutex from being a load of their own.
+const minMySQLPoll = 10 * time.Millisecond
 
 // level is LogLevel for package slog, which knows every name that Validate accepts.
 func (c *config) level() slog.Level {

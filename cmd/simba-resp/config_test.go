@@ -34,7 +34,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	}
 	want := config{
 		Addr: "127.0.0.1:7379", Engine: "embedded", DataDir: "./simba-data", Durability: "always",
-		HandoffWindow: time.Second, QueueGrace: 5 * time.Second, BackendTimeout: 3 * time.Second,
+		HandoffWindow: time.Second, QueueGrace: 5 * time.Second, BackendTimeout: 3 * time.Second, ZooKeeperSessionTimeout: 10 * time.Second,
 		MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
 	}
 	if *c != want {
@@ -66,7 +66,7 @@ func TestFileCanBeNamedByVariable(t *testing.T) {
 }
 
 func TestEveryFaultIsToldAtOnce(t *testing.T) {
-	args := []string{"--addr", "0.0.0.0:7379", "--durability", "sometimes", "--maxclients", "0", "--engine", "redis"}
+	args := []string{"--addr", "0.0.0.0:7379", "--durability", "sometimes", "--maxclients", "0", "--engine", "redis", "--mysql-poll", "1ms"}
 	env := map[string]string{"SIMBA_HANDOFF_WINDOW": "5", "SIMBA_TIMEOUT": "1500ms"}
 	_, err := settle(t, args, env, "colour = 'red'\nqueue-grace = [1]\nbackend-timeout = '0s'")
 	var wrong faults
@@ -79,7 +79,9 @@ func TestEveryFaultIsToldAtOnce(t *testing.T) {
 		"--durability: 'sometimes' is not one of always, async, memory",
 		"SIMBA_HANDOFF_WINDOW: '5' is not a duration such as 1s or 500ms",
 		"--addr: 0.0.0.0:7379 is open to other machines",
-		"--engine: engine redis is not built into this version",
+		"--redis-url: --engine redis needs it, for example redis://127.0.0.1:6379",
+		"--mysql-poll: it needs --engine mysql",
+		"--mysql-poll: 1ms is too short, at least 10ms, or 0",
 		"--maxclients: 0 is too small",
 		"--timeout: 1.5s is not a whole number of seconds",
 		"--backend-timeout: 0s is out of range, 1ms to 8760h0m0s",
@@ -183,5 +185,37 @@ func TestHelpNamesEveryFieldWithUnitAndDefault(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing", want)
 		}
+	}
+}
+
+func TestAStoreIsNamedByItsEngineAndByNoOther(t *testing.T) {
+	good := map[string][]string{
+		"redis":     {"--redis-url", "redis://127.0.0.1:6379"},
+		"mysql":     {"--mysql-dsn", "u:p@tcp(127.0.0.1:3306)/simba", "--mysql-migrate", "--mysql-poll", "50ms"},
+		"zookeeper": {"--zookeeper-servers", "127.0.0.1:2181/locks", "--zookeeper-auth", "digest:u:p", "--zookeeper-session-timeout", "4s"},
+		"embedded":  {"--durability", "async"},
+	}
+	for engine := range good {
+		for of, args := range good {
+			_, err := settle(t, append([]string{"--engine", engine, "--data-dir", "/elsewhere"}, args...), nil, "")
+			if (err == nil) != (engine == of) {
+				t.Errorf("--engine %s with %v: %v", engine, args, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), args[0]+": it needs --engine "+of) {
+				t.Errorf("--engine %s with %v says %v", engine, args, err)
+			}
+		}
+		if _, err := settle(t, []string{"--engine", engine}, nil, ""); (err == nil) != (engine == engineEmbedded) {
+			t.Errorf("--engine %s alone: %v", engine, err)
+		} else if err != nil && !strings.HasPrefix(err.Error(), good[engine][0]+": --engine "+engine+" needs it, for example ") {
+			t.Errorf("--engine %s alone says %v", engine, err)
+		}
+	}
+}
+
+func TestFaultsDoNotShowSecrets(t *testing.T) {
+	_, err := settle(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
+	if err == nil || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("it says %v", err)
 	}
 }

@@ -18,7 +18,8 @@ type field struct {
 	kind    string // what a value looks like, with its unit
 	initial string // the default, as a user would write it
 	help    string
-	secret  bool // never shown
+	secret  bool   // never shown
+	engine  string // the only one that has a use for it, "" = all
 	value   func(*config) flag.Value
 }
 
@@ -64,37 +65,57 @@ var fields = []field{
 	},
 	{
 		name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded,
-		help:  "what keeps the mutexes; this version has embedded only",
+		help:  "what keeps the mutexes: this server itself, or a store that several servers share",
 		value: func(c *config) flag.Value { return choice{&c.Engine, engines} },
 	},
 	{
-		name: "data-dir", kind: "path", initial: "./simba-data",
+		name: "data-dir", kind: "path", initial: "./simba-data", engine: engineEmbedded,
 		help:  "directory of the embedded engine; made when it is missing",
 		value: func(c *config) flag.Value { return (*text)(&c.DataDir) },
 	},
 	{
-		name: "durability", kind: strings.Join(durabilities, "|"), initial: durabilityAlways,
-		help:  "when a change is told: after its fsync; before it, and after a crash new grants wait for the longest lease that could be lost; or with no disk at all",
+		name: "durability", kind: strings.Join(durabilities, "|"), initial: durabilityAlways, engine: engineEmbedded,
+		help:  "of the embedded engine: when a change is told: after its fsync; before it, and after a crash new grants wait for the longest lease that could be lost; or with no disk at all",
 		value: func(c *config) flag.Value { return choice{&c.Durability, durabilities} },
 	},
 	{
-		name: "redis-url", kind: "url", secret: true,
-		help:  "store of --engine redis",
+		name: "redis-url", kind: "url", secret: true, engine: engineRedis,
+		help:  "store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name, redis+cluster://host:6379,…",
 		value: func(c *config) flag.Value { return (*text)(&c.RedisURL) },
 	},
 	{
-		name: "mysql-dsn", kind: "dsn", secret: true,
-		help:  "store of --engine mysql",
+		name: "mysql-dsn", kind: "dsn", secret: true, engine: engineMySQL,
+		help:  "store of --engine mysql: user:password@tcp(host:3306)/database",
 		value: func(c *config) flag.Value { return (*text)(&c.MySQLDSN) },
 	},
 	{
-		name: "zookeeper-servers", kind: "host:port,…",
-		help:  "store of --engine zookeeper",
+		name: "mysql-migrate", kind: "true|false", initial: "false", engine: engineMySQL,
+		help:  "make the table of --engine mysql if it is missing",
+		value: func(c *config) flag.Value { return (*boolean)(&c.MySQLMigrate) },
+	},
+	{
+		name: "mysql-poll", kind: "duration", initial: "0s", engine: engineMySQL,
+		help:  "how often --engine mysql looks at a mutex that somebody waits for, one statement each time; 0 = once, when its lease ends",
+		value: func(c *config) flag.Value { return (*duration)(&c.MySQLPoll) },
+	},
+	{
+		name: "zookeeper-servers", kind: "host:port,…", engine: engineZooKeeper,
+		help:  "store of --engine zookeeper; host:port,host:port/path keeps everything below that path",
 		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperServers) },
 	},
 	{
+		name: "zookeeper-auth", kind: "digest:user:password", secret: true, engine: engineZooKeeper,
+		help:  "who --engine zookeeper is; the nodes that it makes are then for that user only",
+		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperAuth) },
+	},
+	{
+		name: "zookeeper-session-timeout", kind: "duration", initial: "10s", engine: engineZooKeeper,
+		help:  "how long the ensemble keeps what a silent server holds; it may grant another time than it is asked for",
+		value: func(c *config) flag.Value { return (*duration)(&c.ZooKeeperSessionTimeout) },
+	},
+	{
 		name: "backend-timeout", kind: "duration", initial: "3s",
-		help:  "how long a command may wait for the store of another engine",
+		help:  "how long a command may wait for the store of --engine redis, mysql or zookeeper",
 		value: func(c *config) flag.Value { return (*duration)(&c.BackendTimeout) },
 	},
 	{
@@ -132,6 +153,13 @@ var fields = []field{
 		help:  "form of the log on standard error",
 		value: func(c *config) flag.Value { return choice{&c.LogFormat, logFormats} },
 	},
+}
+
+// isInitial reports whether c has the default of the field.
+func (f field) isInitial(c *config) bool {
+	v := f.value(new(config))
+	_ = v.Set(f.initial) // one that cannot be set, as that of a text without default, is the zero value
+	return f.value(c).String() == v.String()
 }
 
 // configFlag is no field: the file that it names cannot name another.

@@ -96,7 +96,7 @@ func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
 	log, level := newLogger(cfg, stderr)
-	a, err := newApp(cfg, log, level, shutdown)
+	a, err := newApp(ctx, cfg, log, level, shutdown)
 	if err != nil {
 		return err
 	}

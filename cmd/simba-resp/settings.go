@@ -62,11 +62,11 @@ var redisWords = map[string]map[string]string{
 	"log-level": {"verbose": "debug", "notice": "info", "warning": "warn"},
 }
 
-// list returns every field but the secret ones.
+// list returns every field but the secret ones and those of other engines.
 func (s *settings) list() []commands.Setting {
 	var all []commands.Setting
 	for _, f := range fields {
-		if f.secret {
+		if f.secret || f.engine != "" && f.engine != s.c.Engine {
 			continue
 		}
 		setting := commands.Setting{Name: f.name, Get: func() string { return s.get(f) }}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -175,10 +176,72 @@ var wirings = []wiring{
 	}},
 }
 
+// A storeWiring says how the options of an engine with a store show that they got a
+// flag's value. That the engines heed them is for their own tests, and for the
+// end-to-end tests, which have the stores.
+type storeWiring struct {
+	flag, value string
+	engine      string
+	got         func(*app) any
+}
+
+var storeWirings = []storeWiring{
+	{"redis-url", "redis://127.0.0.1:7", engineRedis, func(a *app) any { return a.redisOptions(nil).URL }},
+	{"mysql-dsn", "u@tcp(127.0.0.1:7)/d", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).DSN }},
+	{"mysql-migrate", "true", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).Migrate }},
+	{"mysql-poll", "70ms", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).Poll }},
+	{"zookeeper-servers", "127.0.0.1:7", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).Servers }},
+	{"zookeeper-auth", "digest:u:p", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).Auth }},
+	{"zookeeper-session-timeout", "7s", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).SessionTimeout }},
+	{"backend-timeout", "7s", engineRedis, func(a *app) any { return a.redisOptions(nil).Timeout }},
+	{"backend-timeout", "7s", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).Timeout }},
+	{"backend-timeout", "7s", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).Timeout }},
+	{"handoff-window", "7s", engineRedis, func(a *app) any { return a.redisOptions(nil).HandoffWindow }},
+	{"handoff-window", "7s", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).HandoffWindow }},
+	{"handoff-window", "7s", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).HandoffWindow }},
+	{"queue-grace", "7s", engineRedis, func(a *app) any { return a.redisOptions(nil).QueueGrace }},
+	{"queue-grace", "7s", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).QueueGrace }},
+	{"queue-grace", "7s", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).QueueGrace }},
+}
+
+// storeOf is a store for each engine, for flags that go with it.
+var storeOf = map[string][]string{
+	engineRedis:     {"--redis-url", "redis://127.0.0.1:1"},
+	engineMySQL:     {"--mysql-dsn", "u@tcp(127.0.0.1:1)/d"},
+	engineZooKeeper: {"--zookeeper-servers", "127.0.0.1:1"},
+}
+
+func TestEveryFlagOfAStoreReachesItsEngine(t *testing.T) {
+	for _, row := range storeWirings {
+		args := append([]string{"--engine", row.engine}, storeOf[row.engine]...)
+		c, err := settle(t, append(args, "--"+row.flag+"="+row.value), nil, "")
+		if err != nil {
+			t.Errorf("--%s: %v", row.flag, err)
+			continue
+		}
+		if got := fmt.Sprint(row.got(&app{cfg: c})); got != row.value {
+			t.Errorf("--%s: engine %s gets %s, want %s", row.flag, row.engine, got, row.value)
+		}
+	}
+}
+
+func TestAStoreThatCannotBeReachedIsToldInOneLine(t *testing.T) {
+	for engine, store := range storeOf {
+		c, err := settle(t, append([]string{"--engine", engine, "--backend-timeout", "500ms", "--addr", "127.0.0.1:0"}, store...), nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = newApp(t.Context(), c, slog.New(slog.DiscardHandler), new(slog.LevelVar), func() {})
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") {
+			t.Errorf("--engine %s says %v", engine, err)
+		}
+	}
+}
+
 // notOfTheApp are the flags with nothing in a running app: run bounds the stop by
-// the first one, which the end-to-end tests prove, and the others belong to engines
-// that this version does not have.
-var notOfTheApp = []string{"shutdown-timeout", "engine", "redis-url", "mysql-dsn", "zookeeper-servers", "backend-timeout"}
+// the first one, which the end-to-end tests prove, and those of stores are in
+// storeWirings.
+var notOfTheApp = []string{"shutdown-timeout", "engine"}
 
 // askedForPassword tells that strangers are refused and held to narrow limits, and
 // those who know the password are neither.
@@ -211,7 +274,8 @@ func TestEveryFlagReachesThePartThatItIsFor(t *testing.T) {
 		})
 	}
 	for _, f := range fields {
-		row := slices.ContainsFunc(wirings, func(w wiring) bool { return w.flag == f.name })
+		row := slices.ContainsFunc(wirings, func(w wiring) bool { return w.flag == f.name }) ||
+			slices.ContainsFunc(storeWirings, func(w storeWiring) bool { return w.flag == f.name })
 		if row == slices.Contains(notOfTheApp, f.name) {
 			t.Errorf("--%s: no row says where it takes effect, or one does in vain", f.name)
 		}

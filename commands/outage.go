@@ -1,0 +1,84 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// outage is what the commands of one batch have lost to a store that does not
+// answer. The replies of a batch are sent together, so a pipeline or a transaction
+// of a hundred commands must not wait a hundred timeouts long. Failures that come at
+// once cost nothing, and don't keep the next command from asking another node.
+type outage struct {
+	err   error         // the last
+	lost  time.Duration // time that failed commands took
+	fresh bool          // err came after the last note
+}
+
+// outageLimit is the time after which the rest of a batch no longer asks the store.
+const outageLimit = time.Second
+
+// met takes note of why a command failed, if the store was the reason.
+func (o *outage) met(err error) {
+	if lost := (*simba.UnavailableError)(nil); errors.As(err, &lost) {
+		o.err, o.fresh = lost, true
+	}
+}
+
+// note adds the time of what failed to what is lost, if the store was the reason.
+func (o *outage) note(took time.Duration) {
+	if o.fresh {
+		o.lost, o.fresh = o.lost+took, false
+	}
+}
+
+// over reports whether the batch has lost all that it may.
+func (o *outage) over() bool { return o.lost >= outageLimit }
+
+// refusing is a backend whose store is not asked any more.
+type refusing struct {
+	simba.Backend // for what does not ask the store
+	err           error
+}
+
+func (r refusing) Acquire(context.Context, simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	return simba.Outcome{}, nil, r.err
+}
+
+func (r refusing) Guard(context.Context, simba.GuardRequest) (simba.Outcome, error) {
+	return simba.Outcome{}, r.err
+}
+
+func (r refusing) Release(context.Context, simba.ReleaseRequest) (bool, simba.Seq, error) {
+	return false, 0, r.err
+}
+
+func (r refusing) Owner(context.Context, string) (simba.Tenure, simba.Seq, error) {
+	return simba.Tenure{}, 0, r.err
+}
+
+func (r refusing) Queue(context.Context, string, int) ([]simba.QueueEntry, simba.Seq, error) {
+	return nil, 0, r.err
+}
+
+func (r refusing) Scan(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+	return simba.ScanPage{}, 0, r.err
+}
+
+func (r refusing) Check(context.Context, string, uint64) (bool, simba.Seq, error) {
+	return false, 0, r.err
+}
+
+func (r refusing) Break(context.Context, string, string) (bool, simba.Seq, error) {
+	return false, 0, r.err
+}
+
+// Subscribed tells the store's engine, but does not wait for the store.
+func (r refusing) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return r.Backend.Subscribed(ctx, channel, pattern)
+}

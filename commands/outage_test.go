@@ -1,0 +1,267 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const backendTimeout = 3 * time.Second
+
+const unavailable = "TRYAGAIN engine redis unavailable: dial tcp 127.0.0.1:6379: connect: connection refused"
+
+// lostStore is a backend whose store fails each request after so long.
+func lostStore(after time.Duration) *fakeBackend {
+	lost := &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")}
+	return &fakeBackend{
+		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			time.Sleep(after)
+			return simba.Outcome{}, nil, lost
+		},
+		release: func(simba.ReleaseRequest) (bool, simba.Seq, error) {
+			time.Sleep(after)
+			return false, 0, lost
+		},
+		guard: func(simba.GuardRequest) (simba.Outcome, error) {
+			time.Sleep(after)
+			return simba.Outcome{}, lost
+		},
+		owner: func(string) (simba.Tenure, simba.Seq, error) {
+			time.Sleep(after)
+			return simba.Tenure{}, 0, lost
+		},
+		queue: func(string, int) ([]simba.QueueEntry, simba.Seq, error) {
+			time.Sleep(after)
+			return nil, 0, lost
+		},
+		scan: func(simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+			time.Sleep(after)
+			return simba.ScanPage{}, 0, lost
+		},
+		check: func(string, uint64) (bool, simba.Seq, error) {
+			time.Sleep(after)
+			return false, 0, lost
+		},
+		break_: func(string, string) (bool, simba.Seq, error) {
+			time.Sleep(after)
+			return false, 0, lost
+		},
+		subscribed: func(ctx context.Context, _ string) error {
+			select {
+			case <-time.After(after):
+			case <-ctx.Done():
+			}
+			return lost
+		},
+	}
+}
+
+var storeCommands = []string{
+	"SIMBA.ACQUIRE m c 1000", "SIMBA.ACQUIRE m c 1000 WAIT 0", "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000", "SIMBA.RELEASE m c",
+	"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.BREAK m", "SCAN 0", "TYPE simba:{m}", "STRLEN simba:{m}",
+	"MEMORY USAGE simba:{m}",
+}
+
+func TestAStoreThatIsLostIsToldInOneLineOfTryAgain(t *testing.T) {
+	p := newSite(t, Config{Backend: lostStore(0)}).dial()
+	for _, command := range storeCommands {
+		p.expect(command, failed(unavailable))
+	}
+}
+
+func TestAPipelineWaitsForALostStoreOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Backend: lostStore(backendTimeout)}).dial()
+		for range 2 { // the next pipeline asks again
+			began := time.Now()
+			p.send(storeCommands...)
+			for _, command := range storeCommands {
+				if got := p.reply(); got != failed(unavailable) {
+					t.Errorf("%s: %q", command, got)
+				}
+			}
+			if took := time.Since(began); took != backendTimeout {
+				t.Errorf("it took %v, want %v", took, backendTimeout)
+			}
+		}
+		p.send("SIMBA.OWNER m", "PING")
+		p.reply()
+		if got := p.reply(); got != "+PONG\r\n" {
+			t.Errorf("what needs no store is answered %q", got)
+		}
+	})
+}
+
+func TestATransactionWaitsForALostStoreOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Backend: lostStore(backendTimeout)}).dial()
+		p.expect("MULTI", ok)
+		for range 10 {
+			p.expect("SIMBA.GUARD m c 1000", "+QUEUED\r\n")
+		}
+		began := time.Now()
+		if got, want := p.do("EXEC"), "*10\r\n"+strings.Repeat(failed(unavailable), 10); got != want {
+			t.Errorf("got %q", got)
+		}
+		if took := time.Since(began); took != backendTimeout {
+			t.Errorf("it took %v, want %v", took, backendTimeout)
+		}
+	})
+}
+
+func TestAfterAQuickFailureThePipelineGoesOn(t *testing.T) {
+	backend := lostStore(0)
+	owner := backend.owner
+	backend.owner = func(m string) (simba.Tenure, simba.Seq, error) {
+		if m == "away" { // one node of several
+			return owner(m)
+		}
+		return simba.Tenure{}, 0, nil
+	}
+	p := newSite(t, Config{Backend: backend}).dial()
+	p.send("SIMBA.OWNER away", "SIMBA.OWNER m")
+	if first, second := p.reply(), p.reply(); first != failed(unavailable) || second != "$-1\r\n" {
+		t.Errorf("got %q and %q", first, second)
+	}
+}
+
+func TestEverySubscriptionIsToldToAnEngineThatLostItsStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := lostStore(backendTimeout)
+		p := newSite(t, Config{Backend: backend}).dial()
+		began := time.Now()
+		p.send("SUBSCRIBE a b c")
+		for range 3 {
+			p.reply()
+		}
+		if took := time.Since(began); took != backendTimeout {
+			t.Errorf("it took %v, want %v", took, backendTimeout)
+		}
+		if got := fmt.Sprint(backend.asked()); got != "[subscribed a pattern=false subscribed b pattern=false subscribed c pattern=false]" {
+			t.Errorf("asked %s", got)
+		}
+	})
+}
+
+func TestTheEndOfASessionWaitsForALostStoreOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := granting()
+		backend.release = lostStore(backendTimeout).release
+		var log bytes.Buffer
+		s := newSite(t, Config{Backend: backend, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		p := s.dial()
+		for i := range 10 {
+			p.do(fmt.Sprintf("SIMBA.ACQUIRE m%d c 1000 SESSION", i))
+		}
+		backend.asked()
+		p.nc.Close()
+		time.Sleep(backendTimeout)
+		synctest.Wait()
+		if left := len(s.server.Conns()); left != 0 {
+			t.Errorf("%d connections are not over", left)
+		}
+		if got := backend.asked(); len(got) != 1 {
+			t.Errorf("asked %q", got)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "leases=10") {
+			t.Errorf("the log says\n%s", &log)
+		}
+	})
+}
+
+func TestALeaseThatSessionMayHaveBoundIsReleasedWithIt(t *testing.T) {
+	backend := granting()
+	backend.acquire = lostStore(0).acquire
+	backend.guard = func(simba.GuardRequest) (simba.Outcome, error) {
+		return simba.Outcome{Status: simba.StatusRenewed, Owner: "c", Token: 9}, nil
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Backend: backend}).dial()
+		p.expect("SIMBA.ACQUIRE m c 1000 SESSION", failed(unavailable))
+		p.expect("SIMBA.ACQUIRE n c 1000", failed(unavailable))
+		p.do("SIMBA.GUARD m c 1000")
+		backend.asked()
+		p.nc.Close()
+		synctest.Wait()
+		if got := fmt.Sprint(backend.asked()); got != `[release m c token=0 session=true reason="session closed"]` {
+			t.Errorf("asked %s", got)
+		}
+	})
+}
+
+func TestASweepStopsAtTheFirstSilenceOfTheStore(t *testing.T) {
+	backend := granting()
+	asked := 0
+	backend.check = func(string, uint64) (bool, simba.Seq, error) {
+		asked++
+		return false, 0, &simba.UnavailableError{Engine: "redis", Err: errors.New("i/o timeout")}
+	}
+	p := newSite(t, Config{Backend: backend}).dial()
+	for i := range firstSweep {
+		p.do(fmt.Sprintf("SIMBA.ACQUIRE m%d c 1000 SESSION", i))
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// pagesOf is a backend that knows its figures by a scan only, of so many pages.
+func pagesOf(pages uint64, each time.Duration) *fakeBackend {
+	return &fakeBackend{
+		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},
+		scan: func(r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+			time.Sleep(each)
+			page := simba.ScanPage{Cursor: r.Cursor + 1, Mutexes: []string{"a", "b"}}
+			if page.Cursor == pages {
+				page.Cursor = 0
+			}
+			return page, 0, nil
+		},
+	}
+}
+
+func TestDbsizeCountsWhatTheEngineHasNoFigureFor(t *testing.T) {
+	backend := pagesOf(3, 0)
+	p := newSite(t, Config{Backend: backend, StoreTimeout: backendTimeout}).dial()
+	p.expect("DBSIZE", ":6\r\n")
+	if got := backend.asked(); len(got) != 3 || got[0] != "scan 0 count=10000 held=true contended=false match=false" {
+		t.Errorf("asked %q", got)
+	}
+}
+
+func TestDbsizeThatTakesTooLongIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Backend: pagesOf(0, time.Second), StoreTimeout: backendTimeout}).dial()
+		began := time.Now()
+		p.expect("DBSIZE", failed(string(errCounting)))
+		if took := time.Since(began); took > backendTimeout+time.Second {
+			t.Errorf("after %v", took)
+		}
+		p = newSite(t, Config{Backend: lostStore(0), StoreTimeout: backendTimeout}).dial()
+		p.expect("DBSIZE", ":0\r\n") // an engine that knows
+	})
+	backend := lostStore(0)
+	backend.stats.Held = -1
+	newSite(t, Config{Backend: backend, StoreTimeout: backendTimeout}).dial().expect("DBSIZE", failed(unavailable))
+}
+
+func TestInfoLeavesOutWhatTheEngineDoesNotKnow(t *testing.T) {
+	p := newSite(t, Config{Backend: pagesOf(1, 0), Info: Info{Engine: "redis", Survives: true}}).dial()
+	info := infoFields(t, p.do("INFO everything"))
+	for _, name := range []string{"mutexes", "mutexes_held", "waiters_polling", "db0", "durability"} {
+		if value, ok := info[name]; ok {
+			t.Errorf("%s:%s", name, value)
+		}
+	}
+	if info["engine"] != "redis" || info["survives_restart"] != "yes" || info["waiters_blocked"] != "0" {
+		t.Errorf("engine:%s survives_restart:%s waiters_blocked:%s", info["engine"], info["survives_restart"], info["waiters_blocked"])
+	}
+}

@@ -1,0 +1,92 @@
+package tests
+
+import (
+	"database/sql"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// shown returns the lines of the block that docs/ENGINES.md has between the markers
+// of a name.
+func shown(t *testing.T, name string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/ENGINES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "<!-- "+name+" -->\n")
+	block, _, ended := strings.Cut(rest, "\n<!-- /"+name+" -->")
+	lines := strings.Split(block, "\n")
+	if !ok || !ended || len(lines) < 3 {
+		t.Fatalf("docs/ENGINES.md has no block %s", name)
+	}
+	return lines[1 : len(lines)-1] // without the fences
+}
+
+// everyCommand uses all that an engine does with its store.
+func everyCommand(t *testing.T, s *server) {
+	t.Helper()
+	c := conn(t, s)
+	listen(t, s, "SUBSCRIBE", "simba:{job}", "simba:{job}:b", "simba-events:{job}")
+	listen(t, s, "PSUBSCRIBE", "simba*")
+	ask(t, c, "SIMBA.ACQUIRE", "job", "a", 600_000)
+	w := wait(t, s, "job", "b")
+	ask(t, c, "SIMBA.GUARD", "job", "a", 600_000)
+	ask(t, c, "SIMBA.ACQUIRE", "job", "c", 600_000)
+	for _, command := range [][]any{{"SIMBA.QUEUE", "job"}, {"SIMBA.SCAN", 0}, {"SIMBA.OWNER", "job"}, {"SIMBA.HISTORY", "job"}, {"DBSIZE"}, {"SIMBA.CHECK", "job", 1}} {
+		if _, err := c.Do(command[0].(string), command[1:]...); err != nil {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+	yes(t, c, "SIMBA.RELEASE", "job", "a")
+	w.granted(t)
+	yes(t, c, "SIMBA.BREAK", "job")
+	if log := s.out.String(); strings.Contains(log, "NOPERM") || strings.Contains(log, "denied") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
+func TestTheUserOfRedisThatTheDocsShowIsEnough(t *testing.T) {
+	store := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
+	admin, err := redis.Dial("tcp", store.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for _, line := range shown(t, "redis-acl") {
+		words := strings.Fields(line)
+		args := make([]any, len(words)-1)
+		for i, word := range words[1:] {
+			args[i] = word
+		}
+		if _, err := admin.Do(words[0], args...); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	s := start(t, "--engine", "redis", "--redis-url", "redis://simba:password@"+store.Addr)
+	everyCommand(t, s)
+	// With the settings that the docs ask for there is nothing to warn of.
+	if log := s.out.String(); strings.Contains(log, "level=WARN") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
+func TestTheGrantsOfMySQLThatTheDocsShowAreEnough(t *testing.T) {
+	store := stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1")
+	db, err := sql.Open("mysql", "root@tcp("+store.Addr+")/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range shown(t, "mysql-grants") {
+		if _, err := db.ExecContext(t.Context(), strings.TrimSuffix(statement, ";")); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	everyCommand(t, start(t, "--engine", "mysql", "--mysql-dsn", "simba:password@tcp("+store.Addr+")/simba", "--mysql-migrate"))
+}
