@@ -43,6 +43,10 @@ type Grant struct {
 	Token uint64
 	Since time.Time // not later than the windows began; for an engine that counts them here
 
+	// Ticket names the ticket that the store granted it to, for an engine whose store
+	// knows tickets: the contender may wait by another one by now, which asked for
+	// other windows. Lobby does not look at it.
+	Ticket string
 	// Confirm says that the engine has yet to read from the store what is left of
 	// the windows. Lobby does not look at it.
 	Confirm bool

@@ -19,7 +19,7 @@ type agenda struct {
 
 type appointment struct {
 	mutex string
-	at    time.Time // when; zero = never
+	at    time.Time // when
 	slot  time.Time // by which it stands in the heap, not later than at
 	index int
 }
@@ -39,17 +39,18 @@ func (a *agenda) set(mutex string, at time.Time) {
 func (a *agenda) advance(mutex string, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if x := a.byMutex[mutex]; x == nil || x.at.IsZero() || at.Before(x.at) {
+	if x := a.byMutex[mutex]; x == nil || at.Before(x.at) {
 		a.setLocked(mutex, at)
 	}
 }
 
-// cancel lets the mutex' time pass.
+// cancel forgets the time of the mutex.
 func (a *agenda) cancel(mutex string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x := a.byMutex[mutex]; x != nil {
-		x.at = time.Time{}
+		heap.Remove(&a.heap, x.index)
+		delete(a.byMutex, mutex)
 	}
 }
 
@@ -91,9 +92,7 @@ func (a *agenda) due(now time.Time) (mutex string, wait time.Duration) {
 		}
 		heap.Pop(&a.heap)
 		delete(a.byMutex, x.mutex)
-		if !x.at.IsZero() {
-			return x.mutex, 0
-		}
+		return x.mutex, 0
 	}
 	return "", time.Hour
 }

@@ -35,8 +35,9 @@ type Backend struct {
 	tuner     *tuner
 	counts    counts
 
-	mu        sync.Mutex // guards what follows
-	tickets   uint64     // of the last place
+	mu        sync.Mutex      // guards what follows
+	tickets   uint64          // of the last place
+	attending map[string]bool // mutexes that are looked after, or will be when there is room
 	delivered generations[delivery]
 	ghosts    map[string][]ghost // by mutex
 }
@@ -68,6 +69,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		chronicle: proxy.NewChronicle(o.Notices, 0),
 		agenda:    newAgenda(),
 		ghosts:    make(map[string][]ghost),
+		attending: make(map[string]bool),
 	}
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
@@ -210,15 +212,29 @@ func (b *Backend) takeIn(mutex string, s *state) {
 		}
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "seen"})
 	}
-	// Who began, renewed or handed on a lease looks when it ends.
-	if s.due != 0 && s.status != "busy" && s.status != "lost" && s.status != "seen" && s.status != "confirmed" || len(s.grants) > 0 {
+	// Who began, renewed or handed on a lease looks when it ends. Replies are taken in
+	// in any order, so where someone relies on a look, none is put off: only the look
+	// itself books the next one.
+	switch due := s.due != 0 && s.status != "busy" && s.status != "lost" && s.status != "seen" && s.status != "confirmed" || len(s.grants) > 0; {
+	case due && b.reliesOnLooks(mutex):
+		b.agenda.advance(mutex, s.dueAt())
+	case due:
 		b.agenda.set(mutex, s.dueAt())
-	} else if s.due == 0 && s.status == "released" {
+	case s.due == 0 && s.status == "released" && !b.reliesOnLooks(mutex):
 		b.agenda.cancel(mutex)
 	}
 	if len(s.grants) == 0 && slices.ContainsFunc(s.events, handedOn) {
 		b.agenda.advance(mutex, time.Now().Add(checkAfter))
 	}
+}
+
+// reliesOnLooks reports whether someone waits here, or has waited without Redis
+// knowing that it is over.
+func (b *Backend) reliesOnLooks(mutex string) bool {
+	b.mu.Lock()
+	haunted := len(b.ghosts[mutex]) > 0
+	b.mu.Unlock()
+	return haunted || b.lobby.Count(mutex) > 0
 }
 
 func handedOn(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
@@ -336,7 +352,7 @@ func (b *Backend) look(ctx context.Context, mutex string) (*state, error) {
 // Check implements simba.Backend.
 func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
 	s, err := b.look(ctx, mutex)
-	return err == nil && s.owner != "" && s.token == token, 0, err
+	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < millis(s.now, s.ends), 0, err
 }
 
 // Queue implements simba.Backend.

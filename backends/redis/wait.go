@@ -154,6 +154,7 @@ func (b *Backend) confirm(ctx context.Context, mutex string, g grant) {
 func (b *Backend) deliver(mutex string, g grant, with proxy.Grant) {
 	// Two replies may tell of one grant, and a cluster's nodes repeat each other's
 	// messages. Only who is first may pass it on.
+	with.Ticket = g.ticket
 	b.mu.Lock()
 	first := b.delivered.add(delivery{g.ticket, g.token})
 	b.mu.Unlock()
@@ -180,7 +181,7 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 		return simba.Outcome{}, err
 	}
 	gone := time.Since(g.Since)
-	if !g.Confirm && gone < r.TTL+r.Transition {
+	if !g.Confirm && g.Ticket == placeOf(t).ticket && gone < r.TTL+r.Transition {
 		return simba.Outcome{
 			Status: simba.StatusAcquired, Owner: r.Contender, Token: g.Token,
 			TTL: left(r.TTL - gone), Transition: left(r.TTL + r.Transition - gone),
@@ -261,7 +262,20 @@ func (b *Backend) haunt(mutex string, g ghost) {
 
 // attendSoon looks after a mutex whose time has come.
 func (b *Backend) attendSoon(mutex string) {
-	b.background(func(ctx context.Context) { b.attend(ctx, mutex) })
+	b.mu.Lock()
+	busy := b.attending[mutex]
+	b.attending[mutex] = true
+	b.mu.Unlock()
+	if busy { // one at a time, or an outage piles them up
+		b.agenda.advance(mutex, time.Now().Add(retryAfter))
+		return
+	}
+	b.background(func(ctx context.Context) {
+		b.attend(ctx, mutex)
+		b.mu.Lock()
+		delete(b.attending, mutex)
+		b.mu.Unlock()
+	})
 }
 
 // attend looks after a mutex: ends waits that Redis has yet to hear of, makes sure

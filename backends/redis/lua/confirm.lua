@@ -3,7 +3,11 @@
 local status = 'seen'
 if owner == ARGV[5] and ARGV[6] == token then
   status = 'confirmed'
-  if untold == server .. '/' .. ARGV[7] then untold, changed = untold .. '!', true end
+  -- Whichever ticket of the contender was granted it: this one tells its client, so
+  -- nobody may take the tenure back any more.
+  if untold ~= '' and string.sub(untold, -1) ~= '!' then
+    untold, changed = server .. '/' .. ARGV[7] .. '!', true
+  end
 end
 local rank = call('ZRANK', queue, ARGV[5])
 return reply(status, rank and rank + 1 or 0, '')
