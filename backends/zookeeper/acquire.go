@@ -356,7 +356,7 @@ func (b *Backend) unblock(p place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.nodeLocked(p)
-	if n == nil || n.kind != kindBlocked || b.waitsLocked(p) { // or another connection took the place over
+	if n == nil || n.kind != kindBlocked || b.waitsLocked(p) || b.elsewhereLocked(n) { // another connection took the place over
 		return
 	}
 	n.kind, n.turn, n.idle = kindPolling, time.Time{}, false

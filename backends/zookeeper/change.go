@@ -234,6 +234,12 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 			n.version, n.listening = lease.stat.Version, rec.Listening
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
+			if n.kind == kindPolling && b.waitsLocked(n.place()) {
+				// The server that the contender left for this one was late to say that
+				// nobody waits there any more.
+				n.kind, n.turn, n.idle = kindBlocked, time.Time{}, false
+				b.markLocked(n, 0)
+			}
 		}
 		if m := b.mutexes[n.mutex]; m != nil && m.follow != nil {
 			m.follow.again()

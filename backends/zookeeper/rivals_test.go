@@ -1,6 +1,8 @@
 package zookeeper_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,4 +193,46 @@ func TestAWaiterThatIsGoneWhileItsServerMakesItANewPlaceHoldsUpNobody(t *testing
 		out, _, err := near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "z", TTL: time.Minute, NoQueue: true})
 		return err == nil && out.Status == simba.StatusAcquired
 	})
+}
+
+func TestALateWordOfAConnectionThatIsGoneDoesNotEndTheWaitOfTheNext(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, zookeeper.Options{Servers: srv.Addr})
+	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	take(t, one, "m", "a", time.Minute)
+	first, _ := block(t, one, "m", "b", time.Minute)
+	block(t, one, "m", "c", time.Minute)
+	names, _, err := c.Children("/simba/m")
+	if err != nil || len(names) != 3 {
+		t.Fatal(names, err)
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+	lease := "/simba-leases/" + names[1][len("_c_"):strings.LastIndex(names[1], "-latch-")]
+	if _, err := first.End(simba.EndGone); err != nil {
+		t.Fatal(err)
+	}
+	says := func(what string) {
+		t.Helper()
+		await(t, what, func() bool {
+			data, _, err := c.Get(lease)
+			return err == nil && strings.Contains(string(data), what)
+		})
+	}
+	says(`"kind":"polling"`)
+	late, _, err := c.Get(lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, woken := block(t, two, "m", "b", time.Minute)
+	says(`"kind":"blocked"`)
+	if _, err := c.Set(lease, late, -1); err != nil {
+		t.Fatal(err)
+	}
+	// The second server hears of it as it does in truth: its next write fails.
+	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	giveUp(t, one, "m", "a")
+	woken.await(t)
 }

@@ -40,6 +40,7 @@ type session struct {
 	over chan struct{} // closed when the session is over
 
 	heard atomic.Int64 // when bytes last came, in nanoseconds since epoch
+	zxid  atomic.Int64 // the largest that a reply had; see wire
 
 	mu        sync.Mutex    // guards what follows
 	wire      *wire         // the connection in use, nil = none yet
@@ -90,20 +91,16 @@ func (s *session) greet(ctx context.Context, t target) error {
 	if err := s.await(ctx); err != nil {
 		return err
 	}
-	if t.scheme != "" {
-		_, err := do(ctx, s, reads, func(c *zk.Conn) (struct{}, error) {
-			return struct{}{}, c.AddAuth(t.scheme, t.auth)
-		})
-		if err != nil {
-			return fmt.Errorf("authenticate: %w", err)
-		}
+	if t.scheme == "" {
+		return nil
 	}
-	// A watch that stays: wire relies on it that there is one.
-	_, err := do(ctx, s, reads, func(c *zk.Conn) (bool, error) {
-		there, _, _, err := c.ExistsW(s.leases() + "/never-" + string(s.tag))
-		return there, err
+	_, err := do(ctx, s, reads, func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, c.AddAuth(t.scheme, t.auth)
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("authenticate: %w", err)
+	}
+	return nil
 }
 
 // event takes the library's events. It is called by the library's goroutines.

@@ -93,7 +93,7 @@ func (b *Backend) diagnose(context.Context) error {
 	return fmt.Errorf("cannot connect: %w", last)
 }
 
-// check makes the nodes that everything is in, which shows whether we may and can.
+// check finds out whether we may and can.
 func (b *Backend) check(ctx context.Context, s *session) error {
 	if s.root != "" {
 		_, err := s.get(ctx, s.root)
@@ -105,21 +105,9 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 			return fmt.Errorf("read the chroot %s: %w", s.root, err)
 		}
 	}
-	probe := s.leases() + "/probe-" + string(s.tag)
-	err := s.ensureLeases(ctx)
-	if err == nil {
-		err = s.makeContainer(ctx, s.mutexes())
-	}
-	if errors.Is(err, zk.ErrNodeExists) {
-		err = nil
-	}
-	if err == nil {
-		_, err = s.multi(ctx,
-			&zk.CreateRequest{Path: s.mutexes() + "/probe-" + string(s.tag), Acl: s.acl, Flags: zk.FlagEphemeral},
-			&zk.CreateRequest{Path: probe, Acl: s.acl, Flags: zk.FlagEphemeral},
-			&zk.SetDataRequest{Path: probe, Version: 0},
-			&zk.DeleteRequest{Path: probe, Version: 1},
-			&zk.DeleteRequest{Path: s.mutexes() + "/probe-" + string(s.tag), Version: 0})
+	err := b.probe(ctx, s)
+	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil { // ZooKeeper has removed the empty container in between
+		err = b.probe(ctx, s)
 	}
 	switch {
 	case errors.Is(err, zk.ErrNoAuth) && b.target.scheme == "":
@@ -134,6 +122,24 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)
 	}
 	return nil
+}
+
+// probe makes the nodes that everything is in, and does once what is done to those within.
+func (b *Backend) probe(ctx context.Context, s *session) error {
+	if err := s.ensureLeases(ctx); err != nil {
+		return err
+	}
+	if err := s.makeContainer(ctx, s.mutexes()); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return err
+	}
+	mutex, lease := s.mutexes()+"/probe-"+string(s.tag), s.leases()+"/probe-"+string(s.tag)
+	_, err := s.multi(ctx,
+		&zk.CreateRequest{Path: mutex, Acl: s.acl, Flags: zk.FlagEphemeral},
+		&zk.CreateRequest{Path: lease, Acl: s.acl, Flags: zk.FlagEphemeral},
+		&zk.SetDataRequest{Path: lease, Version: 0},
+		&zk.DeleteRequest{Path: lease, Version: 1},
+		&zk.DeleteRequest{Path: mutex, Version: 0})
+	return err
 }
 
 // supervise keeps a lane's session with the ensemble until the engine is closed.

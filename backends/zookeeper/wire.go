@@ -27,13 +27,12 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: c, s: d.s, rewatched: make(chan struct{}), closed: make(chan struct{})}
+	w := &wire{Conn: c, s: d.s, seen: d.s.zxid.Load()}
 	if err := c.SetDeadline(time.Now().Add(d.handshake)); err != nil {
 		c.Close()
 		return nil, err
 	}
 	d.s.mu.Lock()
-	w.again = !d.s.confirmed.IsZero()
 	d.s.wire, abandoned = w, d.s.abandoned
 	d.s.mu.Unlock()
 	if abandoned { // since we looked
@@ -46,50 +45,42 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 // wire is a connection that bounds the handshake, where the library would wait for
 // ten times its usual timeout, and knows when it last heard something.
 //
-// It also mends a race of the library: after a reconnect it asks for what its watches missed since
-// the last zxid that it saw, but it may see a newer one, in the reply to another request,
-// before it has put the question together. So such replies are held back until
-// the question is on its way. (It always asks, see session.greet.)
+// It also keeps the zxid that the session has seen, in the library's place. The library would
+// write down that of each reply while it puts together, after a reconnect, what its watches
+// missed since: with the newer one in that question, a watch would miss a change. So the
+// library sees no zxid in a reply, and what it sends gets the one that was seen when
+// this connection was made.
 type wire struct {
 	net.Conn
 	s           *session
-	again       bool // not the first of its session
+	seen        int64 // the zxid that the session had seen before
 	established atomic.Bool
 	hello       hello // read and written by the library's loop only, before established
-
-	asked     atomic.Bool   // a request was sent whose reply may have a zxid
-	rewatched chan struct{} // closed when the watches were asked for
-	watching  bool          // rewatched is closed; written by the library's sender only
-	closed    chan struct{}
-	closing   sync.Once
+	reply       reply // the same by its receiver, after established
 }
 
-// The codes of requests whose replies have no zxid, and that of asking for watches.
+// Where the zxid is in what we send and receive: in a ConnectRequest after length and
+// protocol version, in a SetWatches after length, number and code, in a reply
+// after length and number.
 const (
-	opPing       = 11
-	opAuth       = 100
+	zxidInConnect    = 8
+	zxidInSetWatches = 12
+	zxidInReply      = 8
+
 	opSetWatches = 101
 )
 
+// Write takes requests in one piece.
 func (w *wire) Write(p []byte) (int, error) {
-	// Length, number and code of the request come first, in one piece.
-	if w.again && w.established.Load() && !w.watching && len(p) >= 12 {
-		switch binary.BigEndian.Uint32(p[8:12]) {
-		case opSetWatches:
-			w.watching = true
-			close(w.rewatched)
-		case opPing, opAuth:
-		default:
-			w.asked.Store(true)
+	switch {
+	case !w.established.Load():
+		if len(p) >= zxidInConnect+8 {
+			binary.BigEndian.PutUint64(p[zxidInConnect:], uint64(w.seen))
 		}
+	case len(p) >= zxidInSetWatches+8 && binary.BigEndian.Uint32(p[8:12]) == opSetWatches:
+		binary.BigEndian.PutUint64(p[zxidInSetWatches:], uint64(w.seen))
 	}
 	return w.Conn.Write(p)
-}
-
-// Close may be called by several.
-func (w *wire) Close() error {
-	w.closing.Do(func() { close(w.closed) })
-	return w.Conn.Close()
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -98,12 +89,8 @@ func (w *wire) Read(p []byte) (int, error) {
 		w.s.heard.Store(int64(time.Since(epoch)))
 		if !w.established.Load() {
 			w.hello.add(p[:n])
-		}
-	}
-	if w.again && w.asked.Load() {
-		select {
-		case <-w.rewatched:
-		case <-w.closed:
+		} else if zxid := w.reply.take(p[:n]); zxid > w.s.zxid.Load() {
+			w.s.zxid.Store(zxid)
 		}
 	}
 	return n, err
@@ -135,6 +122,43 @@ func (h *hello) add(p []byte) { h.n += copy(h.raw[h.n:], p) }
 
 func (h *hello) timeout() time.Duration {
 	return time.Duration(int32(binary.BigEndian.Uint32(h.raw[8:12]))) * time.Millisecond
+}
+
+// reply finds the zxids in the replies that it is given piece by piece.
+type reply struct {
+	at   int // how much of the packet that is being received we have seen
+	size int // of the packet, with its length; known when at >= 4
+	head [zxidInReply + 8]byte
+}
+
+// take hides the zxids in p and returns the largest of those that end there, 0 if there is none.
+func (r *reply) take(p []byte) (zxid int64) {
+	for len(p) > 0 {
+		n := len(p)
+		if r.at >= 4 {
+			n = min(n, r.size-r.at)
+		} else {
+			n = min(n, 4-r.at)
+		}
+		if r.at < len(r.head) {
+			copy(r.head[r.at:], p[:n])
+		}
+		if before := r.at; before < len(r.head) && before+n >= len(r.head) {
+			if int32(binary.BigEndian.Uint32(r.head[4:])) >= 0 { // no event or ping: others of its zxid may follow
+				zxid = max(zxid, int64(binary.BigEndian.Uint64(r.head[zxidInReply:])))
+			}
+		}
+		clear(p[min(n, max(0, zxidInReply-r.at)):min(n, max(0, len(r.head)-r.at))])
+		r.at += n
+		p = p[n:]
+		if r.at == 4 {
+			r.size = 4 + int(binary.BigEndian.Uint32(r.head[:4]))
+		}
+		if r.at >= 4 && r.at == r.size {
+			r.at = 0
+		}
+	}
+	return zxid
 }
 
 // hosts gives the servers in turn, by the names that we were given: they are looked
