@@ -45,18 +45,17 @@ func handoffRules() []rule {
 		}},
 		{"8", "waiters follow one another as each lease expires", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
+			begun := time.Now()
 			s.take(m, "a", 100*ms, 0)
 			var waiting []*waiter
 			for _, c := range []string{"b", "c", "d"} {
 				waiting = append(waiting, s.block(m, c, 100*ms, 0))
 			}
-			begun := time.Now()
 			for i, x := range waiting {
 				x.awaitWake()
-				if took := time.Since(begun); i > 0 && took < 100*ms-rounding {
-					w.t.Errorf("%s is woken %v after the one before it", x.name, took)
+				if took, leases := time.Since(begun), time.Duration(i+1)*100*ms; took < leases-rounding {
+					w.t.Errorf("%s is woken after %v, the leases before it last %v", x.name, took, leases)
 				}
-				begun = time.Now()
 				x.end(simba.EndWoken)
 			}
 		}},
