@@ -262,6 +262,9 @@ func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.Acquire
 		if err != nil {
 			return out, false, err
 		}
+		if h.child == n.child { // those in front are gone
+			return out, false, nil
+		}
 		out = h.outcome(simba.StatusQueued)
 		out.Position = h.position(n.child)
 	}

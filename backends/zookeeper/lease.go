@@ -185,17 +185,16 @@ func (b *Backend) owned(ctx context.Context, s *session, p place) (*node, error)
 			return n, nil
 		}
 		b.mu.Lock()
-		owner, owns := n.kind == kindOwner, n.ownsLocked(time.Now())
+		owner, owns, version := n.kind == kindOwner, n.ownsLocked(time.Now()), n.version
 		b.mu.Unlock()
 		switch {
 		case owns:
 			return n, nil
 		case owner && n.foreign: // its keeper ends it, unless it was renewed elsewhere
-			version := n.version
 			if err := b.reload(ctx, n); err != nil {
 				return nil, gone(err)
 			}
-			if n.version == version {
+			if !b.changed(n, version) {
 				return nil, nil
 			}
 			continue
@@ -206,17 +205,22 @@ func (b *Backend) owned(ctx context.Context, s *session, p place) (*node, error)
 			continue
 		}
 		// It waits, unless it has come to own the mutex through another server.
-		version := n.version
 		if err := b.reload(ctx, n); err != nil {
 			if gone(err) == nil {
 				continue
 			}
 			return nil, err
 		}
-		if n.version == version {
+		if !b.changed(n, version) {
 			return nil, nil
 		}
 	}
+}
+
+func (b *Backend) changed(n *node, version int32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return n.version != version
 }
 
 // locate finds a contender's node in the ensemble, nil if it has none, and whether it

@@ -21,11 +21,11 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	m := b.mutexLocked(n.mutex)
 	m.endings[n.guid] = why
 	next := b.nextLocked(m, n)
-	var heir *record
+	var h *heir
 	if next != nil {
 		next.claiming = true
-		heir = next.recordLocked(time.Now())
-		heir.Kind, heir.Server, heir.Acquired = kindOwner, b.id, 0
+		h = &heir{next, next.recordLocked(time.Now()), next.version}
+		h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
 	}
 	b.mu.Unlock()
 	handed := false
@@ -43,18 +43,24 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}()
 	sure := true // that nothing was deleted by an earlier attempt
 	for {
+		version := int32(-1)
+		if on == thisVersion {
+			b.mu.Lock()
+			version = n.version // the end of another's tenure may hand the mutex on to it meanwhile
+			b.mu.Unlock()
+		}
 		start := time.Now()
-		stat, err := n.s.delete(ctx, n, on, next, heir)
+		stat, err := n.s.delete(ctx, n, version, h)
 		switch {
-		case heir != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)): // of one or the other
-			heir = nil
+		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)): // of one or the other
+			h = nil
 			continue
 		case err == nil, !sure && errors.Is(err, zk.ErrNoNode):
 			b.mu.Lock()
 			b.dropLocked(n)
 			b.mu.Unlock()
 			b.tell(why)
-			if err == nil && heir != nil {
+			if err == nil && h != nil {
 				handed = true
 				b.succeed(next, start, stat)
 			}
@@ -112,22 +118,26 @@ func (b *Backend) succeed(n *node, start time.Time, stat *zk.Stat) {
 	b.handOver(n)
 }
 
-// delete deletes a latch node and its lease in one step; with an heir, if the next node is there
-// and its lease is as we know it, that becomes the heir in the same step. Then it returns
-// the stat of that lease.
-func (s *session) delete(ctx context.Context, n *node, on condition, next *node, heir *record) (*zk.Stat, error) {
+// heir is the node that is made an owner's by the end of the one before, if it is as we
+// know it.
+type heir struct {
+	*node
+	record  *record
+	version int32
+}
+
+// delete deletes a latch node and its lease, if that has the version (-1 = any), in one step; with an
+// heir, if that node is there and its lease is as we know it, that becomes the owner's in
+// the same step. Then it returns the stat of its lease.
+func (s *session) delete(ctx context.Context, n *node, version int32, h *heir) (*zk.Stat, error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {
-		v := int32(-1)
-		if on == thisVersion {
-			v = n.version
-		}
-		ops = append(ops, &zk.DeleteRequest{Path: s.lease(n.guid), Version: v})
+		ops = append(ops, &zk.DeleteRequest{Path: s.lease(n.guid), Version: version})
 	}
-	if heir != nil {
+	if h != nil {
 		ops = append(ops,
-			&zk.CheckVersionRequest{Path: s.latch(n.mutex, next.child), Version: -1},
-			&zk.SetDataRequest{Path: s.lease(next.guid), Data: heir.encode(), Version: next.version})
+			&zk.CheckVersionRequest{Path: s.latch(n.mutex, h.child), Version: -1},
+			&zk.SetDataRequest{Path: s.lease(h.guid), Data: h.record.encode(), Version: h.version})
 	}
 	res, err := s.multi(ctx, ops...)
 	if err != nil {

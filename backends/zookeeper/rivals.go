@@ -27,11 +27,15 @@ func (b *Backend) overtake(ctx context.Context, s *session, mutex string, ahead 
 }
 
 func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child string) (passed bool, err error) {
-	for {
+	for deadline := time.Now().Add(decideWithin); ; {
 		b.mu.Lock()
-		own := b.ownLocked(mutex, child)
-		busy := own != nil && !own.passedLocked(time.Now())
+		own, now := b.ownLocked(mutex, child), time.Now()
+		ended := own != nil && own.kind == kindOwner && !own.ownsLocked(now)
+		busy := own != nil && !own.passedLocked(now)
 		b.mu.Unlock()
+		if ended && now.Before(deadline) && b.pause(decidePause) { // it is about to go, and the mutex counts as free
+			continue
+		}
 		if busy {
 			return false, nil
 		}
@@ -48,7 +52,7 @@ func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child stri
 		if !idle {
 			return false, nil
 		}
-		switch _, err := s.delete(ctx, n, thisVersion, nil, nil); {
+		switch _, err := s.delete(ctx, n, n.version, nil); {
 		case err == nil:
 			if own != nil {
 				b.mu.Lock()

@@ -106,8 +106,8 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 		if lease.stat.Version != version && rec.Server != b.id {
 			return b.keepGhost(ctx, s, child, g, rec, &lease.stat)
 		}
-		n := &node{s: s, mutex: p.mutex, guid: g, child: child, version: lease.stat.Version}
-		if _, err = s.delete(ctx, n, thisVersion, nil, nil); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+		n := &node{s: s, mutex: p.mutex, guid: g, child: child}
+		if _, err = s.delete(ctx, n, lease.stat.Version, nil); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 	}

@@ -229,7 +229,7 @@ func (b *Backend) farewell(s *session) {
 		return
 	}
 	for _, n := range waiting {
-		if _, err := s.delete(ctx, n, anyVersion, nil, nil); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		if _, err := s.delete(ctx, n, -1, nil); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			break // it goes with the session
 		}
 	}
