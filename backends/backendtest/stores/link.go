@@ -53,7 +53,7 @@ type trap struct {
 // NewLink returns a link to the store at target (host:port), closed when the test ends.
 func NewLink(t testing.TB, target string) *Link {
 	t.Helper()
-	l := &Link{t: t, addr: local(freePort(t)), target: target, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
+	l := &Link{t: t, addr: local(FreePort(t)), target: target, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
 	if err := l.listen(); err != nil {
 		t.Fatal(err)
 	}

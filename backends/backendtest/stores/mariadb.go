@@ -17,7 +17,7 @@ import (
 func MariaDB(t testing.TB, args ...string) *Server {
 	t.Helper()
 	program := need(t, "mariadbd", "mariadb-server")
-	port := freePort(t)
+	port := FreePort(t)
 	s := &Server{Addr: local(port), Dir: t.TempDir(), program: program}
 	tmp := filepath.Join(s.Dir, "tmp")
 	if err := os.Mkdir(tmp, 0o755); err != nil {

@@ -22,9 +22,9 @@ var (
 	given   = make(map[int]bool)
 )
 
-// freePort returns a port that nobody listens on and that no other store of this
+// FreePort returns a port that nobody listens on and that no other store of this
 // process was given.
-func freePort(t testing.TB) int {
+func FreePort(t testing.TB) int {
 	t.Helper()
 	portsMu.Lock()
 	defer portsMu.Unlock()

@@ -15,7 +15,7 @@ func Redis(t testing.TB, args ...string) *Server {
 
 func redisServer(t testing.TB, args ...string) *Server {
 	t.Helper()
-	port := freePort(t)
+	port := FreePort(t)
 	s := &Server{
 		Addr:    local(port),
 		Dir:     t.TempDir(),

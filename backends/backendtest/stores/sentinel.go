@@ -56,7 +56,7 @@ func (s *Sentinel) Primary() *Server {
 
 func (s *Sentinel) watcher(t testing.TB, host, port string) *Server {
 	t.Helper()
-	own := freePort(t)
+	own := FreePort(t)
 	w := &Server{Addr: local(own), Dir: t.TempDir(), program: need(t, "redis-server", "redis-server")}
 	conf := fmt.Sprintf(`port %d
 bind 127.0.0.1

@@ -35,7 +35,7 @@ func ZooKeeperEnsemble(t testing.TB, n int, config ...string) *Ensemble {
 	var peers []string
 	for i := range n {
 		e.Servers = append(e.Servers, zookeeper(t))
-		peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, freePort(t), freePort(t)))
+		peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
 	}
 	for i, s := range e.Servers {
 		configure(t, s, i+1, append(peers, config...)...)
@@ -78,7 +78,7 @@ func zookeeper(t testing.TB) *Server {
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		missing(t, zookeeperJar, "zookeeper")
 	}
-	s := &Server{Addr: local(freePort(t)), Dir: t.TempDir(), program: java}
+	s := &Server{Addr: local(FreePort(t)), Dir: t.TempDir(), program: java}
 	s.args = []string{
 		"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64",

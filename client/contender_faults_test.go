@@ -1,0 +1,280 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+func TestSlowAnswersLoseNoLease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.contend("a"), w.contend("b")
+		synctest.Wait()
+		for _, delay := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 1900 * time.Millisecond} {
+			a.slow(0, delay)
+			b.slow(delay, 0)
+			time.Sleep(5 * time.Minute)
+		}
+		if got := w.tenures("job"); len(got) != 1 {
+			t.Errorf("tenures: %+v", got)
+		}
+	})
+}
+
+// One request in the lease may remain without an answer, or two.
+func TestShortFaultLosesNoLease(t *testing.T) {
+	for name, fault := range map[string]func(*world, *contender) (mend func()){
+		"silence":        func(_ *world, k *contender) func() { k.silence(); return k.heal },
+		"cut":            func(_ *world, k *contender) func() { k.cut(); return func() {} },
+		"silence, cut":   func(_ *world, k *contender) func() { k.silence(); return func() { k.cut(); k.heal() } },
+		"server stopped": func(w *world, _ *contender) func() { w.stop(); return w.begin },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.contend("a")
+				synctest.Wait()
+				b := w.contend("b")
+				for range 20 {
+					time.Sleep(9*time.Second + rand.N(9*time.Second))
+					mend := fault(w, a)
+					time.Sleep(3 * time.Second)
+					mend()
+				}
+				if got := a.said(); got != "[acquired 1]" {
+					t.Errorf("a: %s", got)
+				}
+				if got := w.tenures("job"); len(got) != 1 {
+					t.Errorf("tenures: %+v", got)
+				}
+				a.stop()
+				synctest.Wait()
+				time.Sleep(3 * time.Second)
+				if !b.IsOwner() {
+					t.Error("b is not the owner afterwards")
+				}
+			})
+		})
+	}
+}
+
+func TestAnswerLaterThanTheLeaseIsNoOwnership(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.clientWith(Options{Timeout: time.Minute})
+		k := w.contendOver(g, "k", lease(time.Second, time.Second), func(cfg *ContenderConfig) { cfg.InitialDelay = time.Second })
+		g.slow(0, 2*time.Second)
+		time.Sleep(10 * time.Minute)
+		if got := k.said(); got != "[]" {
+			t.Errorf("told %s", got)
+		}
+		if got := w.tenures("job"); len(got) == 0 {
+			t.Error("the server granted nothing: the test proves nothing")
+		}
+		g.slow(0, 100*time.Millisecond)
+		time.Sleep(10 * time.Second)
+		if !k.IsOwner() {
+			t.Error("it is not the owner when the wire is fast again")
+		}
+		w.neverTwo("job", k.diary)
+	})
+}
+
+func TestServerThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.stop()
+		a := w.contend("a")
+		time.Sleep(time.Hour)
+		if a.said() != "[]" {
+			t.Errorf("told %s", a.said())
+		}
+		w.begin()
+		time.Sleep(15 * time.Second) // the largest pause, give or take a half
+		if !a.IsOwner() {
+			t.Error("it is not the owner when the server is up")
+		}
+	})
+}
+
+func TestServerThatKnowsNothingGetsOneOwner(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.contend("a"), w.contend("b")
+		for i := range 10 {
+			time.Sleep(20 * time.Second)
+			// A server that has lost its memory grants nothing new for as long as leases may run.
+			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Quiet: 12 * time.Second})
+			time.Sleep(time.Minute)
+			if a.IsOwner() == b.IsOwner() {
+				t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())
+			}
+			w.neverTwo("job", a.diary, b.diary)
+		}
+	})
+}
+
+// The turn of a waiter is published while its subscriber's connection is broken.
+func TestTurnThatIsPublishedInABreakIsNotLost(t *testing.T) {
+	for _, silence := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
+		t.Run(fmt.Sprint(silence), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.contend("a", lease(10*time.Hour, 0))
+				synctest.Wait()
+				b := w.contend("b")
+				time.Sleep(time.Minute)
+				b.silence()
+				a.stop()
+				time.Sleep(silence)
+				b.cut()
+				b.heal()
+				time.Sleep(3 * time.Second)
+				if !b.IsOwner() {
+					t.Error("b is not the owner of the free mutex")
+				}
+			})
+		})
+	}
+}
+
+// A connection that passes nothing looks as if nothing were published.
+func TestSilentSubscriberIsReplaced(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a", lease(10*time.Hour, 0))
+		synctest.Wait()
+		b := w.contend("b")
+		time.Sleep(time.Minute)
+		b.freeze() // what is open passes nothing for ever; what is new does
+		a.stop()
+		time.Sleep(2*pingEvery + 2*3*time.Second) // the pool's connections pass nothing either
+		if !b.IsOwner() {
+			t.Error("b is not the owner of the free mutex")
+		}
+	})
+}
+
+func TestBrokenOwnerThatHasRenewedOnceKnowsAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a", lease(time.Hour, 0))
+		synctest.Wait()
+		b := w.contend("b", lease(time.Hour, 0))
+		time.Sleep(50 * time.Minute)
+		at := w.elapsed()
+		w.breakOff("job")
+		synctest.Wait()
+		if got := a.said(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
+			t.Errorf("a: %s, b is the owner: %v", got, b.IsOwner())
+		}
+		time.Sleep(time.Hour)
+		if got := w.queue("job"); len(got) != 1 || got[0] != "a" {
+			t.Errorf("waiting: %q", got)
+		}
+	})
+}
+
+func TestCallbacksComeInOrderOneAtATimeHoweverSlow(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		slow := func(cfg *ContenderConfig) {
+			acquired, released := cfg.OnAcquired, cfg.OnReleased
+			cfg.OnAcquired = func(ctx context.Context, s State) { time.Sleep(rand.N(30 * time.Second)); acquired(ctx, s) }
+			cfg.OnReleased = func(s State) { time.Sleep(rand.N(30 * time.Second)); released(s) }
+		}
+		a, b := w.contend("a", slow), w.contend("b", slow)
+		for range 100 {
+			time.Sleep(rand.N(20 * time.Second))
+			w.breakOff("job")
+		}
+		for _, k := range []*contender{a, b} {
+			_ = k.Stop(context.Background()) // it may be lost
+			k.diary.mu.Lock()
+			for i, line := range k.lines {
+				if wantReleased := i%2 == 1; (line == "released") != wantReleased {
+					t.Errorf("%s: %s is call %d", k.ID(), line, i)
+				}
+			}
+			if len(k.lines)%2 != 0 || len(k.lines) < 20 {
+				t.Errorf("%s: %d calls", k.ID(), len(k.lines))
+			}
+			k.diary.mu.Unlock()
+		}
+		w.tenures("job")
+	})
+}
+
+// Ten contenders, minutes of every kind of fault, and by each owner's own clock it has stopped to
+// own the mutex before the server gives it to the next.
+func TestNeverTwoOwnersWhateverBreaks(t *testing.T) {
+	for range 2 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				r := rand.New(rand.NewPCG(seed, 1))
+				pick := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
+				var all []*contender
+				var diaries []*diary
+				for i := range 10 {
+					k := w.contend(fmt.Sprint("k", i), lease(3*time.Second, pick(3*time.Second).Truncate(time.Millisecond)))
+					all, diaries = append(all, k), append(diaries, k.diary)
+				}
+				for w.elapsed() < 5*time.Minute {
+					time.Sleep(pick(8 * time.Second))
+					k := all[r.IntN(len(all))]
+					for _, o := range all { // the owner mostly
+						if o.IsOwner() && r.IntN(3) > 0 {
+							k = o
+						}
+					}
+					switch r.IntN(12) {
+					case 0:
+						k.cut()
+					case 1, 2:
+						k.silence()
+						time.Sleep(pick(6 * time.Second))
+						k.heal()
+					case 3:
+						k.freeze()
+					case 4, 5, 6:
+						k.slow(pick(2*time.Second), pick(2*time.Second))
+					case 7, 8:
+						k.slow(0, 0)
+					case 9:
+						w.restart()
+					case 10:
+						w.breakOff("nothing")
+						w.stop()
+						time.Sleep(pick(10 * time.Second))
+						w.begin()
+					case 11:
+						_ = k.Stop(context.Background())
+						if err := k.Start(); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				for _, k := range all {
+					k.heal()
+					k.slow(0, 0)
+				}
+				if n := len(w.tenures("job")); n < 8 {
+					t.Errorf("only %d tenures: the faults do nothing", n)
+				}
+				time.Sleep(time.Minute)
+				owning := 0
+				for _, k := range all {
+					if k.IsOwner() {
+						owning++
+					}
+				}
+				if owning != 1 {
+					t.Errorf("in quiet times %d own the mutex", owning)
+				}
+				for _, k := range all {
+					k.stop()
+				}
+				w.nothingLeft("job")
+				w.neverTwo("job", diaries...)
+			})
+		})
+	}
+}

@@ -1,0 +1,350 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func lease(ttl, transition time.Duration) func(*ContenderConfig) {
+	return func(cfg *ContenderConfig) { cfg.TTL, cfg.Transition = ttl, transition }
+}
+
+func TestContenderThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+	c := new(Client)
+	good := ContenderConfig{
+		Mutex: "job", TTL: time.Second, OnAcquired: func(context.Context, State) {}, OnReleased: func(State) {},
+	}
+	if _, err := c.NewContender(good); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*ContenderConfig){
+		"mutex":                             func(c *ContenderConfig) { c.Mutex = "" },
+		"mutex ":                            func(c *ContenderConfig) { c.Mutex = "a b" },
+		"contender":                         func(c *ContenderConfig) { c.ID = "a@@b" },
+		"TTL is 0s, not 1ms to 24h0m0s":     func(c *ContenderConfig) { c.TTL = 0 },
+		"TTL is 999µs, not 1ms to 24h0m0s":  func(c *ContenderConfig) { c.TTL = 999 * time.Microsecond },
+		"TTL is 1.5ms, not a whole":         func(c *ContenderConfig) { c.TTL = 1500 * time.Microsecond },
+		"TTL is 24h0m0.001s, not":           func(c *ContenderConfig) { c.TTL = 24*time.Hour + time.Millisecond },
+		"Transition is -1ms, not 0s to":     func(c *ContenderConfig) { c.Transition = -time.Millisecond },
+		"InitialDelay is -1ns, less than 0": func(c *ContenderConfig) { c.InitialDelay = -1 },
+		"OnAcquired is nil":                 func(c *ContenderConfig) { c.OnAcquired = nil },
+		"OnReleased is nil":                 func(c *ContenderConfig) { c.OnReleased = nil },
+	} {
+		cfg := good
+		change(&cfg)
+		if k, err := c.NewContender(cfg); err == nil || k != nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestOwnerKeepsItsTenureOverManyTTLs(t *testing.T) {
+	for _, transition := range []time.Duration{0, 2 * time.Second, time.Minute} {
+		t.Run(fmt.Sprint(transition), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.contend("a", lease(10*time.Second, transition))
+				b := w.contend("b", lease(10*time.Second, transition))
+				time.Sleep(time.Hour)
+				if got := w.tenures("job"); len(got) != 1 || got[0].id != "a" && got[0].id != "b" {
+					t.Fatalf("tenures: %+v", got)
+				}
+				if a.IsOwner() == b.IsOwner() {
+					t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())
+				}
+				for _, k := range []*contender{a, b} {
+					if o := k.Contender.Owner(); o.ID != w.owner("job") || o.Token != 1 || !time.Now().Before(o.TransitionAt) {
+						t.Errorf("%s sees the owner %+v", k.ID(), o)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestStopHandsOverAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a")
+		synctest.Wait()
+		b := w.contend("b")
+		time.Sleep(25 * time.Second)
+		at := w.elapsed()
+		a.stop()
+		synctest.Wait()
+		if !b.IsOwner() || w.elapsed() != at {
+			t.Errorf("b is the owner: %v, %v after the stop", b.IsOwner(), w.elapsed()-at)
+		}
+		if got := a.said(); got != "[acquired 1 released]" {
+			t.Errorf("a: %s", got)
+		}
+		b.stop()
+		w.nothingLeft("job")
+		w.neverTwo("job", a.diary, b.diary)
+	})
+}
+
+func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a")
+		synctest.Wait()
+		b := w.contend("b")
+		time.Sleep(25 * time.Second)
+		end := time.Until(a.Contender.Owner().TransitionAt)
+		a.silence()
+		time.Sleep(end - time.Millisecond)
+		if b.IsOwner() {
+			t.Error("b owns the mutex before transition_at")
+		}
+		if a.IsOwner() {
+			t.Error("a, whom nobody hears, believes to own the mutex just before another may")
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if !b.IsOwner() {
+			t.Error("b does not own the mutex just after transition_at")
+		}
+		w.neverTwo("job", a.diary, b.diary)
+		a.heal()
+		time.Sleep(time.Minute)
+		if got := a.said(); got != "[acquired 1 released]" || a.IsOwner() {
+			t.Errorf("a: %s", got)
+		}
+	})
+}
+
+// Where notices reach nobody, the time of the owner's lease calls.
+func TestDeadOwnersMutexIsFoundWithoutNotices(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a")
+		synctest.Wait()
+		b := w.client()
+		b.radio.close() // deaf
+		k := w.contendOver(b, "b")
+		time.Sleep(25 * time.Second)
+		end := time.Until(a.Contender.Owner().TransitionAt)
+		a.silence()
+		time.Sleep(end + time.Second + time.Millisecond)
+		if !k.IsOwner() {
+			t.Error("b does not own the mutex at transition_at and the largest jitter")
+		}
+		w.neverTwo("job", a.diary, k.diary)
+	})
+}
+
+func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var returned time.Duration
+		a := w.contend("a", func(cfg *ContenderConfig) {
+			cfg.OnReleased = func(State) {
+				time.Sleep(3 * time.Second)
+				returned = w.elapsed()
+			}
+		})
+		synctest.Wait()
+		b := w.contend("b")
+		time.Sleep(11 * time.Second)
+		a.stop()
+		synctest.Wait()
+		if s := b.last(); s == nil || s.from < returned || returned != 14*time.Second {
+			t.Errorf("b owns since %+v, OnReleased of a returned at %v", s, returned)
+		}
+	})
+}
+
+// An OnAcquired may work until the context ends; the lease is renewed meanwhile.
+func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var said []string
+		a := w.contend("a", func(cfg *ContenderConfig) {
+			cfg.OnAcquired = func(ctx context.Context, _ State) {
+				<-ctx.Done()
+				said = append(said, fmt.Sprint(context.Cause(ctx)))
+				time.Sleep(time.Second)
+				said = append(said, "returned")
+			}
+			cfg.OnReleased = func(State) { said = append(said, "released") }
+		})
+		time.Sleep(time.Minute)
+		a.stop()
+		if got, want := fmt.Sprint(said), fmt.Sprintf("[%v returned released]", ErrReleased); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got := w.tenures("job"); len(got) != 1 || got[0].to != time.Minute+time.Second || got[0].end != simba.EventReleased {
+			t.Errorf("tenures: %+v", got)
+		}
+	})
+}
+
+func TestContenderStartsAgainAfterEachStop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a")
+		for range 3 {
+			synctest.Wait()
+			if err := a.Start(); !errors.Is(err, ErrInUse) {
+				t.Errorf("a second Start: %v", err)
+			}
+			a.stop()
+			if a.IsOwner() {
+				t.Error("it is the owner after Stop")
+			}
+			w.nothingLeft("job")
+			if err := a.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.stop()
+		a.stop()
+		if got := a.said(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
+			t.Error(got)
+		}
+	})
+}
+
+// Whatever it does when Stop comes: nothing is left at the server, and nothing is acquired later.
+func TestStopInEveryStateLeavesNothing(t *testing.T) {
+	states := map[string]func(w *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender{
+		"at once": func(_ *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			return start()
+		},
+		"before the first request": func(_ *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			k := start(func(cfg *ContenderConfig) { cfg.InitialDelay = time.Hour })
+			time.Sleep(time.Minute)
+			return k
+		},
+		"waiting": func(_ *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			k := start()
+			time.Sleep(time.Minute)
+			return k
+		},
+		"called": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			k := start()
+			time.Sleep(time.Minute)
+			k.slow(time.Second, 0)
+			other.stop()
+			time.Sleep(time.Second / 2)
+			return k
+		},
+		"owner": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			k := start()
+			time.Sleep(time.Minute)
+			other.stop()
+			time.Sleep(time.Minute)
+			return k
+		},
+		"in OnAcquired": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			other.stop()
+			k := start(func(cfg *ContenderConfig) {
+				acquired := cfg.OnAcquired
+				cfg.OnAcquired = func(ctx context.Context, s State) {
+					acquired(ctx, s)
+					<-ctx.Done()
+					time.Sleep(3 * time.Second)
+				}
+			})
+			time.Sleep(time.Minute)
+			return k
+		},
+		"acquiring": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			other.stop()
+			k := start()
+			time.Sleep(time.Second) // the reply takes longer
+			return k
+		},
+		"renewing": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			other.stop()
+			k := start()
+			time.Sleep(9 * time.Second)
+			k.slow(0, 2*time.Second)
+			time.Sleep(2 * time.Second)
+			return k
+		},
+		"unanswered": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			other.stop()
+			k := start()
+			k.silence()
+			time.Sleep(time.Second)
+			k.cut()
+			k.heal()
+			return k
+		},
+		"without a server": func(w *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			k := start()
+			time.Sleep(time.Second)
+			w.stop()
+			time.Sleep(4 * time.Second)
+			w.begin()
+			return k
+		},
+		"without a server, as the owner": func(w *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			other.stop()
+			k := start()
+			time.Sleep(time.Second)
+			w.stop()
+			time.Sleep(9 * time.Second)
+			w.begin()
+			return k
+		},
+	}
+	for name, enter := range states {
+		for _, slow := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
+			t.Run(fmt.Sprintf("%s/%v", name, slow), func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					other := w.contend("other")
+					synctest.Wait()
+					k := enter(w, other, func(changes ...func(*ContenderConfig)) *contender {
+						g := w.client()
+						g.slow(slow/2, slow/2)
+						return w.contendOver(g, "k", changes...)
+					})
+					k.stop()
+					said := k.said()
+					for _, id := range append(w.queue("job"), w.owner("job")) {
+						if id == "k" {
+							t.Errorf("it is at the server still: owner %q, waiting %q", w.owner("job"), w.queue("job"))
+						}
+					}
+					if k.IsOwner() {
+						t.Error("it is the owner")
+					}
+					k.slow(0, 0)
+					time.Sleep(time.Minute)
+					other.stop()
+					time.Sleep(time.Minute)
+					w.nothingLeft("job")
+					if got := k.said(); got != said || strings.Count(got, "acquired") != strings.Count(got, "released") {
+						t.Errorf("told until Stop: %s, later %s", said, got)
+					}
+					w.neverTwo("job", k.diary, other.diary)
+				})
+			})
+		}
+	}
+}
+
+func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a")
+		time.Sleep(time.Second)
+		a.silence()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		if a.IsOwner() || a.said() != "[acquired 1 released]" {
+			t.Errorf("it is the owner: %v, told %s", a.IsOwner(), a.said())
+		}
+		if err := a.Start(); !errors.Is(err, ErrInUse) {
+			t.Errorf("Start while the mutex is not released: %v", err)
+		}
+		a.heal()
+		a.stop()
+		w.nothingLeft("job")
+	})
+}

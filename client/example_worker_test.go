@@ -1,0 +1,107 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// newWorker returns a Worker that tells of its states.
+func newWorker(c *client.Client, states chan<- client.WorkerState) *client.Worker {
+	w, err := c.NewWorker(client.WorkerConfig{
+		Mutex: "jobs", ID: "shop-1", TTL: 10 * time.Second, Transition: 2 * time.Second,
+		StartWork: func(context.Context) error { return nil },
+		StopWork:  func() error { return nil },
+		Changed:   func(_, to client.WorkerState) { states <- to },
+	})
+	check(err)
+	return w
+}
+
+func ExampleWorker() {
+	c, done := connect()
+	defer done()
+	states := make(chan client.WorkerState, 100)
+	w := newWorker(c, states)
+	check(w.Start())
+	fmt.Println(<-states, <-states)
+	check(w.Stop(context.Background()))
+	fmt.Println(<-states, <-states, <-states)
+	// Output:
+	// acquiring working
+	// pausing releasing idle
+}
+
+func ExampleClient_NewWorker() {
+	c, done := connect()
+	defer done()
+	_, err := c.NewWorker(client.WorkerConfig{Mutex: "jobs", TTL: 10 * time.Second})
+	fmt.Println(err)
+	// Output: StartWork is nil
+}
+
+func ExampleWorkerConfig() {
+	cfg := client.WorkerConfig{
+		Mutex:      "jobs",
+		TTL:        10 * time.Second,
+		Transition: 2 * time.Second,
+		StartWork:  func(context.Context) error { fmt.Println("subscribe to the queue"); return nil },
+		StopWork:   func() error { fmt.Println("leave the queue"); return nil },
+		Changed:    func(from, to client.WorkerState) { fmt.Println(from, "to", to) },
+	}
+	cfg.Changed(client.Acquiring, client.Working)
+	check(cfg.StartWork(context.Background()))
+	check(cfg.StopWork())
+	// Output:
+	// acquiring to working
+	// subscribe to the queue
+	// leave the queue
+}
+
+func ExampleWorker_ID() {
+	c, done := connect()
+	defer done()
+	fmt.Println(newWorker(c, nil).ID())
+	// Output: shop-1
+}
+
+func ExampleWorker_State() {
+	c, done := connect()
+	defer done()
+	fmt.Println(newWorker(c, nil).State())
+	// Output: idle
+}
+
+func ExampleWorker_Start() {
+	c, done := connect()
+	defer done()
+	w := newWorker(c, make(chan client.WorkerState, 100))
+	check(w.Start())
+	fmt.Println(w.Start())
+	check(w.Stop(context.Background()))
+	// Output: it is in use
+}
+
+func ExampleWorker_Stop() {
+	c, done := connect()
+	defer done()
+	w := newWorker(c, make(chan client.WorkerState, 100))
+	check(w.Start())
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println(w.Stop(ctx), w.State())
+	// Output: <nil> idle
+}
+
+func ExampleWorkerState() {
+	var s client.WorkerState
+	fmt.Println(s == client.Idle)
+	// Output: true
+}
+
+func ExampleWorkerState_String() {
+	fmt.Println(client.Working)
+	// Output: working
+}

@@ -1,0 +1,39 @@
+package client
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// NewID returns a random contender id: a UUID of version 4 without dashes.
+func NewID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return hex.EncodeToString(b[:])
+}
+
+var (
+	counter atomic.Uint64
+	origin  = sync.OnceValue(func() string {
+		host, err := os.Hostname()
+		if err != nil || simba.CheckContender(host) != nil || strings.HasPrefix(host, "@") {
+			host = "localhost"
+		}
+		const digits = 20 + 1 + 20 + 1 // counter, ':', pid, '@'
+		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), simba.MaxContenderLen-digits)]
+	})
+)
+
+// NewHostID returns a contender id that people can read, counter:pid@host: the next number
+// in this process, the process and the host, as Simba's HostContenderIdGenerator does. It
+// is unique as long as no two hosts have the same name.
+func NewHostID() string { return strconv.FormatUint(counter.Add(1), 10) + origin() }

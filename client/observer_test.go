@@ -1,0 +1,516 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+// sightings are the changes that an Observer has told, as before→after.
+type sightings struct {
+	mu     sync.Mutex // guards what follows
+	seen   []string
+	states []State
+}
+
+func (s *sightings) add(st State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, st.Before.ID+"→"+st.After.ID)
+	s.states = append(s.states, st)
+}
+
+// want fails unless exactly these were told since it was called last.
+func (s *sightings) want(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.seen, want) {
+		t.Errorf("told %q, not %q", s.seen, want)
+	}
+	s.seen = nil
+}
+
+// observe starts an Observer; it is stopped before the world ends.
+func observe(t *testing.T, g *guest) (*Observer, *sightings) {
+	t.Helper()
+	s := new(sightings)
+	o, err := g.NewObserver(ObserverConfig{Mutex: "job", OnChange: s.add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := o.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	return o, s
+}
+
+// take has a contender acquire or renew, drop has it release.
+func (g *guest) take(t *testing.T, id string, ttl time.Duration) uint64 {
+	t.Helper()
+	out, err := g.acquire(context.Background(), terms{"job", id, ttl, 0}, true)
+	if err != nil || out.Owner != id {
+		t.Fatalf("%s does not get it: %+v, %v", id, out, err)
+	}
+	return out.Token
+}
+
+func (g *guest) drop(t *testing.T, id string) {
+	t.Helper()
+	if ok, err := g.release(context.Background(), terms{mutex: "job", id: id}, 0); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+}
+
+func TestObserverTellsEachChangeOnceInOrder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		token := g.take(t, "a", time.Minute)
+		o, s := observe(t, w.client())
+		s.want(t, "→a")
+		if got := o.Owner(); got.ID != "a" || got.Token != token || time.Until(got.TTLAt) != time.Minute {
+			t.Errorf("the owner is %+v", got)
+		}
+		g.drop(t, "a")
+		s.want(t, "a→")
+		if got := o.Owner(); !got.IsZero() {
+			t.Errorf("the owner is %+v", got)
+		}
+		g.take(t, "b", time.Second)
+		s.want(t, "→b")
+		g.take(t, "b", time.Minute) // a renewal is no change
+		s.want(t)
+		w.breakOff("job")
+		g.take(t, "b", time.Second) // the same contender, but another tenure
+		s.want(t, "b→", "→b")
+		time.Sleep(time.Second)
+		s.want(t, "b→")
+		for i := 1; i < len(s.states); i++ {
+			if s.states[i].Before.Token != s.states[i-1].After.Token || s.states[i].Mutex != "job" {
+				t.Errorf("%+v does not follow %+v", s.states[i], s.states[i-1])
+			}
+		}
+	})
+}
+
+func TestObserverTellsTenuresThatAreOverBeforeItLooks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		far := w.client()
+		far.slow(0, 50*time.Millisecond)
+		_, s := observe(t, far)
+		time.Sleep(time.Second)
+		g := w.client()
+		var want []string
+		for i := range 5 {
+			id := fmt.Sprint("c", i)
+			g.take(t, id, time.Minute)
+			g.drop(t, id)
+			want = append(want, "→"+id, id+"→")
+		}
+		time.Sleep(time.Second)
+		s.want(t, want...)
+		time.Sleep(time.Minute)
+		s.want(t)
+	})
+}
+
+func TestObserverTellsWhatItHearsWhileItLooksFirst(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.client(), w.client()
+		_, s := observe(t, seer)
+		time.Sleep(lookEvery - time.Second/2)
+		seer.slow(time.Second, 0)
+		time.Sleep(time.Second) // it looks, and the server will answer with what is then
+		g.take(t, "a", time.Minute)
+		g.drop(t, "a")
+		g.take(t, "b", time.Minute)
+		time.Sleep(lookEvery)
+		s.want(t, "→a", "a→", "→b")
+	})
+}
+
+func TestObserverDoesNotContend(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		observe(t, w.client())
+		g := w.client()
+		g.take(t, "a", time.Minute)
+		time.Sleep(2 * time.Minute)
+		if q := w.queue("job"); len(q) != 0 {
+			t.Errorf("%q wait", q)
+		}
+		for _, e := range w.history("job") {
+			if e.Owner != "a" {
+				t.Errorf("the server has seen %+v", e)
+			}
+		}
+	})
+}
+
+func TestObserverKeepsTheWindowsOfAnOwnerThatRenews(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		g.take(t, "a", 10*time.Second)
+		o, s := observe(t, w.client())
+		for range 20 {
+			time.Sleep(6 * time.Second)
+			g.take(t, "a", 10*time.Second)
+			if got := o.Owner(); got.ID != "a" || got.TransitionAt.Before(time.Now()) {
+				t.Fatalf("after %v the owner is %+v", w.elapsed(), got)
+			}
+		}
+		s.want(t, "→a")
+	})
+}
+
+func TestObserverLooksAgainWhenItHearsAgain(t *testing.T) {
+	for name, fault := range map[string]func(w *world, g *guest, meanwhile func()){
+		"connection cut": func(_ *world, g *guest, meanwhile func()) {
+			g.cut()
+			meanwhile()
+		},
+		"silence": func(_ *world, g *guest, meanwhile func()) {
+			g.silence()
+			meanwhile()
+			time.Sleep(20 * time.Second)
+			g.heal()
+		},
+		"connections refused": func(w *world, g *guest, meanwhile func()) {
+			g.connect(nil)
+			g.cut()
+			meanwhile()
+			time.Sleep(20 * time.Second)
+			g.connect(w.server)
+		},
+		"server restarted": func(w *world, _ *guest, meanwhile func()) {
+			meanwhile()
+			w.stop()
+			time.Sleep(20 * time.Second)
+			w.begin()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				g := w.client()
+				g.take(t, "a", time.Hour)
+				seer := w.client()
+				o, s := observe(t, seer)
+				s.want(t, "→a")
+				seer.slow(0, time.Millisecond) // so that what is under way when it breaks is lost
+				fault(w, seer, func() {
+					g.drop(t, "a")
+					g.take(t, "b", time.Hour)
+				})
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if o.Owner().ID != "b" || len(s.seen) > 3 {
+					t.Errorf("told %q", s.seen)
+				}
+				s.seen = nil
+				w.client().drop(t, "b") // and it hears again
+				time.Sleep(time.Millisecond)
+				s.want(t, "b→")
+			})
+		})
+	}
+}
+
+func TestObserverFindsAServerThatComesLater(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.stop()
+		g := w.client()
+		_, s := observe(t, w.client())
+		time.Sleep(time.Minute)
+		s.want(t)
+		w.begin()
+		time.Sleep(5 * time.Second)
+		g.take(t, "a", time.Minute)
+		s.want(t, "→a")
+	})
+}
+
+// Tokens of another server may be smaller.
+func TestObserverFollowsAServerThatCountsAnew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		for range 10 {
+			g.take(t, "a", time.Minute)
+			g.drop(t, "a")
+		}
+		g.take(t, "a", time.Minute)
+		_, s := observe(t, w.client())
+		s.want(t, "→a")
+		w.replace(engine.Recovery{})
+		time.Sleep(5 * time.Second)
+		s.want(t, "a→")
+		g = w.client()
+		g.take(t, "b", time.Minute)
+		s.want(t, "→b")
+		g.drop(t, "b")
+		s.want(t, "b→")
+	})
+}
+
+func TestObserverSeesAnOwnerWithoutNotices(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.client(), w.client()
+		seer.radio.close() // it hears nothing
+		o, s := observe(t, seer)
+		g.take(t, "a", time.Minute)
+		time.Sleep(lookEvery)
+		s.want(t, "→a")
+		g.drop(t, "a")
+		g.take(t, "a", time.Minute) // another tenure
+		time.Sleep(lookEvery)
+		s.want(t, "a→a")
+		g.take(t, "a", 5*time.Second)
+		time.Sleep(2 * lookEvery)
+		s.want(t, "a→")
+		if !o.Owner().IsZero() {
+			t.Error(o.Owner())
+		}
+	})
+}
+
+func TestObserverLooksWhenTheLeaseItKnowsOfIsOver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.client(), w.client()
+		_, s := observe(t, seer)
+		g.take(t, "a", 2*time.Second)
+		s.want(t, "→a")
+		seer.radio.close() // so it does not hear the end
+		time.Sleep(2 * time.Second)
+		s.want(t, "a→")
+	})
+}
+
+func TestObserverIsNotMisledByWhatOthersPublish(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		g.take(t, "a", time.Minute)
+		o, s := observe(t, w.client())
+		for _, said := range []string{"", "nonsense", "{}", `{"event":"fallen","owner":"x","token":9}`, `{"event":"released","owner":"a","token":77}`, `{"token":-1}`} {
+			if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), said).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.want(t, "→a")
+		if o.Owner().ID != "a" {
+			t.Error(o.Owner())
+		}
+		g.drop(t, "a")
+		s.want(t, "a→")
+		late := fmt.Sprintf(`{"event":"acquired","owner":"a","token":%d}`, s.states[0].After.Token)
+		if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), late).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t) // what is known already
+	})
+}
+
+func TestObserverThatIsSlowTellsAllTheSame(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var s sightings
+		running := false
+		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+			if running {
+				t.Error("two calls at a time")
+			}
+			running = true
+			time.Sleep(time.Second)
+			s.add(st)
+			running = false
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Start(); err != nil {
+			t.Fatal(err)
+		}
+		g := w.client()
+		synctest.Wait()
+		var want []string
+		for i := range 5 {
+			id := fmt.Sprint("c", i)
+			g.take(t, id, time.Minute)
+			g.drop(t, id)
+			want = append(want, "→"+id, id+"→")
+		}
+		time.Sleep(time.Minute)
+		s.want(t, want...)
+		if err := o.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestObserverLooksInsteadWhenThereIsTooMuchToTell(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var s sightings
+		var slow sync.Once
+		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+			s.add(st)
+			slow.Do(func() { time.Sleep(time.Minute) })
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Start(); err != nil {
+			t.Fatal(err)
+		}
+		g := w.client()
+		synctest.Wait()
+		for range maxTidings {
+			g.take(t, "a", time.Minute)
+			g.drop(t, "a")
+		}
+		g.take(t, "last", time.Hour)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := len(s.states); n > maxTidings+3 || o.Owner().ID != "last" {
+			t.Errorf("%d changes, the last %+v", n, o.Owner())
+		}
+		if err := o.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestObserverTellsNothingAfterStop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		o, s := observe(t, w.client())
+		g.take(t, "a", time.Minute)
+		s.want(t, "→a")
+		if err := o.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g.drop(t, "a")
+		g.take(t, "b", time.Minute)
+		time.Sleep(time.Minute)
+		s.want(t)
+		if o.Owner().ID != "a" {
+			t.Errorf("a stopped observer sees %+v", o.Owner())
+		}
+		g.take(t, "c", time.Minute)
+		if err := o.Start(); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, "a→c") // what has changed in between is one change
+	})
+}
+
+func TestObserverTellsNothingAfterStopThatItHeardBefore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.client(), w.client()
+		o, s := observe(t, seer)
+		seer.slow(time.Second, 0)
+		g.take(t, "a", time.Minute)
+		synctest.Wait() // it has heard, and asks for the windows
+		if err := o.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		s.want(t)
+	})
+}
+
+func TestObserverLeavesNothingBehind(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer := w.client()
+		o, _ := observe(t, seer)
+		if err := o.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * idleAfter)
+		seer.radio.mu.Lock()
+		defer seer.radio.mu.Unlock()
+		if n := len(seer.radio.stations); n != 0 {
+			t.Errorf("%d subscriber's connections are left", n)
+		}
+	})
+}
+
+func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		var s sightings
+		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+			time.Sleep(time.Minute)
+			s.add(st)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Stop(t.Context()); err != nil {
+			t.Errorf("stop before start: %v", err)
+		}
+		if err := o.Start(); err != nil {
+			t.Fatal(err)
+		}
+		g.take(t, "a", time.Hour)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := o.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stop: %v", err)
+		}
+		if err := o.Start(); !errors.Is(err, ErrInUse) {
+			t.Errorf("start while a call runs: %v", err)
+		}
+		g.drop(t, "a")
+		began := time.Now()
+		if err := o.Stop(t.Context()); err != nil || time.Since(began) != 59*time.Second {
+			t.Errorf("stop: %v after %v", err, time.Since(began))
+		}
+		s.want(t, "→a")
+	})
+}
+
+func TestObserverStopsWhileItAsks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer := w.client()
+		seer.silence()
+		o, _ := observe(t, seer)
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := o.Stop(t.Context()); err != nil || time.Since(began) != 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if err := o.Start(); err != nil {
+			t.Error(err)
+		}
+		if err := o.Start(); !errors.Is(err, ErrInUse) {
+			t.Errorf("a second start: %v", err)
+		}
+	})
+}
+
+func TestObserverConfigIsChecked(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.client()
+		for want, cfg := range map[string]ObserverConfig{
+			"mutex":           {Mutex: "", OnChange: func(State) {}},
+			"OnChange is nil": {Mutex: "job"},
+		} {
+			if _, err := c.NewObserver(cfg); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v", cfg, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Owner is who owns a mutex, as a client sees it. The zero Owner is nobody.
+type Owner struct {
+	ID    string // the contender's id
+	Token uint64 // fencing token of the tenure
+
+	// The ends of the two windows, on this process' monotonic clock. Of an own tenure they
+	// are never later than the server's. Of another's they are as exact as the time
+	// that the reply took.
+	TTLAt        time.Time
+	TransitionAt time.Time
+}
+
+// IsZero reports whether nobody owns the mutex.
+func (o Owner) IsZero() bool { return o.ID == "" }
+
+// InTTL reports whether now lies in the TTL window: the owner may work.
+func (o Owner) InTTL(now time.Time) bool { return !o.IsZero() && now.Before(o.TTLAt) }
+
+// InTransition reports whether now lies in the transition window: the owner may renew
+// still, and nobody else may take the mutex.
+func (o Owner) InTransition(now time.Time) bool {
+	return !o.IsZero() && !now.Before(o.TTLAt) && now.Before(o.TransitionAt)
+}
+
+// State is a change of a mutex' owner.
+type State struct {
+	Mutex         string
+	Before, After Owner // either may be zero
+}
+
+// ownerOf is the owner in an outcome that was asked for at sent. Of one's own tenure base is
+// sent, so that it is never too long, of another's it is when the reply came.
+func ownerOf(out simba.Outcome, base time.Time) Owner {
+	if out.Owner == "" {
+		return Owner{}
+	}
+	return Owner{ID: out.Owner, Token: out.Token, TTLAt: base.Add(out.TTL), TransitionAt: base.Add(out.Transition)}
+}

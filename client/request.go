@@ -1,0 +1,136 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// The requests, one round trip each. Times of the outcomes are what is left when the
+// server answered.
+
+// acquire asks for the mutex, or renews it if the contender owns it.
+func (c *Client) acquire(ctx context.Context, t terms, noQueue bool) (simba.Outcome, error) {
+	args := []any{"simba.acquire", t.mutex, t.id, t.ttl.Milliseconds(), "transition", t.transition.Milliseconds()}
+	if noQueue {
+		args = append(args, "noqueue")
+	}
+	return outcome(c.rdb.Do(ctx, args...))
+}
+
+// guard renews that tenure.
+func (c *Client) guard(ctx context.Context, t terms, token uint64) (simba.Outcome, error) {
+	return outcome(c.rdb.Do(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
+		"transition", t.transition.Milliseconds(), "token", token))
+}
+
+// release gives that tenure up; a token of 0 means any, and the place in the queue.
+func (c *Client) release(ctx context.Context, t terms, token uint64) (released bool, err error) {
+	args := []any{"simba.release", t.mutex, t.id}
+	if token != 0 {
+		args = append(args, "token", token)
+	}
+	cmd := once{redis.NewCmd(ctx, args...)}
+	_ = c.rdb.Process(ctx, cmd) // it is cmd's error
+	n, err := cmd.Int()
+	return n == 1, err
+}
+
+// once is a command that go-redis does not repeat by itself: the answer to the second RELEASE is that
+// there was nothing to release.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+// owner asks who owns a mutex.
+func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
+	r, err := record(c.rdb.Do(ctx, "simba.owner", mutex))
+	if errors.Is(err, redis.Nil) {
+		return Owner{}, nil
+	}
+	if err != nil {
+		return Owner{}, err
+	}
+	out := simba.Outcome{Owner: r.text("owner"), Token: uint64(r.number("token")), TTL: r.millis("ttl"), Transition: r.millis("transition")}
+	return ownerOf(out, time.Now()), r.fault
+}
+
+var statuses = map[string]simba.Status{
+	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "queued": simba.StatusQueued,
+	"busy": simba.StatusBusy, "timeout": simba.StatusTimeout, "lost": simba.StatusLost,
+}
+
+func outcome(cmd *redis.Cmd) (simba.Outcome, error) {
+	r, err := record(cmd)
+	if err != nil {
+		return simba.Outcome{}, err
+	}
+	status := r.text("status")
+	out := simba.Outcome{
+		Status: statuses[status], Owner: r.text("owner"), Token: uint64(r.number("token")),
+		TTL: r.millis("ttl"), Transition: r.millis("transition"), Position: int(r.number("position")),
+	}
+	if r.fault == nil && out.Status == 0 {
+		r.fault = fmt.Errorf("the server answers status %q, which this client does not know", status)
+	}
+	return out, r.fault
+}
+
+// fields is a record: a map in RESP3, a flat array in RESP2.
+type fields struct {
+	byName map[any]any
+	fault  error // the first
+}
+
+func record(cmd *redis.Cmd) (*fields, error) {
+	reply, err := cmd.Result()
+	if err != nil {
+		return nil, err
+	}
+	switch r := reply.(type) {
+	case map[any]any:
+		return &fields{byName: r}, nil
+	case []any:
+		m := make(map[any]any, len(r)/2)
+		for i := 0; i+1 < len(r); i += 2 {
+			m[r[i]] = r[i+1]
+		}
+		return &fields{byName: m}, nil
+	}
+	return nil, fmt.Errorf("the server answers with a %T, not a record: is it a simba-resp?", reply)
+}
+
+func (f *fields) text(name string) string  { return field[string](f, name) }
+func (f *fields) number(name string) int64 { return field[int64](f, name) }
+func (f *fields) millis(name string) time.Duration {
+	return time.Duration(f.number(name)) * time.Millisecond
+}
+
+func field[T any](f *fields, name string) (value T) {
+	value, ok := f.byName[name].(T)
+	if !ok && f.fault == nil {
+		f.fault = fmt.Errorf("the server's record has no %s, or it is a %T", name, f.byName[name])
+	}
+	return value
+}
+
+// refused reports whether the server has said no for good: to ask again would not help.
+func refused(err error) bool {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return false
+	}
+	for _, passing := range [...]string{"TRYAGAIN", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED", "ERR max number of clients reached"} {
+		if strings.HasPrefix(said.Error(), passing) {
+			return false
+		}
+	}
+	return true
+}

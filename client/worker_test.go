@@ -1,0 +1,381 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// shift is a Worker of "job" that notes its states and what it is called for.
+type shift struct {
+	*Worker
+	*guest
+	w *world
+
+	mu      sync.Mutex // guards what follows
+	lines   []string   // since it was last asked
+	state   WorkerState
+	working bool
+}
+
+// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the latest.
+func (w *world) worker(id string, changes ...func(*WorkerConfig)) *shift {
+	w.t.Helper()
+	s := &shift{guest: w.client(), w: w}
+	cfg := WorkerConfig{
+		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
+		StartWork: func(ctx context.Context) error { s.note("start"); return nil },
+		StopWork:  func() error { s.note("stop"); return nil },
+		Changed:   s.changed,
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	var err error
+	if s.Worker, err = s.NewWorker(cfg); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = s.Stop(bg) })
+	return s
+}
+
+func (s *shift) note(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line+"!")
+	if working := line == "start"; working == s.working {
+		s.w.t.Errorf("%s comes twice", line)
+	} else {
+		s.working = working
+	}
+}
+
+func (s *shift) changed(from, to WorkerState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if from != s.state {
+		s.w.t.Errorf("from %v to %v, but it was %v", from, to, s.state)
+	}
+	s.state = to
+	s.lines = append(s.lines, to.String())
+}
+
+// said is what has happened since it was last asked. Calls and changes come from two sides,
+// so the order between "start!", "stop!" and the states is not that of the lines.
+func (s *shift) said() (states, calls string) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var a, b []string
+	for _, l := range s.lines {
+		if strings.HasSuffix(l, "!") {
+			b = append(b, strings.TrimSuffix(l, "!"))
+		} else {
+			a = append(a, l)
+		}
+	}
+	s.lines = nil
+	return strings.Join(a, " "), strings.Join(b, " ")
+}
+
+// expect fails unless these were the states and the calls since it was last asked.
+func (s *shift) expect(when, states, calls string) {
+	s.w.t.Helper()
+	gotStates, gotCalls := s.said()
+	if gotStates != states || gotCalls != calls {
+		s.w.t.Errorf("%s: states %q and calls %q,\nwant %q and %q", when, gotStates, gotCalls, states, calls)
+	}
+	if last := states[strings.LastIndex(states, " ")+1:]; last != "" && s.State().String() != last {
+		s.w.t.Errorf("%s: State is %v", when, s.State())
+	}
+}
+
+func (s *shift) begin() {
+	s.w.t.Helper()
+	if err := s.Start(); err != nil {
+		s.w.t.Fatal(err)
+	}
+}
+
+func (s *shift) end() {
+	s.w.t.Helper()
+	if err := s.Stop(bg); err != nil {
+		s.w.t.Error(err)
+	}
+}
+
+func TestWorkerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+	c := new(Client)
+	good := WorkerConfig{
+		Mutex: "job", TTL: time.Second,
+		StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil },
+	}
+	if w, err := c.NewWorker(good); err != nil || w.State() != Idle || w.ID() == "" {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*WorkerConfig){
+		"mutex":            func(c *WorkerConfig) { c.Mutex = "" },
+		"contender":        func(c *WorkerConfig) { c.ID = "a b" },
+		"TTL is 0s":        func(c *WorkerConfig) { c.TTL = 0 },
+		"Transition is -1": func(c *WorkerConfig) { c.Transition = -time.Millisecond },
+		"StartWork is nil": func(c *WorkerConfig) { c.StartWork = nil },
+		"StopWork is nil":  func(c *WorkerConfig) { c.StopWork = nil },
+	} {
+		cfg := good
+		change(&cfg)
+		if _, err := c.NewWorker(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestWorkerStatesHaveNames(t *testing.T) {
+	got := fmt.Sprint(Idle, Acquiring, Working, Renewing, Pausing, Waiting, Releasing, WorkerState(7), WorkerState(-1))
+	if got != "idle acquiring working renewing pausing waiting releasing WorkerState(7) WorkerState(-1)" {
+		t.Error(got)
+	}
+}
+
+func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.worker("a"), w.worker("b")
+		a.expect("before Start", "", "")
+		a.begin()
+		a.expect("started", "acquiring working", "start")
+		b.begin()
+		b.expect("started as the second, and subscribed", "acquiring waiting acquiring waiting", "")
+		time.Sleep(8500 * time.Millisecond)
+		a.expect("at the first renewal, and subscribed", "renewing working renewing working", "")
+		time.Sleep(8 * time.Second)
+		a.expect("at the second", "renewing working", "")
+		if err := a.Start(); !errors.Is(err, ErrInUse) {
+			t.Errorf("Start of what runs: %v", err)
+		}
+		b.said()
+		a.end()
+		a.expect("stopped", "pausing releasing idle", "stop")
+		b.expect("called", "acquiring working", "start")
+		b.end()
+		w.nothingLeft("job")
+		b.said()
+		a.begin()
+		a.expect("started again", "acquiring working", "start")
+	})
+}
+
+func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var ctx context.Context
+		a := w.worker("a")
+		a.cfg.StartWork = func(own context.Context) error { ctx = own; a.note("start"); return nil }
+		a.begin()
+		synctest.Wait()
+		b := w.worker("b")
+		b.begin()
+		time.Sleep(9 * time.Second)
+		a.expect("at work", "acquiring working renewing working renewing working", "start")
+		w.breakOff("job") // and b, whose turn it is, announces that it has acquired it
+		a.expect("broken", "renewing pausing waiting acquiring waiting", "stop")
+		if !errors.Is(context.Cause(ctx), ErrLost) {
+			t.Errorf("cause %v", context.Cause(ctx))
+		}
+		b.end()
+		a.expect("called", "acquiring working", "start")
+		if Token(ctx) != 3 {
+			t.Errorf("token %d", Token(ctx))
+		}
+	})
+}
+
+func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.worker("a")
+		a.begin()
+		a.expect("at work", "acquiring working", "start")
+		w.stop()
+		time.Sleep(11880*time.Millisecond - 1)
+		if states, calls := a.said(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != Renewing {
+			t.Errorf("until its lease is given up: states %q, calls %q", states, calls)
+		}
+		time.Sleep(10 * time.Second)
+		states, calls := a.said()
+		if !strings.HasPrefix(states, "pausing waiting acquiring waiting acquiring") || calls != "stop" {
+			t.Errorf("when its lease is over: states %q, calls %q", states, calls)
+		}
+		w.begin()
+		time.Sleep(20 * time.Second)
+		if _, calls := a.said(); calls != "start" || a.State() != Working && a.State() != Renewing {
+			t.Errorf("with a server again: %v, calls %q", a.State(), calls)
+		}
+	})
+}
+
+func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		fail := errors.New("no disk")
+		a := w.worker("a", func(cfg *WorkerConfig) {
+			start := cfg.StartWork
+			cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), fail) }
+		})
+		a.begin()
+		a.expect("it fails", "acquiring working pausing releasing waiting", "start stop")
+		w.nothingLeft("job")
+		b := w.worker("b")
+		b.begin()
+		b.expect("another", "acquiring working", "start")
+		time.Sleep(10*time.Second - 1)
+		a.expect("before a TTL is over", "", "")
+		time.Sleep(time.Nanosecond)
+		a.expect("after", "acquiring waiting acquiring waiting", "")
+		fail = nil
+		b.end()
+		a.expect("it does not fail any more", "acquiring working", "start")
+	})
+}
+
+func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.worker("a", func(cfg *WorkerConfig) {
+			stop := cfg.StopWork
+			cfg.StopWork = func() error { return errors.Join(stop(), errors.New("it hangs")) }
+		})
+		a.begin()
+		a.expect("at work", "acquiring working", "start")
+		w.breakOff("job")
+		time.Sleep(8 * time.Second)
+		a.expect("broken", "renewing pausing waiting acquiring working", "stop start")
+		a.end()
+		a.expect("stopped", "pausing releasing idle", "stop")
+		w.nothingLeft("job")
+	})
+}
+
+func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.worker("a", func(cfg *WorkerConfig) {
+			start := cfg.StartWork
+			cfg.StartWork = func(ctx context.Context) error {
+				_ = start(ctx)
+				<-ctx.Done()
+				return ctx.Err() // since it is over: no failure
+			}
+		})
+		a.begin()
+		time.Sleep(time.Hour)
+		if got := w.tenures("job"); len(got) != 1 {
+			t.Errorf("%d tenures", len(got))
+		}
+		a.said()
+		a.end()
+		a.expect("stopped", "pausing releasing idle", "stop")
+	})
+}
+
+func TestStopCleansUpFromEveryState(t *testing.T) {
+	cases := map[string]struct {
+		enter func(w *world, a, other *shift) // other works
+		in    WorkerState
+		want  string // the states from there
+		calls string
+	}{
+		"idle": {func(*world, *shift, *shift) {}, Idle, "", ""},
+		"acquiring": {func(_ *world, a, other *shift) {
+			other.end()
+			a.slow(500*time.Millisecond, 500*time.Millisecond)
+			a.begin()
+			time.Sleep(time.Second)
+		}, Acquiring, "releasing idle", ""},
+		"waiting":  {func(_ *world, a, _ *shift) { a.begin(); time.Sleep(time.Second) }, Waiting, "releasing idle", ""},
+		"working":  {func(_ *world, a, other *shift) { other.end(); a.begin(); time.Sleep(time.Second) }, Working, "pausing releasing idle", "stop"},
+		"starting": {func(_ *world, a, other *shift) { a.cfg.StartWork = slowly(a.cfg.StartWork); other.end(); a.begin() }, Working, "pausing releasing idle", "stop"},
+		"renewing": {func(_ *world, a, other *shift) {
+			other.end()
+			a.begin()
+			time.Sleep(7500 * time.Millisecond)
+			a.slow(0, time.Second)
+			time.Sleep(time.Second)
+		}, Renewing, "pausing releasing idle", "stop"},
+		"pausing": {func(w *world, a, other *shift) {
+			stop := a.cfg.StopWork
+			a.cfg.StopWork = func() error { time.Sleep(time.Second); return stop() }
+			other.end()
+			a.begin()
+			time.Sleep(9 * time.Second)
+			w.breakOff("job")
+			other.begin()
+			time.Sleep(500 * time.Millisecond)
+		}, Pausing, "releasing idle", "stop"},
+		"waiting without a server": {func(w *world, a, other *shift) {
+			other.end()
+			w.stop()
+			a.begin()
+			time.Sleep(5 * time.Second)
+			w.begin()
+		}, -1, "releasing idle", ""},
+		"waiting since it could not start": {func(_ *world, a, other *shift) {
+			start := a.cfg.StartWork
+			a.cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), errors.New("no disk")) }
+			other.end()
+			a.begin()
+			time.Sleep(time.Second)
+		}, Waiting, "releasing idle", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a, other := w.worker("a"), w.worker("other")
+				other.begin()
+				synctest.Wait()
+				c.enter(w, a, other)
+				synctest.Wait()
+				if a.State() != c.in && c.in >= 0 {
+					t.Fatalf("it is %v", a.State())
+				}
+				a.said()
+				a.end()
+				a.expect("stopped", c.want, c.calls)
+				if a.State() != Idle {
+					t.Errorf("it is %v", a.State())
+				}
+				a.slow(0, 0)
+				time.Sleep(time.Hour)
+				a.expect("later", "", "")
+				other.end()
+				w.nothingLeft("job")
+			})
+		})
+	}
+}
+
+func slowly(start func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := start(ctx)
+		time.Sleep(time.Second)
+		return err
+	}
+}
+
+func TestStopOfAWorkerWaitsNoLongerThanItsContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.worker("a")
+		a.begin()
+		time.Sleep(time.Second)
+		a.silence()
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != Releasing {
+			t.Errorf("%v, it is %v", err, a.State())
+		}
+		a.heal()
+		a.end()
+		if a.State() != Idle {
+			t.Errorf("it is %v", a.State())
+		}
+		w.nothingLeft("job")
+	})
+}

@@ -1,0 +1,307 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis' own, which tells of each connection that fails
+	goleak.VerifyTestMain(m)
+}
+
+// world is a whole server in the memory of a synctest bubble, and the clients of it:
+// what takes hours is over at once and exact to the nanosecond. Each client has wires of
+// its own that can be cut, silenced and slowed down (see wire_test.go).
+//
+//	inWorld(t, func(t *testing.T, w *world) {
+//		a, b := w.client(), w.client()
+//		k, err := a.NewContender(…)
+//
+// Its methods are called by the test's goroutine.
+type world struct {
+	t      *testing.T
+	start  time.Time
+	engine *engine.Engine
+	broker *resp.Broker
+	server *resp.Server // nil = down
+	guests []*guest
+}
+
+// inWorld runs a test in a bubble with a world.
+func inWorld(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
+// newWorld returns a world whose server runs. It is taken down when the test ends: what the test
+// starts must be stopped by then, or by a Cleanup of its own.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, start: time.Now()}
+	w.replace(engine.Recovery{})
+	t.Cleanup(func() {
+		for _, g := range w.guests {
+			g.heal()
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := g.rdb.Close(); err != nil {
+				t.Error(err)
+			}
+			g.cut()
+		}
+		w.stop()
+		w.engine.Stop()
+		for _, g := range w.guests {
+			g.all.Wait()
+		}
+		time.Sleep(time.Minute) // go-redis goes on dialing for those who have gone
+	})
+	return w
+}
+
+// stop has the server die: all connections break, and nobody can connect. Leases run on.
+func (w *world) stop() {
+	w.t.Helper()
+	if w.server == nil {
+		return
+	}
+	s := w.server
+	w.server = nil
+	for _, g := range w.guests {
+		g.connect(nil)
+		g.cut()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// begin has a server run that knows what the one before it knew.
+func (w *world) begin() {
+	w.stop()
+	quiet := slog.New(slog.DiscardHandler)
+	x := commands.New(commands.Config{Backend: w.engine, Logger: quiet})
+	w.server = resp.NewServer(resp.Config{Broker: w.broker, Logger: quiet}, x)
+	x.Attach(w.server)
+	for _, g := range w.guests {
+		g.connect(w.server)
+	}
+}
+
+// restart is stop, and a new server that knows what the old one knew.
+func (w *world) restart() { w.begin() }
+
+// replace puts another server in the place of the present one, if any. It knows only what rec says.
+func (w *world) replace(rec engine.Recovery) {
+	w.t.Helper()
+	w.stop()
+	if w.engine != nil {
+		w.engine.Stop()
+	}
+	w.broker = resp.NewBroker()
+	e, err := engine.New(engine.Config{
+		Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
+		Notices: commands.Notices(w.broker),
+	}, engine.Memory(), rec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.engine = e
+	w.begin()
+}
+
+// guest is a Client with a go-redis client and wires of its own.
+type guest struct {
+	*Client
+	wires
+	rdb *redis.Client
+}
+
+// client returns a new Client; it is closed with the world.
+func (w *world) client() *guest { return w.clientWith(Options{}) }
+
+func (w *world) clientWith(o Options) *guest {
+	w.t.Helper()
+	g := new(guest)
+	g.connect(w.server)
+	g.rdb = redis.NewClient(&redis.Options{
+		Dialer: g.dial, Addr: "world", ContextTimeoutEnabled: true, DisableIdentity: true,
+		// go-redis keeps timers for those who wait for a connection, which a bubble
+		// cannot hand on to the next: so nobody waits.
+		PoolSize:                 10_000,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	c, err := New(g.rdb, o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g.Client = c
+	w.guests = append(w.guests, g)
+	return g
+}
+
+// history is what the server remembers of a mutex, from old to new.
+func (w *world) history(mutex string) []simba.Event {
+	w.t.Helper()
+	events, _, err := w.engine.History(context.Background(), simba.HistoryRequest{Mutex: mutex, Count: simba.MaxCount})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return events
+}
+
+// owner is who owns the mutex now, by the server.
+func (w *world) owner(mutex string) string {
+	w.t.Helper()
+	t, _, err := w.engine.Owner(context.Background(), mutex)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t.Owner
+}
+
+// queue is who waits for the mutex, by the server.
+func (w *world) queue(mutex string) (ids []string) {
+	w.t.Helper()
+	entries, _, err := w.engine.Queue(context.Background(), mutex, simba.MaxCount)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range entries {
+		ids = append(ids, e.Contender)
+	}
+	return ids
+}
+
+// subscribed reports whether anyone subscribes to exactly that channel.
+func (w *world) subscribed(channel string) bool {
+	return w.broker.Subscribers(resp.Channel, channel) > 0
+}
+
+// breakOff ends a tenure as SIMBA.BREAK does.
+func (w *world) breakOff(mutex string) {
+	w.t.Helper()
+	ctx := context.Background()
+	_, seq, err := w.engine.Break(ctx, mutex, "the test")
+	if err == nil {
+		err = w.engine.Settle(ctx, seq)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// nothingLeft fails unless nobody owns the mutex or waits for it.
+func (w *world) nothingLeft(mutex string) {
+	w.t.Helper()
+	if o, q := w.owner(mutex), w.queue(mutex); o != "" || len(q) != 0 {
+		w.t.Errorf("at the server %q owns %s, and %q wait", o, mutex, q)
+	}
+}
+
+// elapsed is the time since the world began.
+func (w *world) elapsed() time.Duration { return time.Since(w.start) }
+
+// tenures are those of a mutex by the server, from old to new. It fails if one
+// begins before the one before it has ended, or if tokens do not grow.
+func (w *world) tenures(mutex string) (all []reign) {
+	w.t.Helper()
+	running := false
+	for _, e := range w.history(mutex) {
+		at := time.UnixMilli(e.At).Sub(w.start)
+		switch e.Kind {
+		case simba.EventAcquired:
+			if running {
+				w.t.Errorf("%s acquires %s at %v, and the one before still owns it", e.Owner, mutex, at)
+			}
+			if n := len(all); n > 0 && e.Token <= all[n-1].token {
+				w.t.Errorf("token %d comes after %d", e.Token, all[n-1].token)
+			}
+			running = true
+			all = append(all, reign{id: e.Owner, token: e.Token, from: at, to: -1})
+		case simba.EventReleased, simba.EventExpired, simba.EventBroken:
+			running = false
+			all[len(all)-1].to = at
+			all[len(all)-1].end = e.Kind
+		}
+	}
+	return all
+}
+
+// reign is a tenure as seen by the server, in time since the world began.
+type reign struct {
+	id       string
+	token    uint64
+	from, to time.Duration // to is -1 as long as it goes on
+	end      simba.EventKind
+}
+
+// owners are the ids of the tenures.
+func owners(all []reign) (ids []string) {
+	for _, t := range all {
+		ids = append(ids, t.id)
+	}
+	return ids
+}
+
+func TestWorldServesClientsInFakeTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.client(), w.client()
+		ask := func(g *guest) (string, error) {
+			out, err := g.acquire(t.Context(), terms{"job", "a", time.Minute, 0}, true)
+			return out.Status.String(), err
+		}
+		if s, err := ask(a); s != "acquired" || err != nil {
+			t.Fatal(s, err)
+		}
+		b.slow(0, time.Second)
+		sent := time.Now()
+		if s, err := ask(b); s != "renewed" || err != nil || time.Since(sent) < time.Second {
+			t.Errorf("over a slow wire: %s, %v after %v", s, err, time.Since(sent))
+		}
+		a.silence()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := a.release(ctx, terms{"job", "a", time.Minute, 0}, 0); err == nil || w.owner("job") != "a" {
+			t.Errorf("over a silent wire: %v", err)
+		}
+		a.heal()
+		time.Sleep(time.Second)
+		if w.owner("job") != "" {
+			t.Error("what was sent over a silent wire does not come when it is healed")
+		}
+		w.restart()
+		if s, err := ask(a); s != "acquired" || err != nil {
+			t.Error(s, err)
+		}
+		w.stop()
+		if _, err := ask(a); err == nil {
+			t.Error("a stopped server answers")
+		}
+		w.begin()
+		if s, err := ask(a); s != "renewed" || err != nil {
+			t.Error(s, err)
+		}
+		if got := owners(w.tenures("job")); !slices.Equal(got, []string{"a", "a"}) {
+			t.Errorf("tenures: %v", got)
+		}
+	})
+}

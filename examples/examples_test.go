@@ -1,0 +1,223 @@
+package examples_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const (
+	short = 1500 * time.Millisecond // ttl of who is killed
+	long  = time.Minute             // ttl of who must not be waited for so long
+)
+
+func TestWhenOneIsKilledTheOtherTakesOver(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMutex(t, s, e)
+			first := e.start(t, s, m.option, "first", short)
+			killed := e.token(t, first)
+			second := e.start(t, s, m.option, "second", long)
+			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
+			first.Kill()
+			stopped := e.token(t, second)
+			if stopped <= killed {
+				t.Errorf("the token of the second is %d, after %d", stopped, killed)
+			}
+			m.ended(killed, "expired")
+
+			third := e.start(t, s, m.option, "third", short)
+			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
+			second.Signal(syscall.SIGTERM)
+			if code := second.Wait(t); code != 0 {
+				t.Errorf("the second exits with code %d:\n%s", code, second.Output())
+			}
+			last := e.token(t, third)
+			if last <= stopped {
+				t.Errorf("the token of the third is %d, after %d", last, stopped)
+			}
+			// At once: no more than a busy machine needs, and much less than the lease.
+			if gap := m.began(last) - m.ended(stopped, "released"); gap > (long / 4).Milliseconds() {
+				t.Errorf("between the release and the next owner are %d ms", gap)
+			}
+
+			third.Signal(syscall.SIGTERM)
+			if code := third.Wait(t); code != 0 {
+				t.Errorf("the third exits with code %d:\n%s", code, third.Output())
+			}
+			m.ended(last, "released")
+			if owner, waiters := m.owner(), m.waiters(); owner != "" || waiters != 0 {
+				t.Errorf("when all have stopped %q owns it and %d wait", owner, waiters)
+			}
+		})
+	}
+}
+
+func TestWhoWakesAfterItsLeaseDoesNoWork(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMutex(t, s, e)
+			frozen := e.start(t, s, m.option, "frozen", short)
+			frozen.Wants(t, e.works)
+			other := e.start(t, s, m.option, "other", long)
+			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
+			frozen.Pause()
+			e.token(t, other)
+			before := frozen.Lines()
+			frozen.Resume()
+			m.waitFor("who woke waits, or has ended", func() bool { return m.waiters() == 1 || gone(frozen) })
+			for _, line := range strings.Split(frozen.Output(), "\n")[before:] {
+				if regexp.MustCompile(e.works).MatchString(line) {
+					t.Errorf("while another owns the mutex it works:\n%s", frozen.Output())
+				}
+			}
+			for _, p := range []*simbatest.Process{frozen, other} {
+				p.Signal(syscall.SIGTERM)
+				p.Wait(t)
+			}
+		})
+	}
+}
+
+func gone(p *simbatest.Process) bool {
+	select {
+	case <-p.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestWhoWaitsIsCalledWhateverItsLanguage(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	m := newMutex(t, s, example{name: "m"})
+	var ring []example
+	for _, e := range examples {
+		switch e.name {
+		case "go/contend", "nodejs", "python", "shell/sh":
+			ring = append(ring, e)
+		}
+	}
+	var processes []*simbatest.Process
+	for i, e := range ring {
+		processes = append(processes, e.start(t, s, m.option, e.name, long))
+		m.waitFor("it owns the mutex or waits", func() bool { return m.owner() != "" && m.waiters() == i })
+	}
+	var before uint64
+	for i, e := range ring {
+		token := e.token(t, processes[i])
+		if token <= before {
+			t.Errorf("the token of %s is %d, after %d", e.name, token, before)
+		}
+		if owner := m.owner(); owner != e.name {
+			t.Errorf("in the turn of %s %q owns it", e.name, owner)
+		}
+		processes[i].Signal(syscall.SIGTERM)
+		processes[i].Wait(t)
+		if at := m.ended(token, "released"); i > 0 && m.began(token) > at {
+			t.Errorf("%s began after it ended", e.name)
+		}
+		before = token
+	}
+}
+
+func TestAnObserverSeesEachOwner(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	watcher := simbatest.Run(t, goProgram("observe")(t)[0], "--addr", s.Addr, "--mutex", "m")
+	contend := examples[0]
+	for _, id := range []string{"first", "second"} {
+		leader := contend.start(t, s, "m", id, short)
+		token := contend.token(t, leader)
+		_, next := watcher.WantsAfter(t, 0, fmt.Sprintf("^%s owns it, token %d$", id, token))
+		leader.Kill()
+		watcher.WantsAfter(t, next, "^nobody owns it$")
+	}
+	watcher.Signal(syscall.SIGTERM)
+	if code := watcher.Wait(t); code != 0 {
+		t.Errorf("it exits with code %d:\n%s", code, watcher.Output())
+	}
+}
+
+// mutex is what the server says about one.
+type mutex struct {
+	t      *testing.T
+	option string // what an example is told
+	name   string
+	rdb    *redis.Client
+}
+
+// newMutex returns the mutex of an example's processes.
+func newMutex(t *testing.T, s *simbatest.Server, e example) *mutex {
+	option := strings.ReplaceAll(e.name, "/", "-")
+	m := &mutex{t: t, option: option, name: e.prefix + option, rdb: redis.NewClient(&redis.Options{Addr: s.Addr})}
+	t.Cleanup(func() { m.rdb.Close() })
+	return m
+}
+
+func (m *mutex) owner() string {
+	m.t.Helper()
+	r, err := m.rdb.Do(context.Background(), "simba.owner", m.name).Result()
+	if err == redis.Nil {
+		return ""
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return r.(map[any]any)["owner"].(string)
+}
+
+func (m *mutex) waiters() int {
+	m.t.Helper()
+	queue, err := m.rdb.Do(context.Background(), "simba.queue", m.name).Slice()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return len(queue)
+}
+
+// began and ended return when, in ms, the tenure of a token did by the server's history.
+func (m *mutex) began(token uint64) int64 { m.t.Helper(); return m.event("acquired", token) }
+
+func (m *mutex) ended(token uint64, how string) int64 { m.t.Helper(); return m.event(how, token) }
+
+func (m *mutex) event(name string, token uint64) int64 {
+	m.t.Helper()
+	history, err := m.rdb.Do(context.Background(), "simba.history", m.name, "count", 1000).Slice()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, r := range history {
+		event := r.(map[any]any)
+		if event["event"] == name && uint64(event["token"].(int64)) == token {
+			return event["at"].(int64)
+		}
+	}
+	m.t.Fatalf("no tenure of token %d was %s: %v", token, name, history)
+	return 0
+}
+
+// waitFor asks until it is so.
+func (m *mutex) waitFor(what string, so func() bool) {
+	m.t.Helper()
+	for deadline := time.Now().Add(simbatest.Patience); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.t.Fatalf("it never happens that %s", what)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+// Command observe tells who owns a mutex, and wants nothing.
+//
+// Run it in a third terminal, beside two of the others on the same mutex.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+var (
+	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
+	mutex = flag.String("mutex", "leader", "what to observe")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := observe(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func observe(ctx context.Context) error {
+	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	c, err := client.New(rdb, client.Options{Logger: slog.Default()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	observer, err := c.NewObserver(client.ObserverConfig{
+		Mutex: *mutex,
+		OnChange: func(s client.State) {
+			if s.After.IsZero() {
+				fmt.Println("nobody owns it")
+				return
+			}
+			fmt.Printf("%s owns it, token %d\n", s.After.ID, s.After.Token)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := observer.Start(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return observer.Stop(context.Background())
+}

@@ -1,0 +1,104 @@
+// Command registry takes the reentrant lock of a key again and again, for some pieces of work each time.
+//
+// Run it in two terminals beside `make run`: they take turns. End the one that works with kill -9, and
+// the other has the lock when the lease is over.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+var (
+	addr   = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
+	key    = flag.String("mutex", "job", "the key: the mutex is examples:key")
+	id     = flag.String("id", "", "id of the registry; empty means a new id")
+	ttl    = flag.Duration("ttl", 3*time.Second, "how long a lock lasts that nobody unlocks")
+	pieces = flag.Int("pieces", 3, "how many pieces of work to do before others may")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	c, err := client.New(rdb, client.Options{Logger: slog.Default()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	registry, err := c.NewRegistry(client.RegistryConfig{Prefix: "examples", ID: *id, ExpireAfter: *ttl})
+	if err != nil {
+		return err
+	}
+	defer registry.Close()
+	lock, err := registry.Obtain(*key)
+	if err != nil {
+		return err
+	}
+	holder := registry.NewHolder() // what a thread is to Spring: one for each goroutine that locks
+
+	for ctx.Err() == nil {
+		err := batch(ctx, lock, holder)
+		switch {
+		case errors.Is(err, context.Canceled): // Ctrl-C
+		case errors.Is(err, client.ErrLost):
+			fmt.Println("lost:", err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// batch does some pieces of work, between which nobody else has the lock.
+func batch(ctx context.Context, lock *client.RegistryLock, holder *client.Holder) error {
+	if err := lock.Lock(ctx, holder); err != nil {
+		return err
+	}
+	fmt.Printf("acquired, token %d\n", lock.Token())
+	var err error
+	for n := 0; n < *pieces && err == nil && ctx.Err() == nil; n++ {
+		err = piece(ctx, lock, holder)
+	}
+	unlocked := lock.Unlock(context.Background(), holder) // also when we are to stop
+	if unlocked == nil {
+		fmt.Println("released")
+	}
+	return errors.Join(err, unlocked)
+}
+
+// piece locks for itself: by its holder the lock may be locked again, and its lease begins anew.
+func piece(ctx context.Context, lock *client.RegistryLock, holder *client.Holder) (err error) {
+	if err := lock.Lock(ctx, holder); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock(context.Background(), holder)) }()
+	fmt.Println("working")
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	case <-lock.Context(holder).Done():
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+// Command schedule does a piece of work every second, in one of all the processes that run it.
+//
+// Run it in two terminals beside `make run`. End the one that works with Ctrl-C, or with kill -9, and
+// the other goes on with the schedule.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+var (
+	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
+	mutex = flag.String("mutex", "schedule", "whose owner works")
+	id    = flag.String("id", "", "who contends; empty means a new id")
+	ttl   = flag.Duration("ttl", 3*time.Second, "how long a leader that died may be missed; 1s of transition follows")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := schedule(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func schedule(ctx context.Context) error {
+	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	c, err := client.New(rdb, client.Options{Logger: slog.Default()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	var last uint64 // token that we worked under
+	scheduler, err := c.NewScheduler(client.ScheduleConfig{
+		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
+		Period: time.Second, Strategy: client.FixedRate,
+		Work: func(ownership context.Context) { // never called twice at a time
+			if token := client.Token(ownership); token != last {
+				fmt.Printf("acquired, token %d\n", token)
+				last = token
+			}
+			fmt.Println("working")
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := scheduler.Start(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+
+	// Give up in good order, so that the next need not wait for the end of our lease.
+	giveUp, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return scheduler.Stop(giveUp)
+}

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""A leader loop with redis-py (Debian: python3-redis).
+
+    python3 leader.py          in two terminals, beside `make run`
+
+The first leads. End it with Ctrl-C or with kill -9, and the other takes over.
+"""
+
+import argparse
+import os
+import random
+import signal
+import socket
+import threading
+import time
+
+import redis
+
+# A clock that nobody sets, and that goes on while the machine sleeps where there is one.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+TIMEOUT = 3.0  # of a request, in seconds
+PAUSE = 0.5  # after one that failed
+
+
+def now():
+    return time.clock_gettime(CLOCK)
+
+
+class Lease:
+    """One tenure: renewed by a thread of its own until it is lost or given up."""
+
+    def __init__(self, contender, token, sent):
+        self.token = token
+        self._contender = contender
+        self._ended = threading.Event()
+        self.prod = threading.Event()  # renew now
+        self._begin(sent)
+        self._keeper = threading.Thread(target=self._keep)
+        self._keeper.start()
+
+    def held(self):
+        """Whether we own the mutex at this moment. It reads the clock: a process
+        that was frozen knows at once when it wakes."""
+        return not self._ended.is_set() and now() < self._until
+
+    def wait(self, seconds):
+        """Sleep, but no longer than the lease is held."""
+        self._ended.wait(max(0.0, min(seconds, self._until - now())))
+
+    def end(self):
+        """It is not held any more, and not renewed: join returns when no request is under way."""
+        self._ended.set()
+        self.prod.set()
+
+    def join(self):
+        self._keeper.join()
+
+    def _begin(self, sent):
+        # From before the request was sent: so we never believe to own the mutex for longer than
+        # the server does. The margin is for clocks that do not run alike.
+        ttl, lease = self._contender.ttl, self._contender.ttl + self._contender.transition
+        self._until = sent + lease * 0.99
+        self._renew_at = sent + min(ttl, lease * 2 / 3)
+
+    def _keep(self):
+        while self.held():
+            self.prod.wait(max(0.0, min(self._renew_at, self._until) - now()))
+            self.prod.clear()
+            if not self.held():
+                break
+            sent = now()
+            try:
+                answer = self._contender.ask("SIMBA.GUARD", self.token)
+            except redis.RedisError:
+                self._renew_at = now() + 0.1  # and try again, until the lease is over
+                continue
+            if answer["status"] != "renewed":
+                break  # another may have it
+            self._begin(sent)
+        self._ended.set()
+
+
+class Contender:
+    def __init__(self, addr, mutex, name, ttl, transition):
+        host, port = addr.rsplit(":", 1)
+        self.mutex, self.name = mutex, name
+        self.ttl, self.transition = ttl, transition  # seconds
+        self._redis = redis.Redis(
+            host=host, port=int(port), decode_responses=True,
+            socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT,
+        )
+        self._stopping = threading.Event()
+        self._turn = threading.Event()
+        self._lease = None
+
+    def ask(self, command, token=None):
+        """A request whose reply is a record: in RESP2 names and values in turn."""
+        ttl, transition = int(self.ttl * 1000), int(self.transition * 1000)
+        arguments = [self.mutex, self.name, ttl, "TRANSITION", transition]
+        if token is not None:
+            arguments += ["TOKEN", token]
+        reply = self._redis.execute_command(command, *arguments)
+        return dict(zip(reply[::2], reply[1::2]))
+
+    def run(self, work):
+        """Lead whenever we can, until stop is called. work(lease) is to return
+        when the lease is not held any more."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        while not self._stopping.is_set():
+            self._turn.clear()
+            sent = now()
+            try:
+                answer = self.ask("SIMBA.ACQUIRE")
+            except redis.RedisError as err:
+                print("cannot ask the server:", err, flush=True)
+                self._turn.wait(PAUSE * (1 + random.random()))
+                continue
+            if answer["status"] in ("acquired", "renewed"):
+                self._lead(Lease(self, answer["token"], sent), work)
+                continue
+            # At the end of the owner's lease, not all at the same moment; or when we are called.
+            early = 0.2 if answer["transition"] > answer["ttl"] else 0.0
+            left = answer["transition"] / 1000 - early + random.uniform(0, 1 + early)
+            self._turn.wait(max(0.0, left))
+        self._give_up()
+
+    def stop(self):
+        self._stopping.set()
+        self._turn.set()
+        if lease := self._lease:
+            lease.end()
+
+    def _lead(self, lease, work):
+        print(f"acquired, token {lease.token}", flush=True)
+        self._lease = lease
+        if self._stopping.is_set():  # stop may not have seen it
+            lease.end()
+        try:
+            work(lease)
+        finally:
+            self._lease = None
+            lease.end()
+            lease.join()
+        print("stopped working", flush=True)
+
+    def _give_up(self):
+        """Release the mutex, or leave its queue: the next need not wait for our lease's end."""
+        try:
+            if self._redis.execute_command("SIMBA.RELEASE", self.mutex, self.name) == 1:
+                print("released", flush=True)
+        except redis.RedisError as err:
+            print("not released, it ends with its lease:", err, flush=True)
+
+    def _listen(self):
+        """The server calls a waiter on its own channel when it is its turn. On the mutex' channel
+        an owner hears of another, should an administrator have broken its tenure."""
+        ours, everybodys = f"simba:{{{self.mutex}}}:{self.name}", f"simba:{{{self.mutex}}}"
+        ears = self._redis.pubsub()
+        subscribed = False
+        while True:
+            try:
+                if not subscribed:
+                    ears.subscribe(ours, everybodys)
+                    subscribed = True
+                message = ears.get_message(timeout=60)  # it subscribes again after a break
+            except redis.RedisError:
+                time.sleep(PAUSE)
+                continue
+            if message is None:
+                continue
+            fresh = message["type"] == "subscribe"  # we may have missed something
+            if fresh or message["channel"] == ours:
+                self._turn.set()
+            lease = self._lease
+            if lease is not None and (fresh or message["data"] != f"acquired@@{self.name}"):
+                lease.prod.set()
+
+
+def work(lease):
+    # What it changes should be told the token, and turn away a smaller one than it has seen.
+    while lease.held():
+        print("working", flush=True)
+        lease.wait(1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Lead, or wait to lead.")
+    parser.add_argument("--addr", default="127.0.0.1:7379", help="the server's host:port")
+    parser.add_argument("--mutex", default="leader", help="what to contend for")
+    parser.add_argument("--id", default=f"{os.getpid()}@{socket.gethostname()}", help="who contends")
+    parser.add_argument("--ttl", type=int, default=3000, metavar="MS",
+                        help="how long a leader that died may be missed; 1000 of transition follow")
+    options = parser.parse_args()
+    contender = Contender(options.addr, options.mutex, options.id, options.ttl / 1000, transition=1.0)
+
+
+    # The first thread waits for a signal, the others are not interrupted by any.
+    stops = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    leading = threading.Thread(target=contender.run, args=(work,))
+    leading.start()
+    signal.sigwait(stops)
+    contender.stop()
+    leading.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+// Contend is one contender in a process of its own, for tests that kill it, or stop it for
+// a while. It writes what it knows, one line each, with the machine's monotonic clock in
+// nanoseconds as it was just before:
+//
+//	… acquired 7   OnAcquired was called
+//	… owned 7      the ownership context had not ended
+//	… owner        IsOwner said yes
+//	… ended 7      the ownership context had ended, which is seen for the first time
+//	… released     OnReleased was called
+//
+// SIGTERM stops it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	addr := flag.String("addr", "127.0.0.1:7379", "the server's address")
+	look := flag.Duration("look", 2*time.Millisecond, "how often the owner looks whether it is the owner")
+	var cfg client.ContenderConfig
+	flag.StringVar(&cfg.Mutex, "mutex", "m", "what it contends for")
+	flag.StringVar(&cfg.ID, "id", "", "its id")
+	flag.DurationVar(&cfg.TTL, "ttl", 5*time.Second, "TTL window")
+	flag.DurationVar(&cfg.Transition, "transition", time.Second, "transition window")
+	flag.Parse()
+
+	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	c, err := client.New(rdb, client.Options{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	var contender *client.Contender
+	var lookers sync.WaitGroup
+	cfg.OnAcquired = func(ctx context.Context, _ client.State) {
+		say(clock(), "acquired", client.Token(ctx))
+		lookers.Go(func() { watch(ctx, contender, *look) })
+	}
+	cfg.OnReleased = func(client.State) { say(clock(), "released") }
+	if contender, err = c.NewContender(cfg); err != nil {
+		return err
+	}
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	if err := contender.Start(); err != nil {
+		return err
+	}
+	<-stop.Done()
+	err = contender.Stop(context.Background())
+	lookers.Wait()
+	return err
+}
+
+// watch looks again and again, by itself: nothing calls it when the ownership ends.
+func watch(ctx context.Context, contender *client.Contender, every time.Duration) {
+	token := client.Token(ctx)
+	for {
+		at := clock()
+		if ctx.Err() != nil {
+			say(at, "ended", token)
+			return
+		}
+		say(at, "owned", token)
+		at = clock()
+		if contender.IsOwner() {
+			say(at, "owner")
+		}
+		time.Sleep(every)
+	}
+}
+
+// clock is the same for all processes of the machine.
+func clock() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return now.Nano()
+}
+
+// say writes one line in one piece, at once: who is killed has said it.
+func say(at int64, words ...any) {
+	os.Stdout.WriteString(fmt.Sprintln(append([]any{at}, words...)...))
+}

@@ -1,0 +1,197 @@
+package contenders
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// The cases of Simba's compatibility kit, which each of its backends has to pass, on each
+// engine of ours.
+func TestKit(t *testing.T) {
+	for _, engine := range simbatest.Engines {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			s := simbatest.StartOn(t, engine)
+			t.Run("a contender that starts acquires, and one that stops releases", func(t *testing.T) { t.Parallel(); startStop(t, s) })
+			t.Run("a contender may be started again", func(t *testing.T) { t.Parallel(); restart(t, s) })
+			t.Run("an owner keeps the mutex over many ttl", func(t *testing.T) { t.Parallel(); guard(t, s) })
+			t.Run("of ten contenders there are never two owners", func(t *testing.T) { t.Parallel(); tenContenders(t, s) })
+			t.Run("the leader alone works on the schedule", func(t *testing.T) { t.Parallel(); schedule(t, s) })
+		})
+	}
+}
+
+// stable is a lease that a busy machine does not lose.
+func stable(mutex string) client.ContenderConfig {
+	return client.ContenderConfig{Mutex: mutex, TTL: 5 * time.Second, Transition: 5 * time.Second}
+}
+
+func startStop(t *testing.T, s *simbatest.Server) {
+	c := newClient(t, s.Addr)
+	k := newTold(t, c, stable("start-stop"))
+	k.start(t)
+	state := within(t, "acquired", k.acquired)
+	if state.Before.ID == k.ID() || state.After.ID != k.ID() || !k.IsOwner() {
+		t.Errorf("acquired with %+v", state)
+	}
+	if o, err := c.Owner(t.Context(), "start-stop"); err != nil || o.ID != k.ID() || o.Token != k.token() {
+		t.Errorf("the server's owner is %+v, %v", o, err)
+	}
+	k.stop(t)
+	state = within(t, "released", k.released)
+	if state.Before.ID != k.ID() || !state.After.IsZero() || k.IsOwner() {
+		t.Errorf("released with %+v", state)
+	}
+	if o, err := c.Owner(t.Context(), "start-stop"); err != nil || !o.IsZero() {
+		t.Errorf("after the stop the server's owner is %+v, %v", o, err)
+	}
+}
+
+func restart(t *testing.T, s *simbatest.Server) {
+	k := newTold(t, newClient(t, s.Addr), stable("restart"))
+	var last uint64
+	for range 3 {
+		k.start(t)
+		within(t, "acquired", k.acquired)
+		if token := k.token(); token <= last {
+			t.Errorf("token %d after %d", token, last)
+		}
+		last = k.token()
+		k.stop(t)
+		within(t, "released", k.released)
+	}
+	k.toldNothing(t)
+}
+
+func guard(t *testing.T, s *simbatest.Server) {
+	const ttl, transition = 500 * time.Millisecond, 2500 * time.Millisecond
+	c := newClient(t, s.Addr)
+	k := newTold(t, c, client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	rival := newTold(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
+	rival.start(t)
+	token, until := k.token(), k.Owner().TransitionAt
+	select {
+	case <-k.released:
+		t.Error("it was lost")
+	case <-rival.acquired:
+		t.Error("its rival has it")
+	case <-time.After(12 * ttl): // and two leases
+	}
+	if o, err := c.Owner(t.Context(), "guard"); err != nil || o.ID != k.ID() || o.Token != token || !o.TransitionAt.After(until) {
+		t.Errorf("after that the owner is %+v, %v", o, err)
+	}
+	k.stop(t)
+	within(t, "acquired", rival.acquired)
+	rival.stop(t)
+	if n := serverSaw(t, changes(t, connect(t, s.Addr), "guard"), nil); n != 2 {
+		t.Errorf("%d tenures, not 2", n)
+	}
+}
+
+// tenContenders has ten contenders want a mutex for 30 s. They give it up now and then, and two of
+// them are cut off from the server at times.
+func tenContenders(t *testing.T, s *simbatest.Server) {
+	const mutex, contenders, cutOff, length = "ten", 10, 2, 30 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var all sync.WaitGroup
+	var noted tenures
+	for i := range contenders {
+		id := fmt.Sprint("c", i)
+		if i < cutOff {
+			link := stores.NewLink(t, s.Addr)
+			k := newPasser(t, newClient(t, link.Addr()), mutex, id, 5*passerLease, &noted) // it never gives it up before it is lost
+			all.Go(func() { k.run(ctx) })
+			all.Go(func() { cut(ctx, k, link) })
+			continue
+		}
+		k := newPasser(t, newClient(t, s.Addr), mutex, id, rand.N(passerLease), &noted)
+		all.Go(func() { k.run(ctx) })
+	}
+	all.Wait()
+	tenures := noted.neverTwo(t)
+	history := changes(t, connect(t, s.Addr), mutex)
+	n := serverSaw(t, history, tenures)
+	owners, ends := make(map[string]int), make(map[string]int)
+	for _, s := range tenures {
+		owners[s.owner]++
+	}
+	for _, c := range history {
+		ends[c.event]++
+	}
+	if len(owners) != contenders {
+		t.Errorf("%d of %d have ever owned it: %v", len(owners), contenders, owners)
+	}
+	t.Logf("%d tenures noted, %d at the server: %v, %v", len(tenures), n, ends, owners)
+}
+
+// cut breaks the link of an owner for longer than its lease, again and again.
+func cut(ctx context.Context, k *passer, link *stores.Link) {
+	for n := 0; ctx.Err() == nil; n++ {
+		if time.Sleep(50 * time.Millisecond); !k.IsOwner() {
+			continue
+		}
+		if n%2 == 0 {
+			link.Blackhole()
+		} else {
+			link.Refuse()
+		}
+		time.Sleep(passerLease + rand.N(passerLease))
+		link.Heal()
+	}
+}
+
+const passerLease = 800 * time.Millisecond
+
+// passer owns the mutex for as long as it wants, and passes it on.
+type passer struct {
+	*client.Contender
+	tired chan struct{} // it has owned it for long enough
+}
+
+func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Duration, noted *tenures) *passer {
+	t.Helper()
+	p := &passer{tired: make(chan struct{}, 1)}
+	k, err := c.NewContender(client.ContenderConfig{
+		Mutex: mutex, ID: id, TTL: passerLease / 2, Transition: passerLease / 2,
+		OnAcquired: func(ctx context.Context, _ client.State) {
+			enough := time.AfterFunc(want, func() {
+				select {
+				case p.tired <- struct{}{}:
+				default:
+				}
+			})
+			defer enough.Stop()
+			noted.watch(ctx, id)
+		},
+		OnReleased: func(client.State) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Contender = k
+	return p
+}
+
+func (p *passer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := p.Start(); err != nil {
+			panic(err) // it has stopped
+		}
+		select {
+		case <-p.tired:
+		case <-ctx.Done():
+		}
+		_ = p.Stop(context.Background()) // fails if the server is out of reach
+	}
+}

@@ -1,0 +1,67 @@
+package contenders
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// Not parallel: it counts the goroutines of the process.
+func TestNothingRunsAfterClose(t *testing.T) {
+	s := simbatest.Start(t)
+	before := goleak.IgnoreCurrent()
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
+	c, err := client.New(rdb, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, waiter := newTold(t, c, stable("contender")), newTold(t, c, stable("contender"))
+	owner.start(t)
+	within(t, "acquired", owner.acquired)
+	waiter.start(t)
+	within(t, "in the queue", waiter.waits(t))
+	l, err := c.NewLocker(client.LockerConfig{Mutex: "lock", TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	beats := make(chan struct{}, 1000)
+	sch, err := c.NewScheduler(client.ScheduleConfig{
+		Mutex: "schedule", TTL: time.Second, Period: time.Millisecond,
+		Work: func(context.Context) { beats <- struct{}{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "a beat", beats)
+
+	s.Restart() // what was under way fails, and is tried again
+	waiter.stop(t)
+	owner.stop(t)
+	if err := sch.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := goleak.Find(before, goleak.IgnoreAnyFunction(tryDial), goleak.IgnoreAnyFunction("github.com/simba-resp/simba-resp/tests/simbatest.run.func1")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,199 @@
+package contenders
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestAnOwnerThatIsCutOffHasStoppedWhenAnotherBegins(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	for name, cut := range map[string]func(*stores.Link){
+		"nothing passes":          (*stores.Link).Blackhole,
+		"connections are refused": (*stores.Link).Refuse,
+		"replies are lost":        (*stores.Link).DropReplies,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			link := stores.NewLink(t, s.Addr)
+			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 300 * time.Millisecond, Transition: 300 * time.Millisecond}
+			k, rival := newTold(t, newClient(t, link.Addr()), cfg), newTold(t, newClient(t, s.Addr), cfg)
+			k.start(t)
+			within(t, "acquired", k.acquired)
+			ownership, token := k.ownership(), k.token()
+			k.renewed(t)
+			cut(link)
+			rival.start(t)
+			within(t, "the other acquires", rival.acquired)
+			if ownership.Err() == nil || k.IsOwner() {
+				t.Error("two owners")
+			}
+			if rival.token() <= token {
+				t.Errorf("token %d after %d", rival.token(), token)
+			}
+			within(t, "released", k.released)
+			if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
+				t.Errorf("the ownership ended because of %v", cause)
+			}
+			k.toldNothing(t)
+			link.Heal()
+			rival.stop(t)
+			within(t, "acquired again", k.acquired)
+			if k.token() <= rival.token() {
+				t.Errorf("token %d after %d", k.token(), rival.token())
+			}
+		})
+	}
+}
+
+func TestConnectionsThatBreakDoNotEndATenure(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	link := stores.NewLink(t, s.Addr)
+	k := newTold(t, newClient(t, link.Addr()), steady("m"))
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	for range 5 {
+		link.Reset()
+		k.renewed(t)
+	}
+	k.toldNothing(t)
+	k.stop(t)
+	if n := serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil); n != 1 {
+		t.Errorf("%d tenures, not 1", n)
+	}
+}
+
+func TestASlowNetworkDoesNotEndATenure(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	link := stores.NewLink(t, s.Addr)
+	k := newTold(t, newClient(t, link.Addr()), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 5 * time.Second})
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	link.Delay(700 * time.Millisecond) // a request takes longer than the ttl
+	for range 3 {
+		k.renewed(t)
+	}
+	k.toldNothing(t)
+	k.stop(t)
+	if n := serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil); n != 1 {
+		t.Errorf("%d tenures, not 1", n)
+	}
+}
+
+func TestALostReplyCostsNothing(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	for _, request := range []string{"simba.acquire", "simba.guard", "simba.release"} {
+		t.Run(request, func(t *testing.T) {
+			t.Parallel()
+			link := stores.NewLink(t, s.Addr)
+			k, rival := newTold(t, newClient(t, link.Addr()), steady(request)), newTold(t, newClient(t, s.Addr), steady(request))
+			lost := link.DropReplyTo(request)
+			k.start(t)
+			within(t, "acquired", k.acquired)
+			k.renewed(t)
+			rival.start(t)
+			within(t, "in the queue", rival.waits(t))
+			k.stop(t)
+			within(t, "a reply is lost", lost)
+			within(t, "released", k.released)
+			within(t, "the other acquires", rival.acquired)
+			k.toldNothing(t)
+			rival.renewed(t)
+			rival.toldNothing(t)
+			if n := serverSaw(t, changes(t, connect(t, s.Addr), request), nil); n != 2 {
+				t.Errorf("%d tenures, not 2", n)
+			}
+		})
+	}
+}
+
+// No timer helps here: the lease lasts for hours.
+func TestATurnThatComesWhileTheSubscriberIsAwayIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	link := stores.NewLink(t, s.Addr)
+	long := client.ContenderConfig{Mutex: "m", TTL: time.Hour, Transition: time.Hour}
+	holder, waiter := newTold(t, newClient(t, s.Addr), long), newTold(t, newClient(t, link.Addr()), long)
+	for range 5 {
+		holder.start(t)
+		within(t, "acquired", holder.acquired)
+		waiter.start(t)
+		within(t, "in the queue", waiter.waits(t))
+		link.Reset()
+		holder.stop(t)
+		within(t, "the waiter acquires", waiter.acquired)
+		waiter.stop(t)
+	}
+}
+
+// go-redis repeats by itself a request whose connection ends before its reply.
+func TestALostReplyToReleaseIsNoLostMutex(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	var lost atomic.Bool
+	rdb := redis.NewClient(&redis.Options{
+		Addr: s.Addr, ContextTimeoutEnabled: true,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return &forgetful{Conn: conn, lost: &lost}, err
+		},
+	})
+	defer rdb.Close()
+	c, err := client.New(rdb, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	k := newTold(t, c, stable("m"))
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	k.stop(t)
+	if !lost.Load() {
+		t.Error("no reply was lost")
+	}
+	if o, err := k.ask(t); err != nil || !o.IsZero() {
+		t.Errorf("the owner is %+v, %v", o, err)
+	}
+}
+
+// forgetful is a connection that ends instead of the first reply to a release.
+type forgetful struct {
+	net.Conn
+	lost *atomic.Bool // that one
+
+	// A connection has one request at a time.
+	released, ended bool
+}
+
+func (f *forgetful) Write(b []byte) (int, error) {
+	f.released = f.released || bytes.Contains(b, []byte("simba.release"))
+	return f.Conn.Write(b)
+}
+
+func (f *forgetful) Read(b []byte) (int, error) {
+	n, err := f.Conn.Read(b)
+	if f.released && f.lost.CompareAndSwap(false, true) {
+		f.Conn.Close()
+		f.ended = true
+	}
+	if f.ended {
+		return 0, io.EOF
+	}
+	return n, err
+}

@@ -1,0 +1,81 @@
+package contenders
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// The owner's process is stopped, another becomes the owner, and the first goes on: not one look of
+// it may say that it is the owner, whether a callback has told it yet or not.
+func TestAnOwnerThatWasStoppedForLongerThanItsLeaseKnowsItAtOnce(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	for nap := range 5 {
+		t.Run(fmt.Sprint(nap), func(t *testing.T) {
+			t.Parallel()
+			sleep(t, s, fmt.Sprint("paused-", nap))
+		})
+	}
+}
+
+func sleep(t *testing.T, s *simbatest.Server, mutex string) {
+	const ttl, transition = 300 * time.Millisecond, 200 * time.Millisecond
+	sleeper := launch(t, s.Addr, mutex, "sleeper", ttl, transition)
+	token := sleeper.Wants(t, ` acquired (\d+)$`)[1]
+	sleeper.Wants(t, ` owned `+token+`$`)
+	other := launch(t, s.Addr, mutex, "other", ttl, transition)
+	sleeper.Pause()
+	other.Wants(t, ` owned \d+$`)
+	woken := monotonic()
+	sleeper.Resume()
+	sleeper.Wants(t, ` ended `+token+`$`)
+	sleeper.Wants(t, ` released$`)
+
+	var noted tenures
+	for _, c := range []*contender{sleeper, other} {
+		c.Kill()
+		c.tenures(t, &noted)
+	}
+	serverSaw(t, changes(t, connect(t, s.Addr), mutex), noted.neverTwo(t))
+	if !looksAreNo(t, sleeper, woken, token) {
+		t.Errorf("%s never looked after it woke", sleeper.id)
+	}
+}
+
+// looksAreNo checks that each look at a tenure after a moment says that it has ended. It reports
+// whether there was one.
+func looksAreNo(t *testing.T, c *contender, after time.Duration, tenure string) (looked bool) {
+	t.Helper()
+	token, err := strconv.ParseUint(tenure, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range c.lines(t) {
+		switch {
+		case l.word == "acquired" && l.token > token:
+			return looked
+		case l.at < after: // the look before it fell asleep may have been written when it woke
+			looked = looked || l.word == "ended"
+		case l.word == "owned" || l.word == "owner":
+			t.Errorf("%v after it woke %s says %q", l.at-after, c.id, l.word)
+		case l.word == "ended":
+			looked = true
+		}
+	}
+	return looked
+}
+
+// monotonic is the clock that contenders write.
+func monotonic() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return time.Duration(now.Nano())
+}

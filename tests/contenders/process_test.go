@@ -1,0 +1,81 @@
+package contenders
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// contender is one in a process of its own: see contend/main.go for what it writes.
+type contender struct {
+	*simbatest.Process
+	id string
+}
+
+func launch(t testing.TB, addr, mutex, id string, ttl, transition time.Duration) *contender {
+	t.Helper()
+	p := simbatest.Run(t, simbatest.Build(t, "tests/contenders/contend"),
+		"--addr", addr, "--mutex", mutex, "--id", id, "--ttl", ttl.String(), "--transition", transition.String())
+	return &contender{p, id}
+}
+
+// line is what a contender wrote, and when it knew that.
+type line struct {
+	at    time.Duration // on the machine's monotonic clock
+	word  string
+	token uint64 // 0 if the line has none
+}
+
+// lines returns what the contender wrote. It must have ended, or what it writes just now may
+// be missing.
+func (c *contender) lines(t testing.TB) (all []line) {
+	t.Helper()
+	for text := range strings.Lines(c.Output()) {
+		l, ok := parse(strings.Fields(text))
+		if !ok {
+			t.Errorf("%s writes %q", c.id, text)
+			continue
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func parse(f []string) (l line, ok bool) {
+	if len(f) < 2 || len(f) > 3 {
+		return l, false
+	}
+	at, err := strconv.ParseInt(f[0], 10, 64)
+	if err != nil {
+		return l, false
+	}
+	l.at, l.word = time.Duration(at), f[1]
+	if len(f) == 3 {
+		l.token, err = strconv.ParseUint(f[2], 10, 64)
+	}
+	return l, err == nil
+}
+
+// tenures adds those that the contender wrote of.
+func (c *contender) tenures(t testing.TB, noted *tenures) {
+	t.Helper()
+	var own tenure // the one that is looked at
+	for _, l := range c.lines(t) {
+		if l.word != "owned" {
+			continue
+		}
+		if l.token != own.token {
+			if own.token != 0 {
+				noted.add(own)
+			}
+			own = tenure{owner: c.id, token: l.token, from: l.at}
+		}
+		own.to = l.at
+	}
+	if own.token != 0 {
+		noted.add(own)
+	}
+}

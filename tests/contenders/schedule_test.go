@@ -1,0 +1,75 @@
+package contenders
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// beat is one run of scheduled work, with the token of the tenure in which it began.
+type beat struct {
+	of    int // which scheduler
+	token uint64
+}
+
+// schedule has three schedulers take turns: the work is done by one at a time, and by the next as
+// soon as that stops.
+func schedule(t *testing.T, s *simbatest.Server) {
+	const schedulers, beats = 3, 5
+	done := make(chan beat)
+	var working sync.Mutex // held while one works
+	var all []*client.Scheduler
+	for i := range schedulers {
+		sch, err := newClient(t, s.Addr).NewScheduler(client.ScheduleConfig{
+			Mutex: "schedule", TTL: 5 * time.Second, Transition: 5 * time.Second,
+			Period: 20 * time.Millisecond, Strategy: client.Strategy(i % 2), // both strategies
+			Work: func(ownership context.Context) {
+				if !working.TryLock() {
+					t.Error("two work at a time")
+					return
+				}
+				defer working.Unlock()
+				select {
+				case done <- beat{i, client.Token(ownership)}:
+				case <-ownership.Done():
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { sch.Stop(context.Background()) })
+		if err := sch.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, sch)
+	}
+	var last beat
+	for turn := range schedulers {
+		first := within(t, "a beat", done)
+		for range beats {
+			if b := within(t, "a beat", done); b != first {
+				t.Errorf("turn %d: a beat of %+v among those of %+v", turn, b, first)
+			}
+		}
+		if first.token <= last.token {
+			t.Errorf("token %d after %d", first.token, last.token)
+		}
+		last = first
+		if err := all[first.of].Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case b := <-done:
+		t.Errorf("all are stopped, and %+v works", b)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if n := serverSaw(t, changes(t, connect(t, s.Addr), "schedule"), nil); n != schedulers {
+		t.Errorf("%d tenures, not %d", n, schedulers)
+	}
+}

@@ -1,0 +1,133 @@
+package contenders
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestAContenderMayStartBeforeItsServer(t *testing.T) {
+	t.Parallel()
+	s := simbatest.New(t)
+	failed := make(firstLine, 1)
+	c, err := client.New(connect(t, s.Addr), client.Options{Logger: slog.New(slog.NewTextHandler(failed, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	k := newTold(t, c, stable("m"))
+	k.start(t)
+	if line := within(t, "it logs that it cannot ask", failed); !strings.Contains(line, "level=WARN") {
+		t.Errorf("it logs %s", line)
+	}
+	s.Start()
+	within(t, "acquired", k.acquired)
+	k.stop(t)
+}
+
+// firstLine is a log of which one line is of interest.
+type firstLine chan string
+
+func (f firstLine) Write(line []byte) (int, error) {
+	select {
+	case f <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// steady renews often, and its lease is long: so it goes on without a server for a while.
+func steady(mutex string) client.ContenderConfig {
+	return client.ContenderConfig{Mutex: mutex, TTL: 300 * time.Millisecond, Transition: 20 * time.Second}
+}
+
+func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	k, rival := newTold(t, newClient(t, s.Addr), steady("m")), newTold(t, newClient(t, s.Addr), steady("m"))
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	ownership, token := k.ownership(), k.token()
+	rival.start(t)
+	for range 3 {
+		s.Restart()
+		k.renewed(t)
+	}
+	if o, err := rival.ask(t); err != nil || o.ID != k.ID() || o.Token != token {
+		t.Errorf("the server's owner is %+v, %v; it was %s with token %d", o, err, k.ID(), token)
+	}
+	if ownership.Err() != nil || !k.IsOwner() {
+		t.Error("it does not know that it is the owner")
+	}
+	k.toldNothing(t)
+	rival.toldNothing(t)
+	k.stop(t)
+	within(t, "acquired", rival.acquired)
+	if rival.token() <= token {
+		t.Errorf("the next has token %d after %d", rival.token(), token)
+	}
+}
+
+func TestATenureEndsInTimeWhenTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	k := newTold(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: 500 * time.Millisecond, Transition: 500 * time.Millisecond})
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	ownership, token := k.ownership(), k.token()
+	s.Kill()
+	if o := k.Owner(); !o.IsZero() {
+		time.Sleep(time.Until(o.TransitionAt)) // nothing renews it any more
+	}
+	if ownership.Err() == nil || k.IsOwner() {
+		t.Error("at the end of its lease it is the owner still")
+	}
+	within(t, "released", k.released)
+	if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
+		t.Errorf("the ownership ended because of %v", cause)
+	}
+	s.Start()
+	within(t, "acquired again", k.acquired)
+	if k.token() <= token {
+		t.Errorf("token %d after %d", k.token(), token)
+	}
+	k.toldNothing(t)
+}
+
+func TestAServerWithoutTheDataIsAskedAnew(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	k := newTold(t, newClient(t, s.Addr), steady("m"))
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	old := k.ownership()
+	s.Replace()
+	within(t, "released", k.released) // the server does not know the tenure
+	if cause := context.Cause(old); !errors.Is(cause, client.ErrLost) {
+		t.Errorf("the ownership ended because of %v", cause)
+	}
+	within(t, "acquired again", k.acquired)
+	if o, err := k.ask(t); err != nil || o.ID != k.ID() || !k.IsOwner() {
+		t.Errorf("the new server's owner is %+v, %v", o, err)
+	}
+	k.toldNothing(t)
+}
+
+func TestAStoppedServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	k := newTold(t, newClient(t, s.Addr), steady("m"))
+	k.start(t)
+	within(t, "acquired", k.acquired)
+	s.Pause() // its connections stay open: nothing but the time tells
+	time.Sleep(2 * time.Second)
+	s.Resume()
+	k.renewed(t)
+	k.toldNothing(t)
+}

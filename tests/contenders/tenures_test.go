@@ -1,0 +1,134 @@
+package contenders
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// tenure is what a contender noted: from and to are the first and the last time at which it
+// was the owner for sure.
+type tenure struct {
+	owner    string
+	token    uint64
+	from, to time.Duration // on a clock that all contenders share
+}
+
+// tenures collects those of all contenders for a mutex.
+type tenures struct {
+	mu  sync.Mutex // guards all
+	all []tenure
+}
+
+func (l *tenures) add(t tenure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, t)
+}
+
+// began is the zero of this process' clock.
+var began = time.Now()
+
+// watch looks until the ownership ends whether it has, and notes the tenure.
+func (l *tenures) watch(ownership context.Context, owner string) {
+	t := tenure{owner: owner, token: client.Token(ownership), from: -1}
+	for {
+		at := time.Since(began) // before the look: it was the owner then
+		if ownership.Err() != nil {
+			break
+		}
+		if t.from < 0 {
+			t.from = at
+		}
+		t.to = at
+		time.Sleep(2 * time.Millisecond)
+	}
+	if t.from >= 0 {
+		l.add(t)
+	}
+}
+
+// neverTwo checks that no two tenures overlap, and that each has a larger token than the one before. It
+// returns them in order.
+func (l *tenures) neverTwo(t testing.TB) []tenure {
+	t.Helper()
+	l.mu.Lock()
+	all := slices.SortedFunc(slices.Values(l.all), func(a, b tenure) int { return int(a.from - b.from) })
+	l.mu.Unlock()
+	for i := 1; i < len(all); i++ {
+		a, b := all[i-1], all[i]
+		if b.from <= a.to {
+			t.Errorf("two owners: %s with token %d until %v, %s with %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
+		}
+		if b.token <= a.token {
+			t.Errorf("%s has token %d, and %s had %d before", b.owner, b.token, a.owner, a.token)
+		}
+	}
+	return all
+}
+
+// change is a record of SIMBA.HISTORY.
+type change struct {
+	event, owner string
+	token        uint64
+	at           time.Duration // since 1970
+}
+
+// changes asks the server for the history of a mutex.
+func changes(t testing.TB, rdb *redis.Client, mutex string) []change {
+	t.Helper()
+	records, err := rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000).Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []change
+	for _, r := range records {
+		f := r.(map[any]any)
+		all = append(all, change{
+			event: f["event"].(string), owner: f["owner"].(string), token: uint64(f["token"].(int64)),
+			at: time.Duration(f["at"].(int64)) * time.Millisecond,
+		})
+	}
+	return all
+}
+
+// serverSaw checks that each tenure ended at the server before the next began, that tokens grow, and that
+// the server knows each tenure that a contender noted. It returns the number of tenures.
+func serverSaw(t testing.TB, history []change, noted []tenure) (n int) {
+	t.Helper()
+	var owner change // the present; the zero change is nobody
+	last := uint64(0)
+	seen := make(map[string]bool)
+	for _, c := range history {
+		switch c.event {
+		case "acquired":
+			if owner.event != "" {
+				t.Errorf("the server has %s acquire with token %d while %s owns it with %d", c.owner, c.token, owner.owner, owner.token)
+			}
+			if c.token <= last {
+				t.Errorf("the server gives %s token %d after %d", c.owner, c.token, last)
+			}
+			owner, last = c, c.token
+			seen[c.owner+" "+strconv.FormatUint(c.token, 10)] = true
+			n++
+		case "released", "expired", "broken":
+			if c.token != owner.token {
+				t.Errorf("the server has token %d of %s %s while %s owns it with %d", c.token, c.owner, c.event, owner.owner, owner.token)
+			}
+			owner = change{}
+		}
+	}
+	for _, s := range noted {
+		if !seen[s.owner+" "+strconv.FormatUint(s.token, 10)] {
+			t.Errorf("%s owned it with token %d, of which the server's history has nothing", s.owner, s.token)
+		}
+	}
+	return n
+}

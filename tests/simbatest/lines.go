@@ -1,0 +1,66 @@
+package simbatest
+
+import (
+	"bufio"
+	"io"
+	"strings"
+	"sync"
+)
+
+// lines collects what a process writes.
+type lines struct {
+	mu    sync.Mutex // guards what follows
+	all   []string
+	grown chan struct{} // closed with the next line; nil = nobody waits
+}
+
+func (l *lines) readFrom(r io.Reader) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			l.add(strings.TrimSuffix(line, "\n"))
+		}
+		if err != nil {
+			return // the process closed its end, mostly by exiting
+		}
+	}
+}
+
+func (l *lines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, line)
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
+}
+
+// more returns what is closed with the next line.
+func (l *lines) more() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.grown == nil {
+		l.grown = make(chan struct{})
+	}
+	return l.grown
+}
+
+func (l *lines) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
+func (l *lines) line(i int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[i]
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.all, "\n")
+}

@@ -1,0 +1,152 @@
+package simbatest
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience bounds every wait for something that must happen. It is generous, for
+// machines that do much else.
+const Patience = 60 * time.Second
+
+// Process is a program that runs beside the test.
+type Process struct {
+	cmd    *exec.Cmd
+	out    lines
+	exited chan struct{} // closed when it is gone and all that it wrote is in out
+}
+
+// Run starts a program, in the present folder, that is killed with the test at the latest.
+func Run(t testing.TB, program string, args ...string) *Process {
+	t.Helper()
+	return RunCmd(t, exec.Command(program, args...))
+}
+
+// RunCmd is Run for a program that needs more than its arguments: a folder, or an environment
+// (nil means the test's, without the settings of a server). Its output is the Process'.
+func RunCmd(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p, err := run(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+func run(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
+	if cmd.Env == nil {
+		cmd.Env = Environ()
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = cmd.Stdout
+	cmd.SysProcAttr = dieWithParent()
+	started := make(chan error)
+	// The kernel kills the process when the thread ends that started it: so this goroutine
+	// keeps its thread until the process is gone.
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.out.readFrom(out)
+			_ = cmd.Wait() // Wait tells how it ended
+			close(p.exited)
+		}
+	}()
+	return p, <-started
+}
+
+// Environ is the test's environment without settings of a server. A program
+// that has a data race ends at once, so that no test takes it for sound.
+func Environ() []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SIMBA_") })
+	return append(env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
+}
+
+// Kill ends the process as a crash does (SIGKILL), and returns when it is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	<-p.exited
+}
+
+// Signal sends sig to the process; to one that is gone nothing.
+func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// Pause freezes the process (SIGSTOP): its connections stay open, until Resume.
+func (p *Process) Pause() { p.Signal(syscall.SIGSTOP) }
+
+// Resume lets a process go on that was paused.
+func (p *Process) Resume() { p.Signal(syscall.SIGCONT) }
+
+// Exited is closed when the process is gone and all that it wrote is in Output.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Wait returns the exit code, -1 if a signal ended it. If the process goes on the test fails.
+func (p *Process) Wait(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(Patience):
+		t.Fatalf("%v does not exit:\n%s", p.cmd, p.Output())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Wants returns the submatches of the first line, written already or to come, that
+// matches the pattern. If there is none, or the process ends, the test fails.
+func (p *Process) Wants(t testing.TB, pattern string) []string {
+	t.Helper()
+	match, _ := p.WantsAfter(t, 0, pattern)
+	return match
+}
+
+// WantsAfter is Wants for the lines from the one with that number on, from 0. It returns the number
+// of the line after the one that it found.
+func (p *Process) WantsAfter(t testing.TB, line int, pattern string) (submatches []string, next int) {
+	t.Helper()
+	late := time.NewTimer(Patience)
+	defer late.Stop()
+	re := regexp.MustCompile(pattern)
+	for {
+		more := p.out.more()
+		gone := false
+		select {
+		case <-p.exited:
+			gone = true
+		default:
+		}
+		for ; line < p.out.count(); line++ {
+			if match := re.FindStringSubmatch(p.out.line(line)); match != nil {
+				return match, line + 1
+			}
+		}
+		if gone {
+			t.Fatalf("%v ended without a line like %s:\n%s", p.cmd, pattern, p.Output())
+		}
+		select {
+		case <-more:
+		case <-p.exited:
+		case <-late.C:
+			t.Fatalf("%v writes no line like %s:\n%s", p.cmd, pattern, p.Output())
+		}
+	}
+}
+
+// Lines returns how many lines the process has written.
+func (p *Process) Lines() int { return p.out.count() }
+
+// Output returns what the process has written so far, both streams.
+func (p *Process) Output() string { return p.out.String() }
