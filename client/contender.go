@@ -36,7 +36,8 @@ type ContenderConfig struct {
 	// OnReleased is called when it is not the owner any more, after OnAcquired has returned. The
 	// mutex is asked for again, or released when it stops, when OnReleased has
 	// returned: so work that OnReleased ends never runs in two places at a time,
-	// unless the mutex was lost.
+	// unless the mutex was lost. The lease is not renewed meanwhile: as a rule a third of it is
+	// left, and callbacks that take longer lose it.
 	OnReleased func(State)
 }
 

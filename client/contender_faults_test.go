@@ -39,7 +39,7 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 				a := w.contend("a")
 				synctest.Wait()
 				b := w.contend("b")
-				for range 20 {
+				for range 8 {
 					time.Sleep(9*time.Second + rand.N(9*time.Second))
 					mend := fault(w, a)
 					time.Sleep(3 * time.Second)

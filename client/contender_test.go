@@ -51,7 +51,7 @@ func TestOwnerKeepsItsTenureOverManyTTLs(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				a := w.contend("a", lease(10*time.Second, transition))
 				b := w.contend("b", lease(10*time.Second, transition))
-				time.Sleep(time.Hour)
+				time.Sleep(20 * time.Minute)
 				if got := w.tenures("job"); len(got) != 1 || got[0].id != "a" && got[0].id != "b" {
 					t.Fatalf("tenures: %+v", got)
 				}
@@ -256,6 +256,18 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(time.Second) // the reply takes longer
 			return k
 		},
+		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+			other.stop()
+			k := start(func(cfg *ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
+			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // so there is a connection
+				k.w.t.Fatal(err)
+			}
+			time.Sleep(9 * time.Second)
+			k.slow(2*time.Second, 0)
+			time.Sleep(2 * time.Second)
+			k.slow(0, 0)
+			return k
+		},
 		"renewing": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
@@ -314,6 +326,11 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 					}
 					k.slow(0, 0)
 					time.Sleep(time.Minute)
+					for _, r := range w.tenures("job") {
+						if r.id == "k" && r.end == simba.EventExpired {
+							t.Errorf("it was granted the mutex at %v, and did not release it", r.from)
+						}
+					}
 					other.stop()
 					time.Sleep(time.Minute)
 					w.nothingLeft("job")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // locker returns a Locker of "job" over a Client of its own, with a lease of 10 s and 2 s.
@@ -129,6 +131,11 @@ func TestTryLockDoesNotWait(t *testing.T) {
 		}
 		if q := w.queue("job"); len(q) != 0 {
 			t.Errorf("%q wait", q)
+		}
+		for _, e := range w.history("job") {
+			if e.Kind == simba.EventQueued {
+				t.Errorf("%s took a place in the queue", e.Owner)
+			}
 		}
 		w.unlock(a)
 		own, err := b.TryLock(bg)
@@ -287,6 +294,24 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l, _ := w.locker()
+		own := w.lock(l)
+		time.Sleep(time.Minute)
+		w.breakOff("job")
+		<-own.Done()
+		time.Sleep(time.Hour)
+		w.nothingLeft("job")
+		if got := w.tenures("job"); len(got) != 1 {
+			t.Errorf("tenures: %+v", got)
+		}
+		if err := l.Unlock(bg); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	})
 }
 
 // What was broken is found out by the release at the latest.

@@ -189,8 +189,6 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 
 // deliver reports whether there may be more to deliver.
 func (w *wires) deliver(c *wire, to net.Conn, p parcel) bool {
-	// A timer that is due already is run by whoever asks, and if many do so at a time in a bubble the
-	// race detector loses count of its stacks, and crashes after some 100,000.
 	if left := time.Until(p.due); left > 0 {
 		select {
 		case <-time.After(left):

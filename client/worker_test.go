@@ -343,7 +343,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 					t.Errorf("it is %v", a.State())
 				}
 				a.slow(0, 0)
-				time.Sleep(time.Hour)
+				time.Sleep(time.Minute)
 				a.expect("later", "", "")
 				other.end()
 				w.nothingLeft("job")

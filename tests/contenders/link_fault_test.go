@@ -29,7 +29,7 @@ func TestAnOwnerThatIsCutOffHasStoppedWhenAnotherBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			link := stores.NewLink(t, s.Addr)
-			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 300 * time.Millisecond, Transition: 300 * time.Millisecond}
+			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 500 * time.Millisecond, Transition: 2 * time.Second}
 			k, rival := newTold(t, newClient(t, link.Addr()), cfg), newTold(t, newClient(t, s.Addr), cfg)
 			k.start(t)
 			within(t, "acquired", k.acquired)

@@ -1,0 +1,115 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// realClient returns a Client and its go-redis client, connected by TCP to a server in this
+// process.
+func realClient(b *testing.B) (*Client, *redis.Client) {
+	b.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	broker := resp.NewBroker()
+	e, err := engine.New(engine.Config{
+		Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second, Notices: commands.Notices(broker),
+	}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	x := commands.New(commands.Config{Backend: e, Logger: quiet})
+	server := resp.NewServer(resp.Config{Broker: broker, Logger: quiet}, x)
+	x.Attach(server)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(ln) })
+	rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), ContextTimeoutEnabled: true, DisableIdentity: true})
+	c, err := New(rdb, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		c.Close()
+		rdb.Close()
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			b.Error(err)
+		}
+		served.Wait()
+		e.Stop()
+	})
+	return c, rdb
+}
+
+// BenchmarkThousandLockers locks and unlocks 1,000 mutexes over one go-redis client, all at a
+// time. Before, it holds them until each lease was renewed, and counts what that takes: goroutines a lock,
+// and connections of all.
+func BenchmarkThousandLockers(b *testing.B) {
+	const n = 1000
+	c, rdb := realClient(b)
+	all := make([]*Locker, n)
+	for i := range all {
+		l, err := c.NewLocker(LockerConfig{Mutex: fmt.Sprint("job", i), TTL: 2 * time.Second, Transition: 10 * time.Second})
+		if err != nil {
+			b.Fatal(err)
+		}
+		all[i] = l
+	}
+	each := func(do func(*Locker) error) {
+		var wg sync.WaitGroup
+		for _, l := range all {
+			wg.Go(func() {
+				if err := do(l); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	lock := func(l *Locker) error { _, err := l.Lock(bg); return err }
+	unlock := func(l *Locker) error { return l.Unlock(bg) }
+
+	if err := rdb.Ping(bg).Err(); err != nil {
+		b.Fatal(err)
+	}
+	before := runtime.NumGoroutine() - connections(b, rdb) // the server has one for each
+	each(lock)
+	time.Sleep(3 * time.Second) // each has renewed, and hears notices
+	conns := connections(b, rdb)
+	goroutines := runtime.NumGoroutine() - conns - before
+	each(unlock)
+
+	for b.Loop() {
+		each(lock)
+		each(unlock)
+	}
+	b.ReportMetric(float64(goroutines)/n, "goroutines/lock")
+	b.ReportMetric(float64(conns), "connections")
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/n, "µs/lock+unlock")
+}
+
+func connections(b *testing.B, rdb *redis.Client) int {
+	b.Helper()
+	list, err := rdb.ClientList(bg).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.Count(list, "\n")
+}
