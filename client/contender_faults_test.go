@@ -15,7 +15,7 @@ func TestSlowAnswersLoseNoLease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.contend("a"), w.contend("b")
 		synctest.Wait()
-		for _, delay := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 1900 * time.Millisecond} {
+		for _, delay := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 1900 * time.Millisecond, 2900 * time.Millisecond} {
 			a.slow(0, delay)
 			b.slow(delay, 0)
 			time.Sleep(5 * time.Minute)

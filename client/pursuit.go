@@ -75,6 +75,8 @@ type pursuit struct {
 	own       *ownership // nil = not the owner
 	last      Owner      // as seen last
 	ear       *listener
+	asked     uint64         // how many requests were sent
+	answers   chan answer    // of requests, late ones too
 	slots     chan struct{}  // taken by requests under way
 	strays    sync.WaitGroup // requests under way
 	sent      instant        // when we last asked for a tenure
@@ -82,13 +84,20 @@ type pursuit struct {
 	uncertain bool           // as which, is not known
 	failing   bool           // the last request failed
 	pause     time.Duration  // after the next failure
+
+	// Renewals are done in guards, which ends when we give up: one that is late then finds nothing to
+	// renew. An ACQUIRE that is late could begin a tenure, so it is waited for.
+	guards    context.Context
+	endGuards context.CancelFunc
 }
 
 func (c *Client) pursue(t terms, h hooks) *pursuit {
 	p := &pursuit{
 		c: c, terms: t, hooks: h, pause: retryPause,
-		quit: make(chan struct{}), done: make(chan struct{}), poke: make(chan struct{}, 1), slots: make(chan struct{}, maxStrays),
+		quit: make(chan struct{}), done: make(chan struct{}), poke: make(chan struct{}, 1),
+		slots: make(chan struct{}, maxStrays), answers: make(chan answer, 2*maxStrays),
 	}
+	p.guards, p.endGuards = context.WithCancel(context.Background())
 	p.stop = sync.OnceFunc(func() { close(p.quit) })
 	return p
 }
@@ -134,51 +143,79 @@ func (p *pursuit) step() bool {
 	return p.wait(out)
 }
 
+// answer is that of the server to a request.
+type answer struct {
+	n     uint64 // the request's number
+	token uint64 // of the tenure that it was to renew; 0 = it was an ACQUIRE
+	sent  instant
+	out   simba.Outcome
+	err   error
+}
+
 // ask makes the request that is due: GUARD by an owner, ACQUIRE by all others. A request that is
-// not answered in time, or when it is to stop, is left alone.
+// not answered in time, or when it is to stop, is left alone; what it says of the
+// tenure is heard if it comes before the lease is over.
 func (p *pursuit) ask() (out simba.Outcome, sent instant, err error) {
-	limit, token := p.c.timeout, uint64(0)
+	limit, life, token := p.c.timeout, p.c.timeout, uint64(0)
 	if p.own != nil {
-		limit, token = max(min(limit, p.own.left()/2), time.Millisecond), p.own.token
+		life, token = p.own.left(), p.own.token
+		limit = max(min(limit, life/2), time.Millisecond)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done(): // nobody answers
-		return out, sent, errUnanswered
-	case <-p.quit:
-		return out, sent, ErrReleased
+	enough := time.NewTimer(limit)
+	defer enough.Stop()
+	slots := p.slots
+	n := uint64(0) // not sent yet
+	for {
+		select {
+		case slots <- struct{}{}:
+			slots = nil
+			n = p.send(token, life)
+		case a := <-p.answers:
+			if a.n != n && (token == 0 || a.token != token || a.err != nil) {
+				continue
+			}
+			p.uncertain = p.uncertain || a.err != nil && !refused(a.err)
+			return a.out, a.sent, a.err
+		case <-enough.C:
+			p.uncertain = true
+			return out, sent, errUnanswered
+		case <-p.quit:
+			p.uncertain = true
+			return out, sent, ErrReleased
+		}
 	}
+}
+
+// send sends a request and returns its number. It has taken a slot.
+func (p *pursuit) send(token uint64, life time.Duration) uint64 {
 	if p.asking != nil {
 		p.asking(token != 0)
 	}
-	sent = now()
+	p.asked++
+	a := answer{n: p.asked, token: token, sent: now()}
 	if token == 0 {
 		p.present = true
 	}
-	p.sent = sent
-	answered := make(chan struct{})
-	var got simba.Outcome // read when answered is closed
-	var gotErr error
+	p.sent = a.sent
 	p.strays.Go(func() {
-		defer close(answered)
-		defer func() { <-p.slots }()
+		under := context.Background()
 		if token != 0 {
-			got, gotErr = p.c.guard(ctx, p.terms, token)
-		} else {
-			got, gotErr = p.c.acquire(ctx, p.terms, p.noQueue)
+			under = p.guards
 		}
+		ctx, cancel := context.WithTimeout(under, life)
+		defer cancel()
+		if token != 0 {
+			a.out, a.err = p.c.guard(ctx, p.terms, token)
+		} else {
+			a.out, a.err = p.c.acquire(ctx, p.terms, p.noQueue)
+		}
+		select {
+		case p.answers <- a:
+		default: // nobody waits for so many
+		}
+		<-p.slots
 	})
-	select {
-	case <-answered:
-		p.uncertain = p.uncertain || gotErr != nil && !refused(gotErr)
-		return got, sent, gotErr
-	case <-ctx.Done():
-	case <-p.quit:
-	}
-	p.uncertain = true
-	return out, sent, errUnanswered
+	return a.n
 }
 
 // fail judges a request that failed.
@@ -391,6 +428,7 @@ func (p *pursuit) giveUp() {
 	if p.releasing != nil {
 		p.releasing()
 	}
+	p.endGuards()
 	p.strays.Wait() // none may come after the release
 	if !p.present {
 		return
