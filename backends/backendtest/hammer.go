@@ -261,9 +261,10 @@ func (h *hammerer) round(m string) error {
 		r.Waiter = x
 	}
 	asked := time.Now()
+	h.shorten(m, asked.Add(r.TTL+r.Transition))
 	o, ticket, err := h.s.b.Acquire(ctx, r)
 	if err != nil {
-		return h.excuse(err)
+		return h.excuse(err, asked, r.TTL+r.Transition)
 	}
 	if ticket != nil {
 		why := simba.EndWoken
@@ -279,7 +280,7 @@ func (h *hammerer) round(m string) error {
 		asked = time.Now()
 		o, err = ticket.End(why)
 		if err != nil {
-			return h.excuse(err)
+			return h.excuse(err, asked, r.TTL+r.Transition)
 		}
 	}
 	if err := h.s.b.Settle(ctx, o.Seq); err != nil {
@@ -310,7 +311,8 @@ func (h *hammerer) hold(s section) error {
 		answered := time.Now()
 		switch {
 		case err != nil:
-			return h.excuse(err)
+			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition)) // it may be done
+			return h.excuse(err, asked, g.TTL+g.Transition)
 		case o.Status == simba.StatusRenewed:
 			s.to = asked.Add(o.Transition)
 		case answered.Before(s.to.Add(-rounding)):
@@ -330,7 +332,7 @@ func (h *hammerer) hold(s section) error {
 	}
 	_, seq, err := h.s.b.Release(ctx, r)
 	if err != nil {
-		return h.excuse(err)
+		return h.excuse(err, time.Now(), long)
 	}
 	return h.s.b.Settle(ctx, seq)
 }
@@ -342,9 +344,21 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// excuse drops the errors that a failing network excuses.
-func (h *hammerer) excuse(err error) error {
-	if unavailable := (*simba.UnavailableError)(nil); h.failing && errors.As(err, &unavailable) {
+// shorten notes that the contender is about to ask for the mutex anew: if it owns it still, by a
+// tenure that it has left to expire, that may renew it, and end it sooner.
+func (h *hammerer) shorten(m string, end time.Time) {
+	for i := range h.sections {
+		if s := &h.sections[i]; s.mutex == m {
+			s.to = earlier(s.to, end)
+		}
+	}
+}
+
+// excuse drops the errors of a request that a failing network excuses; and a network that
+// does not fail, if the answer took longer than the lease: then there is nothing to tell.
+func (h *hammerer) excuse(err error, asked time.Time, lease time.Duration) error {
+	late := time.Since(asked) >= lease-rounding
+	if unavailable := (*simba.UnavailableError)(nil); (h.failing || late) && errors.As(err, &unavailable) {
 		return nil
 	}
 	return err

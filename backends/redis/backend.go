@@ -39,7 +39,9 @@ type Backend struct {
 	tickets   uint64          // of the last place
 	attending map[string]bool // mutexes that are looked after, or will be when there is room
 	delivered generations[delivery]
-	ghosts    map[string][]ghost // by mutex
+	ending    map[string]grant    // tickets whose End asks Redis, and the grant that came meanwhile
+	told      generations[string] // tickets whose End said acquired
+	ghosts    map[string][]ghost  // by mutex
 }
 
 // Open connects to Redis and checks that it can keep locks. Whatever would break them
@@ -70,6 +72,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		agenda:    newAgenda(),
 		ghosts:    make(map[string][]ghost),
 		attending: make(map[string]bool),
+		ending:    make(map[string]grant),
 	}
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
@@ -154,9 +157,9 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	key := simba.MutexChannel(mutex)
-	all := make([]any, 0, 8+len(args))
+	all := make([]any, 0, 9+len(args))
 	all = append(all, "evalsha", s.sha, 1, key,
-		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster())
+		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil)
 	all = append(all, args...)
 
 	sent := time.Now()
@@ -210,7 +213,7 @@ func (b *Backend) takeIn(mutex string, s *state) {
 			b.dismiss(mutex, g.contender, g.ticket)
 			continue
 		}
-		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "seen"})
+		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "seen"}, true)
 	}
 	// Who began, renewed or handed on a lease looks when it ends. Replies are taken in
 	// in any order, so where someone relies on a look, none is put off: only the look
@@ -278,6 +281,8 @@ func (b *Backend) session(id uint64) string {
 	return b.id + ":" + strconv.FormatUint(id, 10)
 }
 
+func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }
+
 var acquireStatuses = map[string]simba.Status{
 	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "busy": simba.StatusBusy,
 	"queued": simba.StatusQueued, "waiting": simba.StatusWaiting,
@@ -291,7 +296,7 @@ func (s *state) result() simba.Outcome {
 // Guard implements simba.Backend.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcome, error) {
 	s, err := b.ask(ctx, r.Mutex, guardScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-		strconv.FormatUint(r.Token, 10))
+		tokenText(r.Token))
 	if err != nil {
 		return simba.Outcome{}, err
 	}
@@ -315,7 +320,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 			return false, 0, err
 		}
 	}
-	s, err := b.ask(ctx, r.Mutex, releaseScript, r.Contender, strconv.FormatUint(r.Token, 10),
+	s, err := b.ask(ctx, r.Mutex, releaseScript, r.Contender, tokenText(r.Token),
 		b.session(r.Session), r.Reason)
 	switch {
 	case err != nil:

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -32,6 +34,7 @@ func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	acquire(t, b, "m", "x", time.Minute, nil)
 	acquire(t, b, "m", "c", time.Minute, newBell())
+	quiet(t, b, "m", "c")
 	b.takeIn("m", late)
 	b.agenda.mu.Lock()
 	defer b.agenda.mu.Unlock()
@@ -64,6 +67,161 @@ func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
 	}
 }
 
+func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
+	quiet(t, b, "m", "c")
+	p := placeOf(ticket.(seat).Ticket)
+	b.mu.Lock()
+	p.asserting++ // a look is under way, which End must wait for
+	b.mu.Unlock()
+	ended := make(chan simba.Outcome)
+	go func() {
+		o, err := ticket.End(simba.EndTimeout)
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- o
+	}()
+	until(t, "End waits", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return p.idle != nil
+	})
+	b.takeIn("m", runScript(t, b, "m", releaseScript, "a", "0", "", ""))
+	stays(t, b, "m", "c")
+	b.mu.Lock()
+	p.asserting--
+	close(p.idle)
+	p.idle = nil
+	b.mu.Unlock()
+	if o := <-ended; o.Status != simba.StatusAcquired {
+		t.Errorf("%+v; Redis has %+v", o, owner(t, b, "m"))
+	}
+	if o := owner(t, b, "m"); o.Owner != "c" {
+		t.Errorf("then %+v", o)
+	}
+}
+
+func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
+	quiet(t, b, "m", "c")
+	reply := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	o, err := ticket.End(simba.EndTimeout)
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+	b.takeIn("m", reply)
+	// A message may be later than all that is remembered here.
+	b.mu.Lock()
+	b.delivered, b.told = generations[delivery]{}, generations[string]{}
+	b.mu.Unlock()
+	b.confirm(t.Context(), "m", grant{"c", o.Token, placeOf(ticket.(seat).Ticket).ticket})
+	stays(t, b, "m", "c")
+}
+
+func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {
+	for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
+		s := stores.Redis(t)
+		b := serve(t, "redis://"+s.Addr, newEar())
+		acquire(t, b, "m", "a", time.Minute, nil)
+		_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
+		quiet(t, b, "m", "c")
+		late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired {
+			t.Fatalf("%+v %v", o, err)
+		}
+		b.takeIn("m", late)
+		if _, err := ticket.Abandon(); err != nil {
+			t.Fatal(err)
+		}
+		if o := owner(t, b, "m"); o.Owner != "" {
+			t.Errorf("after %d: %+v", why, o)
+		}
+	}
+}
+
+func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, newEar())
+	two := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, one, "m", "a", time.Minute, nil)
+	two.tuner.all()[0].drop(two.tuner.serverChannel())
+	w := newBell()
+	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
+	release(t, one, "m", "a")
+	if o := owner(t, one, "m"); o.Owner != "b" {
+		t.Errorf("passed over for %+v", o)
+	}
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
+func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) {
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, newEar())
+	two := serve(t, "redis://"+s.Addr, newEar())
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	acquire(t, one, "m", "a", time.Minute, nil)
+	acquire(t, two, "m", "b", time.Minute, newBell())
+	quiet(t, two, "m", "b")
+	own := two.tuner.serverChannel()
+	r := two.tuner.all()[0]
+	r.drop(own)
+	until(t, "two is not heard", func() bool { return c.PubSubNumSub(t.Context(), own).Val()[own] == 0 })
+	release(t, one, "m", "a")
+	acquire(t, one, "m", "x", time.Minute, nil)
+	if list, _, err := one.Queue(t.Context(), "m", 10); err != nil || len(list) != 0 {
+		t.Fatalf("%v %v", list, err)
+	}
+	two.agenda.set("m", time.Now().Add(time.Hour))
+	r.want(own, false)
+	until(t, "b has its place", func() bool {
+		list, _, err := one.Queue(t.Context(), "m", 10)
+		return err == nil && len(list) == 1 && list[0].Blocked
+	})
+}
+
+// quiet waits until nothing is done any more for a waiter that has just been queued.
+func quiet(t *testing.T, b *Backend, mutex, contender string) {
+	t.Helper()
+	channel := simba.ContenderChannel(mutex, contender)
+	until(t, "its channel is heard", func() bool { return b.tuner.home(channel).listens(channel) })
+	b.agenda.advance(mutex, time.Now())
+	until(t, "its mutex was looked after", func() bool {
+		b.agenda.mu.Lock()
+		x := b.agenda.byMutex[mutex]
+		b.agenda.mu.Unlock()
+		return x != nil && time.Until(x.at) > patience/2
+	})
+	until(t, "and not any more", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.attending) == 0
+	})
+}
+
+// stays fails if a mutex is passed on within some time, in which it could be many times.
+func stays(t *testing.T, b *Backend, mutex, contender string) {
+	t.Helper()
+	checks := 0
+	until(t, "it was seen often enough", func() bool {
+		if o := owner(t, b, mutex); o.Owner != contender {
+			t.Fatalf("it should be %s's: %+v", contender, o)
+		}
+		checks++
+		return checks == 50
+	})
+}
+
 func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
 	a := newAgenda()
 	for _, m := range []string{"x", "y", "z"} {
@@ -82,7 +240,7 @@ func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
 func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *state {
 	t.Helper()
 	key := simba.MutexChannel(mutex)
-	all := append([]any{"evalsha", s.sha, 1, key, b.id, int64(1000), int64(5000), "0"}, args...)
+	all := append([]any{"evalsha", s.sha, 1, key, b.id, int64(1000), int64(5000), "0", nil}, args...)
 	sent := time.Now()
 	reply, err := b.up.run(context.Background(), key, s, all)
 	if err != nil {

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,10 +27,12 @@ type pipeline struct {
 	client  *redis.Client
 	timeout time.Duration
 	tasks   *tasks
+	clock   clock // of the node
 
 	mu      sync.Mutex // guards what follows
 	queue   []*request
 	flights int
+	last    int // requests in the last batch
 }
 
 // request is one script to run. Its reply and err are set before done is closed, and
@@ -43,10 +47,55 @@ type request struct {
 	err   error
 }
 
-// do runs the request, or gives up when ctx ends: then it may have run or not.
-func (p *pipeline) do(ctx context.Context, r *request) (any, error) {
+// errOverdue is the fate of a script that did nothing, since it reached Redis too late.
+var errOverdue = errors.New("the request was too long on its way")
+
+// limitArg is where a script finds when it is too late to run, among the args of EVALSHA.
+const limitArg = 8
+
+// do runs a script, or gives up when ctx ends: then it may run in that time or not, and
+// not later. Args has a place for the limit.
+func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
+	for again := true; ; again = false {
+		sent := time.Now()
+		limit, ok := ctx.Deadline()
+		if !ok {
+			limit = sent.Add(p.timeout)
+		}
+		args[limitArg] = p.clock.limit(limit)
+		reply, err := p.run(ctx, &request{script: s, args: args})
+		if err != nil {
+			return nil, err
+		}
+		now, late := clockOf(reply)
+		switch {
+		case !late:
+			if now > 0 {
+				p.clock.read(now, sent)
+			}
+			return reply, nil
+		case again && time.Now().Before(limit): // the node's clock was set; the script did nothing
+			p.clock.set(now, sent)
+			args = slices.Clone(args)
+		default:
+			return nil, errOverdue
+		}
+	}
+}
+
+// run sends a request, and waits for its reply.
+func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	r.done = make(chan struct{})
 	p.mu.Lock()
+	if p.flights == 0 && len(p.queue) == 0 && p.last <= 1 {
+		p.flights++
+		p.mu.Unlock()
+		// Alone, and without the way through another goroutine. Should the caller go away,
+		// this waits for the reply nevertheless, until ctx' deadline at most.
+		p.send(ctx, []*request{r})
+		p.land()
+		return r.reply, r.err
+	}
 	p.queue = append(p.queue, r)
 	start := p.flights < maxFlights
 	if start {
@@ -70,6 +119,15 @@ func (p *pipeline) do(ctx context.Context, r *request) (any, error) {
 	}
 }
 
+// land ends the flight of a lone request. What came meanwhile needs another.
+func (p *pipeline) land() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 || !p.tasks.start(p.fly) {
+		p.flights--
+	}
+}
+
 // fly sends batches until nothing waits.
 func (p *pipeline) fly() {
 	var batch []*request
@@ -77,7 +135,9 @@ func (p *pipeline) fly() {
 		if batch = p.take(batch[:0]); len(batch) == 0 {
 			return
 		}
-		p.send(batch)
+		ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
+		p.send(ctx, batch)
+		cancel()
 	}
 }
 
@@ -96,13 +156,13 @@ func (p *pipeline) take(batch []*request) []*request {
 	p.queue = p.queue[:n]
 	if len(batch) == 0 {
 		p.flights--
+	} else {
+		p.last = len(batch)
 	}
 	return batch
 }
 
-func (p *pipeline) send(batch []*request) {
-	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
-	defer cancel()
+func (p *pipeline) send(ctx context.Context, batch []*request) {
 	missing := p.exchange(ctx, batch)
 	if len(missing) == 0 {
 		return

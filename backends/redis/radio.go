@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +30,8 @@ type radio struct {
 	stale    []string // to unsubscribe
 	missing  int      // stations of this connection that must be on before begun
 	failure  error    // why the last connection ended, or a channel was refused
+	sent     []batch  // subscriptions that are yet to be answered, in order
+	singly   bool     // a channel was refused: one that is goes alone
 
 	kick chan struct{} // of one: fresh or stale has something
 	stop context.CancelFunc
@@ -40,6 +44,12 @@ type station struct {
 	on      chan struct{} // closed when the node has confirmed it
 	isOn    bool
 	wanted  time.Time // last asked for
+}
+
+// batch is what one command subscribes to. The node confirms each channel, or refuses all.
+type batch struct {
+	names []string
+	left  int // to be confirmed
 }
 
 func newRadio(client *redis.Client, alive time.Duration) *radio {
@@ -64,17 +74,35 @@ func (r *radio) want(name string, pattern bool) <-chan struct{} {
 
 // sweep unsubscribes from channels that were not wanted of late and that keep does not need.
 func (r *radio) sweep(before time.Time, keep func(name string, pattern bool) bool) {
+	begun := false
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for name, s := range r.stations {
 		if s.wanted.Before(before) && !keep(name, s.pattern) {
-			delete(r.stations, name)
-			r.stale = append(r.stale, name)
+			begun = r.removeLocked(name, s) || begun
 		}
 	}
-	if len(r.stale) > 0 {
-		r.nudge()
+	r.mu.Unlock()
+	if begun {
+		r.begun()
 	}
+}
+
+// removeLocked unsubscribes from a channel. It reports whether all have begun by that.
+func (r *radio) removeLocked(name string, s *station) (begun bool) {
+	delete(r.stations, name)
+	r.stale = append(r.stale, name)
+	r.nudge()
+	return r.settleLocked(s)
+}
+
+// settleLocked counts a station no more as missing. It reports whether it was the last.
+func (r *radio) settleLocked(s *station) (begun bool) {
+	if !s.initial {
+		return false
+	}
+	s.initial = false
+	r.missing--
+	return r.missing == 0
 }
 
 // listens reports whether the node has confirmed the channel.
@@ -138,6 +166,7 @@ var spent = func() context.Context {
 func (r *radio) session(ctx context.Context) error {
 	ps := r.client.Subscribe(ctx) // makes no connection yet
 	defer func() { _ = ps.Close() }()
+	defer r.silence()
 	connect, cancel := context.WithTimeout(ctx, r.alive)
 	defer cancel()
 	if err := r.tuneIn(connect, ps); err != nil {
@@ -161,17 +190,25 @@ func (r *radio) tuneIn(ctx context.Context, ps *redis.PubSub) error {
 		return err
 	}
 	r.mu.Lock()
-	r.fresh, r.stale, r.missing = nil, nil, 0
+	r.fresh, r.stale, r.sent, r.singly = nil, nil, nil, false
 	for name, s := range r.stations {
+		s.initial = true
+		r.fresh = append(r.fresh, name)
+	}
+	r.missing = len(r.stations)
+	r.mu.Unlock()
+	return r.retune(ps)
+}
+
+// silence notes that nothing is heard any more.
+func (r *radio) silence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.stations {
 		if s.isOn {
 			s.on, s.isOn = make(chan struct{}), false
 		}
-		s.initial = true
-		r.missing++
-		r.fresh = append(r.fresh, name)
 	}
-	r.mu.Unlock()
-	return r.retune(ps)
 }
 
 // write sends what changes in the subscriptions, and a sign of life.
@@ -218,18 +255,26 @@ func (r *radio) retune(ps *redis.PubSub) error {
 		}
 	}
 	r.fresh, r.stale = nil, nil
+	most := 1000
+	if r.singly {
+		most = 1
+	}
 	r.mu.Unlock()
 
 	for _, step := range []struct {
-		names []string
-		send  func(context.Context, ...string) error
-	}{{gone, ps.Unsubscribe}, {goneGlobs, ps.PUnsubscribe}, {exact, ps.Subscribe}, {globs, ps.PSubscribe}} {
-		for names := step.names; len(names) > 0; {
-			n := min(len(names), 1000)
-			if err := step.send(spent, names[:n]...); err != nil {
+		names     []string
+		subscribe bool
+		send      func(context.Context, ...string) error
+	}{{gone, false, ps.Unsubscribe}, {goneGlobs, false, ps.PUnsubscribe}, {exact, true, ps.Subscribe}, {globs, true, ps.PSubscribe}} {
+		for names := range slices.Chunk(step.names, most) {
+			if step.subscribe {
+				r.mu.Lock()
+				r.sent = append(r.sent, batch{names, len(names)})
+				r.mu.Unlock()
+			}
+			if err := step.send(spent, names...); err != nil {
 				return err
 			}
-			names = names[n:]
 		}
 	}
 	return nil
@@ -245,10 +290,10 @@ func (r *radio) read(ctx context.Context, ps *redis.PubSub) error {
 		var refusal redis.Error
 		switch {
 		case err == nil:
-		case errors.As(err, &refusal): // of one channel: the others go on
-			r.mu.Lock()
-			r.failure = err
-			r.mu.Unlock()
+		case errors.As(err, &refusal) && redis.HasErrorPrefix(err, "NOPERM"):
+			if !strings.Contains(err.Error(), "'ping'") { // a refusal is a sign of life, too
+				r.refuse(err)
+			}
 			continue
 		default:
 			var late net.Error
@@ -270,6 +315,11 @@ func (r *radio) read(ctx context.Context, ps *redis.PubSub) error {
 
 func (r *radio) confirm(name string) {
 	r.mu.Lock()
+	if len(r.sent) > 0 {
+		if r.sent[0].left--; r.sent[0].left == 0 {
+			r.sent = r.sent[1:]
+		}
+	}
 	s := r.stations[name]
 	if s == nil || s.isOn {
 		r.mu.Unlock()
@@ -277,14 +327,32 @@ func (r *radio) confirm(name string) {
 	}
 	s.isOn = true
 	close(s.on)
-	begun := false
-	if s.initial {
-		s.initial = false
-		r.missing--
-		begun = r.missing == 0
-	}
+	begun := r.settleLocked(s)
 	r.mu.Unlock()
 	r.tuned(name)
+	if begun {
+		r.begun()
+	}
+}
+
+// refuse takes in that the channels of a command are not to be had, or one of them is
+// not: then each is tried alone.
+func (r *radio) refuse(err error) {
+	r.mu.Lock()
+	r.failure = err
+	begun := false
+	if len(r.sent) > 0 {
+		names := r.sent[0].names
+		r.sent = r.sent[1:]
+		if len(names) > 1 {
+			r.singly = true
+			r.fresh = append(r.fresh, names...)
+			r.nudge()
+		} else if s := r.stations[names[0]]; s != nil {
+			begun = r.settleLocked(s)
+		}
+	}
+	r.mu.Unlock()
 	if begun {
 		r.begun()
 	}
@@ -303,11 +371,13 @@ func (r *radio) names() []string {
 
 // drop unsubscribes from a channel.
 func (r *radio) drop(name string) {
+	begun := false
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stations[name] != nil {
-		delete(r.stations, name)
-		r.stale = append(r.stale, name)
-		r.nudge()
+	if s := r.stations[name]; s != nil {
+		begun = r.removeLocked(name, s)
+	}
+	r.mu.Unlock()
+	if begun {
+		r.begun()
 	}
 }

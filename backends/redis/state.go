@@ -87,6 +87,20 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 	return s, nil
 }
 
+// clockOf reads what the node's clock showed, 0 if the reply does not say, and whether
+// it was too late for the script to do anything.
+func clockOf(reply any) (now int64, late bool) {
+	list, _ := reply.([]any)
+	switch len(list) {
+	case 3:
+		now, _ = list[2].(int64)
+		return now, list[0] == "late"
+	case 12:
+		now, _ = list[6].(int64)
+	}
+	return now, false
+}
+
 // parseShort reads what a fast path replies: status, token, now. The rest follows from
 // what was asked.
 func parseShort(mutex string, by *script, args, list []any) (*state, error) {

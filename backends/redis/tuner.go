@@ -23,9 +23,10 @@ type tuner struct {
 	b     *Backend
 	alive time.Duration
 
-	mu       sync.Mutex // guards what follows
-	radios   map[*redis.Client]*radio
-	patterns map[string]time.Time // of clients, and when last subscribed to
+	mu        sync.Mutex // guards what follows
+	radios    map[*redis.Client]*radio
+	patterns  map[string]time.Time // of clients, and when last subscribed to
+	retelling uint64               // the number of retell's last list
 }
 
 // lingering is how long a channel stays subscribed after it was wanted last.
@@ -55,7 +56,7 @@ func (t *tuner) begin(ctx context.Context) error {
 		return err
 	}
 	for _, r := range t.all() {
-		if err := await(ctx, r, r.want(t.serverChannel(), false)); err != nil {
+		if err := await(ctx, r, r.want(t.serverChannel(), false), 0); err != nil {
 			return err
 		}
 	}
@@ -72,7 +73,57 @@ func (t *tuner) begin(ctx context.Context) error {
 	return nil
 }
 
-func await(ctx context.Context, r *radio, on <-chan struct{}) error {
+// attentive waits until the node of a mutex is known to pass on what others grant to
+// waiters here. What it returns reports whether it has done so all the time since.
+func (t *tuner) attentive(ctx context.Context, mutex string) (since func() bool, err error) {
+	err = fmt.Errorf("no node is known for mutex %s", mutex)
+	for {
+		r := t.radioOf(ctx, simba.MutexChannel(mutex))
+		if r != nil {
+			on := r.want(t.serverChannel(), false)
+			if err = await(ctx, r, on, redialPause); err == nil {
+				return func() bool { return r.want(t.serverChannel(), false) == on && r.listens(t.serverChannel()) }, nil
+			}
+		} else if err := t.followMasters(ctx); err != nil { // a master that is new
+			return nil, err
+		} else {
+			wait(ctx, redialPause)
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// hears reports whether the node of a mutex passes on what others grant to waiters here.
+func (t *tuner) hears(mutex string) bool {
+	r := t.radioOf(spent, simba.MutexChannel(mutex))
+	return r != nil && r.listens(t.serverChannel())
+}
+
+// radioOf is the radio of the master that has a key, nil if it has none yet.
+func (t *tuner) radioOf(ctx context.Context, key string) *radio {
+	c, err := t.b.up.of(ctx, key)
+	if err != nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.radios[c]
+}
+
+// await waits for a confirmation until ctx ends, or for some time (0 = as long as ctx).
+func await(ctx context.Context, r *radio, on <-chan struct{}, some time.Duration) error {
+	select {
+	case <-on: // mostly
+		return nil
+	default:
+	}
+	if some > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, some)
+		defer cancel()
+	}
 	select {
 	case <-on:
 		return nil
@@ -194,7 +245,7 @@ func (t *tuner) listen(ctx context.Context, channels ...string) error {
 		list = append(list, pending{r, on})
 	}
 	for _, p := range list {
-		if err := await(ctx, p.r, p.on); err != nil {
+		if err := await(ctx, p.r, p.on, 0); err != nil {
 			return err
 		}
 	}
@@ -261,15 +312,20 @@ func (t *tuner) patternWanted(glob string) (needed []string) {
 func (b *Backend) sweep() {
 	ticker := time.NewTicker(lingering)
 	defer ticker.Stop()
+	turned := time.Now()
 	for {
 		select {
 		case <-ticker.C:
 		case <-b.tasks.ctx.Done():
 			return
 		}
-		b.mu.Lock()
-		b.delivered.turn()
-		b.mu.Unlock()
+		if time.Since(turned) > 2*b.timeout { // no reply is taken in so late
+			turned = time.Now()
+			b.mu.Lock()
+			b.delivered.turn()
+			b.told.turn()
+			b.mu.Unlock()
+		}
 		b.tuner.sweep(time.Now().Add(-lingering))
 	}
 }
@@ -312,16 +368,24 @@ func (t *tuner) interested(mutex string) bool {
 	return any || t.b.notices.Subscribed(simba.MutexChannel(mutex)) || t.b.notices.Subscribed(simba.EventChannel(mutex))
 }
 
-// tuned looks after the mutex of a waiter whose channel is heard from now on: what was
-// told there before is lost.
+// tuned looks after the mutex of a waiter whose channel is heard from now on, and after
+// all mutexes if it is the server's own: what was told there before is lost, and waiters
+// that nobody could reach were passed over.
 func (t *tuner) tuned(channel string) {
+	if channel == t.serverChannel() {
+		for _, m := range t.b.lobby.Mutexes() {
+			t.b.agenda.advance(m, time.Now())
+		}
+		return
+	}
 	if m, c, ok := simba.ParseContenderChannel(channel); ok && t.b.lobby.Find(m, c) != nil {
 		t.b.agenda.advance(m, time.Now())
 	}
 }
 
 // begun looks after all that someone here waits for: while a connection was away,
-// anything can have happened.
+// anything can have happened. Polling contenders that listen here are told again if it
+// is their turn.
 func (t *tuner) begun() {
 	now := time.Now()
 	for _, m := range t.b.lobby.Mutexes() {
@@ -336,17 +400,47 @@ func (t *tuner) begun() {
 	for _, m := range haunted {
 		t.b.agenda.advance(m, now)
 	}
+	var polling []string
 	for _, r := range t.all() {
 		for _, name := range r.names() {
 			m, ok := simba.ParseMutexChannel(name)
 			if !ok {
-				m, _, ok = simba.ParseContenderChannel(name)
+				if m, _, ok = simba.ParseContenderChannel(name); ok && t.b.notices.Subscribed(name) {
+					polling = append(polling, name)
+				}
 			}
 			if ok {
 				t.b.agenda.advance(m, now)
 			}
 		}
 	}
+	t.retell(polling)
+}
+
+// retell asserts contenders by their channels, one after another.
+func (t *tuner) retell(channels []string) {
+	t.mu.Lock()
+	t.retelling++
+	this := t.retelling
+	t.mu.Unlock()
+	t.b.background(func(ctx context.Context) {
+		for len(channels) > 0 && ctx.Err() == nil {
+			t.mu.Lock()
+			over := t.retelling != this // the next list is on its way
+			t.mu.Unlock()
+			if over {
+				return
+			}
+			m, c, _ := simba.ParseContenderChannel(channels[0])
+			if t.b.lobby.Find(m, c) == nil && t.b.notices.Subscribed(channels[0]) {
+				if _, err := t.b.assert(ctx, m, c, nil); err != nil {
+					wait(ctx, retryAfter)
+					continue
+				}
+			}
+			channels = channels[1:]
+		}
+	})
 }
 
 // heard takes in a message. It must not wait: the radio hears nothing else meanwhile.

@@ -134,7 +134,7 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 	var reply any
 	var lost error
 	for range maxRedirects {
-		reply, err = u.pipeline(client).do(ctx, &request{script: s, args: args})
+		reply, err = u.pipeline(client).do(ctx, s, args)
 		if err == nil || u.cluster == nil {
 			return reply, err
 		}
@@ -179,9 +179,15 @@ func (u *upstream) ask(ctx context.Context, addr string, s *script, args []any) 
 	pipe := client.Pipeline()
 	pipe.ScriptLoad(ctx, s.text)
 	pipe.Do(ctx, "ASKING")
+	limit, _ := ctx.Deadline()
+	args[limitArg] = u.pipeline(client).clock.limit(limit)
 	cmd := pipe.Do(ctx, args...)
 	_, _ = pipe.Exec(ctx)
-	return cmd.Result()
+	reply, err := cmd.Result()
+	if _, late := clockOf(reply); late && err == nil {
+		return nil, errOverdue
+	}
+	return reply, err
 }
 
 // find returns the client of a master by its address, nil if it is not known.

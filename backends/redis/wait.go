@@ -52,11 +52,17 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	if b.tasks.ctx.Err() != nil {
 		return simba.Outcome{}, nil, simba.ErrStopped
 	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	heard, err := b.tuner.attentive(ctx, r.Mutex)
+	if err != nil {
+		return simba.Outcome{}, nil, b.unavailable(err)
+	}
 	t, p := b.enter(r)
 	s, err := b.acquire(ctx, r, "wait", p.ticket)
 	if err != nil {
 		if !t.Withdraw() { // granted, by a message that was faster, or moved: End tells
-			return simba.Outcome{Status: simba.StatusWaiting}, t, nil
+			return simba.Outcome{Status: simba.StatusWaiting}, seat{t, b}, nil
 		}
 		b.forsake(t)
 		return simba.Outcome{}, nil, err
@@ -68,12 +74,16 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		b.mu.Unlock()
 		// A contender of Simba that releases tells the next by its own channel.
 		b.tuner.want(simba.ContenderChannel(r.Mutex, r.Contender))
-		b.agenda.advance(r.Mutex, time.Now().Add(patience))
-		return out, t, nil
+		if heard() {
+			b.agenda.advance(r.Mutex, time.Now().Add(patience))
+		} else { // others may have found nobody listening here, and dropped it
+			b.agenda.advance(r.Mutex, time.Now())
+		}
+		return out, seat{t, b}, nil
 	}
 	if !t.Withdraw() {
 		out.Status = simba.StatusWaiting
-		return out, t, nil
+		return out, seat{t, b}, nil
 	}
 	return out, nil, nil
 }
@@ -139,34 +149,30 @@ func (b *Backend) dismiss(mutex, contender, ticket string) {
 // known here. In a cluster the message comes, too, if the script that sent it found
 // nobody listening at its own node, and granted the mutex to the next.
 func (b *Backend) confirm(ctx context.Context, mutex string, g grant) {
-	s, err := b.ask(ctx, mutex, confirmScript, g.contender, strconv.FormatUint(g.token, 10), g.ticket)
+	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "heard")
 	switch {
 	case err != nil:
 		b.agenda.advance(mutex, time.Now().Add(retryAfter)) // a look finds it again
 	case s.owner == g.contender && s.token == g.token:
-		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()})
+		// If it was known here before, then whoever knew saw to it.
+		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, s.extra == int64(1))
 	default:
 		b.agenda.advance(mutex, time.Now())
 	}
 }
 
-// deliver hands a grant to its waiter. If nobody waits, the mutex is passed on.
-func (b *Backend) deliver(mutex string, g grant, with proxy.Grant) {
+// deliver hands a grant to its waiter. If nobody waits, a grant that is news is passed
+// on.
+func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, news bool) {
 	// Two replies may tell of one grant, and a cluster's nodes repeat each other's
 	// messages. Only who is first may pass it on.
 	with.Ticket = g.ticket
 	b.mu.Lock()
 	first := b.delivered.add(delivery{g.ticket, g.token})
 	b.mu.Unlock()
-	if !first || b.lobby.Grant(mutex, g.contender, with) {
-		return
+	if first && !b.lobby.Grant(mutex, g.contender, with) && news && b.unclaimed(g) {
+		b.passOn(mutex, g)
 	}
-	b.background(func(ctx context.Context) {
-		_, err := b.ask(ctx, mutex, passScript, g.contender, strconv.FormatUint(g.token, 10), g.ticket)
-		if err != nil {
-			b.haunt(mutex, ghost{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
-		}
-	})
 }
 
 // store is a Backend as its lobby sees it.
@@ -187,7 +193,7 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 			TTL: left(r.TTL - gone), Transition: left(r.TTL + r.Transition - gone),
 		}, nil
 	}
-	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, strconv.FormatUint(g.Token, 10), placeOf(t).ticket)
+	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, tokenText(g.Token), placeOf(t).ticket, "told")
 	if err != nil {
 		b.forsake(t)
 		return simba.Outcome{}, err
@@ -229,7 +235,7 @@ func (b store) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error
 
 // Pass implements proxy.Store.
 func (b store) Pass(t *proxy.Ticket, g proxy.Grant) error {
-	_, err := b.finally(t, passScript, strconv.FormatUint(g.Token, 10), placeOf(t).ticket)
+	_, err := b.finally(t, passScript, tokenText(g.Token), placeOf(t).ticket)
 	return err
 }
 
@@ -287,6 +293,9 @@ func (b *Backend) attend(ctx context.Context, mutex string) {
 	}
 	waiting := b.lobby.Waiting(mutex)
 	waiting = waiting[:min(len(waiting), maxAssert)]
+	if len(waiting) > 0 && !b.tuner.hears(mutex) {
+		waiting = nil // grants could not reach them; their turn is when it hears again
+	}
 	s, err := b.assert(ctx, mutex, "", waiting)
 	if err != nil {
 		b.agenda.advance(mutex, time.Now().Add(retryAfter))
@@ -395,6 +404,12 @@ func (g *generations[K]) add(k K) bool {
 	}
 	g.young[k] = struct{}{}
 	return !young && !old
+}
+
+func (g *generations[K]) has(k K) bool {
+	_, young := g.young[k]
+	_, old := g.old[k]
+	return young || old
 }
 
 func (g *generations[K]) turn() { g.young, g.old = nil, g.young }

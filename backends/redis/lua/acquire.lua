@@ -1,6 +1,6 @@
--- ARGV  5 contender  6 ttl  7 transition  8 'busy', 'queue' or 'wait'  9 session  10 ticket
-local me, mode, asked = ARGV[5], ARGV[8], ARGV[9]
-local t, tr = tonumber(ARGV[6]), tonumber(ARGV[7])
+-- ARGV  6 contender  7 ttl  8 transition  9 'busy', 'queue' or 'wait'  10 session  11 ticket
+local me, mode, asked = ARGV[6], ARGV[9], ARGV[10]
+local t, tr = tonumber(ARGV[7]), tonumber(ARGV[8])
 local anyone = true
 if owner ~= me then takeBack() end
 if owner == '' then anyone = handOn() end
@@ -13,13 +13,10 @@ elseif owner == '' and (turn == '' or turn == me) then
   grant(me, t, tr, asked, '', '')
   return reply('acquired', 0, '')
 end
-if owner ~= '' then
-  local ms = remains()
-  if math.abs(now + ms - ends) > SLACK then follow(ms) end
-end
+if owner ~= '' then compare() end
 if mode == 'busy' then
   local rank = call('ZRANK', queue, me)
   return reply('busy', rank and rank + 1 or 0, '')
 end
-local score = enqueue(me, mode == 'wait' and 'b' or 'p', t, tr, asked, ARGV[10])
+local score = enqueue(me, mode == 'wait' and 'b' or 'p', t, tr, asked, ARGV[11])
 return reply(mode == 'wait' and 'waiting' or 'queued', call('ZRANK', queue, me) + 1, score)

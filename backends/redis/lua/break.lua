@@ -1,8 +1,8 @@
--- ARGV  5 reason
+-- ARGV  6 reason
 local status = 'lost'
 if owner ~= '' then
   status = 'released'
-  vacate('broken', ARGV[5])
+  vacate('broken', ARGV[6])
 end
 handOn()
 return reply(status, 0, '')

@@ -1,13 +1,16 @@
--- Notes that a ticket of this server knows of its grant, before its client is told.
--- ARGV  5 contender  6 token  7 ticket
-local status = 'seen'
-if owner == ARGV[5] and ARGV[6] == token then
+-- Notes that this server knows of a grant to one of its tickets.
+-- ARGV  6 contender  7 token  8 ticket
+--       9 'told' = the ticket tells its client now; 'heard' = a message told the server
+-- Extra is 1 if the server did not know of it before.
+local status, news = 'seen', 0
+if owner == ARGV[6] and ARGV[7] == token then
   status = 'confirmed'
-  -- Whichever ticket of the contender was granted it: this one tells its client, so
-  -- nobody may take the tenure back any more.
-  if untold ~= '' and string.sub(untold, -1) ~= '!' then
-    untold, changed = server .. '/' .. ARGV[7] .. '!', true
+  if ARGV[9] == 'told' then
+    -- Whichever ticket of the contender was granted it.
+    tell(ARGV[8])
+  elseif untold == server .. '/' .. ARGV[8] then
+    untold, changed, news = untold .. '!', true, 1
   end
 end
-local rank = call('ZRANK', queue, ARGV[5])
-return reply(status, rank and rank + 1 or 0, '')
+local rank = call('ZRANK', queue, ARGV[6])
+return reply(status, rank and rank + 1 or 0, news)

@@ -1,8 +1,16 @@
 -- By the owner, in its lease: renew, as in steps.lua.
-if owner == ARGV[5] and holder == owner and now < ends and (ARGV[8] == '0' or ARGV[8] == token) then
-  local t, tr = tonumber(ARGV[6]), tonumber(ARGV[7])
+if owner == ARGV[6] and holder == owner and now < ends and (ARGV[9] == '0' or ARGV[9] == token) then
+  local t, tr = tonumber(ARGV[7]), tonumber(ARGV[8])
   call('SET', lock, owner, 'PX', t + tr .. '')
-  call('SET', tenure, cmsgpack.pack(token, owner, last, now, t, tr, session), 'PX', KEEP)
+  local record
+  if served ~= '' or lapse ~= 0 then
+    record = cmsgpack.pack(token, owner, last, now, t, tr, session, '', '', 0, served, lapse)
+  elseif session ~= '' then
+    record = cmsgpack.pack(token, owner, last, now, t, tr, session)
+  else
+    record = cmsgpack.pack(token, owner, last, now, t, tr)
+  end
+  call('SET', tenure, record, 'PX', KEEP)
   return { 'renewed', token, now }
 end
 

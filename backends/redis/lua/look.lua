@@ -1,15 +1,12 @@
 -- Looks after a mutex, and says how it stands. What it returns as extra is how many wait.
--- ARGV  5 '1' = also sweep away the polling waiters whose time is over
---       6 a contender that can be told from now on, or ''
---       7… of waiters here that must have a place: contender, score, ttl, transition, session, ticket
-local sweep, again = ARGV[5] == '1', ARGV[6]
-if owner ~= '' then
-  local ms = remains()
-  if math.abs(now + ms - ends) > SLACK then follow(ms) end
-end
+-- ARGV  6 '1' = also sweep away the polling waiters whose time is over
+--       7 a contender that can be told from now on, or ''
+--       8… of waiters here that must have a place: contender, score, ttl, transition, session, ticket
+local sweep, again = ARGV[6] == '1', ARGV[7]
+if owner ~= '' then compare() end
 local unconfirmed = takeBack()
 
-for i = 7, #ARGV, 6 do
+for i = 8, #ARGV, 6 do
   local c = ARGV[i]
   if c == owner then
     local n = #grants
@@ -38,15 +35,15 @@ if again ~= '' and owner == '' then
   end
 end
 
-local first = 0
-if sweep then
+if sweep and lapse ~= 0 and lapse <= now then
+  lapse, changed = 0, true
   for _, c in ipairs(call('ZRANGE', queue, 0, -1)) do
     local kind, _, _, _, _, _, _, lapses = describe(c)
     if kind == 'p' and lapses <= now then
       leave(c, 'lapsed')
-      if turn == c then turn, till, changed = '', 0, true end
-    elseif kind == 'p' and (first == 0 or lapses < first) then
-      first = lapses
+      if turn == c then turn, till = '', 0 end
+    elseif kind == 'p' and (lapse == 0 or lapses < lapse) then
+      lapse = lapses
     end
   end
 end
@@ -54,5 +51,5 @@ handOn()
 
 local due = owner ~= '' and ends or turn ~= '' and till or 0
 if unconfirmed then due = math.min(due, now + LATE / 2) end
-if first > 0 and (due == 0 or first < due) then due = first end
+if sweep and lapse ~= 0 and (due == 0 or lapse < due) then due = lapse end
 return reply('seen', 0, call('ZCARD', queue), due)

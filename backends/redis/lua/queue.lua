@@ -1,16 +1,21 @@
 -- Lists the queue: contender, kind, since when, flat.
--- ARGV  5 how many
-local due = 0
-local list = {}
+-- ARGV  6 how many
+local list, wanted, from = {}, 3 * tonumber(ARGV[6]), 0
 if owner == '' then handOn() end
-for _, c in ipairs(call('ZRANGE', queue, 0, -1)) do
-  local kind, _, _, _, _, _, since, lapses = describe(c)
-  if kind == 'p' and lapses <= now then
-    leave(c, 'lapsed')
-  elseif #list < tonumber(ARGV[5]) * 3 then
-    local n = #list
-    if not kind then since = math.floor(tonumber(call('ZSCORE', queue, c)) * 1000) end
-    list[n + 1], list[n + 2], list[n + 3] = c, kind or 'p', since
+while #list < wanted do
+  local page = call('ZRANGE', queue, from, from + 63)
+  if #page == 0 then break end
+  for _, c in ipairs(page) do
+    local kind, _, _, _, _, _, since, lapses = describe(c)
+    if #list == wanted then break end
+    if kind == 'p' and lapses <= now then
+      leave(c, 'lapsed')
+    else
+      local n = #list
+      if not kind then since = math.floor(tonumber(call('ZSCORE', queue, c)) * 1000) end
+      list[n + 1], list[n + 2], list[n + 3] = c, kind or 'p', since
+      from = from + 1
+    end
   end
 end
 return reply('seen', 0, list)

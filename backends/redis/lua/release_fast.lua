@@ -1,11 +1,17 @@
 -- By the owner, in its lease, and nobody waits: vacate, as in steps.lua.
-if owner == ARGV[5] and holder == owner and now < ends and (ARGV[6] == '0' or ARGV[6] == token) and
-    (ARGV[7] == '' or ARGV[7] == session) and call('EXISTS', queue) == 0 then
+if owner == ARGV[6] and holder == owner and now < ends and (ARGV[7] == '0' or ARGV[7] == token) and
+    (ARGV[8] == '' or ARGV[8] == session) and call('EXISTS', queue) == 0 then
   call('DEL', lock)
-  call('SET', tenure, cmsgpack.pack(token, '', owner), 'PX', KEEP)
+  local record
+  if served ~= '' then
+    record = cmsgpack.pack(token, '', owner, 0, 0, 0, '', '', '', 0, served, 0)
+  else
+    record = cmsgpack.pack(token, '', owner)
+  end
+  call('SET', tenure, record, 'PX', KEEP)
   call('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '{"at":' .. string.sub(microsText, 1, -4) ..
     ',"event":"released","mutex":' .. cjson.encode(string.sub(lock, 8, -2)) .. ',"owner":' .. cjson.encode(owner) ..
-    ',"token":' .. token .. ',"reason":' .. cjson.encode(ARGV[8]) .. ',"via":"' .. server .. '"}')
+    ',"token":' .. token .. ',"reason":' .. cjson.encode(ARGV[9]) .. ',"via":"' .. server .. '"}')
   return { 'released', token, now }
 end
 

@@ -3,6 +3,7 @@
 -- KEYS  1 lock: the owner's id, expires with the lease (shared with Simba on the JVM).
 --         As in Simba's own scripts, the other keys follow from it, in the same slot.
 -- ARGV  1 this server's id   2 handoff window, ms   3 queue grace, ms   4 '1' in a cluster
+--       5 when the server gives up waiting for the reply, ms of this clock
 local lock, server, call = KEYS[1], ARGV[1], redis.call
 local queue = lock .. ':contender' -- zset of contenders by arrival (shared likewise)
 local tenure = lock .. ':tenure'   -- the record below; outlives the lock, so that tokens grow
@@ -14,6 +15,9 @@ local KEEP = '345600000'
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
+-- What the server was told since may rest on its not having been done: a late RELEASE
+-- would end the tenure that was granted to its contender meanwhile.
+if now > tonumber(ARGV[5]) then return { 'late', '0', now } end
 -- The same in decimal. Lua is slow to write numbers, and writes large ones as 1.8e+15.
 local microsText = time[1] .. string.sub('00000' .. time[2], -6)
 
@@ -27,16 +31,13 @@ local holder = state[1]
 --   was told yet, so the tenure can be taken back.
 -- served: the ticket that was granted the mutex last, however its tenure went.
 -- turn: the polling contender for whom the free mutex is kept, until till.
-local token, owner, last, acquired, ttl, transition, session, untold, turn, till, served
+-- lapse: no polling contender is forgotten before; 0 = none waits.
+local token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse
 if state[2] then
-  token, owner, last, acquired, ttl, transition, session, untold, turn, till, served = cmsgpack.unpack(state[2])
+  token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse = cmsgpack.unpack(state[2])
 end
--- A record ends with the last field that is not what it mostly is.
+-- A record ends with the last field that is not what it mostly is: see save.
 token, owner, last, session, untold, turn = token or '0', owner or '', last or '', session or '', untold or '', turn or ''
 served = served or ''
-acquired, ttl, transition, till = acquired or 0, ttl or 0, transition or 0, till or 0
+acquired, ttl, transition, till, lapse = acquired or 0, ttl or 0, transition or 0, till or 0, lapse or 0
 local ends = acquired + ttl + transition
-
--- Most requests find nothing to settle and nobody waiting. They are done here, before
--- the steps for all else: Lua makes its functions anew in each run, and that alone
--- costs as much as the rest. Their replies are short: status, token, now.

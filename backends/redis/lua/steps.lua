@@ -1,5 +1,10 @@
 -- The steps for what is not the usual case; and first, take note of what time and other
 -- programs have done to the mutex.
+--
+-- Most requests find nothing to settle and nobody waiting. Their scripts do them before
+-- this, in a few lines that leave in Redis and publish what these steps would: Lua makes
+-- its functions anew in each run, and that alone costs as much as the rest. Replies of
+-- those are short: status, token, now.
 
 local waiting = lock .. ':waiting' -- hash: contender -> what only our servers know of it
 local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
@@ -59,8 +64,17 @@ local function vacate(kind, reason)
 end
 
 local function save()
-  call('SET', tenure, cmsgpack.pack(token, owner, last, acquired, ttl, transition, session, untold, turn, till, served),
-    'PX', KEEP)
+  local record
+  if lapse ~= 0 or served ~= '' or till ~= 0 or turn ~= '' or untold ~= '' then
+    record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse)
+  elseif session ~= '' then
+    record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session)
+  elseif acquired ~= 0 then
+    record = cmsgpack.pack(token, owner, last, acquired, ttl, transition)
+  else
+    record = cmsgpack.pack(token, owner, last)
+  end
+  call('SET', tenure, record, 'PX', KEEP)
 end
 
 local function forget(c)
@@ -75,10 +89,27 @@ local function remains()
   return ms
 end
 
--- The seed's guard moves the lock's end without our knowing: same tenure, new end.
+-- elapsed is how many ms this script has run, or was held up.
+local function elapsed()
+  local later = call('TIME')
+  return math.floor((later[1] * 1000000 + later[2]) / 1000) - now
+end
+
+-- follow gives the tenure the lock's end, where ms is what remains of it. Redis may have
+-- been held up since it read now: the end may be taken for too late, as long as the
+-- lock itself is looked at, but never for too early.
 local function follow(ms)
+  ms = elapsed() + ms
   transition = math.min(transition, ms)
   acquired, ttl, ends, changed = now, ms - transition, now + ms, true
+end
+
+-- The seed's guard moves the lock's end without our knowing: same tenure, new end.
+local function compare()
+  local ms = remains()
+  local off = now + ms - ends
+  -- An owner of ours counts on its end: it is shortened only if it is surely too late.
+  if off > SLACK or off < -SLACK and off + elapsed() < -SLACK then follow(ms) end
 end
 
 -- A tenure that began without us gets its token now.
@@ -117,7 +148,17 @@ end
 
 local function remember(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end
 
-local function lapse() return math.max(now, ends) + grace end
+-- poll makes c a polling waiter, or counts its grace anew.
+local function poll(c, t, tr, since)
+  local lapses = math.max(now, ends) + grace
+  remember(c, 'p', t, tr, server, '', '', since, lapses, -1)
+  if lapse == 0 or lapses < lapse then lapse, changed = lapses, true end
+end
+
+local function leave(c, reason)
+  forget(c)
+  event('left', c, '0', reason)
+end
 
 -- heldBy says whether the tenure was granted to a ticket of this server and not renewed.
 local function heldBy(ticket)
@@ -125,21 +166,29 @@ local function heldBy(ticket)
   return untold == ticket or untold == ticket .. '!'
 end
 
+-- tell notes that a ticket of this server tells its client of the tenure. If another
+-- server's may be telling its own, nobody may pass the tenure on any more.
+local function tell(ticket)
+  local mine = server .. '/' .. ticket .. '!'
+  if untold == '' or untold == mine then return end
+  local foreign = string.sub(untold, 1, #server + 1) ~= server .. '/'
+  if foreign and string.sub(untold, -1) == '!' then mine = '' end
+  untold, changed = mine, true
+end
+
 -- A server that dies just as its waiter is chosen may seem to listen. It must confirm
--- the grant before it tells, so one that is late has told nobody.
+-- the grant before it tells, so one that is late has told nobody. Its other waiters go
+-- with it, or each would cost the living as much. If it lives after all, it sees to it
+-- that they have their places again.
 local function takeBack()
   local other = string.match(untold, '^(.*)/%d+$')
   if not other or other == server then return end
-  if now - acquired > LATE or call('PUBLISH', 'simba-server:' .. other, '') == 0 then
-    vacate('released', 'server gone')
-    return
+  if now - acquired <= LATE and call('PUBLISH', 'simba-server:' .. other, '') > 0 then return true end
+  vacate('released', 'server gone')
+  for _, c in ipairs(call('ZRANGE', queue, 0, -1)) do
+    local kind, _, _, wserver = describe(c)
+    if kind == 'b' and wserver == other then leave(c, 'server gone') end
   end
-  return true
-end
-
-local function leave(c, reason)
-  forget(c)
-  event('left', c, '0', reason)
 end
 
 -- dismiss tells another server that its waiter has no place any more.
@@ -157,7 +206,10 @@ local function handOn()
   local from = 0
   while true do
     local list = call('ZRANGE', queue, from, from + 15)
-    if #list == 0 then return from > 0 end
+    if #list == 0 then
+      if from == 0 then lapse = 0 end
+      return from > 0
+    end
     for _, c in ipairs(list) do
       local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, told = describe(c)
       local released = 'released@@' .. last
@@ -221,7 +273,11 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
     return score
   end
   if had == 'b' and kind == 'b' then dismiss(c, hserver, hticket) end
-  remember(c, kind, t, tr, server, ticket, s, since or now, lapse(), -1)
+  if kind == 'p' then
+    poll(c, t, tr, since or now)
+  else
+    remember(c, kind, t, tr, server, ticket, s, since or now, 0, -1)
+  end
   call('PEXPIRE', queue, KEEP)
   call('PEXPIRE', waiting, KEEP)
   if not since then event('queued', c, '0', '') end

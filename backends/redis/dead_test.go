@@ -1,0 +1,57 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// A server that lost power listens until Redis finds its connection broken.
+func TestTheWaitersOfAServerThatConfirmsNoGrantGoTogether(t *testing.T) {
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, newEar())
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	dead := c.Subscribe(t.Context(), "simba-server:dead")
+	defer dead.Close()
+	if _, err := dead.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, one, "m", "a", time.Minute, nil)
+	for i := range 3 {
+		err := c.EvalSha(context.Background(), acquireScript.sha, []string{"simba:{m}"}, "dead", 1000, 5000, "0", never,
+			fmt.Sprint("w", i), 60000, 0, "wait", "", i+1).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newBell()
+	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
+	release(t, one, "m", "a")
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+	events, _, err := one.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenures, left := 0, 0
+	for _, e := range events {
+		switch {
+		case e.Kind == simba.EventAcquired:
+			tenures++
+		case e.Kind == simba.EventLeft && e.Reason == "server gone":
+			left++
+		}
+	}
+	if tenures != 3 || left != 2 { // of a, w0 and b; the other two of the dead server
+		t.Errorf("%d tenures, %d left: %v", tenures, left, events)
+	}
+}

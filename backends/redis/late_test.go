@@ -1,0 +1,93 @@
+package redis
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+func TestARequestThatWasGivenUpDoesNothingLater(t *testing.T) {
+	s := stores.Redis(t)
+	const timeout = 400 * time.Millisecond
+	b, err := Open(t.Context(), Options{URL: "redis://" + s.Addr, Notices: deaf{}, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for name, request := range map[string]func() error{
+		"release": func() error {
+			_, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			return err
+		},
+		"break": func() error {
+			_, _, err := b.Break(t.Context(), "m", "")
+			return err
+		},
+	} {
+		o := eventually(t, b, "m", "a")
+		ran := commandCalls(t, s, "evalsha")
+		s.Pause()
+		lost := (*simba.UnavailableError)(nil)
+		if err := request(); !errors.As(err, &lost) {
+			t.Errorf("%s while redis is stopped: %v", name, err)
+		}
+		s.Resume()
+		until(t, "it has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
+		if now := eventually(t, b, "m", "a"); now.Status != simba.StatusRenewed || now.Token != o.Token {
+			t.Errorf("a late %s: %+v, then %+v", name, o, now)
+		}
+	}
+}
+
+// commandCalls returns how often Redis has run a command, also in scripts.
+func commandCalls(t *testing.T, s *stores.Server, command string) int {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	info, err := c.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
+	text, _, _ := strings.Cut(rest, ",")
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+func TestAClockOfRedisThatIsSetForwardRefusesNothing(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	p := b.up.pipeline(b.up.client)
+	p.clock.set(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as known before it was set
+	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestTheLimitOfARequestIsNotLaterThanItsDeadline(t *testing.T) {
+	var c clock
+	at := time.Now()
+	if got := c.limit(at); got != never {
+		t.Errorf("%s before anything is known", got)
+	}
+	c.read(1000, at.Add(-time.Second)) // 1000 some time within this second
+	last := c.last.Load()
+	if got := c.limit(last.at.Add(300 * time.Millisecond)); got != "1300" {
+		t.Errorf("%s", got)
+	}
+	c.read(5000, time.Now().Add(-time.Minute))
+	if c.last.Load() != last {
+		t.Error("a reading took the place of a better one")
+	}
+	c.read(2000, time.Now())
+	if c.last.Load().millis != 2000 {
+		t.Error("a better reading was not taken")
+	}
+}

@@ -1,0 +1,195 @@
+package redis
+
+import (
+	"encoding/binary"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// farToken is larger than any that the clock makes, so the next is one more.
+const farToken = "9007199254740000"
+
+func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	type run struct {
+		s    *script
+		args []any
+	}
+	slow := map[*script]*script{
+		acquireScript: newScript("acquire", "", acquireLua),
+		guardScript:   newScript("guard", "", guardLua),
+		releaseScript: newScript("release", "", releaseLua),
+	}
+	for _, s := range slow {
+		if err := c.ScriptLoad(t.Context(), s.text).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Names that JSON must escape, or that are no text at all.
+	for _, me := range []string{"c1", `q"\`, "é", "\x01"} {
+		take := run{acquireScript, []any{me, int64(60000), int64(5000), "queue", "", ""}}
+		bound := run{acquireScript, []any{me, int64(60000), int64(0), "busy", "s:7", ""}}
+		wait := run{acquireScript, []any{me, int64(60000), int64(0), "wait", "", "9"}}
+		guard := run{guardScript, []any{me, int64(40000), int64(10), "0"}}
+		free := run{releaseScript, []any{me, "0", "", "done"}}
+		byToken := run{releaseScript, []any{me, "9007199254740001", "", `be"cause`}}
+		poll := run{acquireScript, []any{"poller", int64(1000), int64(0), "queue", "", ""}}
+		served := run{releaseScript, []any{"before", "0", "", ""}} // of the record below
+		for name, story := range map[string][]run{
+			"acquire":                    {take},
+			"acquire for a session":      {bound},
+			"acquire, guard":             {take, guard},
+			"acquire, guard a session":   {bound, guard},
+			"acquire, release":           {take, free},
+			"acquire, release, acquire":  {take, free, take},
+			"acquire, release by token":  {take, byToken},
+			"acquire, poll, guard":       {take, poll, guard},
+			"after a handoff":            {served, take, guard, free},
+			"after a handoff, a session": {served, bound, guard},
+			"acquire that would wait":    {wait, free},
+		} {
+			results := make([]string, 2)
+			for i, fast := range []bool{true, false} {
+				key := `simba:{m"` + me + `}`
+				if err := c.FlushDB(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				seed := "return redis.call('SET', KEYS[1]..':tenure', cmsgpack.pack(ARGV[1], '', 'z'))"
+				if story[0].s == releaseScript {
+					seed = `redis.call('SET', KEYS[1], 'before', 'PX', '60000')
+						local now = redis.call('TIME')[1] * 1000
+						return redis.call('SET', KEYS[1]..':tenure',
+							cmsgpack.pack(ARGV[1], 'before', '', now, 50000, 0, '', '', '', 0, 's/1', 0))`
+				}
+				if err := c.Eval(t.Context(), seed, []string{key}, farToken).Err(); err != nil {
+					t.Fatal(err)
+				}
+				heard := c.PSubscribe(t.Context(), "simba*")
+				if _, err := heard.Receive(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				var clock []int64
+				for _, step := range story {
+					run := step.s
+					if !fast {
+						run = slow[step.s]
+					}
+					args := append([]any{run.sha, 1, key, b.id, 1000, 5000, "0", never}, step.args...)
+					reply, err := c.Do(t.Context(), append([]any{"evalsha"}, args...)...).Result()
+					if err != nil {
+						t.Fatal(err)
+					}
+					now, _ := clockOf(reply)
+					clock = append(clock, now)
+					if _, err := parseState("m", step.s, step.args, reply); err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+				}
+				results[i] = remains(t, c, heard, clock)
+				_ = heard.Close()
+			}
+			if results[0] != results[1] {
+				t.Errorf("%s by %q: fast\n%s\nslow\n%s", name, me, results[0], results[1])
+			}
+		}
+	}
+}
+
+// remains returns what is in Redis and what was published, but the time, which is the
+// nth run's.
+func remains(t *testing.T, c *redis.Client, heard *redis.PubSub, clock []int64) string {
+	t.Helper()
+	if err := c.Publish(t.Context(), "simba-end", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for {
+		m, err := heard.ReceiveMessage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Channel == "simba-end" {
+			break
+		}
+		out = append(out, fmt.Sprintf("%s %s", m.Channel, m.Payload))
+	}
+	keys := c.Keys(t.Context(), "*").Val()
+	slices.Sort(keys)
+	for _, k := range keys {
+		ttl := c.PTTL(t.Context(), k).Val().Round(20 * time.Second) // the test may be slow
+		switch c.Type(t.Context(), k).Val() {
+		case "string":
+			out = append(out, fmt.Sprintf("%s %q %v", k, c.Get(t.Context(), k).Val(), ttl))
+		default:
+			out = append(out, fmt.Sprintf("%s %v", k, ttl)) // slow path only
+		}
+	}
+	all := strings.Join(out, "\n")
+	for i, now := range clock {
+		packed := fmt.Sprintf("%q", string(binary.BigEndian.AppendUint64([]byte{0xcf}, uint64(now))))
+		all = strings.ReplaceAll(all, packed[1:len(packed)-1], fmt.Sprintf("<now %d>", i))
+		all = strings.ReplaceAll(all, strconv.FormatInt(now, 10), fmt.Sprintf("<now %d>", i))
+		lapse := fmt.Sprintf("%q", string(binary.BigEndian.AppendUint64([]byte{0xcf}, uint64(now)+65000+5000)))
+		all = strings.ReplaceAll(all, lapse[1:len(lapse)-1], fmt.Sprintf("<lapse %d>", i))
+	}
+	// Steps may fall in one millisecond, or a lapse be counted from an earlier step.
+	return regexp.MustCompile(`<(now|lapse) \d>`).ReplaceAllString(all, "<$1>")
+}
+
+func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	const read = "local ms = call('PTTL', lock)"
+	text := strings.Replace(lookScript.text, read, `
+		local from = call('TIME')
+		repeat local t = call('TIME') until t[1] * 1000000 + t[2] - from[1] * 1000000 - from[2] > 100000
+		`+read, 1)
+	if text == lookScript.text {
+		t.Fatal("the script does not read what is left of the lock")
+	}
+	acquire(t, b, "m", "a", time.Minute, nil)
+	before := owner(t, b, "m")
+	if err := c.Eval(t.Context(), text, []string{"simba:{m}"}, b.id, 1000, 5000, "0", never, "0", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
+		t.Errorf("%+v, and before %+v", now, before)
+	}
+}
+
+func TestALookReadsNoPollingWaiterBeforeOneIsToBeForgotten(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	acquire(t, b, "m", "a", time.Minute, nil)
+	for i := range 50 {
+		acquire(t, b, "m", fmt.Sprint("p", i), time.Minute, nil)
+	}
+	before := commandCalls(t, s, "hget")
+	if _, err := b.assert(t.Context(), "m", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := commandCalls(t, s, "hget") - before; n > 5 {
+		t.Errorf("%d waiters were read", n)
+	}
+	before = commandCalls(t, s, "hget")
+	if list, _, err := b.Queue(t.Context(), "m", 3); err != nil || len(list) != 3 {
+		t.Errorf("%v %v", list, err)
+	}
+	if n := commandCalls(t, s, "hget") - before; n > 5 {
+		t.Errorf("%d waiters were read to list 3", n)
+	}
+}
