@@ -23,10 +23,16 @@ func (c *callbacks) add(f func()) {
 }
 
 func (c *callbacks) run() {
+	ended := false
+	defer func() {
+		if !ended { // a callback has ended the goroutine (runtime.Goexit)
+			go c.run()
+		}
+	}()
 	for {
 		c.mu.Lock()
 		if len(c.queue) == 0 {
-			c.running = false
+			c.running, ended = false, true
 			close(c.settled)
 			c.mu.Unlock()
 			return

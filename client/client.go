@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,6 +47,8 @@ type Client struct {
 	timeout time.Duration
 	log     *slog.Logger
 	radio   *radio
+
+	farewells sync.WaitGroup // contenders that are giving up what they have
 }
 
 // New returns a Client that makes its requests with rdb, which stays the caller's. It does
@@ -66,11 +69,25 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	return &Client{rdb: rdb, timeout: o.Timeout, log: o.Logger, radio: newRadio(rdb)}, nil
 }
 
-// Close ends the subscriber's connection. Stop first what the Client has made; what still runs is
-// not called by notices any more. The go-redis client is not closed.
+// Close waits for what is being given up in the background, as after a Lock whose context has ended, as long
+// as a request may take, and ends the subscriber's connection. Stop first what the Client has
+// made; what still runs is not called by notices any more. The go-redis client is not closed. The
+// error says that something may be left at the server until its lease is over.
 func (c *Client) Close() error {
 	c.radio.close()
-	return nil
+	done := make(chan struct{})
+	go func() { // ends with the last of them
+		defer close(done)
+		c.farewells.Wait()
+	}()
+	t := time.NewTimer(c.timeout)
+	defer t.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-t.C:
+		return fmt.Errorf("give up what is left at the server: %w", errUnanswered)
+	}
 }
 
 // Owner asks who owns a mutex now, without wanting it. The zero Owner means nobody.

@@ -12,7 +12,8 @@ import (
 type ContenderConfig struct {
 	Mutex string // what it contends for: 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// ID is the contender's id; "" means a new NewHostID. No two contenders may have the same.
+	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders may have
+	// the same.
 	ID string
 
 	// TTL is how long it owns the mutex before it must renew: the owner may work. Shorter
@@ -43,7 +44,7 @@ type ContenderConfig struct {
 
 func (cfg *ContenderConfig) terms() terms {
 	if cfg.ID == "" {
-		cfg.ID = NewHostID()
+		cfg.ID = defaultID()
 	}
 	return terms{cfg.Mutex, cfg.ID, cfg.TTL, cfg.Transition}
 }
@@ -56,8 +57,6 @@ type Contender struct {
 	terms     terms
 	cfg       ContenderConfig
 	callbacks callbacks
-	asking    func(renewal bool) // see hooks; nil = nobody wants to know
-	waiting   func(Owner)
 
 	mu    sync.Mutex // guards what follows
 	run   *pursuit   // the last; nil = never started
@@ -97,8 +96,27 @@ func (k *Contender) Start() error {
 			return ErrInUse
 		}
 	}
-	p := k.c.pursue(k.terms, hooks{
-		acquired: k.acquired, lost: k.lost, asking: k.asking, waiting: k.waits, settled: k.callbacks.idle,
+	var p *pursuit
+	told := false // that it was acquired; used by callbacks only
+	p = k.c.pursue(k.terms, hooks{
+		acquired: func(o *ownership, s State) {
+			k.note(o, s.After)
+			k.callbacks.add(func() {
+				if told = !p.quitting(); told { // nobody is told of it after Stop
+					k.cfg.OnAcquired(o, s)
+				}
+			})
+		},
+		lost: func(_ *ownership, s State) {
+			k.note(nil, s.After)
+			k.callbacks.add(func() {
+				if told {
+					k.cfg.OnReleased(s)
+				}
+			})
+		},
+		waiting: func(o Owner) { k.note(nil, o) },
+		settled: k.callbacks.idle,
 	})
 	p.delay = k.cfg.InitialDelay
 	k.run = p
@@ -109,7 +127,7 @@ func (k *Contender) Start() error {
 // Stop ends contending: the ownership's context ends, OnReleased is called, and when it has returned the
 // mutex is released, or the place in the queue. It waits for that until ctx ends; it goes on without.
 // The error is that of ctx, or of the release: the mutex is free then when its lease
-// is over. A Contender that is stopped is stopped.
+// is over; or ErrLost, if it was lost in the meantime. A Contender that is stopped is stopped.
 //
 // Called from a callback, it must not be waited for: cancel ctx before.
 func (k *Contender) Stop(ctx context.Context) error {
@@ -154,25 +172,9 @@ func (k *Contender) Owner() Owner {
 	return k.own.owner(k.terms)
 }
 
-func (k *Contender) acquired(o *ownership, s State) {
+// note notes who owns the mutex: own, if it is not nil.
+func (k *Contender) note(own *ownership, owner Owner) {
 	k.mu.Lock()
-	k.own, k.owner = o, s.After
-	k.mu.Unlock()
-	k.callbacks.add(func() { k.cfg.OnAcquired(o, s) })
-}
-
-func (k *Contender) lost(_ *ownership, s State) {
-	k.mu.Lock()
-	k.own, k.owner = nil, s.After
-	k.mu.Unlock()
-	k.callbacks.add(func() { k.cfg.OnReleased(s) })
-}
-
-func (k *Contender) waits(o Owner) {
-	k.mu.Lock()
-	k.owner = o
-	k.mu.Unlock()
-	if k.waiting != nil {
-		k.waiting(o)
-	}
+	defer k.mu.Unlock()
+	k.own, k.owner = own, owner
 }

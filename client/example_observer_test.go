@@ -33,8 +33,8 @@ func ExampleObserver() {
 	fmt.Printf("%q, then %q\n", s.Before.ID, s.After.ID)
 	check(o.Stop(ctx))
 	// Output:
-	// "", then "shop-1"
-	// "shop-1", then ""
+	// "", then "shop-1:1"
+	// "shop-1:1", then ""
 }
 
 func ExampleClient_NewObserver() {
@@ -99,5 +99,5 @@ func ExampleObserver_Owner() {
 	check(r.Close())
 	// Output:
 	// true
-	// shop-1
+	// shop-1:1
 }

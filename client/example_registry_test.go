@@ -61,7 +61,7 @@ func ExampleRegistryMode_String() {
 	// Output: Notified
 }
 
-// The id is what SIMBA.OWNER shows of all locks of the registry.
+// The owners of its locks, by SIMBA.OWNER, begin with the registry's id.
 func ExampleRegistry_ID() {
 	c, done := connect()
 	defer done()
@@ -74,8 +74,8 @@ func ExampleRegistry_ID() {
 	check(lock.Lock(ctx, r.NewHolder()))
 	owner, err := c.Owner(ctx, "orders:4711")
 	check(err)
-	fmt.Println(owner.ID == r.ID(), owner.ID)
-	// Output: true shop-1
+	fmt.Println(r.ID(), owner.ID)
+	// Output: shop-1 shop-1:1
 }
 
 func ExampleRegistry_Obtain() {

@@ -28,12 +28,18 @@ var (
 		if err != nil || simba.CheckContender(host) != nil || strings.HasPrefix(host, "@") {
 			host = "localhost"
 		}
-		const digits = 20 + 1 + 20 + 1 // counter, ':', pid, '@'
+		const digits = 20 + 1 + 20 + 1 + 1 + 8 // counter, ':', pid, '@', '~', random
 		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), simba.MaxContenderLen-digits)]
 	})
 )
 
 // NewHostID returns a contender id that people can read, counter:pid@host: the next number
 // in this process, the process and the host, as Simba's HostContenderIdGenerator does. It
-// is unique as long as no two hosts have the same name.
+// is not unique where two hosts have one name and processes have the same number, as in containers, nor
+// after a restart there: then two are one to the server.
 func NewHostID() string { return strconv.FormatUint(counter.Add(1), 10) + origin() }
+
+// defaultID is a NewHostID that is unique: what makes it so is chosen once a process.
+func defaultID() string { return NewHostID() + "~" + process() }
+
+var process = sync.OnceValue(func() string { return NewID()[:8] })

@@ -31,7 +31,7 @@ type LockerConfig struct {
 //	return work(ownership) // which heeds the context
 //
 // It has one holder at a time and is not reentrant: a second use is ErrInUse. Each Lock
-// is a contender of its own, with a NewHostID, so nothing that an earlier one has asked for
+// is a contender of its own, with an id counter:pid@host~random, so nothing that an earlier one has asked for
 // can touch it.
 type Locker struct {
 	c   *Client
@@ -51,7 +51,7 @@ func (c *Client) NewLocker(cfg LockerConfig) (*Locker, error) {
 	return l, nil
 }
 
-func (l *Locker) terms() terms { return terms{l.cfg.Mutex, NewHostID(), l.cfg.TTL, l.cfg.Transition} }
+func (l *Locker) terms() terms { return terms{l.cfg.Mutex, defaultID(), l.cfg.TTL, l.cfg.Transition} }
 
 // Lock waits until it owns the mutex, first come, first served, and returns the ownership
 // context: it ends when the mutex is lost (cause ErrLost) or unlocked (cause ErrReleased), and
@@ -114,7 +114,6 @@ func (l *Locker) lock(ctx context.Context, once bool) (context.Context, error) {
 		return nil, fmt.Errorf("lock %s: %w", l.cfg.Mutex, ErrInUse)
 	}
 	go p.run() // until Unlock, or it has given up
-	closed := errors.New("it was closed meanwhile")
 	var err error
 	select {
 	case a := <-decided:
@@ -122,12 +121,12 @@ func (l *Locker) lock(ctx context.Context, once bool) (context.Context, error) {
 			return a.own, nil
 		}
 		if err = a.err; err == nil {
-			err = closed
+			err = ErrClosed
 		}
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-p.quit:
-		err = closed
+		err = ErrClosed
 		select {
 		case a := <-decided:
 			if a.err != nil {
@@ -143,7 +142,7 @@ func (l *Locker) lock(ctx context.Context, once bool) (context.Context, error) {
 	case errors.Is(err, ErrNotAcquired) || errors.Is(err, failure): // says it all
 		return nil, fmt.Errorf("lock %s: %w", l.cfg.Mutex, err)
 	case failure != nil:
-		return nil, fmt.Errorf("lock %s: %w: %w (%w)", l.cfg.Mutex, ErrNotAcquired, err, failure)
+		return nil, fmt.Errorf("lock %s: %w: %w (%s)", l.cfg.Mutex, ErrNotAcquired, err, failure.Error())
 	}
 	return nil, fmt.Errorf("lock %s: %w: %w", l.cfg.Mutex, ErrNotAcquired, err)
 }
@@ -203,8 +202,8 @@ func (l *Locker) Unlock(ctx context.Context) error {
 	l.run, l.own = nil, nil
 	l.mu.Unlock()
 	_ = own.Err() // by the clock it may be lost: that comes first
+	own.end(ErrReleased)
 	p.stop()
-	<-own.Done()
 	err := context.Cause(own)
 	if !errors.Is(err, ErrLost) {
 		select {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -40,17 +41,35 @@ func (s *span) left() time.Duration { return s.length - now().since(s.from) }
 // Err reads the clock, so that a process that was stopped in the meantime knows at once.
 type ownership struct {
 	context.Context
-	end   context.CancelCauseFunc
-	token uint64
-	span  atomic.Pointer[span]
+	cancel context.CancelCauseFunc
+	token  uint64
+	span   atomic.Pointer[span]
+	timer  *time.Timer // ends it when the lease is over, whatever else the process is busy with
 }
 
 // newOwnership begins with the answer to a request that was sent at from.
 func newOwnership(token uint64, from instant, lease time.Duration) *ownership {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	o := &ownership{Context: ctx, end: cancel, token: token}
+	o := &ownership{Context: ctx, cancel: cancel, token: token}
 	o.renew(from, lease)
+	o.timer = time.AfterFunc(math.MaxInt64, o.expire)
+	o.timer.Reset(max(0, o.left()))
 	return o
+}
+
+// expire ends it unless it was renewed.
+func (o *ownership) expire() {
+	if left := o.left(); left > 0 {
+		o.timer.Reset(left)
+		return
+	}
+	o.end(ErrLost)
+}
+
+// end ends it; the first cause holds.
+func (o *ownership) end(cause error) {
+	o.cancel(cause)
+	o.timer.Stop()
 }
 
 // renew begins the windows anew.

@@ -98,11 +98,15 @@ func (c *Client) pursue(t terms, h hooks) *pursuit {
 		slots: make(chan struct{}, maxStrays), answers: make(chan answer, 2*maxStrays),
 	}
 	p.guards, p.endGuards = context.WithCancel(context.Background())
-	p.stop = sync.OnceFunc(func() { close(p.quit) })
+	p.stop = sync.OnceFunc(func() {
+		c.farewells.Add(1)
+		close(p.quit)
+	})
 	return p
 }
 
 func (p *pursuit) run() {
+	defer p.c.farewells.Done()
 	defer close(p.done)
 	defer p.giveUp()
 	if p.delay > 0 && !p.sleep(p.delay, nil) {
@@ -139,7 +143,8 @@ func (p *pursuit) step() bool {
 		p.present, p.uncertain = len(p.slots) != 0, false // an ACQUIRE may be on its way still
 		return p.lose(ErrLost, ownerOf(out, time.Now())) && p.afterwards()
 	}
-	p.present, p.uncertain = out.Status == simba.StatusQueued, false
+	late := len(p.slots) != 0 // an earlier request is on its way still
+	p.present, p.uncertain = out.Status == simba.StatusQueued || late, late
 	return p.wait(out)
 }
 
@@ -174,13 +179,13 @@ func (p *pursuit) ask() (out simba.Outcome, sent instant, err error) {
 			if a.n != n && (token == 0 || a.token != token || a.err != nil) {
 				continue
 			}
-			p.uncertain = p.uncertain || a.err != nil && !refused(a.err)
+			p.uncertain = p.uncertain || token == 0 && a.err != nil && !refused(a.err)
 			return a.out, a.sent, a.err
 		case <-enough.C:
-			p.uncertain = true
+			p.uncertain = p.uncertain || token == 0
 			return out, sent, errUnanswered
 		case <-p.quit:
-			p.uncertain = true
+			p.uncertain = p.uncertain || token == 0
 			return out, sent, ErrReleased
 		}
 	}
@@ -243,7 +248,11 @@ func (p *pursuit) fail(err error) bool {
 	}
 	p.listen() // which tells when the server is there again
 	d := p.pause
-	p.pause = min(2*p.pause, p.ttl, retryPauseMax)
+	if errors.Is(err, errUnanswered) || errors.Is(err, context.DeadlineExceeded) {
+		d = retryPause // it has cost time enough
+	} else {
+		p.pause = min(2*p.pause, p.ttl, retryPauseMax)
+	}
 	return p.sleep(d/2+rand.N(d), p.poke)
 }
 
@@ -414,6 +423,7 @@ func (p *pursuit) quitting() bool {
 // giveUp ends it: nothing of it is left, here or at the server, unless the server cannot be
 // asked until what may be left there has lapsed.
 func (p *pursuit) giveUp() {
+	p.stop() // of what ends by itself
 	token := uint64(0)
 	if p.own != nil {
 		token = p.own.token

@@ -40,8 +40,9 @@ type RegistryConfig struct {
 	// processes that share the locks have the same.
 	Prefix string
 
-	// ID is the contender id of all its locks; "" means a new NewID. No two registries may
-	// have the same: to the server they are one, and own each other's locks.
+	// ID begins the contender ids of its locks: ID:1, ID:2 and so on, one for each tenure; ""
+	// means a new NewID. No two registries may have the same, nor one after a restart: to
+	// the server they would be one, and own each other's locks.
 	ID string
 
 	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h, 0 means 60 s. It
@@ -71,12 +72,13 @@ type Registry struct {
 	c   *Client
 	cfg RegistryConfig
 
-	mu     sync.Mutex // guards what follows, and the latches with their tenures
-	locks  map[string]*latch
-	idle   *list.List    // of *latch: those that may be forgotten, the least recently used last
-	runs   int           // pursuits that are not over
-	closed chan struct{} // closed by Close
-	over   chan struct{} // closed when closed and no pursuit is left
+	mu       sync.Mutex // guards what follows, and the latches with their tenures
+	locks    map[string]*latch
+	idle     *list.List    // of *latch: those that may be forgotten, the least recently used last
+	runs     int           // pursuits that are not over
+	attempts uint64        // pursuits that were ever made
+	closed   chan struct{} // closed by Close
+	over     chan struct{} // closed when closed and no pursuit is left
 }
 
 // Holder is who locks and unlocks. Goroutines have no identity, so a Holder stands for what
@@ -107,6 +109,9 @@ func (c *Client) NewRegistry(cfg RegistryConfig) (*Registry, error) {
 	if err := simba.CheckContender(cfg.ID); err != nil {
 		return nil, fmt.Errorf("ID: %w", err)
 	}
+	if longest := simba.MaxContenderLen - len(":18446744073709551615"); len(cfg.ID) > longest {
+		return nil, fmt.Errorf("ID has %d bytes, at most %d are allowed", len(cfg.ID), longest)
+	}
 	if err := checkMillis("ExpireAfter", cfg.ExpireAfter, simba.MinTTL, simba.MaxTTL); err != nil {
 		return nil, err
 	}
@@ -124,7 +129,7 @@ func (c *Client) NewRegistry(cfg RegistryConfig) (*Registry, error) {
 	}, nil
 }
 
-// ID returns the contender id of all its locks.
+// ID returns what the contender ids of its locks begin with.
 func (r *Registry) ID() string { return r.cfg.ID }
 
 // NewHolder returns a new Holder.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -34,9 +35,9 @@ func (t *tenure) over() bool {
 	}
 }
 
-// attempt begins to ask the server for a lock, once or until it is stopped. All tenures of a
-// registry have the same contender id, so it waits until nothing is left of the one before; if it
-// is to ask once, as long as a request may take.
+// attempt begins to ask the server for a lock, once or until it is stopped. It waits until
+// nothing is left of the one before, so that its own lock is not in its way; if it is to
+// ask once, as long as a request may take.
 func (r *Registry) attempt(ctx context.Context, e *latch, once bool) (*tenure, error) {
 	var enough <-chan time.Time
 	if once {
@@ -71,7 +72,9 @@ func (r *Registry) attempt(ctx context.Context, e *latch, once bool) (*tenure, e
 		close(t.news)
 		t.news = make(chan struct{})
 	}
-	p := r.c.pursue(terms{e.lock.mutex, r.cfg.ID, r.cfg.ExpireAfter, 0}, hooks{
+	r.attempts++ // an id of its own: what an earlier attempt has asked for, and is late, cannot touch it
+	id := r.cfg.ID + ":" + strconv.FormatUint(r.attempts, 10)
+	p := r.c.pursue(terms{e.lock.mutex, id, r.cfg.ExpireAfter, 0}, hooks{
 		acquired: func(o *ownership, _ State) { change(func() { t.own, t.err = o, nil }) },
 		renewed:  func() { change(func() { t.renewals, t.err = t.renewals+1, nil }) },
 		waiting:  func(Owner) { change(func() { t.elsewhere, t.err = true, nil }) },

@@ -100,7 +100,9 @@ func record(cmd *redis.Cmd) (*fields, error) {
 	case []any:
 		m := make(map[any]any, len(r)/2)
 		for i := 0; i+1 < len(r); i += 2 {
-			m[r[i]] = r[i+1]
+			if name, ok := r[i].(string); ok {
+				m[name] = r[i+1]
+			}
 		}
 		return &fields{byName: m}, nil
 	}

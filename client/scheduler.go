@@ -53,8 +53,8 @@ type ScheduleConfig struct {
 // with itself in the process. It begins stopped and may be started again
 // after each stop; stopped, it has no goroutine.
 type Scheduler struct {
-	cfg ScheduleConfig
-	*Contender
+	cfg       ScheduleConfig
+	contender *Contender
 }
 
 // NewScheduler returns a stopped Scheduler. The error names the field that cannot be.
@@ -71,12 +71,31 @@ func (c *Client) NewScheduler(cfg ScheduleConfig) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg}
 	var err error
-	s.Contender, err = c.NewContender(ContenderConfig{
+	s.contender, err = c.NewContender(ContenderConfig{
 		Mutex: cfg.Mutex, ID: cfg.ID, TTL: cfg.TTL, Transition: cfg.Transition,
 		OnAcquired: s.lead, OnReleased: func(State) {},
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
+
+// ID returns the contender id.
+func (s *Scheduler) ID() string { return s.contender.ID() }
+
+// Start begins to contend, see [Contender.Start].
+func (s *Scheduler) Start() error { return s.contender.Start() }
+
+// Stop ends leading and contending, see [Contender.Stop]. Called by Work, it must not be
+// waited for: cancel ctx before.
+func (s *Scheduler) Stop(ctx context.Context) error { return s.contender.Stop(ctx) }
+
+// IsOwner reports whether it leads at this moment.
+func (s *Scheduler) IsOwner() bool { return s.contender.IsOwner() }
+
+// Owner returns who leads, see [Contender.Owner].
+func (s *Scheduler) Owner() Owner { return s.contender.Owner() }
 
 // lead works until the ownership ends.
 func (s *Scheduler) lead(ownership context.Context, _ State) {
@@ -108,7 +127,7 @@ func (s *Scheduler) lead(ownership context.Context, _ State) {
 func (s *Scheduler) work(ownership context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.c.log.Error("scheduled work panicked", "mutex", s.cfg.Mutex, "panic", p, "stack", string(debug.Stack()))
+			s.contender.c.log.Error("scheduled work panicked", "mutex", s.cfg.Mutex, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	s.cfg.Work(ownership)

@@ -49,7 +49,7 @@ type WorkerConfig struct {
 	StopWork func() error
 
 	// Changed is called with each change of state, one at a time, in order; it may lag
-	// behind. nil = nobody wants to know.
+	// behind, and what it has not been told yet is kept, so it must not block for good. nil = nobody wants to know.
 	Changed func(from, to WorkerState)
 }
 
@@ -94,7 +94,7 @@ type working struct {
 // NewWorker returns an idle Worker. The error names the field that cannot be.
 func (c *Client) NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if cfg.ID == "" {
-		cfg.ID = NewHostID()
+		cfg.ID = defaultID()
 	}
 	w := &Worker{c: c, terms: terms{cfg.Mutex, cfg.ID, cfg.TTL, cfg.Transition}, cfg: cfg}
 	if err := w.terms.check(); err != nil {
@@ -140,7 +140,9 @@ func (w *Worker) Start() error {
 
 // Stop stops the work, gives the mutex or the place in the queue up, and is idle. It waits for that until
 // ctx ends; it goes on without. The error is that of ctx, or of the release: the mutex is free
-// then when its lease is over. An idle Worker is stopped.
+// then when its lease is over; or ErrLost, if the mutex was lost in the meantime. An idle Worker is stopped.
+//
+// Called from a callback, it must not be waited for: cancel ctx before.
 func (w *Worker) Stop(ctx context.Context) error {
 	w.mu.Lock()
 	r := w.run
@@ -149,6 +151,11 @@ func (w *Worker) Stop(ctx context.Context) error {
 		return nil
 	}
 	r.stop()
+	select {
+	case <-r.done:
+		return r.err
+	default:
+	}
 	select {
 	case <-r.done:
 		return r.err
