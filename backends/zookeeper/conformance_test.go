@@ -1,7 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -20,13 +19,7 @@ const (
 func opener(servers string) func(testing.TB, simba.Notices) backendtest.Backend {
 	return func(t testing.TB, n simba.Notices) backendtest.Backend {
 		t.Helper()
-		b, err := zookeeper.Open(context.Background(), zookeeper.Options{
-			Servers: servers, Notices: n, Timeout: suiteTimeout, SessionTimeout: suiteSession,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return openSoon(t, zookeeper.Options{Servers: servers, Notices: n, Timeout: suiteTimeout, SessionTimeout: suiteSession})
 	}
 }
 

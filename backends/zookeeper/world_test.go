@@ -94,12 +94,24 @@ func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	if o.Notices == nil {
 		o.Notices = newBoard()
 	}
-	b, err := zookeeper.Open(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := openSoon(t, o)
 	t.Cleanup(func() { b.Close() })
 	return b
+}
+
+// openSoon opens a server on an ensemble that serves, which on a busy machine may take longer to answer
+// at first than the requests of a test may take.
+func openSoon(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		b, err := zookeeper.Open(context.Background(), o)
+		if err == nil {
+			return b
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func acquire(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
