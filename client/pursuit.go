@@ -73,6 +73,7 @@ type pursuit struct {
 
 	// Used by run only.
 	own       *ownership // nil = not the owner
+	over      uint64     // the token of the last tenure that we were told of and that is over; 0 = none
 	last      Owner      // as seen last
 	ear       *listener
 	asked     uint64         // how many requests were sent
@@ -258,6 +259,9 @@ func (p *pursuit) fail(err error) bool {
 
 // hold is after the mutex was acquired or renewed by a request that was sent at from.
 func (p *pursuit) hold(out simba.Outcome, from instant) bool {
+	if p.own == nil && out.Token == p.over { // by the server's clock it was not over yet; but it was told to be
+		return p.drop(out.Token)
+	}
 	lease := min(p.lease(), out.Transition)
 	o := p.own
 	if o == nil {
@@ -289,6 +293,16 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 		return p.endure(o)
 	}
 	return p.sleep(renewIn(p.ttl, p.transition)-now().since(from), p.poke)
+}
+
+// drop releases a tenure that is over for us, so that none is told twice; then it is asked for anew.
+func (p *pursuit) drop(token uint64) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), p.c.timeout)
+	defer cancel()
+	if _, err := p.c.release(ctx, p.terms, token); err != nil {
+		return p.fail(err)
+	}
+	return !p.quitting()
 }
 
 // endure waits until the lease is over or p is told to renew it.
@@ -344,7 +358,7 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 func (p *pursuit) lose(cause error, after Owner) bool {
 	o := p.own
 	o.end(cause)
-	p.own = nil
+	p.own, p.over = nil, o.token
 	p.owning.Store(false)
 	state := State{p.mutex, p.last, after}
 	p.last = after

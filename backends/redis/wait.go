@@ -347,6 +347,9 @@ func (b *Backend) assert(ctx context.Context, mutex, again string, waiting []*pr
 	return s, nil
 }
 
+// overtakePause is how long one reply may be overtaken by another on its way into the history.
+const overtakePause = 100 * time.Millisecond
+
 // see records the tenure that a reply shows, if it began elsewhere and was not known.
 func (b *Backend) see(mutex string, s *state) {
 	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
@@ -359,10 +362,10 @@ func (b *Backend) see(mutex string, s *state) {
 	last, known := b.chronicle.Last(mutex)
 	switch {
 	case known && last.Token >= s.token: // replies may overtake each other
-	case known && last.Kind == simba.EventAcquired && s.status == "seen":
+	case known && last.Kind == simba.EventAcquired:
 		// The reply to the request that ended the tenure before may be on its way.
 		b.background(func(ctx context.Context) {
-			wait(ctx, foreignPause)
+			wait(ctx, overtakePause)
 			if last, _ := b.chronicle.Last(mutex); last.Token < e.Token {
 				b.chronicle.Record(e)
 			}
