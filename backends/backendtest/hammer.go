@@ -277,10 +277,11 @@ func (h *hammerer) round(m string) error {
 				why = simba.EndTimeout
 			}
 		}
+		begun := asked // of a lease that was granted meanwhile, nobody here knows since when it runs
 		asked = time.Now()
 		o, err = ticket.End(why)
 		if err != nil {
-			return h.excuse(err, asked, r.TTL+r.Transition)
+			return h.excuse(err, begun, r.TTL+r.Transition)
 		}
 	}
 	if err := h.s.b.Settle(ctx, o.Seq); err != nil {
