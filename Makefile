@@ -33,11 +33,13 @@ run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGI
 build: ## bin/simba-resp
 	go build -o bin/simba-resp ./cmd/simba-resp
 
-# Tests of the engines mostly wait for their stores, so more packages at a time than cores.
+# Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
+# the longest first.
+LONG := ./tests ./backends/zookeeper ./backends/mysql ./backends/redis
 test: ## everything that must pass: lint, then all tests with the race detector
 	@tools/install
 	@$(MAKE) --no-print-directory lint
-	go test -race -p 3 -timeout 12m -run '$(RUN)' $(PKG)
+	go test -race -p 3 -timeout 12m -run '$(RUN)' $(if $(filter ./...,$(PKG)),$(LONG)) $(PKG)
 
 lint: ## go vet, and golangci-lint with the rules of who may import whom
 	go vet ./...
