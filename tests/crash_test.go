@@ -23,13 +23,10 @@ import (
 // opened, and must hold every state that any client was told of, or a later one,
 // whole.
 func TestNothingToldIsLostInACrash(t *testing.T) {
-	for _, c := range []struct {
-		mode   persist.Mode
-		clones int
-	}{{persist.Always, 1000}, {persist.Async, 1000}} {
-		t.Run(c.mode.String(), func(t *testing.T) {
+	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
+		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			crash(t, c.mode, c.clones)
+			crash(t, mode, crashClones)
 		})
 	}
 }

@@ -223,20 +223,19 @@ func abandonedInOutage(w *world, cut func(*stores.Link)) {
 func hearsTenures(w *world, one, two *server, m string) {
 	w.t.Helper()
 	channel := simba.MutexChannel(m)
+	heard := func() bool { return len(one.radio.heardOn(channel)) > 0 }
 	w.await("the other's tenures are heard", func() bool {
-		if two.acquireAgain(m, "a", long).Owner == "a" {
-			two.again("release", func(ctx context.Context) (simba.Seq, error) {
-				_, seq, err := two.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
-				return seq, err
-			})
-		}
+		two.acquireAgain(m, "a", long)
 		for range 20 { // a server that looks now and then must find it owned
-			if len(one.radio.heardOn(channel)) > 0 {
+			if pass(5 * ms); heard() {
 				return true
 			}
-			pass(5 * ms)
 		}
-		return false
+		two.again("release", func(ctx context.Context) (simba.Seq, error) {
+			_, seq, err := two.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
+			return seq, err
+		})
+		return heard()
 	})
 	for _, got := range one.radio.heardOn(channel) {
 		if got != "acquired@@a" {

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,15 +21,27 @@ const DefaultHistory = 10000
 // the store. Beginning and end of a tenure are known by its token, so the second
 // time is passed over, as long as the first is remembered.
 type Chronicle struct {
+	// Overtaking is for how long what is told of one tenure may be overtaken by what is told of
+	// the next: the beginning of a tenure waits so long for the end of the one before. 0 =
+	// events come in order. Set it before the first event.
+	Overtaking time.Duration
+
 	notices simba.Notices
 
-	sending sync.Mutex // keeps notices in order: held from numbering to publishing
+	sending sync.Mutex             // keeps notices in order: held from numbering to publishing
+	early   map[string][]heldEvent // by mutex, in order of their tenures; guarded by sending
 
 	mu   sync.Mutex // guards what follows
 	seq  simba.Seq
 	ring history.Ring
 	seen map[turn]struct{} // of the events in ring
 	last map[string]simba.Event
+}
+
+// heldEvent is one that came before the end of an earlier tenure.
+type heldEvent struct {
+	simba.Event
+	announce bool
 }
 
 // turn is the beginning or the end of a tenure: what happens to it only once.
@@ -65,7 +79,7 @@ func NewChronicle(n simba.Notices, limit int) *Chronicle {
 
 // Record takes events in, in order, with their Seq yet to be given and At in Unix
 // milliseconds (0 = now), and publishes those that are new as JSON on their event
-// channels. It returns how many were new. It must not be called under a lock that a
+// channels. It returns how many were new, without those that wait for others. It must not be called under a lock that a
 // subscription takes.
 func (c *Chronicle) Record(events ...simba.Event) (fresh int) {
 	return c.record(false, events)
@@ -87,19 +101,94 @@ func (c *Chronicle) record(announce bool, events []simba.Event) (fresh int) {
 		if e.At == 0 {
 			e.At = time.Now().UnixMilli()
 		}
-		if !c.number(&e) {
+		if c.isEarly(e) {
+			c.holdBack(heldEvent{e, announce})
 			continue
 		}
-		fresh++
-		if !c.notices.Any() {
-			continue
+		if c.enter(e, announce) {
+			fresh++
 		}
-		if announce && e.Kind == simba.EventAcquired {
-			c.notices.Publish(simba.MutexChannel(e.Mutex), simba.AcquiredNotice(e.Owner))
+		for held := c.early[e.Mutex]; len(held) > 0 && !c.overtakes(held[0].Event); held = c.early[e.Mutex] {
+			c.letGo(e.Mutex, held[:1])
 		}
-		c.notices.Publish(simba.EventChannel(e.Mutex), string(e.AppendJSON(nil)))
 	}
 	return fresh
+}
+
+// enter numbers and publishes an event, and reports whether it is new.
+func (c *Chronicle) enter(e simba.Event, announce bool) bool {
+	if !c.number(&e) {
+		return false
+	}
+	if !c.notices.Any() {
+		return true
+	}
+	if announce && e.Kind == simba.EventAcquired {
+		c.notices.Publish(simba.MutexChannel(e.Mutex), simba.AcquiredNotice(e.Owner))
+	}
+	c.notices.Publish(simba.EventChannel(e.Mutex), string(e.AppendJSON(nil)))
+	return true
+}
+
+// isEarly reports whether an event has to wait: for the end of an earlier tenure, or for one
+// that waits for it.
+func (c *Chronicle) isEarly(e simba.Event) bool {
+	if _, once := turnOf(e); !once || c.Overtaking == 0 {
+		return false
+	}
+	held := c.early[e.Mutex]
+	return len(held) > 0 && held[0].Token <= e.Token || c.overtakes(e)
+}
+
+// overtakes reports whether an event begins a tenure while an earlier one has not ended.
+func (c *Chronicle) overtakes(e simba.Event) bool {
+	last, ok := c.Last(e.Mutex)
+	return ok && e.Kind == simba.EventAcquired && last.Kind == simba.EventAcquired && last.Token < e.Token
+}
+
+// holdBack keeps an event until its turn has come, or for as long as one may be overtaken.
+func (c *Chronicle) holdBack(e heldEvent) {
+	if c.early == nil {
+		c.early = make(map[string][]heldEvent)
+	}
+	held := c.early[e.Mutex]
+	if len(held) == 0 {
+		time.AfterFunc(c.Overtaking, func() {
+			c.sending.Lock()
+			defer c.sending.Unlock()
+			c.letGo(e.Mutex, c.early[e.Mutex])
+		})
+	}
+	at, again := slices.BinarySearchFunc(held, e, byTenure)
+	if again {
+		held[at] = e
+	} else {
+		held = slices.Insert(held, at, e)
+	}
+	c.early[e.Mutex] = held
+}
+
+// letGo records the first of the events that a mutex holds back.
+func (c *Chronicle) letGo(mutex string, held []heldEvent) {
+	for _, e := range held {
+		c.enter(e.Event, e.announce)
+	}
+	if rest := c.early[mutex][len(held):]; len(rest) > 0 {
+		c.early[mutex] = rest
+	} else {
+		delete(c.early, mutex)
+	}
+}
+
+func byTenure(a, b heldEvent) int {
+	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(rank(a), rank(b)))
+}
+
+func rank(e heldEvent) int {
+	if e.Kind == simba.EventAcquired {
+		return 0
+	}
+	return 1
 }
 
 // number gives a new event its Seq and remembers it; it reports whether it is new.

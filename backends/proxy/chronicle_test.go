@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -203,6 +205,44 @@ func TestSinceAndCountChooseTheNewest(t *testing.T) {
 	if got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[17].Seq}); !slices.Equal(got, all[18:]) {
 		t.Errorf("since: %+v", got)
 	}
+}
+
+func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewChronicle(&paper{}, 0)
+		c.Overtaking = 100 * time.Millisecond
+		want := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := story(c, "m"); !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		c.Record(acquired("m", "a", 1))
+		c.Record(acquired("m", "c", 3))
+		c.Record(endOf(simba.EventReleased, "m", "c", 3))
+		c.Record(acquired("m", "b", 2), acquired("other", "x", 2))
+		want("acquired a 1")
+		c.Record(endOf(simba.EventReleased, "m", "b", 2))
+		want("acquired a 1")
+		c.Record(endOf(simba.EventExpired, "m", "a", 1))
+		in := []string{"acquired a 1", "expired a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3"}
+		want(in...)
+		time.Sleep(time.Second) // the pause for what was held back has passed, and does no more
+		c.Record(acquired("m", "d", 4))
+		want(append(in, "acquired d 4")...)
+
+		c.Record(acquired("m", "e", 5)) // the end of d is not told
+		time.Sleep(99 * time.Millisecond)
+		want(append(in, "acquired d 4")...)
+		time.Sleep(time.Millisecond)
+		want(append(in, "acquired d 4", "acquired e 5")...)
+		c.Record(endOf(simba.EventReleased, "m", "d", 4)) // too late to wait for
+		want(append(in, "acquired d 4", "acquired e 5", "released d 4")...)
+		if len(c.early) != 0 {
+			t.Errorf("%v are held back", c.early)
+		}
+	})
 }
 
 func TestWindowsAreZeroUntilSet(t *testing.T) {

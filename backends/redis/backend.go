@@ -74,6 +74,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		attending: make(map[string]bool),
 		ending:    make(map[string]grant),
 	}
+	b.chronicle.Overtaking = overtaking
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	b.lobby = proxy.NewLobby(store{b})

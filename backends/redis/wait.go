@@ -347,8 +347,8 @@ func (b *Backend) assert(ctx context.Context, mutex, again string, waiting []*pr
 	return s, nil
 }
 
-// overtakePause is how long one reply may be overtaken by another on its way into the history.
-const overtakePause = 100 * time.Millisecond
+// overtaking is for how long one reply may be overtaken by another on its way into the history.
+const overtaking = 100 * time.Millisecond
 
 // see records the tenure that a reply shows, if it began elsewhere and was not known.
 func (b *Backend) see(mutex string, s *state) {
@@ -359,20 +359,10 @@ func (b *Backend) see(mutex string, s *state) {
 	if s.status == "confirmed" || len(s.grants) > 0 {
 		e.Reason = "handoff"
 	}
-	last, known := b.chronicle.Last(mutex)
-	switch {
-	case known && last.Token >= s.token: // replies may overtake each other
-	case known && last.Kind == simba.EventAcquired:
-		// The reply to the request that ended the tenure before may be on its way.
-		b.background(func(ctx context.Context) {
-			wait(ctx, overtakePause)
-			if last, _ := b.chronicle.Last(mutex); last.Token < e.Token {
-				b.chronicle.Record(e)
-			}
-		})
-	default:
-		b.chronicle.Record(e)
+	if last, known := b.chronicle.Last(mutex); known && last.Token >= s.token {
+		return // replies may overtake each other
 	}
+	b.chronicle.Record(e)
 }
 
 // exorcise ends the waits of a mutex' ghosts, and reports whether none is left.

@@ -18,7 +18,7 @@ func MariaDB(t testing.TB, args ...string) *Server {
 	t.Helper()
 	program := need(t, "mariadbd", "mariadb-server")
 	port := FreePort(t)
-	s := &Server{Addr: local(port), Dir: t.TempDir(), program: program}
+	s := &Server{Addr: local(port), Dir: scratch(t), program: program}
 	tmp := filepath.Join(s.Dir, "tmp")
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func redisServer(t testing.TB, args ...string) *Server {
 	port := FreePort(t)
 	s := &Server{
 		Addr:    local(port),
-		Dir:     t.TempDir(),
+		Dir:     scratch(t),
 		program: need(t, "redis-server", "redis-server"),
 	}
 	s.args = append([]string{

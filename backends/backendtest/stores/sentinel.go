@@ -57,7 +57,7 @@ func (s *Sentinel) Primary() *Server {
 func (s *Sentinel) watcher(t testing.TB, host, port string) *Server {
 	t.Helper()
 	own := FreePort(t)
-	w := &Server{Addr: local(own), Dir: t.TempDir(), program: need(t, "redis-server", "redis-server")}
+	w := &Server{Addr: local(own), Dir: scratch(t), program: need(t, "redis-server", "redis-server")}
 	conf := fmt.Sprintf(`port %d
 bind 127.0.0.1
 dir %s

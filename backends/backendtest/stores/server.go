@@ -148,6 +148,21 @@ type process struct {
 	err   error // of Wait; after ended
 }
 
+// memory is where Linux keeps files in memory.
+const memory = "/dev/shm"
+
+// scratch is a folder for the data of a store until the test ends: in memory if there is some, since
+// a store that waits for a disk that others keep busy answers late.
+func scratch(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(memory, "simba-store-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // run starts a program in a folder, with its output in the file "log" there. The
 // kernel kills it when the thread ends that started it, so one goroutine, bound to
 // its thread, starts it and waits for its end.

@@ -78,7 +78,7 @@ func zookeeper(t testing.TB) *Server {
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		missing(t, zookeeperJar, "zookeeper")
 	}
-	s := &Server{Addr: local(FreePort(t)), Dir: t.TempDir(), program: java}
+	s := &Server{Addr: local(FreePort(t)), Dir: scratch(t), program: java}
 	s.args = []string{
 		"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64",
