@@ -82,7 +82,7 @@ func TestWhatALateAcquireGotIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := new(guest)
 		g.connect(w.server)
-		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "world", DisableIdentity: true, PoolSize: 10_000,
+		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379", DisableIdentity: true, PoolSize: 10_000,
 			ReadTimeout: 10 * time.Second, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		c, err := New(g.rdb, Options{})
 		must(t, err)
@@ -216,7 +216,7 @@ func TestCloseWaitsForWhatIsGivenUp(t *testing.T) {
 		if o := w.owner("job"); o != "" {
 			t.Errorf("%q owns it for an hour", o)
 		}
-		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "world"})
+		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
 	})
 }
 

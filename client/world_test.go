@@ -151,7 +151,7 @@ func (w *world) clientWith(o Options) *guest {
 	g := new(guest)
 	g.connect(w.server)
 	g.rdb = redis.NewClient(&redis.Options{
-		Dialer: g.dial, Addr: "world", ContextTimeoutEnabled: true, DisableIdentity: true,
+		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
 		// go-redis keeps timers for those who wait for a connection, which a bubble
 		// cannot hand on to the next: so nobody waits.
 		PoolSize:                 10_000,

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
@@ -19,7 +20,7 @@ func (s stopping) Close() error {
 func TestConformance(t *testing.T) {
 	backendtest.Run(t, backendtest.Engine{
 		Name: "embedded",
-		Open: func(t testing.TB, n simba.Notices) backendtest.Backend {
+		Open: func(t testing.TB, n simba.Notices, _ time.Duration) backendtest.Backend {
 			e, err := engine.New(engine.Config{Clock: engine.NewClock(0), Notices: n}, engine.Memory(), engine.Recovery{})
 			if err != nil {
 				t.Fatal(err)

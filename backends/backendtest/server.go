@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -19,10 +18,10 @@ type server struct {
 	waits []*waiter
 }
 
-func (w *world) open(open func(testing.TB, simba.Notices) Backend) *server {
+func (w *world) open(open Opener) *server {
 	w.t.Helper()
 	s := &server{w: w, radio: newRadio()}
-	s.b = open(w.t, s.radio)
+	s.b = open(w.t, s.radio, w.e.Timeout)
 	s.b.SetHandoffWindow(testWindow)
 	s.b.SetQueueGrace(testGrace)
 	w.servers = append(w.servers, s)

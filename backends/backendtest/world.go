@@ -24,6 +24,9 @@ const (
 	// counts in milliseconds.
 	rounding = 3 * ms
 
+	// calm is the deadline of servers whose store answers.
+	calm = 10 * sec
+
 	testWindow = sec
 	testGrace  = 5 * sec
 )

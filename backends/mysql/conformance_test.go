@@ -30,11 +30,11 @@ func suiteEngine(t *testing.T, store *stores.Server) backendtest.Engine {
 
 func polling(t *testing.T, store *stores.Server, poll time.Duration) backendtest.Engine {
 	link := stores.NewLink(t, store.Addr)
-	open := func(addr string) func(testing.TB, simba.Notices) backendtest.Backend {
-		return func(t testing.TB, n simba.Notices) backendtest.Backend {
+	open := func(addr string) backendtest.Opener {
+		return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 			t.Helper()
 			b, err := Open(t.Context(), Options{
-				DSN: dsn(addr), Migrate: true, Poll: poll, Timeout: testTimeout, Notices: n,
+				DSN: dsn(addr), Migrate: true, Poll: poll, Timeout: timeout, Notices: n,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -12,11 +12,11 @@ import (
 )
 
 // opener returns the suite's way to open servers at a url.
-func opener(url string) func(t testing.TB, n simba.Notices) backendtest.Backend {
-	return func(t testing.TB, n simba.Notices) backendtest.Backend {
+func opener(url string) backendtest.Opener {
+	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
 		b, err := Open(t.Context(), Options{
-			URL: url, Notices: n, Logger: slog.New(slog.DiscardHandler), Timeout: suiteTimeout,
+			URL: url, Notices: n, Logger: slog.New(slog.DiscardHandler), Timeout: timeout,
 			HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 		})
 		if err != nil {

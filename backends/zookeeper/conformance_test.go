@@ -16,10 +16,10 @@ const (
 )
 
 // opener returns what opens servers on an ensemble.
-func opener(servers string) func(testing.TB, simba.Notices) backendtest.Backend {
-	return func(t testing.TB, n simba.Notices) backendtest.Backend {
+func opener(servers string) backendtest.Opener {
+	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
-		return openSoon(t, zookeeper.Options{Servers: servers, Notices: n, Timeout: suiteTimeout, SessionTimeout: suiteSession})
+		return openSoon(t, zookeeper.Options{Servers: servers, Notices: n, Timeout: timeout, SessionTimeout: suiteSession})
 	}
 }
 
