@@ -25,7 +25,10 @@ type Limits struct {
 	Args    int // arguments of a command, its name included; 1024
 	Arg     int // bytes of an argument; 64 KiB
 	Command int // bytes of all arguments of a command together; 1 MiB
-	Inline  int // bytes of an inline command, or of the line before an argument; 64 KiB
+	// Long reports whether an argument of a command may be as long as Command, as a script
+	// may; nil = none. It is asked about arguments beyond Arg, from any goroutine.
+	Long   func(command []byte) bool
+	Inline int // bytes of an inline command, or of the line before an argument; 64 KiB
 
 	// UnauthArgs and UnauthArg replace Args and Arg for a connection that has yet
 	// to authenticate; 10 and 16 KiB, as in Redis.

@@ -217,6 +217,15 @@ func (r *reader) multibulk(unauth bool) (done bool, err error) {
 	return true, nil
 }
 
+// mayBeLong reports whether the command at hand may have an argument beyond the limit.
+func (r *reader) mayBeLong() bool {
+	if r.limits.Long == nil || len(r.spans) == 0 {
+		return false
+	}
+	name := r.spans[0]
+	return r.limits.Long(r.buf[r.start+name.from : r.start+name.to])
+}
+
 // header reads the line before an argument, "$<bytes>\r\n".
 func (r *reader) header(unauth bool) (ok bool, err error) {
 	line, ok, err := r.line()
@@ -228,7 +237,7 @@ func (r *reader) header(unauth bool) (ok bool, err error) {
 	}
 	n, ok := parseLength(line)
 	switch {
-	case !ok || n < 0 || n > r.limits.Arg || n > r.limits.Command-r.size:
+	case !ok || n < 0 || n > r.limits.Arg && !r.mayBeLong() || n > r.limits.Command-r.size:
 		return false, protocolError("invalid bulk length")
 	case unauth && n > r.limits.UnauthArg:
 		return false, protocolError("unauthenticated bulk length")

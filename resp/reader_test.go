@@ -296,3 +296,29 @@ func TestAGrownBufferIsGivenBackWhenItIsNotNeeded(t *testing.T) {
 	}
 	feed(bulk("PING"))
 }
+
+func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
+	l := Limits{Arg: 10, Command: 100, Long: func(command []byte) bool { return string(command) == "EVAL" }}.withDefaults()
+	long := strings.Repeat("x", 50)
+	for name, test := range map[string]struct {
+		data string
+		ok   bool
+	}{
+		"one that may":      {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
+		"one that may not":  {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"the name itself":   {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
+		"beyond the whole":  {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
+		"the next command":  {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"a shorter name":    {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
+		"its last argument": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
+	} {
+		for piece := range 8 {
+			if _, err := parse(t, l, false, test.data, piece); (err == nil) != test.ok {
+				t.Errorf("%s, in pieces of %d: %v", name, piece, err)
+			}
+		}
+	}
+	if _, err := parse(t, Limits{Arg: 10, UnauthArg: 10, Long: l.Long}.withDefaults(), true, fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), 0); err == nil {
+		t.Error("also before authentication")
+	}
+}

@@ -134,6 +134,17 @@ func appendDouble(b []byte, f float64) []byte {
 	return strconv.AppendFloat(b, f, 'g', 17, 64)
 }
 
+// BigNumber writes an integer of any length, given by its digits; a bulk string in RESP2.
+func (w *Writer) BigNumber(digits string) {
+	if !w.resp3 {
+		w.BulkString(digits)
+		return
+	}
+	w.buf = append(w.buf, '(')
+	w.buf = append(w.buf, digits...)
+	w.buf = append(w.buf, '\r', '\n')
+}
+
 // Verbatim writes text together with its format, three letters such as "txt"; a
 // bulk string of the text alone in RESP2.
 func (w *Writer) Verbatim(format, text string) {

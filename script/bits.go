@@ -1,0 +1,67 @@
+package script
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// bitLibrary is the bit library that Redis has: numbers are taken as 32 bits, results are
+// signed.
+func bitLibrary() map[string]lua.LGFunction {
+	fold := func(f func(a, b uint32) uint32) lua.LGFunction {
+		return func(L *lua.LState) int {
+			all := toBits(L, 1)
+			for i := 2; i <= L.GetTop(); i++ {
+				all = f(all, toBits(L, i))
+			}
+			return pushBits(L, all)
+		}
+	}
+	shift := func(f func(a uint32, n int) uint32) lua.LGFunction {
+		return func(L *lua.LState) int { return pushBits(L, f(toBits(L, 1), int(toBits(L, 2)&31))) }
+	}
+	one := func(f func(a uint32) uint32) lua.LGFunction {
+		return func(L *lua.LState) int { return pushBits(L, f(toBits(L, 1))) }
+	}
+	return map[string]lua.LGFunction{
+		"tobit":   one(func(a uint32) uint32 { return a }),
+		"bnot":    one(func(a uint32) uint32 { return ^a }),
+		"bswap":   one(bits.ReverseBytes32),
+		"band":    fold(func(a, b uint32) uint32 { return a & b }),
+		"bor":     fold(func(a, b uint32) uint32 { return a | b }),
+		"bxor":    fold(func(a, b uint32) uint32 { return a ^ b }),
+		"lshift":  shift(func(a uint32, n int) uint32 { return a << n }),
+		"rshift":  shift(func(a uint32, n int) uint32 { return a >> n }),
+		"arshift": shift(func(a uint32, n int) uint32 { return uint32(int32(a) >> n) }),
+		"rol":     shift(bits.RotateLeft32),
+		"ror":     shift(func(a uint32, n int) uint32 { return bits.RotateLeft32(a, -n) }),
+		"tohex":   bitToHex,
+	}
+}
+
+func toBits(L *lua.LState, n int) uint32 {
+	f := math.RoundToEven(checkNumber(L, n))
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return 0
+	}
+	return uint32(int64(math.Mod(f, 1<<32)))
+}
+
+func pushBits(L *lua.LState, b uint32) int {
+	L.Push(lua.LNumber(int32(b)))
+	return 1
+}
+
+func bitToHex(L *lua.LState) int {
+	b := toBits(L, 1)
+	n, format := optInt(L, 2, 8), "%08x"
+	if n < 0 {
+		n, format = -n, "%08X"
+	}
+	text := fmt.Sprintf(format, b)
+	L.Push(lua.LString(text[8-min(n, 8):]))
+	return 1
+}

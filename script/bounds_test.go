@@ -1,0 +1,214 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// within fails a test whose script does not end by its bound.
+func within(t *testing.T, r *Runner, source string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var w resp.Writer
+	err := r.Run(ctx, Call{Source: source, Proto: 2}, echo, &w)
+	if err == nil {
+		return string(w.Bytes())
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%.200s\ndoes not end", source)
+	}
+	return err.Error()
+}
+
+func TestAScriptThatTakesTooMuchEndsWithAnErrorAndTheNextOneRuns(t *testing.T) {
+	r := New(Config{})
+	for name, c := range map[string]struct{ source, want string }{
+		"strings":            {`local t={} for i=1,1e9 do t[i]=string.rep('x',10000)..i end`, "out of memory"},
+		"tables":             {`local t for i=1,1e9 do t={t,{},{}} end`, "out of memory"},
+		"sparse arrays":      {`local t={} for i=1,1e9 do t[i]={} t[i][16383]=1 end`, "out of memory"},
+		"keys":               {`local t={} for i=1,1e9 do t['k'..i]=i end`, "out of memory"},
+		"closures":           {`local t={} for i=1,1e9 do t[i]=function() return i end end`, "out of memory"},
+		"coroutines":         {`local t={} for i=1,1e9 do t[i]=coroutine.create(function() end) end`, "out of memory"},
+		"doubling":           {`local s='x' while true do s=s..s end`, "string length overflow"},
+		"many operands":      {`local s=string.rep('x',1e6) local t=s..s..s..s..s..s..s..s..s..s`, "string length overflow"},
+		"rep":                {`return string.rep('x', 1e15)`, "string length overflow"},
+		"rep of much":        {`return string.rep(string.rep('x',1e6), 1e15)`, "string length overflow"},
+		"format":             {`return string.format('%99999999d', 1)`, "invalid format"},
+		"format of much":     {`local s=string.rep('x',1e6) return string.format('%s%s', s, s)`, "string length overflow"},
+		"gsub":               {`return string.gsub(string.rep('a',1e5),'a',string.rep('b',1000))`, "string length overflow"},
+		"table.concat":       {`local s=string.rep('x',1e6) return table.concat({s,s,s,s})`, "string length overflow"},
+		"json":               {`local t={} local s=string.rep('x',1e6) for i=1,100 do t[i]=s end return cjson.encode(t)`, "string length overflow"},
+		"unpack":             {`return unpack({},1,1e9)`, "too many results to unpack"},
+		"calls":              {`local function f() return 1+f() end return f()`, "stack overflow"},
+		"calls by pcall":     {`local function f() return 1,pcall(f) end return select('#', f())`, ""},
+		"calls by metatable": {`local t={} setmetatable(t,{__index=function(t,k) return t[k+1] end}) return t[1]`, "overflow"},
+		"calls by gsub":      {`local function f() return (string.gsub('a','a',f)) end return f()`, "overflow"},
+		"calls by sort":      {`local function f() table.sort({1,2},f) return true end return f()`, "overflow"},
+		"calls by load":      {`local function f() load(f) end return f()`, "overflow"},
+		"coroutines inside":  {`local function f() return coroutine.wrap(f)() end return f()`, "C stack overflow"},
+		"coroutines deep":    {`local c function g(n) if n==0 then return c() end return 1+g(n-1) end`, "readonly"},
+		"far insert":         {`table.insert({}, -2^53, 1)`, "position out of bounds"},
+		"far length":         {`local t={} for i=1,16383 do t[i]=1 end for k=14,63 do t[2^k]=1 end t[-2^63]=1 t[0]=1 t[-1]=1 return #t`, ""},
+		"functions":          {`return ` + strings.Repeat("#{function() end},", 3000) + `1`, "too many functions"},
+		"loaded functions":   {`return loadstring('f('..string.rep('function()end,',74000)..'1)')()`, "attempt to call"},
+		"wide reply":         {`local t={1,2,3,4,5,6,7,8} for i=1,30 do t={t,t,t,t} end return t`, "too long"},
+		"pattern depth":      {`return string.find(string.rep('a',1000), string.rep('a?',1000))`, "pattern too complex"},
+		"registers":          {`local function f(...) return f(1,...) end return f()`, ""},
+		"deep json":          {`local t={} for i=1,2000 do t={t} end return cjson.encode(t)`, "excessive depth"},
+		"deep json read":     {`return cjson.decode(string.rep('[',5000))`, "too many nested"},
+		"cyclic json":        {`local t={} t[1]=t return cjson.encode(t)`, "excessive depth"},
+		"cyclic metatables":  {`local t={} setmetatable(t,{__index=t}) return t.x`, "too many recursions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := within(t, r, c.source); !strings.Contains(got, c.want) {
+				t.Errorf("%s\n got %.300q\nwant %q", c.source, got, c.want)
+			}
+			expect(t, r, `return {1,'a'..#'b'}`, "*2\r\n:1\r\n$2\r\na1\r\n")
+		})
+	}
+}
+
+func TestSourceThatIsTooLargeToCompileIsRefused(t *testing.T) {
+	r := New(Config{})
+	const n = 300_000
+	var different strings.Builder
+	different.WriteString("local t={")
+	for i := range 60_000 {
+		different.WriteString("'" + shaOf(string(rune(i)))[:8] + "',")
+	}
+	different.WriteString("}")
+	for name, source := range map[string]string{
+		"brackets":  "return " + strings.Repeat("(", n),
+		"tables":    "return " + strings.Repeat("{", n),
+		"closed":    "return " + strings.Repeat("(", n) + "1" + strings.Repeat(")", n),
+		"short":     "return " + strings.Repeat("- ", 7000) + "1",
+		"calls":     "f" + strings.Repeat("(f", n),
+		"not":       "return " + strings.Repeat("not ", n) + "1",
+		"minus":     "return " + strings.Repeat("- ", n) + "1",
+		"power":     "return " + strings.Repeat("2^", n) + "1",
+		"concat":    "return " + strings.Repeat("'a'..", n) + "1",
+		"sum":       "return " + strings.Repeat("1+", n) + "1",
+		"blocks":    strings.Repeat("do ", n),
+		"functions": strings.Repeat("return function() ", n/4),
+		"ifs":       strings.Repeat("if a then ", n/4),
+		"elseifs":   "if a then " + strings.Repeat("elseif a then ", n/4) + "end",
+		"calls()":   "f" + strings.Repeat("()", n),
+		"index":     "return a" + strings.Repeat(".b", n),
+		"constants": different.String(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			sha, err := r.Load(source)
+			var e Error
+			if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), "ERR Error compiling script (new function): user_script:") {
+				t.Fatalf("got %q, %.300v", sha, err)
+			}
+		})
+	}
+	for name, source := range map[string]string{
+		"long":         strings.Repeat("local function f(a,b) return {a..b, -a, #b, not a} end f(1,2)\n", 150),
+		"a long table": "return {" + strings.Repeat("'x',", 50_000) + "}",
+		"chains":       strings.Repeat("a=b..c a=-b\n", 10_000) + strings.Repeat("f(a..b)\n", 10_000),
+	} {
+		if _, err := r.Load(source); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// spinning starts a script that does not end, and returns when it runs.
+func spinning(t *testing.T, r *Runner, ctx context.Context, source string) (ended chan error) {
+	t.Helper()
+	ended = make(chan error, 1)
+	begun := make(chan struct{})
+	h := hostFunc(func([][]byte, int) []byte { close(begun); return []byte("+OK\r\n") })
+	go func() {
+		var w resp.Writer
+		ended <- r.Run(ctx, Call{Source: "redis.call('begin') " + source, Proto: 2}, h, &w)
+	}()
+	<-begun
+	return ended
+}
+
+var endless = map[string]string{
+	"a loop":         `while true do end`,
+	"caught":         `while true do pcall(function() while true do end end) end`,
+	"in a coroutine": `coroutine.wrap(function() while true do end end)()`,
+	"many":           `while true do coroutine.resume(coroutine.create(function() while true do end end)) end`,
+	"a pattern":      `string.find(string.rep('a',1e6), '.-b')`,
+	"patterns":       `string.find(string.rep('a',1e6), string.rep('a*',50)..'b')`,
+	"a back one":     `string.find(string.rep('a',1e6), '(.-)%1b')`,
+	"balance":        `string.find(string.rep('(',1e6), '%b()')`,
+	"sets":           `string.find(string.rep('a',1e6), '['..string.rep('b-c',3e5)..']')`,
+	"sort":           `local t={} for i=1,1000 do t[i]=i end while true do table.sort(t, function() return true end) end`,
+	"concat":         `local s=string.rep('x',5e5) while true do local t=s..s end`,
+	"handler":        `while true do xpcall(function() while true do end end, function() while true do end end) end`,
+	"loading":        `while true do loadstring('return 1') end`,
+}
+
+func TestAnyScriptThatDoesNotEndCanBeKilled(t *testing.T) {
+	for name, source := range endless {
+		t.Run(name, func(t *testing.T) {
+			r := New(Config{BusyAfter: func() time.Duration { return time.Nanosecond }})
+			if err := r.Kill(); !errors.Is(err, ErrNotBusy) {
+				t.Fatalf("Kill with nothing to kill: %v", err)
+			}
+			ended := spinning(t, r, t.Context(), source)
+			for r.Kill() != nil {
+				t.Log("not yet busy")
+			}
+			err := <-ended
+			if err == nil || !strings.HasPrefix(err.Error(), "ERR Script killed by user with SCRIPT KILL... script: ") {
+				t.Errorf("got %v", err)
+			}
+			expect(t, r, "return 1", ":1\r\n")
+		})
+	}
+}
+
+func TestAScriptEndsWithItsCaller(t *testing.T) {
+	for name, source := range endless {
+		t.Run(name, func(t *testing.T) {
+			r := New(Config{})
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := spinning(t, r, ctx, source)
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestWhoFindsOnlyBusyScriptsIsToldSo(t *testing.T) {
+	var after time.Duration = time.Hour
+	r := New(Config{BusyAfter: func() time.Duration { return after }})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var ended []chan error
+	for range r.slots {
+		ended = append(ended, spinning(t, r, ctx, `while true do end`))
+	}
+	impatient, giveUp := context.WithCancel(context.Background())
+	giveUp()
+	var w resp.Writer
+	if err := r.Run(impatient, Call{Source: "return 1", Proto: 2}, echo, &w); !errors.Is(err, context.Canceled) {
+		t.Errorf("while all wait: %v", err)
+	}
+	after = time.Nanosecond
+	if err := r.Run(context.Background(), Call{Source: "return 1", Proto: 2}, echo, &w); !errors.Is(err, ErrBusy) {
+		t.Errorf("while all are busy: %v", err)
+	}
+	if err := r.Kill(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range ended {
+		<-c
+	}
+	expect(t, r, "return 1", ":1\r\n")
+}

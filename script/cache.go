@@ -1,0 +1,110 @@
+package script
+
+import (
+	"container/list"
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// What a cache keeps at most. Scripts that came by EVAL make room for others, those that
+// were loaded stay.
+const (
+	maxScripts     = 10_000
+	maxScriptBytes = 64 << 20
+)
+
+const errCacheFull Error = "ERR too many scripts are loaded, SCRIPT FLUSH forgets them"
+
+// compiled is a script ready to run. It does not change, so that any number of states can
+// run it at once.
+type compiled struct {
+	sha      string
+	proto    *lua.FunctionProto
+	readOnly bool // it declares that it does not write
+	bytes    int
+	eval     *list.Element // its place among those of EVAL; nil = it was loaded
+}
+
+// cache holds scripts by their SHA1.
+type cache struct {
+	mu    sync.Mutex
+	bySHA map[string]*compiled
+	evals *list.List // those that came by EVAL, the one used last at the back
+	bytes int        // of all sources
+}
+
+func newCache() *cache {
+	return &cache{bySHA: map[string]*compiled{}, evals: list.New()}
+}
+
+func shaOf(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
+
+// get returns the script with a SHA, in either case of letters, or nil. With load it stays
+// from now on.
+func (c *cache) get(sha string, load bool) *compiled {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := c.bySHA[sha]
+	if found == nil {
+		found = c.bySHA[strings.ToLower(sha)]
+	}
+	switch {
+	case found == nil || found.eval == nil:
+	case load:
+		c.evals.Remove(found.eval)
+		found.eval = nil
+	default:
+		c.evals.MoveToBack(found.eval)
+	}
+	return found
+}
+
+// add keeps a script; one that was loaded may not fit.
+func (c *cache) add(s *compiled, load bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.bySHA) >= maxScripts || c.bytes+s.bytes > maxScriptBytes {
+		oldest := c.evals.Front()
+		if oldest == nil {
+			if load {
+				return errCacheFull
+			}
+			return nil // it runs all the same
+		}
+		c.forget(oldest)
+	}
+	if was := c.bySHA[s.sha]; was != nil { // two have compiled it at once
+		if was.eval != nil {
+			c.evals.Remove(was.eval)
+		}
+		load = load || was.eval == nil
+		c.bytes -= was.bytes
+	}
+	c.bySHA[s.sha] = s
+	c.bytes += s.bytes
+	if !load {
+		s.eval = c.evals.PushBack(s)
+	}
+	return nil
+}
+
+func (c *cache) forget(e *list.Element) {
+	s := c.evals.Remove(e).(*compiled)
+	delete(c.bySHA, s.sha)
+	c.bytes -= s.bytes
+}
+
+func (c *cache) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.bySHA)
+	c.evals.Init()
+	c.bytes = 0
+}

@@ -1,0 +1,72 @@
+package script
+
+import (
+	lua "github.com/yuin/gopher-lua"
+)
+
+// keptArena is how much of the memory for arguments is kept for the next call, in bytes.
+const keptArena = 64 << 10
+
+func (s *state) redisCall(L *lua.LState) int {
+	v := s.call(L)
+	if isError(v) {
+		L.Error(v, 0)
+	}
+	L.Push(v)
+	return 1
+}
+
+func (s *state) redisPcall(L *lua.LState) int {
+	L.Push(s.call(L))
+	return 1
+}
+
+func isError(v lua.LValue) bool {
+	t, ok := v.(*lua.LTable)
+	return ok && t.RawGetString("err") != lua.LNil
+}
+
+// callSteps is the price of a call.
+const callSteps = 8
+
+// call runs the command in the arguments and returns its reply as a value.
+func (s *state) call(L *lua.LState) lua.LValue {
+	s.spend(L, callSteps)
+	n := L.GetTop()
+	if n == 0 {
+		return errorTable("ERR Please specify at least one argument for this redis lib call")
+	}
+	s.arena, s.args = s.arena[:0], s.args[:0]
+	size := 0
+	for i := 1; i <= n; i++ {
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			size += len(v)
+		case lua.LNumber:
+			size += 24
+		default:
+			return errorTable("ERR Lua redis lib command arguments must be strings or integers")
+		}
+	}
+	if cap(s.arena) < size || cap(s.arena) > keptArena {
+		s.arena = make([]byte, 0, max(size, 256))
+	}
+	for i := 1; i <= n; i++ {
+		start := len(s.arena)
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			s.arena = append(s.arena, v...)
+		case lua.LNumber:
+			s.arena = appendG(s.arena, float64(v), 17, 1e17)
+		}
+		s.args = append(s.args, s.arena[start:len(s.arena):len(s.arena)])
+	}
+	s.spend(L, size/64)
+	in := reader{reply: s.host.Call(s.args, s.proto)}
+	v := in.value()
+	if in.bad {
+		return errorTable("ERR the reply of the command cannot be read")
+	}
+	s.spend(L, len(in.reply)/64)
+	return v
+}

@@ -1,0 +1,126 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+)
+
+// chunkName is what Redis calls a script in its errors.
+const chunkName = "user_script"
+
+// compileScript makes a script of a source.
+func compileScript(source string) (*compiled, error) {
+	text, readOnly, err := withoutShebang(source)
+	if err != nil {
+		return nil, err
+	}
+	proto, err := compileChunk(text, chunkName)
+	if err != nil {
+		return nil, Error("ERR Error compiling script (new function): " + err.Error())
+	}
+	return &compiled{sha: shaOf(source), proto: proto, readOnly: readOnly, bytes: shrink(proto)}, nil
+}
+
+// shrink gives back the room that the compiler has left in a function and those inside it, and
+// returns about how many bytes they take.
+func shrink(p *lua.FunctionProto) (bytes int) {
+	p.Code = slices.Clone(p.Code)
+	p.Constants = slices.Clone(p.Constants)
+	p.FunctionPrototypes = slices.Clone(p.FunctionPrototypes)
+	p.DbgSourcePositions = slices.Clone(p.DbgSourcePositions)
+	p.DbgLocals = slices.Clone(p.DbgLocals)
+	p.DbgCalls = slices.Clone(p.DbgCalls)
+	p.DbgUpvalues = slices.Clone(p.DbgUpvalues)
+	bytes = 512 + 4*cap(p.Code) + 8*cap(p.DbgSourcePositions) + 32*cap(p.DbgCalls) + 64*len(p.DbgLocals)
+	for _, c := range p.Constants {
+		bytes += 64 + len(c.String())
+	}
+	for _, f := range p.FunctionPrototypes {
+		bytes += shrink(f)
+	}
+	return bytes
+}
+
+// compileChunk compiles Lua text. The errors are worded as Lua's.
+func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			proto, err = nil, fmt.Errorf("%s:1: %v", name, broken)
+		}
+	}()
+	if err := checkNesting(text, name); err != nil {
+		return nil, err
+	}
+	chunk, err := parse.Parse(strings.NewReader(text), name)
+	if err != nil {
+		return nil, syntaxError(err, text, name)
+	}
+	r := rewriter{name: name, strings: map[string]struct{}{}}
+	r.block(chunk)
+	if r.err != nil {
+		return nil, r.err
+	}
+	proto, err = lua.Compile(chunk, name)
+	if err != nil {
+		return nil, compileError(err, name)
+	}
+	proto.IsVarArg &^= lua.VarArgNeedsArg // a table at each run that nobody sees
+	return proto, nil
+}
+
+func syntaxError(err error, text, name string) error {
+	var e *parse.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("%s:1: %w", name, err)
+	}
+	line, near := e.Pos.Line, e.Token
+	if line == parse.EOF {
+		line, near = 1+strings.Count(text, "\n"), "<eof>"
+	}
+	return fmt.Errorf("%s:%d: %s near '%s'", name, line, strings.TrimSpace(e.Message), near)
+}
+
+func compileError(err error, name string) error {
+	var e *lua.CompileError
+	if !errors.As(err, &e) {
+		return fmt.Errorf("%s:1: %w", name, err)
+	}
+	return fmt.Errorf("%s:%d: %s", name, e.Line, e.Message)
+}
+
+// withoutShebang empties a first line "#!lua flags=…". The flag no-writes counts; the others
+// allow what this server allows anyway.
+func withoutShebang(source string) (text string, readOnly bool, err error) {
+	if !strings.HasPrefix(source, "#!") {
+		return source, false, nil
+	}
+	first, rest, found := strings.Cut(source, "\n")
+	if !found {
+		return "", false, Error("ERR Invalid script shebang")
+	}
+	words := strings.Fields(first)
+	if len(words) == 0 || words[0] != "#!lua" {
+		return "", false, Error("ERR Unexpected engine in script shebang: " + first)
+	}
+	for _, option := range words[1:] {
+		flags, ok := strings.CutPrefix(option, "flags=")
+		if !ok {
+			return "", false, Error("ERR Unknown lua shebang option: " + option)
+		}
+		for flag := range strings.SplitSeq(flags, ",") {
+			switch flag {
+			case "no-writes":
+				readOnly = true
+			case "", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys":
+			default:
+				return "", false, Error("ERR Unexpected flag in script shebang: " + flag)
+			}
+		}
+	}
+	return "\n" + rest, readOnly, nil
+}

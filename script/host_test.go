@@ -1,0 +1,56 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// hostFunc is a Host that is a function.
+type hostFunc func(args [][]byte, proto int) []byte
+
+func (f hostFunc) Call(args [][]byte, proto int) []byte { return f(args, proto) }
+
+func (hostFunc) ForbidWrites() {}
+
+// echo knows the command ECHO only.
+var echo = hostFunc(func(args [][]byte, _ int) []byte {
+	if string(args[0]) == "echo" && len(args) == 2 {
+		return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(args[1]), args[1])
+	}
+	return []byte("-ERR Unknown Redis command called from script\r\n")
+})
+
+// answer is a Host whose every command has the same reply.
+func answer(reply string) Host {
+	return hostFunc(func([][]byte, int) []byte { return []byte(reply) })
+}
+
+// eval runs a script and returns its reply, or its error as a reply.
+func eval(t testing.TB, r *Runner, h Host, c Call) string {
+	t.Helper()
+	var w resp.Writer
+	w.SetProto(c.Proto)
+	if err := r.Run(context.Background(), c, h, &w); err != nil {
+		if w.Len() > 0 {
+			t.Errorf("%q has failed and left %q", c.Source, w.Bytes())
+		}
+		w.Error(err.Error())
+	}
+	return string(w.Bytes())
+}
+
+// run runs a script for a caller of RESP2 with ECHO.
+func run(t testing.TB, r *Runner, source string) string {
+	t.Helper()
+	return eval(t, r, echo, Call{Source: source, Proto: 2})
+}
+
+func expect(t *testing.T, r *Runner, source, want string) {
+	t.Helper()
+	if got := run(t, r, source); got != want {
+		t.Errorf("%s\n got %q\nwant %q", source, got, want)
+	}
+}

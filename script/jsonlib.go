@@ -1,0 +1,354 @@
+package script
+
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+const (
+	// maxJSONDepth is how deep JSON may be nested, as in Redis' cjson.
+	maxJSONDepth = 1000
+	// A table with numbers as keys is an array if its highest key is at most safeSparse, or it
+	// has at least one element for each sparseRatio keys.
+	safeSparse  = 10
+	sparseRatio = 2
+)
+
+// jsonLibrary is cjson with its defaults. They cannot be changed, since scripts share it.
+func (s *state) jsonLibrary() *lua.LTable {
+	t := s.table(map[string]lua.LGFunction{"encode": s.jsonEncode, "decode": s.jsonDecode})
+	t.RawSetString("null", s.null)
+	t.RawSetString("_NAME", lua.LString("cjson"))
+	t.RawSetString("_VERSION", lua.LString("2.1.0"))
+	return t
+}
+
+func (s *state) jsonEncode(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		badArgument(L, 1, "expected 1 argument")
+	}
+	e := jsonEncoder{s: s, L: L}
+	e.value(L.Get(1), 0)
+	s.checkLength(L, len(e.b))
+	L.Push(lua.LString(e.b))
+	return 1
+}
+
+type jsonEncoder struct {
+	s *state
+	L *lua.LState
+	b []byte
+}
+
+func (e *jsonEncoder) value(v lua.LValue, depth int) {
+	e.s.spend(e.L, 1)
+	if len(e.b) > maxString {
+		e.L.RaiseError("string length overflow")
+	}
+	switch v := v.(type) {
+	case lua.LString:
+		e.text(string(v))
+	case lua.LNumber:
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			e.L.RaiseError("Cannot serialise number: must not be NaN or Inf")
+		}
+		e.b = appendNumber(e.b, float64(v))
+	case lua.LBool:
+		e.b = strconv.AppendBool(e.b, bool(v))
+	case *lua.LTable:
+		if depth++; depth > maxJSONDepth {
+			e.L.RaiseError("Cannot serialise, excessive depth (%d)", depth)
+		}
+		t := e.s.content(v)
+		if n := e.arrayLength(t); n > 0 {
+			e.array(t, n, depth)
+		} else {
+			e.object(t, depth)
+		}
+	default:
+		if v != lua.LNil && v != e.s.null {
+			e.L.RaiseError("Cannot serialise %s: type not supported", v.Type().String())
+		}
+		e.b = append(e.b, "null"...)
+	}
+}
+
+// arrayLength is the highest key of an array, or 0 if the table is to be an object.
+func (e *jsonEncoder) arrayLength(t *lua.LTable) int {
+	highest, n := 0, 0
+	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		f, ok := k.(lua.LNumber)
+		if !ok || f < 1 || f != lua.LNumber(toInt(float64(f))) {
+			return 0
+		}
+		if v != lua.LNil {
+			highest, n = max(highest, toInt(float64(f))), n+1
+		}
+	}
+	if highest > safeSparse && highest > n*sparseRatio {
+		e.L.RaiseError("Cannot serialise table: excessively sparse array")
+	}
+	return highest
+}
+
+func (e *jsonEncoder) array(t *lua.LTable, n, depth int) {
+	e.b = append(e.b, '[')
+	for i := 1; i <= n; i++ {
+		if i > 1 {
+			e.b = append(e.b, ',')
+		}
+		e.value(t.RawGet(lua.LNumber(i)), depth)
+	}
+	e.b = append(e.b, ']')
+}
+
+func (e *jsonEncoder) object(t *lua.LTable, depth int) {
+	e.b = append(e.b, '{')
+	first := true
+	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		if !first {
+			e.b = append(e.b, ',')
+		}
+		first = false
+		text, ok := plainString(k)
+		if !ok {
+			e.L.RaiseError("Cannot serialise %s: table key must be a number or string", k.Type().String())
+		}
+		e.text(text)
+		e.b = append(e.b, ':')
+		e.value(v, depth)
+	}
+	e.b = append(e.b, '}')
+}
+
+func (e *jsonEncoder) text(text string) {
+	const hex = "0123456789abcdef"
+	e.s.spend(e.L, len(text)/32)
+	e.b = append(e.b, '"')
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\' || c == '/':
+			e.b = append(e.b, '\\', c)
+		case c == '\b':
+			e.b = append(e.b, `\b`...)
+		case c == '\t':
+			e.b = append(e.b, `\t`...)
+		case c == '\n':
+			e.b = append(e.b, `\n`...)
+		case c == '\f':
+			e.b = append(e.b, `\f`...)
+		case c == '\r':
+			e.b = append(e.b, `\r`...)
+		case c < ' ' || c == 127:
+			e.b = append(e.b, `\u00`...)
+			e.b = append(e.b, hex[c>>4], hex[c&15])
+		default:
+			e.b = append(e.b, c)
+		}
+	}
+	e.b = append(e.b, '"')
+}
+
+func (s *state) jsonDecode(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		badArgument(L, 1, "expected 1 argument")
+	}
+	d := jsonDecoder{s: s, L: L, text: checkString(L, 1)}
+	s.spend(L, len(d.text)/16)
+	v := d.value(0)
+	d.blanks()
+	if d.at < len(d.text) {
+		d.fail("the end")
+	}
+	L.Push(v)
+	return 1
+}
+
+type jsonDecoder struct {
+	s    *state
+	L    *lua.LState
+	text string
+	at   int
+}
+
+func (d *jsonDecoder) fail(want string) {
+	found := "invalid token"
+	if d.at >= len(d.text) {
+		found = "T_END"
+	}
+	d.L.RaiseError("Expected %s but found %s at character %d", want, found, d.at+1)
+}
+
+func (d *jsonDecoder) blanks() {
+	for d.at < len(d.text) && (d.text[d.at] == ' ' || '\t' <= d.text[d.at] && d.text[d.at] <= '\r') {
+		d.at++
+	}
+}
+
+// accept skips blanks, and c if it is next.
+func (d *jsonDecoder) accept(c byte) bool {
+	d.blanks()
+	if d.at < len(d.text) && d.text[d.at] == c {
+		d.at++
+		return true
+	}
+	return false
+}
+
+func (d *jsonDecoder) word(word string) bool {
+	if len(d.text)-d.at >= len(word) && d.text[d.at:d.at+len(word)] == word {
+		d.at += len(word)
+		return true
+	}
+	return false
+}
+
+func (d *jsonDecoder) value(depth int) lua.LValue {
+	d.s.spend(d.L, 1)
+	if depth > maxJSONDepth {
+		d.L.RaiseError("Found too many nested data structures (%d)", depth)
+	}
+	switch {
+	case d.accept('{'):
+		return d.object(depth + 1)
+	case d.accept('['):
+		return d.array(depth + 1)
+	case d.accept('"'):
+		return lua.LString(d.string())
+	case d.word("true"):
+		return lua.LTrue
+	case d.word("false"):
+		return lua.LFalse
+	case d.word("null"):
+		return d.s.null
+	}
+	return d.number()
+}
+
+func (d *jsonDecoder) object(depth int) lua.LValue {
+	t := newTable(0, 0)
+	if d.accept('}') {
+		return t
+	}
+	for {
+		if !d.accept('"') {
+			d.fail("object key string")
+		}
+		key := d.string()
+		if !d.accept(':') {
+			d.fail("colon")
+		}
+		t.RawSetString(key, d.value(depth))
+		if d.accept('}') {
+			return t
+		}
+		if !d.accept(',') {
+			d.fail("comma or object end")
+		}
+	}
+}
+
+func (d *jsonDecoder) array(depth int) lua.LValue {
+	t := newTable(0, 0)
+	if d.accept(']') {
+		return t
+	}
+	for i := 1; ; i++ {
+		t.RawSetInt(i, d.value(depth))
+		if d.accept(']') {
+			return t
+		}
+		if !d.accept(',') {
+			d.fail("comma or array end")
+		}
+	}
+}
+
+func (d *jsonDecoder) number() lua.LValue {
+	end := d.at
+	for end < len(d.text) && (isDigit(d.text[end]) || isLetter(d.text[end]) || d.text[end] == '.' || d.text[end] == '-' || d.text[end] == '+') {
+		end++
+	}
+	f, ok := parseNumber(d.text[d.at:end])
+	if !ok {
+		d.fail("value")
+	}
+	d.at = end
+	return lua.LNumber(f)
+}
+
+// string reads the rest of a string, after its first quote.
+func (d *jsonDecoder) string() string {
+	var b []byte
+	for d.at < len(d.text) {
+		c := d.text[d.at]
+		d.at++
+		switch {
+		case c == '"':
+			return string(b)
+		case c < ' ':
+			d.at--
+			d.fail("string without control characters")
+		case c != '\\':
+			b = append(b, c)
+			continue
+		}
+		b = d.escape(b)
+	}
+	d.fail("end of string")
+	return ""
+}
+
+func (d *jsonDecoder) escape(b []byte) []byte {
+	if d.at >= len(d.text) {
+		d.fail("escape code")
+	}
+	c := d.text[d.at]
+	d.at++
+	switch c {
+	case '"', '\\', '/':
+		return append(b, c)
+	case 'b':
+		return append(b, '\b')
+	case 'f':
+		return append(b, '\f')
+	case 'n':
+		return append(b, '\n')
+	case 'r':
+		return append(b, '\r')
+	case 't':
+		return append(b, '\t')
+	case 'u':
+		return utf8.AppendRune(b, d.unicode())
+	}
+	d.at--
+	d.fail("valid escape code")
+	return nil
+}
+
+func (d *jsonDecoder) unicode() rune {
+	r := d.hex4()
+	if 0xD800 <= r && r < 0xDC00 && d.word(`\u`) {
+		low := d.hex4()
+		if low < 0xDC00 || low > 0xDFFF {
+			d.fail("valid unicode escape code")
+		}
+		return 0x10000 + (r-0xD800)<<10 + (low - 0xDC00)
+	}
+	return r
+}
+
+func (d *jsonDecoder) hex4() rune {
+	if d.at+4 > len(d.text) {
+		d.fail("valid unicode escape code")
+	}
+	n, err := strconv.ParseUint(d.text[d.at:d.at+4], 16, 16)
+	if err != nil {
+		d.fail("valid unicode escape code")
+	}
+	d.at += 4
+	return rune(n)
+}

@@ -1,0 +1,46 @@
+package script
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/yuin/gopher-lua/parse"
+)
+
+// smallSource is a length in bytes up to which no source can bother the parser.
+const smallSource = 16 << 10
+
+// checkNesting refuses text that is nested so deep that the parser, which keeps some hundred
+// bytes a level, would need very much memory. What it reads as nesting is at least what
+// the parser does.
+func checkNesting(text, name string) error {
+	if len(text) <= smallSource {
+		return nil
+	}
+	scanner := parse.NewScanner(strings.NewReader(text), name)
+	lexer := &parse.Lexer{}
+	open := []int{0} // for each open bracket or block, the operators whose right side is still to come
+	for {
+		tok, err := scanner.Scan(lexer)
+		if err != nil || tok.Type < 0 {
+			return nil // the parser tells it better
+		}
+		lexer.PrevTokenType = tok.Type
+		top := len(open) - 1
+		switch tok.Type {
+		case '(', '{', '[', parse.TDo, parse.TThen, parse.TElse, parse.TElseIf, parse.TFunction, parse.TRepeat:
+			open = append(open, 0)
+		case ')', '}', ']', parse.TEnd, parse.TUntil:
+			if top > 0 {
+				open = open[:top]
+			}
+		case parse.T2Comma, '^', '-', '#', parse.TNot:
+			open[top]++
+		case '=', ',', ';', parse.TLocal, parse.TReturn, parse.TIf, parse.TFor, parse.TWhile:
+			open[top] = 0
+		}
+		if len(open) > maxSyntaxLevels || open[len(open)-1] > maxSyntaxLevels {
+			return fmt.Errorf("%s:%d: chunk has too many syntax levels", name, tok.Pos.Line)
+		}
+	}
+}

@@ -1,0 +1,455 @@
+package script
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// realRedis starts a redis-server and returns a connection to it that speaks proto.
+func realRedis(t *testing.T) func(proto int) *wire {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("no redis-server to compare with")
+	}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "redis.sock")
+	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "ready to accept connections") {
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		io.Copy(io.Discard, out)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-drained
+		cmd.Wait()
+	})
+	return func(proto int) *wire {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		w := &wire{conn: conn, in: bufio.NewReader(conn)}
+		w.do(t, "HELLO", strconv.Itoa(proto))
+		return w
+	}
+}
+
+type wire struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// do sends a command and returns the bytes of its reply.
+func (w *wire) do(t *testing.T, args ...string) string {
+	t.Helper()
+	fmt.Fprintf(w.conn, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(w.conn, "$%d\r\n%s\r\n", len(a), a)
+	}
+	var reply strings.Builder
+	if err := w.copy(&reply); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return reply.String()
+}
+
+func (w *wire) copy(to *strings.Builder) error {
+	line, err := w.in.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	to.WriteString(line)
+	n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+	switch line[0] {
+	case '$', '=':
+		if n < 0 {
+			return nil
+		}
+		_, err = io.CopyN(to, w.in, int64(n)+2)
+		return err
+	case '%':
+		n *= 2
+	case '*', '~':
+	default:
+		return nil
+	}
+	for range n {
+		if err := w.copy(to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameAsRedis are scripts whose reply is the same bytes as that of Redis.
+const sameAsRedis = `
+return 1
+return -1.9
+return 3.99
+return 1e20
+return -1e20
+return 0/0
+return 1/0
+return 'a'
+return 'a\0\r\nb'
+return ''
+return nil
+return
+return true
+return false
+return {}
+return {1,2,nil,3}
+return {1,'a',{2,{3,{}}},true,false,1.9}
+return {nil}
+return 1,2
+return function() end
+return coroutine.create(function() end)
+return {function() end, 1}
+return {err='x'}
+return {err='MY x'}
+return {err=1}
+return {err=''}
+return {err='a\r\nb'}
+return {ok='fine'}
+return {ok='a\r\nb'}
+return {ok=1}
+return {ok='x', err='y'}
+return {double=1.5}
+return {double=0.1}
+return {double=3}
+return {double=1e300}
+return {double=1/0}
+return {double=-1/0}
+return {map={a=1}}
+return {map={a={b='c'}}}
+return {map={}}
+return {map={[1]=2}}
+return {set={a=true}}
+return {set={}}
+return {verbatim_string={string='a',format='txt'}}
+return {verbatim_string={string='a',format='text'}}
+return {verbatim_string={string='a',format='t'}}
+return {verbatim_string={string='a'}}
+return {verbatim_string={}}
+return {{ok='a'},{err='b'},{double=1},{map={k='v'}}}
+return setmetatable({},{__index=function() return 1 end})
+redis.setresp(3) return true
+redis.setresp(3) return false
+redis.setresp(3) return {true,false,1}
+redis.setresp(2) return true
+return #KEYS
+return #ARGV
+KEYS[1]='a' return KEYS
+KEYS={}
+x=1
+return x
+_G.x=1
+rawset(_G,'x',1)
+return rawget(_G,'x')
+string.x=1
+redis.x=1
+function f() end
+setmetatable(_G,{})
+setmetatable(string,{})
+getmetatable('').__index=1
+return getmetatable('').__index==string
+return getmetatable(string)==nil
+table.insert(string,1)
+table.sort(string)
+return print
+return require
+return getfenv
+return newproxy
+return os
+return io
+return debug
+error('boom')
+error('boom',0)
+error('boom',2)
+error({err='MY boom'})
+error({err='boom',x=1})
+error(nil)
+error(1)
+error(true)
+error('a\nb')
+local function f() error('x') end f()
+local function f() error('x',2) end f()
+return redis.error_reply('boom')
+return redis.error_reply('-boom')
+return redis.error_reply('-boom x')
+return redis.error_reply('boom x')
+return redis.error_reply('')
+return redis.error_reply('a b\r\n')
+return redis.error_reply(1)
+return redis.error_reply()
+return redis.error_reply('a','b')
+return redis.error_reply('x').err
+return redis.status_reply('boom')
+return redis.status_reply('a b').ok
+return redis.status_reply(1)
+return redis.status_reply()
+return redis.call()
+return redis.pcall()
+return redis.pcall().err
+return redis.call({})
+return redis.call(nil)
+return redis.call('echo',true)
+return redis.pcall('echo',{})
+return redis.call('nocmd')
+return redis.pcall('nocmd').err
+return type(redis.pcall('nocmd'))
+local ok,e=pcall(redis.call,'nocmd') return e
+local ok,e=pcall(redis.call,'nocmd') return type(e)
+local ok,e=pcall(redis.call,'nocmd') error(e)
+return redis.call('echo','x')
+return redis.call('echo',1)
+return redis.call('echo',1.5)
+return redis.call('echo',0.1)
+return redis.call('echo',1e20)
+return redis.call('echo',-1e17)
+return redis.call('echo',1e16)
+return redis.call('echo',2^53)
+return redis.call('echo',10000000000000001)
+return redis.call('echo',1/0)
+return redis.call('echo',-1/0)
+return redis.call('echo',0)
+return redis.call('echo',-0)
+return redis.call('echo',1e-5)
+return redis.call('echo',100)
+return redis.sha1hex('')
+return redis.sha1hex('abc')
+return redis.sha1hex(1)
+return redis.sha1hex()
+return redis.log(1)
+return redis.log('a','b')
+return redis.log(9,'b')
+return redis.log(redis.LOG_DEBUG,'b')
+return redis.setresp()
+return redis.setresp(4)
+return redis.setresp(3)
+return redis.set_repl()
+return redis.set_repl(9)
+return redis.set_repl(redis.REPL_ALL)
+return redis.replicate_commands()
+return redis.breakpoint()
+return redis.debug(1)
+return pcall(error,'x')
+return {pcall(error,'x')}
+return {pcall(error,{err='x'})}
+return {pcall(function() error('x') end)}
+return {pcall(function() return 1,2 end)}
+local a,b=xpcall(function() error('x') end, function(e) return 'h'..e end) return {tostring(a),b}
+return {xpcall(function() return 1 end, function() end)}
+assert(false)
+assert(false,'msg')
+assert(nil)
+return assert(1,2)
+return {assert(1,2)}
+return {tostring(1e15),tostring(1e14),tostring(123456),tostring(0.1),tostring(1/3),tostring(1e20),tostring(1/0),tostring(-1/0),tostring(-0.5),tostring(2^53)}
+return {tostring(nil),tostring(true),tostring('a'),tostring(12)}
+return 1 .. 2
+return 1.5 .. 'a' .. 1e15
+return 'a' .. 'b' .. 'c'
+return {tonumber('0x10'),tonumber('1e2'),tonumber(' 10 '),tonumber('10',2),tonumber('zz',36),tonumber('ff',16)}
+return {tostring(tonumber('')),tostring(tonumber('x')),tostring(tonumber('1x')),tostring(tonumber('0x')),tostring(tonumber('8',8)),tostring(tonumber('1_0')),tostring(tonumber('1 0'))}
+return tonumber()
+return tonumber({})
+return {type(1),type('a'),type({}),type(nil),type(print==nil),type(type)}
+return type()
+return {select('#',1,nil,3),select(2,1,2,3)}
+return {select(-1,1,2)}
+return select(0)
+return {unpack({1,2,3})}
+return {unpack({1,2,3},2)}
+return {unpack({1,2,3},2,5)}
+return unpack({},1,1e8)
+return {next({10})}
+return {rawequal('a','a')}
+return {string.find('abc','b')}
+return {string.find('abc','b()')}
+return {string.find('abc','(b)(c)')}
+return {string.find('abc','x')}
+return {string.find('a.c','.',2,true)}
+return {string.find('abc','',10)}
+return {string.find('abc','',2)}
+return {string.find('abc','^b')}
+return {string.find('abc','c$')}
+return {string.find('abc','b',-1)}
+return {string.find('abc','b',-2)}
+return string.find('a','[')
+return string.find('a','%')
+return string.find('a','(')
+return string.find('a','a)')
+return string.find('a','%1')
+return string.find('a','%f')
+return string.find('a','%b')
+return {string.match('key=value','(%w+)=(%w+)')}
+return {string.match('  x  ','^%s*(.-)%s*$')}
+return {string.match('2026-11-21','(%d+)-(%d+)-(%d+)')}
+return {string.match('abc','()b()')}
+return {string.match('THE (quick) fox','%((%a+)%)')}
+return {string.match('f(a(b)c)d','%b()')}
+return {string.match('hello','(h)(e)(l+)')}
+return {string.match('x','y')}
+return {string.match('THE fox','%f[%a]%a+',4)}
+return {string.match('a]b','[]]')}
+return {string.match('a^b','[%^]')}
+return {string.match('a-b','[a%-]+')}
+return {string.match('abcABC','[^A-Z]+')}
+return {string.match('aaa','a-$'),string.match('aab','a?a?a?b')}
+return {string.match('abab','(ab)%1')}
+local t={} for w in string.gmatch('one two','%a+') do t[#t+1]=w end return t
+local t={} for k,v in string.gmatch('a=1,b=2','(%w)=(%w)') do t[#t+1]=k..v end return t
+local t={} for w in string.gmatch('abc','') do t[#t+1]=w end return t
+return {string.gsub('hello world','o','%0%0')}
+return {string.gsub('hello world','(o)',{o='0'})}
+return {string.gsub('hello world','%w+',function(w) return w:upper() end)}
+return {string.gsub('hello','','-')}
+return {string.gsub('hello','l','x',1)}
+return {string.gsub('hello','^h','j')}
+return {string.gsub('abc','%w','%%%0')}
+return {string.gsub('abc','b',false)}
+return {string.gsub('abc','(b)','[%1]')}
+return {string.gsub('abc','b','%2')}
+return string.gsub('x','x',{x={}})
+return {string.byte('abc',1,-1)}
+return {string.byte('abc',0)}
+return {string.byte('abc',2)}
+return {string.byte('abc',10)}
+return string.char(65,66)
+return string.char(256)
+return string.char()
+return {('abc'):sub(2),('abc'):sub(-2),('abc'):sub(2,2),('abc'):sub(0),('abc'):sub(3,2),('abc'):sub(-10,1),('abc'):sub(1,-2)}
+return {('x'):rep(3),('x'):rep(0),('x'):rep(-1),('ab'):rep(2)}
+return {('aBc'):upper(),('aBc'):lower(),('abc'):reverse(),('abc'):len(),#'abc'}
+return ('é'):upper()
+return string.rep()
+return string.rep('a')
+return string.rep('a','x')
+return string.len({})
+return string.format('%5d|%-5s|%05.2f|%x|%X|%o|%g|%c|%i|%%|%u|%e|%G',3.7,'ab',3.14159,255,255,8,1e20,65,4,7,12345.678,0.00001)
+return string.format('%q','a\nb\0c"\\\r')
+return string.format('%s %s',1,2.5)
+return string.format('%.3s|%5s|%-5s|','abcdef','é','é')
+return string.format('%+d|% d|%#x|%05d',1,1,255,-42)
+return string.format('%.3f|%10.2f|%g|%g',1/3,1/3,100000,1000000)
+return string.format('%g|%f|%5.1f',1/0,-1/0,1/0)
+return string.format('%y',3)
+return string.format('%')
+return string.format('%d')
+return string.format('%100d',1)
+return string.format('%d','x')
+return string.format('%d','10')
+return table.concat({1,2,3},',')
+return table.concat({1,2,3},',',2,3)
+return table.concat({},',')
+return table.concat({1,{}},',')
+local t={3,1,2} table.sort(t) return t
+local t={3,1,2} table.sort(t,function(a,b) return a>b end) return t
+local t={1,2} table.insert(t,3) table.insert(t,1,0) return t
+local t={1,2,3} return {table.remove(t),table.remove(t,1),#t}
+local t={} return {tostring(table.remove(t)),#t}
+return table.getn({1,2})
+return table.maxn({1,2,[10]=1})
+local t={} table.foreachi({5,6},function(i,v) t[i]=v end) return t
+return #5
+return #nil
+return #{1,2,3}
+local s={} .. 'x'
+local s='x' .. nil
+return {5%3,-5%3,5.5%2,2^10,7/2}
+return {math.floor(-1.5),math.ceil(1.2),math.abs(-1),math.max(1,5,3),math.min(4,2),math.sqrt(16),math.fmod(7,3)}
+return {tostring(math.huge),tostring(math.pi)}
+return {math.modf(3.7)}
+return math.random(0)
+return math.random(2,1)
+math.randomseed(5) return {math.random(100),math.random(100),math.random(5,10),tostring(math.random())}
+math.randomseed(0) return {math.random(1000000),math.random(1000000)}
+return {bit.band(7,3),bit.bor(1,2),bit.bxor(5,1),bit.bnot(0),bit.lshift(1,4),bit.rshift(-1,28),bit.arshift(-16,2),bit.rol(1,31),bit.ror(1,1),bit.bswap(1),bit.tobit(2^32+5)}
+return {bit.tohex(255),bit.tohex(-1,4),bit.tohex(255,-4)}
+return cjson.encode({1,2,{a=1}})
+return cjson.encode({1.5,'a/b"\n\t\1',true,cjson.null})
+return cjson.encode({})
+return cjson.encode({a={}})
+return cjson.encode('x')
+return cjson.encode(1/0)
+return cjson.encode({[1]=1,[100]=2})
+return cjson.encode({[1]=1,[5]=2})
+return cjson.encode({[1.5]=1})
+return cjson.encode(function() end)
+return cjson.encode({[true]=1})
+return cjson.decode('[1,2,{"a":null}]')
+return cjson.decode('{"a":1.5,"b":[true,false]}').a
+return cjson.decode('{"a":"\\u00e9\\n\\ud83d\\ude00"}').a
+return cjson.decode('[]')
+return tostring(cjson.decode('null')==cjson.null)
+local co=coroutine.wrap(function(a) local b=coroutine.yield(a+1) return b*2 end) return {co(1),co(10)}
+local co=coroutine.create(function(a) error('x') end) return {coroutine.resume(co)}
+local co=coroutine.create(function() return 1 end) coroutine.resume(co) return {coroutine.resume(co),coroutine.status(co)}
+return coroutine.running()
+return loadstring('return 5')()
+return loadstring('return ...')(7)
+return {pcall(loadstring("error('x')"))}
+local n=0 return load(function() n=n+1 if n==1 then return 'return 9' end end)()
+return _VERSION
+local t=setmetatable({},{__call=function(self,a) return a end}) return t(5)
+local t=setmetatable({},{__concat=function(a,b) return 'cat' end}) return {t..'x','x'..t}
+local t=setmetatable({},{__tostring=function() return 'me' end}) return tostring(t)
+local t=setmetatable({},{__metatable='no'}) return {getmetatable(t)}
+local t=setmetatable({},{__metatable='no'}) setmetatable(t,{})
+return setmetatable('',{})
+return setmetatable({},1)
+return ipairs()
+return pairs(nil)
+local s=0 for i=1,10 do s=s+i end return s
+local s=0 for i=10,1,-3 do s=s+i end return s
+local t={} for i,v in ipairs({4,5,nil,6}) do t[#t+1]=v end return t
+local i=0 repeat i=i+1 until i>5 return i
+local i=0 while true do i=i+1 if i>5 then break end end return i
+local function f(...) return select('#',...) end return f(nil,nil)
+local t={} for k in pairs({a=1}) do t[#t+1]=k end return t
+return ({...})[1]
+return not nil
+return nil == false
+return 'a' < 'b'
+return 1 == '1'
+return '10' + 5
+return -'2'
+return 'a\065\10b'
+return [[x]]
+return redis.REPL_ALL + redis.LOG_WARNING
+`
+
+func TestScriptsAnswerAsThoseOfRedis(t *testing.T) {
+	dial := realRedis(t)
+	r := New(Config{})
+	for proto := 2; proto <= 3; proto++ {
+		conn := dial(proto)
+		for source := range strings.SplitSeq(strings.TrimSpace(sameAsRedis), "\n") {
+			want := conn.do(t, "EVAL", source, "0")
+			if got := eval(t, r, echo, Call{Source: source, Proto: proto}); got != want {
+				t.Errorf("RESP%d: %s\n got %q\nwant %q", proto, source, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+func TestAScriptIsKnownByItsSHAFromItsFirstRunToAFlush(t *testing.T) {
+	r := New(Config{})
+	const source = "return 'known'"
+	sha := shaOf(source)
+	bySHA := Call{SHA: sha, Proto: 2}
+	const unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+	check := func(when string, known bool) {
+		t.Helper()
+		want := unknown
+		if known {
+			want = "$5\r\nknown\r\n"
+		}
+		if r.Exists(sha) != known || r.Exists(strings.ToUpper(sha)) != known {
+			t.Errorf("%s: Exists is not %v", when, known)
+		}
+		if got := eval(t, r, echo, bySHA); got != want {
+			t.Errorf("%s: got %q", when, got)
+		}
+	}
+	check("at first", false)
+	expect(t, r, source, "$5\r\nknown\r\n")
+	check("after EVAL", true)
+	r.Flush()
+	check("after a flush", false)
+	if got, err := r.Load(source); got != sha || err != nil {
+		t.Errorf("Load: %q %v", got, err)
+	}
+	check("after a load", true)
+	if _, err := r.Load("return ("); err == nil || !strings.HasPrefix(err.Error(), "ERR Error compiling script (new function): user_script:1:") {
+		t.Errorf("Load of what does not compile: %v", err)
+	}
+	expect(t, r, "", "$-1\r\n")
+}
+
+func TestManyScriptsOfEvalMakeRoomAndThoseLoadedStay(t *testing.T) {
+	r := New(Config{})
+	sha, err := r.Load("return 'stays'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := "return 'early'"
+	run(t, r, early)
+	promoted := "return 'promoted'"
+	run(t, r, promoted)
+	if _, err := r.Load(promoted); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxScripts {
+		run(t, r, fmt.Sprintf("return %d", i))
+	}
+	if !r.Exists(sha) || !r.Exists(shaOf(promoted)) {
+		t.Error("a script that was loaded is gone")
+	}
+	if r.Exists(shaOf(early)) || len(r.cache.bySHA) > maxScripts {
+		t.Errorf("%d scripts are kept, the first of EVAL among them: %v", len(r.cache.bySHA), r.Exists(shaOf(early)))
+	}
+	if bytes := r.cache.bytes; bytes <= 0 || bytes > maxScripts*1000 {
+		t.Errorf("%d bytes are counted", bytes)
+	}
+}
+
+func TestRepliesOfCommandsBecomeValues(t *testing.T) {
+	r := New(Config{})
+	const show = `redis.setresp(3)
+local function show(v)
+  if type(v) ~= 'table' then return type(v) .. ':' .. tostring(v) end
+  local t = {}
+  for k, x in pairs(v) do t[#t+1] = tostring(k) .. '=' .. show(x) end
+  table.sort(t)
+  return '{' .. table.concat(t, ' ') .. '}'
+end
+return show(redis.pcall('x'))`
+	for reply, want := range map[string]string{
+		":-5\r\n":                       "number:-5",
+		"$2\r\nab\r\n":                  "string:ab",
+		"$0\r\n\r\n":                    "string:",
+		"$-1\r\n":                       "boolean:false",
+		"*-1\r\n":                       "boolean:false",
+		"+OK\r\n":                       "{ok=string:OK}",
+		"-ERR no\r\n":                   "{err=string:ERR no}",
+		"*3\r\n:1\r\n$-1\r\n*0\r\n":     "{1=number:1 2=boolean:false 3={}}",
+		"_\r\n":                         "nil:nil",
+		"#t\r\n":                        "boolean:true",
+		"#f\r\n":                        "boolean:false",
+		",1.5\r\n":                      "{double=number:1.5}",
+		",inf\r\n":                      "{double=number:inf}",
+		"(12345678901234567890\r\n":     "{big_number=string:12345678901234567890}",
+		"=5\r\ntxt:a\r\n":               "{verbatim_string={format=string:txt string=string:a}}",
+		"%1\r\n$1\r\na\r\n:1\r\n":       "{map={a=number:1}}",
+		"~2\r\n$1\r\na\r\n$1\r\nb\r\n":  "{set={a=boolean:true b=boolean:true}}",
+		"|1\r\n+a\r\n+b\r\n:7\r\n":      "number:7",
+		"*2\r\n_\r\n:1\r\n":             "{2=number:1}",
+		"":                              "{err=string:ERR the reply of the command cannot be read}",
+		"?\r\n":                         "{err=string:ERR the reply of the command cannot be read}",
+		"$9\r\nab\r\n":                  "{err=string:ERR the reply of the command cannot be read}",
+		"*9\r\n:1\r\n":                  "{err=string:ERR the reply of the command cannot be read}",
+		"*999999999999999999999\r\n":    "{err=string:ERR the reply of the command cannot be read}",
+		"%2\r\n:1\r\n:2\r\n_\r\n:3\r\n": "{map={1=number:2}}",
+	} {
+		got := eval(t, r, answer(reply), Call{Source: show, Proto: 2})
+		if want = fmt.Sprintf("$%d\r\n%s\r\n", len(want), want); got != want {
+			t.Errorf("%q\n got %q\nwant %q", reply, got, want)
+		}
+	}
+}
+
+func TestTheHostIsAskedInTheProtocolThatTheScriptChose(t *testing.T) {
+	r := New(Config{})
+	var asked []int
+	h := hostFunc(func(_ [][]byte, proto int) []byte { asked = append(asked, proto); return []byte(":1\r\n") })
+	eval(t, r, h, Call{Source: "redis.call('a') redis.setresp(3) redis.call('a') redis.setresp(2) redis.call('a')", Proto: 3})
+	eval(t, r, h, Call{Source: "redis.call('a')", Proto: 3})
+	if fmt.Sprint(asked) != "[2 3 2 2]" {
+		t.Errorf("asked in %v", asked)
+	}
+}
+
+func TestArgumentsOfCommandsArriveByteForByte(t *testing.T) {
+	r := New(Config{})
+	var got [][]byte
+	h := hostFunc(func(args [][]byte, _ int) []byte {
+		got = nil
+		for _, a := range args {
+			got = append(got, bytes.Clone(a))
+		}
+		return []byte(":1\r\n")
+	})
+	long := bytes.Repeat([]byte("long"), 50_000)
+	c := Call{
+		Source: "redis.call('first', KEYS[1]) redis.call('set', KEYS[1], ARGV[1], ARGV[2], 7, '')", Proto: 2,
+		Keys: [][]byte{{0, '\r', '\n', 0xff}}, Args: [][]byte{long, {}},
+	}
+	for range 2 {
+		eval(t, r, h, c)
+		if want := [][]byte{[]byte("set"), c.Keys[0], long, {}, []byte("7"), {}}; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("got %.200q", got)
+		}
+	}
+}
+
+func TestWhatScriptsLogIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	r := New(Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))})
+	run(t, r, "redis.log(redis.LOG_WARNING, 'hot', 1) redis.log(redis.LOG_DEBUG, 'cold')")
+	if text := out.String(); !strings.Contains(text, `level=WARN msg="a script says" message="hot 1"`) || strings.Contains(text, "cold") {
+		t.Errorf("logged %q", text)
+	}
+}
+
+func TestScriptsRunSideBySideWithoutSeeingEachOther(t *testing.T) {
+	r := New(Config{})
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for range 200 {
+				var w resp.Writer
+				c := Call{Source: "local v = redis.call('echo', KEYS[1]) return v .. ARGV[1] .. #KEYS", Proto: 2}
+				c.Keys, c.Args = [][]byte{fmt.Append(nil, i)}, [][]byte{[]byte("-")}
+				want := fmt.Sprintf("%d-1", i)
+				want = fmt.Sprintf("$%d\r\n%s\r\n", len(want), want)
+				if err := r.Run(context.Background(), c, echo, &w); err != nil || string(w.Bytes()) != want {
+					t.Errorf("got %q, %v", w.Bytes(), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAShebangIsReadAsInRedis(t *testing.T) {
+	r := New(Config{})
+	expect(t, r, "#!lua\nreturn 1", ":1\r\n")
+	expect(t, r, "#!lua flags=no-writes,allow-stale\nerror('x')", "-ERR user_script:2: x script: "+shaOf("#!lua flags=no-writes,allow-stale\nerror('x')")+", on @user_script:2.\r\n")
+	expect(t, r, "#!foo\nreturn 1", "-ERR Unexpected engine in script shebang: #!foo\r\n")
+	expect(t, r, "#!lua x=1\nreturn 1", "-ERR Unknown lua shebang option: x=1\r\n")
+	expect(t, r, "#!lua flags=x\nreturn 1", "-ERR Unexpected flag in script shebang: x\r\n")
+	if _, err := r.Load("#!foo\nreturn 1"); !errors.As(err, new(Error)) {
+		t.Errorf("Load: %v", err)
+	}
+}

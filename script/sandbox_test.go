@@ -1,0 +1,88 @@
+package script
+
+import (
+	"strings"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+func TestNothingOfTheSandboxIsInFrontOfIt(t *testing.T) {
+	r := New(Config{})
+	s := newState(nil, newMeter(r.clock, 1, nil))
+	if len(s.behind) < 8 {
+		t.Errorf("only %d fronts", len(s.behind))
+	}
+	for front, t1 := range s.behind {
+		if k, _ := front.Next(lua.LNil); k != lua.LNil {
+			t.Errorf("%v is in front of its protection", k)
+		}
+		t1.ForEach(func(k, v lua.LValue) {
+			if inner, ok := v.(*lua.LTable); ok && s.behind[inner] == nil && k != lua.LString("__index") {
+				t.Errorf("%v is a table without protection", k)
+			}
+		})
+	}
+}
+
+func TestNoScriptSeesWhatAnotherDid(t *testing.T) {
+	tampering := []string{
+		`x = 1`, `_G.x = 1`, `rawset(_G, 'x', 1)`, `_G._G.x = 1`, `KEYS = 1`,
+		`string.x = 1`, `string.rep = nil`, `rawset(string, 'rep', 1)`, `redis.call = 1`, `table.insert(string, 1)`,
+		`table.insert(_G, 1)`, `table.remove(_G)`, `math.pi = 3`, `coroutine.x = 1`, `cjson.null = 1`,
+		`setmetatable(_G, {})`, `setmetatable(string, {})`, `setmetatable('', {})`, `setmetatable(1, {})`,
+		`getmetatable('').__index = 1`, `getmetatable('').__add = function() end`, `getmetatable(_G).__index = nil`,
+		`rawset(getmetatable(''), '__index', 1)`, `rawset(getmetatable('').__index, 'rep', 1)`,
+		`function string.rep() end`, `function f() end`, `next(_G, 'string')()`,
+		`getfenv(0).x = 1`, `setfenv(1, {})`, `debug.getregistry()`, `package.loaded.x = 1`, `require('x')`,
+		`dofile('/etc/passwd')`, `loadfile('/etc/passwd')()`, `io.open('/etc/passwd')`, `os.exit(1)`, `print(1)`, `module('x')`,
+		`newproxy(true)`, `loadstring('x = 1')()`, `_printregs()`, `string.dump(function() end)`,
+		`setmetatable(cjson.null, {})`, `coroutine.wrap(function() x = 1 end)()`, `local t = setmetatable({}, _G) t.x()`,
+	}
+	r := New(Config{})
+	r.slots, r.free = r.slots[:1], make(chan *slot, 1)
+	r.free <- r.slots[0]
+	for _, source := range tampering {
+		if got := run(t, r, source); !strings.HasPrefix(got, "-ERR") {
+			t.Errorf("%s\nis allowed: %q", source, got)
+		}
+		if got := run(t, r, "pcall(function() "+source+" end)"); got != "$-1\r\n" {
+			t.Errorf("%s\ncaught: %q", source, got)
+		}
+		expect(t, r, `return {('x'):rep(2), tostring(rawget(_G,'x')), type(KEYS), redis.call('echo','e'), tostring(rawget(string,'x')), math.floor(math.pi), tostring(cjson.null==nil)}`,
+			"*7\r\n$2\r\nxx\r\n$3\r\nnil\r\n$5\r\ntable\r\n$1\r\ne\r\n$3\r\nnil\r\n:3\r\n$5\r\nfalse\r\n")
+	}
+}
+
+func TestNoRunBeginsWithTheRandomNumbersOfAnother(t *testing.T) {
+	r := New(Config{})
+	const draw = `local t = {} for i = 1, 4 do t[i] = tostring(math.random()) end return table.concat(t, ' ')`
+	if a, b := run(t, r, draw), run(t, r, draw); a == b {
+		t.Errorf("twice %q", a)
+	}
+	expect(t, r, `math.randomseed(5) return {math.random(100),math.random(100),math.floor(math.random()*100)}`, "*3\r\n:53\r\n:28\r\n:78\r\n")
+	expect(t, r, `setresp_gone = redis.setresp(3)`, "-ERR user_script:1: Attempt to modify a readonly table script: "+shaOf(`setresp_gone = redis.setresp(3)`)+", on @user_script:1.\r\n")
+	expect(t, r, `redis.setresp(3) return true`, ":1\r\n")
+	expect(t, r, `return false`, "$-1\r\n")
+}
+
+func TestKeysAndArgumentsAreOfThisRun(t *testing.T) {
+	r := New(Config{})
+	c := Call{Source: `KEYS[1] = KEYS[1] .. '!' return {KEYS[1], ARGV[1], #KEYS, #ARGV, KEYS[2] or 'none'}`, Proto: 2}
+	for _, key := range []string{"a", "b", "\x00\r\n\xff"} {
+		c.Keys, c.Args = [][]byte{[]byte(key)}, [][]byte{[]byte(key), nil}
+		want := "*5\r\n$" + string(rune('1'+len(key))) + "\r\n" + key + "!\r\n$" + string(rune('0'+len(key))) + "\r\n" + key + "\r\n:1\r\n:2\r\n$4\r\nnone\r\n"
+		if got := eval(t, r, echo, c); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	expect(t, r, `return {#KEYS, #ARGV}`, "*2\r\n:0\r\n:0\r\n")
+}
+
+func TestLongArraysAreArrays(t *testing.T) {
+	r := New(Config{})
+	expect(t, r, `local t = {} for i = 1, 40000 do t[#t+1] = i end
+		table.insert(t, 1, 0) local last = table.remove(t) table.sort(t, function(a, b) return a > b end)
+		return {#t, last, t[1], t[40000], #table.concat(t), (select('#', unpack(t, 1, 7000)))}`,
+		"*6\r\n:40000\r\n:40000\r\n:39999\r\n:0\r\n:188890\r\n:7000\r\n")
+}

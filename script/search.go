@@ -1,0 +1,162 @@
+package script
+
+import (
+	"bytes"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// magic are the characters without which a pattern is plain text.
+const magic = "^$*+?.([%-"
+
+func (s *state) stringFind(L *lua.LState) int  { return s.search(L, true) }
+func (s *state) stringMatch(L *lua.LState) int { return s.search(L, false) }
+
+func (s *state) search(L *lua.LState, find bool) int {
+	src, pat := checkString(L, 1), checkString(L, 2)
+	i := max(startIndex(optInt(L, 3, 1), len(src))-1, 0)
+	i = min(i, len(src))
+	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(pat, magic)) {
+		s.spend(L, (len(src)-i)/64)
+		at := strings.Index(src[i:], pat)
+		if at < 0 {
+			L.Push(lua.LNil)
+			return 1
+		}
+		L.Push(lua.LNumber(i + at + 1))
+		L.Push(lua.LNumber(i + at + len(pat)))
+		return 2
+	}
+	m := matcher{s: s, L: L, src: src, pat: pat}
+	from, to := m.find(i)
+	if from < 0 {
+		L.Push(lua.LNil)
+		return 1
+	}
+	if !find {
+		return m.push(from, to, true)
+	}
+	L.Push(lua.LNumber(from + 1))
+	L.Push(lua.LNumber(to))
+	return 2 + m.push(from, to, false)
+}
+
+func (s *state) stringGmatch(L *lua.LState) int {
+	src, pat := checkString(L, 1), checkString(L, 2)
+	i := 0
+	L.Push(L.NewFunction(func(L *lua.LState) int {
+		m := matcher{s: s, L: L, src: src, pat: pat}
+		for ; i <= len(src); i++ {
+			m.captures = 0
+			end := m.match(i, 0)
+			if end < 0 {
+				continue
+			}
+			from := i
+			i = max(end, from+1) // an empty match moves on all the same
+			return m.push(from, end, true)
+		}
+		return 0
+	}))
+	return 1
+}
+
+func (s *state) stringGsub(L *lua.LState) int {
+	src, pat := checkString(L, 1), checkString(L, 2)
+	replacement := L.Get(3)
+	switch replacement.(type) {
+	case lua.LString, lua.LNumber, *lua.LTable, *lua.LFunction:
+	default:
+		badArgument(L, 3, "string/function/table expected")
+	}
+	limit := optInt(L, 4, len(src)+1)
+	p := 0
+	if strings.HasPrefix(pat, "^") {
+		p = 1
+	}
+	m := matcher{s: s, L: L, src: src, pat: pat}
+	var b bytes.Buffer
+	i, n := 0, 0
+	for n < limit {
+		m.captures = 0
+		end := m.match(i, p)
+		if end >= 0 {
+			n++
+			s.replace(&m, &b, replacement, i, end)
+		}
+		switch {
+		case end > i:
+			i = end
+		case i < len(src):
+			b.WriteByte(src[i])
+			i++
+		default:
+			i++ // past the end
+		}
+		if b.Len() > maxString {
+			L.RaiseError("string length overflow")
+		}
+		if i > len(src) || p == 1 {
+			break
+		}
+	}
+	if i < len(src) {
+		b.WriteString(src[i:])
+	}
+	s.checkLength(L, b.Len())
+	L.Push(lua.LString(b.String()))
+	L.Push(lua.LNumber(n))
+	return 2
+}
+
+// replace writes what replaces src[from:to].
+func (s *state) replace(m *matcher, b *bytes.Buffer, replacement lua.LValue, from, to int) {
+	L := m.L
+	var v lua.LValue
+	switch r := replacement.(type) {
+	case *lua.LTable:
+		v = L.GetTable(r, m.value(0, from, to))
+	case *lua.LFunction:
+		L.Push(r)
+		n := m.push(from, to, true)
+		L.Call(n, 1)
+		v = L.Get(-1)
+		L.Pop(1)
+	default:
+		text, _ := plainString(r)
+		for i := 0; i < len(text); i++ {
+			c := text[i]
+			if c == '%' {
+				i++
+				switch {
+				case i == len(text):
+					c = 0
+				case text[i] == '0':
+					b.WriteString(m.src[from:to])
+					continue
+				case isDigit(text[i]):
+					part, _ := plainString(m.value(int(text[i]-'1'), from, to))
+					b.WriteString(part)
+					continue
+				default:
+					c = text[i]
+				}
+			}
+			b.WriteByte(c)
+			if b.Len() > maxString {
+				L.RaiseError("string length overflow")
+			}
+		}
+		return
+	}
+	if !lua.LVAsBool(v) {
+		b.WriteString(m.src[from:to])
+		return
+	}
+	text, ok := plainString(v)
+	if !ok {
+		L.RaiseError("invalid replacement value (a %s)", v.Type().String())
+	}
+	b.WriteString(text)
+}

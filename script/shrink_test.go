@@ -1,0 +1,23 @@
+package script
+
+import (
+	"strings"
+	"testing"
+)
+
+// The compiler makes room for a thousand instructions in each function; the cache must not keep it.
+func TestTheCacheCountsWhatAScriptTakes(t *testing.T) {
+	const functions = 1500
+	c, err := compileScript("return {" + strings.Repeat("function() end,", functions) + "}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.bytes < 512*functions || c.bytes > 2000*functions {
+		t.Errorf("%d bytes", c.bytes)
+	}
+	for _, f := range c.proto.FunctionPrototypes {
+		if cap(f.Code) > 16 || cap(f.DbgSourcePositions) > 16 {
+			t.Fatalf("room for %d instructions, %d positions", cap(f.Code), cap(f.DbgSourcePositions))
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+const (
+	// maxCalls bounds the calls inside calls of the main thread.
+	maxCalls = 1000
+	// maxRegisters bounds the values that they have at hand. Too many of either are an error
+	// of the script.
+	minRegisters = 1 << 10
+	maxRegisters = 1 << 15
+	// maxString is the longest string in bytes that a script can make.
+	maxString = 1 << 20
+)
+
+// state is a Lua machine with the sandbox in it. It runs one script after the other.
+type state struct {
+	*meter
+	*sandbox
+	lua    *lua.LState
+	logger *slog.Logger
+
+	// Of the run:
+	host   Host
+	proto  int  // of replies, as the script wants them
+	broken bool // something went wrong that a state should not live on after
+	random random
+	args   [][]byte // of a call
+	arena  []byte   // their bytes
+}
+
+func newState(logger *slog.Logger, m *meter) *state {
+	s := &state{meter: m, logger: logger}
+	s.lua = lua.NewState(lua.Options{
+		SkipOpenLibs:    true,
+		CallStackSize:   maxCalls,
+		RegistrySize:    minRegisters,
+		RegistryMaxSize: maxRegisters,
+	})
+	s.sandbox = s.newSandbox()
+	s.lua.SetContext(m)
+	return s
+}
+
+// run runs a script and writes its reply to w. It reports too whether the state can be used
+// again.
+func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *resp.Writer, started int64) (usable bool, err error) {
+	s.begin(ctx, started)
+	s.host, s.proto, s.broken = h, 2, false
+	if script.readOnly {
+		h.ForbidWrites()
+	}
+	s.random.begin()
+	L := s.lua
+	L.G.CurrentThread = L
+	s.globals.RawSetString("KEYS", tableOf(c.Keys))
+	s.globals.RawSetString("ARGV", tableOf(c.Args))
+	L.Push(L.NewFunctionFromProto(script.proto))
+	failed := protected(L)
+	if failed == nil {
+		err = s.reply(w, L.Get(-1))
+		L.SetTop(0)
+	}
+	s.globals.RawSetString("KEYS", lua.LFalse) // not nil, which would cost more
+	s.globals.RawSetString("ARGV", lua.LFalse)
+	s.host = nil
+	if failed != nil || s.stopped != nil {
+		return false, s.explain(failed, script.sha)
+	}
+	return err == nil && !s.broken, err
+}
+
+// protected calls the function on the stack. Some errors the machine cannot word: it panics once
+// more while it does.
+func protected(L *lua.LState) (err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("%s: the stack is too large", chunkName)
+		}
+	}()
+	return L.PCall(0, 1, nil)
+}
+
+func tableOf(values [][]byte) *lua.LTable {
+	t := newTable(len(values), 0)
+	for i, v := range values {
+		t.RawSetInt(i+1, lua.LString(v))
+	}
+	return t
+}
+
+// newTable makes a table with room. No state is needed for that.
+func newTable(array, hash int) *lua.LTable { return (*lua.LState)(nil).CreateTable(array, hash) }
+
+// explain words why a script has failed, as Redis does.
+func (s *state) explain(failed error, sha string) error {
+	var e *lua.ApiError
+	errors.As(failed, &e)
+	var text string
+	switch {
+	case errors.Is(s.stopped, context.Canceled), errors.Is(s.stopped, context.DeadlineExceeded):
+		return s.stopped
+	case s.stopped != nil:
+		text = "ERR " + s.stopped.Error()
+	case e == nil:
+		text = "ERR " + failed.Error()
+	default:
+		text = errorText(e.Object)
+	}
+	text += " script: " + sha
+	if e != nil {
+		if where, line, ok := position(e.StackTrace); ok {
+			text += ", on " + where + ":" + strconv.Itoa(line)
+		}
+	}
+	if s.stopped != nil {
+		return &StoppedError{Error(text + ".")}
+	}
+	return Error(text + ".")
+}
+
+// errorText is the error reply for a value that a script has raised.
+func errorText(v lua.LValue) string {
+	if t, ok := v.(*lua.LTable); ok {
+		if text, ok := t.RawGetString("err").(lua.LString); ok {
+			return string(text)
+		}
+		return "ERR unknown error"
+	}
+	if text, ok := plainString(v); ok {
+		return "ERR " + text
+	}
+	return "ERR " + v.String()
+}
+
+// position finds the innermost Lua function in a stack trace.
+func position(trace string) (where string, line int, ok bool) {
+	for frame := range strings.Lines(trace) {
+		place, _, found := strings.Cut(strings.TrimSpace(frame), ": in ")
+		if !found || strings.HasPrefix(place, "[G]") {
+			continue
+		}
+		colon := strings.LastIndexByte(place, ':')
+		line, err := strconv.Atoi(place[colon+1:])
+		if colon < 0 || err != nil {
+			continue
+		}
+		where = place[:colon]
+		if where == chunkName {
+			where = "@" + where
+		}
+		return where, line, true
+	}
+	return "", 0, false
+}
