@@ -150,6 +150,9 @@ type Tenure struct {
 	Waiters      int
 }
 
+// IsFree reports whether the mutex is free.
+func (t Tenure) IsFree() bool { return t == Tenure{} }
+
 // QueueEntry is a contender that waits.
 type QueueEntry struct {
 	Contender string

@@ -15,6 +15,7 @@ package simba
 
 import (
 	"fmt"
+	"math"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -57,14 +58,22 @@ type Lease struct {
 	Owner string
 	Token uint64 // fencing token of the tenure, never 0
 
-	Acquired   Instant // start of the current windows: the grant or the last renewal
-	AcquiredAt int64   // the same in Unix milliseconds, for people
-	TTL        time.Duration
+	Acquired   Instant       // start of the current windows: the grant or the last renewal
+	AcquiredAt int64         // the same in Unix milliseconds, for people
+	TTL        time.Duration // Endless = it does not end by itself
 	Transition time.Duration
+
+	Fields []Field // of a lock that is kept as a hash; nil = it is none
 }
 
-// End is the instant at which the lease has ended and the mutex is free.
-func (l Lease) End() Instant { return l.Acquired.Add(l.TTL + l.Transition) }
+// End is the instant at which the lease has ended and the mutex is free; the largest
+// Instant if it does not end.
+func (l Lease) End() Instant {
+	if l.TTL == Endless {
+		return math.MaxInt64
+	}
+	return l.Acquired.Add(l.TTL + l.Transition)
+}
 
 // A NameError says why a name cannot be used, in words for the client.
 type NameError struct {

@@ -37,6 +37,7 @@ type client struct {
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC
+	watched   watch        // the keys of WATCH
 	session   sessionLeases
 
 	watching   sync.Mutex  // held while a MONITOR is shown a command, and while it ends
@@ -121,9 +122,14 @@ func (c *client) run(e *entry, args [][]byte) {
 
 	took := now.Sub(started) - c.parked
 	c.outage.note(took)
-	e.tally.add(took, c.failed)
-	c.x.slowlog.consider(c, e, args, now, took)
-	c.x.latency.consider(commandEvent(e), now, took)
+	c.account(e, args, now, took, c.failed)
+}
+
+// account adds a command that has run to the statistics.
+func (c *client) account(e *entry, args [][]byte, ended time.Time, took time.Duration, failed bool) {
+	e.tally.add(took, failed)
+	c.x.slowlog.consider(c, e, args, ended, took)
+	c.x.latency.consider(commandEvent(e), ended, took)
 }
 
 // backend returns the backend for a call on behalf of this client.

@@ -76,6 +76,7 @@ type Field struct{ Name, Value string }
 // connections at once.
 type Commands struct {
 	backend     simba.Backend
+	keyspace    simba.Keyspace // the backend's; nil = it has none
 	password    func() string
 	info        Info
 	persistence func() []Field
@@ -90,6 +91,9 @@ type Commands struct {
 
 	settings  []Setting
 	settingMu sync.Mutex // serializes CONFIG SET, so that it is all or nothing
+
+	scripting scripting
+	keyEvents keyEvents
 
 	errors   errorTally
 	slowlog  slowlog
@@ -113,6 +117,7 @@ func New(cfg Config) *Commands {
 		log:          cfg.Logger,
 		table:        newTable(),
 	}
+	x.keyspace, _ = cfg.Backend.(simba.Keyspace)
 	if x.password == nil {
 		x.password = func() string { return "" }
 	}
@@ -127,6 +132,7 @@ func New(cfg Config) *Commands {
 		rand.Read(id)
 		x.info.RunID = hex.EncodeToString(id)
 	}
+	x.scripting.init(x.log)
 	x.slowlog.reset()
 	x.slowlog.threshold.Store(defaultSlowlogThreshold)
 	x.slowlog.limit.Store(defaultSlowlogLimit)
@@ -137,6 +143,21 @@ func New(cfg Config) *Commands {
 // Attach tells the commands which server they serve: the handler needs the
 // server as much as the server its handler.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
+
+// LongArguments reports whether a command takes arguments as long as a whole command: scripts.
+// It is a resp.Limits.Long.
+func (x *Commands) LongArguments(name []byte) bool {
+	e := lookup(x.table.byName, name)
+	if e == nil {
+		return false
+	}
+	for _, sub := range e.subs {
+		if sub.has(longArgs) {
+			return true
+		}
+	}
+	return e.has(longArgs)
+}
 
 // Serve implements resp.Handler.
 func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
@@ -174,6 +195,7 @@ func (x *Commands) Closed(conn *resp.Conn) {
 		return
 	}
 	x.monitors.remove(c)
+	c.endTransaction()
 	if !conn.Graceful() {
 		c.releaseSession()
 	}

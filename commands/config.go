@@ -31,6 +31,10 @@ func (x *Commands) mergeSettings(others []Setting) []Setting {
 		integerSetting("slowlog-log-slower-than", &x.slowlog.threshold, -1, math.MaxInt64),
 		integerSetting("slowlog-max-len", &x.slowlog.limit, 0, maxSlowlogLimit),
 		integerSetting("latency-monitor-threshold", &x.latency.threshold, 0, math.MaxInt64),
+		integerSetting("busy-reply-threshold", &x.scripting.busyAfter, 0, math.MaxInt64),
+		integerSetting("lua-time-limit", &x.scripting.busyAfter, 0, math.MaxInt64), // its old name
+		x.keyEventsSetting(),
+		flushSetting(),
 		constantSetting("databases", "1"),
 		constantSetting("save", ""),
 		constantSetting("appendonly", appendonly),

@@ -135,6 +135,11 @@ func printable(b []byte) bool {
 
 func (c *client) echo(args [][]byte) { c.w.Bulk(args[1]) }
 
+func echoKeyed(t *keyTx, args [][]byte) error {
+	t.w.Bulk(args[1])
+	return nil
+}
+
 // ping replies in the form of a message to a RESP2 connection that has
 // subscriptions, which expects nothing else.
 func (c *client) ping(args [][]byte) {
@@ -156,6 +161,19 @@ func (c *client) ping(args [][]byte) {
 	default:
 		c.w.Simple("PONG")
 	}
+}
+
+// pingKeyed is PING where no connection is that has subscriptions in RESP2.
+func pingKeyed(t *keyTx, args [][]byte) error {
+	switch len(args) {
+	case 1:
+		t.w.Simple("PONG")
+	case 2:
+		t.w.Bulk(args[1])
+	default:
+		return replyError("ERR wrong number of arguments for 'ping' command")
+	}
+	return nil
 }
 
 func (c *client) quit([][]byte) {
@@ -183,14 +201,30 @@ func (c *client) reset([][]byte) {
 }
 
 func (c *client) selectDB(args [][]byte) {
-	switch n, ok := parseInt(args[1]); {
-	case !ok:
-		c.fail(errNotInteger)
-	case n != 0:
-		c.fail(replyError("ERR DB index is out of range"))
-	default:
-		c.w.Simple("OK")
+	if err := checkDB(args[1]); err != nil {
+		c.fail(err)
+		return
 	}
+	c.w.Simple("OK")
+}
+
+func selectKeyed(t *keyTx, args [][]byte) error {
+	if err := checkDB(args[1]); err != nil {
+		return err
+	}
+	t.w.Simple("OK")
+	return nil
+}
+
+// checkDB refuses every database but the only one.
+func checkDB(index []byte) error {
+	switch n, ok := parseInt(index); {
+	case !ok:
+		return errNotInteger
+	case n != 0:
+		return replyError("ERR DB index is out of range")
+	}
+	return nil
 }
 
 func (c *client) aclWhoami([][]byte) { c.w.BulkString(defaultUser) }

@@ -218,15 +218,6 @@ func TestASubscriptionHasNoPlaceInATransaction(t *testing.T) {
 	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
 }
 
-func TestUnwatchIsServedButWatchIsNot(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	p.expect("UNWATCH", ok)
-	p.expect("WATCH a", failed("ERR unknown command 'WATCH', with args beginning with: 'a' "))
-	p.expect("MULTI", ok)
-	p.expect("UNWATCH", "+QUEUED\r\n")
-	p.expect("EXEC", "*1\r\n"+ok)
-}
-
 func TestQueuedArgumentsOutliveTheBuffer(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.expect("MULTI", ok)

@@ -54,7 +54,7 @@ func (c *client) writeInfo(e *entry) {
 	for _, tip := range e.tips {
 		w.BulkString(tip)
 	}
-	c.writeKeySpec(e.keys)
+	c.writeKeySpec(e)
 	w.Set(len(e.subs))
 	for _, s := range e.subs {
 		c.writeInfo(s)
@@ -70,40 +70,54 @@ func (c *client) writeStatusSet(names []string) {
 	}
 }
 
-func (c *client) writeKeySpec(k keys) {
-	w := c.w
-	if k.first == 0 {
+func (c *client) writeKeySpec(e *entry) {
+	w, k := c.w, e.keys
+	index := max(k.first, e.keyCount)
+	if index == 0 {
 		w.Set(0)
+		return
+	}
+	w.Set(1)
+	if e.keyNotes != "" {
+		w.Map(4)
+		c.writeField("notes", e.keyNotes)
+	} else {
+		w.Map(3)
+	}
+	w.BulkString("flags")
+	c.writeStatusSet(k.flags)
+	w.BulkString("begin_search")
+	w.Map(2)
+	c.writeField("type", "index")
+	w.BulkString("spec")
+	w.Map(1)
+	c.writeNumber("index", index)
+	w.BulkString("find_keys")
+	w.Map(2)
+	if e.keyCount > 0 {
+		c.writeField("type", "keynum")
+		w.BulkString("spec")
+		w.Map(3)
+		c.writeNumber("keynumidx", 0)
+		c.writeNumber("firstkey", 1)
+		c.writeNumber("keystep", 1)
 		return
 	}
 	last := k.last
 	if last > 0 {
 		last -= k.first // relative to the first, unless counted from the end
 	}
-	w.Set(1)
-	w.Map(3)
-	w.BulkString("flags")
-	c.writeStatusSet(k.flags)
-	w.BulkString("begin_search")
-	w.Map(2)
-	w.BulkString("type")
-	w.BulkString("index")
-	w.BulkString("spec")
-	w.Map(1)
-	w.BulkString("index")
-	w.Int(int64(k.first))
-	w.BulkString("find_keys")
-	w.Map(2)
-	w.BulkString("type")
-	w.BulkString("range")
+	c.writeField("type", "range")
 	w.BulkString("spec")
 	w.Map(3)
-	w.BulkString("lastkey")
-	w.Int(int64(last))
-	w.BulkString("keystep")
-	w.Int(int64(k.step))
-	w.BulkString("limit")
-	w.Int(0)
+	c.writeNumber("lastkey", last)
+	c.writeNumber("keystep", k.step)
+	c.writeNumber("limit", 0)
+}
+
+func (c *client) writeNumber(name string, n int) {
+	c.w.BulkString(name)
+	c.w.Int(int64(n))
 }
 
 func (c *client) commandDocs(args [][]byte) {
@@ -208,25 +222,37 @@ func (c *client) commandGetKeys(args [][]byte) {
 	case e == nil, e.bySub != nil && len(args) > 1: // unknown, or its subcommand is
 		c.fail(replyError("ERR Invalid command specified"))
 		return
-	case e.keys.first == 0:
+	case e.keys.first == 0 && e.keyCount == 0:
 		c.fail(replyError("ERR The command has no key arguments"))
 		return
 	case !e.accepts(len(args)):
 		c.fail(replyError("ERR Invalid number of arguments specified for command"))
 		return
 	}
-	last := e.keys.last
-	if last < 0 {
-		last += len(args)
-	}
-	var found [][]byte
-	for i := e.keys.first; i <= last && i < len(args); i += e.keys.step {
-		found = append(found, args[i])
-	}
+	found := e.keysOf(args)
 	c.w.Array(len(found))
 	for _, k := range found {
 		c.w.Bulk(k)
 	}
+}
+
+// keysOf returns the keys of a whole command; none if it miscounts them, as in Redis.
+func (e *entry) keysOf(args [][]byte) (found [][]byte) {
+	if e.keyCount > 0 {
+		after := args[e.keyCount+1:]
+		if n, ok := parseInt(args[e.keyCount]); ok && n >= 0 && n <= int64(len(after)) {
+			return after[:n]
+		}
+		return nil
+	}
+	last := e.keys.last
+	if last < 0 {
+		last += len(args)
+	}
+	for i := e.keys.first; i <= last && i < len(args); i += e.keys.step {
+		found = append(found, args[i])
+	}
+	return found
 }
 
 // commandList replies with the names of all commands, subcommands included, or

@@ -92,7 +92,7 @@ func TestGoRedisUnderstandsCommand(t *testing.T) {
 		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{Pattern: "simba.s*"}).Result(); err != nil || !slices.Equal(names, []string{"simba.scan"}) {
 			t.Errorf("RESP%d: names %v, %v", proto, names, err)
 		}
-		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{ACLCat: "transaction"}).Result(); err != nil || !slices.Equal(names, []string{"discard", "exec", "multi", "unwatch"}) {
+		if names, err := rdb.CommandList(t.Context(), &redis.FilterBy{ACLCat: "transaction"}).Result(); err != nil || !slices.Equal(names, []string{"discard", "exec", "multi", "unwatch", "watch"}) {
 			t.Errorf("RESP%d: names %v, %v", proto, names, err)
 		}
 		docs, err := rdb.Do(t.Context(), "COMMAND", "DOCS").Result()

@@ -38,7 +38,7 @@ func wireText(err error) string {
 	switch {
 	case errors.As(err, &reply):
 		return string(reply)
-	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed):
+	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed), errors.Is(err, simba.ErrTooLarge):
 		return "ERR " + err.Error()
 	default:
 		return "TRYAGAIN " + err.Error()

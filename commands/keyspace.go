@@ -3,18 +3,31 @@ package commands
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// The part of Redis' keyspace that tools look at: a mutex that has an owner is a
-// string key, simba:{m}, as it is in an engine that keeps it in a Redis.
+// The part of Redis' keyspace that tools look at, with an engine that has no keys: a mutex that
+// has an owner is a string key, simba:{m}, as it is in an engine that keeps it in a Redis.
 
 const (
 	errCursor   replyError = "ERR invalid cursor"
 	errCounting replyError = "TRYAGAIN the engine cannot count its mutexes in time; SIMBA.SCAN lists them"
 )
+
+// withoutKeys is how a command of the keyspace runs that tools need on every engine: fallback
+// serves it on those that have no keys.
+func withoutKeys(fallback func(*client, [][]byte)) func(*client, [][]byte) {
+	return func(c *client, args [][]byte) {
+		if c.x.keyspace == nil {
+			fallback(c, args)
+		} else {
+			c.runKeyed(args)
+		}
+	}
+}
 
 func (c *client) dbsize([][]byte) {
 	held := c.stats().Held
@@ -64,7 +77,8 @@ func (c *client) stats() simba.Stats {
 // keyScan is a parsed SCAN.
 type keyScan struct {
 	simba.ScanRequest
-	none bool // no key is of the TYPE asked for
+	matching, typed bool
+	glob, kind      string // of MATCH and TYPE
 }
 
 func parseKeyScan(args [][]byte) (s keyScan, err error) {
@@ -73,20 +87,19 @@ func parseKeyScan(args [][]byte) (s keyScan, err error) {
 		return s, errCursor
 	}
 	s.Cursor, s.Count, s.Held = cursor, defaultCount, true
-	if len(args)%2 != 0 {
-		return s, errSyntax
-	}
 	for i := 2; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return s, errSyntax
+		}
 		value := args[i+1]
 		switch {
 		case equalFold(args[i], "MATCH"):
-			glob, err := parseGlob("MATCH", value)
-			if err != nil {
+			if s.glob, err = parseGlob("MATCH", value); err != nil {
 				return s, err
 			}
-			s.Match = func(mutex string) bool { return resp.Match(glob, simba.MutexChannel(mutex)) }
+			s.matching = true
 		case equalFold(args[i], "TYPE"):
-			s.none = !equalFold(value, "STRING")
+			s.typed, s.kind = true, string(value)
 		case equalFold(args[i], "COUNT"):
 			n, ok := parseInt(value)
 			if !ok {
@@ -109,6 +122,9 @@ func (c *client) scan(args [][]byte) {
 		c.fail(err)
 		return
 	}
+	if s.matching {
+		s.Match = func(mutex string) bool { return resp.Match(s.glob, simba.MutexChannel(mutex)) }
+	}
 	page, seq, err := c.backend().Scan(c.conn.Context(), s.ScanRequest)
 	if err != nil {
 		c.fail(err)
@@ -116,7 +132,7 @@ func (c *client) scan(args [][]byte) {
 	}
 	c.owe(seq)
 	var names []string
-	if !s.none {
+	if !s.typed || strings.EqualFold(s.kind, typeString) {
 		for _, m := range page.Mutexes {
 			names = append(names, simba.MutexChannel(m))
 		}
@@ -141,9 +157,9 @@ func (c *client) typeOf(args [][]byte) {
 	case err != nil:
 		c.fail(err)
 	case t.Owner == "":
-		c.w.Simple("none")
+		c.w.Simple(typeNone)
 	default:
-		c.w.Simple("string")
+		c.w.Simple(typeString)
 	}
 }
 
@@ -162,22 +178,19 @@ func (c *client) strlen(args [][]byte) {
 const (
 	mutexOverhead  = 112
 	waiterOverhead = 192
+	fieldOverhead  = 32 // two strings
 )
 
 func (c *client) memoryUsage(args [][]byte) {
-	switch {
-	case len(args) == 3:
-	case len(args) != 5 || !equalFold(args[3], "SAMPLES"):
-		c.fail(errSyntax)
+	if err := checkMemoryUsage(args); err != nil {
+		c.fail(err)
 		return
-	default:
-		if n, ok := parseInt(args[4]); !ok {
-			c.fail(errNotInteger)
-			return
-		} else if n < 0 {
-			c.fail(errSyntax)
-			return
+	}
+	if c.x.keyspace != nil {
+		if err := c.transact(func(t *keyTx) error { return memoryUsage(t, args) }); err != nil {
+			c.fail(err)
 		}
+		return
 	}
 	switch mutex, t, err := c.ownerOfKey(args[2]); {
 	case err != nil:
@@ -187,4 +200,36 @@ func (c *client) memoryUsage(args [][]byte) {
 	default:
 		c.w.Int(int64(mutexOverhead + len(mutex) + len(t.Owner) + t.Waiters*waiterOverhead))
 	}
+}
+
+func checkMemoryUsage(args [][]byte) error {
+	switch {
+	case len(args) == 3:
+		return nil
+	case len(args) != 5 || !equalFold(args[3], "SAMPLES"):
+		return errSyntax
+	}
+	switch n, ok := parseInt(args[4]); {
+	case !ok:
+		return errNotInteger
+	case n < 0:
+		return errSyntax
+	}
+	return nil
+}
+
+// memoryUsage is MEMORY USAGE of a lock key. A queue counts with its mutex, if it has a lock.
+func memoryUsage(t *keyTx, args [][]byte) error {
+	k := parseKey(args[2])
+	l, exists := t.lookup(k)
+	if !exists {
+		t.w.Null()
+		return nil
+	}
+	size := mutexOverhead + len(k.mutex) + len(l.Owner) + len(t.Queue(k.mutex))*waiterOverhead
+	for _, f := range l.Fields {
+		size += fieldOverhead + len(f.Name) + len(f.Value)
+	}
+	t.w.Int(int64(size))
+	return nil
 }

@@ -110,6 +110,33 @@ func (c *client) publish(args [][]byte) {
 	c.w.Int(int64(c.x.server.Broker().Publish(string(args[1]), string(args[2]))))
 }
 
+// publishKeyed is PUBLISH in a transaction: the message is sent when that is durable, and the
+// reply counts who would get it now.
+func publishKeyed(t *keyTx, args [][]byte) error {
+	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
+		return err
+	}
+	channel := string(args[1])
+	t.Publish(channel, string(args[2]))
+	t.w.Int(int64(t.x.receivers(channel)))
+	return nil
+}
+
+// receivers is how many subscriptions a message on a channel reaches.
+func (x *Commands) receivers(channel string) int {
+	broker := x.server.Broker()
+	n := broker.Subscribers(resp.Channel, channel)
+	if broker.Patterns() == 0 {
+		return n
+	}
+	for _, p := range broker.Channels(resp.Pattern, "") {
+		if resp.Match(p, channel) {
+			n += broker.Subscribers(resp.Pattern, p)
+		}
+	}
+	return n
+}
+
 func (c *client) spublish(args [][]byte) {
 	c.w.Int(int64(c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))))
 }

@@ -2,13 +2,22 @@ package commands
 
 import (
 	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
 )
 
-func (c *client) time([][]byte) {
-	now := time.Now()
-	c.w.Array(2)
-	c.w.BulkString(decimal(now.Unix()))
-	c.w.BulkString(decimal(int64(now.Nanosecond() / 1000)))
+func (c *client) time([][]byte) { writeTime(c.w, time.Now()) }
+
+// timeKeyed is TIME in a transaction, where it does not move.
+func timeKeyed(t *keyTx, _ [][]byte) error {
+	writeTime(t.w, t.Now())
+	return nil
+}
+
+func writeTime(w *resp.Writer, now time.Time) {
+	w.Array(2)
+	w.BulkString(decimal(now.Unix()))
+	w.BulkString(decimal(int64(now.Nanosecond() / 1000)))
 }
 
 func (c *client) role([][]byte) {

@@ -27,7 +27,7 @@ func (c *client) simbaOwner(args [][]byte) {
 	}
 	c.owe(seq)
 	w := c.w
-	if t.Owner == "" {
+	if t.IsFree() {
 		w.Null()
 		return
 	}

@@ -13,6 +13,8 @@ type command struct {
 	flags      flag
 	categories category // besides those that follow from flags
 	keys       keys
+	keyCount   int    // the argument that tells how many keys follow it; 0 = they are where keys says
+	keyNotes   string // of the key specification in COMMAND INFO
 	group      string
 	since      string // version of this server, for SIMBA.*; else of Redis
 	summary    string
@@ -23,6 +25,9 @@ type command struct {
 
 	// run executes the command; nil for a container that does nothing itself.
 	run func(c *client, args [][]byte)
+	// keyed is how a command runs in a transaction of the keyspace, and inside a script; nil
+	// for one that cannot. Without run it runs in a transaction of its own.
+	keyed keyedCommand
 }
 
 // argument is an argument in the words of COMMAND DOCS.
@@ -41,6 +46,7 @@ type kind string
 const (
 	str       kind = "string"
 	integer   kind = "integer"
+	double    kind = "double"
 	key       kind = "key"
 	pattern   kind = "pattern"
 	pureToken kind = "pure-token"
@@ -61,27 +67,33 @@ type flag uint32
 const (
 	write flag = 1 << iota
 	readonly
+	denyoom
 	admin
 	pubsub
 	noscript
 	blocking
 	loading
 	stale
+	skipMonitor
 	skipSlowlog
 	fast
-	noAuth  // served before AUTH
+	noAuth // served before AUTH
+	noMandatoryKeys
 	noMulti // refused inside MULTI
 	allowBusy
+	movableKeys
 	shownFlags = iota
 )
 
 // The flags that only this server uses.
 const (
-	immediate   flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                    // refused inside MULTI: what it replies has no place in EXEC's array
-	subMode                                     // served to a RESP2 connection that has subscriptions
-	secret                                      // its arguments are for no log: they may hold a password
-	unmonitored                                 // MONITOR does not show it, as Redis hides what runs the server; or it shows itself
+	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
+	unqueued                                     // refused inside MULTI: what it replies has no place in EXEC's array
+	subMode                                      // served to a RESP2 connection that has subscriptions
+	secret                                       // its arguments are for no log: they may hold a password
+	unmonitored                                  // MONITOR does not show it, as Redis hides what runs the server; or it shows itself
+	longArgs                                     // an argument may be as long as a whole command
+	mayReplicate                                 // others learn of it though it writes no key, so that a read-only script must not
 )
 
 // Flags that often come together.
@@ -91,8 +103,8 @@ const (
 	adminControl = adminHidden | control
 )
 
-var flagNames = [shownFlags]string{"write", "readonly", "admin", "pubsub", "noscript", "blocking",
-	"loading", "stale", "skip_slowlog", "fast", "no_auth", "no_multi", "allow_busy"}
+var flagNames = [shownFlags]string{"write", "readonly", "denyoom", "admin", "pubsub", "noscript", "blocking",
+	"loading", "stale", "skip_monitor", "skip_slowlog", "fast", "no_auth", "no_mandatory_keys", "no_multi", "allow_busy", "movablekeys"}
 
 // category is a set of ACL categories.
 type category uint16
@@ -102,6 +114,8 @@ const (
 	catKeyspace category = 1 << iota
 	catRead
 	catWrite
+	catSortedSet
+	catHash
 	catString
 	catPubsub
 	catAdmin
@@ -111,14 +125,18 @@ const (
 	catDangerous
 	catConnection
 	catTransaction
+	catScripting
 )
 
-var categoryNames = [...]string{"keyspace", "read", "write", "string", "pubsub", "admin", "fast", "slow",
-	"blocking", "dangerous", "connection", "transaction"}
+var categoryNames = [...]string{"keyspace", "read", "write", "sortedset", "hash", "string", "pubsub", "admin", "fast", "slow",
+	"blocking", "dangerous", "connection", "transaction", "scripting"}
 
 // acl returns the command's categories, those that follow from its flags included.
 func (c *command) acl() category {
-	set := c.categories
+	set, flags := c.categories, c.flags
+	if set&catScripting != 0 {
+		flags &^= write | readonly // a script is in neither category, as in Redis
+	}
 	for _, implied := range [...]struct {
 		flag flag
 		cats category
@@ -126,7 +144,7 @@ func (c *command) acl() category {
 		{write, catWrite}, {readonly, catRead}, {pubsub, catPubsub}, {blocking, catBlocking},
 		{admin, catAdmin | catDangerous}, {fast, catFast},
 	} {
-		if c.flags&implied.flag != 0 {
+		if flags&implied.flag != 0 {
 			set |= implied.cats
 		}
 	}
@@ -181,8 +199,8 @@ const maxName = 32
 // families are the tables of this package, in the order in which documents show
 // them.
 func families() [][]command {
-	return [][]command{simbaCommands, connectionCommands, pubsubCommands, transactionCommands,
-		keyspaceCommands, serverCommands}
+	return [][]command{simbaCommands, connectionCommands, pubsubCommands, transactionCommands, scriptingCommands,
+		keyspaceCommands, stringCommands, genericCommands, hashCommands, queueCommands, serverCommands}
 }
 
 func newTable() *table {
@@ -201,6 +219,11 @@ func newEntry(line *command, container *entry) *entry {
 	e := &entry{command: line, full: line.name, container: container}
 	if container != nil {
 		e.full = container.name + "|" + line.name
+	}
+	if line.run == nil && line.keyed != nil {
+		own := *line
+		own.run = (*client).runKeyed
+		e.command = &own
 	}
 	if line.subs == nil {
 		return e
@@ -241,6 +264,9 @@ func (t *table) all() iter.Seq[*entry] {
 func (t *table) find(args [][]byte) (*entry, error) {
 	e := lookup(t.byName, args[0])
 	if e == nil {
+		if err := notServed(args[0]); err != nil {
+			return nil, err
+		}
 		return nil, unknownCommand(args)
 	}
 	if e.bySub != nil && len(args) > 1 {

@@ -28,7 +28,7 @@ var connectionCommands = []command{
 	},
 	{
 		name: "echo", arity: 2, flags: loading | stale | fast, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).echo,
+		group: "connection", since: "1.0.0", run: (*client).echo, keyed: echoKeyed,
 		summary:    "Echo the given string",
 		complexity: "O(1)",
 		args:       []argument{{name: "message", kind: str}},
@@ -47,7 +47,7 @@ var connectionCommands = []command{
 	},
 	{
 		name: "ping", arity: -1, flags: fast | subMode, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).ping,
+		group: "connection", since: "1.0.0", run: (*client).ping, keyed: pingKeyed,
 		summary:    "Ping the server",
 		complexity: "O(1)",
 		tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
@@ -67,7 +67,7 @@ var connectionCommands = []command{
 	},
 	{
 		name: "select", arity: 2, flags: loading | stale | fast, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).selectDB,
+		group: "connection", since: "1.0.0", run: (*client).selectDB, keyed: selectKeyed,
 		summary:    "Change the selected database for the current connection; there is only 0",
 		complexity: "O(1)",
 		args:       []argument{{name: "index", kind: integer}},

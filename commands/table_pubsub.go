@@ -15,8 +15,8 @@ var pubsubCommands = []command{
 		args:       []argument{{name: "pattern", kind: pattern, multiple: true}},
 	},
 	{
-		name: "publish", arity: 3, flags: pubsub | loading | stale | fast,
-		group: "pubsub", since: "2.0.0", run: (*client).publish,
+		name: "publish", arity: 3, flags: pubsub | loading | stale | fast | mayReplicate,
+		group: "pubsub", since: "2.0.0", run: (*client).publish, keyed: publishKeyed,
 		summary:    "Post a message to a channel",
 		complexity: "O(N+M) where N is the number of clients subscribed to the channel and M is the number of subscribed patterns",
 		args:       []argument{{name: "channel", kind: str}, {name: "message", kind: str}},

@@ -101,7 +101,7 @@ var serverCommands = []command{
 	},
 	{
 		name: "time", arity: 1, flags: loading | stale | fast,
-		group: "server", since: "2.6.0", run: (*client).time,
+		group: "server", since: "2.6.0", run: (*client).time, keyed: timeKeyed,
 		summary:    "Return the current server time",
 		complexity: "O(1)",
 		tips:       []string{"nondeterministic_output"},

@@ -10,7 +10,7 @@ var transactionCommands = []command{
 	{
 		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, categories: catTransaction,
 		group: "transactions", since: "1.2.0", run: (*client).exec,
-		summary:    "Execute all commands issued after MULTI, one after the other; nothing blocks in between",
+		summary:    "Execute all commands issued after MULTI: in one step, unless SIMBA.* is among them; nothing blocks in between",
 		complexity: "Depends on commands in the transaction",
 	},
 	{
@@ -21,8 +21,16 @@ var transactionCommands = []command{
 	},
 	{
 		name: "unwatch", arity: 1, flags: control | fast | allowBusy, categories: catTransaction,
-		group: "transactions", since: "2.2.0", run: (*client).unwatch,
-		summary:    "Forget about watched keys: there are none",
+		group: "transactions", since: "2.2.0", run: (*client).unwatch, keyed: unwatchKeyed,
+		summary:    "Forget about all watched keys",
 		complexity: "O(1)",
+	},
+	{
+		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, categories: catTransaction,
+		keys:  keys{1, -1, 1, []string{"RO"}},
+		group: "transactions", since: "2.2.0", run: (*client).watchKeys,
+		summary:    "Watch the given keys to determine execution of the MULTI/EXEC block",
+		complexity: "O(1) for every key.",
+		args:       []argument{{name: "key", kind: key, multiple: true}},
 	},
 }

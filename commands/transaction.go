@@ -1,6 +1,11 @@
 package commands
 
-import "slices"
+import (
+	"errors"
+	"slices"
+
+	"github.com/simba-resp/simba-resp"
+)
 
 // transaction is what MULTI has queued on a connection.
 type transaction struct {
@@ -69,20 +74,43 @@ func (c *client) discard([][]byte) {
 	c.w.Simple("OK")
 }
 
-// exec runs what was queued and replies with the array of their replies. Each
-// command is atomic, as everywhere; other clients' may come in between.
+func (c *client) endTransaction() {
+	c.tx = nil
+	c.queued.Store(-1)
+	c.forgetWatch()
+}
+
+// exec runs what was queued and replies with the array of their replies: in one step if all
+// of them are commands of the keyspace, else each by itself, with other clients' in between.
 func (c *client) exec(args [][]byte) {
 	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
-	tx := c.tx
+	tx, watched := c.tx, c.watched.tx
 	if tx == nil {
 		c.fail(replyError("ERR EXEC without MULTI"))
 		return
 	}
+	c.watched = watch{}
 	c.endTransaction()
-	if tx.broken {
-		c.fail(replyError("EXECABORT Transaction discarded because of previous errors."))
-		return
+	if watched != nil {
+		defer watched.Close()
 	}
+	switch {
+	case tx.broken:
+		c.fail(replyError("EXECABORT Transaction discarded because of previous errors."))
+	case c.x.keyspace != nil && tx.keyed():
+		c.execKeyed(tx, watched)
+	case watched == nil || c.unchanged(watched):
+		c.execEach(tx)
+	}
+}
+
+// keyed reports whether every command can run in a transaction of the keyspace.
+func (tx *transaction) keyed() bool {
+	return !slices.ContainsFunc(tx.queue, func(q queuedCommand) bool { return q.entry.keyed == nil })
+}
+
+// execEach runs the commands one after the other, each as if it were alone.
+func (c *client) execEach(tx *transaction) {
 	c.executing = true
 	start := c.w.Len()
 	c.w.Array(len(tx.queue))
@@ -102,10 +130,124 @@ func (c *client) exec(args [][]byte) {
 	c.failed, c.parked = false, 0 // they were the inner commands'
 }
 
-// unwatch has nothing to forget, since there is no WATCH; clients send it by habit.
-func (c *client) unwatch([][]byte) { c.w.Simple("OK") }
+// execKeyed runs the commands in one transaction: in that of the watched keys, if there is
+// one, and then only once.
+func (c *client) execKeyed(tx *transaction, watched simba.Tx) {
+	var calls []execution
+	do := func(t *keyTx) (err error) {
+		calls, err = t.runAll(tx.queue)
+		return err
+	}
+	var err error
+	if watched == nil {
+		err = c.transact(do)
+	} else {
+		err = c.resume(watched, do)
+	}
+	switch {
+	case errors.Is(err, simba.ErrConflict):
+		c.nullArray()
+	case err != nil:
+		c.fail(err)
+	default:
+		c.executed(tx.queue, calls)
+	}
+}
 
-func (c *client) endTransaction() {
-	c.tx = nil
-	c.queued.Store(-1)
+// executed notes the commands of an EXEC where each would be noted that runs alone. It waits
+// for the end of the transaction, since one that conflicts begins anew.
+func (c *client) executed(queue []queuedCommand, calls []execution) {
+	for i, q := range queue {
+		call := &calls[i]
+		if call.err != nil {
+			c.x.errors.add(wireText(call.err))
+		}
+		if errors.Is(call.err, errExecReply) {
+			q.entry.tally.rejected.Add(1)
+			continue
+		}
+		if !q.entry.has(secret | unmonitored) {
+			c.x.monitors.feed(c, q.args)
+		}
+		c.account(q.entry, q.args, call.ended, call.took, call.err != nil)
+	}
+}
+
+// nullArray is the reply of an EXEC that was not executed.
+func (c *client) nullArray() {
+	if c.w.Proto() == 3 {
+		c.w.Null()
+		return
+	}
+	c.w.Array(-1)
+}
+
+// watch are the keys that WATCH looks at, by a transaction that has read them.
+type watch struct {
+	tx   simba.Tx // nil = there are none
+	keys map[keyName]struct{}
+}
+
+// maxWatched is how many keys a connection may watch: the engine counts the changes of each.
+const maxWatched = 1000
+
+func (c *client) watchKeys(args [][]byte) {
+	space, err := c.keyspace()
+	switch {
+	case err != nil:
+		c.fail(err)
+		return
+	case c.tx != nil:
+		c.fail(replyError("ERR WATCH inside MULTI is not allowed"))
+		return
+	}
+	var added []keyName
+	for _, a := range args[1:] {
+		k := parseKey(a)
+		if _, ok := c.watched.keys[k]; !ok {
+			added = append(added, k)
+		}
+	}
+	if len(c.watched.keys)+len(added) > maxWatched {
+		c.fail(replyErrorf("ERR too many watched keys: a connection may watch at most %d", maxWatched))
+		return
+	}
+	if c.watched.tx == nil {
+		c.watched = watch{space.Begin(), make(map[keyName]struct{})}
+	}
+	for _, k := range added {
+		c.watched.keys[k] = struct{}{}
+		c.watched.tx.Watch(k.mutex, k.queue)
+	}
+	c.w.Simple("OK")
+}
+
+func (c *client) unwatch([][]byte) {
+	c.forgetWatch()
+	c.w.Simple("OK")
+}
+
+// unwatchKeyed is UNWATCH inside EXEC, which has ended the watch.
+func unwatchKeyed(t *keyTx, _ [][]byte) error {
+	t.w.Simple("OK")
+	return nil
+}
+
+func (c *client) forgetWatch() {
+	if c.watched.tx != nil {
+		c.watched.tx.Close()
+	}
+	c.watched = watch{}
+}
+
+// unchanged reports whether no watched key has changed; otherwise EXEC is answered.
+func (c *client) unchanged(watched simba.Tx) bool {
+	err := c.resume(watched, func(*keyTx) error { return nil })
+	switch {
+	case errors.Is(err, simba.ErrConflict):
+		c.nullArray()
+	case err != nil:
+		c.fail(err)
+	}
+	return err == nil
 }

@@ -71,3 +71,35 @@ func BenchmarkHeldMutexBytes(b *testing.B) {
 		runtime.KeepAlive(e)
 	}
 }
+
+// BenchmarkKeyTaken is SET … NX PX of a new key, and BenchmarkKeyRenewed one of its owner.
+func BenchmarkKeyTaken(b *testing.B) { benchKeys(b, b.N) }
+
+func BenchmarkKeyRenewed(b *testing.B) { benchKeys(b, 1000) }
+
+func benchKeys(b *testing.B, keys int) {
+	e, err := New(Config{Clock: NewClock(0)}, Memory(), Recovery{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Stop()
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint("key:", i)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		name := names[i%keys]
+		tx := e.Begin()
+		if l := tx.Lock(name); l.Exists() {
+			tx.Change(name, simba.Lock{Owner: l.Owner, TTL: time.Hour}, true)
+		} else {
+			tx.Take(name, simba.Lock{Owner: "owner", TTL: time.Hour})
+		}
+		if _, err := tx.Commit(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		tx.Close()
+	}
+}

@@ -28,6 +28,13 @@ func newGate() *gate {
 	return g
 }
 
+func (g *gate) AppendAll(changes []simba.Change) (holds bool) {
+	for _, ch := range changes {
+		holds = g.Append(ch) || holds
+	}
+	return holds
+}
+
 func (g *gate) Append(ch simba.Change) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -88,7 +88,9 @@ func (e *Engine) restore(l simba.Lease) {
 	m.load(l)
 	sh.table.add(m)
 	sh.counts.held++
-	sh.due.set(m, m.deadline(e.quiet))
+	if at := m.deadline(e.quiet, e.former); at != never {
+		sh.due.set(m, at)
+	}
 }
 
 // Stop ends the engine: timers fire no more, and every method returns
@@ -144,12 +146,7 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	s := sh.begin()
-	m := sh.table.get(hash, name)
-	known := m != nil
-	if !known {
-		m = newMutex(name, hash)
-	}
-	before := censusOf(m, known)
+	m, before := sh.find(name, hash)
 	transition(m, s)
 	sh.finish(m, s, before)
 	return sh.seq

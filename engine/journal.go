@@ -19,6 +19,8 @@ type Journal interface {
 	// until it is committed. The engine sees to it that someone commits it, as it
 	// does for every change of a lease.
 	Append(ch simba.Change) (holds bool)
+	// AppendAll is Append for changes of which a crash leaves all or none.
+	AppendAll(changes []simba.Change) (holds bool)
 	// Commit returns when all changes up to seq are tellable. Callers share the
 	// work: one of them writes for all that were appended before it began.
 	Commit(seq simba.Seq) error
@@ -41,9 +43,10 @@ type Recovery struct {
 // memoryJournal is the Journal of durability "memory": everything is tellable.
 type memoryJournal struct{}
 
-func (memoryJournal) Append(simba.Change) bool { return false }
-func (memoryJournal) Commit(simba.Seq) error   { return nil }
-func (memoryJournal) Tellable() simba.Seq      { return 1<<64 - 1 }
+func (memoryJournal) Append(simba.Change) bool      { return false }
+func (memoryJournal) AppendAll([]simba.Change) bool { return false }
+func (memoryJournal) Commit(simba.Seq) error        { return nil }
+func (memoryJournal) Tellable() simba.Seq           { return 1<<64 - 1 }
 
 // Memory returns a journal that keeps nothing.
 func Memory() Journal { return memoryJournal{} }

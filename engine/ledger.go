@@ -26,16 +26,21 @@ type ledger struct {
 	outbox  []notice // in the order of after
 	wakes   []wakeUp // likewise; they overtake notices
 
-	waiting atomic.Int64 // effects in outbox and wakes, to pass by without a lock
+	waiting   atomic.Int64  // effects in outbox and wakes, to pass by without a lock
+	keyEvents atomic.Uint32 // simba.KeyEvents
 }
 
 // notice is what subscribers are told of a step, once the change after is durable:
-// an event, or that it is a polling waiter's turn.
+// an event, that it is a polling waiter's turn, or any message.
 type notice struct {
-	after simba.Seq
-	event simba.Event // if turn.contender is ""
-	turn  turn
+	after   simba.Seq
+	event   simba.Event // if it is none of the others
+	turn    turn        // if contender is not ""
+	message *message
 }
+
+// message is what a transaction publishes.
+type message struct{ channel, payload string }
 
 // wakeUp is what a blocked waiter is told.
 type wakeUp struct {
@@ -51,10 +56,55 @@ func (w wakeUp) rests() simba.Seq { return w.after }
 // the journal holds back on that. What a journal holds back is always settled by
 // the one whose step it was, so nothing in the outbox waits for nobody.
 func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
-	if !s.changed && len(s.events) == 0 && len(s.turns) == 0 && len(s.wakes) == 0 {
+	if !s.hasEffects() {
 		return 0
 	}
 	announce := l.notices.Any()
+	ch := change(m, s)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.number(&ch, s) && (l.journal.Append(ch) || s.changed) {
+		rests = ch.Seq
+	}
+	l.post(m, s, announce)
+	l.waiting.Store(int64(len(l.outbox) + len(l.wakes)))
+	return rests
+}
+
+// recordAll is record for the steps of a transaction: a crash leaves all of them or none.
+// What it publishes comes after what the steps themselves have to tell.
+func (l *ledger) recordAll(parts []part, messages []message) (rests simba.Seq) {
+	announce := l.notices.Any()
+	changes := make([]simba.Change, 0, len(parts))
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range parts {
+		p := &parts[i]
+		if !p.step.hasEffects() {
+			continue
+		}
+		ch := change(p.m, &p.step)
+		if l.number(&ch, &p.step) {
+			changes = append(changes, ch)
+			p.rests = ch.Seq
+			rests = ch.Seq
+		}
+		l.post(p.m, &p.step, announce)
+	}
+	if len(changes) > 0 {
+		l.journal.AppendAll(changes)
+	}
+	for i := range messages {
+		l.outbox = append(l.outbox, notice{after: l.seq, message: &messages[i]})
+	}
+	l.waiting.Store(int64(len(l.outbox) + len(l.wakes)))
+	return rests
+}
+
+// change is what a step does to what is stored.
+func change(m *mutex, s *step) simba.Change {
 	ch := simba.Change{Events: s.events}
 	if s.changed {
 		ch.Forced = s.forced
@@ -64,26 +114,35 @@ func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 			ch.Kind, ch.Lease.Mutex = simba.ChangeDelete, m.name()
 		}
 	}
+	return ch
+}
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// number gives a change and its events their numbers, and reports whether there is
+// anything to store. The caller holds mu.
+func (l *ledger) number(ch *simba.Change, s *step) bool {
 	for i := range s.events {
 		l.seq++
 		s.events[i].Seq = l.seq
 		l.history.Push(s.events[i])
 	}
-	if s.changed || len(s.events) > 0 {
-		if len(s.events) == 0 {
-			l.seq++
+	if len(s.events) == 0 {
+		if !s.changed {
+			return false
 		}
-		ch.Seq = l.seq
-		if l.journal.Append(ch) || s.changed {
-			rests = ch.Seq
-		}
+		l.seq++
 	}
+	ch.Seq = l.seq
+	return true
+}
+
+// post puts what a step tells into the outbox. The caller holds mu.
+func (l *ledger) post(m *mutex, s *step, announce bool) {
 	if announce {
 		for _, e := range s.events {
 			l.outbox = append(l.outbox, notice{after: l.seq, event: e})
+		}
+		if kinds := simba.KeyEvents(l.keyEvents.Load()); kinds != 0 && s.changed {
+			l.postKeyEvents(m, s, kinds)
 		}
 	}
 	for _, t := range s.turns {
@@ -92,8 +151,6 @@ func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 	for _, t := range s.wakes {
 		l.wakes = append(l.wakes, wakeUp{after: l.seq, waiter: t.waiter})
 	}
-	l.waiting.Store(int64(len(l.outbox) + len(l.wakes)))
-	return rests
 }
 
 // settle returns when everything up to seq is durable, and what may be told by
@@ -151,6 +208,10 @@ func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 }
 
 func (l *ledger) send(n notice) simba.Seq {
+	if n.message != nil {
+		l.notices.Publish(n.message.channel, n.message.payload)
+		return 0
+	}
 	if t := n.turn; t.contender != "" {
 		if l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), simba.ReleasedNotice(t.last)) == 0 {
 			return l.missed(t.mutex, t.contender)

@@ -20,10 +20,10 @@ type mutex struct {
 	contention *contention   // nil when nobody contends and no session is bound
 	next       *mutex        // in the same bucket of the table
 	hash       uint64
-	ttl        uint32 // milliseconds
+	ttl        uint32 // milliseconds, unless contention.long is set
 	transition uint32 // milliseconds
 	slot       int32  // in the shard's deadlines; -1 = not there
-	nameLen    uint8
+	nameLen    uint32
 }
 
 // contention is what only some mutexes have.
@@ -34,31 +34,62 @@ type contention struct {
 	reserved *entry        // the polling waiter whose turn it is, while the mutex is free
 	until    simba.Instant // when that turn ends
 	last     string        // who owned it before it became free
+
+	// Of the present tenure.
+	long   time.Duration // the TTL, when it is longer than mutex.ttl can say; 0 = it is not
+	fields []simba.Field // of a lock that is kept as a hash
 }
 
+// longTTL is what mutex.ttl has no room for.
+const longTTL = time.Duration(math.MaxUint32) * time.Millisecond
+
 func newMutex(name string, hash uint64) *mutex {
-	return &mutex{label: name, nameLen: uint8(len(name)), hash: hash, slot: -1}
+	return &mutex{label: name, nameLen: uint32(len(name)), hash: hash, slot: -1}
 }
 
 func (m *mutex) name() string  { return m.label[:m.nameLen] }
 func (m *mutex) owner() string { return m.label[m.nameLen:] }
 func (m *mutex) owned() bool   { return m.token != 0 }
 
+// ttlLen is the length of the TTL window; simba.Endless = it does not end.
+func (m *mutex) ttlLen() time.Duration {
+	if m.contention != nil && m.contention.long != 0 {
+		return m.contention.long
+	}
+	return time.Duration(m.ttl) * time.Millisecond
+}
+
 func (m *mutex) ttlEnd() simba.Instant {
-	return m.acquired.Add(time.Duration(m.ttl) * time.Millisecond)
+	d := m.ttlLen()
+	if d == simba.Endless {
+		return never
+	}
+	return m.acquired.Add(d)
 }
 
 // end is when the lease has ended and the mutex is free.
 func (m *mutex) end() simba.Instant {
-	return m.ttlEnd().Add(time.Duration(m.transition) * time.Millisecond)
+	end := m.ttlEnd()
+	if end == never {
+		return never
+	}
+	return end.Add(time.Duration(m.transition) * time.Millisecond)
+}
+
+func (m *mutex) fields() []simba.Field {
+	if m.contention == nil {
+		return nil
+	}
+	return m.contention.fields
 }
 
 func (m *mutex) lease() simba.Lease {
 	return simba.Lease{
 		Mutex: m.name(), Owner: m.owner(), Token: m.token,
 		Acquired: m.acquired, AcquiredAt: m.acquiredAt,
-		TTL:        time.Duration(m.ttl) * time.Millisecond,
+		TTL:        m.ttlLen(),
 		Transition: time.Duration(m.transition) * time.Millisecond,
+		Fields:     m.fields(),
 	}
 }
 
@@ -68,11 +99,26 @@ func (m *mutex) load(l simba.Lease) {
 	m.token = l.Token
 	m.acquired, m.acquiredAt = l.Acquired, l.AcquiredAt
 	m.setWindows(l.TTL, l.Transition)
+	m.setFields(l.Fields)
 }
 
 func (m *mutex) setWindows(ttl, transition time.Duration) {
-	m.ttl = uint32(ttl / time.Millisecond)
+	switch {
+	case ttl > longTTL:
+		m.ttl, m.contend().long = 0, ttl
+	case m.contention != nil:
+		m.contention.long = 0
+		fallthrough
+	default:
+		m.ttl = uint32(ttl / time.Millisecond)
+	}
 	m.transition = uint32(transition / time.Millisecond)
+}
+
+func (m *mutex) setFields(fields []simba.Field) {
+	if fields != nil || m.contention != nil {
+		m.contend().fields = fields
+	}
 }
 
 func (m *mutex) waiters() int {
@@ -100,19 +146,23 @@ func (m *mutex) contend() *contention {
 // idle reports whether nothing is left to remember of the mutex, after it has let
 // go of a contention that holds nothing.
 func (m *mutex) idle() bool {
-	if c := m.contention; c != nil && len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.untold == 0 {
+	if c := m.contention; c != nil && c.isEmpty() {
 		m.contention = nil
 	}
 	return !m.owned() && m.contention == nil
 }
 
+func (c *contention) isEmpty() bool {
+	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.untold == 0 && c.long == 0 && c.fields == nil
+}
+
 // deadline is the next instant at which the mutex changes by itself. It may be
 // too early, never too late.
-func (m *mutex) deadline(quiet simba.Instant) simba.Instant {
+func (m *mutex) deadline(quiet simba.Instant, former uint64) simba.Instant {
 	d := never
 	c := m.contention
 	switch {
-	case m.owned() && c != nil && c.find(m.owner()) != nil:
+	case m.owned() && m.token <= former && c != nil && c.find(m.owner()) != nil: // see endQuiet
 		d = min(m.end(), quiet)
 	case m.owned():
 		d = m.end()
@@ -129,8 +179,12 @@ func (m *mutex) deadline(quiet simba.Instant) simba.Instant {
 }
 
 // left is what remains until end, in whole milliseconds rounded up, so that who
-// sleeps for so long does not wake before it; 0 when it is over.
+// sleeps for so long does not wake before it; 0 when it is over. Of what does not end it
+// is the longest lease that a contender can ask for, after which it may look again.
 func left(end, now simba.Instant) time.Duration {
+	if end == never {
+		return simba.MaxTTL
+	}
 	d := end.Sub(now)
 	if d <= 0 {
 		return 0
@@ -162,7 +216,11 @@ func (m *mutex) tenure(now simba.Instant) simba.Tenure {
 		Transition: left(m.end(), now),
 		Waiters:    m.waiters(),
 	}
-	t.TTLAt = t.AcquiredAt + int64(m.ttl)
+	if m.end() == never {
+		t.TTLAt = t.Now + t.TTL.Milliseconds()
+	} else {
+		t.TTLAt = t.AcquiredAt + m.ttlLen().Milliseconds()
+	}
 	t.TransitionAt = t.TTLAt + int64(m.transition)
 	return t
 }

@@ -8,11 +8,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// entry is a contender's place in a queue. Its order, larger for later comers,
-// never changes while it waits, whatever becomes of its connection.
+// place is where an entry stands in a queue: by score, and of those with the same one by
+// arrival, which no two in a shard have in common.
+type place struct {
+	score   float64
+	arrival uint64
+}
+
+func (p place) compare(o place) int {
+	return cmp.Or(cmp.Compare(p.score, o.score), cmp.Compare(p.arrival, o.arrival))
+}
+
+// entry is a contender that waits. Its place, larger for later comers, never changes,
+// whatever becomes of its connection, unless a ZADD changes it.
 type entry struct {
 	contender  string
-	order      uint64
+	place      place
 	since      simba.Instant
 	lapse      simba.Instant // when a polling waiter that is not heard of is forgotten
 	ttl        time.Duration // what it asked for last
@@ -28,19 +39,17 @@ type entry struct {
 type line []*entry
 
 func (l line) rank(e *entry) int {
-	i, _ := l.search(e.order)
+	i, _ := l.search(e.place)
 	return i
 }
 
-// search returns where an order stands, or would stand.
-func (l line) search(order uint64) (int, bool) {
-	return slices.BinarySearchFunc(l, order, func(x *entry, order uint64) int {
-		return cmp.Compare(x.order, order)
-	})
+// search returns the index of a place, or that of the first behind it.
+func (l line) search(p place) (index int, found bool) {
+	return slices.BinarySearchFunc(l, p, func(x *entry, p place) int { return x.place.compare(p) })
 }
 
 func (l *line) add(e *entry) {
-	if n := len(*l); n == 0 || (*l)[n-1].order < e.order {
+	if n := len(*l); n == 0 || (*l)[n-1].place.compare(e.place) < 0 {
 		*l = append(*l, e)
 		return
 	}
@@ -65,14 +74,34 @@ type queue struct {
 	all     line // everyone
 	ready   line // those who can be told: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry
-	blocked int64 // how many of all wait on a connection
+	blocked int64  // how many of all wait on a connection
+	version uint64 // counts the changes of who waits, and in which order
 	// round counts how often the mutex became free: everyone has one turn a round.
-	// after is such that whoever is ready and has a smaller or equal order had it.
 	round uint64
-	after uint64
+	had   mark
 	// nextLapse is not later than the first lapse of a polling waiter.
 	// The zero value means that no one can lapse.
 	nextLapse simba.Instant
+}
+
+// mark parts a queue: those before it, and at it if it is closed, are on one side.
+// The zero mark has nobody before it.
+type mark struct {
+	place  place
+	set    bool
+	closed bool
+}
+
+// first returns the index of the first entry behind the mark.
+func (m mark) first(l line) int {
+	if !m.set {
+		return 0
+	}
+	i, found := l.search(m.place)
+	if found && m.closed {
+		i++
+	}
+	return i
 }
 
 func (q *queue) find(contender string) *entry {
@@ -88,6 +117,7 @@ func (q *queue) find(contender string) *entry {
 }
 
 func (q *queue) add(e *entry) {
+	q.version++
 	q.all.add(e)
 	switch {
 	case q.index != nil:
@@ -101,10 +131,22 @@ func (q *queue) add(e *entry) {
 }
 
 func (q *queue) remove(e *entry) {
+	q.version++
 	q.setTicket(e, nil)
 	q.setReady(e, false)
 	q.all.remove(e)
 	delete(q.index, e.contender)
+}
+
+// move gives an entry another place.
+func (q *queue) move(e *entry, to place) {
+	ready := e.ready
+	q.version++
+	q.setReady(e, false)
+	q.all.remove(e)
+	e.place = to
+	q.all.add(e)
+	q.setReady(e, ready)
 }
 
 // setTicket says whose connection waits for the entry, nil = none, and returns
@@ -135,27 +177,28 @@ func (q *queue) setReady(e *entry, ready bool) {
 }
 
 // newRound gives everyone another turn.
-func (q *queue) newRound() { q.round, q.after = q.round+1, 0 }
+func (q *queue) newRound() { q.round, q.had = q.round+1, mark{} }
 
 // tell notes that e has its turn.
-func (q *queue) tell(e *entry) { e.turn, q.after = q.round+1, e.order }
+func (q *queue) tell(e *entry) { e.turn, q.had = q.round+1, mark{e.place, true, true} }
 
 // untell gives e another turn in this round.
 func (q *queue) untell(e *entry) {
 	e.turn = 0
-	q.after = min(q.after, e.order-1)
+	if q.had.set && e.place.compare(q.had.place) <= 0 {
+		q.had = mark{e.place, true, false}
+	}
 }
 
 func (q *queue) told(e *entry) bool { return e.turn > q.round }
 
 // next is the first reachable waiter that has not had its turn.
 func (q *queue) next() *entry {
-	i, _ := q.ready.search(q.after + 1)
-	for _, e := range q.ready[i:] {
+	for _, e := range q.ready[q.had.first(q.ready):] {
 		if !q.told(e) {
 			return e
 		}
-		q.after = e.order
+		q.had = mark{e.place, true, true}
 	}
 	return nil
 }
@@ -194,6 +237,7 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 	if len(gone) == 0 {
 		return nil
 	}
+	q.version++
 	// Many may lapse at once, so they go in one pass.
 	lapses := func(e *entry) bool { return e.ticket == nil && e.lapse <= now }
 	q.ready = slices.DeleteFunc(q.ready, lapses)

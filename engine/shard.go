@@ -11,15 +11,17 @@ import (
 type shard struct {
 	engine *Engine
 
-	mu     sync.Mutex // guards what follows
-	table  table
-	due    deadlines
-	seq    simba.Seq // what the shard shows rests on it: the last change of any lease here
-	places uint64    // given out in queues
-	step   step      // used again by every step
-	counts counts
-	timer  *time.Timer
-	armed  simba.Instant // when the timer fires; never = it is not set
+	mu      sync.Mutex // guards what follows
+	table   table
+	due     deadlines
+	seq     simba.Seq // what the shard shows rests on it: the last change of any lease here
+	places  uint64    // given out in queues
+	latest  float64   // the last score that was given out by time
+	step    step      // used again by every step
+	watched watched   // by transactions
+	counts  counts
+	timer   *time.Timer
+	armed   simba.Instant // when the timer fires; never = it is not set
 }
 
 // counts are the shard's part of the Stats.
@@ -48,11 +50,23 @@ func (sh *shard) start(e *Engine) {
 		quiet:      e.quiet,
 		former:     e.former,
 		token:      func() uint64 { return e.token.Add(1) },
-		order:      func() uint64 { sh.places++; return sh.places },
+		place:      sh.place,
+		arrival:    sh.arrival,
 		subscribed: e.subscribed,
 	}
 	sh.timer = time.AfterFunc(time.Hour, sh.tick)
 	sh.timer.Stop()
+}
+
+// place is that of who comes at a time: behind all who came before, whatever the clock does.
+func (sh *shard) place(wall int64) place {
+	sh.latest = max(sh.latest, float64(wall)/1000)
+	return place{sh.latest, sh.arrival()}
+}
+
+func (sh *shard) arrival() uint64 {
+	sh.places++
+	return sh.places
 }
 
 // begin starts a step. The caller holds mu.
@@ -64,12 +78,27 @@ func (sh *shard) begin() *step {
 	return s
 }
 
+// find returns a mutex, a new one if the table has none of that name, and its census.
+func (sh *shard) find(name string, hash uint64) (*mutex, census) {
+	m := sh.table.get(hash, name)
+	if m == nil {
+		return newMutex(name, hash), census{}
+	}
+	return m, censusOf(m, true)
+}
+
 // finish ends a step on m: records it, and keeps the mutex only if there is
 // something to remember. before is the census of it when the step began.
 func (sh *shard) finish(m *mutex, s *step, before census) {
-	if seq := sh.engine.ledger.record(m, s); seq != 0 {
-		sh.seq = seq
+	sh.keep(m, s, before, sh.engine.ledger.record(m, s))
+}
+
+// keep is finish for a step that is recorded.
+func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
+	if rests != 0 {
+		sh.seq = rests
 	}
+	sh.watched.touch(m, s, before)
 	sh.count(m, s, before)
 	switch idle := m.idle(); {
 	case idle && before.known:
@@ -81,7 +110,7 @@ func (sh *shard) finish(m *mutex, s *step, before census) {
 	case !before.known:
 		sh.table.add(m)
 	}
-	if at := m.deadline(s.quiet); at != never {
+	if at := m.deadline(s.quiet, s.former); at != never {
 		sh.due.set(m, at)
 		sh.arm(sh.due[0].at, s.now)
 	}
@@ -92,6 +121,9 @@ type census struct {
 	known            bool // the table has it
 	owned            bool
 	blocked, polling int64
+	contention       *contention
+	queue            uint64 // its version
+	reserved         *entry
 }
 
 func censusOf(m *mutex, known bool) census {
@@ -99,6 +131,7 @@ func censusOf(m *mutex, known bool) census {
 	if m.contention != nil {
 		c.blocked = m.contention.blocked
 		c.polling = int64(len(m.contention.all)) - c.blocked
+		c.contention, c.queue, c.reserved = m.contention, m.contention.version, m.contention.reserved
 	}
 	return c
 }
@@ -192,7 +225,7 @@ func (sh *shard) advance() (seq simba.Seq, more bool) {
 		m := sh.due[0].m
 		before := censusOf(m, true)
 		m.advance(s)
-		if at := m.deadline(s.quiet); at == never {
+		if at := m.deadline(s.quiet, s.former); at == never {
 			sh.due.remove(m)
 		} else {
 			sh.due.postpone(m, at)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -18,13 +19,16 @@ type step struct {
 	grace  time.Duration // how long a polling waiter is waited for
 	// token returns the next fencing token.
 	token func() uint64
-	// order returns the next place in a queue.
-	order func() uint64
+	// place returns the place of who comes now.
+	place func(wall int64) place
+	// arrival returns a number for a place by score.
+	arrival func() uint64
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
 
 	// The effects.
 	changed bool // the lease is another than before
+	renewed bool // its windows began anew
 	forced  bool // a tenure ended against its owner's will
 	events  []simba.Event
 	turns   []turn    // polling waiters to be told, in order
@@ -40,14 +44,22 @@ type turn struct {
 // begin forgets the effects of the step before and sets the time of this one.
 func (s *step) begin(now simba.Instant, wall int64) {
 	s.now, s.wall = now, wall
-	s.changed, s.forced = false, false
+	s.changed, s.renewed, s.forced = false, false, false
 	s.events, s.turns, s.wakes = s.events[:0], s.turns[:0], s.wakes[:0]
 }
 
+func (s *step) hasEffects() bool {
+	return s.changed || len(s.events) > 0 || len(s.turns) > 0 || len(s.wakes) > 0
+}
+
 func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
-	s.events = append(s.events, simba.Event{
-		At: s.wall, Kind: kind, Mutex: m.name(), Owner: who, Token: token, Reason: reason,
-	})
+	name := m.name()
+	// The history must not keep what a lock key may be and hold: 64 KiB each.
+	if len(m.label) > simba.MaxMutexLen+simba.MaxContenderLen || len(who) > simba.MaxContenderLen {
+		name = strings.Clone(name[:min(len(name), simba.MaxMutexLen)])
+		who = strings.Clone(who[:min(len(who), simba.MaxContenderLen)])
+	}
+	s.events = append(s.events, simba.Event{At: s.wall, Kind: kind, Mutex: name, Owner: who, Token: token, Reason: reason})
 }
 
 // ticket is the place of a blocked ACQUIRE. All fields but the first group change

@@ -245,7 +245,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 	m.acquired, m.acquiredAt = s.now, s.wall
 	m.setWindows(ttl, transition)
-	s.changed = true
+	s.changed, s.renewed = true, true
 }
 
 // vacate ends the tenure. The caller hands the mutex on.
@@ -258,6 +258,7 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	s.forced = s.forced || m.token <= s.former
 	if c := m.contention; c != nil {
 		c.session, c.untold = 0, 0
+		c.long, c.fields = 0, nil
 		c.last = owner
 		c.newRound()
 	}
@@ -296,7 +297,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	c := m.contend()
 	e := c.find(r.Contender)
 	if e == nil {
-		e = &entry{contender: r.Contender, order: s.order(), since: s.now}
+		e = &entry{contender: r.Contender, place: s.place(s.wall), since: s.now}
 		c.add(e)
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
@@ -329,12 +330,16 @@ func (m *mutex) leave(s *step, e *entry, reason string) {
 	}
 }
 
+// longestLapse bounds for how long a waiter is remembered that nobody hears of: a lock key may
+// have a lease without end.
+const longestLapse = simba.MaxTTL + simba.MaxTransition
+
 // lapse is until when a polling waiter that asks now is remembered: the grace
 // begins when the lease that it sees ends, for that is when it will ask again.
 func (m *mutex) lapse(s *step) simba.Instant {
 	from := s.now
 	if m.owned() {
-		from = max(from, m.end())
+		from = max(from, min(m.end(), from.Add(longestLapse)))
 	}
 	return from.Add(s.grace)
 }

@@ -286,7 +286,7 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 	if m.idle() {
 		w.t.Errorf("%s is idle and still in memory", m.name())
 	}
-	if d := m.deadline(w.e.quiet); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
+	if d := m.deadline(w.e.quiet, w.e.former); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
 		w.t.Errorf("%s: the deadline is not kept", m.name())
 	}
 	c := m.contention
@@ -301,7 +301,7 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 			w.t.Errorf("%s is free and %s was not told: lost wake-up", m.name(), c.next().contender)
 		}
 	}
-	if !slices.IsSortedFunc(c.all, func(a, b *entry) int { return int(a.order) - int(b.order) }) {
+	if !slices.IsSortedFunc(c.all, func(a, b *entry) int { return a.place.compare(b.place) }) {
 		w.t.Errorf("%s: the queue is out of order", m.name())
 	}
 	names := map[string]bool{}

@@ -40,9 +40,15 @@ func encodeSegment(events []simba.Event) (key, value []byte) {
 }
 
 func TestRecordsAreReadAsWritten(t *testing.T) {
-	l, generation, err := decodeLease(appendLeaseKey(nil, testLease.Mutex), appendLease(nil, 9, &testLease))
-	if l != testLease || generation != 9 || err != nil {
-		t.Errorf("lease %+v of generation %d, %v", l, generation, err)
+	for _, want := range []simba.Lease{
+		testLease,
+		{Mutex: "any\x00 key", Token: 1, TTL: simba.Endless},
+		{Mutex: "h", Owner: "f", Token: 1, TTL: time.Second, Fields: []simba.Field{{Name: "f", Value: "1"}, {Name: "", Value: "\xff"}}},
+	} {
+		l, generation, err := decodeLease(appendLeaseKey(nil, want.Mutex), appendLease(nil, 9, &want))
+		if !reflect.DeepEqual(l, want) || generation != 9 || err != nil {
+			t.Errorf("lease %+v of generation %d, %v", l, generation, err)
+		}
 	}
 	m, err := decodeMeta(appendMeta(nil, &testMeta))
 	if m != testMeta || err != nil {
@@ -59,6 +65,10 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	lease := simba.Lease{Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1}
 	if got, want := appendLease(nil, 2, &lease), []byte("\x01\x02\x05\xc8\x01\x90\x03\xac\x02\x01\x01o"); !bytes.Equal(got, want) {
 		t.Errorf("lease %q, want %q", got, want)
+	}
+	lock := simba.Lease{Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Fields: []simba.Field{{Name: "o", Value: "1"}}}
+	if got, want := appendLease(nil, 2, &lock), []byte("\x02\x02\x05\xc8\x01\x90\x03\xac\x02\x00\x01o\x01\x01o\x011"); !bytes.Equal(got, want) {
+		t.Errorf("lock %q, want %q", got, want)
 	}
 	if got, want := appendMeta(nil, &meta{"b", 1, 2, 3, 4, 5, 6}), []byte("\x01\x01b\x01\x04\x06\x04\x05\x06"); !bytes.Equal(got, want) {
 		t.Errorf("meta %q, want %q", got, want)
@@ -92,11 +102,12 @@ func goodRecords() map[string][]byte {
 }
 
 func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
+	newest := map[string]byte{"lease": lockVersion, "meta": 1, "history": segmentVersion}
 	for kind, record := range goodRecords() {
-		record[0] = 2
+		record[0] = newest[kind] + 1
 		err := decoders[kind](record)
 		var version *versionError
-		if !errors.As(err, &version) || version.version != 2 || version.newest != 1 {
+		if !errors.As(err, &version) || version.version != uint64(record[0]) || version.newest != uint64(newest[kind]) {
 			t.Errorf("%s: %v, want a *versionError", kind, err)
 		}
 		if err := recordError(err); !errors.Is(err, ErrNewer) || errors.Is(err, ErrCorrupt) {
@@ -123,10 +134,9 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 		}
 	}
 	leases := map[string]func(*simba.Lease){
-		"no owner":            func(l *simba.Lease) { l.Owner = "" },
 		"no token":            func(l *simba.Lease) { l.Token = 0 },
 		"no ttl":              func(l *simba.Lease) { l.TTL = 0 },
-		"ttl beyond measure":  func(l *simba.Lease) { l.TTL = simba.MaxTTL + 1 },
+		"ttl beyond measure":  func(l *simba.Lease) { l.TTL = simba.MaxLockTTL + 1 },
 		"negative transition": func(l *simba.Lease) { l.Transition = -time.Second },
 	}
 	for how, spoil := range leases {
@@ -135,6 +145,9 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 		if err := decoders["lease"](appendLease(nil, 1, &l)); !errors.Is(err, errGarbage) {
 			t.Errorf("%s: %v, want errGarbage", how, err)
 		}
+	}
+	if err := decoders["lease"]([]byte{leaseVersion, 1, 1, 0, 0, 1, 0, 0}); !errors.Is(err, errGarbage) {
+		t.Errorf("no owner: %v, want errGarbage", err)
 	}
 	if err := decoders["history"](binary.AppendUvarint([]byte{segmentVersion, 0, 0, 99}, 0)); !errors.Is(err, errGarbage) {
 		t.Errorf("an unknown kind of event: %v, want errGarbage", err)
@@ -153,7 +166,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, record []byte) {
 		if l, generation, err := decodeLease([]byte("lm"), record); err == nil {
 			again, generation2, err := decodeLease([]byte("lm"), appendLease(nil, generation, &l))
-			if again != l || generation2 != generation || err != nil {
+			if !reflect.DeepEqual(again, l) || generation2 != generation || err != nil {
 				t.Errorf("lease %+v became %+v, %v", l, again, err)
 			}
 			if l.End() < l.Acquired && l.Acquired < math.MaxInt64/2 {

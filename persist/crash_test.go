@@ -2,8 +2,8 @@ package persist
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -32,7 +32,7 @@ func (m *model) apply(ch simba.Change) {
 }
 
 func (m *model) equal(leases map[string]simba.Lease, history []simba.Event, limit int) bool {
-	return maps.Equal(m.leases, leases) && slices.Equal(m.history[max(0, len(m.history)-limit):], history)
+	return reflect.DeepEqual(m.leases, leases) && slices.Equal(m.history[max(0, len(m.history)-limit):], history)
 }
 
 // A machine runs stores on disks that lose their power again and again, and
@@ -50,7 +50,8 @@ type machine struct {
 	mu       sync.Mutex
 	store    *Store // nil until it is open
 	appended []simba.Change
-	after    int // operations of the file system until the crash
+	torn     map[int]bool // so many of them are a part of what goes together
+	after    int          // operations of the file system until the crash
 	crashed  *vfs.MemFS
 	told     simba.Seq // when it crashed
 }
@@ -91,7 +92,7 @@ func (m *machine) run() {
 	m.check(r)
 
 	m.mu.Lock()
-	m.store, m.appended = s, nil
+	m.store, m.appended, m.torn = s, nil, map[int]bool{}
 	m.mu.Unlock()
 	m.work(s, r.Seq, r.Token)
 
@@ -119,29 +120,28 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 	var committers sync.WaitGroup
 	defer committers.Wait()
 	for range 10 + m.draw(40) {
-		seq++
-		ch := put(seq, fmt.Sprint("m", m.draw(8)))
-		switch m.draw(6) {
-		case 0:
-			ch = note(seq)
-		case 1, 2:
-			ch = del(seq, ch.Lease.Mutex)
-			ch.Forced = m.draw(3) == 0
-		default:
-			token += uint64(m.draw(2))
-			ch.Lease.Token = max(token, 1)
-			ch.Lease.TTL = time.Duration(1+m.draw(100)) * time.Second
+		together := make([]simba.Change, 1+max(0, m.draw(6)-3))
+		for i := range together {
+			seq++
+			together[i], token = m.change(seq, token)
 		}
 		m.mu.Lock()
-		m.appended = append(m.appended, ch)
+		for i := 1; i < len(together); i++ {
+			m.torn[len(m.appended)+i] = true
+		}
+		m.appended = append(m.appended, together...)
 		m.mu.Unlock()
-		s.Append(ch)
-		switch m.draw(4) {
+		if len(together) == 1 {
+			s.Append(together[0])
+		} else {
+			s.AppendAll(together)
+		}
+		switch last := seq; m.draw(4) {
 		case 0:
 			mustCommit(m.t, s, seq)
 		case 1:
 			committers.Go(func() {
-				if err := s.Commit(ch.Seq); err != nil {
+				if err := s.Commit(last); err != nil {
 					m.t.Error(err)
 				}
 			})
@@ -149,6 +149,23 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 			s.flushNext()
 		}
 	}
+}
+
+// change makes one up.
+func (m *machine) change(seq simba.Seq, token uint64) (simba.Change, uint64) {
+	ch := put(seq, fmt.Sprint("m", m.draw(8)))
+	switch m.draw(6) {
+	case 0:
+		ch = note(seq)
+	case 1, 2:
+		ch = del(seq, ch.Lease.Mutex)
+		ch.Forced = m.draw(3) == 0
+	default:
+		token += uint64(m.draw(2))
+		ch.Lease.Token = max(token, 1)
+		ch.Lease.TTL = time.Duration(1+m.draw(100)) * time.Second
+	}
+	return ch, token
 }
 
 func (m *machine) draw(n int) int {
@@ -166,7 +183,7 @@ func (m *machine) upTo(seq simba.Seq) int {
 }
 
 // check finds the changes that the disk has kept: a prefix of them, the promised
-// ones included, each whole.
+// ones included, each whole, and whole what goes together.
 func (m *machine) check(r *Recovered) {
 	told := m.upTo(m.told)
 	must := 0 // how many changes have to be there
@@ -181,7 +198,7 @@ func (m *machine) check(r *Recovered) {
 		if i > 0 {
 			m.base.apply(m.appended[i-1])
 		}
-		if i >= must && m.base.equal(leases, r.History, machineHistory) {
+		if i >= must && !m.torn[i] && m.base.equal(leases, r.History, machineHistory) {
 			kept = i
 			break
 		}

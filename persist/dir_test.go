@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -323,7 +324,7 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 	s.Append(ch)
 	mustClose(t, s)
 	s, r := openClosed(t, o)
-	if got := leasesOf(t, r)["m"]; got != ch.Lease {
+	if got := leasesOf(t, r)["m"]; !reflect.DeepEqual(got, ch.Lease) {
 		t.Errorf("lease %+v, want %+v: it is the same boot", got, ch.Lease)
 	}
 	if now := s.now(); now < first || first <= simba.Instant(0) {

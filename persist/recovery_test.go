@@ -2,7 +2,6 @@ package persist
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func TestALeaseOfTheSameBootIsAsItWas(t *testing.T) {
 	o.Now = c.now
 	_, r := openClosed(t, o)
 	want := map[string]simba.Lease{"kept": kept.Lease, "ended": ended.Lease}
-	if got := leasesOf(t, r); !maps.Equal(got, want) {
+	if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
 		t.Errorf("leases %+v, want %+v", got, want)
 	}
 }

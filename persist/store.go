@@ -18,6 +18,9 @@ const (
 	seqReserve = 1 << 20
 	// tokenReserve is the same for tokens, in Async only.
 	tokenReserve = 1 << 20
+	// longestQuiet is the longest that the next run may have to wait for leases that were lost.
+	// One that is longer, as only a lock key's can be, is never lost: it holds, in Async too.
+	longestQuiet = simba.MaxTTL + simba.MaxTransition
 	// maxPending is how many bytes may wait for an fsync that nobody asked for:
 	// beyond it every change holds, so whoever wants to tell one writes them all.
 	maxPending = 4 << 20
@@ -94,12 +97,29 @@ type group struct {
 func (s *Store) Append(ch simba.Change) (holds bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	holds = s.appendLocked(&ch)
+	s.updateTellableLocked()
+	return holds
+}
+
+// AppendAll is Append for changes of which a crash leaves all or none.
+func (s *Store) AppendAll(changes []simba.Change) (holds bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range changes {
+		holds = s.appendLocked(&changes[i]) || holds
+	}
+	s.updateTellableLocked()
+	return holds
+}
+
+func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	g := s.next
 	if g.changes == 0 && s.slept != nil {
 		g.slept = s.slept()
 	}
-	s.encode(g, &ch)
-	if holds = g.hold == 0 && s.holds(g, &ch); holds {
+	s.encode(g, ch)
+	if holds = g.hold == 0 && s.holds(g, ch); holds {
 		g.hold = ch.Seq
 	}
 	if g.changes++; g.changes == 1 && s.mode == Async {
@@ -109,9 +129,10 @@ func (s *Store) Append(ch simba.Change) (holds bool) {
 	s.appended.seq = ch.Seq
 	if ch.Kind == simba.ChangePut {
 		s.appended.token = max(s.appended.token, ch.Lease.Token)
-		s.appended.longest = max(s.appended.longest, ch.Lease.TTL+ch.Lease.Transition)
+		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= longestQuiet {
+			s.appended.longest = max(s.appended.longest, windows)
+		}
 	}
-	s.updateTellableLocked()
 	return holds
 }
 

@@ -116,7 +116,7 @@ func TestRedisCliModesWork(t *testing.T) {
 		t.Fatal(got)
 	}
 	t.Run("scan", func(t *testing.T) {
-		if got := cli(t, s, "--scan"); strings.TrimSpace(got) != `"simba:{job}"` {
+		if got := cli(t, s, "--scan"); strings.TrimSpace(got) != `"job"` {
 			t.Errorf("it shows %q", got)
 		}
 	})

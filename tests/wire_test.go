@@ -301,6 +301,13 @@ func newHeldBack() *heldBack {
 	return h
 }
 
+func (h *heldBack) AppendAll(changes []simba.Change) bool {
+	for _, ch := range changes {
+		h.Append(ch)
+	}
+	return true
+}
+
 func (h *heldBack) Append(ch simba.Change) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -352,6 +359,14 @@ func TestWithFsyncHeldBackNoClientSeesTheGrant(t *testing.T) {
 			"STRLEN":            {"STRLEN", "simba:{job}"},
 			"DBSIZE":            {"DBSIZE"},
 			"INFO":              {"INFO", "keyspace"},
+			"GET":               {"GET", "job"},
+			"PTTL":              {"PTTL", "simba:{job}"},
+			"MGET":              {"MGET", "other", "job"},
+			"KEYS":              {"KEYS", "*"},
+			"another's SET":     {"SET", "job", "b", "NX", "PX", 1000},
+			"a wrong type":      {"HGET", "job", "f"},
+			"a script":          {"EVAL", "return redis.call('exists', KEYS[1])", 1, "job"},
+			"a script's error":  {"EVAL", "return redis.error_reply(redis.call('get', 'job'))", 0},
 		} {
 			views[name] = p.dial().ask(command[0].(string), command[1:]...)
 		}

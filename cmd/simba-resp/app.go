@@ -75,6 +75,7 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		Logger:       log,
 	})
 	a.server = resp.NewServer(resp.Config{
+		Limits:      resp.Limits{Long: handler.LongArguments},
 		MaxClients:  cfg.MaxClients,
 		IdleTimeout: cfg.Timeout,
 		Logger:      log,

@@ -1,0 +1,172 @@
+package commands
+
+import (
+	"errors"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// keyTx is the transaction in which a command of the keyspace runs: its own, or one that it
+// shares with the other commands of an EXEC or of a script.
+type keyTx struct {
+	simba.Tx
+	x    *Commands
+	w    *resp.Writer // where the reply goes
+	conn *resp.Conn   // of the client
+
+	// torn says that a script has failed after it changed something, which nobody must see.
+	torn bool
+	// final says that a script was stopped: not even a conflict makes it run again.
+	final bool
+}
+
+// keyedCommand runs a command of the keyspace: it parses every argument, reads, changes, and
+// writes one reply to t.w; or it returns an error for the reply, and has changed nothing
+// (a script, which may have, sets t.torn). It may be called again with the same arguments in
+// another transaction, so it changes nothing but by t.
+type keyedCommand func(t *keyTx, args [][]byte) error
+
+// maxAttempts is how often a transaction is tried that conflicts with other clients'.
+const maxAttempts = 100
+
+const errContended replyError = "TRYAGAIN the keys change too often"
+
+// keyspace returns the keys of the engine, or why it has none.
+func (c *client) keyspace() (simba.Keyspace, error) {
+	if c.x.keyspace == nil {
+		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
+	}
+	c.touched = true
+	return c.x.keyspace, nil
+}
+
+// runKeyed runs one command in a transaction of its own.
+func (c *client) runKeyed(args [][]byte) {
+	err := c.transact(func(t *keyTx) error { return c.running.keyed(t, args) })
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// transact runs do in a transaction until it does not conflict with others. What do has
+// written is kept only then.
+func (c *client) transact(do func(t *keyTx) error) error {
+	space, err := c.keyspace()
+	if err != nil {
+		return err
+	}
+	start := c.w.Len()
+	for range maxAttempts {
+		err = c.attempt(space.Begin(), do)
+		if !errors.Is(err, simba.ErrConflict) {
+			break
+		}
+		c.w.Truncate(start)
+		err = errContended
+	}
+	if err != nil {
+		c.w.Truncate(start)
+	}
+	return err
+}
+
+// attempt runs do in tx and commits it, or nothing of it if do fails.
+func (c *client) attempt(tx simba.Tx, do func(t *keyTx) error) error {
+	defer tx.Close()
+	t := &keyTx{Tx: tx, x: c.x, w: c.w, conn: c.conn}
+	failed := do(t)
+	if failed != nil {
+		tx.Discard() // the error tells of what was read
+	}
+	seq, err := tx.Commit(c.conn.Context())
+	c.owe(seq)
+	if err != nil && (failed == nil || !t.final) {
+		return err
+	}
+	return failed
+}
+
+// resume goes on with a transaction that has only watched keys so far. It returns ErrConflict,
+// and what do did is nothing, if one of them has changed.
+func (c *client) resume(watched simba.Tx, do func(t *keyTx) error) error {
+	c.touched = true
+	start := c.w.Len()
+	alive := watched.Resume()
+	if !alive {
+		do = func(*keyTx) error { return nil } // Commit says on what the failure rests
+	}
+	err := c.attempt(watched, do)
+	if err == nil && !alive {
+		err = simba.ErrConflict
+	}
+	if err != nil {
+		c.w.Truncate(start)
+	}
+	return err
+}
+
+// execution is how a command of an EXEC went.
+type execution struct {
+	ended time.Time
+	took  time.Duration
+	err   error // its reply
+}
+
+// maxTorn is how many scripts of one EXEC may fail after they have changed something: all
+// that ran before has to run again for each.
+const maxTorn = 16
+
+const errTorn replyError = "ERR nothing executed: too many scripts of this transaction failed half done"
+
+// runAll runs the commands of an EXEC and replies with the array of their replies. A command
+// that fails has an error for its reply, and the others go on, as in Redis.
+func (t *keyTx) runAll(queue []queuedCommand) ([]execution, error) {
+	calls := make([]execution, len(queue))
+	start, torn := t.w.Len(), 0
+	for from := 0; ; {
+		i := t.runSome(queue, calls, from)
+		if i == len(queue) {
+			return calls, nil
+		}
+		// What the script did before it failed must go, and the transaction can only forget
+		// everything. The commands before run again, with the same result: what they read
+		// and the time are the same.
+		if torn++; torn > maxTorn {
+			return nil, errTorn
+		}
+		t.Discard()
+		t.torn = false
+		t.w.Truncate(start)
+		from = i + 1
+	}
+}
+
+// runSome runs the commands until one leaves the transaction torn, and returns its index.
+// Of those before known it knows which ones fail: they don't run.
+func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int {
+	start, ended := t.w.Len(), time.Now()
+	t.w.Array(len(queue))
+	for i, q := range queue {
+		began, from := ended, t.w.Len()
+		call := &calls[i]
+		switch {
+		case i < known && call.err != nil:
+		case from-start > maxExecReply:
+			call.err = errExecReply
+		default:
+			call.err = q.entry.keyed(t, q.args)
+			ended = time.Now()
+			call.ended, call.took = ended, ended.Sub(began)
+		}
+		if t.torn {
+			return i
+		}
+		if call.err != nil {
+			t.w.Truncate(from)
+			t.w.Error(wireText(call.err))
+		}
+	}
+	return len(queue)
+}

@@ -1,0 +1,92 @@
+package commands
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// keyEvents is the value of notify-keyspace-events, a set of keyEventLetters.
+type keyEvents struct{ letters atomic.Uint32 }
+
+// keyEventLetters are those that Redis knows, in the order in which it shows them.
+const keyEventLetters = "g$lshzxetdnKEm"
+
+// Sets of letters with a meaning of their own.
+var (
+	allKeyEvents = letterSet("g$lshzxetd") // what A stands for
+	hiddenByA    = letterSet("n")          // Redis does not show it next to A
+)
+
+// Kinds of events that occur on lock keys, by their letters.
+var keyEventKinds = map[rune]simba.KeyEvents{
+	'K': simba.KeyEventsByKey, 'E': simba.KeyEventsByEvent,
+	'g': simba.KeyEventGeneric, '$': simba.KeyEventString, 'x': simba.KeyEventExpired,
+}
+
+func letterSet(letters string) (set uint32) {
+	for _, l := range letters {
+		set |= 1 << strings.IndexRune(keyEventLetters, l)
+	}
+	return set
+}
+
+func parseKeyEvents(s string) (set uint32, err error) {
+	for _, l := range []byte(s) {
+		switch i := strings.IndexByte(keyEventLetters, l); {
+		case l == 'A':
+			set |= allKeyEvents
+		case i >= 0:
+			set |= 1 << i
+		default:
+			return 0, replyError("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+		}
+	}
+	return set, nil
+}
+
+func formatKeyEvents(set uint32) string {
+	var b strings.Builder
+	if set&allKeyEvents == allKeyEvents {
+		b.WriteByte('A')
+		set &^= allKeyEvents | hiddenByA
+	}
+	for i := range len(keyEventLetters) {
+		if set&(1<<i) != 0 {
+			b.WriteByte(keyEventLetters[i])
+		}
+	}
+	return b.String()
+}
+
+// kindsOf are the kinds of events that an engine knows of those in a set of letters.
+func kindsOf(set uint32) (kinds simba.KeyEvents) {
+	for i, l := range keyEventLetters {
+		if set&(1<<i) != 0 {
+			kinds |= keyEventKinds[l]
+		}
+	}
+	return kinds
+}
+
+// keyEventsSetting chooses the keyspace notifications. An engine without keys has none.
+func (x *Commands) keyEventsSetting() Setting {
+	const name = "notify-keyspace-events"
+	if x.keyspace == nil {
+		return constantSetting(name, "")
+	}
+	return Setting{
+		Name: name,
+		Get:  func() string { return formatKeyEvents(x.keyEvents.letters.Load()) },
+		Set: func(s string) error {
+			set, err := parseKeyEvents(s)
+			if err != nil {
+				return err
+			}
+			x.keyEvents.letters.Store(set)
+			x.keyspace.SetKeyEvents(kindsOf(set))
+			return nil
+		},
+	}
+}

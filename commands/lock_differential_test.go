@@ -1,0 +1,403 @@
+package commands
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+// Lock-key commands are sent to a real Redis and to a server with the embedded engine, and the replies are
+// compared byte by byte. The known differences, which no sequence asks for or which same allows for:
+//
+//	simba:{m} and m                another spelling of the same key here, two keys there; so is the queue
+//	                               simba:{m}:contender a key of its own there
+//	a sorted set of another name   refused here: this is a lock server; and so is a lock with the name of a queue
+//	FLUSHALL                       leaves those in place here who wait for a mutex
+//	those with the same score      are in the order of their coming here, of their bytes there
+//	KEYS, SCAN, DBSIZE in an EXEC  tell here what was before it
+//	a NUL in an error's text       ends the text there
+//	an expiry in over 100 years    refused here
+//	the order of KEYS, SCAN        the tables' own, in both
+//	the order of a large hash      there of its hash table (more than 512 fields, or more than 64 bytes in one),
+//	                               here always that of the setting
+//	RANDOMKEY                      random: it is asked for where there is one key
+//	TTL and its like               two servers read two clocks
+//	a script that does not compile Lua's own words, which are another implementation's here
+const differentialSequences = 250
+
+// TestLockKeysAnswerAsRedisDoes sends generated sequences of commands, with valid and invalid arguments.
+func TestLockKeysAnswerAsRedisDoes(t *testing.T) {
+	compareSequences(t, func(r *rand.Rand) []string {
+		return append([]string{"RANDOMKEY", "SET orders w1", "RANDOMKEY"}, newGenerator(r, plainKeys).sequence(lockTemplates)...)
+	})
+}
+
+// TestAQueueAnswersAsASortedSetOfRedis does so with the queue of a mutex that is held.
+func TestAQueueAnswersAsASortedSetOfRedis(t *testing.T) {
+	compareSequences(t, func(r *rand.Rand) []string {
+		return append([]string{"SET q holder"}, newGenerator(r, []string{"simba:{q}:contender"}).sequence(queueTemplates)...)
+	})
+}
+
+// compareSequences sends generated sequences to both servers, with both protocols.
+func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
+	t.Helper()
+	redis := realRedis(t)
+	for proto := 2; proto <= 3; proto++ {
+		ours, theirs := newLockSite(t).dial(), redis(t)
+		both := func(command string) (got, want string) { return ours.do(command), theirs.do(command) }
+		ours.expect("CONFIG SET flush-held-locks yes", ok)
+		hello := fmt.Sprint("HELLO ", proto)
+		both(hello)
+		failures := 0
+		for seed := range uint64(differentialSequences) {
+			commands := sequence(rand.New(rand.NewPCG(seed, uint64(proto))))
+			for i, command := range commands {
+				got, want := both(command)
+				if same(command, got, want) {
+					continue
+				}
+				t.Errorf("RESP%d, sequence %d: %s\n  ours %q\ntheirs %q\n after %s", proto, seed, command, got, want, strings.Join(commands[max(0, i-8):i], "; "))
+				failures++
+				break // what follows rests on it
+			}
+			if failures == 20 {
+				t.Fatal("too many differences")
+			}
+			both("DISCARD")
+			both("UNWATCH")
+			both("DEL simba:{q}:contender")
+			ours.expect("FLUSHALL", ok)
+			theirs.expect("FLUSHALL", ok)
+		}
+	}
+}
+
+// newLockSite is a site with the embedded engine, which keeps nothing.
+func newLockSite(t testing.TB) *site {
+	t.Helper()
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop) // after the site, which is cleaned up first
+	return newSite(t, Config{Backend: e})
+}
+
+// same reports whether two replies are the same but for a known difference.
+func same(command, got, want string) bool {
+	if got == want {
+		return true
+	}
+	name, rest, _ := strings.Cut(strings.ToUpper(command), " ")
+	if name == "EVAL" && strings.HasPrefix(rest, `"RETURN REDIS.`) {
+		name, _, _ = strings.Cut(rest[strings.LastIndex(rest, `)" 0 `)+len(`)" 0 `):], " ")
+	}
+	switch name {
+	case "EXEC": // the array of any of the following
+		return sameLeaves(got, want)
+	case "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME":
+		return sameTime(got, want)
+	case "KEYS", "SCAN":
+		return sortedLines(got) == sortedLines(want)
+	}
+	return false
+}
+
+// sameTime reports whether both are integers for about the same time. The expiries that are generated lie at
+// least 1,000 s apart, and by its size a number is in seconds or in milliseconds, left or since 1970.
+func sameTime(got, want string) bool {
+	a, errA := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(got, ":")))
+	b, errB := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(want, ":")))
+	slack := 60
+	if b > 1e6 && b < 1e9 || b > 1e10 {
+		slack = 60_000
+	}
+	return errA == nil && errB == nil && a > 0 && b > 0 && max(a, b)-min(a, b) <= slack
+}
+
+func sortedLines(reply string) string {
+	lines := strings.Split(reply, "\r\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\r\n")
+}
+
+// sameLeaves compares what an EXEC returns, in any order of lines but for times.
+func sameLeaves(got, want string) bool {
+	a, b := strings.Split(sortedLines(got), "\r\n"), strings.Split(sortedLines(want), "\r\n")
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] && !sameTime(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// generator makes up commands.
+type generator struct {
+	*rand.Rand
+	keys   []string
+	expiry []int // in 1,000 s, those not used yet first: no two are the same
+	scores []string
+}
+
+var plainKeys = []string{"orders", "b", "a:b", `""`, `"bin\x00\xff\r\n"`, "simba:{}"}
+
+func newGenerator(r *rand.Rand, keys []string) *generator {
+	scores := []string{"inf", "-inf", "0", "1e3", "-1", "1.5", "0.1", "1700000000", "1700000000.123", "-1e-7", "1e300", "123456789012345678"}
+	for n := range 140 {
+		scores = append(scores, strconv.FormatFloat(float64(n)*0.37+2, 'g', -1, 64))
+	}
+	r.Shuffle(len(scores), func(i, j int) { scores[i], scores[j] = scores[j], scores[i] })
+	return &generator{r, keys, r.Perm(500), scores}
+}
+
+func (g *generator) pick(from ...string) string { return from[g.IntN(len(from))] }
+
+// seconds is an expiry that differs by 1,000 s or more from any other of the sequence, or an invalid one.
+func (g *generator) seconds(base, unit int) string {
+	if g.IntN(8) == 0 {
+		return g.pick("0", "-1", "x", "1.5", `""`, "9223372036854775807", "9223372036854775808", "-9223372036854775808", `" 5"`)
+	}
+	n := g.expiry[0]
+	g.expiry = append(g.expiry[1:], n)
+	return strconv.Itoa((base + 100_000 + 1000*n) * unit)
+}
+
+// score is one that no other member of the sequence has, or an invalid one.
+func (g *generator) score() string {
+	if g.IntN(12) == 0 {
+		return g.pick("x", "nan", `""`, "1.5x", `" 1"`)
+	}
+	s := g.scores[0]
+	g.scores = g.scores[1:]
+	return s
+}
+
+// year2090 is in Unix seconds: later than any relative expiry, and not yet refused.
+const year2090 = 3_800_000_000
+
+// expand replaces the words in braces.
+func (g *generator) expand(template string) string {
+	var out []string
+	for word := range strings.SplitSeq(template, " ") {
+		switch word {
+		case "{k}":
+			word = g.pick(g.keys...)
+		case "{v}":
+			word = g.pick("w1", "w2", "w1", `""`, `"a b"`, `"\x00\xff\r\n"`, "10", "-3", "9223372036854775807", "-9223372036854775808", `" 10"`, "010", "1.5", strings.Repeat("x", 70))
+		case "{f}":
+			word = g.pick("f", "g", "h", "n", `""`, `"\x00"`)
+		case "{w}":
+			word = g.pick("w1", "w2", `""`, `"\xff\r\n"`, "10", "-7", "9223372036854775807", "1.5")
+		case "{i}":
+			word = g.pick("1", "2", "-1", "0", "100", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "x", "1.0", `""`, "+1", "01")
+		case "{ex}":
+			word = g.seconds(0, 1)
+		case "{px}":
+			word = g.seconds(0, 1000)
+		case "{exat}":
+			word = g.at(1)
+		case "{pxat}":
+			word = g.at(1000)
+		case "{nxgt}":
+			word = g.some("NX", "XX", "GT", "LT", "nonsense")
+		case "{set}":
+			word = g.some("NX", "XX", "GET", "KEEPTTL", "EX "+g.seconds(0, 1), "PX "+g.seconds(0, 1000), "EXAT "+g.at(1), "PXAT "+g.at(1000), "nonsense")
+		case "{getex}":
+			word = g.some("PERSIST", "EX "+g.seconds(0, 1), "PX "+g.seconds(0, 1000), "EXAT "+g.at(1), "PXAT "+g.at(1000), "KEEPTTL", "NX")
+		case "{zopt}":
+			word = g.some("NX", "XX", "CH", "CH")
+		case "{s}":
+			word = g.score()
+		case "{m}":
+			word = g.pick("a", "b", "c", "d", "e", `"x y"`)
+		case "{r}":
+			word = g.pick("0", "1", "2", "-1", "-2", "-100", "100", "0", "-1", "x")
+		}
+		if word != "" {
+			out = append(out, word)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// at is a time as an expiry: one to come, one that has passed, or none.
+func (g *generator) at(unit int) string {
+	if g.IntN(6) == 0 {
+		return g.pick("1", "1000", "0", "-1", "x", "9223372036854775808")
+	}
+	n := g.expiry[0]
+	g.expiry = append(g.expiry[1:], n)
+	return strconv.Itoa((year2090 + 1000*n) * unit)
+}
+
+// some returns up to three of the options, mostly one.
+func (g *generator) some(options ...string) string {
+	var out []string
+	for range []int{0, 1, 1, 1, 1, 2, 2, 3}[g.IntN(8)] {
+		out = append(out, g.pick(options...))
+	}
+	return strings.Join(out, " ")
+}
+
+// sequence returns 20 to 40 commands.
+func (g *generator) sequence(templates []string) []string {
+	var commands []string
+	multi := false
+	for range 20 + g.IntN(21) {
+		template := g.pick(templates...)
+		for multi && ofAllKeys(template) {
+			template = g.pick(templates...)
+		}
+		if template == "DBSIZE" { // there it counts what has expired, if nobody asked for it since
+			commands = append(commands, "EXISTS "+strings.Join(g.keys, " "))
+		}
+		commands = append(commands, g.command(template))
+		switch template {
+		case "MULTI", "EXEC", "DISCARD":
+			multi = template == "MULTI"
+		}
+	}
+	return commands
+}
+
+// ofAllKeys reports whether a command goes through all keys.
+func ofAllKeys(template string) bool {
+	name, _, _ := strings.Cut(template, " ")
+	return name == "KEYS" || name == "SCAN" || name == "DBSIZE"
+}
+
+func (g *generator) command(template string) string {
+	command := g.expand(template)
+	switch g.IntN(30) {
+	case 0: // one argument too few
+		if i := strings.LastIndexByte(command, ' '); i > 0 && !strings.HasSuffix(command, `"`) {
+			command = command[:i]
+		}
+	case 1:
+		command += " " + g.keys[0]
+	case 2:
+		command += " x"
+	}
+	name, rest, _ := strings.Cut(command, " ")
+	switch g.IntN(12) {
+	case 0:
+		name = strings.ToLower(name)
+	case 1, 2: // what a script may call answers there as here
+		switch name {
+		case "MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH":
+		default:
+			name = `EVAL "return redis.` + g.pick("pcall", "call") + `(unpack(ARGV))" 0 ` + name
+		}
+	}
+	return strings.TrimSpace(name + " " + rest)
+}
+
+// The commands, those that matter most several times.
+var lockTemplates = []string{
+	"SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} NX PX {px}", "SET {k} {v} NX PX {px}", "SET {k} {v} XX {set}", "SET {k} {v} GET {set}",
+	"SETNX {k} {v}", "SETEX {k} {ex} {v}", "PSETEX {k} {px} {v}", "GETSET {k} {v}", "GET {k}", "GET {k}", "GET {k}", "GETDEL {k}", "GETEX {k} {getex}", "GETEX {k} {getex}", "MGET {k} {k} {k}", "STRLEN {k}",
+	"DEL {k}", "DEL {k} {k}", "UNLINK {k} {k} {k}", "EXISTS {k} {k}", "TOUCH {k} {k}", "TYPE {k}", "TYPE {k}",
+	"EXPIRE {k} {ex} {nxgt}", "PEXPIRE {k} {px} {nxgt}", "EXPIREAT {k} {exat} {nxgt}", "PEXPIREAT {k} {pxat} {nxgt}", "PERSIST {k}", "PERSIST {k}",
+	"TTL {k}", "PTTL {k}", "PTTL {k}", "EXPIRETIME {k}", "PEXPIRETIME {k}", "PEXPIRETIME {k}",
+	"KEYS *", "KEYS {k}", "KEYS ?", "KEYS [a-o]*", "SCAN 0 COUNT 1000", "SCAN 0 MATCH *b* COUNT 1000", "SCAN 0 TYPE string COUNT 1000", "SCAN 0 COUNT 1000 TYPE hash", "DBSIZE", "DBSIZE",
+	"INCR {k}", "DECR {k}", "INCRBY {k} {i}", "DECRBY {k} {i}", "INCR {k}",
+	"HSET {k} {f} {w}", "HSET {k} {f} {w}", "HSET {k} {f} {w} {f} {w}", "HSETNX {k} {f} {w}", "HMSET {k} {f} {w} {f} {w}", "HGET {k} {f}", "HGET {k} {f}", "HMGET {k} {f} {f}", "HGETALL {k}", "HGETALL {k}",
+	"HDEL {k} {f}", "HDEL {k} {f} {f} {f} {f}", "HEXISTS {k} {f}", "HINCRBY {k} {f} {i}", "HINCRBY {k} {f} {i}", "HLEN {k}", "HKEYS {k}", "HVALS {k}",
+	"MULTI", "EXEC", "EXEC", "DISCARD", "WATCH {k}", "WATCH {k} {k}", "UNWATCH",
+	"ZCARD {k}", "ZSCORE {k} {m}", "ZRANGE {k} 0 -1", "ZREM {k} {m}", // of a missing key, or of the wrong type
+	"ECHO {v}", "SELECT 0", "PING", "PUBLISH {k} {v}",
+}
+
+var queueTemplates = []string{
+	"ZADD {k} {zopt} {s} {m}", "ZADD {k} {zopt} {s} {m}", "ZADD {k} {zopt} {s} {m} {s} {m}", "ZADD {k} NX {s} {m}", "ZADD {k} {s} {m} {s} {m} {s} {m}",
+	"ZREM {k} {m}", "ZREM {k} {m} {m}", "ZRANGE {k} {r} {r}", "ZRANGE {k} {r} {r} WITHSCORES", "ZRANGE {k} 0 -1", "ZRANGE {k} {r} {r} REV", "ZRANGE {k} {r} {r} REV WITHSCORES",
+	"ZREVRANGE {k} {r} {r}", "ZREVRANGE {k} -1 -1", "ZREVRANGE {k} {r} {r} WITHSCORES", "ZRANK {k} {m}", "ZREVRANK {k} {m}", "ZSCORE {k} {m}", "ZSCORE {k} {m}", "ZCARD {k}", "ZCARD {k}",
+	"ZPOPMIN {k}", "ZPOPMIN {k} {r}", "EXISTS {k}", "TYPE {k}", "TTL {k}", "PTTL {k}", "DEL {k}", "UNLINK {k}",
+	"GET {k}", "HGET {k} f", "HLEN {k}", "STRLEN {k}", "GETDEL {k}", "GETEX {k}", "MGET {k}",
+	"MULTI", "EXEC", "EXEC", "WATCH {k}", "GET q", "TYPE q",
+}
+
+// What both servers make of a script's replies, and of its errors.
+var sameScripts = []string{
+	`EVAL "return 1" 0`, `EVAL "return 3.99" 0`, `EVAL "return -3.99" 0`, `EVAL "return 1e30" 0`, `EVAL "return 2^53" 0`, `EVAL "return 0/0" 0`,
+	`EVAL "return 'a'" 0`, `EVAL "return ''" 0`, `EVAL "return '\\0\xff\\r\\n'" 0`, `EVAL "return nil" 0`, `EVAL "return" 0`, `EVAL "" 0`, `EVAL "return true" 0`, `EVAL "return false" 0`,
+	`EVAL "return {}" 0`, `EVAL "return {1,2,{3,'four',{true,false}}}" 0`, `EVAL "return {1,nil,3}" 0`, `EVAL "return {a=1}" 0`, `EVAL "return {1.9,-1.9}" 0`,
+	`EVAL "return {ok='fine'}" 0`, `EVAL "return {err='ERR bad'}" 0`, `EVAL "return {err='bad'}" 0`, `EVAL "return {ok='a\\r\\nb'}" 0`, `EVAL "return {err='a\\r\\nb'}" 0`,
+	`EVAL "return {double=3.5}" 0`, `EVAL "return {double=0.1}" 0`, `EVAL "return {double=1e100}" 0`, `EVAL "return {double='x'}" 0`, `EVAL "return {map={a=1}}" 0`, `EVAL "return {map={}}" 0`, `EVAL "return {set={a=true}}" 0`, `EVAL "return {set={}}" 0`,
+	`EVAL "return {big_number='12345678901234567890'}" 0`, `EVAL "return {verbatim_string={format='txt',string='a'}}" 0`,
+	`EVAL "return {1,{ok='fine'},{err='ERR bad'},{double=2}}" 0`, `EVAL "return redis.status_reply('fine')" 0`, `EVAL "return redis.error_reply('bad')" 0`, `EVAL "return redis.error_reply('MY bad')" 0`, `EVAL "return redis.error_reply('-MY bad')" 0`,
+	`EVAL "return redis.status_reply()" 0`, `EVAL "return redis.error_reply(1)" 0`, `EVAL "return function() end" 0`, `EVAL "return coroutine.create(function() end)" 0`,
+	`EVAL "redis.setresp(3) return {double=3.5}" 0`, `EVAL "redis.setresp(3) return true" 0`, `EVAL "redis.setresp(3) return nil" 0`, `EVAL "redis.setresp(2) return true" 0`, `EVAL "redis.setresp(4)" 0`, `EVAL "redis.setresp()" 0`, `EVAL "redis.setresp('x')" 0`,
+	`EVAL "redis.setresp(3) return redis.call('hgetall','h')" 0`, `EVAL "redis.setresp(3) return redis.call('hgetall','h')['map']['f']" 0`, `EVAL "return redis.call('hgetall','h')" 0`, `EVAL "redis.setresp(3) return redis.call('get','none') == nil" 0`, `EVAL "return redis.call('get','none') == false" 0`,
+	`EVAL "redis.setresp(3) return type(redis.call('get','none'))" 0`,
+	`EVAL "return redis.call('set','k','v')" 0`, `EVAL "return redis.call('set','k','v').ok" 0`, `EVAL "return redis.call('set','k','w','nx')" 0`, `EVAL "return redis.call('get','k')" 0`, `EVAL "return type(redis.call('set','k','w','nx'))" 0`,
+	`EVAL "return {KEYS[1],KEYS[2],ARGV[1],ARGV[2],#KEYS,#ARGV}" 2 a b c d`, `EVAL "return KEYS" 1 a b`, `EVAL "return ARGV" 1 a b`, `EVAL "return ARGV[1]" 0 "\x00\xff\r\n"`, `EVAL "return #ARGV[1]" 0 ""`,
+	`EVAL "return redis.call('set','n',3.5)" 0`, `EVAL "return redis.call('get','n')" 0`, `EVAL "return redis.call('echo',1e15)" 0`, `EVAL "return redis.call('echo',2^53)" 0`, `EVAL "return redis.call('echo',0.1)" 0`, `EVAL "return redis.call('echo',-1)" 0`, `EVAL "return redis.call('echo',1e100)" 0`,
+	`EVAL "return redis.call()" 0`, `EVAL "return redis.call({})" 0`, `EVAL "return redis.call('echo',{})" 0`, `EVAL "return redis.call('echo',true)" 0`, `EVAL "return redis.call('echo',nil)" 0`, `EVAL "return redis.call(1)" 0`,
+	`EVAL "return redis.pcall()" 0`, `EVAL "return redis.pcall('echo',{})" 0`, `EVAL "return redis.pcall('nonsense')" 0`, `EVAL "return redis.pcall('get')" 0`, `EVAL "return redis.pcall('nonsense').err" 0`, `EVAL "return redis.pcall('hget','k','f').err" 0`,
+	`EVAL "return redis.call('nonsense')" 0`, `EVAL "return redis.call('get')" 0`, `EVAL "return redis.call('hget','k','f')" 0`, `EVAL "return redis.call('set','k','v','px','x')" 0`, `EVAL "return redis.call('incr','k')" 0`,
+	`EVAL "return redis.call('multi')" 0`, `EVAL "return redis.call('exec')" 0`, `EVAL "return redis.call('watch','k')" 0`, `EVAL "return redis.call('subscribe','c')" 0`, `EVAL "return redis.call('eval','return 1',0)" 0`, `EVAL "return redis.call('script','flush')" 0`, `EVAL "return redis.call('auth','x')" 0`,
+	`EVAL "return pcall(redis.call,'nonsense')" 0`, `EVAL "local ok, e = pcall(redis.call,'nonsense') return e" 0`, `EVAL "local ok, e = pcall(redis.call,'nonsense') return e.err" 0`, `EVAL "local ok, e = pcall(redis.call,'nonsense') return type(e)" 0`,
+	`EVAL "error('bad')" 0`, `EVAL "error({err='ERR bad'})" 0`, `EVAL "error({err='bad'})" 0`, `EVAL "error()" 0`, `EVAL "error('bad', 0)" 0`, `EVAL "local ok, e = pcall(error,'bad') return e" 0`, `EVAL "return {pcall(function() error('bad') end)}" 0`, `EVAL "assert(false)" 0`, `EVAL "assert(false,'bad')" 0`,
+	`EVAL "return nonsense" 0`, `EVAL "nonsense = 1" 0`, `EVAL "return print" 0`, `EVAL "KEYS = 1 return KEYS" 0`, `EVAL "local k = KEYS k[1] = 'x' return k" 1 a`, `EVAL "redis.call = 1" 0`, `EVAL "string.rep = 1" 0`, `EVAL "return redis.nonsense" 0`,
+	`EVAL "return io" 0`, `EVAL "return require" 0`, `EVAL "return dofile" 0`, `EVAL "return loadfile" 0`, `EVAL "return package" 0`, `EVAL "return debug" 0`, `EVAL "return os.execute" 0`, `EVAL "return type(os.clock())" 0`, `EVAL "return type(loadstring('return 1')())" 0`,
+	`EVAL "local x = nil return x.y" 0`, `EVAL "local x = nil return x()" 0`, `EVAL "return 1 + {}" 0`, `EVAL "return 'a' .. {}" 0`, `EVAL "return {} < {}" 0`, `EVAL "\n\nerror('bad')" 0`,
+	`EVAL "return redis.sha1hex('a')" 0`, `EVAL "return redis.sha1hex('')" 0`, `EVAL "return redis.sha1hex()" 0`, `EVAL "return redis.sha1hex('a','b')" 0`, `EVAL "return redis.log(redis.LOG_NOTICE,'a')" 0`, `EVAL "return redis.log('a')" 0`, `EVAL "return redis.log(9,'a')" 0`, `EVAL "return redis.log('x','a')" 0`, `EVAL "return redis.replicate_commands()" 0`,
+	`EVAL "return {redis.LOG_DEBUG,redis.LOG_VERBOSE,redis.LOG_NOTICE,redis.LOG_WARNING}" 0`, `EVAL "return {redis.REPL_ALL,redis.REPL_NONE,redis.REPL_AOF}" 0`, `EVAL "return redis.set_repl(redis.REPL_ALL)" 0`, `EVAL "return redis.breakpoint()" 0`,
+	`EVAL "return tostring(redis.call)" x`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 1`, `EVAL "return 1" 99999999999999999999`, `EVAL "return 1"`, `EVAL`, `EVAL "return KEYS" 2 a b`,
+	`EVAL "return {#'aé', string.format('%5.2f', 1.234), string.byte('a'), ('x'):rep(3), table.concat({1,2,3},','), math.floor(-1.5), tostring(1e15), tostring(1e14), tostring(0.1), tostring(100)}" 0`,
+	`EVAL "return {tostring(nil), tostring(true), tonumber('0x10'), tonumber('10',2), tonumber(' 5 '), tonumber('x') == nil, 7 % 3, -7 % 3, 2^10, 10/4}" 0`, `EVAL "return {unpack({1,2,3})}" 0`, `EVAL "return select('#',1,2,3)" 0`, `EVAL "local t = {3,1,2} table.sort(t) return t" 0`, `EVAL "return string.find('abc','b')" 0`, `EVAL "return string.gsub('hello','l','L')" 0`, `EVAL "return {string.match('key=val','(%w+)=(%w+)')}" 0`,
+	`EVAL "return math.random() == math.random()" 0`, `EVAL "return _VERSION" 0`, `EVAL "return type(_G)" 0`, `EVAL "return cjson.encode({1,2,3})" 0`, `EVAL "return cjson.encode({a='b'})" 0`, `EVAL "return cjson.decode('{\"a\":[1,2]}').a" 0`, `EVAL "return cjson.encode(cjson.decode('[1,1.5,null,true,\"x\"]'))" 0`, `EVAL "return bit.band(12,10)" 0`,
+	`EVAL "#!lua\nreturn 1" 0`, `EVAL "#!lua flags=no-writes\nreturn redis.call('set','k','v')" 0`, `EVAL "#!lua nonsense=1\nreturn 1" 0`, `EVAL "#!python\nreturn 1" 0`,
+	`EVALSHA nonsense 0`, `EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0`, `EVALSHA ffffffffffffffffffffffffffffffffffffffff 0`, `EVALSHA`, `EVALSHA ffffffffffffffffffffffffffffffffffffffff x`,
+	`SCRIPT LOAD "return ARGV[1]"`, `SCRIPT EXISTS 098e0f0d1448c0a81dafe820f66d460eb09263da ffff`, `EVALSHA 098e0f0d1448c0a81dafe820f66d460eb09263da 0 x`, `EVALSHA 098E0F0D1448C0A81DAFE820F66D460EB09263DA 0 x`, `SCRIPT EXISTS 098E0F0D1448C0A81DAFE820F66D460EB09263DA`,
+	`SCRIPT LOAD`, `SCRIPT EXISTS`, `SCRIPT FLUSH x`, `SCRIPT FLUSH ASYNC x`, `SCRIPT FLUSH SYNC`, `SCRIPT EXISTS 098e0f0d1448c0a81dafe820f66d460eb09263da`, `SCRIPT FLUSH ASYNC`, `SCRIPT FLUSH`, `SCRIPT KILL`, `SCRIPT KILL x`, `SCRIPT`, `SCRIPT nonsense`, `SCRIPT DEBUG NO`,
+	`EVAL_RO "return redis.call('get','k')" 0`, `EVAL_RO "return redis.call('set','k','v')" 0`, `EVAL_RO "return redis.pcall('del','k')" 0`, `EVAL_RO "return redis.call('publish','c','x')" 0`, `EVALSHA_RO ffffffffffffffffffffffffffffffffffffffff 0`, `EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0`, `EVAL_RO "return redis.call('nonsense')" 0`, `EVAL_RO "return 1"`,
+	"MULTI", `EVAL "return redis.call('set','m','v')" 0`, `EVAL "return redis.call('nonsense')" 0`, "GET m", "EXEC", "MULTI", "SCRIPT FLUSH", "EXEC",
+	`EVAL "local a = redis.call('time') local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, `EVAL "redis.call('select', 0) return redis.call('get','k')" 0`, `EVAL "return redis.call('select', 1)" 0`, `EVAL "return redis.call('ping')" 0`, `EVAL "return redis.call('ping','x')" 0`, `EVAL "return redis.call('exists','k','none')" 0`, `EVAL "return redis.call('type','h')" 0`, `EVAL "return redis.call('mget','k','none','n')" 0`,
+	`EVAL "redis.setresp(3) return redis.call('mget','k','none','n')" 0`, `EVAL "return redis.call('publish','c','x')" 0`, `EVAL "return redis.call('dbsize')" 0`, `EVAL "redis.call('set','e','v','px',100000) return redis.call('pttl','e') > 0" 0`,
+	"COMMAND GETKEYS EVAL x 2 a b c", "COMMAND GETKEYS EVAL x 0 a", "COMMAND GETKEYS EVALSHA x 1 a b",
+}
+
+// differentScripts are those of sameScripts whose replies differ, with the reasons.
+var differentScripts = map[string]string{
+	`EVAL "local a = redis.call('time') local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`: "time does not move in a script here",
+	`EVAL "return redis.call('select', 1)" 0`: "there is one database here",
+	`EVAL "local x = nil return x.y" 0`:       ownWords,
+	`EVAL "local x = nil return x()" 0`:       ownWords,
+	`EVAL "return 1 + {}" 0`:                  ownWords,
+	`EVAL "return {} < {}" 0`:                 ownWords,
+}
+
+const ownWords = "another implementation of Lua has other words"
+
+func TestScriptsAnswerAsRedisDoes(t *testing.T) {
+	redis := realRedis(t)
+	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
+		ours, theirs := newLockSite(t).dial(), redis(t)
+		theirs.expect("FLUSHALL", ok)
+		theirs.expect("SCRIPT FLUSH", ok)
+		for _, command := range []string{proto, "HSET h f v", "SET k v"} {
+			ours.do(command)
+			theirs.do(command)
+		}
+		for _, command := range sameScripts {
+			want, got := theirs.do(command), ours.do(command)
+			if reason := differentScripts[command]; got != want && reason == "" {
+				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
+			} else if got == want && reason != "" && proto == "HELLO 2" {
+				t.Errorf("after %s, %s: no difference: %s", proto, command, reason)
+			}
+		}
+	}
+}

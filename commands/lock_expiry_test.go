@@ -1,0 +1,85 @@
+package commands
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestExpiryAnswersAsInRedis(t *testing.T) {
+	expectSameAsRedis(t, []string{
+		"EXPIRE none 10", "EXPIRE none x", "EXPIRE none 10 nonsense", "TTL none", "PTTL none", "EXPIRETIME none", "PEXPIRETIME none", "PERSIST none",
+		"SET k v", "TTL k", "PTTL k", "EXPIRETIME k", "PEXPIRETIME k", "PERSIST k", "EXPIRE k x", "EXPIRE k 9223372036854775807", "EXPIRE k -9223372036854775808", "PEXPIRE k 9223372036854775807", "EXPIREAT k 9223372036854775807",
+		"EXPIRE k 10 nonsense", "EXPIRE k x nonsense", "EXPIRE k x NX GT", "EXPIRE k 10 NX XX", "EXPIRE k 10 NX LT", "EXPIRE k 10 GT LT", "EXPIRE k 10 nx nonsense",
+		"EXPIRE k 1000 XX", "EXPIRE k 1000 GT", "EXPIRE k 1000 XX LT", "TTL k", "EXPIRE k 1000 NX", "EXPIRE k 2000 NX", "TTL k", "EXPIRE k 2000 XX GT", "TTL k", "EXPIRE k 1000 gt", "EXPIRE k 3000 LT", "EXPIRE k 1500 LT", "TTL k", "PEXPIRE k 4000000", "TTL k",
+		"PEXPIREAT k 4000000000000", "PEXPIRETIME k", "EXPIRETIME k", "PEXPIREAT k 4000000000000 GT", "PEXPIREAT k 4000000000000 LT", "PEXPIREAT k 4000000000001 GT", "PEXPIRETIME k", "EXPIREAT k 4100000000", "PEXPIRETIME k",
+		"PERSIST k", "PERSIST k", "TTL k", "EXPIRE k 1000 LT", "TTL k", "EXPIRE k 0 GT", "EXPIRE k 0", "EXISTS k", "SET k v", "EXPIRE k -1 XX", "EXPIRE k -1 NX", "EXISTS k", "SET k v", "EXPIREAT k 1", "GET k", "SET k v", "PEXPIREAT k -5", "GET k", "SET k v", "PEXPIREAT k -9223372036854775808", "GET k",
+		"HSET h f v", "EXPIREAT h 4000000000", "EXPIRETIME h", "HGET h f", "PERSIST h", "TYPE h", "EXPIRE h 0", "TYPE h",
+		"EXPIRE", "EXPIRE k", "TTL", "TTL a b", "PERSIST a b",
+	})
+}
+
+func TestALockKeyEndsWithItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newEngineSite(t).dial()
+		p.expect("SET a v PX 10000", ok)
+		p.expect("SET b v", ok)
+		p.expect("EXPIRE b 20", ":1\r\n")
+		p.expect("SET c v EX 10", ok)
+		p.expect("PERSIST c", ":1\r\n")
+		time.Sleep(9501 * time.Millisecond)
+		p.expect("PTTL a", ":499\r\n")
+		p.expect("TTL a", ":0\r\n") // Redis rounds to the nearest
+		p.expect("TTL b", ":10\r\n")
+		p.expect("GET a", bulk("v"))
+		time.Sleep(499 * time.Millisecond)
+		p.expect("GET a", "$-1\r\n")
+		p.expect("PTTL a", ":-2\r\n")
+		p.expect("SET a w NX PX 10", ok)
+		time.Sleep(24 * time.Hour)
+		p.expect("EXISTS a b c", ":1\r\n")
+		p.expect("TTL c", ":-1\r\n")
+	})
+}
+
+func TestANewExpiryGoesOnWithTheTenure(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.do("SIMBA.ACQUIRE m w1 1000000 TRANSITION 1000000")
+	first := token(p, "m")
+	for _, command := range []string{"EXPIRE m 5000", "PEXPIREAT m 4000000000000", "PERSIST m", "GETEX m PX 5000000", "GETEX m PERSIST"} {
+		p.do(command)
+		if now := token(p, "m"); now != first || now == "" {
+			t.Errorf("%s: the token is %q, was %q", command, now, first)
+		}
+	}
+}
+
+func TestAnExpiryInThePastHandsTheMutexOn(t *testing.T) {
+	s := newEngineSite(t)
+	p, waiter := s.dial(), s.dial()
+	p.do("SET m w1")
+	waiter.send("SIMBA.ACQUIRE m w2 3600000 WAIT 0")
+	for p.do("ZCARD simba:{m}:contender") != ":1\r\n" {
+	}
+	p.expect("PEXPIRE m 0", ":1\r\n")
+	waiter.reply()
+	p.expect("GET m", bulk("w2"))
+}
+
+func TestAQueueNeverExpires(t *testing.T) {
+	p := newEngineSite(t).dial()
+	const q = "simba:{m}:contender"
+	p.expect("SET m w1", ok)
+	p.expect("TTL "+q, ":-2\r\n")
+	p.expect("EXPIRE "+q+" 10", ":0\r\n")
+	p.do("ZADD " + q + " 1 a 2 b")
+	for _, command := range []string{"EXPIRE " + q + " 10", "PEXPIREAT " + q + " 4000000000000", "PERSIST " + q, "EXPIRE " + q + " 0 XX"} {
+		p.expect(command, ":0\r\n")
+	}
+	for _, command := range []string{"TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"} {
+		p.expect(command+" "+q, ":-1\r\n")
+	}
+	p.expect("ZCARD "+q, ":2\r\n")
+	p.expect("EXPIRE "+q+" -1", ":1\r\n")
+	p.expect("EXISTS "+q, ":0\r\n")
+}

@@ -1,0 +1,152 @@
+package commands
+
+import (
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// writeFlag replies with 1 or 0.
+func (t *keyTx) writeFlag(b bool) {
+	if b {
+		t.w.Int(1)
+	} else {
+		t.w.Int(0)
+	}
+}
+
+// drop deletes a key of any type and reports whether it existed.
+func (t *keyTx) drop(k keyName) bool {
+	if !k.queue {
+		exists := t.Lock(k.mutex).Exists()
+		if exists {
+			t.Drop(k.mutex)
+		}
+		return exists
+	}
+	places := t.Queue(k.mutex)
+	// Dequeue may change what Queue returned.
+	contenders := make([]string, len(places))
+	for i, p := range places {
+		contenders[i] = p.Contender
+	}
+	for _, c := range contenders {
+		t.Dequeue(k.mutex, c)
+	}
+	return len(contenders) > 0
+}
+
+func del(t *keyTx, args [][]byte) error {
+	return t.countKeys(args, t.drop)
+}
+
+// exists is TOUCH too: a lock has no time of its last access.
+func exists(t *keyTx, args [][]byte) error {
+	return t.countKeys(args, func(k keyName) bool {
+		_, exists := t.lookup(k)
+		return exists
+	})
+}
+
+// countKeys replies with how many of the keys did; one that is given twice may count twice.
+func (t *keyTx) countKeys(args [][]byte, did func(keyName) bool) error {
+	var n int64
+	for _, key := range args[1:] {
+		if did(parseKey(key)) {
+			n++
+		}
+	}
+	t.w.Int(n)
+	return nil
+}
+
+// The types that a key may have.
+const (
+	typeNone   = "none"
+	typeString = "string"
+	typeHash   = "hash"
+	typeQueue  = "zset"
+)
+
+func (t *keyTx) typeOf(k keyName) string {
+	switch l, exists := t.lookup(k); {
+	case !exists:
+		return typeNone
+	case k.queue:
+		return typeQueue
+	case l.Fields != nil:
+		return typeHash
+	}
+	return typeString
+}
+
+func typeOf(t *keyTx, args [][]byte) error {
+	t.w.Simple(t.typeOf(parseKey(args[1])))
+	return nil
+}
+
+// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures: in a Redis they
+// tidy up, here somebody's lock would be gone.
+const flushHeldLocks = "flush-held-locks"
+
+func flushSetting() Setting {
+	var allowed atomic.Bool
+	return Setting{
+		Name: flushHeldLocks,
+		Get: func() string {
+			if allowed.Load() {
+				return "yes"
+			}
+			return "no"
+		},
+		Set: func(s string) error {
+			switch yes := equalFold([]byte(s), "YES"); {
+			case !yes && !equalFold([]byte(s), "NO"):
+				return replyError("argument must be 'yes' or 'no'")
+			default:
+				allowed.Store(yes)
+				return nil
+			}
+		},
+	}
+}
+
+// flush is FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one: what is
+// taken meanwhile may stay, and so do the queues, whose first ones get the mutexes.
+func (c *client) flush(args [][]byte) {
+	if err := c.flushLocks(args); err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Simple("OK")
+}
+
+func (c *client) flushLocks(args [][]byte) error {
+	if len(args) > 2 || len(args) == 2 && !equalFold(args[1], "ASYNC") && !equalFold(args[1], "SYNC") {
+		return errSyntax
+	}
+	if _, err := c.keyspace(); err != nil {
+		return err
+	}
+	held := c.stats().Held
+	if held > 0 && findSetting(c.x.settings, flushHeldLocks).Get() != "yes" {
+		return replyErrorf("ERR refused: %d locks are held; CONFIG SET %s yes allows it", held, flushHeldLocks)
+	}
+	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
+		page, seq, err := c.backend().Scan(c.conn.Context(), r)
+		if err != nil {
+			return err
+		}
+		c.owe(seq)
+		for _, mutex := range page.Mutexes {
+			_, seq, err := c.backend().Break(c.conn.Context(), mutex, c.running.full)
+			c.owe(seq)
+			if err != nil {
+				return err
+			}
+		}
+		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestGenericCommandsAnswerAsInRedis(t *testing.T) {
+	expectSameAsRedis(t, []string{
+		"DEL none", "SET a 1", "SET b 2", "EXISTS a b a none", "TOUCH a b a none", "DEL a a", "UNLINK b b none", "EXISTS a b",
+		"SET a 1", "HSET h f v", "TYPE a", "TYPE h", "TYPE none", "DEL a h", "TYPE h", "DBSIZE",
+		"DEL", "UNLINK", "EXISTS", "TOUCH", "TYPE", "TYPE a b",
+		"FLUSHALL x", "FLUSHDB x", "FLUSHALL ASYNC SYNC", "FLUSHALL ASYNC", "FLUSHDB sync", "FLUSHDB", "CONFIG SET lazyfree-lazy-user-flush",
+		"MULTI", "SET a 1", "DEL a a", "EXISTS a", "SET a 2", "EXEC", "GET a",
+	})
+}
+
+func TestCommandInfoOfLockCommandsIsThatOfRedis(t *testing.T) {
+	redis := realRedis(t)
+	ours, theirs := newEngineSite(t).dial(), redis(t)
+	var names []string
+	for _, family := range [][]command{stringCommands, genericCommands, keyspaceCommands} {
+		for i := range family {
+			names = append(names, family[i].name)
+		}
+	}
+	for _, name := range names {
+		want, got := theirs.do("COMMAND INFO "+name), ours.do("COMMAND INFO "+name)
+		if got != want {
+			t.Errorf("COMMAND INFO %s:\n  ours %q\ntheirs %q", name, got, want)
+		}
+	}
+}
+
+func TestDeletingHandsTheMutexOn(t *testing.T) {
+	for _, command := range []string{"DEL m", "UNLINK simba:{m}", "GETDEL m"} {
+		s := newEngineSite(t)
+		p, waiter := s.dial(), s.dial()
+		p.expect("SET m w1", ok)
+		waiter.send("SIMBA.ACQUIRE m w2 3600000 WAIT 0")
+		for p.do("EXISTS simba:{m}:contender") != ":1\r\n" {
+		}
+		p.do(command)
+		if got := waiter.reply(); !strings.Contains(got, "acquired") {
+			t.Errorf("%s: the waiter is told %q", command, got)
+		}
+		p.expect("GET m", bulk("w2"))
+		p.expect("EXISTS simba:{m}:contender", ":0\r\n")
+	}
+}
+
+func TestAQueueIsAKeyWhileSomebodyWaits(t *testing.T) {
+	p := newEngineSite(t).dial()
+	const q = "simba:{m}:contender"
+	p.do("SET m w1")
+	p.expect("TYPE "+q, "+none\r\n")
+	p.expect("DEL "+q, ":0\r\n")
+	for _, command := range []string{"DEL", "UNLINK"} {
+		p.do("ZADD " + q + " 1 a 2 b 3 c")
+		p.expect("TYPE "+q, "+zset\r\n")
+		p.expect("EXISTS m "+q, ":2\r\n")
+		p.expect(command+" "+q, ":1\r\n")
+		p.expect("TYPE "+q, "+none\r\n")
+		p.expect("ZCARD "+q, ":0\r\n")
+	}
+	p.expect("GET m", bulk("w1"))
+}
+
+func TestFlushIsRefusedWhileLocksAreHeld(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.expect("CONFIG GET flush-held-locks", bulks("flush-held-locks", "no"))
+	for _, command := range []string{"FLUSHALL", "FLUSHDB ASYNC"} {
+		p.expect(command, ok)
+		p.do("SET a v PX 3600000")
+		p.do("HSET b f v")
+		p.expect(command, failed("ERR refused: 2 locks are held; CONFIG SET flush-held-locks yes allows it"))
+		p.expect("EXISTS a b", ":2\r\n")
+		p.expect("CONFIG SET flush-held-locks maybe", failed("ERR CONFIG SET failed (possibly related to argument 'flush-held-locks') - argument must be 'yes' or 'no'"))
+		p.expect("CONFIG SET flush-held-locks YES", ok)
+		p.expect(command, ok)
+		p.expect("EXISTS a b", ":0\r\n")
+		p.expect("CONFIG SET flush-held-locks no", ok)
+	}
+}
+
+func TestFlushEndsEveryTenure(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.expect("CONFIG SET flush-held-locks yes", ok)
+	for i := range 3000 {
+		p.do("SET k" + decimal(int64(i)) + " v")
+	}
+	p.expect(`SET "\x00" v`, ok)
+	p.expect("DBSIZE", ":3001\r\n")
+	p.expect("FLUSHALL", ok)
+	p.expect("DBSIZE", ":0\r\n")
+}
+
+// An engine without keys serves what tools need of a keyspace, and refuses the rest.
+func TestLockCommandsNeedTheEmbeddedEngine(t *testing.T) {
+	backend := &fakeBackend{stats: simba.Stats{Held: 1}}
+	p := newSite(t, Config{Backend: backend, Info: Info{Engine: "redis"}}).dial()
+	for _, command := range []string{"GET k", "SET k v", "DEL k", "INCR k", "TTL k", "KEYS *", "RANDOMKEY", "FLUSHALL"} {
+		name := strings.ToLower(strings.Fields(command)[0])
+		p.expect(command, failed("ERR '"+name+"' is served by the embedded engine only, and this server keeps its mutexes in redis"))
+	}
+	for command, reply := range map[string]string{"DBSIZE": ":1\r\n", "TYPE simba:{m}": "+none\r\n", "STRLEN simba:{m}": ":0\r\n", "MEMORY USAGE simba:{m}": "$-1\r\n", "SCAN 0": "*2\r\n" + bulk("0") + "*0\r\n"} {
+		p.expect(command, reply)
+	}
+}

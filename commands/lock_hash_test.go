@@ -1,0 +1,201 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// newEngineSite serves an embedded engine that keeps nothing on a disk. Whoever polls keeps
+// its place and its turn for the time of the test.
+func newEngineSite(t testing.TB) *site {
+	t.Helper()
+	broker := resp.NewBroker()
+	e, err := engine.New(engine.Config{
+		Clock: engine.NewClock(0), HandoffWindow: time.Hour, QueueGrace: time.Hour, Notices: Notices(broker),
+	}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	s := &site{t: t, x: New(Config{Backend: e})}
+	s.server = resp.NewServer(resp.Config{Broker: broker}, s.x)
+	s.x.Attach(s.server)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// expectSameAsRedis sends the same commands to a real Redis and to an engine.
+func expectSameAsRedis(t *testing.T, commands []string) {
+	t.Helper()
+	redis := realRedis(t)
+	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
+		ours, theirs := newEngineSite(t).dial(), redis(t)
+		theirs.do("FLUSHALL")
+		theirs.do(proto)
+		ours.do(proto)
+		for _, command := range commands {
+			want, got := theirs.do(command), ours.do(command)
+			if got != want {
+				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
+			}
+		}
+	}
+}
+
+func TestHashesAnswerAsRedisDoes(t *testing.T) {
+	expectSameAsRedis(t, []string{
+		"HSET h", "HSET h a", "HSET h a b c", "HMSET h a", "HMSET h a b c", "HSETNX h a", "HSETNX h a b c", "HINCRBY h a", "HGET h", "HDEL h", "HGETALL h x",
+		"HGET h a", "HMGET h a b", "HGETALL h", "HDEL h a", "HEXISTS h a", "HLEN h", "HKEYS h", "HVALS h",
+		"HSET h a b", "HSET h a c", "HSET h a d b e a f", "HGETALL h", "HMSET h c 1", "HMSET h c 2 d 3", "hgetall h",
+		"HSETNX h a x", "HSETNX h e x", "HGET h a", "HGET h e", "HGET h nope", "HMGET h a nope e", "HKEYS h", "HVALS h", "HLEN h", "HEXISTS h a", "HEXISTS h nope",
+		"HINCRBY h c 5", "HINCRBY h c -10", "HINCRBY h n 3", "HINCRBY h a 1", "HINCRBY h c x", "HINCRBY h c 01", `HINCRBY h c ""`, "HINCRBY h c 9223372036854775808",
+		"HINCRBY h n 9223372036854775807", "HINCRBY h m -9223372036854775808", "HINCRBY h m -1", "HINCRBY h m 9223372036854775807", "HGETALL h",
+		`HSET h w " 1" v 01 u "" t -0`, "HINCRBY h w 1", "HINCRBY h v 1", "HINCRBY h u 1", "HINCRBY h t 1",
+		"HDEL h nope", "HDEL h a a nope b", "HGETALL h", "HDEL h c d e n m w v u t", "HLEN h", "HGETALL h", "HDEL h a",
+		"HINCRBY h count 1", "HGETALL h", "HDEL h count", "HSETNX h a 1", "HSETNX h a 2", "HGETALL h", "HDEL h a",
+		`HSET "" "" ""`, `HGETALL ""`, `HSET "\x00\xff" "\r\n" "\x00"`, `HGETALL "\x00\xff"`, `HSET simba:{q}: a b`, "HGETALL simba:{q}:",
+		"HSET simba:{spelled} a b", "HGET simba:{spelled} a",
+		"SET s 1", "HSET s a b", "HSET s a", "HMSET s a b", "HSETNX s a b", "HINCRBY s a 1", "HINCRBY s a x", "HGET s a", "HMGET s a", "HGETALL s", "HDEL s a", "HEXISTS s a", "HLEN s", "HKEYS s", "HVALS s",
+		"ZADD simba:{m}:contender 1 a", "HSET simba:{m}:contender a b", "HSETNX simba:{m}:contender a b", "HGET simba:{m}:contender a", "HGETALL simba:{m}:contender", "HDEL simba:{m}:contender a", "HINCRBY simba:{m}:contender a 1",
+		"HGETALL simba:{other}:contender", "HDEL simba:{other}:contender a",
+	})
+}
+
+// token returns the fencing token of a mutex.
+func (p *peer) token(mutex string) string {
+	p.t.Helper()
+	reply := p.do("SIMBA.OWNER " + mutex)
+	_, after, ok := strings.Cut(reply, bulk("token"))
+	if !ok {
+		p.t.Fatalf("SIMBA.OWNER %s: no token in %q", mutex, reply)
+	}
+	token, _, _ := strings.Cut(after, "\r\n")
+	return token
+}
+
+func (p *peer) expectOwner(mutex, owner string) {
+	p.t.Helper()
+	if reply := p.do("SIMBA.OWNER " + mutex); !strings.Contains(reply, bulk("owner")+bulk(owner)) {
+		p.t.Errorf("SIMBA.OWNER %s: want owner %q, got %q", mutex, owner, reply)
+	}
+}
+
+func TestTheFirstFieldOfAHashTakesTheMutex(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.expect("HSET job worker:1 1 other 5", ":2\r\n")
+	p.expectOwner("job", "worker:1")
+	first := p.token("job")
+	if reply := p.do("SIMBA.ACQUIRE job w2 1000 NOQUEUE"); !strings.Contains(reply, bulk("worker:1")) {
+		t.Errorf("SIMBA.ACQUIRE: %q, want the hash to be in its way", reply)
+	}
+	p.expect("HINCRBY job worker:1 1", ":2\r\n")
+	p.expect("HSET job third 1", ":1\r\n")
+	p.expect("HDEL job other", ":1\r\n")
+	if now := p.token("job"); now != first {
+		t.Errorf("token %s, want that of the same tenure, %s", now, first)
+	}
+	p.expectOwner("job", "worker:1")
+	p.expect("HDEL job worker:1", ":1\r\n")
+	p.expectOwner("job", "third")
+	if now := p.token("job"); now != first {
+		t.Errorf("token %s, want that of the same tenure, %s", now, first)
+	}
+}
+
+func TestAHashWithoutFieldsIsAFreeMutex(t *testing.T) {
+	s := newEngineSite(t)
+	p, waiter := s.dial(), s.dial()
+	p.expect("HSET job a 1 b 1", ":2\r\n")
+	waiter.send("SIMBA.ACQUIRE job next 10000 WAIT 60000")
+	for p.do("ZCARD simba:{job}:contender") != ":1\r\n" {
+	}
+	p.expect("HDEL job a b", ":2\r\n")
+	if reply := waiter.reply(); !strings.Contains(reply, bulk("next")) {
+		t.Errorf("SIMBA.ACQUIRE: %q, want the mutex", reply)
+	}
+	p.expectOwner("job", "next")
+	p.expect("HLEN job", failed(string(errWrongType)))
+	waiter.do("SIMBA.RELEASE job next")
+	p.expect("HLEN job", ":0\r\n")
+}
+
+// TestHSETNXWaitsItsTurn has a polling waiter whose turn it is: whoever asks politely has to
+// wait for it, and HSET takes what it wants as SET does.
+func TestHSETNXWaitsItsTurn(t *testing.T) {
+	s := newEngineSite(t)
+	p, listener := s.dial(), s.dial()
+	listener.do("SUBSCRIBE simba:{job}:next")
+	p.do("SIMBA.ACQUIRE job first 60000")
+	p.do("SIMBA.ACQUIRE job next 60000")
+	p.do("SIMBA.RELEASE job first")
+	p.expect("HSETNX job thief 1", ":0\r\n")
+	p.expect("HLEN job", ":0\r\n")
+	p.expect("HSETNX job next 1", ":1\r\n")
+	p.expectOwner("job", "next")
+	p.expect("HDEL job next", ":1\r\n")
+	p.expect("HSET job thief 1", ":1\r\n")
+	p.expectOwner("job", "thief")
+}
+
+func TestAHashIsBounded(t *testing.T) {
+	p := newEngineSite(t).dial()
+	tooLarge := failed(errHashTooLarge.Error())
+	for i := range 8 {
+		var fields strings.Builder
+		for j := range maxHashFields / 8 {
+			fmt.Fprintf(&fields, " f%d-%d v", i, j)
+		}
+		p.expect("HSET many"+fields.String(), ":128\r\n")
+	}
+	p.expect("HSET many one more", tooLarge)
+	p.expect("HINCRBY many n 1", tooLarge)
+	p.expect("HSETNX many one more", tooLarge)
+	p.expect("HLEN many", ":1024\r\n")
+	p.expect("HSET many f0-0 w", ":0\r\n")
+	p.expect("HSET many f0-0 changed "+strings.Repeat("x", maxHashBytes-8)+" v", tooLarge)
+	p.expect("HGET many f0-0", bulk("w"))
+	p.expect("HSET many2 "+strings.Repeat("x", maxHashBytes/2)+" "+strings.Repeat("y", maxHashBytes/2), ":1\r\n")
+	p.expect("HSET many2 a b", tooLarge)
+	p.expect("HLEN many2", ":1\r\n")
+}
+
+func TestAHashDoesNotTakeThePlaceOfAQueue(t *testing.T) {
+	p := newEngineSite(t).dial()
+	for _, command := range []string{"HSET %s a b", "HMSET %s a b", "HSETNX %s a b", "HINCRBY %s a 1"} {
+		name, _, _ := strings.Cut(strings.ToLower(command), " ")
+		p.expect(fmt.Sprintf(command, "simba:{job}:contender"),
+			failed("ERR '"+name+"' does not work on the queue of a mutex, which is a sorted set"))
+	}
+}
+
+func TestHashAndQueueCommandsTellOfThemselvesAsRedisDoes(t *testing.T) {
+	ours, theirs := newEngineSite(t).dial(), realRedis(t)(t)
+	for _, c := range slices.Concat(hashCommands, queueCommands) {
+		if want, got := theirs.do("COMMAND INFO "+c.name), ours.do("COMMAND INFO "+c.name); got != want {
+			t.Errorf("COMMAND INFO %s:\n  ours %q\ntheirs %q", c.name, got, want)
+		}
+	}
+}
+
+func TestCommandsOfOtherTypesAreRefusedWithAReason(t *testing.T) {
+	p := newEngineSite(t).dial()
+	for command, name := range map[string]string{"LPUSH l a": "lpush", "sadd s a": "sadd", "XADD": "xadd", "ZUNIONSTORE a 1 b": "zunionstore", "Rename a b": "rename"} {
+		p.expect(command, failed("ERR '"+name+"' is not served: this is a lock server, its keys are locks (strings, hashes) and queues"))
+	}
+	p.expect("COMMAND INFO lpush", "*1\r\n$-1\r\n")
+	if !slices.IsSorted(unserved) {
+		t.Error("the names are not sorted")
+	}
+	known := newTable()
+	for _, name := range unserved {
+		if known.byName[name] != nil {
+			t.Errorf("%s is served", name)
+		}
+	}
+}

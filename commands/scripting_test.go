@@ -1,0 +1,225 @@
+package commands
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+// call is a script that calls a command and returns its reply.
+func call(words string) string {
+	return `EVAL "return redis.call('` + strings.ReplaceAll(words, " ", "','") + `')" 0`
+}
+
+func pcall(words string) string { return strings.Replace(call(words), "redis.call", "redis.pcall", 1) }
+
+const missingSHA = "ffffffffffffffffffffffffffffffffffffffff"
+
+// What both servers answer byte for byte alike.
+var sameScripting = []string{
+	"EVAL", `EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 1`, `EVAL "return 1" 99999999999999999999`, `EVAL "" 0`,
+	`EVAL "return {KEYS[1],KEYS[2],ARGV[1],ARGV[2]}" 2 a b c d`, `EVAL "return #KEYS" 0 a b`, `EVAL "return #ARGV" 0 a b`,
+	"EVALSHA abc 0", "EVALSHA abc -1", "EVALSHA " + missingSHA + " 0", "EVALSHA " + missingSHA + " x", "EVALSHA_RO " + missingSHA + " 0",
+	call("nonsense"), call("nonsense a b"), call("get"), call("incr a b"), call("eval x 0"), call("script load x"), call("script"), call("multi"), call("watch a"), call("unwatch"),
+	call("client nonsense"), call("client id"), call("client"), call("config get x"), call("subscribe a"),
+	pcall("nonsense"), pcall("get"), pcall("multi"), pcall("client nonsense"),
+	call("set s word"), call("set s word nx"), call("get s"), call("get none"), call("incr s"), pcall("incr s"), call("hset s f v"), call("set s x px 0"), call("SeT s word"),
+	call("select 0"), call("select 20"), call("select x"), call("echo hello"), call("ping"), call("ping x"), call("ping x y"), call("publish a b"),
+	call("hset h f v g w"), call("hgetall h"), call("hget h g"), call("del h"), call("incr n"), call("incrby n 41"), call("get n"), call("mget n none s"),
+	strings.Replace(call("get s"), "EVAL", "EVAL_RO", 1), strings.Replace(call("ping"), "EVAL", "EVAL_RO", 1),
+	strings.Replace(call("set s x"), "EVAL", "EVAL_RO", 1), strings.Replace(pcall("set s x"), "EVAL", "EVAL_RO", 1), strings.Replace(pcall("publish s x"), "EVAL", "EVAL_RO", 1),
+	`EVAL "redis.setresp(3) return redis.call('hgetall','none')" 0`, `EVAL "redis.setresp(3) return redis.call('get','none')" 0`,
+	"SCRIPT", "SCRIPT nonsense", "SCRIPT LOAD", `SCRIPT LOAD "return 1" a`, `SCRIPT LOAD "return 1"`, "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0",
+	"EVALSHA E0E1F9FABFC9D4800C877A703B823AC0578FF8DB 0", "EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0",
+	"SCRIPT EXISTS", "SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db E0E1F9FABFC9D4800C877A703B823AC0578FF8DB x " + missingSHA,
+	"SCRIPT FLUSH x", "SCRIPT FLUSH SYNC x", "SCRIPT FLUSH SYNC", "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", "SCRIPT FLUSH ASYNC", "SCRIPT FLUSH", "SCRIPT FLUSH async",
+	"SCRIPT KILL", "SCRIPT KILL x", "SCRIPT DEBUG no", "SCRIPT DEBUG x", "SCRIPT DEBUG",
+	"MULTI", `EVAL "return redis.call('get','s')" 0`, "SET s other", `EVAL "return redis.call('get','s')" 0`, `EVAL "nonsense(" 0`, "EVALSHA " + missingSHA + " 0", "SCRIPT EXISTS x", "GET s", "EXEC",
+	"MULTI", "EVAL x", "EXEC", "WATCH", "WATCH a b", "MULTI", "WATCH c", "GET none", "EXEC", "WATCH s", "SET s word", "MULTI", "GET s", "EXEC", "MULTI", "GET s", "UNWATCH", "TIME x", "EXEC",
+	"WATCH s", "SET s x", "UNWATCH", "MULTI", "EXEC", "WATCH s", "SET s x", "MULTI", "DISCARD", "MULTI", "GET s", "EXEC",
+	"CONFIG GET busy-reply-threshold", "CONFIG SET lua-time-limit x", "CONFIG SET lua-time-limit -1", "CONFIG SET lua-time-limit 200 busy-reply-threshold 300", "CONFIG GET *-time-limit",
+	"COMMAND GETKEYS EVAL x 0", "COMMAND GETKEYS EVAL x 1 a b", "COMMAND GETKEYS EVAL x 2 a", "COMMAND GETKEYS EVALSHA x x a", "COMMAND GETKEYS SCRIPT LOAD x", "COMMAND GETKEYS WATCH a b",
+	"COMMAND INFO eval evalsha eval_ro evalsha_ro script|debug script|exists script|flush script|load script|kill script|help watch unwatch publish",
+}
+
+func TestScriptsAndWatchesAnswerAsRedisDoes(t *testing.T) {
+	redis := realRedis(t)
+	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
+		ours, theirs := newLockSite(t).dial(), redis(t)
+		ours.do(proto)
+		theirs.do(proto)
+		theirs.do("FLUSHALL")
+		theirs.do("SCRIPT FLUSH")
+		theirs.do("CONFIG SET busy-reply-threshold 5000")
+		for _, command := range sameScripting {
+			want, got := theirs.do(command), ours.do(command)
+			if got != want && !strings.Contains(want, "Error compiling script") { // that is the compiler's own text
+				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
+			}
+		}
+	}
+}
+
+// abort is the rest of a script that fails.
+const abort = ` error('no more')`
+
+func TestAScriptThatFailsChangesNothing(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expect("SET a w1", ok)
+	for _, rest := range []string{abort, ` redis.call('incr','a')`, ` redis.call('nonsense')`, ` nonsense()`} {
+		reply := p.do(`EVAL "redis.call('set','a','w2') redis.call('set','b','w2')` + rest + `" 0`)
+		if !strings.HasPrefix(reply, "-") {
+			t.Errorf("%s replied %q", rest, reply)
+		}
+		p.expect("MGET a b", "*2\r\n"+bulk("w1")+"$-1\r\n")
+	}
+	// An error that the script handles, or returns, is no failure.
+	p.expect(`EVAL "redis.call('set','b','w2') redis.pcall('incr','b') return 1" 0`, ":1\r\n")
+	p.expect(`EVAL "redis.call('set','a','w2') return redis.error_reply('ERR so')" 0`, failed("ERR so"))
+	p.expect("MGET a b", bulks("w2", "w2"))
+}
+
+func TestAScriptThatFailsInATransactionIsAsIfItHadNotRun(t *testing.T) {
+	const fails = `EVAL "redis.call('set','a','script') redis.call('zadd','simba:{a}:contender',0,'w9') redis.call('publish','ch','x')` + abort + `" 0`
+	s := newLockSite(t)
+	for _, watch := range []string{"UNWATCH", "WATCH a simba:{a}:contender"} {
+		p := s.dial()
+		p.expect("DEL a b c", p.do("EXISTS a b c"))
+		p.expect(watch, ok)
+		reply := p.transaction("SET a w1", "INCR c", fails, "GET a", "INCR c", fails, "SET b w2", "ZCARD simba:{a}:contender", "TIME")
+		parts := strings.SplitAfterN(reply, "-ERR", 3)
+		if len(parts) != 3 || parts[0] != "*9\r\n"+ok+":1\r\n-ERR" || !strings.Contains(parts[1], bulk("w1")+":2\r\n") || !strings.Contains(parts[2], "\r\n"+ok+":0\r\n*2\r\n") {
+			t.Errorf("after %s EXEC replied %q", watch, reply)
+		}
+		p.expect("MGET a b c", bulks("w1", "w2", "2"))
+	}
+}
+
+func TestTooManyScriptsThatFailInATransactionUndoAllOfIt(t *testing.T) {
+	p := newLockSite(t).dial()
+	commands := []string{"SET a w1"}
+	for range maxTorn + 1 {
+		commands = append(commands, `EVAL "redis.call('set','b','script')`+abort+`" 0`)
+	}
+	p.expectTransaction(failed(string(errTorn)), commands...)
+	p.expect("EXISTS a b", ":0\r\n")
+}
+
+func TestAScriptIsOneStepForOthers(t *testing.T) {
+	s := newLockSite(t)
+	const clients, rounds = 3, 50
+	// Each call is a read and a write that depends on it; none of them may be lost.
+	const add = `EVAL "local n = tonumber(redis.call('get','n') or 0) redis.call('set','n',n+1) redis.call('set','m',n+1) return n" 0`
+	var all sync.WaitGroup
+	for range clients {
+		p := s.dial()
+		all.Go(func() {
+			for range rounds {
+				p.send(add)
+				p.reply()
+			}
+		})
+	}
+	all.Wait()
+	s.dial().expect("MGET n m", bulks("150", "150"))
+}
+
+func TestAScriptThatConflictsRunsAgain(t *testing.T) {
+	s, space := newConflictingSite(t)
+	p := s.dial()
+	space.times = 5
+	p.expect(`EVAL "redis.call('incr','n') return redis.call('get','n')" 0`, bulk("1"))
+	if space.times != 0 {
+		t.Error("there was no conflict")
+	}
+	p.expect("PING", "+PONG\r\n") // nothing is left of the replies before
+}
+
+func TestAScriptTakesTheSameMutexAsSimbaDoes(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2])" 1 simba:{orders} w1 10000`, ok)
+	if reply := p.do("SIMBA.OWNER orders"); !strings.Contains(reply, "w1") {
+		t.Errorf("the owner is %q", reply)
+	}
+	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX')" 1 orders w2`, "$-1\r\n")
+}
+
+func TestTimeDoesNotMoveInsideAScript(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expect(`EVAL "local a = redis.call('time') for i = 1, 100000 do end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, ":1\r\n")
+}
+
+func TestWhatIsNoCommandOfTheKeyspaceIsRefusedInsideAScript(t *testing.T) {
+	p := newLockSite(t).dial()
+	for _, words := range []string{"simba.acquire m c 1000", "simba.owner m", "info", "command", "script flush", "evalsha x 0", "exec", "spublish a b"} {
+		p.expect(pcall(words), failed(string(errScriptRefused)))
+	}
+}
+
+func TestAnEngineWithoutKeysRunsNoScripts(t *testing.T) {
+	p := newSite(t, Config{Info: Info{Engine: "mysql"}}).dial()
+	for command, name := range map[string]string{"EVAL x 0": "eval", "SCRIPT LOAD x": "script|load", "SCRIPT KILL": "script|kill"} {
+		p.expect(command, failed("ERR '"+name+"' is served by the embedded engine only, and this server keeps its mutexes in mysql"))
+	}
+	p.expect("CONFIG GET notify-keyspace-events", bulks("notify-keyspace-events", ""))
+	p.expect("CONFIG SET notify-keyspace-events KEA", failed("ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - can't set immutable config"))
+}
+
+func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
+	s := newNoticeSite(t)
+	p, q := s.dial(), s.dial()
+	q.expect("SUBSCRIBE ch", subscribed("subscribe", "ch", 1))
+	q.expect("PSUBSCRIBE c*", subscribed("psubscribe", "c*", 2))
+	p.expect(call("publish ch hello"), ":2\r\n")
+	got := q.reply() + q.reply()
+	if !strings.Contains(got, bulks("message", "ch", "hello")) || !strings.Contains(got, bulks("pmessage", "c*", "ch", "hello")) {
+		t.Errorf("the subscriber got %q", got)
+	}
+	p.expectTransaction("*1\r\n:2\r\n", "PUBLISH ch again")
+	q.reply()
+	q.reply()
+	p.do(`EVAL "redis.call('publish','ch','never')` + abort + `" 0`)
+	p.expect("PUBLISH ch last", ":2\r\n")
+	if got := q.reply() + q.reply(); !strings.Contains(got, "last") || strings.Contains(got, "never") {
+		t.Errorf("the subscriber got %q", got)
+	}
+}
+
+// newNoticeSite is newLockSite whose engine tells the server's subscribers.
+func newNoticeSite(t *testing.T) *site {
+	t.Helper()
+	late := new(lateNotices)
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0), Notices: late}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	s := newSite(t, Config{Backend: e})
+	late.Notices = Notices(s.server.Broker())
+	return s
+}
+
+// lateNotices is set after the engine is made and before anything happens in it.
+type lateNotices struct{ simba.Notices }
+
+func TestAScriptThatDoesNotEndIsKilledAndOthersAreServedMeanwhile(t *testing.T) {
+	s := newLockSite(t)
+	p, q := s.dial(), s.dial()
+	q.expect("CONFIG SET busy-reply-threshold 10", ok)
+	p.send(`EVAL "redis.call('set','a','w1') while true do end" 0`)
+	q.expect("SET b w2", ok)
+	deadline := time.Now().Add(30 * time.Second)
+	for q.do("SCRIPT KILL") != ok {
+		if time.Now().After(deadline) {
+			t.Fatal("the script cannot be killed")
+		}
+	}
+	if reply := p.reply(); !strings.HasPrefix(reply, "-ERR Script killed by user with SCRIPT KILL") {
+		t.Errorf("the script was answered by %q", reply)
+	}
+	q.expect("MGET a b", "*2\r\n$-1\r\n"+bulk("w2"))
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// How a transaction becomes a step: with the locks of its shards held, time does its work on
+// every mutex, what was read is compared with what is, and then all is done and recorded as one.
+
+func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 }
+
+// commitOne commits a transaction of one key: an ordinary step.
+func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
+	sh := k.shard
+	if k.isReadOnly() && k.watch == nil && !k.queueRead {
+		return k.rests, nil // what was read was so at one instant
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := sh.begin()
+	m, before := sh.find(k.name, k.hash)
+	if m.advance(s); s.hasEffects() {
+		sh.finish(m, s, before)
+		before = censusOf(m, !m.idle())
+		s.begin(s.now, s.wall)
+	}
+	err := k.check(m, s)
+	if err == nil {
+		k.apply(m, s)
+		sh.finish(m, s, before)
+	}
+	return sh.seq, err
+}
+
+// check returns why a key's part cannot be done.
+func (k *txKey) check(m *mutex, s *step) error {
+	switch {
+	case !k.isFresh(m, s):
+		return simba.ErrConflict
+	case s.now < s.quiet && slices.ContainsFunc(k.work, func(o op) bool { return o.kind == opTake || o.kind == opChange && !m.owned() }):
+		return simba.ErrQuiet
+	}
+	return nil
+}
+
+// apply does a key's part.
+func (k *txKey) apply(m *mutex, s *step) {
+	if k.isReadOnly() {
+		return
+	}
+	for i := range k.work {
+		switch o := &k.work[i]; o.kind {
+		case opTake:
+			m.take(s, o.lock)
+		case opChange:
+			m.change(s, o.lock, o.renew)
+		case opDrop:
+			m.drop(s)
+		case opEnqueue:
+			m.place(s, o.contender, o.score)
+		}
+	}
+	m.conclude(s, k.dequeued)
+}
+
+// part is a mutex in the step that a transaction of several is.
+type part struct {
+	*txKey
+	m      *mutex
+	step   step
+	before census
+	rests  simba.Seq
+}
+
+// commitAll commits a transaction of any number of keys.
+func (t *tx) commitAll() (seq simba.Seq, err error) {
+	unlock := t.lockShards()
+	defer unlock()
+	parts, err := t.prepare()
+	if err == nil {
+		for i := range parts {
+			parts[i].apply(parts[i].m, &parts[i].step)
+		}
+		seq = t.engine.ledger.recordAll(parts, t.messages)
+		for i := range parts {
+			p := &parts[i]
+			p.shard.keep(p.m, &p.step, p.before, p.rests)
+		}
+	}
+	for _, k := range t.keys {
+		seq = max(seq, k.shard.seq)
+	}
+	return seq, err
+}
+
+// lockShards locks those of all keys, each once and in one order for all transactions.
+func (t *tx) lockShards() (unlock func()) {
+	list := slices.Clone(t.keys)
+	slices.SortFunc(list, func(a, b *txKey) int { return cmp.Compare(a.index, b.index) })
+	list = slices.CompactFunc(list, func(a, b *txKey) bool { return a.index == b.index })
+	for _, k := range list {
+		k.shard.mu.Lock()
+	}
+	return func() {
+		for _, k := range list {
+			k.shard.mu.Unlock()
+		}
+	}
+}
+
+// prepare lets time do its work on every mutex, and returns them if all can be done.
+func (t *tx) prepare() (parts []part, err error) {
+	now, wall := t.engine.clock.read()
+	parts = make([]part, len(t.keys))
+	for i, k := range t.keys {
+		p := &parts[i]
+		p.txKey = k
+		p.step = *k.shard.begin()
+		p.step.events, p.step.turns, p.step.wakes = nil, nil, nil // they are the shard's
+		p.step.now, p.step.wall = now, wall
+		p.m, p.before = k.shard.find(k.name, k.hash)
+		if p.m.advance(&p.step); p.step.hasEffects() {
+			k.shard.finish(p.m, &p.step, p.before)
+			p.before = censusOf(p.m, !p.m.idle())
+			p.step.begin(now, wall)
+		}
+		err = cmp.Or(err, k.check(p.m, &p.step))
+	}
+	return parts, err
+}

@@ -1,0 +1,66 @@
+package engine
+
+import "github.com/simba-resp/simba-resp"
+
+// SetKeyEvents implements simba.Keyspace.
+func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.ledger.keyEvents.Store(uint32(kinds)) }
+
+// postKeyEvents tells of a step in the words of Redis' keyspace notifications, under each name
+// of the key. The caller holds mu.
+func (l *ledger) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
+	names := []string{m.name()}
+	if simba.CheckMutex(m.name()) == nil {
+		names = append(names, simba.MutexChannel(m.name()))
+	}
+	for _, event := range keyEvents(m, s) {
+		if kinds&event.kind == 0 {
+			continue
+		}
+		for _, name := range names {
+			if kinds&simba.KeyEventsByKey != 0 {
+				l.outbox = append(l.outbox, notice{after: l.seq, message: &message{"__keyspace@0__:" + name, event.name}})
+			}
+			if kinds&simba.KeyEventsByEvent != 0 {
+				l.outbox = append(l.outbox, notice{after: l.seq, message: &message{"__keyevent@0__:" + event.name, name}})
+			}
+		}
+	}
+}
+
+type keyEvent struct {
+	kind simba.KeyEvents
+	name string
+}
+
+var (
+	keySet     = keyEvent{simba.KeyEventString, "set"}
+	keyDel     = keyEvent{simba.KeyEventGeneric, "del"}
+	keyExpire  = keyEvent{simba.KeyEventGeneric, "expire"}
+	keyExpired = keyEvent{simba.KeyEventExpired, "expired"}
+)
+
+// keyEvents are what Redis would call a step that has changed a lock.
+func keyEvents(m *mutex, s *step) (list []keyEvent) {
+	for _, e := range s.events {
+		switch e.Kind {
+		case simba.EventAcquired:
+			list = append(list, keySet)
+		case simba.EventExpired:
+			list = append(list, keyExpired)
+		case simba.EventReleased:
+			list = append(list, keyDel)
+		case simba.EventBroken:
+			if e.Reason != reasonOverwritten {
+				list = append(list, keyDel)
+			}
+		}
+	}
+	switch {
+	case !m.owned():
+	case s.renewed && m.end() != never:
+		list = append(list, keyExpire)
+	case len(list) == 0:
+		list = append(list, keySet) // another value, another field, or the same without an expiry
+	}
+	return list
+}

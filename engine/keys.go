@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// The transitions of lock keys. Unlike those of contenders they are parts of a step, which
+// transactions put together: who is next is decided when all of it is done, by conclude.
+
+// Why a key's tenure ended, for the history.
+const (
+	reasonOverwritten = "overwritten"
+	reasonDeleted     = "deleted"
+	reasonTurn        = "its turn"
+	reasonRemoved     = "removed"
+)
+
+// leaseOf is how long the lease is that a lock asks for in this step.
+func (s *step) leaseOf(l simba.Lock) time.Duration {
+	if l.EndsAt == 0 {
+		return l.TTL
+	}
+	left := time.Duration(l.EndsAt-s.wall) * time.Millisecond
+	return min(max(left, time.Millisecond), simba.MaxLockTTL) // what has ended meanwhile ends at once
+}
+
+// take begins a tenure for whoever asks for it, and breaks the one that there is.
+func (m *mutex) take(s *step, l simba.Lock) {
+	was := m.lease()
+	if m.owned() {
+		s.forced = true
+		m.vacate(s, simba.EventBroken, reasonOverwritten)
+	}
+	if l.TTL == simba.KeepTTL {
+		m.grant(s, l.Owner, was.TTL, was.Transition, 0, "")
+		m.acquired, m.acquiredAt = was.Acquired, was.AcquiredAt
+	} else {
+		m.grant(s, l.Owner, s.leaseOf(l), 0, 0, "")
+	}
+	m.setFields(l.Fields)
+}
+
+// change alters what the key holds, within its tenure.
+func (m *mutex) change(s *step, l simba.Lock, renew bool) {
+	if !m.owned() { // it was shown as another's, whose turn it is
+		m.take(s, l)
+		return
+	}
+	// A count or a value that someone was told of must not be lost, nor that a lease has an end:
+	// nothing else would bring them back.
+	other := m.owner() != l.Owner || !slices.Equal(m.fields(), l.Fields)
+	s.forced = s.forced || other || m.end() == never
+	if other {
+		m.label = m.name() + l.Owner
+		m.setFields(l.Fields)
+	}
+	if renew {
+		m.renew(s, s.leaseOf(l), 0)
+	}
+	s.changed = true
+	m.told()
+}
+
+// drop ends the tenure. Whether its owner wanted that, a key does not say: so it is not to be
+// lost.
+func (m *mutex) drop(s *step) {
+	if m.owned() {
+		s.forced = true
+		m.vacate(s, simba.EventReleased, reasonDeleted)
+	}
+}
+
+// place gives a contender that polls a place by score, or moves it there.
+func (m *mutex) place(s *step, contender string, score float64) {
+	c := m.contend()
+	e := c.find(contender)
+	to := place{score, s.arrival()}
+	if e == nil {
+		e = &entry{contender: contender, place: to, since: s.now}
+		c.add(e)
+		s.event(simba.EventQueued, m, contender, 0, "")
+	} else {
+		c.move(e, to)
+	}
+	if e.ticket == nil {
+		c.poll(e, m.lapse(s))
+		c.setReady(e, s.subscribed(m.name(), contender))
+	}
+}
+
+// conclude ends the part of a step that is one key's. Who was taken out of the queue has its
+// turn if the mutex is free: a script that releases as Simba's does takes out the first, and
+// tells it so.
+func (m *mutex) conclude(s *step, dequeued []string) {
+	for _, contender := range dequeued {
+		c := m.contention
+		if c == nil {
+			break
+		}
+		e := c.find(contender)
+		switch {
+		case e == nil:
+		case c.reserved == e: // it was told, and keeps its turn
+			c.reserved = nil
+			m.leave(s, e, reasonTurn)
+			c.reserved = e
+		case m.owned() || c.reserved != nil || s.now < s.quiet:
+			m.leave(s, e, reasonRemoved)
+		case e.ticket != nil:
+			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
+		case s.window > 0 && s.subscribed(m.name(), contender):
+			m.leave(s, e, reasonTurn)
+			c.reserved, c.until = e, s.now.Add(s.window)
+		default:
+			m.leave(s, e, reasonRemoved)
+		}
+	}
+	m.seatOwner(s)
+	m.handOn(s)
+}
+
+// seatOwner takes an owner out of the queue who has not come by it: a script put it there, or a
+// key was given the value of one that waits. In the quiet time one may wait for its end.
+func (m *mutex) seatOwner(s *step) {
+	c := m.contention
+	if c == nil || !m.owned() || m.token <= s.former && s.now < s.quiet {
+		return
+	}
+	if e := c.find(m.owner()); e != nil {
+		if t := s.wake(c.setTicket(e, nil)); t != nil {
+			t.token = m.token
+		}
+		c.remove(e)
+	}
+}
+
+// isAs reports whether the key holds what was read of it.
+func (m *mutex) isAs(l simba.Lock, now simba.Instant) bool {
+	is := m.lock(now)
+	return is.Token == l.Token && is.Owner == l.Owner && is.EndsAt == l.EndsAt && slices.Equal(is.Fields, l.Fields)
+}
+
+// reservedFor returns whose turn it is.
+func (m *mutex) reservedFor() string {
+	if c := m.contention; c != nil && c.reserved != nil && !m.owned() {
+		return c.reserved.contender
+	}
+	return ""
+}
+
+// places is the queue as a sorted set.
+func (m *mutex) places() []simba.Place {
+	if m.contention == nil {
+		return nil
+	}
+	list := make([]simba.Place, 0, m.waiters())
+	for _, e := range m.contention.all {
+		list = append(list, simba.Place{Contender: e.contender, Score: e.place.score})
+	}
+	return list
+}
+
+// queueIs reports whether the queue is as it was read.
+func (m *mutex) queueIs(places []simba.Place) bool {
+	if m.waiters() != len(places) {
+		return false
+	}
+	for i, p := range places {
+		if e := m.contention.all[i]; e.contender != p.Contender || e.place.score != p.Score {
+			return false
+		}
+	}
+	return true
+}
+
+// lock is the mutex as a key.
+func (m *mutex) lock(now simba.Instant) simba.Lock {
+	if !m.owned() {
+		return simba.Lock{}
+	}
+	l := simba.Lock{Token: m.token, Owner: m.owner(), Fields: m.fields(), TTL: simba.Endless}
+	if end := m.end(); end != never {
+		l.TTL = left(end, now)
+		l.EndsAt = m.acquiredAt + end.Sub(m.acquired).Milliseconds()
+	}
+	return l
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// places is a copy of a queue that a transaction changes. What it is copied from stays as it is.
+type places struct {
+	list  []simba.Place
+	index map[string]int // in list; nil until it is needed
+	gone  map[int]bool   // what of list is no more
+	own   bool           // list is no one else's
+	dirty bool           // list is not what is left in order
+}
+
+func (p *places) find(contender string) (int, bool) {
+	if p.index == nil {
+		p.index = make(map[string]int, len(p.list))
+		for i, x := range p.list {
+			p.index[x.Contender] = i
+		}
+		p.gone = make(map[int]bool)
+	}
+	i, ok := p.index[contender]
+	return i, ok
+}
+
+func (p *places) remove(contender string) {
+	if i, ok := p.find(contender); ok {
+		p.gone[i] = true
+		p.dirty = true
+		delete(p.index, contender)
+	}
+}
+
+// add puts one behind all that have the same score.
+func (p *places) add(x simba.Place) {
+	p.remove(x.Contender)
+	p.dirty = true
+	if !p.own {
+		p.list, p.own = slices.Clone(p.list), true
+	}
+	p.index[x.Contender] = len(p.list)
+	p.list = append(p.list, x)
+}
+
+// inOrder returns what is left, in order.
+func (p *places) inOrder() []simba.Place {
+	if !p.dirty {
+		return p.list
+	}
+	list := make([]simba.Place, 0, len(p.index))
+	for i, x := range p.list {
+		if !p.gone[i] {
+			list = append(list, x)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b simba.Place) int { return cmp.Compare(a.Score, b.Score) })
+	*p = places{list: list, own: true}
+	return list
+}

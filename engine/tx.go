@@ -1,0 +1,374 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+var _ simba.Keyspace = (*Engine)(nil)
+
+// tx is a transaction: what it has read, as copies that its own changes alter, and what is to
+// be done with the mutexes themselves if what it has read is still so at Commit.
+type tx struct {
+	engine   *Engine
+	now      time.Time
+	keys     []*txKey          // in the order of their first use
+	byName   map[string]*txKey // if there are many
+	messages []message
+	stopped  bool // the engine has stopped
+	tooLarge bool
+	over     bool
+
+	first txKey // room for one key, which is what most have
+	one   [1]*txKey
+}
+
+// txKey is a mutex in a transaction.
+type txKey struct {
+	name  string
+	hash  uint64
+	shard *shard
+	index int // of the shard: they are locked in this order
+
+	// What was read.
+	readLock   simba.Lock
+	readPlaces []simba.Place
+	queueRead  bool
+	reserved   string        // whose turn it is
+	quiet      bool          // nobody new is granted anything
+	kept       time.Duration // how long either lasts
+	refused    bool          // lock is that of whose turn it is, who does not have it yet
+	rests      simba.Seq
+	watch      *watch // nil = it may change and change back
+	seen       sights
+
+	// The same with what was done to it.
+	lock   simba.Lock
+	places places
+
+	// What Commit does.
+	work     []op
+	dequeued []string
+	room     [1]op
+}
+
+// op is a change of a mutex that a transaction makes.
+type op struct {
+	kind      opKind
+	renew     bool
+	lock      simba.Lock
+	contender string
+	score     float64
+}
+
+type opKind uint8
+
+const (
+	opTake opKind = iota
+	opChange
+	opDrop
+	opEnqueue
+)
+
+// idleTxs are transactions that are over.
+var idleTxs = sync.Pool{New: func() any { return new(tx) }}
+
+// Begin implements simba.Keyspace.
+func (e *Engine) Begin() simba.Tx {
+	t := idleTxs.Get().(*tx)
+	t.engine, t.now = e, time.Now()
+	t.keys = t.one[:0]
+	return &handle{t}
+}
+
+// handle is a tx for its user, who may Close it again when the tx is another's already.
+type handle struct{ *tx }
+
+// Close implements simba.Tx.
+func (h *handle) Close() {
+	if h.tx == nil {
+		return
+	}
+	t := h.tx
+	h.tx = nil
+	for _, k := range t.keys {
+		k.unwatch()
+	}
+	*t = tx{}
+	idleTxs.Put(t)
+}
+
+// Now implements simba.Tx.
+func (t *tx) Now() time.Time { return t.now }
+
+// key returns the mutex as the transaction sees it.
+func (t *tx) key(name string) *txKey {
+	if k := t.find(name); k != nil {
+		return k
+	}
+	k := t.add(name)
+	t.read(k, k.load)
+	return k
+}
+
+func (t *tx) find(name string) *txKey {
+	if t.byName != nil {
+		return t.byName[name]
+	}
+	for _, k := range t.keys {
+		if k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+func (t *tx) add(name string) *txKey {
+	k := &t.first
+	if len(t.keys) > 0 {
+		k = new(txKey)
+	}
+	t.tooLarge = t.tooLarge || len(t.keys) == simba.MaxTxKeys
+	k.name = name
+	k.shard, k.hash = t.engine.shard(name)
+	k.index = shardOf(k.hash)
+	k.work = k.room[:0]
+	t.keys = append(t.keys, k)
+	switch {
+	case t.byName != nil:
+		t.byName[name] = k
+	case len(t.keys) >= indexFrom:
+		t.byName = make(map[string]*txKey, 2*indexFrom)
+		for _, k := range t.keys {
+			t.byName[k.name] = k
+		}
+	}
+	return k
+}
+
+func (k *txKey) load(m *mutex, s *step) {
+	k.readLock = m.lock(s.now)
+	k.lock = k.readLock
+	k.quiet, k.reserved, k.refused = s.now < s.quiet, m.reservedFor(), false
+	switch {
+	case k.quiet:
+		k.kept = left(s.quiet, s.now)
+	case k.reserved != "":
+		k.kept = left(m.contention.until, s.now)
+	}
+}
+
+// read lets time do its work on a mutex, and then looks at it.
+func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
+	e, sh := t.engine, k.shard
+	if !e.enter() {
+		t.stopped = true
+		return
+	}
+	defer e.leave()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := sh.begin()
+	m, before := sh.find(k.name, k.hash)
+	m.advance(s)
+	sh.finish(m, s, before)
+	look(m, s)
+	k.rests = sh.seq
+}
+
+// Watch implements simba.Tx.
+func (t *tx) Watch(name string, queue bool) {
+	k := t.find(name)
+	if k == nil {
+		k = t.add(name)
+	}
+	t.read(k, func(m *mutex, s *step) {
+		k.load(m, s)
+		if k.watch == nil {
+			k.watch = k.shard.watch(name)
+		}
+		k.seen.add(k.watch, queue)
+	})
+}
+
+// Resume implements simba.Tx.
+func (t *tx) Resume() bool {
+	t.now = time.Now()
+	same := !t.stopped
+	for _, k := range t.keys {
+		t.read(k, func(m *mutex, s *step) {
+			k.load(m, s)
+			same = same && k.isUnwatched()
+		})
+	}
+	return same
+}
+
+// isUnwatched reports whether what is watched of the key has not changed.
+func (k *txKey) isUnwatched() bool { return k.watch == nil || k.seen.same(k.watch) }
+
+// isFresh reports whether what was read of the key is still so. The caller holds the lock of
+// its shard.
+func (k *txKey) isFresh(m *mutex, s *step) bool {
+	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readPlaces))
+}
+
+func (k *txKey) unwatch() {
+	if k.watch == nil {
+		return
+	}
+	k.shard.mu.Lock()
+	defer k.shard.mu.Unlock()
+	k.shard.unwatch(k.name, k.watch)
+}
+
+// Lock implements simba.Tx.
+func (t *tx) Lock(name string) simba.Lock { return t.key(name).lock }
+
+// Open implements simba.Tx.
+func (t *tx) Open(name, owner string) bool {
+	k := t.key(name)
+	switch {
+	case k.lock.Exists() && !k.refused:
+		return false
+	case !k.quiet && (k.reserved == "" || k.reserved == owner):
+		return true
+	}
+	k.refused = true
+	k.lock = t.timed(simba.Lock{Token: pending, Owner: k.reserved, TTL: k.kept})
+	return false
+}
+
+// pending is the token of a tenure that is to begin.
+const pending = ^uint64(0)
+
+// Take implements simba.Tx.
+func (t *tx) Take(name string, l simba.Lock) {
+	k := t.key(name)
+	k.work = append(k.work, op{kind: opTake, lock: l})
+	if l.TTL == simba.KeepTTL {
+		l.TTL, l.EndsAt = k.lock.TTL, k.lock.EndsAt
+	} else {
+		l = t.timed(l)
+	}
+	k.lock, k.refused = l, false
+	k.lock.Token = pending
+	if k.queueRead {
+		k.places.remove(l.Owner)
+	}
+}
+
+// Change implements simba.Tx.
+func (t *tx) Change(name string, l simba.Lock, renew bool) {
+	k := t.key(name)
+	k.work = append(k.work, op{kind: opChange, lock: l, renew: renew})
+	was := k.lock
+	if k.lock = t.timed(l); !renew {
+		k.lock.TTL, k.lock.EndsAt = was.TTL, was.EndsAt
+	}
+	k.lock.Token = was.Token
+}
+
+// timed is a lock as it will be read, when it is written now.
+func (t *tx) timed(l simba.Lock) simba.Lock {
+	now := t.now.UnixMilli()
+	switch {
+	case l.EndsAt != 0:
+		l.TTL = time.Duration(l.EndsAt-now) * time.Millisecond
+	case l.TTL != simba.Endless:
+		l.EndsAt = now + l.TTL.Milliseconds()
+	}
+	return l
+}
+
+// Drop implements simba.Tx.
+func (t *tx) Drop(name string) {
+	k := t.key(name)
+	k.work = append(k.work, op{kind: opDrop})
+	k.lock, k.refused = simba.Lock{}, false
+}
+
+// Queue implements simba.Tx.
+func (t *tx) Queue(name string) []simba.Place {
+	return t.queued(name).places.inOrder()
+}
+
+// queued is key for one whose queue counts too.
+func (t *tx) queued(name string) *txKey {
+	k := t.key(name)
+	if k.queueRead {
+		return k
+	}
+	t.read(k, func(m *mutex, _ *step) {
+		k.queueRead = true
+		k.readPlaces = m.places()
+		k.places = places{list: k.readPlaces}
+	})
+	for i := range k.work {
+		if o := &k.work[i]; o.kind == opTake {
+			k.places.remove(o.lock.Owner)
+		}
+	}
+	return k
+}
+
+// Place implements simba.Tx.
+func (t *tx) Place(name, contender string) (simba.Place, bool) {
+	p := &t.queued(name).places
+	i, ok := p.find(contender)
+	if !ok {
+		return simba.Place{}, false
+	}
+	return p.list[i], true
+}
+
+// Enqueue implements simba.Tx.
+func (t *tx) Enqueue(name, contender string, score float64) {
+	k := t.queued(name)
+	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
+	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender }) // it is back
+	k.places.add(simba.Place{Contender: contender, Score: score})
+}
+
+// Dequeue implements simba.Tx.
+func (t *tx) Dequeue(name, contender string) {
+	k := t.queued(name)
+	k.dequeued = append(k.dequeued, contender)
+	k.places.remove(contender)
+}
+
+// Publish implements simba.Tx.
+func (t *tx) Publish(channel, payload string) {
+	if t.tooLarge = t.tooLarge || len(t.messages) == simba.MaxTxKeys; !t.tooLarge {
+		t.messages = append(t.messages, message{channel, payload})
+	}
+}
+
+// Discard implements simba.Tx.
+func (t *tx) Discard() {
+	t.messages = nil
+	for _, k := range t.keys {
+		k.work, k.dequeued = k.room[:0], nil
+		k.lock, k.places, k.refused = k.readLock, places{list: k.readPlaces}, false
+	}
+}
+
+// Commit implements simba.Tx.
+func (t *tx) Commit(context.Context) (simba.Seq, error) {
+	if t.stopped || t.over || !t.engine.enter() {
+		return 0, simba.ErrStopped
+	}
+	defer t.engine.leave()
+	t.over = true
+	if t.tooLarge {
+		return 0, simba.ErrTooLarge
+	}
+	if len(t.keys) == 1 && len(t.messages) == 0 {
+		return t.commitOne(&t.first)
+	}
+	return t.commitAll()
+}

@@ -1,0 +1,590 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// commit runs a transaction that must not conflict.
+func (w *world) commit(do func(tx simba.Tx)) {
+	w.t.Helper()
+	tx := w.e.Begin()
+	defer tx.Close()
+	do(tx)
+	w.settle(tx.Commit(context.Background()))
+}
+
+func (w *world) lock(key string) (l simba.Lock) {
+	w.t.Helper()
+	w.commit(func(tx simba.Tx) { l = tx.Lock(key) })
+	return l
+}
+
+func conflicts(t *testing.T, tx simba.Tx) {
+	t.Helper()
+	if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrConflict) {
+		t.Errorf("committed: %v", err)
+	}
+}
+
+func str(owner string, ttl time.Duration) simba.Lock { return simba.Lock{Owner: owner, TTL: ttl} }
+
+// inBubble runs a test in fake time.
+func inBubble(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		test(w)
+		w.audit()
+	})
+}
+
+func TestAKeyThatIsTakenIsATenure(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) {
+			if tx.Lock("m").Exists() || !tx.Open("m", "a") {
+				w.t.Error("it is not free")
+			}
+			tx.Take("m", str("a", 10*sec))
+			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.Open("m", "b") {
+				w.t.Errorf("it does not see what it has taken: %+v", l)
+			}
+			if w.owner("m").Token != 0 {
+				w.t.Error("others see it before the commit")
+			}
+		})
+		o := w.owner("m")
+		if o.Owner != "a" || o.Token == 0 || o.TTL != 10*sec || o.Transition != 10*sec {
+			w.t.Errorf("%+v", o)
+		}
+		l := w.lock("m")
+		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
+			w.t.Errorf("%+v of %+v", l, o)
+		}
+		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
+			w.t.Errorf("notices %q", got)
+		}
+		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusQueued {
+			w.t.Errorf("b got %+v", o)
+		}
+		time.Sleep(10 * sec)
+		if w.lock("m").Exists() {
+			w.t.Error("it did not end")
+		}
+	})
+}
+
+func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
+	inBubble(t, func(w *world) {
+		one, two := w.e.Begin(), w.e.Begin()
+		for i, tx := range []simba.Tx{one, two} {
+			if !tx.Lock("m").Exists() {
+				tx.Take("m", str(fmt.Sprint("c", i), sec))
+			}
+		}
+		w.settle(one.Commit(context.Background()))
+		conflicts(w.t, two)
+		if o := w.owner("m"); o.Owner != "c0" {
+			w.t.Errorf("%+v", o)
+		}
+	})
+}
+
+func TestWhatWasReadMustBeSoAtTheCommit(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"renewed":  func(w *world) { w.guard("m", "a", sec, 0, 0) },
+		"released": func(w *world) { w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"}) },
+		"released, taken": func(w *world) {
+			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			w.acquire("m", "a", 5*sec, 0)
+		},
+		"expired":          func(w *world) { time.Sleep(5 * sec) },
+		"another is taken": func(w *world) { w.acquire("free", "x", sec, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				w.acquire("m", "a", 5*sec, 0)
+				tx := w.e.Begin()
+				tx.Lock("m")
+				tx.Lock("free")
+				tx.Take("new", str("x", simba.Endless))
+				change(w)
+				conflicts(w.t, tx)
+				if w.lock("new").Exists() {
+					w.t.Error("half of it is done")
+				}
+			})
+		})
+	}
+}
+
+func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		queue  bool
+		change func(w *world)
+		fails  bool
+	}{
+		"nothing": {false, func(w *world) { w.lock("m") }, false},
+		"taken and released": {false, func(w *world) {
+			w.acquire("m", "a", sec, 0)
+			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		}, true},
+		"taken and expired":  {false, func(w *world) { w.acquire("m", "a", sec, 0); time.Sleep(sec) }, true},
+		"someone waits":      {false, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }) }, false},
+		"someone has waited": {true, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }); time.Sleep(testGrace) }, true},
+		"another is taken":   {false, func(w *world) { w.acquire("other", "a", sec, 0) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				tx := w.e.Begin()
+				defer tx.Close()
+				tx.Watch("m", test.queue)
+				test.change(w)
+				if tx.Resume() == test.fails {
+					w.t.Errorf("resumed: %v", !test.fails)
+				}
+				tx.Take("x", str("y", sec))
+				if _, err := tx.Commit(context.Background()); errors.Is(err, simba.ErrConflict) != test.fails {
+					w.t.Errorf("committed: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestAQueueThatWasNotReadMayChange(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 5*sec, 0)
+		tx, reader := w.e.Begin(), w.e.Begin()
+		tx.Lock("m")
+		tx.Change("m", str("a", 9*sec), true)
+		reader.Queue("m")
+		reader.Take("x", str("y", sec))
+		w.acquire("m", "b", sec, 0)
+		conflicts(w.t, reader)
+		w.settle(tx.Commit(context.Background()))
+		if l := w.lock("m"); l.TTL != 9*sec {
+			w.t.Errorf("%+v", l)
+		}
+	})
+}
+
+func TestATransactionThatIsOverWatchesNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		tx := w.e.Begin()
+		tx.Watch("m", false)
+		tx.Watch("n", true)
+		tx.Close()
+		tx.Close()
+		w.lock("m")
+		for i := range w.e.shards {
+			if n := len(w.e.shards[i].watched); n != 0 {
+				w.t.Errorf("%d are watched", n)
+			}
+		}
+	})
+}
+
+func TestDroppingAKeyHandsTheMutexOn(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
+		b := w.block("m", "b", 3*sec, sec)
+		w.commit(func(tx simba.Tx) { tx.Drop("m") })
+		if o := b.granted(); o.Owner != "b" || o.Transition != 4*sec {
+			w.t.Errorf("%+v", o)
+		}
+		if got, want := w.history("m"), []string{"acquired a", "queued b", "released a", "acquired b"}; !slices.Equal(got, want) {
+			w.t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestATransactionThatTakesWhatItDroppedGoesBeforeTheWaiters(t *testing.T) {
+	inBubble(t, func(w *world) {
+		first := w.acquire("m", "a", 9*sec, 0)
+		b := w.block("m", "b", 3*sec, 0)
+		w.commit(func(tx simba.Tx) {
+			tx.Drop("m")
+			tx.Take("m", str("c", sec))
+		})
+		if o := w.owner("m"); b.isWoken() || o.Owner != "c" || o.Token <= first.Token {
+			w.t.Errorf("%+v", o)
+		}
+		time.Sleep(sec)
+		b.granted()
+	})
+}
+
+func TestOverwritingBreaksTheTenure(t *testing.T) {
+	inBubble(t, func(w *world) {
+		first := w.acquire("m", "a", 9*sec, 0)
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
+		if o := w.owner("m"); o.Owner != "b" || o.Token <= first.Token {
+			w.t.Errorf("%+v", o)
+		}
+		if got, want := w.history("m"), []string{"acquired a", "broken a", "acquired b"}; !slices.Equal(got, want) {
+			w.t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestAChangeKeepsTheTenure(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) {
+			tx.Take("h", simba.Lock{Owner: "f", TTL: sec, Fields: []simba.Field{{Name: "f", Value: "1"}}})
+		})
+		before := w.lock("h")
+		w.commit(func(tx simba.Tx) {
+			l := tx.Lock("h")
+			l.Fields = append(slices.Clone(l.Fields), simba.Field{Name: "g", Value: "2"})
+			tx.Change("h", l, false)
+			if l := tx.Lock("h"); l.TTL != sec || len(l.Fields) != 2 {
+				w.t.Errorf("%+v", l)
+			}
+		})
+		if l := w.lock("h"); l.Token != before.Token || len(l.Fields) != 2 || l.EndsAt != before.EndsAt {
+			w.t.Errorf("%+v after %+v", l, before)
+		}
+		w.commit(func(tx simba.Tx) { tx.Change("h", simba.Lock{Owner: "f", TTL: simba.Endless}, true) })
+		if l := w.lock("h"); l.Token != before.Token || l.Fields != nil || l.TTL != simba.Endless || l.EndsAt != 0 {
+			w.t.Errorf("%+v", l)
+		}
+	})
+}
+
+func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
+	inBubble(t, func(w *world) {
+		const year = 365 * 24 * time.Hour
+		w.commit(func(tx simba.Tx) {
+			tx.Take("long", str("a", 2*year))
+			tx.Take("endless", str("", simba.Endless))
+		})
+		time.Sleep(2*year - 1)
+		if l := w.lock("long"); l.TTL != time.Millisecond {
+			w.t.Errorf("%+v", l)
+		}
+		time.Sleep(time.Nanosecond)
+		if w.lock("long").Exists() || !w.lock("endless").Exists() {
+			w.t.Error("the wrong one has ended")
+		}
+		if o := w.owner("endless"); o.Transition != simba.MaxTTL || o.TransitionAt != o.Now+simba.MaxTTL.Milliseconds() {
+			w.t.Errorf("%+v", o)
+		}
+		if o := w.acquire("endless", "b", sec, 0); o.Transition != simba.MaxTTL {
+			w.t.Errorf("b got %+v", o)
+		}
+		time.Sleep(longestLapse + testGrace - 1)
+		if got := w.queue("endless"); !slices.Equal(got, []string{"b"}) {
+			w.t.Errorf("queue %q", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := w.queue("endless"); len(got) != 0 {
+			w.t.Errorf("nobody has heard of %q", got)
+		}
+		w.commit(func(tx simba.Tx) { tx.Change("endless", simba.Lock{EndsAt: tx.Now().UnixMilli() + 1500}, true) })
+		time.Sleep(1500 * time.Millisecond)
+		if w.lock("endless").Exists() {
+			w.t.Error("it did not end when it should")
+		}
+	})
+}
+
+func TestTheQueueStandsByScoreAndThenByArrival(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.acquire("m", "native", sec, 0)
+		now := w.queueScores("m")["native"]
+		w.commit(func(tx simba.Tx) {
+			tx.Enqueue("m", "later", now+1)
+			tx.Enqueue("m", "zz", -1)
+			tx.Enqueue("m", "aa", -1)
+			tx.Enqueue("m", "zz2", -1)
+			tx.Enqueue("m", "moved", -5)
+			tx.Enqueue("m", "moved", 0)
+			if got := contenders(tx.Queue("m")); got != "zz aa zz2 moved native later" {
+				w.t.Error(got)
+			}
+		})
+		if got := strings.Join(w.queue("m"), " "); got != "zz aa zz2 moved native later" {
+			w.t.Error(got)
+		}
+		w.commit(func(tx simba.Tx) {
+			tx.Dequeue("m", "zz")
+			tx.Dequeue("m", "nobody")
+			tx.Dequeue("m", "moved")
+			tx.Enqueue("m", "moved", 0)
+		})
+		if got := strings.Join(w.queue("m"), " "); got != "aa zz2 moved native later" {
+			w.t.Error(got)
+		}
+	})
+}
+
+func (w *world) queueScores(m string) map[string]float64 {
+	scores := map[string]float64{}
+	w.commit(func(tx simba.Tx) {
+		for _, p := range tx.Queue(m) {
+			scores[p.Contender] = p.Score
+		}
+	})
+	return scores
+}
+
+func contenders(places []simba.Place) string {
+	var names []string
+	for _, p := range places {
+		names = append(names, p.Contender)
+	}
+	return strings.Join(names, " ")
+}
+
+// A script that releases as Simba's does: it deletes the lock, takes the first out of the queue
+// and tells it so itself.
+func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
+	release := func(w *world, next string) {
+		w.commit(func(tx simba.Tx) {
+			tx.Drop("m")
+			if got, _, _ := strings.Cut(contenders(tx.Queue("m")), " "); got != next {
+				w.t.Errorf("%s is the first", got)
+			}
+			tx.Dequeue("m", next)
+			tx.Publish(simba.ContenderChannel("m", next), "released@@a")
+		})
+	}
+	t.Run("a blocked one is granted it", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			b := w.block("m", "b", sec, 0)
+			w.listen("m", "c")
+			w.acquire("m", "c", sec, 0)
+			release(w, "b")
+			b.granted()
+			if got := w.turns("m", "c"); len(got) != 0 {
+				w.t.Errorf("c was told %q", got)
+			}
+		})
+	})
+	t.Run("for a polling one it is kept, and it is told once", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			w.listen("m", "b")
+			w.acquire("m", "b", sec, 0)
+			c := w.block("m", "c", sec, 0)
+			release(w, "b")
+			if got := w.turns("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
+				w.t.Errorf("b was told %q", got)
+			}
+			w.commit(func(tx simba.Tx) {
+				if tx.Lock("m").Exists() || !tx.Open("m", "b") || tx.Open("m", "x") || !tx.Open("m", "b") {
+					w.t.Error("it is not kept for b")
+				}
+				if l := tx.Lock("m"); l.Owner != "b" || l.TTL != testWindow {
+					w.t.Errorf("x, which was refused, sees %+v", l)
+				}
+			})
+			time.Sleep(testWindow)
+			c.granted()
+		})
+	})
+	t.Run("one whose turn it is already keeps it", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			w.listen("m", "b")
+			w.acquire("m", "b", sec, 0)
+			c := w.block("m", "c", sec, 0)
+			w.commit(func(tx simba.Tx) { tx.Drop("m") })
+			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
+			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
+				w.t.Errorf("%+v", o)
+			}
+			time.Sleep(sec)
+			c.granted()
+		})
+	})
+	t.Run("one that nobody can reach is passed over", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			w.acquire("m", "b", sec, 0)
+			c := w.block("m", "c", sec, 0)
+			release(w, "b")
+			c.granted()
+		})
+	})
+	t.Run("of a mutex that is held it only leaves the queue", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			b := w.block("m", "b", sec, 0)
+			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
+			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
+				w.t.Errorf("%+v", o)
+			}
+		})
+	})
+}
+
+func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Quiet: 5 * sec})
+		tx := w.e.Begin()
+		if tx.Open("m", "a") {
+			t.Error("it is open")
+		}
+		tx.Take("m", str("a", sec))
+		if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrQuiet) {
+			t.Errorf("committed: %v", err)
+		}
+		time.Sleep(5 * sec)
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", sec)) })
+	})
+}
+
+func TestNothingOfATransactionIsToldBeforeAllOfItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		tx := w.e.Begin()
+		tx.Take("a", str("x", sec))
+		tx.Take("b", str("x", sec))
+		tx.Publish("news", "done")
+		seq, err := tx.Commit(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan struct{})
+		go func() {
+			defer close(told)
+			w.settle(seq, nil)
+		}()
+		synctest.Wait()
+		if heard := w.radio.told("news"); len(heard) != 0 || len(w.radio.told(simba.MutexChannel("a"))) != 0 {
+			t.Errorf("told %q", heard)
+		}
+		g.set(true)
+		<-told
+		if got := w.radio.told("news"); !slices.Equal(got, []string{"done"}) {
+			t.Errorf("news %q", got)
+		}
+	})
+}
+
+func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for name, fill := range map[string]func(tx simba.Tx, i int){
+			"keys":     func(tx simba.Tx, i int) { tx.Take(fmt.Sprint("k", i), str("a", sec)) },
+			"messages": func(tx simba.Tx, i int) { tx.Publish("news", "x") },
+		} {
+			for _, n := range []int{simba.MaxTxKeys, simba.MaxTxKeys + 1} {
+				tx := w.e.Begin()
+				for i := range n {
+					fill(tx, i)
+				}
+				seq, err := tx.Commit(context.Background())
+				if errors.Is(err, simba.ErrTooLarge) != (n > simba.MaxTxKeys) {
+					w.t.Errorf("%d %s: %v", n, name, err)
+				}
+				tx.Close()
+				w.settle(seq, nil)
+			}
+		}
+		if n := w.e.Stats().Held; n != simba.MaxTxKeys {
+			w.t.Errorf("%d are held", n)
+		}
+	})
+}
+
+func TestDiscardKeepsTheReadsAlone(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) {
+			tx.Take("m", str("a", sec))
+			tx.Enqueue("m", "b", 1)
+			tx.Publish("news", "x")
+			tx.Discard()
+			if l := tx.Lock("m"); l.Exists() || len(tx.Queue("m")) != 0 {
+				w.t.Errorf("%+v", l)
+			}
+		})
+		if w.lock("m").Exists() || len(w.radio.told("news")) != 0 {
+			w.t.Error("something is left")
+		}
+		tx := w.e.Begin()
+		tx.Lock("m")
+		tx.Lock("n")
+		tx.Discard()
+		w.acquire("m", "a", sec, 0)
+		conflicts(w.t, tx)
+	})
+}
+
+func TestChangesAreToldInTheWordsOfRedis(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.e.SetKeyEvents(simba.KeyEventsByKey | simba.KeyEventsByEvent | simba.KeyEventGeneric | simba.KeyEventString | simba.KeyEventExpired)
+		w.radio.subscribe("__keyspace@0__:m") // anyone, so that notices are sent at all
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
+		w.guard("m", "b", 2*sec, 0, 0)
+		w.commit(func(tx simba.Tx) { tx.Change("m", str("c", 0), false) })
+		w.commit(func(tx simba.Tx) { tx.Drop("m") })
+		w.acquire("m", "d", sec, 0)
+		time.Sleep(sec)
+		synctest.Wait() // the timer tells it
+		want := []string{"set", "set", "expire", "expire", "set", "del", "set", "expire", "expired"}
+		for _, name := range []string{"m", "simba:{m}"} {
+			if got := w.radio.told("__keyspace@0__:" + name); !slices.Equal(got, want) {
+				w.t.Errorf("%s: %q", name, got)
+			}
+		}
+		if got := w.radio.told("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
+			w.t.Errorf("%q", got)
+		}
+	})
+}
+
+// Transactions that move all keys together, and others that read them, on many processors.
+func TestTransactionsAreSerializable(t *testing.T) {
+	e, err := New(Config{Clock: NewClock(0)}, Memory(), Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	keys := []string{"a", "b", "c", "d"}
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for n := range 300 {
+				for {
+					tx := e.Begin()
+					first, same := tx.Lock(keys[(i+n)%4]).Owner, true
+					for _, k := range keys {
+						same = same && tx.Lock(k).Owner == first
+						tx.Take(k, str(fmt.Sprint(i, "-", n), simba.Endless))
+					}
+					_, err := tx.Commit(context.Background())
+					tx.Close()
+					if err == nil {
+						if !same {
+							t.Error("it has read half of another's changes")
+						}
+						break
+					}
+					if !errors.Is(err, simba.ErrConflict) {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := e.Stats().Held; n != 4 {
+		t.Errorf("%d are held", n)
+	}
+}
