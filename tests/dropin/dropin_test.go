@@ -1,0 +1,93 @@
+// Package dropin proves that lock code written for Redis runs here as it is, with real servers: Simba's
+// and Spring's scripts, redsync, and over Node.js a document's functions and the package redlock.
+//
+// Each contends for a mutex with clients that know SIMBA.ACQUIRE. Two witnesses say that there were
+// never two owners: the contenders, who note by one clock from when to when they had it, and the
+// server's history.
+package dropin
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{}) // go-redis tells of each server that is away
+	var err error
+	if scratch, err = os.MkdirTemp("", "simba-resp-dropin-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := simbatest.Main(m)
+	os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
+// scratch is a folder for what is made for the tests.
+var scratch string
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+//go:embed lua
+var scripts embed.FS
+
+// script returns a script by its name in the folder lua.
+func script(t testing.TB, name string) string {
+	t.Helper()
+	source, err := scripts.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(source)
+}
+
+// connect returns a go-redis client of its own, as each process has one.
+func connect(t testing.TB, s *simbatest.Server) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: simbatest.Patience, MaxRetries: -1})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// is fails the test unless the command gets that reply; nil = there is none.
+func is(t testing.TB, rdb *redis.Client, want any, command ...any) {
+	t.Helper()
+	got, err := rdb.Do(t.Context(), command...).Result()
+	if err == redis.Nil {
+		got, err = nil, nil
+	}
+	if err != nil || got != want {
+		t.Errorf("%v: %v, %v; want %v", command, got, err, want)
+	}
+}
+
+// number returns the integer that the command gets.
+func number(t testing.TB, rdb *redis.Client, command ...any) int64 {
+	t.Helper()
+	n, err := rdb.Do(t.Context(), command...).Int64()
+	if err != nil {
+		t.Fatalf("%v: %v", command, err)
+	}
+	return n
+}
+
+// record returns the record that the command gets; nil = there is none.
+func record(ctx context.Context, rdb *redis.Client, command ...any) (map[any]any, error) {
+	r, err := rdb.Do(ctx, command...).Result()
+	if err == redis.Nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.(map[any]any), nil
+}

@@ -1,0 +1,114 @@
+package dropin
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestALockKeySurvivesAKill(t *testing.T) {
+	t.Parallel()
+	s := simbatest.Start(t)
+	rdb := connect(t, s)
+	is(t, rdb, "OK", "set", "k", "v", "nx", "px", 60_000)
+	is(t, rdb, "OK", "set", "bytes", "\x00\xff\r\n", "px", 60_000)
+	is(t, rdb, "OK", "set", "endless", "v")
+	is(t, rdb, int64(2), "hset", "hash", "f", "v", "g", "w")
+	is(t, rdb, int64(1), "hset", "hash", "g", "x", "h", "y")
+	is(t, rdb, int64(1), "pexpire", "hash", 60_000)
+	is(t, rdb, int64(42), "incrby", "counter", 42)
+	is(t, rdb, "OK", "set", "deleted", "v")
+	is(t, rdb, int64(1), "del", "deleted")
+
+	s.Restart()
+	rdb = connect(t, s)
+	is(t, rdb, "v", "get", "k")
+	is(t, rdb, "\x00\xff\r\n", "get", "bytes")
+	for _, key := range []string{"k", "bytes", "hash"} {
+		if ms := number(t, rdb, "pttl", key); ms <= 0 || ms > 60_000 {
+			t.Errorf("%s has %d ms left", key, ms)
+		}
+	}
+	is(t, rdb, "v", "get", "endless")
+	is(t, rdb, int64(-1), "pttl", "endless")
+	is(t, rdb, "hash", "type", "hash")
+	fields, err := rdb.HGetAll(t.Context(), "hash").Result()
+	if err != nil || len(fields) != 3 || fields["f"] != "v" || fields["g"] != "x" || fields["h"] != "y" {
+		t.Errorf("the hash is %v, %v", fields, err)
+	}
+	is(t, rdb, int64(43), "incr", "counter")
+	is(t, rdb, int64(0), "exists", "deleted")
+	is(t, rdb, nil, "set", "k", "w", "nx", "px", 60_000)
+	is(t, rdb, int64(1), "del", "k")
+	is(t, rdb, "OK", "set", "k", "w", "nx", "px", 60_000)
+}
+
+// several changes many keys in one step: all of them have the same number then.
+const several = `
+redis.call('set', KEYS[1], ARGV[1])
+redis.call('hset', KEYS[2], 'n', ARGV[1])
+if tonumber(ARGV[1]) % 2 == 0 then redis.call('del', KEYS[3]) end
+redis.call('set', KEYS[3], ARGV[1], 'px', 60000)
+return redis.call('get', KEYS[1])`
+
+// writer runs the script with ever larger numbers, until the server is gone.
+type writer struct {
+	a, b, c string
+	sent    int64
+	done    atomic.Int64 // the last number that was answered
+}
+
+func (w *writer) run(ctx context.Context, rdb *redis.Client) {
+	for {
+		w.sent++
+		got, err := rdb.Eval(ctx, several, []string{w.a, w.b, w.c}, w.sent).Int64()
+		if err != nil || got != w.sent {
+			return
+		}
+		w.done.Store(got)
+	}
+}
+
+func TestOfAScriptAKillLeavesAllOrNothing(t *testing.T) {
+	t.Parallel()
+	const writers, kills = 4, 6
+	s := simbatest.Start(t)
+	all := make([]*writer, writers)
+	for i := range all {
+		all[i] = &writer{a: fmt.Sprint("a", i), b: fmt.Sprint("b", i), c: fmt.Sprint("c", i)}
+	}
+	for range kills {
+		goOn := all[0].done.Load() + 20 + rand.Int64N(100)
+		var running sync.WaitGroup
+		for _, w := range all {
+			rdb := connect(t, s)
+			running.Go(func() { w.run(t.Context(), rdb) })
+		}
+		for end := time.Now().Add(simbatest.Patience); all[0].done.Load() < goOn; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no script is answered; the last was %d", all[0].done.Load())
+			}
+		}
+		s.Kill()
+		running.Wait()
+		s.Start()
+		rdb := connect(t, s)
+		for _, w := range all {
+			a, b, c := number(t, rdb, "get", w.a), number(t, rdb, "hget", w.b, "n"), number(t, rdb, "get", w.c)
+			if a != b || b != c {
+				t.Errorf("half applied: %d, %d, %d", a, b, c)
+			}
+			if a < w.done.Load() || a > w.sent {
+				t.Errorf("it is %d; %d was answered, %d the last that was sent", a, w.done.Load(), w.sent)
+			}
+		}
+	}
+}

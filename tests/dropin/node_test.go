@@ -1,0 +1,109 @@
+package dropin
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// nodeTurns is how many turns each of a program's three workers takes.
+const nodeTurns = 10
+
+func TestTheNodeDocumentsFunctionsContendWithSimbaAcquire(t *testing.T) {
+	t.Parallel()
+	contendWithNode(t, "document.mjs")
+}
+
+func TestTheNpmPackageRedlockContendsWithSimbaAcquire(t *testing.T) {
+	t.Parallel()
+	contendWithNode(t, "redlock.mjs")
+}
+
+// contendWithNode has two processes of a program of nodejs/ contend with two that know SIMBA.ACQUIRE.
+func contendWithNode(t *testing.T, program string) {
+	t.Helper()
+	dir := nodePrograms(t)
+	c := newContest(t, "jobs")
+	host, port, err := net.SplitHostPort(c.server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*simbatest.Process
+	for range 2 {
+		all = append(all, simbatest.Run(t, "node", filepath.Join(dir, program), host, port, c.mutex, strconv.Itoa(nodeTurns)))
+	}
+	// They pause: who waits for the mutex gets it before who looks now and then.
+	c.enterSimba(2, 15, 40*time.Millisecond)
+	tenures := 0
+	for _, p := range all {
+		if code := p.Wait(t); code != 0 {
+			t.Errorf("%s exits with %d:\n%s", program, code, p.Output())
+			continue
+		}
+		for line := range strings.Lines(p.Output()) {
+			c.noted.add(nodeTenure(t, line))
+			tenures++
+		}
+	}
+	c.end()
+	if tenures != 2*3*nodeTurns && !t.Failed() {
+		t.Errorf("the workers had %d tenures", tenures)
+	}
+}
+
+func nodeTenure(t *testing.T, line string) tenure {
+	t.Helper()
+	var n tenure
+	if _, err := fmt.Sscan(line, &n.owner, &n.token, (*int64)(&n.from), (*int64)(&n.to)); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return n
+}
+
+// nodePrograms returns a folder with the programs and what they depend on. Where that cannot be had the
+// test is skipped, and fails with CI=true.
+func nodePrograms(t *testing.T) string {
+	t.Helper()
+	dir, err := installNode()
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	return dir
+}
+
+// installNode makes a copy of nodejs/ with what it depends on, once. TestMain removes it.
+var installNode = sync.OnceValues(func() (string, error) {
+	if _, err := exec.LookPath("node"); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(scratch, "nodejs")
+	if err := os.CopyFS(dir, os.DirFS("nodejs")); err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(filepath.Join(dir, "lock.ts"))
+	if err != nil {
+		return "", err
+	}
+	untyped := strings.NewReplacer(": string", "", ": number", "", ": Promise<boolean>", "").Replace(string(source))
+	if err := os.WriteFile(filepath.Join(dir, "lock.mjs"), []byte(untyped), 0o644); err != nil {
+		return "", err
+	}
+	npm := exec.Command("npm", "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return dir, nil
+})

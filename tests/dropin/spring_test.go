@@ -1,0 +1,90 @@
+package dropin
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// springPause is between the tries of Spring's spin lock; there it is 100 ms.
+const springPause = 20 * time.Millisecond
+
+// spring is Spring Integration's RedisLockRegistry with its spin lock.
+type spring struct {
+	rdb                *redis.Client
+	key, id            string
+	obtaining, removal *redis.Script
+}
+
+func newSpring(c *contest, id, removal string) *spring {
+	c.t.Helper()
+	return &spring{connect(c.t, c.server), c.mutex, id, redis.NewScript(script(c.t, "spring_obtain")), redis.NewScript(script(c.t, removal))}
+}
+
+// yes runs a script that returns a boolean, as Spring does: by EVALSHA, and by EVAL if the server does
+// not know it.
+func (k *spring) yes(ctx context.Context, s *redis.Script, args ...any) (bool, error) {
+	ok, err := s.Run(ctx, k.rdb, []string{k.key}, args...).Bool()
+	if err == redis.Nil { // Lua's false
+		return false, nil
+	}
+	return ok, err
+}
+
+func (k *spring) acquire(ctx context.Context) (string, error) {
+	for {
+		ok, err := k.yes(ctx, k.obtaining, k.id, lease)
+		if err != nil || ok {
+			return k.id, err
+		}
+		select {
+		case <-time.After(springPause):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+func (k *spring) release(ctx context.Context) error {
+	if ok, err := k.yes(ctx, k.obtaining, k.id, lease); err != nil || !ok { // reentrant: it renews
+		return fmt.Errorf("%s cannot obtain it again: %v", k.id, err)
+	}
+	ok, err := k.yes(ctx, k.removal, k.id)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s has lost its lease", k.id)
+	}
+	return err
+}
+
+func TestSpringsLocksContendWithSimbaAcquire(t *testing.T) {
+	t.Parallel()
+	c := newContest(t, "spring-locks:orders") // registryKey:lockKey
+	for i := range 2 {
+		c.enter(newSpring(c, fmt.Sprint("unlink", i), "spring_unlink"), 15, springPause)
+		c.enter(newSpring(c, fmt.Sprint("delete", i), "spring_delete"), 15, springPause)
+	}
+	// They pause: who waits for the mutex gets it before who looks now and then.
+	c.enterSimba(2, 20, 2*springPause)
+	c.end()
+}
+
+func TestSpringsScriptsLeaveAnothersLockAlone(t *testing.T) {
+	t.Parallel()
+	c := newContest(t, "spring-locks:other")
+	ours := &simba{c.rdb, c.mutex, "ours"}
+	if _, err := ours.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k := newSpring(c, "spring", "spring_unlink")
+	for name, s := range map[string]*redis.Script{"obtain": k.obtaining, "unlink": k.removal, "delete": redis.NewScript(script(t, "spring_delete"))} {
+		if ok, err := k.yes(t.Context(), s, k.id, lease); ok || err != nil {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
+	}
+	if err := ours.release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
