@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +233,12 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	old := s.Primary()
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
+	primary := s.Primary().Addr
+	await(t, "every sentinel knows", func() bool { // else it may take the old one, when it is back, for the primary still
+		return !slices.ContainsFunc(s.SentinelAddrs, func(addr string) bool {
+			return !says(addr, "INFO sentinel", "address="+primary)
+		})
+	})
 	old.Start()
 	await(t, "the old primary follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
 }
