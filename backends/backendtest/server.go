@@ -237,15 +237,14 @@ func (s *server) listen(mutex, contender string) {
 }
 
 // hear waits until a channel has brought at least as many payloads as are wanted,
-// and fails the test unless they are these. On a store, one who subscribes just when it is its
-// turn may be told so twice: by the one who released, and by the look that follows a subscription.
+// and fails the test unless they are these.
 func (s *server) hear(channel string, want ...string) {
 	s.w.t.Helper()
 	deadline := time.NewTimer(s.w.patience())
 	defer deadline.Stop()
 	for {
 		got, more := s.radio.told(channel)
-		if slices.Equal(got, want) || s.w.e.Shared && slices.Equal(slices.Compact(slices.Clone(got)), want) {
+		if slices.Equal(got, want) {
 			return
 		}
 		if len(got) >= len(want) && !slices.Equal(got[:len(want)], want) {

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,49 +12,69 @@ import (
 
 func TestAMutexThatIsToldFreeIsForTheNextWhoAsks(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	ctx := context.Background()
-	b, err := Open(ctx, Options{Servers: srv.Addr, Notices: ears{}})
+	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: 200 * time.Millisecond}); err != nil {
+	for i := range 10 {
+		if asksBesideTheOldNode(t, b, fmt.Sprint("m", i)) {
+			return
+		}
+	}
+	t.Fatal("the old owner's node was always gone")
+}
+
+// asksBesideTheOldNode has one ask while the node of an owner whose lease has ended is still there.
+// It reports false if that was gone too early, as it may be on a slow machine.
+func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
+	t.Helper()
+	ctx := context.Background()
+	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	open, err := b.hold(ctx, place{"m", "a"}) // so its node stays
+	open, err := b.hold(ctx, place{mutex, "a"}) // so its node stays
 	if err != nil {
 		t.Fatal(err)
 	}
 	for owner := "a"; owner == "a"; {
-		tenure, _, err := b.Owner(ctx, "m")
+		tenure, _, err := b.Owner(ctx, mutex)
 		if err != nil {
 			t.Fatal(err)
 		}
 		owner = tenure.Owner
 	}
-	acquired := make(chan simba.Outcome, 1)
+	acquired, answered := make(chan simba.Outcome, 1), make(chan struct{})
 	go func() {
 		defer close(acquired)
-		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute})
+		defer close(answered)
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "b", TTL: time.Minute})
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		acquired <- out
 	}()
-	for n := 0; n < 2 && len(acquired) == 0; { // on a slow machine the node may be gone already
-		s, err := b.current(ctx, "m")
+	beside := false
+	for over := false; !beside && !over; {
+		select {
+		case <-answered:
+			over = true
+		default:
+		}
+		s, err := b.current(ctx, mutex)
 		if err != nil {
 			t.Fatal(err)
 		}
-		names, err := s.children(ctx, "m")
+		names, err := s.children(ctx, mutex)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n = len(names)
+		beside = len(names) >= 2
 	}
 	open()
 	if out := <-acquired; out.Status != simba.StatusAcquired {
 		t.Errorf("b: %+v", out)
 	}
+	return beside
 }

@@ -27,9 +27,6 @@ const (
 	// the lease ends, the next when it is told, the server when it is asked, and those whose
 	// packets they are. So often the longest such wait of this process is added.
 	killWakings = 4
-	// mostLate is how many of the kills may miss that all the same: what keeps a process waiting is
-	// not always what keeps this one. None may miss it by a whole lease.
-	mostLate = 3
 )
 
 // TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds has 50 processes want one mutex, kills the owner
@@ -42,7 +39,6 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(t *testing.T) {
 		f.launch()
 	}
 	var late []time.Duration // than the end of the lease
-	missed := 0
 	for len(late) < kills {
 		victim := f.owner()
 		time.Sleep(rand.N(killTTL + killTransition)) // the kill comes at any time of a lease
@@ -55,12 +51,8 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(t *testing.T) {
 		d := next.at - o.transitionAt
 		late = append(late, d)
 		if d > killSlack+killWakings*stalled.longest() {
-			missed++
-			t.Logf("%s acquires %v after the end of the lease of %s; the machine stood still for %v", next.owner, d, victim.id, stalled.longest())
+			t.Errorf("%s acquires %v after the end of the lease of %s; the machine stood still for %v", next.owner, d, victim.id, stalled.longest())
 		}
-	}
-	if longest := slices.Max(late); missed > mostLate || longest > killTTL+killTransition {
-		t.Errorf("%d of %d were late, the longest by %v", missed, kills, longest)
 	}
 	for _, c := range f.all {
 		c.Kill()
