@@ -44,6 +44,9 @@ type station struct {
 	on      chan struct{} // closed when the node has confirmed it
 	isOn    bool
 	wanted  time.Time // last asked for
+	// breaks counts how often messages may have been lost, and made how many of that were
+	// made good.
+	breaks, made int
 }
 
 // batch is what one command subscribes to. The node confirms each channel, or refuses all.
@@ -193,6 +196,7 @@ func (r *radio) tuneIn(ctx context.Context, ps *redis.PubSub) error {
 	r.fresh, r.stale, r.sent, r.singly = nil, nil, nil, false
 	for name, s := range r.stations {
 		s.initial = true
+		s.breaks++
 		r.fresh = append(r.fresh, name)
 	}
 	r.missing = len(r.stations)
@@ -327,7 +331,7 @@ func (r *radio) confirm(name string) {
 	}
 	s.isOn = true
 	close(s.on)
-	begun := r.settleLocked(s)
+	begun := r.settleLocked(s) || !s.initial && r.missing == 0 && s.breaks != s.made
 	r.mu.Unlock()
 	r.tuned(name)
 	if begun {
@@ -355,6 +359,38 @@ func (r *radio) refuse(err error) {
 	r.mu.Unlock()
 	if begun {
 		r.begun()
+	}
+}
+
+// broke notes that messages on a channel may have been lost.
+func (r *radio) broke(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.stations[name]; s != nil {
+		s.breaks++
+	}
+}
+
+// broken returns the channels that are heard again and whose breaks are not made good, with how
+// many breaks there were.
+func (r *radio) broken() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make(map[string]int)
+	for name, s := range r.stations {
+		if s.isOn && s.breaks != s.made {
+			list[name] = s.breaks
+		}
+	}
+	return list
+}
+
+// mend notes that so many breaks of a channel are made good.
+func (r *radio) mend(name string, breaks int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.stations[name]; s != nil {
+		s.made = breaks
 	}
 }
 

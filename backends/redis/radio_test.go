@@ -104,3 +104,35 @@ func TestAPollingWaiterIsToldAgainOfATurnThatABreakSwallowed(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// A turn is told again only to those whose channel was away: a new one is looked after by
+// whoever asked for it, and to tell it twice would be wrong.
+func TestOnlyAChannelThatWasAwayIsBroken(t *testing.T) {
+	r := newRadio(nil, time.Second)
+	begun := 0
+	r.tuned, r.begun = func(string) {}, func() { begun++ }
+	r.want("new", false)
+	r.confirm("new")
+	if got := r.broken(); len(got) != 0 || begun != 0 {
+		t.Errorf("new: %v, begun %d times", got, begun)
+	}
+	r.want("moved", false)
+	r.broke("moved")
+	if got := r.broken(); len(got) != 0 {
+		t.Errorf("not heard yet: %v", got)
+	}
+	r.confirm("moved")
+	got := r.broken()
+	if len(got) != 1 || got["moved"] != 1 || begun != 1 {
+		t.Errorf("moved: %v, begun %d times", got, begun)
+	}
+	r.broke("moved") // again, while the first is made good
+	r.mend("moved", got["moved"])
+	if got := r.broken(); got["moved"] != 2 {
+		t.Errorf("broken again: %v", got)
+	}
+	r.mend("moved", 2)
+	if got := r.broken(); len(got) != 0 {
+		t.Errorf("mended: %v", got)
+	}
+}

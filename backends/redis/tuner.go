@@ -179,8 +179,11 @@ func (t *tuner) followMasters(ctx context.Context) error {
 		}
 	}
 	for _, name := range moved {
-		if name != t.serverChannel() {
-			t.want(name)
+		if name == t.serverChannel() {
+			continue
+		}
+		if r, _ := t.want(name); r != nil {
+			r.broke(name)
 		}
 	}
 	return nil
@@ -384,8 +387,8 @@ func (t *tuner) tuned(channel string) {
 }
 
 // begun looks after all that someone here waits for: while a connection was away,
-// anything can have happened. Polling contenders that listen here are told again if it
-// is their turn.
+// anything can have happened. Polling contenders whose channels were away are told again if it
+// is their turn. One whose channel is new is not: Subscribed does that.
 func (t *tuner) begun() {
 	now := time.Now()
 	for _, m := range t.b.lobby.Mutexes() {
@@ -400,25 +403,37 @@ func (t *tuner) begun() {
 	for _, m := range haunted {
 		t.b.agenda.advance(m, now)
 	}
-	var polling []string
+	var polling []away
 	for _, r := range t.all() {
 		for _, name := range r.names() {
 			m, ok := simba.ParseMutexChannel(name)
 			if !ok {
-				if m, _, ok = simba.ParseContenderChannel(name); ok && t.b.notices.Subscribed(name) {
-					polling = append(polling, name)
-				}
+				m, _, ok = simba.ParseContenderChannel(name)
 			}
 			if ok {
 				t.b.agenda.advance(m, now)
+			}
+		}
+		for name, breaks := range r.broken() {
+			if _, _, ok := simba.ParseContenderChannel(name); ok {
+				polling = append(polling, away{r, name, breaks})
+			} else {
+				r.mend(name, breaks)
 			}
 		}
 	}
 	t.retell(polling)
 }
 
+// away is a channel on which messages may have been lost.
+type away struct {
+	r      *radio
+	name   string
+	breaks int
+}
+
 // retell asserts contenders by their channels, one after another.
-func (t *tuner) retell(channels []string) {
+func (t *tuner) retell(channels []away) {
 	t.mu.Lock()
 	t.retelling++
 	this := t.retelling
@@ -431,13 +446,15 @@ func (t *tuner) retell(channels []string) {
 			if over {
 				return
 			}
-			m, c, _ := simba.ParseContenderChannel(channels[0])
-			if t.b.lobby.Find(m, c) == nil && t.b.notices.Subscribed(channels[0]) {
+			a := channels[0]
+			m, c, _ := simba.ParseContenderChannel(a.name)
+			if t.b.lobby.Find(m, c) == nil && t.b.notices.Subscribed(a.name) {
 				if _, err := t.b.assert(ctx, m, c, nil); err != nil {
 					wait(ctx, retryAfter)
 					continue
 				}
 			}
+			a.r.mend(a.name, a.breaks)
 			channels = channels[1:]
 		}
 	})
