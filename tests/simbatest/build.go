@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
 // dir is where the server is built; "" until Main has made it.
@@ -47,14 +49,14 @@ var (
 )
 
 // Binary returns the path of the server's program.
-func Binary(t testing.TB) string {
+func Binary(t stores.TB) string {
 	t.Helper()
 	return Build(t, "cmd/simba-resp")
 }
 
 // Build builds a program of this module, once, and returns its path: "examples/go/lock". It must
 // be called in the test's own goroutine.
-func Build(t testing.TB, program string) string {
+func Build(t stores.TB, program string) string {
 	t.Helper()
 	if dir == "" {
 		t.Fatal("TestMain does not call simbatest.Main")

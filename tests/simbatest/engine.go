@@ -1,8 +1,6 @@
 package simbatest
 
 import (
-	"testing"
-
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -11,12 +9,12 @@ var Engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 
 // StartOn returns a server of that engine, with a store of its own if the engine needs one. Where
 // the store is not installed the test is skipped, and fails with CI=true.
-func StartOn(t testing.TB, engine string, args ...string) *Server {
+func StartOn(t stores.TB, engine string, args ...string) *Server {
 	t.Helper()
 	return Start(t, append(engineArgs(t, engine), args...)...)
 }
 
-func engineArgs(t testing.TB, engine string) []string {
+func engineArgs(t stores.TB, engine string) []string {
 	t.Helper()
 	args := []string{"--engine", engine}
 	switch engine {

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
 // Patience bounds every wait for something that must happen. It is generous, for
@@ -24,14 +25,14 @@ type Process struct {
 }
 
 // Run starts a program, in the present folder, that is killed with the test at the latest.
-func Run(t testing.TB, program string, args ...string) *Process {
+func Run(t stores.TB, program string, args ...string) *Process {
 	t.Helper()
 	return RunCmd(t, exec.Command(program, args...))
 }
 
 // RunCmd is Run for a program that needs more than its arguments: a folder, or an environment
 // (nil means the test's, without the settings of a server). Its output is the Process'.
-func RunCmd(t testing.TB, cmd *exec.Cmd) *Process {
+func RunCmd(t stores.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := run(cmd)
 	if err != nil {
@@ -95,7 +96,7 @@ func (p *Process) Resume() { p.Signal(syscall.SIGCONT) }
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Wait returns the exit code, -1 if a signal ended it. If the process goes on the test fails.
-func (p *Process) Wait(t testing.TB) int {
+func (p *Process) Wait(t stores.TB) int {
 	t.Helper()
 	select {
 	case <-p.exited:
@@ -107,7 +108,7 @@ func (p *Process) Wait(t testing.TB) int {
 
 // Wants returns the submatches of the first line, written already or to come, that
 // matches the pattern. If there is none, or the process ends, the test fails.
-func (p *Process) Wants(t testing.TB, pattern string) []string {
+func (p *Process) Wants(t stores.TB, pattern string) []string {
 	t.Helper()
 	match, _ := p.WantsAfter(t, 0, pattern)
 	return match
@@ -115,7 +116,7 @@ func (p *Process) Wants(t testing.TB, pattern string) []string {
 
 // WantsAfter is Wants for the lines from the one with that number on, from 0. It returns the number
 // of the line after the one that it found.
-func (p *Process) WantsAfter(t testing.TB, line int, pattern string) (submatches []string, next int) {
+func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches []string, next int) {
 	t.Helper()
 	late := time.NewTimer(Patience)
 	defer late.Stop()

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"strconv"
 	"syscall"
-	"testing"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -16,14 +15,14 @@ type Server struct {
 	Addr string // host:port
 	Dir  string // data directory, of engine embedded
 
-	t    testing.TB
+	t    stores.TB
 	args []string
 	proc *Process // the last; nil = never started
 }
 
 // New returns a server that does not run yet, on a free port and with a data directory of its own. The
 // arguments are flags of the server and win over those.
-func New(t testing.TB, args ...string) *Server {
+func New(t stores.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t))), Dir: t.TempDir() + "/data", t: t}
 	s.args = append([]string{"--addr", s.Addr, "--data-dir", s.Dir}, args...)
@@ -38,7 +37,7 @@ func New(t testing.TB, args ...string) *Server {
 }
 
 // Start returns a New server that serves.
-func Start(t testing.TB, args ...string) *Server {
+func Start(t stores.TB, args ...string) *Server {
 	t.Helper()
 	s := New(t, args...)
 	s.Start()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -45,7 +44,7 @@ func ask(addr, command string) (string, error) {
 }
 
 // mustAsk is ask for a command that cannot fail.
-func mustAsk(t testing.TB, addr, command string) string {
+func mustAsk(t TB, addr, command string) string {
 	t.Helper()
 	reply, err := ask(addr, command)
 	if err != nil {
@@ -69,7 +68,7 @@ func says(addr, command string, want ...string) bool {
 }
 
 // await waits for a condition that comes true by itself.
-func await(t testing.TB, what string, is func() bool) {
+func await(t TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(readyTimeout)
 	defer deadline.Stop()

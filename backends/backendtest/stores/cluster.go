@@ -3,7 +3,6 @@ package stores
 import (
 	"fmt"
 	"strings"
-	"testing"
 )
 
 const slots = 16384
@@ -17,7 +16,7 @@ type Cluster struct {
 
 // RedisCluster starts a cluster, and returns when each node finds it in order and
 // each replica follows its master. Arguments are those of redis-server.
-func RedisCluster(t testing.TB, args ...string) *Cluster {
+func RedisCluster(t TB, args ...string) *Cluster {
 	t.Helper()
 	const masters = 3
 	c := &Cluster{}

@@ -6,14 +6,13 @@ import (
 	"io"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
 // Link is a TCP proxy in front of a store that plays the network's faults. It begins
 // whole. A fault lasts until Heal or another fault takes its place.
 type Link struct {
-	t      testing.TB
+	t      TB
 	addr   string
 	target string
 	all    sync.WaitGroup // every goroutine
@@ -51,7 +50,7 @@ type trap struct {
 }
 
 // NewLink returns a link to the store at target (host:port), closed when the test ends.
-func NewLink(t testing.TB, target string) *Link {
+func NewLink(t TB, target string) *Link {
 	t.Helper()
 	l := &Link{t: t, addr: local(FreePort(t)), target: target, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
 	if err := l.listen(); err != nil {

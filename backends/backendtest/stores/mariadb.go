@@ -7,14 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"testing"
 	"time"
 )
 
 // MariaDB starts a MariaDB with an empty database "simba" and the user root, who has
 // no password (root@tcp(Addr)/simba). What was committed outlives Stop and Kill.
 // Arguments are those of mariadbd and win over the defaults.
-func MariaDB(t testing.TB, args ...string) *Server {
+func MariaDB(t TB, args ...string) *Server {
 	t.Helper()
 	program := need(t, "mariadbd", "mariadb-server")
 	port := FreePort(t)

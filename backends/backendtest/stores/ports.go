@@ -5,7 +5,6 @@ import (
 	"net"
 	"strconv"
 	"sync"
-	"testing"
 )
 
 // Ports of stores lie below those that the kernel gives to outgoing connections
@@ -24,7 +23,7 @@ var (
 
 // FreePort returns a port that nobody listens on and that no other store of this
 // process was given.
-func FreePort(t testing.TB) int {
+func FreePort(t TB) int {
 	t.Helper()
 	portsMu.Lock()
 	defer portsMu.Unlock()

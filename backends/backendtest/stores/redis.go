@@ -2,18 +2,17 @@ package stores
 
 import (
 	"strconv"
-	"testing"
 )
 
 // Redis starts a redis-server that keeps its data through Stop and Kill (an append
 // only file, which the kernel writes back when it likes). Arguments are those of
 // redis-server and win over the defaults: "--requirepass", "secret".
-func Redis(t testing.TB, args ...string) *Server {
+func Redis(t TB, args ...string) *Server {
 	t.Helper()
 	return start(t, redisServer(t, args...))
 }
 
-func redisServer(t testing.TB, args ...string) *Server {
+func redisServer(t TB, args ...string) *Server {
 	t.Helper()
 	port := FreePort(t)
 	s := &Server{

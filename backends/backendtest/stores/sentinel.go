@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"testing"
 )
 
 // Sentinel is a Redis primary with one replica, watched by three sentinels, two of
@@ -19,7 +18,7 @@ type Sentinel struct {
 
 // RedisSentinel starts them, and returns when every sentinel could fail over. The
 // arguments are those of redis-server, for the two nodes.
-func RedisSentinel(t testing.TB, args ...string) *Sentinel {
+func RedisSentinel(t TB, args ...string) *Sentinel {
 	t.Helper()
 	s := &Sentinel{MasterName: "mymaster"}
 	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
@@ -54,7 +53,7 @@ func (s *Sentinel) Primary() *Server {
 	return nil
 }
 
-func (s *Sentinel) watcher(t testing.TB, host, port string) *Server {
+func (s *Sentinel) watcher(t TB, host, port string) *Server {
 	t.Helper()
 	own := FreePort(t)
 	w := &Server{Addr: local(own), Dir: scratch(t), program: need(t, "redis-server", "redis-server")}

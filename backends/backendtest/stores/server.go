@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -23,7 +22,7 @@ type Server struct {
 	Addr string // host:port at which it serves, the same through all restarts
 	Dir  string // its data, and its log in the file "log"
 
-	t       testing.TB
+	t       TB
 	program string
 	args    []string
 	ready   func() error // nil error: it answers
@@ -33,7 +32,7 @@ type Server struct {
 }
 
 // start runs a new server and waits until it is ready.
-func start(t testing.TB, s *Server) *Server {
+func start(t TB, s *Server) *Server {
 	t.Helper()
 	s.t = t
 	t.Cleanup(s.Kill)
@@ -152,9 +151,12 @@ type process struct {
 const memory = "/dev/shm"
 
 // scratch is a folder for the data of a store until the test ends: in memory if there is some, since
-// a store that waits for a disk that others keep busy answers late.
-func scratch(t testing.TB) string {
+// a store that waits for a disk that others keep busy answers late. A TB with a StoreDir has its own mind.
+func scratch(t TB) string {
 	t.Helper()
+	if own, ok := t.(interface{ StoreDir() string }); ok {
+		return own.StoreDir()
+	}
 	dir, err := os.MkdirTemp(memory, "simba-store-")
 	if err != nil {
 		return t.TempDir()
@@ -204,7 +206,7 @@ func (p *process) signal(sig syscall.Signal) {
 }
 
 // need returns the path of a program, and skips the test if it is missing.
-func need(t testing.TB, program, pkg string) string {
+func need(t TB, program, pkg string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -219,7 +221,7 @@ func need(t testing.TB, program, pkg string) string {
 	return path
 }
 
-func missing(t testing.TB, what, pkg string) {
+func missing(t TB, what, pkg string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("%s is missing: apt-get install %s", what, pkg)

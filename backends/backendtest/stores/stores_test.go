@@ -15,12 +15,12 @@ import (
 
 // talk is a connection to a Redis by inline commands.
 type talk struct {
-	t testing.TB
+	t TB
 	c net.Conn
 	r *bufio.Reader
 }
 
-func dial(t testing.TB, addr string) *talk {
+func dial(t TB, addr string) *talk {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 )
 
 // zookeeperJar has a manifest that names the other jars which it needs.
@@ -15,7 +14,7 @@ const zookeeperJar = "/usr/share/java/zookeeper.jar"
 // ZooKeeper starts a ZooKeeper on its own. Sessions may be as short as 1 s, its tick
 // is 200 ms, empty container nodes go after a second or two, and nothing is synced.
 // Arguments are lines of zoo.cfg, which win over the defaults.
-func ZooKeeper(t testing.TB, config ...string) *Server {
+func ZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
 	s := zookeeper(t)
 	configure(t, s, 1, config...)
@@ -29,7 +28,7 @@ type Ensemble struct {
 
 // ZooKeeperEnsemble starts n ZooKeepers that elect a leader, and returns when each
 // of them serves.
-func ZooKeeperEnsemble(t testing.TB, n int, config ...string) *Ensemble {
+func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 	t.Helper()
 	e := &Ensemble{}
 	var peers []string
@@ -72,7 +71,7 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
-func zookeeper(t testing.TB) *Server {
+func zookeeper(t TB) *Server {
 	t.Helper()
 	java := need(t, "java", "default-jre-headless")
 	if _, err := os.Stat(zookeeperJar); err != nil {
@@ -94,7 +93,7 @@ func zookeeper(t testing.TB) *Server {
 	return s
 }
 
-func configure(t testing.TB, s *Server, id int, config ...string) {
+func configure(t TB, s *Server, id int, config ...string) {
 	t.Helper()
 	host, port, _ := strings.Cut(s.Addr, ":")
 	text := strings.Join(append([]string{
