@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -53,7 +54,7 @@ func seedClients(b *testing.B, store *stores.Server, mutex func(client int) stri
 	list := make([]jvm, benchClients)
 	for i := range list {
 		list[i] = jvm{db: db, mutex: mutex(i), id: fmt.Sprintf("c%d", i), ttl: long}
-		must(b, db, seedInit, list[i].mutex)
+		must(b, db, seeds.MySQLInit, list[i].mutex)
 	}
 	return list
 }

@@ -11,19 +11,9 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
-
-// seedSchema is the table of Simba's init-simba-mysql.sql, as its documentation
-// prints it ("JDBC Backend", "Schema").
-const seedSchema = `CREATE TABLE IF NOT EXISTS simba_mutex (
-    mutex         VARCHAR(66)    NOT NULL PRIMARY KEY COMMENT 'mutex name',
-    acquired_at   BIGINT UNSIGNED NOT NULL,
-    ttl_at        BIGINT UNSIGNED NOT NULL,
-    transition_at BIGINT UNSIGNED NOT NULL,
-    owner_id      CHAR(32)       NOT NULL,
-    version       INT UNSIGNED   NOT NULL
-)`
 
 // direct connects to the store as any other program does.
 func direct(t testing.TB, store *stores.Server, params string) *sql.DB {
@@ -45,7 +35,7 @@ func must(t testing.TB, db *sql.DB, query string, args ...any) {
 
 func seedTable(t testing.TB, store *stores.Server) {
 	t.Helper()
-	must(t, direct(t, store, ""), seedSchema)
+	must(t, direct(t, store, ""), seeds.MySQLTable)
 }
 
 // jvm is a contender of Simba on the JVM, written from its documentation alone: the
@@ -56,20 +46,6 @@ type jvm struct {
 	ttl, transition time.Duration
 }
 
-const (
-	seedNow     = "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
-	seedAcquire = `UPDATE simba_mutex
-		SET acquired_at = ` + seedNow + `, ttl_at = ` + seedNow + ` + ?, transition_at = ` + seedNow + ` + ?,
-		    owner_id = ?, version = version + 1
-		WHERE mutex = ? AND ((transition_at < ` + seedNow + `) OR (owner_id = ? AND transition_at > ` + seedNow + `))`
-	seedGet     = `SELECT owner_id, version, transition_at, ` + seedNow + ` FROM simba_mutex WHERE mutex = ?`
-	seedRelease = `UPDATE simba_mutex
-		SET acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', version = version + 1
-		WHERE mutex = ? AND owner_id = ?`
-	seedInit = `INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)
-		VALUES (?, 0, 0, 0, '', 0)`
-)
-
 // acquire is acquireAndGetOwner; it reports whether the contender owns the mutex.
 func (j jvm) acquire(ctx context.Context) (owns bool, err error) {
 	tx, err := j.db.BeginTx(ctx, nil)
@@ -77,19 +53,19 @@ func (j jvm) acquire(ctx context.Context) (owns bool, err error) {
 		return false, err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, seedAcquire, j.ttl.Milliseconds(), (j.ttl + j.transition).Milliseconds(), j.id, j.mutex, j.id); err != nil {
+	if _, err := tx.ExecContext(ctx, seeds.MySQLAcquire, j.ttl.Milliseconds(), (j.ttl + j.transition).Milliseconds(), j.id, j.mutex, j.id); err != nil {
 		return false, err
 	}
 	var owner string
 	var version, end, now int64
-	if err := tx.QueryRowContext(ctx, seedGet, j.mutex).Scan(&owner, &version, &end, &now); err != nil {
+	if err := tx.QueryRowContext(ctx, seeds.MySQLGet, j.mutex).Scan(&owner, &version, &end, &now); err != nil {
 		return false, err
 	}
 	return owner == j.id && end > now, tx.Commit()
 }
 
 func (j jvm) release(ctx context.Context) error {
-	_, err := j.db.ExecContext(ctx, seedRelease, j.mutex, j.id)
+	_, err := j.db.ExecContext(ctx, seeds.MySQLRelease, j.mutex, j.id)
 	return err
 }
 
@@ -99,7 +75,7 @@ func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
 	store := seeded(t)
 	db := direct(t, store, "")
 	const mutex = "shared"
-	must(t, db, seedInit, mutex)
+	must(t, db, seeds.MySQLInit, mutex)
 	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
 
 	var mu sync.Mutex // guards what follows
@@ -212,7 +188,7 @@ func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
 	store := seeded(t)
 	db := direct(t, store, "")
 	const mutex, ttl, took = "short", 40 * time.Millisecond, 3 * time.Second
-	must(t, db, seedInit, mutex)
+	must(t, db, seeds.MySQLInit, mutex)
 	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
 
 	type sure struct {
@@ -296,7 +272,7 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 	store := seeded(t)
 	db := direct(t, store, "")
 	const mutex = "renewed"
-	must(t, db, seedInit, mutex)
+	must(t, db, seeds.MySQLInit, mutex)
 	e := &ear{subs: map[string]bool{simba.MutexChannel(mutex): true}}
 	b := serve(t, store.Addr, func(o *Options) { o.Notices = e })
 	if _, err := b.Subscribed(t.Context(), simba.MutexChannel(mutex), false); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -50,7 +51,7 @@ func BenchmarkUncontended(b *testing.B) {
 		b.Run(fmt.Sprintf("direct/%d", clients), func(b *testing.B) {
 			c := redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: clients, Protocol: 2})
 			defer c.Close()
-			take, give := redis.NewScript(seedAcquire), redis.NewScript(seedRelease)
+			take, give := redis.NewScript(seeds.SimbaAcquire), redis.NewScript(seeds.SimbaRelease)
 			ctx := context.Background()
 			spread(b, clients, func(i int) {
 				key, id := fmt.Sprintf("simba:{d%d}", i), fmt.Sprintf("c%d", i)

@@ -12,63 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-)
-
-// The three scripts of Simba on the JVM, as its documentation prints them; what it
-// leaves out (where the variables come from, and what a script returns when nothing
-// went as in the print) is filled in as it describes it.
-const (
-	seedAcquire = `
-local mutexKey = KEYS[1]
-local contenderQueueKey = mutexKey .. ':contender'
-local contenderId = ARGV[1]
-local transition = ARGV[2]
-local nowTime = redis.call('time')[1]
-local succeed = redis.call('set', mutexKey, contenderId, 'nx', 'px', transition)
-if succeed then
-    redis.call('publish', mutexKey, 'acquired@@' .. contenderId)
-    return contenderId .. '@@' .. transition
-end
-redis.call('zadd', contenderQueueKey, 'nx', nowTime, contenderId)
-local ownerId = redis.call('get', mutexKey)
-local ttl = redis.call('pttl', mutexKey)
-return ownerId .. '@@' .. ttl`
-
-	seedGuard = `
-local mutexKey = KEYS[1]
-local contenderId = ARGV[1]
-local transition = ARGV[2]
-local function getCurrentOwner(mutexKey)
-    local ownerId = redis.call('get', mutexKey)
-    if not ownerId then return '@@' end
-    return ownerId .. '@@' .. redis.call('pttl', mutexKey)
-end
-if redis.call('get', mutexKey) ~= contenderId then
-    return getCurrentOwner(mutexKey)
-end
-if redis.call('set', mutexKey, contenderId, 'xx', 'px', transition) then
-    return contenderId .. '@@' .. transition
-end
-return getCurrentOwner(mutexKey)`
-
-	seedRelease = `
-local mutexKey = KEYS[1]
-local contenderQueueKey = mutexKey .. ':contender'
-local contenderId = ARGV[1]
-if redis.call('get', mutexKey) ~= contenderId then
-    redis.call('zrem', contenderQueueKey, contenderId)
-    return 0
-end
-redis.call('del', mutexKey)
-local contenderQueue = redis.call('zrevrange', contenderQueueKey, -1, -1)
-if #contenderQueue > 0 then
-    local nextContender = contenderQueue[1]
-    redis.call('zrem', contenderQueueKey, nextContender)
-    local channel = mutexKey .. ':' .. nextContender
-    redis.call('publish', channel, 'released@@' .. contenderId)
-end
-return 1`
 )
 
 // jvm is a contender that knows only the seed.
@@ -106,16 +51,16 @@ func (j *jvm) run(script string, args ...any) any {
 // acquire reports whether it owns the mutex now.
 func (j *jvm) acquire(ms int) bool {
 	j.t.Helper()
-	owner, _, _ := strings.Cut(j.run(seedAcquire, ms).(string), "@@")
+	owner, _, _ := strings.Cut(j.run(seeds.SimbaAcquire, ms).(string), "@@")
 	return owner == j.id
 }
 
 func (j *jvm) guard(ms int) bool {
-	owner, _, _ := strings.Cut(j.run(seedGuard, ms).(string), "@@")
+	owner, _, _ := strings.Cut(j.run(seeds.SimbaGuard, ms).(string), "@@")
 	return owner == j.id
 }
 
-func (j *jvm) release() bool { return j.run(seedRelease) == int64(1) }
+func (j *jvm) release() bool { return j.run(seeds.SimbaRelease) == int64(1) }
 
 // hear waits for a message.
 func (j *jvm) hear(channel, payload string) {

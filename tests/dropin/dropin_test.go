@@ -8,7 +8,6 @@ package dropin
 
 import (
 	"context"
-	"embed"
 	"fmt"
 	"os"
 	"testing"
@@ -36,19 +35,6 @@ var scratch string
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
-
-//go:embed lua
-var scripts embed.FS
-
-// script returns a script by its name in the folder lua.
-func script(t testing.TB, name string) string {
-	t.Helper()
-	source, err := scripts.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(source)
-}
 
 // connect returns a go-redis client of its own, as each process has one.
 func connect(t testing.TB, s *simbatest.Server) *redis.Client {

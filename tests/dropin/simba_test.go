@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
 // seed is a contender of Simba on the JVM: it knows the three scripts and two channels.
@@ -24,7 +26,7 @@ func newSeed(c *contest, id string) *seed {
 	c.t.Helper()
 	k := &seed{
 		rdb: connect(c.t, c.server), key: "simba:{" + c.mutex + "}", id: id,
-		acquiring: script(c.t, "simba_acquire"), guarding: script(c.t, "simba_guard"), done: script(c.t, "simba_release"),
+		acquiring: seeds.SimbaAcquire, guarding: seeds.SimbaGuard, done: seeds.SimbaRelease,
 	}
 	sub := k.rdb.Subscribe(c.t.Context(), k.key, k.key+":"+id)
 	c.t.Cleanup(func() { sub.Close() })

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
 // springPause is between the tries of Spring's spin lock; there it is 100 ms.
@@ -21,7 +23,7 @@ type spring struct {
 
 func newSpring(c *contest, id, removal string) *spring {
 	c.t.Helper()
-	return &spring{connect(c.t, c.server), c.mutex, id, redis.NewScript(script(c.t, "spring_obtain")), redis.NewScript(script(c.t, removal))}
+	return &spring{connect(c.t, c.server), c.mutex, id, redis.NewScript(seeds.SpringObtain), redis.NewScript(removal)}
 }
 
 // yes runs a script that returns a boolean, as Spring does: by EVALSHA, and by EVAL if the server does
@@ -63,8 +65,8 @@ func TestSpringsLocksContendWithSimbaAcquire(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "spring-locks:orders") // registryKey:lockKey
 	for i := range 2 {
-		c.enter(newSpring(c, fmt.Sprint("unlink", i), "spring_unlink"), 15, springPause)
-		c.enter(newSpring(c, fmt.Sprint("delete", i), "spring_delete"), 15, springPause)
+		c.enter(newSpring(c, fmt.Sprint("unlink", i), seeds.SpringUnlink), 15, springPause)
+		c.enter(newSpring(c, fmt.Sprint("delete", i), seeds.SpringDelete), 15, springPause)
 	}
 	// They pause: who waits for the mutex gets it before who looks now and then.
 	c.enterSimba(2, 20, 2*springPause)
@@ -78,8 +80,8 @@ func TestSpringsScriptsLeaveAnothersLockAlone(t *testing.T) {
 	if _, err := ours.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	k := newSpring(c, "spring", "spring_unlink")
-	for name, s := range map[string]*redis.Script{"obtain": k.obtaining, "unlink": k.removal, "delete": redis.NewScript(script(t, "spring_delete"))} {
+	k := newSpring(c, "spring", seeds.SpringUnlink)
+	for name, s := range map[string]*redis.Script{"obtain": k.obtaining, "unlink": k.removal, "delete": redis.NewScript(seeds.SpringDelete)} {
 		if ok, err := k.yes(t.Context(), s, k.id, lease); ok || err != nil {
 			t.Errorf("%s: %v, %v", name, ok, err)
 		}

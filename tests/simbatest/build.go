@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -19,12 +18,12 @@ var dir string
 // parallel is how many tests run at a time: they mostly wait for other processes.
 const parallel = "16"
 
-// Main runs the tests, 16 parallel ones at a time unless -parallel is given, and removes what was
-// built for them. It returns the process' exit code.
-func Main(m *testing.M) int {
+// Main runs the tests (a *testing.M), 16 parallel ones at a time unless -parallel is given, or a
+// program that is no test, and removes what was built for them. It returns the process' exit code.
+func Main(m interface{ Run() int }) int {
 	flag.Parse()
 	if !given("test.parallel") {
-		_ = flag.Set("test.parallel", parallel) // it is there, and takes a number
+		_ = flag.Set("test.parallel", parallel) // in a test it is there, and takes a number
 	}
 	made, err := os.MkdirTemp("", "simba-resp-")
 	if err != nil {

@@ -1,0 +1,59 @@
+// Package seeds has what other systems send to a store, as the documents that this project grew from
+// print it: the scripts of Simba's Redis backend and of Spring's RedisLockRegistry, and the
+// statements of Simba's JDBC backend. Tests contend with them, benchmarks are measured against them.
+package seeds
+
+import _ "embed" // the scripts
+
+// The scripts of Simba on the JVM. KEYS[1] is the lock key; ARGV are the contender, and the
+// milliseconds until the end of its transition window.
+var (
+	//go:embed simba_acquire.lua
+	SimbaAcquire string
+	//go:embed simba_guard.lua
+	SimbaGuard string
+	//go:embed simba_release.lua
+	SimbaRelease string
+)
+
+// The scripts of Spring's RedisLockRegistry. KEYS[1] is the lock key; ARGV are the client's id and, to
+// obtain, the milliseconds of the lease.
+var (
+	//go:embed spring_obtain.lua
+	SpringObtain string
+	//go:embed spring_unlink.lua
+	SpringUnlink string
+	//go:embed spring_delete.lua
+	SpringDelete string
+)
+
+// The statements of Simba's JDBC backend, with the database's clock in milliseconds for the NOW_MS of
+// its documentation. To acquire is the update and then the read, in one transaction.
+const (
+	// MySQLTable is the statement of init-simba-mysql.sql.
+	MySQLTable = `CREATE TABLE IF NOT EXISTS simba_mutex (
+    mutex         VARCHAR(66)    NOT NULL PRIMARY KEY COMMENT 'mutex name',
+    acquired_at   BIGINT UNSIGNED NOT NULL,
+    ttl_at        BIGINT UNSIGNED NOT NULL,
+    transition_at BIGINT UNSIGNED NOT NULL,
+    owner_id      CHAR(32)       NOT NULL,
+    version       INT UNSIGNED   NOT NULL
+)`
+	// MySQLInit takes the mutex.
+	MySQLInit = `INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)
+		VALUES (?, 0, 0, 0, '', 0)`
+
+	mysqlNow = "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
+
+	// MySQLAcquire takes ttl, ttl + transition, owner, mutex, and owner again.
+	MySQLAcquire = `UPDATE simba_mutex
+		SET acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
+		    owner_id = ?, version = version + 1
+		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
+	// MySQLGet takes the mutex, and gives owner, version, transition_at and the time.
+	MySQLGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + ` FROM simba_mutex WHERE mutex = ?`
+	// MySQLRelease takes mutex and owner.
+	MySQLRelease = `UPDATE simba_mutex
+		SET acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', version = version + 1
+		WHERE mutex = ? AND owner_id = ?`
+)
