@@ -98,3 +98,6 @@ func (s *Server) Replace() {
 
 // Log returns what the server has logged since it was started last.
 func (s *Server) Log() string { return s.proc.Output() }
+
+// Pid is the process of the server that runs, or ran last.
+func (s *Server) Pid() int { return s.proc.cmd.Process.Pid }

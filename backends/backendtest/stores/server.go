@@ -110,6 +110,9 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
+// Pid is the process of the server that runs, or ran last.
+func (s *Server) Pid() int { return s.current().cmd.Process.Pid }
+
 func (s *Server) current() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()

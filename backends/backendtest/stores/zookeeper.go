@@ -16,7 +16,16 @@ const zookeeperJar = "/usr/share/java/zookeeper.jar"
 // Arguments are lines of zoo.cfg, which win over the defaults.
 func ZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
-	s := zookeeper(t)
+	s := zookeeper(t, cheap...)
+	configure(t, s, 1, config...)
+	return start(t, s)
+}
+
+// SyncingZooKeeper is a ZooKeeper as people run it, to be measured: it syncs what it is told, and
+// its JVM takes what it likes.
+func SyncingZooKeeper(t TB, config ...string) *Server {
+	t.Helper()
+	s := zookeeper(t, "-Xmx1g")
 	configure(t, s, 1, config...)
 	return start(t, s)
 }
@@ -33,7 +42,7 @@ func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 	e := &Ensemble{}
 	var peers []string
 	for i := range n {
-		e.Servers = append(e.Servers, zookeeper(t))
+		e.Servers = append(e.Servers, zookeeper(t, cheap...))
 		peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
 	}
 	for i, s := range e.Servers {
@@ -71,22 +80,23 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
-func zookeeper(t TB) *Server {
+// cheap are options of a JVM for tests: little memory, and no fsync.
+var cheap = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"}
+
+func zookeeper(t TB, options ...string) *Server {
 	t.Helper()
 	java := need(t, "java", "default-jre-headless")
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		missing(t, zookeeperJar, "zookeeper")
 	}
 	s := &Server{Addr: local(FreePort(t)), Dir: scratch(t), program: java}
-	s.args = []string{
-		"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64",
+	s.args = append(options[:len(options):len(options)],
+		"-Dzookeeper.preAllocSize=64",
 		"-Dznode.container.checkIntervalMs=1000",
 		"-Dorg.slf4j.simpleLogger.showDateTime=true",
 		"-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-		"-cp", zookeeperJar + ":/usr/share/java/slf4j-simple.jar",
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg",
-	}
+		"-cp", zookeeperJar+":/usr/share/java/slf4j-simple.jar",
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg")
 	s.ready = func() error {
 		return answers(s.Addr, "srvr", "Mode: standalone", "Mode: leader", "Mode: follower")
 	}

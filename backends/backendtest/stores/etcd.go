@@ -1,0 +1,34 @@
+package stores
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Etcd starts an etcd of one member.
+func Etcd(t TB, args ...string) *Server {
+	t.Helper()
+	client, peer := FreePort(t), FreePort(t)
+	s := &Server{Addr: local(client), Dir: scratch(t), program: need(t, "etcd", "etcd-server")}
+	url, peers := "http://"+s.Addr, "http://127.0.0.1:"+strconv.Itoa(peer)
+	s.args = append([]string{
+		"--name", "one", "--data-dir", s.Dir + "/data", "--log-level", "warn",
+		"--listen-client-urls", url, "--advertise-client-urls", url,
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "one=" + peers,
+	}, args...)
+	healthy := &http.Client{Timeout: time.Second}
+	s.ready = func() error {
+		r, err := healthy.Get(url + "/health")
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		if r.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s is not healthy: %s", s.Addr, r.Status)
+		}
+		return nil
+	}
+	return start(t, s)
+}

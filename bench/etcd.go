@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	etcd "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+)
+
+// etcdContender is etcd's own lock, with a session each.
+type etcdContender struct {
+	client  *etcd.Client
+	session *concurrency.Session
+	mutex   *concurrency.Mutex
+	ctx     context.Context // its end ends an acquire that waits
+	end     context.CancelFunc
+}
+
+// toEtcd connects contenders to an etcd.
+func toEtcd(addr string) connector {
+	return func(mutex, _ string, _ bool) (contender, error) {
+		client, err := etcd.New(etcd.Config{Endpoints: []string{addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		c := &etcdContender{client: client}
+		if c.session, err = concurrency.NewSession(client, concurrency.WithTTL(int(lease.Seconds()))); err != nil {
+			return nil, fmt.Errorf("session: %w", err)
+		}
+		c.mutex = concurrency.NewMutex(c.session, "/direct/"+mutex)
+		c.ctx, c.end = context.WithCancel(context.Background())
+		return c, nil
+	}
+}
+
+func (c *etcdContender) acquire() error { return c.mutex.Lock(c.ctx) }
+func (c *etcdContender) release() error { return c.mutex.Unlock(c.ctx) }
+
+func (c *etcdContender) guard() error {
+	_, err := c.client.KeepAliveOnce(c.ctx, c.session.Lease())
+	return err
+}
+
+func (c *etcdContender) close() {
+	c.end()
+	c.session.Orphan()
+	c.client.Close()
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+)
+
+// mysqlContender does what one of Simba's JDBC contenders does, on a connection of its own.
+type mysqlContender struct {
+	db        *sql.DB // of all
+	conn      *sql.Conn
+	mutex, id string
+	ctx       context.Context // its end ends an acquire that waits
+	end       context.CancelFunc
+}
+
+// toMySQL connects contenders of Simba to a database of their own there.
+func toMySQL(st *stage, addr string) (connector, error) {
+	root, err := sql.Open("mysql", "root@tcp("+addr+")/")
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if _, err := root.Exec("CREATE DATABASE IF NOT EXISTS direct"); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("mysql", "root@tcp("+addr+")/direct?interpolateParams=true")
+	if err != nil {
+		return nil, err
+	}
+	st.Cleanup(func() { db.Close() })
+	if _, err := db.Exec(seeds.MySQLTable); err != nil {
+		return nil, err
+	}
+	return func(mutex, id string, _ bool) (contender, error) {
+		c := &mysqlContender{db: db, mutex: mutex, id: id}
+		c.ctx, c.end = context.WithCancel(context.Background())
+		if c.conn, err = db.Conn(c.ctx); err != nil {
+			return nil, err
+		}
+		_, err := c.conn.ExecContext(c.ctx, seeds.MySQLInit, mutex)
+		return c, err
+	}, nil
+}
+
+func (c *mysqlContender) acquire() error {
+	for {
+		owner, wait, err := c.attempt()
+		if err != nil || owner == c.id {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+}
+
+// attempt is acquireAndGetOwner, and the delay that a contender which lost takes.
+func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error) {
+	tx, err := c.conn.BeginTx(c.ctx, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	defer tx.Rollback()
+	ms := lease.Milliseconds()
+	if _, err := tx.ExecContext(c.ctx, seeds.MySQLAcquire, ms, ms, c.id, c.mutex, c.id); err != nil {
+		return "", 0, err
+	}
+	var transitionAt, version, now int64
+	if err := tx.QueryRowContext(c.ctx, seeds.MySQLGet, c.mutex).Scan(&owner, &version, &transitionAt, &now); err != nil {
+		return "", 0, err
+	}
+	left := transitionAt - now + rand.Int64N(1000) // the jitter of leases without a transition window
+	return owner, time.Duration(max(left, 0)) * time.Millisecond, tx.Commit()
+}
+
+func (c *mysqlContender) guard() error {
+	owner, _, err := c.attempt()
+	if err == nil && owner != c.id {
+		err = fmt.Errorf("%s owns it", owner)
+	}
+	return err
+}
+
+func (c *mysqlContender) release() error {
+	_, err := c.conn.ExecContext(c.ctx, seeds.MySQLRelease, c.mutex, c.id)
+	return err
+}
+
+func (c *mysqlContender) close() {
+	c.end()
+	c.conn.Close()
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// lease is the ttl of every lease: long, since nobody dies in a load.
+const lease = 60 * time.Second
+
+var leaseMS = fmt.Sprint(lease.Milliseconds())
+
+// simbaContender asks a simba-resp.
+type simbaContender struct {
+	w                    *wire
+	take, give, renewing []byte
+}
+
+// toSimba connects contenders to a simba-resp.
+func toSimba(addr string) connector {
+	return func(mutex, id string, hot bool) (contender, error) {
+		w, err := dial(addr)
+		if err != nil {
+			return nil, err
+		}
+		c := &simbaContender{
+			w: w, give: frame("SIMBA.RELEASE", mutex, id), renewing: frame("SIMBA.GUARD", mutex, id, leaseMS),
+			take: frame("SIMBA.ACQUIRE", mutex, id, leaseMS),
+		}
+		if hot {
+			c.take = frame("SIMBA.ACQUIRE", mutex, id, leaseMS, "WAIT", "0")
+		}
+		return c, nil
+	}
+}
+
+func (c *simbaContender) acquire() error { return c.wants(c.take, "acquired") }
+func (c *simbaContender) guard() error   { return c.wants(c.renewing, "renewed") }
+
+// wants sends a command whose reply is a record with that status.
+func (c *simbaContender) wants(command []byte, status string) error {
+	got, err := c.w.ask(command)
+	if err == nil && (len(got) < 2 || string(got[1]) != status) {
+		err = fmt.Errorf("the answer is %q, not %s", got, status)
+	}
+	return err
+}
+
+func (c *simbaContender) release() error { return c.w.yes(c.give) }
+
+// yes sends a command whose reply is 1.
+func (w *wire) yes(command []byte) error {
+	got, err := w.ask(command)
+	if err == nil && string(got[0]) != "1" {
+		err = fmt.Errorf("the answer is %q, not 1", got)
+	}
+	return err
+}
+
+func (c *simbaContender) close() { c.w.close() }

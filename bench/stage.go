@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// stage is what servers and stores are started on; it stands in for a test (stores.TB). What goes
+// wrong there ends the act with an error.
+type stage struct {
+	dir    string // on the disk that is measured
+	undo   []func()
+	faults []string
+}
+
+// fallen is how an act ends that cannot go on.
+type fallen struct{ why string }
+
+// play runs an act on a stage of its own, and takes down what it started.
+func play(dir string, act func(*stage) error) error {
+	s := &stage{dir: dir}
+	defer s.strike()
+	_, err := s.try(func(s *stage) (*site, error) { return nil, act(s) })
+	return err
+}
+
+// try starts something; if it falls, that is an error.
+func (s *stage) try(start func(*stage) (*site, error)) (_ *site, err error) {
+	defer func() {
+		switch f := recover().(type) {
+		case nil:
+		case fallen:
+			err = errors.New(f.why)
+		default:
+			panic(f)
+		}
+		if err == nil && len(s.faults) > 0 {
+			err = errors.New(s.faults[0])
+		}
+	}()
+	return start(s)
+}
+
+// strike takes down what was started, the last first.
+func (s *stage) strike() {
+	for _, undo := range slices.Backward(s.undo) {
+		undo()
+	}
+	s.undo = nil
+}
+
+// Helper and those that follow are stores.TB.
+func (s *stage) Helper() {}
+
+func (s *stage) Error(args ...any) { s.faults = append(s.faults, fmt.Sprint(args...)) }
+
+func (s *stage) Errorf(format string, args ...any) {
+	s.faults = append(s.faults, fmt.Sprintf(format, args...))
+}
+
+func (s *stage) Fatal(args ...any)                 { panic(fallen{fmt.Sprint(args...)}) }
+func (s *stage) Fatalf(format string, args ...any) { panic(fallen{fmt.Sprintf(format, args...)}) }
+func (s *stage) Skipf(format string, args ...any)  { panic(fallen{fmt.Sprintf(format, args...)}) }
+func (s *stage) Cleanup(f func())                  { s.undo = append(s.undo, f) }
+
+func (s *stage) TempDir() string {
+	dir, err := os.MkdirTemp(s.dir, "bench-")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// StoreDir has stores keep their data on the disk that is measured, as the server does.
+func (s *stage) StoreDir() string { return s.TempDir() }

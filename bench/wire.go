@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// wire is a connection that speaks RESP2, made to cost the machine as little as possible: what
+// a client library takes is no property of a server. It is for one goroutine, but for close.
+type wire struct {
+	c      net.Conn
+	r      *bufio.Reader
+	fields [][]byte // of the last reply
+	text   []byte   // what they point into
+}
+
+func dial(addr string) (*wire, error) {
+	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &wire{c: c, r: bufio.NewReaderSize(c, 4<<10)}, nil
+}
+
+func (w *wire) close() { w.c.Close() }
+
+// frame is a command as it is sent.
+func frame(args ...string) []byte {
+	b := fmt.Appendf(nil, "*%d\r\n", len(args))
+	for _, a := range args {
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return b
+}
+
+// ask sends a command and returns the reply, an array's elements in order, any other as one. It is
+// valid until the next call.
+func (w *wire) ask(command []byte) ([][]byte, error) {
+	if _, err := w.c.Write(command); err != nil {
+		return nil, err
+	}
+	return w.receive()
+}
+
+// receive returns the next reply, or message.
+func (w *wire) receive() ([][]byte, error) {
+	w.fields, w.text = w.fields[:0], w.text[:0]
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	return w.fields, nil
+}
+
+func (w *wire) read() error {
+	line, err := w.r.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	if len(line) < 3 {
+		return fmt.Errorf("no reply: %q", line)
+	}
+	kind, rest := line[0], line[1:len(line)-2]
+	switch kind {
+	case '-':
+		return errors.New(string(rest))
+	case '+', ':':
+		w.add(rest)
+		return nil
+	}
+	n, err := strconv.Atoi(string(rest))
+	if err != nil {
+		return fmt.Errorf("no reply: %q", line)
+	}
+	switch kind {
+	case '$':
+		return w.bulk(n)
+	case '*':
+		for range n {
+			if err := w.read(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("no reply: %q", line)
+}
+
+func (w *wire) bulk(n int) error {
+	if n < 0 {
+		w.add(nil)
+		return nil
+	}
+	b, err := w.r.Peek(n + 2)
+	if err != nil {
+		return err
+	}
+	w.add(b[:n])
+	_, err = w.r.Discard(n + 2)
+	return err
+}
+
+// add copies a field: the reader's buffer moves on.
+func (w *wire) add(b []byte) {
+	from := len(w.text)
+	w.text = append(w.text, b...) // a field that was there before keeps the old memory
+	w.fields = append(w.fields, w.text[from:])
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// zookeeperContender is ZooKeeper's lock recipe, as Curator's latch has it: a node of a sequence, and a watch on
+// the node before it. Each has a session of its own.
+type zookeeperContender struct {
+	conn *zk.Conn
+	path string
+	id   string
+	own  string // its node
+	end  chan struct{}
+}
+
+// toZooKeeper connects contenders to a ZooKeeper.
+func toZooKeeper(addr string) connector {
+	return func(mutex, id string, _ bool) (contender, error) {
+		conn, _, err := zk.Connect([]string{addr}, 30*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+		if err != nil {
+			return nil, err
+		}
+		z := &zookeeperContender{conn: conn, path: "/direct-" + mutex, id: id, end: make(chan struct{})}
+		if _, err := conn.Create(z.path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return nil, err
+		}
+		return z, nil
+	}
+}
+
+func (z *zookeeperContender) acquire() (err error) {
+	if z.own, err = z.conn.CreateProtectedEphemeralSequential(z.path+"/latch-", []byte(z.id), zk.WorldACL(zk.PermAll)); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	for {
+		children, _, err := z.conn.Children(z.path)
+		if err != nil {
+			return fmt.Errorf("children: %w", err)
+		}
+		ahead := before(children, number(z.own))
+		if ahead == "" {
+			return nil
+		}
+		there, _, gone, err := z.conn.ExistsW(z.path + "/" + ahead)
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		if !there {
+			continue
+		}
+		select {
+		case <-gone:
+		case <-z.end:
+			return zk.ErrClosing
+		}
+	}
+}
+
+// number is what orders the nodes: the ten digits at the end.
+func number(node string) string { return node[len(node)-10:] }
+
+// before returns the child whose number is the last before own, "" if own is the first.
+func before(children []string, own string) (ahead string) {
+	children = slices.DeleteFunc(children, func(c string) bool { return number(c) >= own })
+	if len(children) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(children, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+}
+
+func (z *zookeeperContender) release() error { return z.conn.Delete(z.own, -1) }
+
+func (z *zookeeperContender) close() {
+	close(z.end)
+	z.conn.Close()
+}
