@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,8 +18,11 @@ const (
 // Serve accepts and serves connections until Shutdown, which closes ln and makes it
 // return nil. Several listeners may be served at a time. While the process or the
 // system is short of something, it accepts less often; another failure of ln is
-// returned.
-func (s *Server) Serve(ln net.Listener) error {
+// returned. What ln accepts must not be TLS already; see ServeTLS.
+func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
+
+// serve is Serve, or ServeTLS if there is a config.
+func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	if !s.listen(ln) {
 		return ln.Close()
 	}
@@ -29,7 +33,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		switch {
 		case err == nil:
 			pause = firstAcceptPause
-			if c := s.admit(nc); c != nil {
+			if c := s.admit(nc, config); c != nil {
 				go c.serve()
 			}
 		case s.stopping():

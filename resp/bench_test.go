@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -63,21 +64,35 @@ func BenchmarkWriterRecord(b *testing.B) {
 	}
 }
 
-// BenchmarkPipelineOverTCP is a client that sends 16 commands and reads 16 replies.
-func BenchmarkPipelineOverTCP(b *testing.B) {
-	s := NewServer(Config{}, &script{})
+// BenchmarkPipelineOverTCP is a client that sends 16 commands and reads 16 replies of
+// the length that records have.
+func BenchmarkPipelineOverTCP(b *testing.B) { benchmarkPipeline(b, nil, net.Dial) }
+
+// BenchmarkPipelineOverTLS is the same over TLS.
+func BenchmarkPipelineOverTLS(b *testing.B) {
+	who := identity(b)
+	benchmarkPipeline(b, who.serverConfig(), func(network, addr string) (net.Conn, error) {
+		return tls.Dial(network, addr, who.clientConfig())
+	})
+}
+
+func benchmarkPipeline(b *testing.B, config *tls.Config, dial func(network, addr string) (net.Conn, error)) {
+	reply := strings.Repeat("r", 100)
+	s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+		"SIMBA.ACQUIRE": func(c *Conn, _ [][]byte) { c.Reply().Simple(reply) },
+	}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { s.Serve(ln) })
-	nc, err := net.Dial("tcp", ln.Addr().String())
+	wg.Go(func() { s.serve(ln, config) })
+	nc, err := dial("tcp", ln.Addr().String())
 	if err != nil {
 		b.Fatal(err)
 	}
 	command := []byte(acquires())
-	replies := make([]byte, 16*len("+PONG\r\n"))
+	replies := make([]byte, 16*(len("+\r\n")+len(reply)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := nc.Write(command); err != nil {

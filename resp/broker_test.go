@@ -11,7 +11,7 @@ import (
 )
 
 func TestMessagesReachTheirSubscribers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		b := s.Broker()
 		if b.Any() || b.Publish("news", "x") != 0 {
@@ -55,7 +55,7 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 }
 
 func TestSubscriptionsOfAConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		commands := pubsub()
 		commands["CHECK"] = func(c *Conn, _ [][]byte) {
 			c.Reply().Simple(fmt.Sprint(
@@ -71,7 +71,7 @@ func TestSubscriptionsOfAConnection(t *testing.T) {
 }
 
 func TestMessagesArePushesInRESP3(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		two, three := dial(t, s), dial(t, s)
 		two.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
@@ -84,7 +84,7 @@ func TestMessagesArePushesInRESP3(t *testing.T) {
 }
 
 func TestTheConfirmationComesBeforeTheFirstMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
 		s := NewServer(Config{}, &script{
 			commands: pubsub(),
@@ -103,7 +103,7 @@ func TestTheConfirmationComesBeforeTheFirstMessage(t *testing.T) {
 }
 
 func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{}, 1)
 		durable <- struct{}{}
 		commands := pubsub()
@@ -140,7 +140,7 @@ func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
 }
 
 func TestMessagesQueuedBeforeAChangeOfProtocolComeBeforeIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		var b *Broker
 		commands := pubsub()
 		commands["PUBLISH"] = func(c *Conn, args [][]byte) {
@@ -155,7 +155,7 @@ func TestMessagesQueuedBeforeAChangeOfProtocolComeBeforeIt(t *testing.T) {
 }
 
 func TestASlowSubscriberIsCutAndNobodyWaitsForIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{Limits: Limits{PushQueue: 10_000}}, &script{commands: pubsub()})
 		slow, fast := dial(t, s), dial(t, s)
 		slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
@@ -181,7 +181,7 @@ func TestASlowSubscriberIsCutAndNobodyWaitsForIt(t *testing.T) {
 }
 
 func TestASlowSubscriberThatAlsoHangsInItsRepliesIsCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		s := NewServer(Config{Limits: Limits{PushQueue: 10_000}}, &script{commands: pubsub(), closed: func(*Conn) { ended <- time.Now() }})
 		cl := dial(t, s)
@@ -198,7 +198,7 @@ func TestASlowSubscriberThatAlsoHangsInItsRepliesIsCut(t *testing.T) {
 }
 
 func TestASubscriberThatTakesNothingIsCutThoughItsQueueIsNotFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		s := NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, &script{commands: pubsub(), closed: func(*Conn) { ended <- time.Now() }})
 		cl := dial(t, s)
@@ -215,7 +215,7 @@ func TestASubscriberThatTakesNothingIsCutThoughItsQueueIsNotFull(t *testing.T) {
 }
 
 func TestAConnectionThatEndsDoesNotWaitForItsPushes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		broken := false
 		s := NewServer(Config{}, &script{
@@ -242,7 +242,7 @@ func TestAConnectionThatEndsDoesNotWaitForItsPushes(t *testing.T) {
 }
 
 func TestMonitorsGetWhatIsPushed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"MONITOR": func(c *Conn, _ [][]byte) {
 				c.HoldPushes()
@@ -274,7 +274,7 @@ func TestMonitorsGetWhatIsPushed(t *testing.T) {
 }
 
 func TestConfirmationsAreSentInAnyReplyMode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		commands := pubsub()
 		commands["OFF"] = func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOff) }
 		s := NewServer(Config{}, &script{commands: commands})
@@ -287,7 +287,7 @@ func TestConfirmationsAreSentInAnyReplyMode(t *testing.T) {
 }
 
 func TestRepliesAndMessagesAlternateOnlyBetweenFrames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		const rounds = 2000
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		cl := dial(t, s)
@@ -318,7 +318,7 @@ func TestRepliesAndMessagesAlternateOnlyBetweenFrames(t *testing.T) {
 }
 
 func TestShutdownSendsWhatIsQueued(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))

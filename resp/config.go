@@ -17,6 +17,8 @@ const (
 	DefaultReplyBatch   = 64 << 10
 	DefaultWriteTimeout = 10 * time.Second
 	DefaultMaxClients   = 10000
+
+	DefaultHandshakeTimeout = 10 * time.Second
 )
 
 // Limits bound what one connection can make the server hold. A zero field means
@@ -44,6 +46,8 @@ type Limits struct {
 	// it is cut; 10 s. The deadline is refreshed lazily, so it may be half as long
 	// again.
 	WriteTimeout time.Duration
+	// HandshakeTimeout is how long a client may take for its TLS handshake; 10 s.
+	HandshakeTimeout time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -56,6 +60,7 @@ func (l Limits) withDefaults() Limits {
 	l.PushQueue = orDefault(l.PushQueue, DefaultPushQueue)
 	l.ReplyBatch = orDefault(l.ReplyBatch, DefaultReplyBatch)
 	l.WriteTimeout = orDefault(l.WriteTimeout, DefaultWriteTimeout)
+	l.HandshakeTimeout = orDefault(l.HandshakeTimeout, DefaultHandshakeTimeout)
 	return l
 }
 

@@ -2,6 +2,8 @@ package resp
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,7 +29,9 @@ const (
 // them; those work, to no effect, after the end of the connection too.
 type Conn struct {
 	server  *Server
-	nc      net.Conn
+	wire    wire
+	stream  io.ReadWriter // of commands and replies: the wire, or TLS over it
+	tls     *tls.Conn     // nil = plain
 	id      uint64
 	created time.Time
 	remote  string
@@ -55,13 +59,15 @@ type Conn struct {
 	subscriptions [kinds]atomic.Int32
 	name          atomic.Pointer[string]
 
+	certificateName atomic.Pointer[string]
+
 	park     sync.Mutex // protects why the goroutine should look up from Read, of this group
 	wait     *Wait      // the blocked command
 	unblock  Wakeup     // what CLIENT UNBLOCK asked for
 	draining bool       // the server is shutting down
+	shaking  bool       // the TLS handshake is going on
 
-	wmu           sync.Mutex // serializes writes, of whole frames; protects this group
-	writeDeadline time.Time
+	wmu sync.Mutex // serializes writes, of whole frames
 
 	push   pushQueue
 	topics [kinds]map[string]*topic // its subscriptions; protected by Broker.mu
@@ -70,12 +76,13 @@ type Conn struct {
 func newConn(s *Server, nc net.Conn) *Conn {
 	c := &Conn{
 		server:  s,
-		nc:      nc,
+		wire:    wire{Conn: nc, timeout: s.limits.WriteTimeout},
 		created: time.Now(),
 		remote:  nc.RemoteAddr().String(),
 		local:   nc.LocalAddr().String(),
 		in:      newReader(s.limits),
 	}
+	c.stream = &c.wire
 	c.push.init()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -183,11 +190,12 @@ func (c *Conn) SetReplyMode(m ReplyMode) {
 func (c *Conn) CloseAfterReply() { c.closing = true }
 
 // Close cuts the connection. What is not sent yet is lost. Any goroutine may call
-// it; it does not wait for the connection's goroutine.
+// it; it does not wait for the connection's goroutine, nor for the client: over TLS
+// there is no close_notify.
 func (c *Conn) Close() {
 	if c.closed.CompareAndSwap(false, true) {
 		c.cancel()
-		c.nc.Close()
+		c.wire.Close()
 	}
 }
 

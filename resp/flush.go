@@ -3,8 +3,6 @@ package resp
 import (
 	"errors"
 	"fmt"
-	"os"
-	"time"
 )
 
 var errSettle = errors.New("settle")
@@ -45,22 +43,10 @@ func (c *Conn) send() error {
 // write sends whole frames, in one call unless the client takes them slowly. The
 // caller holds c.wmu.
 func (c *Conn) write(b []byte) error {
-	timeout := c.server.limits.WriteTimeout
-	for len(b) > 0 {
-		// A deadline is a timer, so it is set for longer than needed and moved only
-		// when it has become too close.
-		if now := time.Now(); c.writeDeadline.Sub(now) < timeout {
-			c.writeDeadline = now.Add(timeout + timeout/2)
-			if err := c.nc.SetWriteDeadline(c.writeDeadline); err != nil {
-				return err
-			}
-		}
-		n, err := c.nc.Write(b)
-		c.server.bytesOut.Add(int64(n))
-		if err != nil && !(n > 0 && errors.Is(err, os.ErrDeadlineExceeded)) {
-			return err
-		}
-		b = b[n:]
+	if len(b) == 0 {
+		return nil
 	}
-	return nil
+	n, err := c.stream.Write(b)
+	c.server.bytesOut.Add(int64(n))
+	return err
 }

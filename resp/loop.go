@@ -18,6 +18,9 @@ const (
 
 // serve reads and executes commands until the connection ends.
 func (c *Conn) serve() {
+	if err := c.handshake(); err != nil {
+		c.fail(err)
+	}
 	c.park.Lock()
 	c.rearm()
 	c.park.Unlock()
@@ -63,7 +66,7 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.nc.Read(room)
+	n, err := c.stream.Read(room)
 	if n == 0 {
 		return err
 	}
@@ -134,8 +137,8 @@ func (c *Conn) refuse(err error) {
 // linger reads on for a moment after a half close. To close a socket with unread
 // bytes resets it, and the client might lose the reply that says what was wrong.
 func (c *Conn) linger() {
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
+	c.farewell()
+	if !c.wire.closeWrite() {
 		return
 	}
 	c.park.Lock()
@@ -143,16 +146,18 @@ func (c *Conn) linger() {
 		c.readUntil(time.Now().Add(lingerTime))
 	}
 	c.park.Unlock()
-	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes) // ends by an error, or by the limit
+	_, _ = io.CopyN(io.Discard, c.wire.Conn, lingerBytes) // ends by an error, or by the limit
 }
 
 // end closes the connection and gives everything back that belongs to it.
 func (c *Conn) end() {
 	c.server.broker.leave(c)
 	if !errors.Is(c.err, errDraining) {
+		c.farewell()
 		c.Close() // lets a pusher that hangs in write go
 	}
 	c.drainPushes()
+	c.farewell()
 	c.Close()
 	c.server.handler.Closed(c)
 	c.logEnd()
@@ -164,6 +169,14 @@ func (c *Conn) logEnd() {
 	switch {
 	case c.push.wasCut():
 		level, why = slog.LevelWarn, "client cut: it does not take what it is pushed"
+	case errors.Is(c.err, errHandshake):
+		// One that says nothing is a probe of a load balancer, mostly.
+		if !errors.Is(c.err, io.EOF) && c.server.handshakes.due() {
+			level = slog.LevelWarn
+		}
+		why = "client cut: no TLS with it"
+	case errors.Is(c.err, errTLSHere) && c.server.foreignTLS.due():
+		level, why = slog.LevelWarn, "client cut: it speaks TLS to the plain port"
 	case errors.Is(c.err, os.ErrDeadlineExceeded):
 		level, why = slog.LevelWarn, "client cut: it does not take its replies"
 	case errors.Is(c.err, errCrossProtocol) && c.server.crossProtocol.due():

@@ -12,7 +12,7 @@ import (
 )
 
 func TestAPipelineIsSettledAndSentOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
 		cl := dial(t, NewServer(Config{}, h))
 		cl.call(strings.Repeat("PING\r\n", 16), strings.Repeat("+PONG\r\n", 16))
@@ -24,7 +24,7 @@ func TestAPipelineIsSettledAndSentOnce(t *testing.T) {
 }
 
 func TestALongPipelineIsSentInParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
 		cl := dial(t, NewServer(Config{Limits: Limits{ReplyBatch: 50}}, h))
 		cl.call(strings.Repeat("PING\r\n", 20), strings.Repeat("+PONG\r\n", 20))
@@ -36,7 +36,7 @@ func TestALongPipelineIsSentInParts(t *testing.T) {
 }
 
 func TestRepliesWaitForSettle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
 		cl := dial(t, NewServer(Config{}, &script{settle: func(*Conn) error { <-durable; return nil }}))
 		cl.send("PING\r\nPING\r\n")
@@ -47,7 +47,7 @@ func TestRepliesWaitForSettle(t *testing.T) {
 }
 
 func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		broken := errors.New("disk full")
 		closed := false
 		h := &script{
@@ -65,7 +65,7 @@ func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
 }
 
 func TestSettleIsCalledThoughTheClientLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		left := make(chan struct{})
 		var settledBeforeClosed int32
 		h := &script{commands: map[string]func(*Conn, [][]byte){
@@ -85,7 +85,7 @@ func TestSettleIsCalledThoughTheClientLeft(t *testing.T) {
 }
 
 func TestSettleIsCalledForWhatAKilledConnectionExecuted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"KILL": func(c *Conn, _ [][]byte) { c.Close() },
 		}}
@@ -100,7 +100,7 @@ func TestSettleIsCalledForWhatAKilledConnectionExecuted(t *testing.T) {
 }
 
 func TestAProtocolErrorIsToldAfterTheRepliesBeforeIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
 		cl := dial(t, NewServer(Config{}, h))
 		cl.send("PING\r\n*a\r\nPING\r\n")
@@ -133,7 +133,7 @@ func TestAProtocolErrorIsReadableThoughTheClientSendsOn(t *testing.T) {
 }
 
 func TestHTTPIsCutWithoutAReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
 		cl := dial(t, NewServer(Config{}, h))
 		cl.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n")
@@ -145,7 +145,7 @@ func TestHTTPIsCutWithoutAReply(t *testing.T) {
 }
 
 func TestLimitsAreHigherOnceAuthenticated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"AUTH": func(c *Conn, _ [][]byte) { c.SetAuthenticated(true); c.Reply().Simple("OK") },
 		}}
@@ -161,7 +161,7 @@ func TestLimitsAreHigherOnceAuthenticated(t *testing.T) {
 }
 
 func TestReplyModes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		mode := func(m ReplyMode) func(*Conn, [][]byte) {
 			return func(c *Conn, _ [][]byte) { c.SetReplyMode(m) }
 		}
@@ -184,7 +184,7 @@ func TestReplyModes(t *testing.T) {
 }
 
 func TestACommandThatFlushesKeepsToTheReplyMode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"OFF":  func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOff) },
 			"PUSH": func(c *Conn, _ [][]byte) { c.Reply().Simple("now"); _ = c.Flush() },
@@ -197,7 +197,7 @@ func TestACommandThatFlushesKeepsToTheReplyMode(t *testing.T) {
 }
 
 func TestCloseAfterReplyEndsTheBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"QUIT": func(c *Conn, _ [][]byte) { c.CloseAfterReply(); c.Reply().Simple("OK") },
 		}}
@@ -208,7 +208,7 @@ func TestCloseAfterReplyEndsTheBatch(t *testing.T) {
 }
 
 func TestAClientThatTakesNothingIsCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		h := &script{closed: func(*Conn) { ended <- time.Now() }}
 		cl := dial(t, NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, h))
@@ -222,7 +222,7 @@ func TestAClientThatTakesNothingIsCut(t *testing.T) {
 }
 
 func TestAClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		big := strings.Repeat("x", 100)
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"BIG": func(c *Conn, _ [][]byte) { c.Reply().BulkString(big) },
@@ -239,13 +239,14 @@ func TestAClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
 }
 
 func TestAnIdleClientIsCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		h := &script{closed: func(*Conn) { ended <- time.Now() }}
 		cl := dial(t, NewServer(Config{IdleTimeout: time.Minute}, h))
 		time.Sleep(59 * time.Second)
 		cl.call("PING\r\n", "+PONG\r\n")
 		start := time.Now()
+		go io.Copy(io.Discard, cl)
 		if d := (<-ended).Sub(start); d != time.Minute {
 			t.Errorf("it was cut after %v", d)
 		}
@@ -253,7 +254,7 @@ func TestAnIdleClientIsCut(t *testing.T) {
 }
 
 func TestANewIdleTimeoutHoldsForThoseConnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{})
 		cl := dial(t, s)
 		cl.call("PING\r\n", "+PONG\r\n")
@@ -269,7 +270,7 @@ func TestANewIdleTimeoutHoldsForThoseConnected(t *testing.T) {
 }
 
 func TestWhoListensMayBeSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		commands := pubsub()
 		commands["MONITOR"] = func(c *Conn, _ [][]byte) { c.SetListening(true); c.Reply().Simple("OK") }
 		commands["RESET"] = func(c *Conn, _ [][]byte) { c.SetListening(false); c.Reply().Simple("RESET") }
@@ -293,7 +294,7 @@ func TestWhoListensMayBeSilent(t *testing.T) {
 }
 
 func TestAGrownConnectionShrinksWhenItIsIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 			"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
 		}})
@@ -318,7 +319,7 @@ func TestAGrownConnectionShrinksWhenItIsIdle(t *testing.T) {
 }
 
 func TestWhatClientListShows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"SET": func(c *Conn, _ [][]byte) {
 				c.SetName("n")

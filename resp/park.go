@@ -19,12 +19,17 @@ var (
 var past = time.Unix(1, 0)
 
 // lookUp makes the connection's goroutine return from Read, now or the next time
-// it goes there. The caller holds c.park and has recorded why.
-func (c *Conn) lookUp() { c.readUntil(past) }
+// it goes there. The caller holds c.park and has recorded why. A handshake is
+// disturbed by a shutdown only; who looks up after it finds what was recorded.
+func (c *Conn) lookUp() {
+	if !c.shaking || c.draining {
+		c.readUntil(past)
+	}
+}
 
 // readUntil sets the read deadline. That fails only on a closed connection, as the
 // next Read will tell. The caller holds c.park.
-func (c *Conn) readUntil(t time.Time) { _ = c.nc.SetReadDeadline(t) }
+func (c *Conn) readUntil(t time.Time) { _ = c.wire.SetReadDeadline(t) }
 
 // drain asks the connection to end when the commands that it has read are
 // answered.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestAPatternHearsFromThePublishThatFollowsItsSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		b := s.Broker()
 		first, second := dial(t, s), dial(t, s)

@@ -18,6 +18,10 @@ type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
+// errTLSHere is told in plain text: that is how a TLS client tells its user, too, that
+// there is no TLS.
+const errTLSHere = protocolError("TLS handshake on a port that speaks none")
+
 // The errors of a reader that have no text for the client.
 var (
 	errCrossProtocol = errors.New("this is HTTP: closed against cross-protocol scripting")
@@ -124,6 +128,9 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			}
 			return r.take()
 		}
+		if r.handshake() {
+			return nil, errTLSHere
+		}
 		line, ok, err := r.line()
 		if err != nil || !ok {
 			return nil, err
@@ -144,6 +151,12 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 		}
 	}
 	return nil, nil
+}
+
+// handshake reports whether a TLS handshake begins here: a record of type 22, of a
+// version 3.x. It has line ends in it, so it would be taken for commands.
+func (r *reader) handshake() bool {
+	return r.buf[r.pos] == 22 && r.end-r.pos > 1 && r.buf[r.pos+1] == 3
 }
 
 // line returns the next line with its '\n' and leaves pos behind it; ok is false

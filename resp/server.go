@@ -3,6 +3,7 @@ package resp
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -46,6 +47,8 @@ type Server struct {
 	counters
 	crossProtocol onceAMinute
 	flooded       onceAMinute
+	handshakes    onceAMinute
+	foreignTLS    onceAMinute
 
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn
@@ -77,15 +80,21 @@ func NewServer(cfg Config, h Handler) *Server {
 }
 
 // ServeConn serves one connection and returns when it has ended. It closes nc.
-func (s *Server) ServeConn(nc net.Conn) {
-	if c := s.admit(nc); c != nil {
+func (s *Server) ServeConn(nc net.Conn) { s.serveConn(nc, nil) }
+
+func (s *Server) serveConn(nc net.Conn, config *tls.Config) {
+	if c := s.admit(nc, config); c != nil {
 		c.serve()
 	}
 }
 
-// admit makes nc a connection of the server, or closes it and returns nil.
-func (s *Server) admit(nc net.Conn) *Conn {
+// admit makes nc a connection of the server, one that speaks TLS unless config is
+// nil, or closes it and returns nil.
+func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	c := newConn(s, nc)
+	if config != nil {
+		c.speakTLS(config)
+	}
 	s.received.Add(1)
 
 	s.mu.Lock()
@@ -101,7 +110,9 @@ func (s *Server) admit(nc net.Conn) *Conn {
 
 	if full {
 		s.rejected.Add(1)
-		reject(nc)
+		if config == nil { // else it would take a handshake, which is what there is no room for
+			reject(nc)
+		}
 	}
 	c.Close()
 	return nil

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -17,6 +18,12 @@ import (
 // returned nil.
 func serveTCP(t *testing.T, s *Server) (addr string, done <-chan struct{}) {
 	t.Helper()
+	return serveOn(t, s, nil)
+}
+
+// serveOn is serveTCP, with TLS if there is a config.
+func serveOn(t *testing.T, s *Server, config *tls.Config) (addr string, done <-chan struct{}) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +31,7 @@ func serveTCP(t *testing.T, s *Server) (addr string, done <-chan struct{}) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		if err := s.Serve(ln); err != nil {
+		if err := s.serve(ln, config); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	}()
@@ -62,7 +69,7 @@ func TestAServerOverTCP(t *testing.T) {
 }
 
 func TestOneClientTooManyIsRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{MaxClients: 1}, &script{})
 		first := dial(t, s)
 		first.call("PING\r\n", "+PONG\r\n")
@@ -89,7 +96,7 @@ func TestOneClientTooManyIsRejected(t *testing.T) {
 }
 
 func TestShutdownLetsRunningCommandsFinishAndAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		working, work := make(chan struct{}), make(chan struct{})
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"WORK": func(c *Conn, _ [][]byte) {
@@ -126,7 +133,7 @@ func TestShutdownLetsRunningCommandsFinishAndAnswer(t *testing.T) {
 }
 
 func TestShutdownOutOfTimeCutsWhatIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"HANG": func(c *Conn, _ [][]byte) { <-c.Context().Done() },
 		}}
@@ -146,7 +153,7 @@ func TestShutdownOutOfTimeCutsWhatIsLeft(t *testing.T) {
 }
 
 func TestShutdownIsNotHeldUpByASubscriberThatTakesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
@@ -184,7 +191,7 @@ func (l *fakeListener) Close() error   { close(l.closed); return nil }
 func (l *fakeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestALackOfDescriptorsMakesAcceptSlowDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		ln := &fakeListener{err: syscall.EMFILE, failures: 20, conn: far, closed: make(chan struct{})}
 		s := NewServer(Config{}, &script{})
@@ -205,7 +212,7 @@ func TestALackOfDescriptorsMakesAcceptSlowDown(t *testing.T) {
 }
 
 func TestShutdownEndsThePauseOfAccept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		ln := &fakeListener{err: syscall.EMFILE, failures: 1 << 30, closed: make(chan struct{})}
 		s := NewServer(Config{}, &script{})
 		served := make(chan error)
@@ -237,7 +244,7 @@ func TestServeAfterShutdownClosesTheListener(t *testing.T) {
 }
 
 func TestAThousandSubscribersGetEachMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		const subscribers, messages = 1000, 5
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		clients := make([]*client, subscribers)

@@ -34,7 +34,7 @@ func newBlocking(limit time.Duration) *blocking {
 }
 
 func TestABlockedCommandEndsByWake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		s := NewServer(Config{}, h)
 		cl := dial(t, s)
@@ -57,7 +57,7 @@ func TestABlockedCommandEndsByWake(t *testing.T) {
 }
 
 func TestAWakeBeforeAwaitIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"WAIT": func(c *Conn, _ [][]byte) {
 				w := c.NewWait()
@@ -70,7 +70,7 @@ func TestAWakeBeforeAwaitIsNotLost(t *testing.T) {
 }
 
 func TestAWakeWhileTheCommandsBeforeAreSettledIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		durable := make(chan struct{})
 		h.settle = func(*Conn) error { <-durable; return nil }
@@ -84,7 +84,7 @@ func TestAWakeWhileTheCommandsBeforeAreSettledIsNotLost(t *testing.T) {
 }
 
 func TestAStaleWakeFindsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(time.Second)
 		cl := dial(t, NewServer(Config{}, h))
 		cl.call("WAIT 1\r\n", "+1 timed out\r\n")
@@ -103,7 +103,7 @@ func TestAStaleWakeFindsNobody(t *testing.T) {
 }
 
 func TestAWakeAtTheDeadlineWins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		h.commands["WAIT"] = func(c *Conn, _ [][]byte) {
 			w := c.NewWait()
@@ -115,7 +115,7 @@ func TestAWakeAtTheDeadlineWins(t *testing.T) {
 }
 
 func TestABlockedCommandEndsAtItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		cl := dial(t, NewServer(Config{IdleTimeout: time.Second}, newBlocking(time.Minute)))
 		start := time.Now()
 		cl.call("WAIT job\r\n", "+job timed out\r\n")
@@ -131,7 +131,7 @@ func TestABlockedCommandEndsAtItsDeadline(t *testing.T) {
 }
 
 func TestTheDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		closed := make(chan struct{})
 		h.closed = func(*Conn) { close(closed) }
@@ -148,7 +148,7 @@ func TestTheDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
 }
 
 func TestGoneComesBeforeWoken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		h.commands["WAIT"] = func(c *Conn, _ [][]byte) {
 			w := c.NewWait()
@@ -164,7 +164,7 @@ func TestGoneComesBeforeWoken(t *testing.T) {
 }
 
 func TestABlockedClientCanBeKilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		s := NewServer(Config{}, h)
 		cl := dial(t, s)
@@ -179,7 +179,7 @@ func TestABlockedClientCanBeKilled(t *testing.T) {
 }
 
 func TestABlockedClientCanBeUnblocked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, newBlocking(0))
 		cl := dial(t, s)
 		cl.call("PING\r\n", "+PONG\r\n")
@@ -208,7 +208,7 @@ func TestABlockedClientCanBeUnblocked(t *testing.T) {
 // TestAWaiterThatIsWokenCannotBeUnblocked holds the replies back, so that the wait
 // has its reason to end but has not ended.
 func TestAWaiterThatIsWokenCannotBeUnblocked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
 		h := newBlocking(0)
 		h.settle = func(*Conn) error { <-durable; return nil }
@@ -226,7 +226,7 @@ func TestAWaiterThatIsWokenCannotBeUnblocked(t *testing.T) {
 }
 
 func TestCommandsSentToABlockedConnectionWaitTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		cl := dial(t, NewServer(Config{}, h))
 		cl.send("WAIT job\r\n")
@@ -241,7 +241,7 @@ func TestCommandsSentToABlockedConnectionWaitTheirTurn(t *testing.T) {
 }
 
 func TestAFloodDuringABlockedCommandCutsTheClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		cl := dial(t, NewServer(Config{Limits: Limits{Args: 4, Command: 8000, Inline: 1000}}, h))
 		cl.send("WAIT job\r\n")
@@ -257,7 +257,7 @@ func TestAFloodDuringABlockedCommandCutsTheClient(t *testing.T) {
 }
 
 func TestShutdownEndsBlockedCommandsWithAReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		graceful := false
 		h.closed = func(c *Conn) { graceful = c.Graceful() }
@@ -279,7 +279,7 @@ func TestShutdownEndsBlockedCommandsWithAReply(t *testing.T) {
 }
 
 func TestRepliesThatDidNotSettleEndTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		h.settle = func(*Conn) error { return errSettle }
 		cl := dial(t, NewServer(Config{}, h))

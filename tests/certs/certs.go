@@ -1,0 +1,141 @@
+// Package certs makes certificates for tests: an authority signs them in memory, and
+// they are written to a file only where a program has to read them. They are made
+// anew for each run, so there is nothing to renew and no key in the repository.
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The time that certificates are valid for unless Leaf says otherwise. It holds the year
+// 2000, where the fake time of testing/synctest begins.
+var (
+	begin = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+	end   = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Authority signs certificates. Safe for concurrent use.
+type Authority struct {
+	Pool *x509.CertPool // of its own certificate alone
+	PEM  []byte         // its certificate
+
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// Leaf says what is to be signed. The zero value is a certificate without a name that is
+// valid now.
+type Leaf struct {
+	Name                string    // common name; "" = none
+	NotBefore, NotAfter time.Time // zero = valid for decades
+}
+
+// Signed is a certificate with its key.
+type Signed struct {
+	tls.Certificate
+	CertPEM, KeyPEM []byte
+}
+
+// NewAuthority makes an authority of that name.
+func NewAuthority(t testing.TB, name string) *Authority {
+	t.Helper()
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: begin, NotAfter: end,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	key := newKey(t)
+	der := sign(t, &template, &template, key, key)
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Authority{Pool: x509.NewCertPool(), PEM: block("CERTIFICATE", der), certificate: certificate, key: key}
+	a.Pool.AddCert(certificate)
+	return a
+}
+
+// Sign makes a certificate for server and client of 127.0.0.1 and localhost.
+func (a *Authority) Sign(t testing.TB, l Leaf) Signed {
+	t.Helper()
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: l.Name}, NotBefore: l.NotBefore, NotAfter: l.NotAfter,
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if l.NotBefore.IsZero() {
+		template.NotBefore = begin
+	}
+	if l.NotAfter.IsZero() {
+		template.NotAfter = end
+	}
+	key := newKey(t)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Signed{CertPEM: block("CERTIFICATE", sign(t, &template, a.certificate, key, a.key)), KeyPEM: block("PRIVATE KEY", secret)}
+	if s.Certificate, err = tls.X509KeyPair(s.CertPEM, s.KeyPEM); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Write writes the pair to dir, as <name>.crt and <name>.key, and returns the two paths.
+func (s Signed) Write(t testing.TB, dir, name string) (cert, key string) {
+	t.Helper()
+	return write(t, dir, name+".crt", s.CertPEM), write(t, dir, name+".key", s.KeyPEM)
+}
+
+// Write writes the authority's certificate to dir, as <name>.crt, and returns the path.
+func (a *Authority) Write(t testing.TB, dir, name string) string {
+	t.Helper()
+	return write(t, dir, name+".crt", a.PEM)
+}
+
+func write(t testing.TB, dir, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func sign(t testing.TB, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+func block(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
