@@ -47,6 +47,8 @@ type Config struct {
 	Password func() string
 	// Info holds facts for INFO.
 	Info Info
+	// About returns more fields for INFO's section server; nil = none.
+	About func() []Field
 	// Persistence returns more fields for INFO's section persistence; nil = none.
 	Persistence func() []Field
 	// Shutdown asks for a graceful stop and returns at once; nil = SHUTDOWN is
@@ -79,6 +81,7 @@ type Commands struct {
 	keyspace    simba.Keyspace // the backend's; nil = it has none
 	password    func() string
 	info        Info
+	about       func() []Field
 	persistence func() []Field
 	shutdown    func()
 
@@ -111,6 +114,7 @@ func New(cfg Config) *Commands {
 		backend:      cfg.Backend,
 		password:     cfg.Password,
 		info:         cfg.Info,
+		about:        cfg.About,
 		persistence:  cfg.Persistence,
 		shutdown:     cfg.Shutdown,
 		storeTimeout: cfg.StoreTimeout,

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,7 +19,15 @@ type Setting struct {
 	// Set validates and applies a value; its error says what is wrong with it. nil =
 	// the setting cannot be changed while the server runs.
 	Set func(string) error
+	// Together names settings that may be valid only together, such as a certificate and its
+	// key: those of one CONFIG SET that have the same Together are given to SetAll, by name,
+	// instead of each to its Set; "" = none. SetAll applies all or none.
+	Together string
+	SetAll   func(map[string]string) error
 }
+
+// immutable reports whether the setting cannot be changed while the server runs.
+func (s *Setting) immutable() bool { return s.Set == nil && s.SetAll == nil }
 
 // mergeSettings adds the commands' own settings, and those that tools of Redis
 // ask every server for, to the others. On a clash the other one counts.
@@ -136,7 +145,7 @@ func (x *Commands) parseConfigSet(args [][]byte) ([]assignment, error) {
 		switch {
 		case a.setting == nil:
 			return nil, replyErrorf("ERR Unknown option or number of arguments for CONFIG SET - '%s'", shorten(a.name))
-		case a.setting.Set == nil:
+		case a.setting.immutable():
 			return nil, configSetError(a.name, "can't set immutable config")
 		}
 		for _, before := range assignments {
@@ -169,19 +178,55 @@ func (c *client) configSet(args [][]byte) {
 func (x *Commands) assign(assignments []assignment) error {
 	x.settingMu.Lock()
 	defer x.settingMu.Unlock()
-	for i := range assignments {
-		a := &assignments[i]
-		a.previous = a.setting.Get()
-		if err := a.setting.Set(a.value); err != nil {
-			for _, done := range assignments[:i] {
-				if undo := done.setting.Set(done.previous); undo != nil {
-					x.log.Error("cannot put a setting back", "setting", done.setting.Name, "err", undo)
-				}
-			}
-			return configSetError(a.name, err.Error())
+	steps := stepsOf(assignments)
+	for i, step := range steps {
+		for _, a := range step {
+			a.previous = a.setting.Get()
 		}
+		err := step.set(func(a *assignment) string { return a.value })
+		if err == nil {
+			continue
+		}
+		for _, done := range slices.Backward(steps[:i]) {
+			if undo := done.set(func(a *assignment) string { return a.previous }); undo != nil {
+				x.log.Error("cannot put a setting back", "setting", done[0].setting.Name, "err", undo)
+			}
+		}
+		return configSetError(step[0].name, err.Error())
 	}
 	return nil
+}
+
+// step is what is set at once: one assignment, or those that are valid together.
+type step []*assignment
+
+// stepsOf puts together what belongs together.
+func stepsOf(assignments []assignment) []step {
+	var steps []step
+	at := make(map[string]int)
+	for i := range assignments {
+		a := &assignments[i]
+		group := a.setting.Together
+		if known, ok := at[group]; ok && group != "" {
+			steps[known] = append(steps[known], a)
+			continue
+		}
+		at[group] = len(steps)
+		steps = append(steps, step{a})
+	}
+	return steps
+}
+
+// set gives the settings what value says.
+func (s step) set(value func(*assignment) string) error {
+	if s[0].setting.SetAll == nil {
+		return s[0].setting.Set(value(s[0]))
+	}
+	values := make(map[string]string, len(s))
+	for _, a := range s {
+		values[a.setting.Name] = value(a)
+	}
+	return s[0].setting.SetAll(values)
 }
 
 func (c *client) configRewrite([][]byte) {

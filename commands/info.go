@@ -75,6 +75,16 @@ func (r *report) line(name string, value any) {
 	r.WriteString(name + ":" + strings.TrimSuffix(text, "\r") + "\r\n")
 }
 
+// more appends the fields that others give, if there are any.
+func (r *report) more(fields func() []Field) {
+	if fields == nil {
+		return
+	}
+	for _, f := range fields() {
+		r.line(f.Name, f.Value)
+	}
+}
+
 // known appends a figure of the engine unless it is below 0, which says that the
 // engine does not have it.
 func (r *report) known(name string, value int64) {

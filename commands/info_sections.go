@@ -27,6 +27,7 @@ func (r *report) server() {
 	r.line("process_id", os.Getpid())
 	r.line("run_id", info.RunID)
 	r.line("tcp_port", info.TCPPort)
+	r.more(r.x.about)
 	r.line("server_time_usec", r.now.UnixMicro())
 	r.line("uptime_in_seconds", uptime)
 	r.line("uptime_in_days", uptime/(24*60*60))
@@ -75,12 +76,7 @@ func (r *report) persistence() {
 	} else {
 		r.line("survives_restart", "no") // leases are granted anew while their owners may believe in them
 	}
-	if r.x.persistence == nil {
-		return
-	}
-	for _, f := range r.x.persistence() {
-		r.line(f.Name, f.Value)
-	}
+	r.more(r.x.persistence)
 }
 
 func (r *report) stats() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp/commands"
@@ -31,7 +33,11 @@ type app struct {
 	store  *persist.Store                // of the embedded engine; nil without a disk
 	engine keeper
 	server *resp.Server
-	ln     net.Listener
+	ln     net.Listener  // of plain RESP, nil = none
+	tlsLn  net.Listener  // of TLS, nil = none
+	certs  *certificates // nil without tlsLn
+
+	settings *settings
 }
 
 // newApp brings everything up but serves nobody yet. SHUTDOWN calls shutdown.
@@ -57,19 +63,19 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		return nil, err
 	}
 
-	// Only now is the address taken: who can connect finds all leases in place.
-	if a.ln, err = listen(cfg.Addr); err != nil {
+	// Only now are the addresses taken: who can connect finds all leases in place.
+	if err := a.listen(); err != nil {
 		return nil, err
 	}
-	// Shutdown closes the listener, but not if the server never served.
-	a.undo = append(a.undo, func(context.Context) error { a.ln.Close(); return nil })
 
+	a.settings = newSettings(a)
 	handler := commands.New(commands.Config{
 		Backend:      a.engine,
 		StoreTimeout: cfg.BackendTimeout,
-		Settings:     append(newSettings(a).list(), aliases(a)...),
+		Settings:     append(a.settings.list(), aliases(a)...),
 		Password:     func() string { return cfg.RequirePass },
 		Info:         a.info(),
+		About:        a.about(),
 		Persistence:  a.persistence(),
 		Shutdown:     shutdown,
 		Logger:       log,
@@ -86,6 +92,32 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 	return a, nil
 }
 
+// listen takes the addresses.
+func (a *app) listen() (err error) {
+	if a.cfg.TLSAddr != "" {
+		if a.certs, err = openCertificates(a.cfg, a.log); err != nil {
+			return err
+		}
+		a.undo = append(a.undo, func(context.Context) error { a.certs.close(); return nil })
+	}
+	for _, l := range []struct {
+		addr string
+		ln   *net.Listener
+	}{{a.cfg.Addr, &a.ln}, {a.cfg.TLSAddr, &a.tlsLn}} {
+		if l.addr == "" {
+			continue
+		}
+		ln, err := listen(l.addr)
+		if err != nil {
+			return err
+		}
+		*l.ln = ln
+		// Shutdown closes the listener, but not if the server never served.
+		a.undo = append(a.undo, func(context.Context) error { ln.Close(); return nil })
+	}
+	return nil
+}
+
 // listen takes an address. A peer whose machine or network is gone sends no FIN,
 // and nobody writes to one that waits: only probes tell that it is dead. Until they
 // do, its SESSION leases stay and a mutex may be handed to its blocked ACQUIRE.
@@ -99,31 +131,57 @@ func listen(addr string) (net.Listener, error) {
 
 // start begins to serve. The channel gets the error if serving ends without stop.
 func (a *app) start() <-chan error {
-	failed := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.server.Serve(a.ln); err != nil {
-			failed <- fmt.Errorf("serve %s: %w", a.ln.Addr(), err)
-		}
-	}()
+	failed := make(chan error, 2)
+	var serving sync.WaitGroup
+	serve := func(ln net.Listener, serve func(net.Listener) error) {
+		serving.Go(func() {
+			if err := serve(ln); err != nil {
+				failed <- fmt.Errorf("serve %s: %w", ln.Addr(), err)
+			}
+		})
+	}
+	var ready []any
+	if a.ln != nil {
+		serve(a.ln, a.server.Serve)
+		ready = append(ready, "addr", a.ln.Addr().String())
+	}
+	if a.tlsLn != nil {
+		serve(a.tlsLn, func(ln net.Listener) error { return a.server.ServeTLS(ln, a.certs.serverConfig()) })
+		ready = append(ready, "tls", a.tlsLn.Addr().String())
+	}
 	// Clients go first: the blocked ones are told, replies are settled and sent, and
 	// for that engine and store must still be there.
 	a.undo = append(a.undo, func(ctx context.Context) error {
 		err := a.server.Shutdown(ctx)
-		<-done
+		serving.Wait()
 		if errors.Is(err, context.DeadlineExceeded) {
 			a.log.Warn("clients that did not take their replies in time were cut", "shutdown-timeout", a.cfg.ShutdownTimeout)
 			return nil
 		}
 		return err
 	})
-	ready := []any{"addr", a.ln.Addr().String(), "engine", a.cfg.Engine}
+	ready = append(ready, "engine", a.cfg.Engine)
 	if a.cfg.Engine == engineEmbedded { // what the others keep is their stores' affair
 		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)
 	}
 	a.log.Info("ready", append(ready, "version", version)...)
 	return failed
+}
+
+// reloadTLS reads the files of TLS that c names; new connections get what is in them. On
+// an error nothing has changed.
+func (a *app) reloadTLS(c *config) error {
+	if a.certs == nil {
+		return errors.New("TLS is not served")
+	}
+	return a.certs.reload(c)
+}
+
+// hangup is told of a SIGHUP.
+func (a *app) hangup() {
+	if err := a.settings.reload(); err != nil {
+		a.log.Error("the TLS certificate stays what it was", "err", err)
+	}
 }
 
 // stop takes down what is up, last in first out. Calling it again does nothing.
@@ -148,13 +206,37 @@ func (a *app) info() commands.Info {
 	default:
 		info.Survives = true
 	}
-	if tcp, ok := a.ln.Addr().(*net.TCPAddr); ok {
-		info.TCPPort = tcp.Port
-	}
+	// As in Redis: the port of TLS if there is no other.
+	info.TCPPort = cmp.Or(portOf(a.ln), portOf(a.tlsLn))
 	if path, err := os.Executable(); err == nil { // for people to read: "" will do
 		info.Executable = path
 	}
 	return info
+}
+
+// portOf is the port of a listener, 0 if there is none.
+func portOf(ln net.Listener) int {
+	if ln == nil {
+		return 0
+	}
+	tcp, ok := ln.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0
+	}
+	return tcp.Port
+}
+
+// about returns the lines of INFO's section server that are about TLS, nil without it.
+func (a *app) about() func() []commands.Field {
+	if a.certs == nil {
+		return nil
+	}
+	return func() []commands.Field {
+		return []commands.Field{
+			{Name: "tls_port", Value: strconv.Itoa(portOf(a.tlsLn))},
+			{Name: "tls_cert_expires_at", Value: strconv.FormatInt(a.certs.expires().Unix(), 10)},
+		}
+	}
 }
 
 // persistence returns the store's lines of INFO, nil if there is no store.

@@ -21,7 +21,14 @@ import (
 type config struct {
 	File string // that it was read from, "" = none; no field of the table
 
-	Addr string
+	Addr string // "" = plain text is not served
+
+	TLSAddr        string // "" = TLS is not served
+	TLSCertFile    string
+	TLSKeyFile     string
+	TLSCACertFile  string
+	TLSAuthClients string
+	TLSMinVersion  string
 
 	Engine           string
 	RedisURL         string
@@ -101,7 +108,7 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 			wrong = append(wrong, fmt.Errorf("--%w", err))
 		}
 	}
-	for _, err := range c.Validate() {
+	for _, err := range append(c.Validate(), c.tlsFilesFaults()...) {
 		wrong = append(wrong, fmt.Errorf("--%w", err))
 	}
 	if len(wrong) > 0 {
@@ -166,7 +173,12 @@ func (c *config) Validate() faults {
 		wrong = append(wrong, fmt.Errorf(name+": "+format, args...))
 	}
 
+	c.tlsFaults(fault)
 	switch open, err := opensToOthers(c.Addr); {
+	case c.Addr == "":
+		if c.TLSAddr == "" {
+			fault("addr", "it is empty, and so is --tls-addr: nobody could connect")
+		}
 	case err != nil:
 		fault("addr", "%w", err)
 	case open && c.RequirePass == "" && c.RequirePassFile == "" && !c.Insecure:

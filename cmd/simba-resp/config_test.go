@@ -36,6 +36,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 		Addr: "127.0.0.1:7379", Engine: "embedded", DataDir: "./simba-data", Durability: "always",
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second, BackendTimeout: 3 * time.Second, ZooKeeperSessionTimeout: 10 * time.Second,
 		MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
+		TLSAuthClients: "no", TLSMinVersion: "1.2",
 	}
 	if *c != want {
 		t.Errorf("got  %+v\nwant %+v", *c, want)

@@ -31,6 +31,11 @@ const (
 	durabilityAlways = "always"
 	durabilityAsync  = "async"
 	durabilityMemory = "memory"
+	authNo           = "no"
+	authOptional     = "optional"
+	authYes          = "yes"
+	version12        = "1.2"
+	version13        = "1.3"
 	logText          = "text"
 	logJSON          = "json"
 )
@@ -38,6 +43,8 @@ const (
 var (
 	engines      = []string{engineEmbedded, engineRedis, engineMySQL, engineZooKeeper}
 	durabilities = []string{durabilityAlways, durabilityAsync, durabilityMemory}
+	tlsAuths     = []string{authNo, authOptional, authYes}
+	tlsVersions  = []string{version12, version13}
 	logLevels    = []string{"debug", "info", "warn", "error"}
 	logFormats   = []string{logText, logJSON}
 )
@@ -45,7 +52,7 @@ var (
 var fields = []field{
 	{
 		name: "addr", kind: "host:port", initial: "127.0.0.1:7379",
-		help:  "address to listen on; port 0 picks a free one; beyond loopback it needs a password or --insecure",
+		help:  "address to listen on; port 0 picks a free one; beyond loopback it needs a password or --insecure; empty = only --tls-addr",
 		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
 	},
 	{
@@ -62,6 +69,36 @@ var fields = []field{
 		name: "insecure", kind: "true|false", initial: "false",
 		help:  "serve other machines without a password",
 		value: func(c *config) flag.Value { return (*boolean)(&c.Insecure) },
+	},
+	{
+		name: "tls-addr", kind: "host:port",
+		help:  "address to listen on for clients that speak TLS; beyond loopback it needs a password, --tls-auth-clients yes or --insecure",
+		value: func(c *config) flag.Value { return (*text)(&c.TLSAddr) },
+	},
+	{
+		name: "tls-cert-file", kind: "path",
+		help:  "certificate of the server, PEM, followed by those between it and its authority; read again at SIGHUP",
+		value: func(c *config) flag.Value { return (*text)(&c.TLSCertFile) },
+	},
+	{
+		name: "tls-key-file", kind: "path",
+		help:  "private key of the certificate, PEM",
+		value: func(c *config) flag.Value { return (*text)(&c.TLSKeyFile) },
+	},
+	{
+		name: "tls-ca-cert-file", kind: "path",
+		help:  "certificates of the authorities that sign clients' certificates, PEM",
+		value: func(c *config) flag.Value { return (*text)(&c.TLSCACertFile) },
+	},
+	{
+		name: "tls-auth-clients", kind: strings.Join(tlsAuths, "|"), initial: authNo,
+		help:  "whether a client that speaks TLS has to show a certificate; one that is shown has to be signed by --tls-ca-cert-file",
+		value: func(c *config) flag.Value { return choice{&c.TLSAuthClients, tlsAuths} },
+	},
+	{
+		name: "tls-min-version", kind: strings.Join(tlsVersions, "|"), initial: version12,
+		help:  "oldest version of TLS that is spoken",
+		value: func(c *config) flag.Value { return choice{&c.TLSMinVersion, tlsVersions} },
 	},
 	{
 		name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded,
@@ -153,6 +190,11 @@ var fields = []field{
 		help:  "form of the log on standard error",
 		value: func(c *config) flag.Value { return choice{&c.LogFormat, logFormats} },
 	},
+}
+
+// fieldOf returns the field of that name, which there is.
+func fieldOf(name string) field {
+	return fields[slices.IndexFunc(fields, func(f field) bool { return f.name == name })]
 }
 
 // isInitial reports whether c has the default of the field.

@@ -30,7 +30,7 @@ const secondSignal = time.Second
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
-	// A terminal that is closed sends SIGHUP.
+	// A terminal that is closed sends SIGHUP. With TLS it has another meaning; see serve.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// Go ends a process that writes to a broken pipe on standard error: who reads the
 	// log must not take the locks along when it dies.
@@ -80,6 +80,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	if inv.check {
+		if warning := cfg.tlsWarning(); warning != "" {
+			fmt.Fprintln(stdout, "warning:", warning)
+		}
 		_, err := fmt.Fprintln(stdout, "the configuration is valid")
 		return err
 	}
@@ -100,10 +103,23 @@ func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	hangups := make(chan os.Signal, 1)
+	if cfg.TLSAddr != "" {
+		// Who renews certificates sends SIGHUP: from now on it does not end the process. In
+		// between it is ignored, never deadly.
+		signal.Ignore(syscall.SIGHUP)
+		signal.Notify(hangups, syscall.SIGHUP)
+	}
 	failed := a.start()
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
+	for serving := true; serving; {
+		select {
+		case <-ctx.Done():
+			serving = false
+		case err = <-failed:
+			serving = false
+		case <-hangups:
+			a.hangup()
+		}
 	}
 	log.Info("stopping")
 	// The context that told to stop must not cut the stop short.

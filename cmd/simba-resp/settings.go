@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -17,10 +20,12 @@ type settings struct {
 
 	// live says how a change takes effect, for those that can change at run time.
 	live map[string]func(*config) error
+	// tls says how changed settings of TLS take effect; they are so together.
+	tls func(*config) error
 }
 
 func newSettings(a *app) *settings {
-	return &settings{c: *a.cfg, live: map[string]func(*config) error{
+	return &settings{c: *a.cfg, tls: a.reloadTLS, live: map[string]func(*config) error{
 		"handoff-window": func(c *config) error { a.engine.SetHandoffWindow(c.HandoffWindow); return nil },
 		"queue-grace":    func(c *config) error { a.engine.SetQueueGrace(c.QueueGrace); return nil },
 		"timeout":        func(c *config) error { a.server.SetIdleTimeout(c.Timeout); return nil },
@@ -41,9 +46,8 @@ func aliases(a *app) []commands.Setting {
 	constant := func(name, value string) commands.Setting {
 		return commands.Setting{Name: name, Get: func() string { return value }}
 	}
-	// Addr was valid, so the parts are there; the listener knows which port 0 became.
-	host, _, _ := net.SplitHostPort(a.cfg.Addr)
-	_, port, _ := net.SplitHostPort(a.ln.Addr().String())
+	// The addresses were valid, so the parts are there; the listeners know which port 0 became.
+	host, _, _ := net.SplitHostPort(cmp.Or(a.cfg.Addr, a.cfg.TLSAddr))
 	dir := ""
 	if a.store != nil {
 		dir = a.cfg.DataDir
@@ -51,7 +55,7 @@ func aliases(a *app) []commands.Setting {
 			dir = abs
 		}
 	}
-	return []commands.Setting{constant("bind", host), constant("port", port), constant("dir", dir)}
+	return []commands.Setting{constant("bind", host), constant("port", strconv.Itoa(portOf(a.ln))), constant("tls-port", strconv.Itoa(portOf(a.tlsLn))), constant("dir", dir)}
 }
 
 // redisNames are the names that Redis' CONFIG has for the same thing.
@@ -74,7 +78,11 @@ func (s *settings) list() []commands.Setting {
 			setting.Name = name
 		}
 		if apply, ok := s.live[f.name]; ok {
-			setting.Set = func(text string) error { return s.set(f, text, apply) }
+			setting.Set = func(text string) error { return s.set(map[string]string{f.name: text}, apply) }
+		}
+		if slices.Contains(tlsLive, f.name) {
+			setting.Together = "tls"
+			setting.SetAll = func(texts map[string]string) error { return s.set(texts, s.tls) }
 		}
 		all = append(all, setting)
 	}
@@ -87,19 +95,25 @@ func (s *settings) get(f field) string {
 	return f.value(&s.c).String()
 }
 
-// set changes one field if the whole is still valid with it.
-func (s *settings) set(f field, text string, apply func(*config) error) error {
+// reload reads the files of TLS again.
+func (s *settings) reload() error { return s.set(nil, s.tls) }
+
+// set changes fields, by name, if the whole is still valid with them.
+func (s *settings) set(texts map[string]string, apply func(*config) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.c
-	if _, ok := f.value(&next).(choice); ok { // Redis takes words in any case
-		text = strings.ToLower(text)
-	}
-	if word, ok := redisWords[f.name][text]; ok {
-		text = word
-	}
-	if err := f.value(&next).Set(text); err != nil {
-		return err
+	for name, text := range texts {
+		f := fieldOf(name)
+		if _, ok := f.value(&next).(choice); ok { // Redis takes words in any case
+			text = strings.ToLower(text)
+		}
+		if word, ok := redisWords[name][text]; ok {
+			text = word
+		}
+		if err := f.value(&next).Set(text); err != nil {
+			return err
+		}
 	}
 	if wrong := next.Validate(); len(wrong) > 0 {
 		return wrong

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
 // wired is an app in fake time, with all that it has logged.
@@ -72,6 +75,10 @@ type wiring struct {
 	effect func(*wired)
 }
 
+// tlsArgs are all flags of TLS; the files are in $dir.
+const tlsArgs = "--tls-addr 127.0.0.2:0 --tls-cert-file $dir/server.crt --tls-key-file $dir/server.key " +
+	"--tls-ca-cert-file $dir/ca.crt --tls-auth-clients optional --tls-min-version 1.3"
+
 var wirings = []wiring{
 	{"addr", "--addr 127.0.0.2:0", func(w *wired) {
 		if got := w.ln.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
@@ -82,6 +89,36 @@ var wirings = []wiring{
 	{"requirepass-file", "--requirepass-file $dir/password", askedForPassword},
 	{"insecure", "--addr 0.0.0.0:0 --insecure", func(w *wired) {
 		w.must(w.connect(), "PING")
+	}},
+	{"tls-addr", tlsArgs, func(w *wired) {
+		if got := w.tlsLn.Addr().String(); !strings.HasPrefix(got, "127.0.0.2:") {
+			w.t.Errorf("it listens on %s", got)
+		}
+	}},
+	{"tls-cert-file", tlsArgs, func(w *wired) {
+		if got := w.certs.current.Load(); got.subject != "CN=server" || len(got.config.Certificates) != 1 {
+			w.t.Errorf("it shows %s", got.subject)
+		}
+	}},
+	{"tls-key-file", tlsArgs, func(w *wired) {
+		if w.certs.current.Load().config.Certificates[0].PrivateKey == nil {
+			w.t.Error("there is no key")
+		}
+	}},
+	{"tls-ca-cert-file", tlsArgs, func(w *wired) {
+		if w.certs.current.Load().config.ClientCAs == nil {
+			w.t.Error("nobody signs clients' certificates")
+		}
+	}},
+	{"tls-auth-clients", tlsArgs, func(w *wired) {
+		if got := w.certs.current.Load().config.ClientAuth; got != tls.VerifyClientCertIfGiven {
+			w.t.Errorf("clients are asked for %v", got)
+		}
+	}},
+	{"tls-min-version", tlsArgs, func(w *wired) {
+		if got := w.certs.current.Load().config.MinVersion; got != tls.VersionTLS13 {
+			w.t.Errorf("it speaks %s", tls.VersionName(got))
+		}
 	}},
 	{"data-dir", "--data-dir $dir/elsewhere", func(w *wired) {
 		if files, err := os.ReadDir(filepath.Join(w.dir, "elsewhere")); err != nil || len(files) == 0 {
@@ -261,6 +298,7 @@ func askedForPassword(w *wired) {
 }
 
 func TestEveryFlagReachesThePartThatItIsFor(t *testing.T) {
+	authority := certs.NewAuthority(t, "test CA")
 	for _, row := range wirings {
 		t.Run(fmt.Sprint(row.flag, " ", row.args), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -268,6 +306,8 @@ func TestEveryFlagReachesThePartThatItIsFor(t *testing.T) {
 				if err := os.WriteFile(w.dir+"/password", []byte("sesame\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}
+				authority.Write(t, w.dir, "ca")
+				authority.Sign(t, certs.Leaf{Name: "server"}).Write(t, w.dir, "server")
 				w.app, _ = newTestApp(t, w.log, strings.Fields(strings.ReplaceAll(row.args, "$dir", w.dir))...)
 				row.effect(w)
 			})

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/certs"
+)
+
+// site is a server's certificates in files, for one test.
+type site struct {
+	t         *testing.T
+	dir       string
+	authority *certs.Authority
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), authority: certs.NewAuthority(t, "test CA")}
+	s.authority.Write(t, s.dir, "ca")
+	s.write("server", certs.Leaf{Name: "first"})
+	return s
+}
+
+// write makes a pair of that file name.
+func (s *site) write(name string, l certs.Leaf) { s.authority.Sign(s.t, l).Write(s.t, s.dir, name) }
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+// args are flags of a server with TLS and no plain text.
+func (s *site) args(more ...string) []string {
+	return append([]string{"--addr", "", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", s.path("server.crt"), "--tls-key-file", s.path("server.key")}, more...)
+}
+
+// shown is the name in the certificate that the server shows to a new connection.
+func (s *site) shown(a *app) string {
+	s.t.Helper()
+	nc, err := tls.Dial("tcp", a.tlsLn.Addr().String(), s.clientConfig())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer nc.Close()
+	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+func (s *site) clientConfig() *tls.Config {
+	return &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12}
+}
+
+// dial connects a client by TLS.
+func (s *site) dial(a *app) redis.Conn {
+	s.t.Helper()
+	c, err := redis.Dial("tcp", a.tlsLn.Addr().String(), redis.DialUseTLS(true), redis.DialTLSConfig(s.clientConfig()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestEveryFaultOfTLSIsToldAtOnce(t *testing.T) {
+	s := newSite(t)
+	s.write("other", certs.Leaf{})
+	if err := os.WriteFile(s.path("text"), []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path("large"), make([]byte, maxPEM+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(s.path("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cert, key, ca := s.path("server.crt"), s.path("server.key"), s.path("ca.crt")
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"--addr= ", []string{"--addr: it is empty, and so is --tls-addr"}},
+		{"--tls-cert-file " + cert + " --tls-key-file " + key + " --tls-auth-clients yes --tls-min-version 1.3", []string{
+			"--tls-cert-file: it needs --tls-addr", "--tls-key-file: it needs --tls-addr",
+			"--tls-auth-clients: it needs --tls-addr", "--tls-min-version: it needs --tls-addr",
+		}},
+		{"--tls-addr 0.0.0.0:0 --tls-auth-clients optional", []string{
+			"--tls-addr: 0.0.0.0:0 is open to other machines", "--tls-cert-file: --tls-addr needs it",
+			"--tls-key-file: --tls-addr needs it", "--tls-ca-cert-file: --tls-auth-clients optional needs it",
+		}},
+		{"--addr 127.0.0.1:7 --tls-addr 127.0.0.1:7 --tls-cert-file " + cert + " --tls-key-file " + key, []string{"--tls-addr: 127.0.0.1:7 is --addr too"}},
+		{"--tls-addr localhost --tls-auth-clients maybe --tls-min-version 1.1 --tls-cert-file " + cert, []string{
+			"--tls-addr: 'localhost' is not host:port", "--tls-key-file: --tls-addr needs it",
+			"--tls-auth-clients: 'maybe' is not one of no, optional, yes", "--tls-min-version: '1.1' is not one of 1.2, 1.3",
+		}},
+		{"--tls-addr 127.0.0.1:0 --tls-cert-file " + cert + " --tls-key-file " + key + " --tls-ca-cert-file " + ca, []string{
+			"--tls-ca-cert-file: it needs --tls-auth-clients optional or yes", // else it would seem to be asked
+		}},
+		{"--tls-addr 127.0.0.1:0 --tls-cert-file $nowhere --tls-key-file $dir --tls-auth-clients yes --tls-ca-cert-file $dir/text", []string{
+			"--tls-cert-file: stat $nowhere", "--tls-key-file: $dir is not a regular file", "--tls-ca-cert-file: $dir/text holds no certificate",
+		}},
+		{"--tls-addr 127.0.0.1:0 --tls-cert-file " + cert + " --tls-key-file $dir/other.key", []string{
+			"--tls-cert-file: " + cert + " with the key $dir/other.key: tls: private key does not match public key",
+		}},
+		{"--tls-addr 127.0.0.1:0 --tls-cert-file $dir/large --tls-key-file $dir/pipe", []string{
+			"--tls-cert-file: $dir/large has more than 1048576 bytes", "--tls-key-file: $dir/pipe is not a regular file",
+		}},
+	} {
+		fill := strings.NewReplacer("$dir", s.dir, "$nowhere", s.path("nowhere")).Replace
+		_, err := settle(t, strings.Fields(fill(c.args)), nil, "")
+		wrong, _ := err.(faults)
+		for _, want := range c.want {
+			i := slices.IndexFunc(wrong, func(err error) bool { return strings.HasPrefix(err.Error(), fill(want)) })
+			if i < 0 {
+				t.Errorf("%s: no fault says %q", c.args, fill(want))
+				continue
+			}
+			wrong = slices.Delete(wrong, i, i+1)
+		}
+		if len(wrong) > 0 {
+			t.Errorf("%s: faults that nothing calls for: %v", c.args, wrong)
+		}
+	}
+}
+
+func TestOtherMachinesAreServedByTLSIfTheyShowAPasswordOrACertificate(t *testing.T) {
+	s := newSite(t)
+	for more, allowed := range map[string]bool{
+		"": false, "--requirepass x": true, "--insecure": true,
+		"--tls-auth-clients yes --tls-ca-cert-file " + s.path("ca.crt"):      true,
+		"--tls-auth-clients optional --tls-ca-cert-file " + s.path("ca.crt"): false,
+	} {
+		args := append(s.args("--tls-addr", "0.0.0.0:0"), strings.Fields(more)...)
+		if _, err := settle(t, args, nil, ""); (err == nil) != allowed {
+			t.Errorf("%q: %v", more, err)
+		}
+		// A certificate asked for by TLS does nothing for those who speak plain text.
+		args = append(s.args("--addr", "0.0.0.0:0"), strings.Fields(more)...)
+		if _, err := settle(t, args, nil, ""); (err == nil) != (more == "--requirepass x" || more == "--insecure") {
+			t.Errorf("plain, %q: %v", more, err)
+		}
+	}
+}
+
+func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
+	s := newSite(t)
+	a, _ := newTestApp(t, io.Discard, s.args()...)
+	a.start()
+	if a.ln != nil {
+		t.Errorf("it listens on %s", a.ln.Addr())
+	}
+	c := s.dial(a)
+	port := strconv.Itoa(portOf(a.tlsLn))
+	if got, err := redis.StringMap(c.Do("CONFIG", "GET", "*port")); err != nil || got["port"] != "0" || got["tls-port"] != port {
+		t.Errorf("the ports are %v, %v", got, err)
+	}
+	info, err := redis.String(c.Do("INFO", "server"))
+	expires := a.certs.expires().Unix()
+	for _, want := range []string{"tcp_port:" + port, "tls_port:" + port, fmt.Sprintf("tls_cert_expires_at:%d", expires)} {
+		if err != nil || !strings.Contains(info, want+"\r\n") {
+			t.Errorf("INFO has no %s: %s, %v", want, info, err)
+		}
+	}
+}
+
+func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
+	s := newSite(t)
+	var log bytes.Buffer
+	a, _ := newTestApp(t, &log, s.args()...)
+	a.start()
+	c := s.dial(a) // stays connected through all of it
+	set := func(wantErr string, args ...any) {
+		t.Helper()
+		_, err := c.Do("CONFIG", append([]any{"SET"}, args...)...)
+		if told := fmt.Sprint(err); wantErr == "" && err != nil || !strings.Contains(told, wantErr) {
+			t.Errorf("CONFIG SET %v: %v, want %q", args, err, wantErr)
+		}
+	}
+	shows := func(want string) {
+		t.Helper()
+		if got := s.shown(a); got != want {
+			t.Errorf("it shows the certificate of %q, want %q", got, want)
+		}
+	}
+
+	// As those who renew certificates do: other content at the same path.
+	s.write("server", certs.Leaf{Name: "second"})
+	shows("first")
+	set("", "tls-cert-file", s.path("server.crt"))
+	shows("second")
+
+	s.write("server", certs.Leaf{Name: "third"})
+	a.hangup()
+	shows("third")
+
+	// The certificate is replaced before its key: neither is taken.
+	next := s.authority.Sign(t, certs.Leaf{Name: "fourth"})
+	if err := os.WriteFile(s.path("server.crt"), next.CertPEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.hangup()
+	shows("third")
+	if !strings.Contains(log.String(), "the TLS certificate stays what it was") || !strings.Contains(log.String(), "private key does not match") {
+		t.Errorf("the log says %s", &log)
+	}
+	set("(possibly related to argument 'tls-key-file') - tls-cert-file: ", "tls-key-file", s.path("server.key"))
+	shows("third")
+
+	// Two that are valid only together, by one command, in any order.
+	s.write("moved", certs.Leaf{Name: "fifth"})
+	set("with the key", "tls-cert-file", s.path("moved.crt"))
+	set("", "tls-key-file", s.path("moved.key"), "maxclients", "99", "tls-cert-file", s.path("moved.crt"))
+	shows("fifth")
+
+	// One that fails takes the others back.
+	s.write("sixth", certs.Leaf{Name: "sixth"})
+	set("'maxclients'", "tls-key-file", s.path("sixth.key"), "tls-cert-file", s.path("sixth.crt"), "maxclients", "0")
+	shows("fifth")
+	if got, err := redis.StringMap(c.Do("CONFIG", "GET", "tls-*")); err != nil || got["tls-cert-file"] != s.path("moved.crt") || got["tls-key-file"] != s.path("moved.key") {
+		t.Errorf("CONFIG GET: %v, %v", got, err)
+	}
+
+	// Clients' certificates, from now on.
+	set("'tls-auth-clients') - tls-ca-cert-file: --tls-auth-clients yes needs it", "tls-auth-clients", "yes")
+	set("", "tls-auth-clients", "YES", "tls-ca-cert-file", s.path("ca.crt"))
+	if _, err := redis.Dial("tcp", a.tlsLn.Addr().String(), redis.DialUseTLS(true), redis.DialTLSConfig(s.clientConfig()), redis.DialClientName("x")); err == nil {
+		t.Error("who shows no certificate is let in")
+	}
+	if _, err := c.Do("PING"); err != nil {
+		t.Errorf("who was let in before: %v", err)
+	}
+	set("immutable", "tls-addr", "127.0.0.1:0")
+}
+
+func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
+	s := newSite(t)
+	a, _ := newTestApp(t, io.Discard)
+	a.start()
+	_, err := dial(t, a).Do("CONFIG", "SET", "tls-cert-file", s.path("server.crt"), "tls-key-file", s.path("server.key"))
+	if err == nil || !strings.Contains(err.Error(), "tls-cert-file: it needs --tls-addr") {
+		t.Errorf("it says %v", err)
+	}
+	if got, err := redis.StringMap(dial(t, a).Do("CONFIG", "GET", "tls-port")); err != nil || got["tls-port"] != "0" {
+		t.Errorf("tls-port: %v, %v", got, err)
+	}
+}
+
+// timedLog is a log that timers write to while the test looks at it.
+type timedLog struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (l *timedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *timedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func TestAnEndThatComesNearIsToldAtStartAndDaily(t *testing.T) {
+	const day = 24 * time.Hour
+	warnings := func(log *timedLog) map[string]int {
+		return map[string]int{
+			"soon":    strings.Count(log.String(), "level=WARN msg=\"the TLS certificate expires soon"),
+			"expired": strings.Count(log.String(), "level=WARN msg=\"the TLS certificate has expired"),
+			"not yet": strings.Count(log.String(), "level=WARN msg=\"the TLS certificate is not valid yet"),
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.write("server", certs.Leaf{Name: "old", NotAfter: time.Now().Add(20*day + time.Hour)})
+		var log timedLog
+		a, _ := newTestApp(t, &log, s.args("--durability", "memory")...)
+		expect := func(soon, expired int) {
+			t.Helper()
+			synctest.Wait()
+			if got := warnings(&log); got["soon"] != soon || got["expired"] != expired || got["not yet"] != 0 {
+				t.Errorf("the log has warned %v, want %d of an end that is near, %d of one that is over", got, soon, expired)
+			}
+		}
+		expect(0, 0)
+		time.Sleep(6 * day)
+		expect(0, 0)
+		time.Sleep(14 * day)
+		expect(14, 0)
+		time.Sleep(2 * day)
+		expect(14, 2)
+		s.write("server", certs.Leaf{Name: "new"})
+		a.hangup()
+		time.Sleep(30 * day)
+		expect(14, 2)
+		if !strings.Contains(log.String(), "subject=\"CN=new\" expires=2099-01-01T00:00:00.000Z") {
+			t.Errorf("the log does not say which is used: %s", &log)
+		}
+		if err := a.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		s.write("server", certs.Leaf{NotBefore: time.Now().Add(day)})
+		newTestApp(t, &log, s.args("--durability", "memory")...)
+		if warnings(&log)["not yet"] != 1 {
+			t.Errorf("a certificate of tomorrow: %s", &log)
+		}
+	})
+}
+
+func TestCheckConfigSaysThatTheCertificateHasExpired(t *testing.T) {
+	s := newSite(t)
+	s.write("server", certs.Leaf{NotAfter: time.Now().Add(-time.Hour)})
+	var out bytes.Buffer
+	err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, io.Discard)
+	if want := "warning: the TLS certificate has expired: clients refuse it\nthe configuration is valid\n"; err != nil || out.String() != want {
+		t.Errorf("it says %q, %v", &out, err)
+	}
+	if err := os.Remove(s.path("server.key")); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, io.Discard); err == nil {
+		t.Error("a missing key is no fault")
+	}
+}
