@@ -22,6 +22,9 @@
 // waits for a connection: who overflows it is cut. A pusher goroutine lives only
 // while there is something in the queue.
 //
+// Over TLS the same goroutine does the handshake first; what is read and written then
+// goes through crypto/tls, and deadlines are set below it.
+//
 // # Invariants
 //
 //   - No reply reaches the network before the Settle that covers it returned nil.

@@ -174,7 +174,7 @@ func (c *Conn) logEnd() {
 		if !errors.Is(c.err, io.EOF) && c.server.handshakes.due() {
 			level = slog.LevelWarn
 		}
-		why = "client cut: no TLS with it"
+		why = "client cut: its TLS handshake failed"
 	case errors.Is(c.err, errTLSHere) && c.server.foreignTLS.due():
 		level, why = slog.LevelWarn, "client cut: it speaks TLS to the plain port"
 	case errors.Is(c.err, os.ErrDeadlineExceeded):

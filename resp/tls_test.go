@@ -122,7 +122,7 @@ func TestPlainTextOnTheTLSPortIsAnsweredInPlainText(t *testing.T) {
 	}
 	stopServer(t, s)
 	<-done
-	if n := log.count("no TLS with it"); n != 1 { // once a minute
+	if n := log.count("its TLS handshake failed"); n != 1 { // once a minute
 		t.Errorf("the log has %d lines of it:\n%s", n, log)
 	}
 }
@@ -365,6 +365,28 @@ func TestTheEndIsToldAsTLSHasIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slow takes a little every nine seconds.
+type slow struct{ net.Conn }
+
+func (c slow) Read(b []byte) (int, error) {
+	time.Sleep(9 * time.Second)
+	return c.Conn.Read(b[:min(len(b), 100)])
+}
+
+// A record takes minutes to arrive, but the client never takes nothing for ten seconds.
+func TestATLSClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		big := strings.Repeat("x", 10_000)
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"BIG": func(c *Conn, _ [][]byte) { c.Reply().Simple(big) },
+		}}
+		s := NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second, HandshakeTimeout: time.Hour}}, h)
+		cl := &client{t: t, Conn: tls.Client(slow{strange(t, s, identity(t).serverConfig())}, identity(t).clientConfig())}
+		cl.call("BIG\r\n", "+"+big+"\r\n")
+		cl.call("BIG\r\n", "+"+big+"\r\n")
+	})
 }
 
 func TestNobodyWaitsForATLSClientThatTakesNothing(t *testing.T) {

@@ -177,7 +177,7 @@ func TestThereIsNoPlainTextWithoutAnAddress(t *testing.T) {
 	if _, err := c.Do("PING"); err == nil || !strings.Contains(err.Error(), "This port speaks TLS only") {
 		t.Errorf("a client without TLS is told %v", err)
 	}
-	s.wants(t, `level=WARN msg="client cut: no TLS with it"`)
+	s.wants(t, `level=WARN msg="client cut: its TLS handshake failed"`)
 }
 
 func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
