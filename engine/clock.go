@@ -11,11 +11,19 @@ import (
 type Clock struct {
 	start time.Time
 	base  simba.Instant
+	wall  func() time.Time // nil = time.Now
 }
 
 // NewClock returns a clock that shows base now: the time since the machine's boot
 // if leases are to be understood after a restart.
 func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
+
+// WithWall returns the clock with another source of wall time, which is for people only: nil is
+// the machine's. It is called from any goroutine.
+func (c Clock) WithWall(wall func() time.Time) Clock {
+	c.wall = wall
+	return c
+}
 
 // Now returns the present instant.
 func (c Clock) Now() simba.Instant { return c.base.Add(time.Since(c.start)) }
@@ -23,5 +31,17 @@ func (c Clock) Now() simba.Instant { return c.base.Add(time.Since(c.start)) }
 // read returns the present on both scales, for leases and for people.
 func (c Clock) read() (now simba.Instant, wall int64) {
 	t := time.Now()
-	return c.base.Add(t.Sub(c.start)), t.UnixMilli()
+	now = c.base.Add(t.Sub(c.start))
+	if c.wall != nil {
+		t = c.wall()
+	}
+	return now, t.UnixMilli()
+}
+
+// wallNow returns the wall time.
+func (c Clock) wallNow() time.Time {
+	if c.wall != nil {
+		return c.wall()
+	}
+	return time.Now()
 }

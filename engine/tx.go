@@ -80,7 +80,7 @@ var idleTxs = sync.Pool{New: func() any { return new(tx) }}
 // Begin implements simba.Keyspace.
 func (e *Engine) Begin() simba.Tx {
 	t := idleTxs.Get().(*tx)
-	t.engine, t.now = e, time.Now()
+	t.engine, t.now = e, e.clock.wallNow()
 	t.keys = t.one[:0]
 	return &handle{t}
 }
@@ -197,7 +197,7 @@ func (t *tx) Watch(name string, queue bool) {
 
 // Resume implements simba.Tx.
 func (t *tx) Resume() bool {
-	t.now = time.Now()
+	t.now = t.engine.clock.wallNow()
 	same := !t.stopped
 	for _, k := range t.keys {
 		t.read(k, func(m *mutex, s *step) {

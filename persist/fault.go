@@ -14,6 +14,7 @@ import (
 type fault struct {
 	fatal   func(error)
 	stopped chan struct{} // closed at the first failure
+	buried  chan struct{} // closed by Store.Bury
 
 	mu    sync.Mutex // protects the fields below
 	err   error      // the first failure
@@ -21,7 +22,7 @@ type fault struct {
 }
 
 func newFault(fatal func(error)) *fault {
-	return &fault{fatal: fatal, stopped: make(chan struct{})}
+	return &fault{fatal: fatal, stopped: make(chan struct{}), buried: make(chan struct{})}
 }
 
 // arm makes failures end the process from now on, or returns the one that has
@@ -61,11 +62,11 @@ func (f *fault) cause() error {
 	return f.err
 }
 
-// halt trips f and does not return: the goroutine that met the failure must not
-// act on it, since the process ends.
+// halt trips f and does not return before the burial: the goroutine that met the failure
+// must not act on it, since the process ends.
 func (f *fault) halt(err error) {
 	f.trip(err)
-	select {}
+	<-f.buried
 }
 
 func (f *fault) failed() bool {

@@ -139,7 +139,7 @@ func (s *Store) begin(o *Options) (*Recovered, error) {
 	if m.Generation == 0 || m.Boot != o.Boot.ID || m.Boot == "" {
 		m.Boot = o.Boot.ID
 		m.Generation++
-		m.Rebased, m.RebasedAt = now, time.Now().UnixMilli()
+		m.Rebased, m.RebasedAt = now, o.Wall().UnixMilli()
 	}
 	s.template = m
 	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)

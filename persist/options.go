@@ -52,6 +52,8 @@ type Options struct {
 	// Now is the clock of the engine whose leases are stored; nil is Boot.Now.
 	// Both must count from the same boot.
 	Now func() simba.Instant
+	// Wall is the wall clock, whose time is stored for people to read; nil is the machine's.
+	Wall func() time.Time
 	// SyncEvery is how long a change waits for its fsync at most when nobody asks
 	// for it, in Async; 0 is 10 ms.
 	SyncEvery time.Duration
@@ -108,6 +110,9 @@ func (o *Options) ensureDefaults() error {
 	}
 	if o.Now == nil {
 		return errors.New("no clock given for the boot")
+	}
+	if o.Wall == nil {
+		o.Wall = time.Now
 	}
 	if o.SyncEvery == 0 {
 		o.SyncEvery = 10 * time.Millisecond

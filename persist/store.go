@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -264,4 +265,14 @@ func (s *Store) close() error {
 		return fmt.Errorf("close the data directory: %w", oneLine{err})
 	}
 	return nil
+}
+
+// Bury ends what a failed store has left behind where the process lives on: in a simulation, which
+// must find each goroutine of a run gone. Those that met the failure go on as if the write had
+// succeeded, so the file system must answer by then, must have returned usable files along with its
+// errors, and must not be opened again. Close comes before it. No server calls it.
+func (s *Store) Bury() error {
+	close(s.fault.buried)
+	s.writer.Wait()
+	return errors.Join(s.db.Close(), s.lock.Close())
 }
