@@ -1,0 +1,230 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+var errBroken = errors.New("broken disk")
+
+// fault is how a disk fails.
+type fault uint8
+
+const (
+	sound fault = iota
+	failingSyncs
+	failingWrites
+	full
+)
+
+// disk is a file system that loses what was not synced when it crashes, and that can be slow,
+// hang and fail. When an fsync returns depends on nothing but the time: it does so at the next
+// multiple of a period, and all that are under way do so together. So who happens to be in which
+// group commit changes nothing that a client can see.
+//
+// What fails returns a usable file along with its error, for persist.Store.Bury.
+type disk struct {
+	vfs.FS // what is below
+	mem    *vfs.MemFS
+	start  time.Time     // of the simulation
+	dead   chan struct{} // closed by kill: nothing takes time any more
+
+	mu     sync.Mutex // protects what follows
+	period time.Duration
+	calm   bool // the process starts: nothing takes time
+	hangs  []span
+	fault  fault
+	since  time.Duration // when the fault began
+	failed time.Duration // when it was first met; 0 = not yet
+	killed bool
+}
+
+// span is a part of the simulation's time.
+type span struct{ from, until time.Duration }
+
+func newDisk(mem *vfs.MemFS, start time.Time, period time.Duration) *disk {
+	return &disk{FS: mem, mem: mem, start: start, period: period, calm: true, dead: make(chan struct{})}
+}
+
+func (d *disk) now() time.Duration { return time.Since(d.start) }
+
+// settledBy is when an fsync that is asked for at t is done, as far as is known now.
+func (d *disk) settledBy(t time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.settledByLocked(t)
+}
+
+func (d *disk) settledByLocked(t time.Duration) time.Duration {
+	x := t
+	if d.period > 0 {
+		x = (t + d.period - 1) / d.period * d.period
+	}
+	for _, h := range d.hangs {
+		if h.from <= x && x < h.until {
+			x = h.until
+		}
+	}
+	return x
+}
+
+// hang lets no fsync return for about so long from now on.
+func (d *disk) hang(length time.Duration) span {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := span{d.now(), d.now() + length}
+	if p := d.period; p > 0 {
+		h.until = (h.until + p - 1) / p * p
+	}
+	d.hangs = append(d.hangs, h)
+	return h
+}
+
+func (d *disk) hanging() bool {
+	t := d.now()
+	return d.settledBy(t) > t+time.Second
+}
+
+func (d *disk) fail(f fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault, d.since = f, d.now()
+}
+
+func (d *disk) setCalm(calm bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calm = calm
+}
+
+// faultSince reports whether the disk has a fault, and since when.
+func (d *disk) faultSince() (f fault, since, met time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fault, d.since, d.failed
+}
+
+// kill is the end of the process: what is under way returns, since nothing comes of it.
+func (d *disk) kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.killed, d.fault = true, sound
+	close(d.dead)
+}
+
+// crash is what a crash now leaves, with so many percent of what was not synced.
+func (d *disk) crash(percent int, rng *rand.Rand) *vfs.MemFS {
+	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+}
+
+// await returns when an fsync that begins now is done.
+func (d *disk) await() {
+	began := d.now()
+	for {
+		d.mu.Lock()
+		due := d.settledByLocked(began)
+		free := d.calm || d.killed
+		d.mu.Unlock()
+		wait := due - d.now()
+		if free || wait <= 0 {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-d.dead:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// verdict is the error of an operation that may fail.
+func (d *disk) verdict(sync bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var err error
+	switch {
+	case d.calm || d.killed:
+	case d.fault == failingSyncs && sync, d.fault == failingWrites && !sync:
+		err = errBroken
+	case d.fault == full && !sync:
+		err = fmt.Errorf("%w: %w", errBroken, syscall.ENOSPC)
+	}
+	if err != nil && d.failed == 0 {
+		d.failed = d.now()
+	}
+	return err
+}
+
+func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, c)
+	return d.file(f, err, d.verdict(false))
+}
+
+func (d *disk) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := d.FS.OpenReadWrite(name, c, opts...)
+	return d.file(f, err, nil)
+}
+
+func (d *disk) ReuseForWrite(oldName, newName string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(oldName, newName, c)
+	return d.file(f, err, d.verdict(false))
+}
+
+func (d *disk) OpenDir(name string) (vfs.File, error) {
+	f, err := d.FS.OpenDir(name)
+	return d.file(f, err, nil)
+}
+
+func (d *disk) file(f vfs.File, err, verdict error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return diskFile{f, d}, verdict
+}
+
+// Unwrap implements vfs.FS.
+func (d *disk) Unwrap() vfs.FS { return d.FS }
+
+// diskFile is a file of a disk.
+type diskFile struct {
+	vfs.File
+	disk *disk
+}
+
+func (f diskFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	return n, errors.Join(err, f.disk.verdict(false))
+}
+
+func (f diskFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	return n, errors.Join(err, f.disk.verdict(false))
+}
+
+func (f diskFile) Sync() error { return f.sync(f.File.Sync) }
+
+func (f diskFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f diskFile) SyncTo(length int64) (fullSync bool, err error) {
+	err = f.sync(func() (err error) {
+		fullSync, err = f.File.SyncTo(length)
+		return err
+	})
+	return fullSync, err
+}
+
+func (f diskFile) sync(do func() error) error {
+	f.disk.await()
+	if err := f.disk.verdict(true); err != nil {
+		return err
+	}
+	return do()
+}

@@ -1,0 +1,203 @@
+package simulation
+
+import (
+	"testing/synctest"
+	"time"
+)
+
+// audit asks a server that has just begun for every mutex, and holds that against what may be left
+// of the life before: every state that anyone was told of, or a later one.
+func (w *world) audit(quiet time.Duration, reboot bool) {
+	m := w.model
+	now := w.now()
+	m.now = now
+	m.quiet = 0
+	if quiet > 0 {
+		m.quiet = now + quiet
+	}
+	w.onlooker = w.dial("onlooker", 3)
+	w.raw(w.onlooker, "PSUBSCRIBE", "simba-events:{*")
+	auditor := w.dial("auditor", 2)
+	for _, mx := range m.mutexes {
+		mx.queue, mx.reserved, mx.events, mx.turns = nil, nil, nil, nil
+		mx.version++
+		found := w.raw(auditor, "SIMBA.OWNER", mx.name)
+		if !w.broken() {
+			w.recover(mx, found, quiet, reboot)
+		}
+	}
+	w.lastSaid = w.lastSeq
+	w.hangUp(auditor)
+	synctest.Wait()
+	w.takeIn()
+}
+
+// raw asks and returns the last reply or push. Nobody else does anything meanwhile.
+func (w *world) raw(k *wire, words ...string) any {
+	synctest.Wait()
+	w.takeIn()
+	if !w.write(k, command(words...)) {
+		w.violate(ruleLiveness, "the server does not take %q", words)
+		return nil
+	}
+	synctest.Wait()
+	for _, h := range w.inbox.take() {
+		if h.wire == k && h.what == heard {
+			return h.value
+		}
+	}
+	w.violate(ruleLiveness, "the server does not answer %q", words)
+	return nil
+}
+
+// recover sets the model to what was found.
+func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) {
+	now := w.now()
+	before, told := mx.states, mx.told
+	if w.durability == memory || len(before) == 0 {
+		if found != nil {
+			w.violate(ruleDurable, "%s: %v owns it, and nothing was kept", mx.name, record(found)["owner"])
+		}
+		mx.restart(nil)
+		return
+	}
+	switch {
+	case w.orderly:
+		told = len(before) - 1
+	case w.durability == async: // what may be lost
+		for told > 0 && !before[told].forced {
+			told--
+		}
+	}
+	at := -1
+	why := ruleDurable
+	for i := len(before) - 1; i >= 0; i-- {
+		s := before[i]
+		if reboot && s.held != nil {
+			s.lease.start, s.lease.wall = now, w.wallMillis()
+		}
+		ok, near := w.isLeft(s, found)
+		if ok {
+			before[i] = s
+			at = i
+			break
+		}
+		if near && i >= told {
+			why = ruleClock
+		}
+	}
+	if at < told {
+		w.violate(why, "%s: of %d states %d was told, and %d is left: %v", mx.name, len(before), told, at, found)
+		return
+	}
+	// What was told and is lost must have ended before anybody new is granted anything.
+	for i := at + 1; i <= mx.told; i++ {
+		if s := before[i]; s.held != nil && s.lease.end() > now+quiet {
+			w.violate(ruleDurable, "%s: a lease of %s until %v is lost, and the quiet time is over at %v", mx.name, s.held.owner, s.lease.end(), now+quiet)
+			return
+		}
+	}
+	if found == nil {
+		mx.restart(nil)
+		return
+	}
+	t := before[at].held
+	t.windows = before[at].lease
+	t.former, t.session, t.untold = true, nil, nil
+	if token, _ := record(found)["token"].(int64); w.bind(mx, t, uint64(token)) {
+		mx.restart(t)
+	}
+	w.logf(nil, now, "%s is left to %s #%d until %v", mx.name, t.owner, t.rank, t.end())
+}
+
+// restart begins with a tenure, nil = free, that is durable.
+func (mx *mutex) restart(t *tenure) {
+	mx.held, mx.told = t, 0
+	mx.states = nil
+	mx.changed(true)
+}
+
+// isLeft reports whether what was found is a state as it is now; near is whether it is but for its times.
+func (w *world) isLeft(s state, found any) (ok, near bool) {
+	now := w.now()
+	if s.held == nil || s.lease.end() <= now {
+		return found == nil, false
+	}
+	if found == nil {
+		return false, true
+	}
+	rec := record(found)
+	token, _ := rec["token"].(int64)
+	if rec["owner"] != s.held.owner || s.held.token != 0 && s.held.token != uint64(token) {
+		return false, false
+	}
+	return rec["ttl"] == left(s.lease.ttlEnd(), now) && rec["transition"] == left(s.lease.end(), now) &&
+		rec["acquired_at"] == s.lease.wall, true
+}
+
+// finish lets all clients go, and looks whether anything is left of them.
+func (w *world) finish() {
+	if !w.up {
+		return
+	}
+	w.logf(nil, w.now(), "all clients go")
+	for _, k := range w.wires {
+		if k != w.onlooker {
+			w.hangUp(k)
+		}
+	}
+	w.sleep(0)
+	for range 10_000 {
+		next, ok := w.model.deadline()
+		if !ok || w.broken() {
+			break
+		}
+		w.sleep(next - w.now())
+	}
+	w.sleep(time.Second)
+	if w.fatal.Load() != 0 {
+		return
+	}
+	if w.broken() {
+		return
+	}
+	if s := w.engine.Stats(); s.Held != 0 || s.Mutexes != 0 || s.Blocked != 0 || s.Polling != 0 {
+		w.violate(ruleNothingLeft, "when all have gone, of %d mutexes %d are held, and %d block and %d poll", s.Mutexes, s.Held, s.Blocked, s.Polling)
+		return
+	}
+	last := w.dial("last", 2)
+	for _, mx := range w.model.mutexes {
+		for _, kind := range []reqKind{reqAcquire, reqRelease} {
+			r := &request{kind: kind, mx: mx, who: "last", ttl: time.Hour, noQueue: true}
+			w.send(last, r)
+			w.sleep(w.disk.settledBy(w.now()) - w.now())
+			if !w.broken() && len(r.got) == 0 {
+				w.violate(ruleLiveness, "at the end nobody can %s %s", r.name(), mx.name)
+			}
+			if w.broken() {
+				return
+			}
+		}
+	}
+	w.hangUp(last)
+	w.sleep(time.Second)
+}
+
+// deadline is the next instant at which any mutex changes by itself.
+func (m *model) deadline() (d time.Duration, ok bool) {
+	for _, mx := range m.mutexes {
+		if at, is := mx.deadline(); is && (!ok || at < d) {
+			d, ok = at, true
+		}
+	}
+	return d, ok
+}
+
+// sleep lets time pass, and looks at what has happened.
+func (w *world) sleep(d time.Duration) {
+	if d > 0 {
+		time.Sleep(d)
+	}
+	synctest.Wait()
+	w.takeIn()
+}

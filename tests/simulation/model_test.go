@@ -1,0 +1,503 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+)
+
+// The model is what the design says of mutexes, told a second time and as plainly as possible:
+// lists instead of indexes, and every instant exact. It is fed with what clients send, at the
+// instant at which they send it, and with what becomes of their connections; and it says what each
+// of them must be told. It knows nothing of the server.
+
+// tenure is an unbroken time of one owner.
+type tenure struct {
+	rank    int // of the mutex's tenures, from 1
+	owner   string
+	token   uint64 // 0 = nobody was told yet
+	floor   uint64 // the token is larger than this one
+	began   time.Duration
+	session *wire
+	former  bool     // it began in an earlier life of the server
+	untold  *request // the blocked one that it was granted to, until its owner renews
+	windows
+}
+
+// windows are a lease.
+type windows struct {
+	start           time.Duration
+	wall            int64 // the start, in Unix milliseconds
+	ttl, transition time.Duration
+}
+
+func (w windows) ttlEnd() time.Duration { return w.start + w.ttl }
+func (w windows) end() time.Duration    { return w.start + w.ttl + w.transition }
+
+// place is a contender's in a queue.
+type place struct {
+	who             string
+	blocked         *request // nil = it polls
+	ttl, transition time.Duration
+	session         *wire
+	since, lapse    time.Duration
+	told            bool // polling: it has had its turn since the mutex became free
+}
+
+// state is one that a mutex was in.
+type state struct {
+	at     time.Duration
+	held   *tenure // nil = free
+	lease  windows
+	forced bool // a crash must not undo it in any mode
+}
+
+// mutex is the model of one.
+type mutex struct {
+	m        *model
+	name     string
+	held     *tenure
+	ranks    int
+	queue    []*place
+	reserved *place // whose turn it is, while the mutex is free
+	until    time.Duration
+	last     string  // who owned it before it became free
+	states   []state // since the server's start
+	told     int     // index of the last state that anyone was told of
+	version  int     // for WATCH
+	events   []event // to come on the onlooker's wire, in order
+	turns    []turn  // to come on the subscribers' wires
+}
+
+// event is one that must be announced.
+type event struct {
+	at        time.Duration
+	wall      int64
+	kind, who string
+	tenure    *tenure // nil for those of the queue
+	reason    string
+	state     int
+}
+
+// turn is a notice that must reach a polling waiter.
+type turn struct {
+	at   time.Duration
+	who  string
+	last string
+	to   []*wire
+}
+
+// model is all mutexes of a server.
+type model struct {
+	w       *world
+	now     time.Duration
+	mutexes []*mutex
+	window  time.Duration
+	grace   time.Duration
+	quiet   time.Duration // nobody new is granted anything before it
+}
+
+func (mx *mutex) state() int { return len(mx.states) - 1 }
+
+func (mx *mutex) changed(forced bool) {
+	s := state{at: mx.m.now, forced: forced, held: mx.held}
+	if mx.held != nil {
+		s.lease = mx.held.windows
+	}
+	mx.states = append(mx.states, s)
+	mx.version++
+}
+
+func (mx *mutex) event(kind, who string, t *tenure, reason string) {
+	mx.events = append(mx.events, event{mx.m.now, mx.m.w.wallMillis(), kind, who, t, reason, mx.state()})
+}
+
+func (mx *mutex) find(who string) *place {
+	for _, p := range mx.queue {
+		if p.who == who {
+			return p
+		}
+	}
+	return nil
+}
+
+func (mx *mutex) position(who string) int {
+	return 1 + slices.IndexFunc(mx.queue, func(p *place) bool { return p.who == who })
+}
+
+func (mx *mutex) remove(p *place) {
+	mx.queue = slices.DeleteFunc(mx.queue, func(x *place) bool { return x == p })
+}
+
+// advance lets time pass, to t: everything happens at its own instant, in order.
+func (m *model) advance(t time.Duration) {
+	for {
+		var next *mutex
+		due := t + 1
+		for _, mx := range m.mutexes {
+			if d, ok := mx.deadline(); ok && d < due {
+				next, due = mx, d
+			}
+		}
+		if next == nil {
+			break
+		}
+		m.now = max(m.now, due)
+		next.pass()
+	}
+	m.now = max(m.now, t)
+}
+
+// deadline is the next instant at which something happens by itself.
+func (mx *mutex) deadline() (d time.Duration, ok bool) {
+	at := func(t time.Duration) {
+		if !ok || t < d {
+			d, ok = t, true
+		}
+	}
+	if mx.held != nil {
+		at(mx.held.end())
+	}
+	if mx.reserved != nil {
+		at(mx.until)
+	}
+	for _, p := range mx.queue {
+		switch {
+		case p.blocked == nil:
+			at(p.lapse)
+		case p.blocked.limit > 0:
+			at(p.blocked.sent + p.blocked.limit)
+		}
+	}
+	if mx.m.now < mx.m.quiet && len(mx.queue) > 0 {
+		at(mx.m.quiet)
+	}
+	return d, ok
+}
+
+// pass is what time does at one instant: what begins at it, then what ends.
+func (mx *mutex) pass() {
+	mx.tick()
+	for _, p := range slices.Clone(mx.queue) {
+		if r := p.blocked; r != nil && r.limit > 0 && r.sent+r.limit <= mx.m.now {
+			p.blocked = nil
+			mx.leave(p, "timeout")
+			mx.settle(r, "timeout")
+		}
+	}
+}
+
+func (mx *mutex) tick() {
+	now := mx.m.now
+	if mx.held != nil && mx.held.end() <= now {
+		mx.vacate("expired", "", true)
+	}
+	if mx.reserved != nil && mx.until <= now {
+		mx.reserved = nil
+		mx.version++
+	}
+	mx.endQuiet()
+	mx.handOn()
+	for _, p := range slices.Clone(mx.queue) {
+		if p.blocked == nil && p.lapse <= now {
+			mx.remove(p)
+			mx.event("left", p.who, nil, "lapsed")
+		}
+	}
+}
+
+// endQuiet grants a recovered owner the renewal that it had to queue for.
+func (mx *mutex) endQuiet() {
+	if mx.held == nil || !mx.held.former || mx.m.now < mx.m.quiet {
+		return
+	}
+	p := mx.find(mx.held.owner)
+	if p == nil {
+		return
+	}
+	r := p.blocked
+	mx.renew(p.ttl, p.transition)
+	mx.held.session = p.session
+	mx.remove(p)
+	if r != nil {
+		mx.settle(r, "renewed")
+	}
+}
+
+func (mx *mutex) vacate(kind, reason string, forced bool) {
+	t := mx.held
+	mx.held, mx.last = nil, t.owner
+	for _, p := range mx.queue {
+		p.told = false
+	}
+	mx.changed(forced || t.former)
+	mx.event(kind, t.owner, t, reason)
+}
+
+func (mx *mutex) grant(who string, ttl, transition time.Duration, session *wire, reason string) {
+	mx.ranks++
+	t := &tenure{rank: mx.ranks, owner: who, began: mx.m.now, session: session, floor: mx.m.w.maxToken}
+	mx.held, mx.reserved = t, nil
+	var r *request
+	if p := mx.find(who); p != nil {
+		r = p.blocked
+		mx.remove(p)
+	}
+	mx.renew(ttl, transition)
+	mx.event("acquired", who, t, reason)
+	if r != nil {
+		t.untold = r
+		mx.settle(r, "acquired")
+	}
+}
+
+func (mx *mutex) renew(ttl, transition time.Duration) {
+	mx.held.windows = windows{mx.m.now, mx.m.w.wallMillis(), ttl, transition}
+	mx.changed(false)
+}
+
+// handOn gives a free mutex to the first reachable waiter.
+func (mx *mutex) handOn() {
+	if mx.held != nil || mx.reserved != nil || mx.m.now < mx.m.quiet {
+		return
+	}
+	for _, p := range mx.queue {
+		if p.blocked != nil {
+			mx.grant(p.who, p.ttl, p.transition, p.session, "handoff")
+			return
+		}
+		to := mx.m.w.subscribers(mx, p.who)
+		if p.told || len(to) == 0 {
+			continue
+		}
+		p.told = true
+		mx.version++
+		mx.turns = append(mx.turns, turn{mx.m.now, p.who, mx.last, to})
+		if mx.m.window > 0 {
+			mx.reserved, mx.until = p, mx.m.now+mx.m.window
+			p.lapse = max(p.lapse, mx.until)
+			return
+		}
+	}
+}
+
+func (mx *mutex) leave(p *place, reason string) {
+	r := p.blocked
+	mx.remove(p)
+	mx.event("left", p.who, nil, reason)
+	if r != nil {
+		mx.settle(r, "timeout")
+	}
+	if mx.reserved == p {
+		mx.reserved = nil
+		mx.version++
+		mx.handOn()
+	}
+}
+
+func (mx *mutex) lapse() time.Duration {
+	from := mx.m.now
+	if mx.held != nil {
+		from = max(from, mx.held.end())
+	}
+	return from + mx.m.grace
+}
+
+// free reports whether who may have the mutex now.
+func (mx *mutex) open(who string) bool {
+	return mx.held == nil && mx.m.now >= mx.m.quiet && (mx.reserved == nil || mx.reserved.who == who)
+}
+
+func (mx *mutex) owns(who string, token uint64) bool {
+	return mx.held != nil && mx.held.owner == who && (token == 0 || mx.held.token == token)
+}
+
+// apply does what a request asks for at the present instant, and settles it unless it waits.
+func (mx *mutex) apply(r *request) {
+	mx.pass()
+	switch r.kind {
+	case reqAcquire:
+		mx.acquire(r)
+	case reqGuard:
+		if !mx.owns(r.who, r.token) {
+			mx.settle(r, "lost")
+			return
+		}
+		mx.held.untold = nil
+		mx.renew(r.ttl, r.transition)
+		mx.settle(r, "renewed")
+	case reqRelease:
+		owned := mx.owns(r.who, r.token)
+		if owned {
+			mx.vacate("released", "", false)
+		}
+		if p := mx.find(r.who); p != nil && r.token == 0 {
+			mx.leave(p, "left")
+		}
+		mx.handOn()
+		mx.settle(r, yes(owned))
+	case reqBreak:
+		owned := mx.held != nil
+		if owned {
+			mx.vacate("broken", r.reason, true)
+			mx.handOn()
+		}
+		mx.settle(r, yes(owned))
+	case reqCheck:
+		mx.settle(r, yes(mx.held != nil && mx.held.token != 0 && mx.held.token == r.token))
+	case reqSet:
+		if !mx.open(r.who) {
+			mx.settle(r, "nil")
+			return
+		}
+		mx.grant(r.who, r.ttl, 0, nil, "")
+		mx.settle(r, "OK")
+	case reqDelete:
+		owned := mx.owns(r.who, 0)
+		if owned {
+			mx.vacate("released", "deleted", true)
+			mx.handOn()
+		}
+		mx.settle(r, yes(owned))
+	case reqWatch:
+		r.wire.watched[mx] = mx.version
+		mx.settle(r, "")
+	case reqExec:
+		seen, watches := r.wire.watched[mx]
+		delete(r.wire.watched, mx)
+		switch {
+		case watches && seen != mx.version:
+			mx.settle(r, "aborted")
+		case mx.open(r.who):
+			mx.grant(r.who, r.ttl, 0, nil, "")
+			mx.settle(r, "OK")
+		default:
+			mx.settle(r, "nil")
+		}
+	case reqSubscribe:
+		if p := mx.find(r.who); p != nil && p.blocked == nil {
+			p.told = false
+			if mx.reserved == p {
+				mx.reserved = nil
+				mx.version++
+			}
+			mx.handOn()
+		}
+		mx.settle(r, "")
+	default: // those that only read
+		mx.settle(r, "")
+	}
+}
+
+func yes(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+func (mx *mutex) acquire(r *request) {
+	var session *wire
+	if r.session {
+		session = r.wire
+	}
+	switch {
+	case mx.owns(r.who, 0) && mx.m.now >= mx.m.quiet:
+		mx.held.untold, mx.held.session = nil, session
+		mx.renew(r.ttl, r.transition)
+		mx.settle(r, "renewed")
+		return
+	case mx.open(r.who):
+		mx.grant(r.who, r.ttl, r.transition, session, "")
+		mx.settle(r, "acquired")
+		return
+	case r.noQueue:
+		mx.settle(r, "busy")
+		return
+	}
+	p := mx.find(r.who)
+	if p == nil {
+		p = &place{who: r.who, since: mx.m.now}
+		mx.queue = append(mx.queue, p)
+		mx.event("queued", r.who, nil, "")
+	}
+	if r.wait || p.blocked == nil {
+		p.ttl, p.transition, p.session = r.ttl, r.transition, session
+	}
+	switch {
+	case r.wait:
+		old := p.blocked
+		p.blocked = r
+		if old != nil {
+			mx.settle(old, "queued")
+		}
+	default:
+		if p.blocked == nil {
+			p.lapse = mx.lapse()
+		}
+		mx.settle(r, "queued")
+	}
+}
+
+// gone tells that the server has met the end of a wire on which a request waits, or could not be
+// answered: the waiter polls from now on, or what it was granted goes to the next.
+func (mx *mutex) gone(r *request) {
+	mx.pass()
+	for _, p := range mx.queue {
+		if p.blocked == r {
+			p.blocked = nil
+			p.lapse = mx.lapse()
+			return
+		}
+	}
+	if mx.held != nil && mx.held.untold == r {
+		mx.vacate("released", "waiter gone", true)
+		mx.handOn()
+	}
+}
+
+// closed tells that the server has closed a wire: its session ends.
+func (mx *mutex) closed(k *wire) {
+	mx.pass()
+	if mx.held != nil && mx.held.session == k {
+		mx.vacate("released", "session closed", true)
+		mx.handOn()
+	}
+}
+
+// outcome is what a request must be told.
+type outcome struct {
+	at     time.Duration
+	status string
+	state  int // of the mutex, on which it rests
+	record shown
+}
+
+// shown is a mutex as it was seen.
+type shown struct {
+	held     *tenure
+	lease    windows
+	kept     time.Duration // free but not to be had, until then
+	position int
+	queue    []place
+}
+
+// settle notes what the request must be told.
+func (mx *mutex) settle(r *request, status string) {
+	s := shown{position: mx.position(r.who)}
+	switch {
+	case mx.held != nil:
+		s.held, s.lease = mx.held, mx.held.windows
+	case mx.m.now < mx.m.quiet:
+		s.kept = mx.m.quiet
+	case mx.reserved != nil:
+		s.kept = mx.until
+	}
+	if r.kind == reqQueue || r.kind == reqOwner {
+		for _, p := range mx.queue {
+			s.queue = append(s.queue, *p)
+		}
+	}
+	if r.due == nil {
+		r.due = &outcome{mx.m.now, status, mx.state(), s}
+	}
+}

@@ -1,0 +1,266 @@
+package simulation
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// happening is something that a wire has brought, or that has become of it.
+type happening struct {
+	at    time.Duration
+	wire  *wire
+	what  happened
+	value any // of heard
+}
+
+type happened uint8
+
+const (
+	heard   happened = iota // a whole reply or push has reached the client
+	noticed                 // the server met the end of the connection while it read or wrote
+	closed                  // the server closed its end
+	ended                   // the client has read all there is
+)
+
+// inbox keeps what happens while the schedule sleeps.
+type inbox struct {
+	mu   sync.Mutex
+	list []happening
+}
+
+func (b *inbox) add(h happening) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = append(b.list, h)
+}
+
+// take returns what has happened in order of time, then of wires; of one wire as it came.
+func (b *inbox) take() []happening {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := b.list
+	b.list = nil
+	return list
+}
+
+// serverEnd is the server's end of a wire. It tells what the server learns of its client.
+type serverEnd struct {
+	net.Conn
+	wire *wire
+	once sync.Once
+}
+
+func (e *serverEnd) Read(p []byte) (int, error) {
+	n, err := e.Conn.Read(p)
+	e.note(err)
+	return n, err
+}
+
+func (e *serverEnd) Write(p []byte) (int, error) {
+	n, err := e.Conn.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) && n < len(p) {
+		e.wire.tell(noticed, nil)
+	} else {
+		e.note(err)
+	}
+	return n, err
+}
+
+func (e *serverEnd) note(err error) {
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		e.wire.tell(noticed, nil)
+	}
+}
+
+func (e *serverEnd) Close() error {
+	e.once.Do(func() { e.wire.tell(closed, nil) })
+	return e.Conn.Close()
+}
+
+// tell puts a happening into the inbox.
+func (k *wire) tell(what happened, value any) {
+	k.w.inbox.add(happening{k.w.now(), k, what, value})
+}
+
+// read takes what the server sends until the connection ends.
+func (k *wire) read() {
+	defer k.tell(ended, nil)
+	var p parser
+	buf := make([]byte, 4096)
+	for {
+		if pause := k.pause(); pause != nil {
+			<-pause
+			continue
+		}
+		n, err := k.nc.Read(buf)
+		p.in = append(p.in, buf[:n]...)
+		for {
+			v, ok, broken := p.next()
+			if broken {
+				k.tell(heard, respError("not RESP: "+strconv.Quote(string(p.in))))
+				k.nc.Close()
+				return
+			}
+			if !ok {
+				break
+			}
+			k.tell(heard, v)
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
+}
+
+// pause returns what is closed when the client goes on reading; nil = it reads.
+func (k *wire) pause() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stalled
+}
+
+// stall has the client stop to read.
+func (k *wire) stall() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stalled = make(chan struct{})
+	k.nc.SetReadDeadline(time.Unix(1, 0)) // it may be in Read
+}
+
+// resume has it go on.
+func (k *wire) resume() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stalled != nil {
+		close(k.stalled)
+		k.stalled = nil
+		k.nc.SetReadDeadline(time.Time{})
+	}
+}
+
+// The values of RESP: string, int64, nil, []any (a map is one too), respError, push.
+type (
+	respError string
+	push      []any
+)
+
+// parser cuts values out of what was read.
+type parser struct{ in []byte }
+
+var errShort = errors.New("there is more to come")
+
+// next returns the next value, if it is there.
+func (p *parser) next() (v any, ok, broken bool) {
+	r := &scanner{rest: p.in}
+	v, err := r.value()
+	switch {
+	case err == nil:
+		p.in = r.rest
+		return v, true, false
+	case errors.Is(err, errShort):
+		return nil, false, false
+	default:
+		return nil, false, true
+	}
+}
+
+type scanner struct{ rest []byte }
+
+func (r *scanner) line() (string, error) {
+	i := bytes.Index(r.rest, []byte("\r\n"))
+	if i < 0 {
+		return "", errShort
+	}
+	s := string(r.rest[:i])
+	r.rest = r.rest[i+2:]
+	return s, nil
+}
+
+func (r *scanner) value() (any, error) {
+	s, err := r.line()
+	if err != nil {
+		return nil, err
+	}
+	if s == "" {
+		return nil, io.ErrUnexpectedEOF
+	}
+	kind, arg := s[0], s[1:]
+	switch kind {
+	case '+':
+		return arg, nil
+	case '-':
+		return respError(arg), nil
+	case '_':
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case ':':
+		return n, nil
+	case '$':
+		if n < 0 {
+			return nil, nil
+		}
+		if int64(len(r.rest)) < n+2 {
+			return nil, errShort
+		}
+		v := string(r.rest[:n])
+		r.rest = r.rest[n+2:]
+		return v, nil
+	case '*', '%', '>':
+		if n < 0 {
+			return nil, nil
+		}
+		if kind == '%' {
+			n *= 2
+		}
+		list := make([]any, 0, n)
+		for range n {
+			v, err := r.value()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		if kind == '>' {
+			return push(list), nil
+		}
+		return list, nil
+	}
+	return nil, io.ErrUnexpectedEOF
+}
+
+// record is a reply of pairs.
+func record(v any) map[string]any {
+	list, ok := v.([]any)
+	if !ok || len(list)%2 != 0 {
+		return nil
+	}
+	m := make(map[string]any, len(list)/2)
+	for i := 0; i < len(list); i += 2 {
+		key, ok := list[i].(string)
+		if !ok {
+			return nil
+		}
+		m[key] = list[i+1]
+	}
+	return m
+}
+
+// command is a request as it is sent.
+func command(words ...string) []byte {
+	b := []byte("*" + strconv.Itoa(len(words)) + "\r\n")
+	for _, s := range words {
+		b = append(b, "$"+strconv.Itoa(len(s))+"\r\n"+s+"\r\n"...)
+	}
+	return b
+}
