@@ -3,6 +3,7 @@ package simulation
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ func (w *world) violate(rule, format string, args ...any) {
 	v := violation{rule, fmt.Sprintf("at %v: ", w.now()) + fmt.Sprintf(format, args...)}
 	w.report.violations = append(w.report.violations, v)
 	w.logf(nil, w.now(), "VIOLATION %v", v)
+	w.lines[len(w.lines)-1].wire = math.MaxInt // the last of that instant
 }
 
 func (w *world) broken() bool { return len(w.report.violations) > 0 }
@@ -35,18 +37,21 @@ func (w *world) takeIn() {
 		if h.wire.life != w.life || w.broken() {
 			continue
 		}
-		frozen := w.failedBy(h.at)
-		if !frozen {
-			w.model.advance(h.at)
-		}
-		w.handle(h, frozen)
+		w.pass(h.at)
+		w.handle(h, w.failedBy(h.at))
 	}
-	if !w.failedBy(w.now()) {
-		w.model.advance(w.now())
-	}
+	w.pass(w.now())
 	if !w.broken() {
 		w.overdue()
 	}
+}
+
+// pass lets time pass for the model, up to t or to when the store failed.
+func (w *world) pass(t time.Duration) {
+	if f := time.Duration(w.fatal.Load()); f != 0 {
+		t = min(t, f)
+	}
+	w.model.advance(t)
 }
 
 // failedBy reports whether the store has failed by t: nothing that is done from then on is ever told.
@@ -319,6 +324,9 @@ func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 		w.violate(ruleNotices, "event %v of a mutex that nobody knows", n)
 		return
 	}
+	if w.stopping && n.Event == "left" {
+		return
+	}
 	if len(mx.events) == 0 {
 		w.violate(w.unexpectedRule(mx, n), "%v: nothing of the kind has happened", n)
 		return
@@ -450,6 +458,10 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 	}
 	d := r.due
 	w.logf(r.wire, at, "← %s: %s", reqNames[r.kind], d.show())
+	if r.wait && status == "timeout" && d.status == "acquired" && r.mx.held != d.record.held {
+		w.count("granted and over before it was told")
+		return
+	}
 	if status != d.status {
 		w.violate(w.statusRule(r, status), "%s: %v is answered %q, it should be %q", r.who, r, status, d.status)
 		return

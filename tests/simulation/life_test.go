@@ -15,12 +15,14 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 	if quiet > 0 {
 		m.quiet = now + quiet
 	}
+	for _, mx := range m.mutexes {
+		mx.held, mx.queue, mx.reserved, mx.events, mx.turns = nil, nil, nil, nil, nil
+		mx.version++
+	}
 	w.onlooker = w.dial("onlooker", 3)
 	w.raw(w.onlooker, "PSUBSCRIBE", "simba-events:{*")
 	auditor := w.dial("auditor", 2)
 	for _, mx := range m.mutexes {
-		mx.queue, mx.reserved, mx.events, mx.turns = nil, nil, nil, nil
-		mx.version++
 		found := w.raw(auditor, "SIMBA.OWNER", mx.name)
 		if !w.broken() {
 			w.recover(mx, found, quiet, reboot)
@@ -112,8 +114,8 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 
 // restart begins with a tenure, nil = free, that is durable.
 func (mx *mutex) restart(t *tenure) {
-	mx.held, mx.told = t, 0
-	mx.states = nil
+	mx.held, mx.told, mx.silent = t, 0, true
+	mx.states, mx.last = nil, ""
 	mx.changed(true)
 }
 

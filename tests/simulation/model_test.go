@@ -60,6 +60,7 @@ type mutex struct {
 	queue    []*place
 	reserved *place // whose turn it is, while the mutex is free
 	until    time.Duration
+	silent   bool    // the quiet time has not ended yet
 	last     string  // who owned it before it became free
 	states   []state // since the server's start
 	told     int     // index of the last state that anyone was told of
@@ -168,7 +169,7 @@ func (mx *mutex) deadline() (d time.Duration, ok bool) {
 			at(p.blocked.sent + p.blocked.limit)
 		}
 	}
-	if mx.m.now < mx.m.quiet && len(mx.queue) > 0 {
+	if mx.silent && len(mx.queue) > 0 {
 		at(mx.m.quiet)
 	}
 	return d, ok
@@ -194,6 +195,9 @@ func (mx *mutex) tick() {
 	if mx.reserved != nil && mx.until <= now {
 		mx.reserved = nil
 		mx.version++
+	}
+	if now >= mx.m.quiet {
+		mx.silent = false
 	}
 	mx.endQuiet()
 	mx.handOn()
@@ -374,6 +378,9 @@ func (mx *mutex) apply(r *request) {
 			mx.settle(r, "nil")
 		}
 	case reqSubscribe:
+		if !slices.Contains(r.wire.channels, mx) {
+			r.wire.channels = append(r.wire.channels, mx)
+		}
 		if p := mx.find(r.who); p != nil && p.blocked == nil {
 			p.told = false
 			if mx.reserved == p {

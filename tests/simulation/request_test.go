@@ -231,9 +231,6 @@ func (w *world) sent(k *wire, requests ...*request) {
 			r.due = &outcome{at: now}
 			continue
 		}
-		if r.kind == reqSubscribe && !slices.Contains(k.channels, r.mx) {
-			k.channels = append(k.channels, r.mx)
-		}
 		r.mx.apply(r)
 	}
 }

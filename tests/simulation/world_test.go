@@ -259,8 +259,7 @@ func (w *world) stop() *vfs.MemFS {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.violate(ruleLiveness, "an orderly stop: %v", err)
 	}
-	synctest.Wait()
-	w.takeIn()
+	w.sleep(w.disk.settledBy(w.now()) - w.now()) // Stop waits for it under a lock, where fake time stands still
 	w.engine.Stop()
 	if w.store != nil {
 		if err := w.store.Close(); err != nil {
@@ -275,7 +274,7 @@ func (w *world) stop() *vfs.MemFS {
 // left.
 func (w *world) crash(percent int) *vfs.MemFS {
 	w.logf(nil, w.now(), "a crash that keeps %d%%", percent)
-	left := w.disk.crash(percent, w.rng)
+	left := w.disk.crash(percent, rand.New(rand.NewPCG(w.report.seed, uint64(w.life))))
 	w.orderly = false
 	w.disk.kill()
 	w.bury()
