@@ -258,12 +258,12 @@ func (w *world) missedRule(mx *mutex, e event) string {
 
 // judgeTurn takes a notice on a contender's own channel.
 func (w *world) judgeTurn(k *wire, channel, payload string, at time.Duration) {
-	w.logf(k, at, "← %s on %s", payload, channel)
 	w.count("turn")
 	for _, mx := range w.model.mutexes {
 		if channel != "simba:{"+mx.name+"}:"+k.owner {
 			continue
 		}
+		w.logOf(mx, k, at, "← %s on %s", payload, channel)
 		for i := range mx.turns {
 			t := &mx.turns[i]
 			if n := slices.Index(t.to, k); n >= 0 {
@@ -344,7 +344,7 @@ func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 		}
 		rank = fmt.Sprintf(" #%d", e.tenure.rank)
 	}
-	w.logf(w.onlooker, at, "← %s %s %s%s %s", mx.name, n.Event, n.Owner, rank, n.Reason)
+	w.logOf(mx, w.onlooker, at, "← %s %s %s%s %s", mx.name, n.Event, n.Owner, rank, n.Reason)
 	w.count("event " + n.Event)
 	if n.Reason == "handoff" || n.Reason == "session closed" || n.Reason == "waiter gone" || n.Reason == "lapsed" {
 		w.count(n.Reason)

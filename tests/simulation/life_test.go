@@ -114,7 +114,7 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 
 // restart begins with a tenure, nil = free, that is durable.
 func (mx *mutex) restart(t *tenure) {
-	mx.held, mx.told, mx.silent = t, 0, true
+	mx.held, mx.told, mx.noted, mx.silent = t, 0, 0, true
 	mx.states, mx.last = nil, ""
 	mx.changed(true)
 }
@@ -173,6 +173,9 @@ func (w *world) finish() {
 			r := &request{kind: kind, mx: mx, who: "last", ttl: time.Hour, noQueue: true}
 			w.send(last, r)
 			w.sleep(w.disk.settledBy(w.now()) - w.now())
+			if w.fatal.Load() != 0 {
+				return
+			}
 			if !w.broken() && len(r.got) == 0 {
 				w.violate(ruleLiveness, "at the end nobody can %s %s", r.name(), mx.name)
 			}

@@ -63,6 +63,7 @@ type mutex struct {
 	silent   bool    // the quiet time has not ended yet
 	last     string  // who owned it before it became free
 	states   []state // since the server's start
+	noted    int     // index of the last state when something came into the history
 	told     int     // index of the last state that anyone was told of
 	version  int     // for WATCH
 	events   []event // to come on the onlooker's wire, in order
@@ -109,6 +110,7 @@ func (mx *mutex) changed(forced bool) {
 }
 
 func (mx *mutex) event(kind, who string, t *tenure, reason string) {
+	mx.noted = mx.state()
 	mx.events = append(mx.events, event{mx.m.now, mx.m.w.wallMillis(), kind, who, t, reason, mx.state()})
 }
 
@@ -506,5 +508,8 @@ func (mx *mutex) settle(r *request, status string) {
 	}
 	if r.due == nil {
 		r.due = &outcome{mx.m.now, status, mx.state(), s}
+	}
+	if r.kind == reqHistory {
+		r.due.state = mx.noted // it tells nothing of renewals
 	}
 }

@@ -317,7 +317,9 @@ func (w *world) request(c *client, kind reqKind, mx *mutex) *request {
 		}
 	case reqCheck:
 		other := w.clients[w.rng.IntN(len(w.clients))]
-		r.token = max(1, max(c.known[mx], other.known[mx]))
+		if r.token = max(c.known[mx], other.known[mx]); r.token == 0 {
+			r.kind = reqOwner // there is nothing to check yet
+		}
 	case reqBreak:
 		r.reason = fmt.Sprint("because of ", w.rng.IntN(100))
 	}

@@ -73,7 +73,7 @@ func bubble(t *testing.T, seed uint64) (r *report) {
 // log is the lines in order of time; what happened at one instant has no order but that of each wire.
 func (w *world) log() []string {
 	slices.SortStableFunc(w.lines, func(a, b line) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.wire, b.wire))
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.wire, b.wire), cmp.Compare(a.of, b.of))
 	})
 	text := make([]string, len(w.lines))
 	for i, l := range w.lines {

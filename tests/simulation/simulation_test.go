@@ -47,7 +47,8 @@ func TestTheSeedReproducesTheRun(t *testing.T) {
 		if !slices.Equal(a.log, b.log) {
 			for i := range min(len(a.log), len(b.log)) {
 				if a.log[i] != b.log[i] {
-					t.Errorf("seed %d (%s) goes on in two ways:\n%s\n%s", seed+1, a.config, a.log[i], b.log[i])
+					t.Errorf("seed %d (%s) goes on in two ways:\n%s\n\n%s", seed+1, a.config,
+						strings.Join(a.log[max(0, i-5):i+1], "\n"), strings.Join(b.log[max(0, i-5):i+1], "\n"))
 					break
 				}
 			}

@@ -143,7 +143,7 @@ func (w *world) wallMillis() int64 {
 type line struct {
 	at   time.Duration
 	wire int // 0 = the world's
-	n    int
+	of   string
 	text string
 }
 
@@ -152,7 +152,13 @@ func (w *world) logf(k *wire, at time.Duration, format string, args ...any) {
 	if k != nil {
 		id, who = k.id, fmt.Sprintf("%s/%d", k.owner, k.id)
 	}
-	w.lines = append(w.lines, line{at, id, len(w.lines), fmt.Sprintf("%14v %-8s %s", at, who, fmt.Sprintf(format, args...))})
+	w.lines = append(w.lines, line{at, id, "", fmt.Sprintf("%14v %-8s %s", at, who, fmt.Sprintf(format, args...))})
+}
+
+// logOf is logf for what is told unasked: the order of mutexes is nobody's business.
+func (w *world) logOf(mx *mutex, k *wire, at time.Duration, format string, args ...any) {
+	w.logf(k, at, format, args...)
+	w.lines[len(w.lines)-1].of = mx.name
 }
 
 func (w *world) count(kind string) { w.report.counts[kind]++ }
