@@ -142,6 +142,23 @@ func TestALeaseThatIsLoadedSlowlyEndsInTime(t *testing.T) {
 	})
 }
 
+func TestOneThatMissedItsTurnAndBlocksThenIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		for _, who := range []string{"b", "c"} {
+			w.listen("m", who)
+			w.acquire("m", who, time.Hour, 0)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		time.Sleep(testWindow) // the turn of b is over, c has its own
+		b := w.block("m", "b", time.Hour, 0)
+		time.Sleep(testWindow)
+		b.granted()
+		w.audit()
+	})
+}
+
 func TestAFreshSubscriptionIsToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})

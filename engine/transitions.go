@@ -311,6 +311,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		}
 	}
 	if e.ticket != nil {
+		c.untell(e) // it may have had its turn by a notice, and waits to be granted now
 		c.setReady(e, true)
 		return
 	}
