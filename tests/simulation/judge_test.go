@@ -19,6 +19,7 @@ type judge struct {
 	lastSaid uint64            // the last that the onlooker was told
 	stopping bool              // the server stops: it may refuse
 	orderly  bool              // the life before ended so
+	frozen   bool              // the store has failed: nothing that is done from then on is ever told
 	stepped  time.Duration     // when the wall clock was set last
 }
 
@@ -34,11 +35,16 @@ func (w *world) broken() bool { return len(w.report.violations) > 0 }
 // takeIn looks at all that has happened up to now. Everybody else in the bubble waits.
 func (w *world) takeIn() {
 	for _, h := range w.inbox.take() {
+		if h.what == died {
+			w.pass(h.at)
+			w.frozen = true
+			continue
+		}
 		if h.wire.life != w.life || w.broken() {
 			continue
 		}
 		w.pass(h.at)
-		w.handle(h, w.failedBy(h.at))
+		w.handle(h, w.frozen)
 	}
 	w.pass(w.now())
 	if !w.broken() {
@@ -52,12 +58,6 @@ func (w *world) pass(t time.Duration) {
 		t = min(t, f)
 	}
 	w.model.advance(t)
-}
-
-// failedBy reports whether the store has failed by t: nothing that is done from then on is ever told.
-func (w *world) failedBy(t time.Duration) bool {
-	f := time.Duration(w.fatal.Load())
-	return f != 0 && f <= t
 }
 
 func (w *world) handle(h happening, frozen bool) {

@@ -144,11 +144,11 @@ func (w *world) finish() {
 	}
 	w.logf(nil, w.now(), "all clients go")
 	for _, k := range w.wires {
-		if k != w.onlooker {
+		if k != w.onlooker && !k.hungUp {
 			w.hangUp(k)
+			w.sleep(1)
 		}
 	}
-	w.sleep(0)
 	for range 10_000 {
 		next, ok := w.model.deadline()
 		if !ok || w.broken() {

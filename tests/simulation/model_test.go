@@ -435,7 +435,7 @@ func (mx *mutex) acquire(r *request) {
 	switch {
 	case r.wait:
 		old := p.blocked
-		p.blocked = r
+		p.blocked, p.told = r, false
 		if old != nil {
 			mx.settle(old, "queued")
 		}

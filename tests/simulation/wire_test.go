@@ -26,6 +26,7 @@ const (
 	noticed                 // the server met the end of the connection while it read or wrote
 	closed                  // the server closed its end
 	ended                   // the client has read all there is
+	died                    // the store has failed; of no wire
 )
 
 // inbox keeps what happens while the schedule sleeps.

@@ -183,6 +183,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		w.boot = persist.Boot{ID: fmt.Sprint("boot ", w.boots), Now: func() simba.Instant { return simba.Instant(w.now() - booted) }}
 	}
 	w.fatal.Store(0)
+	w.frozen = false
 	w.wires = nil
 	w.disk = newDisk(mem, w.start, w.period)
 	w.broker = resp.NewBroker()
@@ -199,7 +200,10 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		}
 		store, recovered, err := persist.Open(persist.Options{
 			Dir: "data", FS: w.disk, Mode: mode, Boot: w.boot, Now: clock.Now, Wall: w.wallNow, Logger: quiet,
-			Fatal: func(error) { w.fatal.Store(int64(w.now())) },
+			Fatal: func(error) {
+				w.fatal.Store(int64(w.now()))
+				w.inbox.add(happening{at: w.now(), what: died})
+			},
 		})
 		if err != nil {
 			w.violate(ruleDurable, "what the crash left cannot be opened: %v", err)
