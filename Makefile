@@ -7,6 +7,9 @@
 #   FUZZTIME=30s     time of each fuzz target
 #   BENCH=.          only benchmarks that match
 #   COUNT=1          how often each benchmark runs, for benchstat
+#   SEEDS=1000       how many seeds simulate runs
+#   SEED=            the one seed that simulate runs, with the log of its events
+#   RACE=            simulate with the race detector: make simulate RACE=1
 
 ENGINE   ?=
 ARGS     ?=
@@ -21,7 +24,7 @@ COUNT    ?= 1
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fuzz bench
+.PHONY: help run build test lint fuzz bench simulate
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -56,3 +59,8 @@ fuzz: ## each fuzz target for FUZZTIME
 
 bench: ## benchmarks with allocations
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
+
+SEEDS ?= 1000
+SEED  ?=
+simulate: ## whole servers in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
+	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))

@@ -425,6 +425,9 @@ func (mx *mutex) acquire(r *request) {
 	}
 	p := mx.find(r.who)
 	if p == nil {
+		if mx.held == nil && mx.reserved == nil && len(mx.queue) == 0 {
+			mx.last = "" // of a mutex that is free and that nobody waits for, nothing is remembered
+		}
 		p = &place{who: r.who, since: mx.m.now}
 		mx.queue = append(mx.queue, p)
 		mx.event("queued", r.who, nil, "")
