@@ -80,7 +80,11 @@ func (w *world) handle(h happening, frozen bool) {
 		if frozen || w.stopping {
 			return
 		}
-		if !k.hungUp && !k.lax {
+		switch {
+		case k.hungUp || k.lax:
+		case w.fatal.Load() == int64(h.at):
+			return // since the store has failed, at this very instant
+		default:
 			w.violate(ruleLiveness, "the server closes the connection %s/%d", k.owner, k.id)
 		}
 		k.channels = nil
