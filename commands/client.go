@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -43,6 +44,10 @@ type client struct {
 	watching   sync.Mutex  // held while a MONITOR is shown a command, and while it ends
 	monitoring atomic.Bool // set under watching
 
+	judged  *access.User                   // by whose rules the last command was admitted
+	account atomic.Pointer[access.Account] // whose connection it is
+	waiting atomic.Pointer[blockedCall]    // the ACQUIRE that is blocked
+
 	// For CLIENT LIST of any connection.
 	last    atomic.Pointer[entry]
 	queued  atomic.Int32 // commands queued by MULTI, -1 outside
@@ -61,20 +66,30 @@ func (x *Commands) client(conn *resp.Conn) *client {
 	}
 	c := &client{x: x, conn: conn}
 	c.queued.Store(-1)
-	if x.password() == "" {
-		conn.SetAuthenticated(true) // and stays so if a password is set later, as in Redis
-	}
+	c.begin()
 	conn.SetState(c)
 	return c
 }
 
 // admit says why e must not run on this connection now, if so.
-func (c *client) admit(e *entry) error {
+func (c *client) admit(e *entry, args [][]byte) error {
+	u := c.user()
+	c.judged = u
 	switch {
-	case !c.conn.Authenticated() && !e.has(noAuth) && c.x.password() != "":
+	case u == nil:
+		c.conn.CloseAfterReply()
+		return errUserGone
+	case !c.conn.Authenticated() && !e.has(noAuth) && c.x.RequireAuth():
 		return errNoAuth
 	case c.tx != nil && e.has(noMulti|unqueued):
 		return errNoMulti
+	}
+	if !u.Unlimited() {
+		if err := c.judge(u, e, args); err != nil {
+			return err
+		}
+	}
+	switch {
 	case !e.has(subMode) && c.onlySubscribes():
 		return replyErrorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", e.full)
 	}
@@ -93,6 +108,7 @@ func (c *client) reject(e *entry, err error) {
 	if e != nil {
 		e.tally.rejected.Add(1)
 	}
+	c.noteDenial(err, c.where())
 	switch {
 	case e != nil && e.full == "exec":
 		c.endTransaction()
@@ -122,14 +138,25 @@ func (c *client) run(e *entry, args [][]byte) {
 
 	took := now.Sub(started) - c.parked
 	c.outage.note(took)
-	c.account(e, args, now, took, c.failed)
+	c.tell(e, args, now, took, c.failed)
 }
 
-// account adds a command that has run to the statistics.
-func (c *client) account(e *entry, args [][]byte, ended time.Time, took time.Duration, failed bool) {
+// where is what ACL LOG calls the place of a command.
+func (c *client) where() string {
+	if c.tx != nil || c.executing {
+		return "multi"
+	}
+	return "toplevel"
+}
+
+// tell adds a command that has run to the statistics, and to the log if it is audited.
+func (c *client) tell(e *entry, args [][]byte, ended time.Time, took time.Duration, failed bool) {
 	e.tally.add(took, failed)
 	c.x.slowlog.consider(c, e, args, ended, took)
 	c.x.latency.consider(commandEvent(e), ended, took)
+	if e.has(audited) {
+		c.x.audit.command(c, e, args, failed)
+	}
 }
 
 // backend returns the backend for a call on behalf of this client.

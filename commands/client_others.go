@@ -107,7 +107,7 @@ func describe(conn *resp.Conn, now time.Time) string {
 		int64(now.Sub(conn.Created()).Seconds()), int64(now.Sub(conn.LastActive()).Seconds()), c.flags(conn),
 		conn.SubscriptionCountOf(resp.Channel), conn.SubscriptionCountOf(resp.Pattern), conn.SubscriptionCountOf(resp.Shard),
 		c.queued.Load(), used, free, queued, used+free+queued,
-		lastCommand, defaultUser, conn.Proto(), lib.name, lib.version)
+		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
 }
 
 // flags are the letters that CLIENT LIST shows of a connection's state.
@@ -140,6 +140,7 @@ type victims struct {
 	id          uint64
 	kind        string
 	addr, laddr string
+	user        string
 	maxAge      time.Duration
 	skipMe      bool
 }
@@ -167,9 +168,7 @@ func parseKill(args [][]byte) (v victims, err error) {
 		case equalFold(args[i], "LADDR"):
 			v.laddr = string(value)
 		case equalFold(args[i], "USER"):
-			if string(value) != defaultUser {
-				return v, replyErrorf("ERR No such user '%s'", shorten(value))
-			}
+			v.user = string(value)
 		case equalFold(args[i], "MAXAGE"):
 			seconds, err := parseRange("MAXAGE", value, 1, math.MaxInt64/int64(time.Second))
 			if err != nil {
@@ -192,6 +191,7 @@ func (v *victims) match(conn *resp.Conn, now time.Time) bool {
 		(v.kind == "" || kindOf(conn) == v.kind) &&
 		(v.addr == "" || conn.RemoteAddr() == v.addr) &&
 		(v.laddr == "" || conn.LocalAddr() == v.laddr) &&
+		(v.user == "" || userName(conn) == v.user) &&
 		(v.maxAge == 0 || now.Sub(conn.Created()) >= v.maxAge)
 }
 
@@ -207,6 +207,9 @@ func (c *client) clientKill(args [][]byte) {
 		return
 	}
 	v, err := parseKill(args)
+	if err == nil && v.user != "" && c.x.users.Find(v.user) == nil {
+		err = replyErrorf("ERR No such user '%s'", shorten([]byte(v.user)))
+	}
 	if err != nil {
 		c.fail(err)
 		return

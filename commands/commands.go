@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -42,9 +43,9 @@ type Config struct {
 	StoreTimeout time.Duration
 	// Settings are what CONFIG GET and SET work on, besides the commands' own.
 	Settings []Setting
-	// Password returns the password that clients must give, "" = none; nil = none
-	// ever. Called from any goroutine.
-	Password func() string
+	// Users are who may do what, by the names of Catalog; nil = only the default user,
+	// who may do everything without a password.
+	Users *access.Accounts
 	// Info holds facts for INFO.
 	Info Info
 	// About returns more fields for INFO's section server; nil = none.
@@ -79,7 +80,7 @@ type Field struct{ Name, Value string }
 type Commands struct {
 	backend     simba.Backend
 	keyspace    simba.Keyspace // the backend's; nil = it has none
-	password    func() string
+	users       *access.Accounts
 	info        Info
 	about       func() []Field
 	persistence func() []Field
@@ -103,7 +104,12 @@ type Commands struct {
 	latency  latencyMonitor
 	monitors monitors
 	rates    rates
-	memPeak  atomic.Uint64 // largest used_memory that INFO has seen
+	aclLog   aclLog
+	audit    audit
+	guesses  guesses
+
+	certificateName func(*resp.Conn) string // certificateName; a test's own
+	memPeak         atomic.Uint64           // largest used_memory that INFO has seen
 }
 
 var _ resp.Handler = (*Commands)(nil)
@@ -112,7 +118,7 @@ var _ resp.Handler = (*Commands)(nil)
 func New(cfg Config) *Commands {
 	x := &Commands{
 		backend:      cfg.Backend,
-		password:     cfg.Password,
+		users:        cfg.Users,
 		info:         cfg.Info,
 		about:        cfg.About,
 		persistence:  cfg.Persistence,
@@ -120,14 +126,17 @@ func New(cfg Config) *Commands {
 		storeTimeout: cfg.StoreTimeout,
 		log:          cfg.Logger,
 		table:        newTable(),
+
+		certificateName: certificateName,
 	}
 	x.keyspace, _ = cfg.Backend.(simba.Keyspace)
-	if x.password == nil {
-		x.password = func() string { return "" }
+	if x.users == nil {
+		x.users, _ = access.Open(Catalog(), access.Options{}) // no file, no fault
 	}
 	if x.log == nil {
 		x.log = slog.Default()
 	}
+	x.audit.log = x.log
 	if x.info.Started.IsZero() {
 		x.info.Started = time.Now()
 	}
@@ -169,7 +178,7 @@ func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
 	c.w = conn.Reply()
 	e, err := x.table.find(args)
 	if err == nil {
-		err = c.admit(e)
+		err = c.admit(e, args)
 	}
 	switch {
 	case err != nil:

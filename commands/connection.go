@@ -1,9 +1,7 @@
 package commands
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
-
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -11,38 +9,21 @@ import (
 // on; clients choose what to send by it.
 const redisVersion = "7.2.0"
 
-// defaultUser is the only user.
-const defaultUser = "default"
-
 const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
 
-// authenticate logs the connection in, or says why not. Without a password any
-// one will do for the default user, as in Redis.
-func (c *client) authenticate(user, password []byte) error {
-	want := c.x.password()
-	given, wanted := sha256.Sum256(password), sha256.Sum256([]byte(want))
-	// Of the hashes the comparison shows neither the length nor a prefix.
-	right := subtle.ConstantTimeCompare(given[:], wanted[:]) == 1 || want == ""
-	if !right || string(user) != defaultUser {
-		return errWrongPass
-	}
-	c.conn.SetAuthenticated(true)
-	return nil
-}
-
 func (c *client) auth(args [][]byte) {
-	user, password := []byte(defaultUser), args[len(args)-1]
+	user, password := []byte(access.DefaultName), args[len(args)-1]
 	switch {
 	case len(args) > 3:
 		c.fail(errSyntax)
 		return
 	case len(args) == 3:
 		user = args[1]
-	case c.x.password() == "":
+	case c.x.users.Default().User().NeedsNoPassword():
 		c.fail(replyError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"))
 		return
 	}
-	if err := c.authenticate(user, password); err != nil {
+	if err := c.authenticate(args[0], user, password); err != nil {
 		c.fail(err)
 		return
 	}
@@ -90,9 +71,9 @@ func parseHello(args [][]byte) (h handshake, err error) {
 func (c *client) hello(args [][]byte) {
 	h, err := parseHello(args)
 	if err == nil && h.user != nil {
-		err = c.authenticate(h.user, h.password)
+		err = c.authenticate(args[0], h.user, h.password)
 	}
-	if err == nil && !c.conn.Authenticated() && c.x.password() != "" {
+	if err == nil && !c.conn.Authenticated() && c.x.RequireAuth() {
 		err = replyError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 	}
 	if err != nil {
@@ -196,7 +177,7 @@ func (c *client) reset([][]byte) {
 	c.conn.SetName("")
 	c.conn.SetReplyMode(resp.ReplyOn)
 	c.conn.SetProto(2)
-	c.conn.SetAuthenticated(c.x.password() == "")
+	c.begin()
 	c.w.Simple("RESET")
 }
 
@@ -226,5 +207,3 @@ func checkDB(index []byte) error {
 	}
 	return nil
 }
-
-func (c *client) aclWhoami([][]byte) { c.w.BulkString(defaultUser) }

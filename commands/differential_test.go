@@ -41,6 +41,9 @@ var sameBytes = []string{
 	"DBSIZE", "DBSIZE x", "ROLE", "TIME x", "TYPE", "TYPE nokey", "STRLEN nokey", "SCAN", "SCAN x", "SCAN 0", "SCAN 0 MATCH", "SCAN 0 MATCH x", "SCAN 0 COUNT 0", "SCAN 0 COUNT x", "SCAN 0 TYPE string", "SCAN 0 x y",
 	"SHUTDOWN x", "SHUTDOWN ABORT", "SHUTDOWN ABORT NOW",
 	"PUBLISH", "PUBLISH a", "PUBLISH a b", "SPUBLISH a b", "PUBSUB", "PUBSUB nonsense", "PUBSUB CHANNELS", "PUBSUB CHANNELS a b", "PUBSUB NUMSUB", "PUBSUB NUMSUB a b", "PUBSUB NUMPAT", "PUBSUB NUMPAT x",
+	"ACL WHOAMI x", "ACL LOG RESET", "ACL LOG x", "ACL LOG 3 4", "ACL CAT nonsense", "ACL CAT x y", "ACL GENPASS x", "ACL GENPASS 0", "ACL GENPASS 4097", "ACL GENPASS 1 2",
+	"ACL DRYRUN default get x", "ACL DRYRUN default nonsense", "ACL DRYRUN nobody get x", "ACL DRYRUN default get", "ACL DRYRUN default config nonsense", "ACL GETUSER nobody", "ACL GETUSER default",
+	"ACL LIST", "ACL USERS", "ACL SETUSER", "ACL DELUSER", "ACL LOAD x", "ACL SAVE x",
 	"PUBSUB SHARDCHANNELS", "PUBSUB SHARDNUMSUB a",
 	"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE a", "SUBSCRIBE", "SUBSCRIBE a", "PUBSUB CHANNELS", "SUBSCRIBE a", "PSUBSCRIBE a*", "SSUBSCRIBE s",
 	"PING", "PING x", "UNSUBSCRIBE a", "PUNSUBSCRIBE", "SUNSUBSCRIBE s", "PING",
@@ -58,7 +61,7 @@ var sameBytesSubscribed = []string{
 // What both servers answer in the same form, with other values.
 var sameShape = []string{
 	"HELLO", "TIME", "CLIENT ID", "CLIENT INFO", "CLIENT LIST", "INFO", "INFO server", "INFO nonsense", "INFO all",
-	"COMMAND COUNT", "CLIENT HELP", "CONFIG HELP", "PUBSUB HELP", "SLOWLOG HELP", "LATENCY HELP", "MEMORY HELP", "MODULE HELP", "ACL HELP", "COMMAND HELP",
+	"COMMAND COUNT", "AUTH nobody x", "ACL LOG", "ACL CAT", "ACL CAT transaction", "CLIENT HELP", "CONFIG HELP", "PUBSUB HELP", "SLOWLOG HELP", "LATENCY HELP", "MEMORY HELP", "MODULE HELP", "ACL HELP", "COMMAND HELP",
 }
 
 // What COMMAND INFO must tell alike: clients route and pipeline by it.
@@ -67,7 +70,7 @@ var sameInfo = []string{
 	"client|setname", "client|tracking", "client|trackinginfo", "client|unblock", "client|help", "publish", "spublish", "subscribe", "psubscribe", "unsubscribe",
 	"pubsub|channels", "pubsub|numsub", "pubsub|help", "discard", "exec", "multi", "dbsize", "scan", "type", "strlen", "info", "time", "role", "memory|usage", "module|list",
 	"config|get", "config|set", "config|resetstat", "config|rewrite", "slowlog|get", "slowlog|len", "slowlog|reset", "latency|latest", "latency|history", "latency|reset",
-	"latency|histogram", "command|count", "command|docs", "command|info", "command|list", "acl|whoami",
+	"latency|histogram", "command|count", "command|docs", "command|info", "command|list", "acl|whoami", "acl|cat", "acl|users", "acl|list", "acl|getuser", "acl|load", "acl|log", "acl|save", "acl|setuser", "acl|deluser", "acl|dryrun", "acl|genpass", "acl|help",
 }
 
 func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {

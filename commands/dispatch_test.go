@@ -84,8 +84,8 @@ func TestWhatIsReadIsSettledBeforeItIsTold(t *testing.T) {
 }
 
 func TestWithoutAPasswordGivenOnlyAuthenticationIsServed(t *testing.T) {
-	password := "sesam"
-	s := newSite(t, Config{Password: func() string { return password }})
+	file := newUsersFile(t, "user default on >sesam ~* &* +@all")
+	s := newSite(t, Config{Users: file.open()})
 	p := s.dial()
 	const noAuth = "-NOAUTH Authentication required.\r\n"
 	for _, command := range []string{"PING", "SIMBA.ACQUIRE m c 1", "COMMAND", "INFO", "CLIENT ID", "SUBSCRIBE a", "MULTI", "SHUTDOWN", "MONITOR"} {
@@ -118,16 +118,18 @@ func TestWithoutAPasswordGivenOnlyAuthenticationIsServed(t *testing.T) {
 	q.expect("QUIT", ok)
 	q.expectEnd()
 
-	password = ""
+	file.write("user default on nopass ~* &* +@all")
+	p.expect("ACL LOAD", ok)
 	s.dial().expect("PING", "+PONG\r\n")
 }
 
 func TestAPasswordSetLaterIsForNewConnections(t *testing.T) {
-	password := ""
-	s := newSite(t, Config{Password: func() string { return password }})
+	file := newUsersFile(t, "user default on nopass ~* &* +@all")
+	s := newSite(t, Config{Users: file.open()})
 	old := s.dial()
 	old.expect("PING", "+PONG\r\n")
-	password = "sesam"
+	file.write("user default on >sesam ~* &* +@all")
+	old.expect("ACL LOAD", ok)
 	old.expect("PING", "+PONG\r\n")
 	s.dial().expect("PING", "-NOAUTH Authentication required.\r\n")
 }

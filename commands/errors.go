@@ -35,9 +35,12 @@ const (
 func wireText(err error) string {
 	var reply replyError
 	var name *simba.NameError
+	var refusal *denial
 	switch {
 	case errors.As(err, &reply):
 		return string(reply)
+	case errors.As(err, &refusal):
+		return refusal.words
 	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed), errors.Is(err, simba.ErrTooLarge):
 		return "ERR " + err.Error()
 	default:

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -188,10 +191,39 @@ func newSite(t testing.TB, cfg Config) *site {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s.x = New(cfg)
-	s.server = resp.NewServer(resp.Config{RequireAuth: func() bool { return s.x.password() != "" }}, s.x)
+	s.server = resp.NewServer(resp.Config{RequireAuth: s.x.RequireAuth}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s
+}
+
+// usersFile is a file of users that a test writes.
+type usersFile struct {
+	t    testing.TB
+	path string
+}
+
+func newUsersFile(t testing.TB, lines ...string) *usersFile {
+	f := &usersFile{t, filepath.Join(t.TempDir(), "users.acl")}
+	f.write(lines...)
+	return f
+}
+
+func (f *usersFile) write(lines ...string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// open reads the users.
+func (f *usersFile) open() *access.Accounts {
+	f.t.Helper()
+	users, err := access.Open(Catalog(), access.Options{Path: f.path})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return users
 }
 
 func (s *site) stop() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -14,6 +15,8 @@ type keyTx struct {
 	simba.Tx
 	x    *Commands
 	w    *resp.Writer // where the reply goes
+	c    *client      // who asks
+	user *access.User // who that is, by the rules when the transaction began
 	conn *resp.Conn   // of the client
 
 	// torn says that a script has failed after it changed something, which nobody must see.
@@ -75,7 +78,12 @@ func (c *client) transact(do func(t *keyTx) error) error {
 // attempt runs do in tx and commits it, or nothing of it if do fails.
 func (c *client) attempt(tx simba.Tx, do func(t *keyTx) error) error {
 	defer tx.Close()
-	t := &keyTx{Tx: tx, x: c.x, w: c.w, conn: c.conn}
+	user := c.user()
+	if user == nil { // it was removed this moment
+		c.conn.CloseAfterReply()
+		return errUserGone
+	}
+	t := &keyTx{Tx: tx, x: c.x, w: c.w, c: c, user: user, conn: c.conn}
 	failed := do(t)
 	if failed != nil {
 		tx.Discard() // the error tells of what was read
@@ -143,6 +151,14 @@ func (t *keyTx) runAll(queue []queuedCommand) ([]execution, error) {
 	}
 }
 
+// mayRun says why a command that was queued must not run any more.
+func (t *keyTx) mayRun(q queuedCommand) error {
+	if d := q.entry.deny(t.user, q.args); d != nil {
+		return d.inExec()
+	}
+	return nil
+}
+
 // runSome runs the commands until one leaves the transaction torn, and returns its index.
 // Of those before known it knows which ones fail: they don't run.
 func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int {
@@ -156,7 +172,9 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 		case from-start > maxExecReply:
 			call.err = errExecReply
 		default:
-			call.err = q.entry.keyed(t, q.args)
+			if call.err = t.mayRun(q); call.err == nil {
+				call.err = q.entry.keyed(t, q.args)
+			}
 			ended = time.Now()
 			call.ended, call.took = ended, ended.Sub(began)
 		}

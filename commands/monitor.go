@@ -25,6 +25,7 @@ func (c *client) monitor([][]byte) {
 	c.conn.HoldPushes()
 	c.conn.SetListening(true)
 	c.x.monitors.add(c)
+	c.endIfRevoked()
 }
 
 func (m *monitors) add(c *client) {

@@ -49,6 +49,7 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 		c.confirm(kind, word, &channel)
 		c.subscribed(channel, kind == resp.Pattern)
 	}
+	c.endIfRevoked()
 }
 
 // subscribed tells the backend that a channel has one more subscriber: a contender

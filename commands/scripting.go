@@ -131,6 +131,12 @@ func (h *scriptHost) run(args [][]byte) error {
 		return errScriptArity
 	case e.keyed == nil || e.has(noscript):
 		return errScriptRefused
+	}
+	if d := e.deny(h.tx.user, args); d != nil {
+		h.tx.c.noteDenial(d, "lua")
+		return replyError(denialWords[d.reason].script)
+	}
+	switch {
 	case writes && h.readOnly:
 		return errScriptReadOnly
 	}
@@ -152,7 +158,7 @@ func onScripts(do keyedCommand) func(c *client, args [][]byte) {
 	return func(c *client, args [][]byte) {
 		_, err := c.keyspace()
 		if err == nil {
-			err = do(&keyTx{x: c.x, w: c.w, conn: c.conn}, args)
+			err = do(&keyTx{x: c.x, w: c.w, c: c, user: c.user(), conn: c.conn}, args)
 		}
 		if err != nil {
 			c.fail(err)

@@ -56,7 +56,6 @@ func (c *client) shutdown(args [][]byte) {
 	case c.x.shutdown == nil:
 		c.fail(replyError("ERR SHUTDOWN is not served here"))
 	default:
-		c.x.log.Info("shutdown asked for by a client", "addr", c.conn.RemoteAddr())
 		c.conn.CloseAfterReply()
 		c.x.shutdown()
 	}

@@ -131,12 +131,21 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if a.limit > 0 {
 		deadline = c.started.Add(a.limit)
 	}
+	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
+	c.waiting.Store(call)
+	call.judge(c) // who changes the rules from now on sees the call
 	parked := time.Now()
 	why := w.Await(deadline)
 	c.parked += time.Since(parked)
+	c.waiting.Store(nil)
 
 	c.touched = true // Await settled the batch so far
-	out, err = ticket.End(endReason(why))
+	reason := endReason(why)
+	revoked := call.revoked.Load()
+	if revoked != nil && why == resp.Woken {
+		reason = simba.EndLeft
+	}
+	out, err = ticket.End(reason)
 	if err != nil {
 		return out, nil, err
 	}
@@ -145,6 +154,11 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 		return out, ticket, nil
 	case simba.StatusRenewed:
 		return out, nil, nil
+	}
+	if revoked != nil {
+		c.owe(out.Seq)
+		c.noteDenial(revoked, c.where())
+		return out, nil, revoked
 	}
 	switch why {
 	case resp.UnblockedError:

@@ -225,7 +225,7 @@ func (c *client) simbaHistory(args [][]byte) {
 func (c *client) simbaHelp([][]byte) {
 	var lines []string
 	for _, e := range c.x.table.entries {
-		if e.group == "simba" {
+		if e.group == simbaGroup {
 			lines = append(lines, usage(e.command), "    "+e.summary+".")
 		}
 	}

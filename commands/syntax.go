@@ -80,7 +80,7 @@ func Markdown() string {
 			shown = "`" + strings.ToUpper(e.name) + "` " + subcommandNames(e)
 		}
 		since := e.since
-		if e.group != "simba" {
+		if e.group != simbaGroup {
 			since = "Redis " + since
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.ReplaceAll(shown, "|", `\|`), e.summary, since)

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math/bits"
 	"strings"
+
+	"github.com/simba-resp/simba-resp/access"
 )
 
 // command is a line of the table: all that is known of a command.
@@ -15,6 +17,8 @@ type command struct {
 	keys       keys
 	keyCount   int    // the argument that tells how many keys follow it; 0 = they are where keys says
 	keyNotes   string // of the key specification in COMMAND INFO
+	channels   channelUse
+	actor      actor
 	group      string
 	since      string // version of this server, for SIMBA.*; else of Redis
 	summary    string
@@ -94,6 +98,7 @@ const (
 	unmonitored                                  // MONITOR does not show it, as Redis hides what runs the server; or it shows itself
 	longArgs                                     // an argument may be as long as a whole command
 	mayReplicate                                 // others learn of it though it writes no key, so that a read-only script must not
+	audited                                      // who runs it is logged
 )
 
 // Flags that often come together.
@@ -107,16 +112,22 @@ var flagNames = [shownFlags]string{"write", "readonly", "denyoom", "admin", "pub
 	"loading", "stale", "skip_monitor", "skip_slowlog", "fast", "no_auth", "no_mandatory_keys", "no_multi", "allow_busy", "movablekeys"}
 
 // category is a set of ACL categories.
-type category uint16
+type category uint32
 
-// The categories, in Redis' order.
+// The categories, in Redis' order. That of this server's own commands comes last.
 const (
 	catKeyspace category = 1 << iota
 	catRead
 	catWrite
+	_ // set; no command of this server is in it, as in those below
 	catSortedSet
+	_ // list
 	catHash
 	catString
+	_ // bitmap
+	_ // hyperloglog
+	_ // geo
+	_ // stream
 	catPubsub
 	catAdmin
 	catFast
@@ -126,10 +137,11 @@ const (
 	catConnection
 	catTransaction
 	catScripting
+	catSimba
 )
 
-var categoryNames = [...]string{"keyspace", "read", "write", "sortedset", "hash", "string", "pubsub", "admin", "fast", "slow",
-	"blocking", "dangerous", "connection", "transaction", "scripting"}
+var categoryNames = [...]string{"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog",
+	"geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting", "simba"}
 
 // acl returns the command's categories, those that follow from its flags included.
 func (c *command) acl() category {
@@ -151,12 +163,15 @@ func (c *command) acl() category {
 	if c.flags&fast == 0 {
 		set |= catSlow
 	}
+	if c.group == simbaGroup {
+		set |= catSimba
+	}
 	return set
 }
 
 // members yields the names of the bits that are set in a set of flags or
 // categories.
-func members[S ~uint16 | ~uint32](set S, names []string) iter.Seq[string] {
+func members[S ~uint32](set S, names []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for rest := uint32(set) & (1<<len(names) - 1); rest != 0; rest &= rest - 1 {
 			if !yield(names[bits.TrailingZeros32(rest)]) {
@@ -169,10 +184,12 @@ func members[S ~uint16 | ~uint32](set S, names []string) iter.Seq[string] {
 // entry is a command in a server's table, with its figures.
 type entry struct {
 	*command
+	id        int    // in the order of all; its number in Catalog
 	full      string // the name with the container's, "client|kill"
 	container *entry // nil at the top
 	subs      []*entry
 	bySub     map[string]*entry
+	keyUse    access.Use // of each key
 	tally     tally
 }
 
@@ -212,11 +229,16 @@ func newTable() *table {
 			t.byName[e.name] = e
 		}
 	}
+	id := 0
+	for e := range t.all() {
+		e.id = id
+		id++
+	}
 	return t
 }
 
 func newEntry(line *command, container *entry) *entry {
-	e := &entry{command: line, full: line.name, container: container}
+	e := &entry{command: line, full: line.name, container: container, keyUse: line.keys.use()}
 	if container != nil {
 		e.full = container.name + "|" + line.name
 	}

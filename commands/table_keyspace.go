@@ -13,7 +13,7 @@ var keyspaceCommands = []command{
 		tips:       []string{"request_policy:all_shards", "response_policy:agg_sum"},
 	},
 	{
-		name: "flushall", arity: -1, flags: write, categories: catKeyspace | catDangerous,
+		name: "flushall", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
 		group: "generic", since: "1.0.0", run: (*client).flush,
 		summary:    "Break all tenures, if the setting flush-held-locks allows it",
 		complexity: "O(N) where N is the number of mutexes",
@@ -21,7 +21,7 @@ var keyspaceCommands = []command{
 		args:       flushMode,
 	},
 	{
-		name: "flushdb", arity: -1, flags: write, categories: catKeyspace | catDangerous,
+		name: "flushdb", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
 		group: "generic", since: "1.0.0", run: (*client).flush,
 		summary:    "Break all tenures, as FLUSHALL: there is one database",
 		complexity: "O(N) where N is the number of mutexes",

@@ -28,21 +28,21 @@ var (
 // A hash is a lock: the field that was set first is its owner.
 var hashCommands = []command{
 	{
-		name: "hset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "update"),
+		name: "hset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "update"), actor: fieldValues,
 		group: "hash", since: "2.0.0", keyed: hset,
 		summary:    "Set the string value of a hash field; the first field of a hash takes the mutex",
 		complexity: "O(N) for every field/value pair, with N fields in the hash",
 		args:       []argument{keyArg, fieldValue},
 	},
 	{
-		name: "hsetnx", arity: 4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "insert"),
+		name: "hsetnx", arity: 4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "insert"), actor: oneValue,
 		group: "hash", since: "2.0.0", keyed: hsetnx,
 		summary:    "Set the value of a hash field, only if the field does not exist",
 		complexity: "O(N) with N fields in the hash",
 		args:       []argument{keyArg, fieldArg, valueArg},
 	},
 	{
-		name: "hmset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "update"),
+		name: "hmset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "update"), actor: fieldValues,
 		group: "hash", since: "2.0.0", keyed: hmset,
 		summary:    "Set multiple hash fields to multiple values",
 		complexity: "O(N) for every field/value pair, with N fields in the hash",
@@ -85,7 +85,7 @@ var hashCommands = []command{
 		args:       []argument{keyArg, fieldArg},
 	},
 	{
-		name: "hincrby", arity: 4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "access", "update"),
+		name: "hincrby", arity: 4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "access", "update"), actor: oneValue,
 		group: "hash", since: "2.0.0", keyed: hincrby,
 		summary:    "Increment the integer value of a hash field by the given number",
 		complexity: "O(N) with N fields in the hash",
@@ -119,7 +119,7 @@ var hashCommands = []command{
 // The sorted set simba:{m}:contender is the queue of mutex m.
 var queueCommands = []command{
 	{
-		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey("RW", "update"),
+		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey("RW", "update"), actor: newMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zadd,
 		summary:    "Add one or more contenders to the queue of a mutex, or move them in it",
 		complexity: "O(N) with N members of the queue",
@@ -136,7 +136,7 @@ var queueCommands = []command{
 		},
 	},
 	{
-		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey("RW", "delete"),
+		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey("RW", "delete"), actor: oldMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zrem,
 		summary:    "Remove one or more contenders from the queue of a mutex; if the mutex is free, it is their turn",
 		complexity: "O(N) with N members of the queue",

@@ -8,14 +8,14 @@ var (
 
 var pubsubCommands = []command{
 	{
-		name: "psubscribe", arity: -2, flags: pubsub | control | unqueued | subMode,
+		name: "psubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listensByGlob,
 		group: "pubsub", since: "2.0.0", run: (*client).psubscribe,
 		summary:    "Listen for messages published to channels matching the given patterns",
 		complexity: "O(N) where N is the number of patterns given",
 		args:       []argument{{name: "pattern", kind: pattern, multiple: true}},
 	},
 	{
-		name: "publish", arity: 3, flags: pubsub | loading | stale | fast | mayReplicate,
+		name: "publish", arity: 3, flags: pubsub | loading | stale | fast | mayReplicate, channels: publishes,
 		group: "pubsub", since: "2.0.0", run: (*client).publish, keyed: publishKeyed,
 		summary:    "Post a message to a channel",
 		complexity: "O(N+M) where N is the number of clients subscribed to the channel and M is the number of subscribed patterns",
@@ -65,21 +65,21 @@ var pubsubCommands = []command{
 		args:       []argument{{name: "pattern", kind: pattern, optional: true, multiple: true}},
 	},
 	{
-		name: "spublish", arity: 3, flags: pubsub | loading | stale | fast, keys: shardChannel,
+		name: "spublish", arity: 3, flags: pubsub | loading | stale | fast, keys: shardChannel, channels: publishes,
 		group: "pubsub", since: "7.0.0", run: (*client).spublish,
 		summary:    "Post a message to a shard channel",
 		complexity: "O(N) where N is the number of clients subscribed to the shard channel",
 		args:       []argument{{name: "shardchannel", kind: str}, {name: "message", kind: str}},
 	},
 	{
-		name: "ssubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, keys: shardChannels,
+		name: "ssubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, keys: shardChannels, channels: listens,
 		group: "pubsub", since: "7.0.0", run: (*client).ssubscribe,
 		summary:    "Listen for messages published to the given shard channels",
 		complexity: "O(N) where N is the number of shard channels given",
 		args:       []argument{{name: "shardchannel", kind: str, multiple: true}},
 	},
 	{
-		name: "subscribe", arity: -2, flags: pubsub | control | unqueued | subMode,
+		name: "subscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listens,
 		group: "pubsub", since: "2.0.0", run: (*client).subscribe,
 		summary:    "Listen for messages published to the given channels",
 		complexity: "O(N) where N is the number of channels given",

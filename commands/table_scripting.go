@@ -74,7 +74,7 @@ var scriptingCommands = []command{
 				args:       []argument{{name: "sha1", kind: str, multiple: true}},
 			},
 			{
-				name: "flush", arity: -2, flags: noscript, categories: catScripting, since: "2.6.0", run: onScripts(scriptFlush),
+				name: "flush", arity: -2, flags: noscript | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptFlush),
 				summary:    "Remove all the scripts from the script cache.",
 				complexity: "O(N) with N being the number of scripts in cache",
 				tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
@@ -84,7 +84,7 @@ var scriptingCommands = []command{
 				}}},
 			},
 			{
-				name: "kill", arity: 2, flags: noscript | allowBusy, categories: catScripting, since: "2.6.0", run: onScripts(scriptKill),
+				name: "kill", arity: 2, flags: noscript | allowBusy | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptKill),
 				summary:    "Kill the scripts that have run too long.",
 				complexity: "O(1)",
 				tips:       []string{"request_policy:all_shards", "response_policy:one_succeeded"},

@@ -116,7 +116,7 @@ func (c *client) execEach(tx *transaction) {
 	c.w.Array(len(tx.queue))
 	for _, q := range tx.queue {
 		// What came before in the transaction may have changed what is allowed.
-		err := c.admit(q.entry)
+		err := c.admit(q.entry, q.args)
 		if c.w.Len()-start > maxExecReply {
 			err = errExecReply
 		}
@@ -161,15 +161,16 @@ func (c *client) executed(queue []queuedCommand, calls []execution) {
 		call := &calls[i]
 		if call.err != nil {
 			c.x.errors.add(wireText(call.err))
+			c.noteDenial(call.err, "multi")
 		}
-		if errors.Is(call.err, errExecReply) {
+		if errors.Is(call.err, errExecReply) || errors.As(call.err, new(*denial)) {
 			q.entry.tally.rejected.Add(1)
 			continue
 		}
 		if !q.entry.has(secret | unmonitored) {
 			c.x.monitors.feed(c, q.args)
 		}
-		c.account(q.entry, q.args, call.ended, call.took, call.err != nil)
+		c.tell(q.entry, q.args, call.ended, call.took, call.err != nil)
 	}
 }
 

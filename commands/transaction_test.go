@@ -83,7 +83,7 @@ func TestATransactionReadsWhatItHasWritten(t *testing.T) {
 func TestATransactionWithOtherCommandsRunsOneByOne(t *testing.T) {
 	p := newLockSite(t).dial()
 	reply := p.transaction("SET a w1 PX 60000", "SIMBA.ACQUIRE a w2 1000 NOQUEUE", "ACL WHOAMI", "GET a")
-	if !strings.HasPrefix(reply, "*4\r\n"+ok) || !strings.HasSuffix(reply, bulk(defaultUser)+bulk("w1")) {
+	if !strings.HasPrefix(reply, "*4\r\n"+ok) || !strings.HasSuffix(reply, bulk("default")+bulk("w1")) {
 		t.Errorf("EXEC replied %q", reply)
 	}
 }

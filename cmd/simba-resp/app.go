@@ -73,7 +73,7 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		Backend:      a.engine,
 		StoreTimeout: cfg.BackendTimeout,
 		Settings:     append(a.settings.list(), aliases(a)...),
-		Password:     func() string { return cfg.RequirePass },
+		Users:        cfg.users,
 		Info:         a.info(),
 		About:        a.about(),
 		Persistence:  a.persistence(),
@@ -86,7 +86,7 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		IdleTimeout: cfg.Timeout,
 		Logger:      log,
 		Broker:      broker,
-		RequireAuth: func() bool { return cfg.RequirePass != "" },
+		RequireAuth: handler.RequireAuth,
 	}, handler)
 	handler.Attach(a.server)
 	return a, nil

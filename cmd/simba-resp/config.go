@@ -14,6 +14,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 )
 
 // config is everything that a user can set. The table in fields.go says for each
@@ -46,6 +47,7 @@ type config struct {
 
 	RequirePass     string // after loadConfig also what RequirePassFile held
 	RequirePassFile string
+	ACLFile         string
 	Insecure        bool
 
 	HandoffWindow time.Duration
@@ -57,6 +59,8 @@ type config struct {
 
 	LogLevel  string
 	LogFormat string
+
+	users *access.Accounts // of ACLFile and RequirePass; no field of the table
 }
 
 // faults are all that is wrong with a configuration, for the user to mend in one go.
@@ -107,6 +111,9 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		if err := c.readPassword(); err != nil {
 			wrong = append(wrong, fmt.Errorf("--%w", err))
 		}
+	}
+	if len(c.RequirePass) <= maxPassword {
+		wrong = append(wrong, c.openUsers()...)
 	}
 	for _, err := range append(c.Validate(), c.tlsFilesFaults()...) {
 		wrong = append(wrong, fmt.Errorf("--%w", err))
@@ -181,8 +188,8 @@ func (c *config) Validate() faults {
 		}
 	case err != nil:
 		fault("addr", "%w", err)
-	case open && c.RequirePass == "" && c.RequirePassFile == "" && !c.Insecure:
-		fault("addr", "%s is open to other machines, or may be: set --requirepass-file or --requirepass, or --insecure to serve everybody", c.Addr)
+	case open && c.RequirePass == "" && c.RequirePassFile == "" && c.ACLFile == "" && !c.Insecure:
+		fault("addr", "%s is open to other machines, or may be: set --requirepass-file or --requirepass or --aclfile, or --insecure to serve everybody", c.Addr)
 	}
 	if len(c.RequirePass) > maxPassword {
 		fault("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)

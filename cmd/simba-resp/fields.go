@@ -52,7 +52,7 @@ var (
 var fields = []field{
 	{
 		name: "addr", kind: "host:port", initial: "127.0.0.1:7379",
-		help:  "address to listen on; port 0 picks a free one; beyond loopback it needs a password or --insecure; empty = only --tls-addr",
+		help:  "address to listen on; port 0 picks a free one; beyond loopback every user needs a password, or --insecure; empty = only --tls-addr",
 		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
 	},
 	{
@@ -64,6 +64,11 @@ var fields = []field{
 		name: "requirepass-file", kind: "path",
 		help:  "file that holds the password",
 		value: func(c *config) flag.Value { return (*text)(&c.RequirePassFile) },
+	},
+	{
+		name: "aclfile", kind: "path",
+		help:  "file of users and what each may do, in Redis' form; ACL LOAD reads it again",
+		value: func(c *config) flag.Value { return (*text)(&c.ACLFile) },
 	},
 	{
 		name: "insecure", kind: "true|false", initial: "false",

@@ -87,6 +87,14 @@ var wirings = []wiring{
 	}},
 	{"requirepass", "--requirepass sesame", askedForPassword},
 	{"requirepass-file", "--requirepass-file $dir/password", askedForPassword},
+	{"aclfile", "--aclfile $dir/users", func(w *wired) {
+		askedForPassword(w)
+		clerk := w.connect()
+		w.must(clerk, "AUTH", "clerk", "pen")
+		if _, err := clerk.Do("SIMBA.BREAK", "m"); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			w.t.Errorf("a clerk's BREAK: %v", err)
+		}
+	}},
 	{"insecure", "--addr 0.0.0.0:0 --insecure", func(w *wired) {
 		w.must(w.connect(), "PING")
 	}},
@@ -308,6 +316,10 @@ func TestEveryFlagReachesThePartThatItIsFor(t *testing.T) {
 				}
 				authority.Write(t, w.dir, "ca")
 				authority.Sign(t, certs.Leaf{Name: "server"}).Write(t, w.dir, "server")
+				users := "user default on >sesame ~* &* +@all\nuser clerk on >pen ~* +simba.acquire\n"
+				if err := os.WriteFile(w.dir+"/users", []byte(users), 0o600); err != nil {
+					t.Fatal(err)
+				}
 				w.app, _ = newTestApp(t, w.log, strings.Fields(strings.ReplaceAll(row.args, "$dir", w.dir))...)
 				row.effect(w)
 			})

@@ -1,0 +1,76 @@
+package access
+
+import (
+	"slices"
+	"strings"
+)
+
+// Command is a command as rules name it.
+type Command struct {
+	Name       string   // lower case; of a subcommand with its container's, "config|get"
+	Categories []string // without the @
+}
+
+// Catalog is all commands of a server, by number: the index in what NewCatalog was
+// given. It does not change; any goroutine may use it.
+type Catalog struct {
+	match      func(pattern, s string) bool
+	commands   []Command
+	byName     map[string]int
+	subs       map[int][]int // of a container
+	byCategory map[string][]int
+}
+
+// NewCatalog returns the catalog of these commands and categories. A category that
+// no command is in is known all the same. match reports whether a string matches a
+// glob; it must be bounded in time.
+func NewCatalog(commands []Command, categories []string, match func(pattern, s string) bool) *Catalog {
+	c := &Catalog{
+		match:      match,
+		commands:   commands,
+		byName:     make(map[string]int, len(commands)),
+		subs:       make(map[int][]int),
+		byCategory: make(map[string][]int, len(categories)),
+	}
+	for _, name := range categories {
+		c.byCategory[name] = nil
+	}
+	for id, cmd := range commands {
+		c.byName[cmd.Name] = id
+		for _, category := range cmd.Categories {
+			c.byCategory[category] = append(c.byCategory[category], id)
+		}
+	}
+	for id, cmd := range commands {
+		if container, _, nested := strings.Cut(cmd.Name, "|"); nested {
+			if parent, ok := c.byName[container]; ok {
+				c.subs[parent] = append(c.subs[parent], id)
+			}
+		}
+	}
+	return c
+}
+
+// named returns the commands that a rule without its sign names, "get", "config|set"
+// or "@read": a container stands for its subcommands too.
+func (c *Catalog) named(what string) ([]int, bool) {
+	var ids []int
+	if category, ok := strings.CutPrefix(what, "@"); ok {
+		members, known := c.byCategory[category]
+		if !known {
+			return nil, false
+		}
+		ids = members
+	} else {
+		id, known := c.byName[what]
+		if !known {
+			return nil, false
+		}
+		ids = []int{id}
+	}
+	all := slices.Clone(ids)
+	for _, id := range ids {
+		all = append(all, c.subs[id]...)
+	}
+	return all, true
+}

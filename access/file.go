@@ -1,0 +1,98 @@
+package access
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Fault is something wrong in a file of users.
+type Fault struct {
+	Path string
+	Line int // from 1
+	Text string
+}
+
+func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
+
+// Faults are all that is wrong with the users, to be mended in one go. Each says
+// where it is.
+type Faults []error
+
+func (f Faults) Error() string {
+	texts := make([]string, len(f))
+	for i, err := range f {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the faults.
+func (f Faults) Unwrap() []error { return f }
+
+// parse reads a file of users, in the form of Redis' aclfile: lines "user <name>
+// <rule> …", empty ones, and comments that begin with #.
+func parse(c *Catalog, path string, text []byte) (map[string]*User, Faults) {
+	users := make(map[string]*User)
+	var wrong Faults
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		fault := func(format string, args ...any) {
+			wrong = append(wrong, &Fault{path, number, fmt.Sprintf(format, args...)})
+		}
+		words := strings.FieldsFunc(string(line), func(r rune) bool { return r < unicode.MaxASCII && unicode.IsSpace(r) })
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
+		}
+		if words[0] != "user" || len(words) < 2 {
+			fault("should start with user keyword followed by the username")
+			continue
+		}
+		name := words[1]
+		if err := checkName(name); err != nil {
+			fault("%v", err)
+			continue
+		}
+		if users[name] != nil {
+			fault("duplicate user '%s'", name)
+			continue
+		}
+		u := newUser(c, name)
+		users[name] = u
+		for _, rule := range words[2:] {
+			if err := u.apply(rule); err != nil {
+				fault("Error in applying operation '%s': %v", veil(rule), err)
+			}
+		}
+		u.finish()
+	}
+	return users, wrong
+}
+
+// maxName bounds a user's name: it is in every line of CLIENT LIST.
+const maxName = 128
+
+func checkName(name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("the user's name has %d bytes, at most %d are allowed", len(name), maxName)
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("the user's name %q is not printable", name)
+		}
+	}
+	return nil
+}
+
+// veil is a rule as a fault may show it: no password, and none whose > was forgotten.
+func veil(rule string) string {
+	switch rule[0] {
+	case '+', '-', '~', '%', '&', '(':
+		return rule
+	case '>', '<', '#', '!':
+		return rule[:1] + "…"
+	}
+	return rule[:min(len(rule), 2)] + "…"
+}

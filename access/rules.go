@@ -1,0 +1,257 @@
+package access
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// What can be wrong with a rule: in Redis' words, where it knows the same fault.
+var (
+	errRule             = errors.New("Syntax error")
+	errUnknownCommand   = errors.New("Unknown command or category name in ACL")
+	errHash             = errors.New("The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
+	errNoSuchPassword   = errors.New("The password you are trying to remove from the user does not exist")
+	errKeysCovered      = errors.New("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns")
+	errChannelsCovered  = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels")
+	errContenderCovered = errors.New("Adding a pattern after as:* (or the 'allcontenders' flag) is not valid and does not have any effect. Try 'resetcontenders' to start with an empty list of contenders")
+	errSelector         = errors.New("selectors are not served: one user has one set of rules; make a second user")
+	errFirstArgument    = errors.New("rules for a first argument are not served: allow or deny the whole command")
+	errLongGlob         = errors.New("the pattern is too long, at most 1024 bytes are allowed")
+)
+
+// asPrefix begins a rule for contender ids.
+const asPrefix = "as:"
+
+// maxGlob bounds the time that a pattern takes for each command.
+const maxGlob = 1024
+
+// apply makes a rule part of a user that is being made.
+func (u *User) apply(rule string) error {
+	if rule == "" {
+		return nil
+	}
+	if done := u.applyWord(strings.ToLower(rule)); done {
+		return nil
+	}
+	switch rule[0] {
+	case '>':
+		u.addPassword(sha256.Sum256([]byte(rule[1:])))
+		return nil
+	case '<':
+		return u.removePassword(sha256.Sum256([]byte(rule[1:])))
+	case '#', '!':
+		return u.applyHash(rule)
+	case '~':
+		return u.addKeys(rule[1:], Read|Write)
+	case '%':
+		return u.applyPermission(rule)
+	case '&':
+		return u.addChannels(rule[1:])
+	case '+', '-':
+		return u.applyCommand(strings.ToLower(rule))
+	case '(':
+		return errSelector
+	}
+	if glob, ok := cutPrefixFold(rule, asPrefix); ok {
+		return u.addContenders(glob)
+	}
+	return errRule
+}
+
+func cutPrefixFold(s, prefix string) (string, bool) {
+	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
+		return s, false
+	}
+	return s[len(prefix):], true
+}
+
+// applyWord applies a rule that is one word; it reports whether it was one.
+func (u *User) applyWord(word string) bool {
+	switch word {
+	case "on":
+		u.enabled = true
+	case "off":
+		u.enabled = false
+	case "nopass":
+		u.passwords, u.anyPass = nil, true
+	case "resetpass":
+		u.passwords, u.anyPass = nil, false
+	case "allkeys", "~*":
+		u.keys, u.allKeys = nil, true
+	case "resetkeys":
+		u.keys, u.allKeys = nil, false
+	case "allchannels", "&*":
+		u.channels, u.allChannels = nil, true
+	case "resetchannels":
+		u.channels, u.allChannels = nil, false
+	case "allcontenders", asPrefix + "*":
+		u.contenders, u.allContenders = nil, true
+	case "resetcontenders":
+		u.contenders, u.allContenders = nil, false
+	case "allcommands", "+@all":
+		u.allowAll(true)
+	case "nocommands", "-@all":
+		u.allowAll(false)
+	case "reset":
+		*u = *newUser(u.catalog, u.name)
+	case "sanitize-payload", "skip-sanitize-payload", "clearselectors":
+		// Of things that this server has not; older files of Redis have them.
+	default:
+		return false
+	}
+	return true
+}
+
+func (u *User) addPassword(p digest) {
+	u.anyPass = false
+	if !slices.Contains(u.passwords, p) {
+		u.passwords = append(u.passwords, p)
+	}
+}
+
+func (u *User) removePassword(p digest) error {
+	i := slices.Index(u.passwords, p)
+	if i < 0 {
+		return errNoSuchPassword
+	}
+	u.passwords = slices.Delete(u.passwords, i, i+1)
+	return nil
+}
+
+// applyHash adds or removes a password by its hash.
+func (u *User) applyHash(rule string) error {
+	var p digest
+	if len(rule) != 1+2*len(p) || strings.ToLower(rule) != rule {
+		return errHash
+	}
+	if _, err := hex.Decode(p[:], []byte(rule[1:])); err != nil {
+		return errHash
+	}
+	if rule[0] == '!' {
+		return u.removePassword(p)
+	}
+	u.addPassword(p)
+	return nil
+}
+
+// applyPermission is a rule %R~, %W~ or %RW~.
+func (u *User) applyPermission(rule string) error {
+	letters, glob, ok := strings.Cut(rule[1:], "~")
+	var allow Use
+	for _, letter := range strings.ToUpper(letters) {
+		switch {
+		case letter == 'R' && allow&Read == 0:
+			allow |= Read
+		case letter == 'W' && allow&Write == 0:
+			allow |= Write
+		default:
+			return errRule
+		}
+	}
+	if !ok || allow == 0 {
+		return errRule
+	}
+	if glob == "*" && allow == Read|Write {
+		u.keys, u.allKeys = nil, true
+		return nil
+	}
+	return u.addKeys(glob, allow)
+}
+
+func (u *User) addKeys(glob string, allow Use) error {
+	switch {
+	case u.allKeys:
+		return errKeysCovered
+	case len(glob) > maxGlob:
+		return errLongGlob
+	}
+	for i := range u.keys {
+		if u.keys[i].glob == glob {
+			u.keys[i].allow |= allow
+			return nil
+		}
+	}
+	u.keys = append(u.keys, pattern{glob, allow})
+	return nil
+}
+
+func (u *User) addChannels(glob string) error {
+	switch {
+	case u.allChannels:
+		return errChannelsCovered
+	case len(glob) > maxGlob:
+		return errLongGlob
+	case !slices.Contains(u.channels, glob):
+		u.channels = append(u.channels, glob)
+	}
+	return nil
+}
+
+func (u *User) addContenders(glob string) error {
+	switch {
+	case u.allContenders:
+		return errContenderCovered
+	case len(glob) > maxGlob:
+		return errLongGlob
+	case !slices.Contains(u.contenders, glob):
+		u.contenders = append(u.contenders, glob)
+	}
+	return nil
+}
+
+// allowAll allows or denies all commands, those of the future too.
+func (u *User) allowAll(yes bool) {
+	u.allCommands, u.commandText = yes, nil
+	for id := range u.catalog.commands {
+		u.allow(id, yes)
+	}
+}
+
+func (u *User) allow(id int, yes bool) {
+	if yes {
+		u.commands[id/64] |= 1 << (id % 64)
+	} else {
+		u.commands[id/64] &^= 1 << (id % 64)
+	}
+}
+
+// applyCommand is a rule for a command or a category, in lower case.
+func (u *User) applyCommand(rule string) error {
+	what := rule[1:]
+	ids, known := u.catalog.named(what)
+	if !known {
+		name, argument, nested := strings.Cut(what, "|")
+		id, ok := u.catalog.byName[name]
+		switch {
+		case nested && (argument == "" || name == ""):
+			return errRule
+		case nested && ok && (u.catalog.subs[id] == nil || strings.Contains(argument, "|")):
+			return errFirstArgument
+		}
+		return errUnknownCommand
+	}
+	for _, id := range ids {
+		u.allow(id, rule[0] == '+')
+	}
+	// A rule makes those before it idle that are about the same command, or one of
+	// its subcommands.
+	u.commandText = slices.DeleteFunc(u.commandText, func(earlier string) bool {
+		rest, same := strings.CutPrefix(earlier[1:], what)
+		return same && (rest == "" || rest[0] == '|')
+	})
+	u.commandText = append(u.commandText, rule)
+	return nil
+}
+
+// finish ends the making of a user.
+func (u *User) finish() *User {
+	every := true
+	for id := range u.catalog.commands {
+		every = every && u.MayRun(id)
+	}
+	u.unlimited = every && u.allKeys && u.allChannels && (u.allContenders || u.name == DefaultName && len(u.contenders) == 0)
+	return u
+}

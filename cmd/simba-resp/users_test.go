@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func usersFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEveryFaultOfTheUsersIsToldAtOnceWithItsLine(t *testing.T) {
+	path := usersFile(t, "# a team\nuser a on >secret1 +nonsense\nuser b secret2\nuser a on\n\nusers c\n")
+	_, err := settle(t, []string{"--aclfile", path, "--maxclients", "0"}, nil, "")
+	var wrong faults
+	if !errors.As(err, &wrong) {
+		t.Fatalf("got %v, want faults", err)
+	}
+	text := err.Error()
+	for _, want := range []string{
+		path + ":2: Error in applying operation '+nonsense'", path + ":3: ", path + ":4: duplicate user 'a'", path + ":6: ", "--maxclients",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no fault says %q:\n%s", want, text)
+		}
+	}
+	if len(wrong) != 5 {
+		t.Errorf("%d faults, want 5:\n%s", len(wrong), text)
+	}
+	if strings.Contains(text, "secret") {
+		t.Errorf("the faults show a password:\n%s", text)
+	}
+}
+
+func TestAFileOfUsersThatCannotBeReadIsAFault(t *testing.T) {
+	if _, err := settle(t, []string{"--aclfile", filepath.Join(t.TempDir(), "nowhere")}, nil, ""); err == nil {
+		t.Error("accepted")
+	}
+}
+
+func TestUsersProtectAnOpenAddressIfEachHasAPassword(t *testing.T) {
+	for text, refused := range map[string]bool{
+		"user default off\nuser a on >pw +@all":       false,
+		"user default on >pw ~* &* +@all\nuser a off": false,
+		"user a on >pw +@all":                         true, // and the default user, without a line, needs none
+		"user default off\nuser a on nopass":          true,
+		"user default off\nuser a off nopass":         false,
+	} {
+		args := []string{"--addr", "0.0.0.0:0", "--aclfile", usersFile(t, text)}
+		if _, err := settle(t, args, nil, ""); (err != nil) != refused {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err := settle(t, append(args, "--insecure"), nil, ""); err != nil {
+			t.Errorf("%q, insecure: %v", text, err)
+		}
+	}
+}
+
+func TestTheDefaultUserHasItsPasswordFromOnePlace(t *testing.T) {
+	with := usersFile(t, "user default on >pw ~* &* +@all")
+	without := usersFile(t, "user a on >pw +@all")
+	if _, err := settle(t, []string{"--aclfile", with, "--requirepass", "x"}, nil, ""); err == nil || !strings.Contains(err.Error(), "requirepass is set too") {
+		t.Errorf("two places: %v", err)
+	}
+	c, err := settle(t, []string{"--aclfile", without, "--requirepass", "x", "--addr", "0.0.0.0:0"}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.users.Authenticate([]byte("default"), []byte("x")) == nil || c.users.Authenticate([]byte("default"), []byte("pw")) != nil {
+		t.Error("requirepass is not the default user's password")
+	}
+}

@@ -1,0 +1,181 @@
+package commands
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// errUserGone is the last reply of a connection whose user was removed.
+const errUserGone replyError = "NOAUTH the user of this connection was removed."
+
+// certified is a connection that may know its client's certificate.
+type certified interface {
+	// CertificateName is the name in the certificate by which the client has proved who it is, "" if it
+	// has shown none.
+	CertificateName() string
+}
+
+func certificateName(conn *resp.Conn) string {
+	if c, ok := any(conn).(certified); ok {
+		return c.CertificateName()
+	}
+	return ""
+}
+
+// RequireAuth reports whether clients have to authenticate now: the default user is off, or has a password.
+// It is a resp.Config.RequireAuth.
+func (x *Commands) RequireAuth() bool {
+	u := x.users.Default().User()
+	return !u.Enabled() || !u.NeedsNoPassword()
+}
+
+// begin makes the client the user that a new connection is: that of its certificate, if such a user is on,
+// else the default one.
+func (c *client) begin() {
+	c.account.Store(c.x.users.Default())
+	// One that needed no password stays authenticated if one is set later, as in Redis.
+	c.conn.SetAuthenticated(!c.x.RequireAuth())
+	name := c.x.certificateName(c.conn)
+	if name == "" {
+		return
+	}
+	if account := c.x.users.Find(name); account != nil {
+		if u := account.User(); u != nil && u.Enabled() {
+			c.become(account)
+		}
+	}
+}
+
+func (c *client) become(account *access.Account) {
+	c.account.Store(account)
+	c.conn.SetAuthenticated(true)
+}
+
+// user is the connection's, as its rules are now; nil = it was removed.
+func (c *client) user() *access.User { return c.account.Load().User() }
+
+// userName is the name of a connection's user. Any goroutine may call it.
+func userName(conn *resp.Conn) string {
+	if c, ok := conn.State().(*client); ok {
+		return c.account.Load().Name()
+	}
+	return access.DefaultName
+}
+
+// authenticate logs the connection in by command, or says why not: who guesses has to wait for that.
+func (c *client) authenticate(command, name, password []byte) error {
+	if c.executing { // where it cannot wait
+		return errNoMulti
+	}
+	host := hostOf(c.conn.RemoteAddr())
+	c.pause(c.x.guesses.toll(host))
+	if account := c.x.users.Authenticate(name, password); account != nil {
+		c.become(account)
+		return nil
+	}
+	c.x.aclLog.add(c, aclRecord{reason: deniedAuth, context: "toplevel", object: string(command), user: string(shorten(name))})
+	c.x.audit.failedLogin(c, name)
+	c.pause(c.x.guesses.failed(host))
+	return errWrongPass
+}
+
+// judge returns why the connection's user may not run a command.
+func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
+	d := e.deny(u, args)
+	if d == nil {
+		return nil
+	}
+	if c.executing {
+		return d.inExec()
+	}
+	return d.direct()
+}
+
+// noteDenial tells of an error where those look who run the server, if it is a denial.
+func (c *client) noteDenial(err error, context string) {
+	d := (*denial)(nil)
+	if !errors.As(err, &d) {
+		return
+	}
+	name := c.account.Load().Name()
+	c.x.aclLog.add(c, aclRecord{reason: d.reason, context: context, object: d.object, user: name})
+	c.x.audit.denied(c, d, context)
+}
+
+// blockedCall is an ACQUIRE that waits.
+type blockedCall struct {
+	mutex, contender string
+	wait             *resp.Wait
+	revoked          atomic.Pointer[denial] // why it must not wait any longer
+}
+
+// judge ends the wait if the user of its client may no longer wait so.
+func (b *blockedCall) judge(c *client) {
+	u := c.user()
+	if u == nil {
+		return // the connection is closed
+	}
+	e := c.x.table.byName["simba.acquire"]
+	d := e.deny(u, [][]byte{nil, []byte(b.mutex), []byte(b.contender)})
+	if d == nil {
+		return
+	}
+	b.revoked.Store(d.direct())
+	b.wait.Wake()
+}
+
+// rejudge applies new rules to those connections that do not ask by running a command: it ends what they
+// may no longer do. by is the connection that asked for it.
+func (x *Commands) rejudge(by *client, changed []*access.Account) {
+	affected := make(map[*access.Account]bool, len(changed))
+	for _, a := range changed {
+		affected[a] = true
+	}
+	for _, conn := range x.server.Conns() {
+		c, ok := conn.State().(*client)
+		if !ok || !affected[c.account.Load()] {
+			continue
+		}
+		u := c.user()
+		switch call := c.waiting.Load(); {
+		case u == nil || !c.mayGoOnListening(u):
+			if c == by {
+				conn.CloseAfterReply()
+			} else {
+				conn.Close()
+			}
+		case call != nil:
+			call.judge(c)
+		}
+	}
+}
+
+// endIfRevoked ends a connection that has begun to listen while rules changed that forbid it.
+func (c *client) endIfRevoked() {
+	if u := c.user(); u != c.judged && (u == nil || !c.mayGoOnListening(u)) {
+		c.conn.CloseAfterReply()
+	}
+}
+
+// mayGoOnListening reports whether the user may have all that the connection is subscribed to.
+func (c *client) mayGoOnListening(u *access.User) bool {
+	if u.Unlimited() {
+		return true
+	}
+	if c.monitoring.Load() && !u.MayRun(c.x.table.byName["monitor"].id) {
+		return false
+	}
+	for kind, may := range map[resp.Kind]func(*access.User, string) bool{
+		resp.Channel: mayListen, resp.Shard: mayListen, resp.Pattern: (*access.User).MayUsePattern,
+	} {
+		for _, name := range c.conn.Subscriptions(kind) {
+			if !may(u, name) {
+				return false
+			}
+		}
+	}
+	return true
+}
