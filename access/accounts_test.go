@@ -1,0 +1,107 @@
+package access
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWithoutAFileThereIsTheDefaultUserAndNoMore(t *testing.T) {
+	a, err := Open(small(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := a.Default().User(); !u.Unlimited() || !u.NeedsNoPassword() || !slices.Equal(a.Names(), []string{DefaultName}) || a.Protected() {
+		t.Errorf("%s", u)
+	}
+	if _, err := a.Load(); !errors.Is(err, ErrNoFile) {
+		t.Errorf("load: %v", err)
+	}
+	b, _ := Open(small(), Options{Password: "pw"})
+	if u := b.Default().User(); !u.Unlimited() || u.NeedsNoPassword() || !b.Protected() {
+		t.Errorf("%s", u)
+	}
+	if b.Authenticate([]byte("default"), []byte("pw")) != b.Default() || b.Authenticate([]byte("default"), []byte("p")) != nil || b.Authenticate([]byte("a"), []byte("pw")) != nil {
+		t.Error("who is let in")
+	}
+}
+
+func TestAFileHasCommentsEmptyLinesAndBlanks(t *testing.T) {
+	a := newFile(t, "# a team", "", "  user\ta on  >pw   +get ", "#user b on", "\r", "user default off\r").open(Options{})
+	if !slices.Equal(a.Names(), []string{"a", "default"}) || runs(a.Find("a").User()) != "get" || a.Default().User().Enabled() {
+		t.Errorf("%q", a.Names())
+	}
+	if !strings.HasPrefix(a.Default().User().String(), "user default off resetchannels -@all") {
+		t.Error("a line for the default user begins with what it was")
+	}
+}
+
+func TestAllFaultsOfAFileAreTold(t *testing.T) {
+	f := newFile(t, "user a +nope (x)", "x", "user", "user b", "user b", "user "+strings.Repeat("n", maxName+1), "user \x01")
+	_, err := Open(small(), Options{Path: f.path})
+	wrong := Faults(nil)
+	if !errors.As(err, &wrong) || len(wrong) != 7 {
+		t.Fatalf("%v", err)
+	}
+	var lines []int
+	for _, w := range wrong {
+		fault := (*Fault)(nil)
+		if errors.As(w, &fault) {
+			lines = append(lines, fault.Line)
+		}
+	}
+	if !slices.Equal(lines, []int{1, 1, 2, 3, 5, 6, 7}) {
+		t.Errorf("lines %v", lines)
+	}
+}
+
+func TestLoadIsAllOrNothing(t *testing.T) {
+	f := newFile(t, "user a on >1 +get", "user b on >1 +get")
+	a := f.open(Options{})
+	f.write("user a on >2 +set", "user b +nope")
+	if _, err := a.Load(); err == nil {
+		t.Fatal("a fault is accepted")
+	}
+	if runs(a.Find("a").User()) != "get" || a.Authenticate([]byte("a"), []byte("2")) != nil {
+		t.Error("a part of the file was taken")
+	}
+}
+
+func TestLoadTellsWhoHasChangedAndEndsWhoIsGone(t *testing.T) {
+	f := newFile(t, "user same on >1 +get", "user other on >1 +get", "user gone on >1 +get")
+	a := f.open(Options{})
+	same, other, gone := a.Find("same"), a.Find("other"), a.Find("gone")
+	f.write("user same on >1 +get", "user other on >1 +set", "user new on >1")
+	changed, err := a.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range changed {
+		names = append(names, c.Name())
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"gone", "new", "other"}) {
+		t.Errorf("changed %v", names)
+	}
+	if a.Find("same") != same || a.Find("other") != other || runs(other.User()) != "set" || gone.User() != nil || a.Find("gone") != nil {
+		t.Error("accounts after the load")
+	}
+	f.write("user gone on >1 +get")
+	if _, err := a.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if gone.User() != nil || a.Find("gone") == gone {
+		t.Error("who was removed has come back by a namesake")
+	}
+}
+
+func TestProtectedAccountsRefuseOpenUsersAlsoLater(t *testing.T) {
+	f := newFile(t, "user default off", "user a on >1")
+	a := f.open(Options{Protected: true})
+	f.write("user default off", "user a on nopass")
+	if _, err := a.Load(); err == nil || !strings.Contains(err.Error(), "[a]") {
+		t.Errorf("%v", err)
+	}
+}
