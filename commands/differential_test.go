@@ -142,8 +142,8 @@ func shape(reply string) string {
 	return b.String()
 }
 
-// realRedis starts a Redis and returns a way to connect to it.
-func realRedis(t *testing.T) func(testing.TB) *peer {
+// realRedis starts a Redis, with more arguments, and returns a way to connect to it.
+func realRedis(t *testing.T, more ...string) func(testing.TB) *peer {
 	t.Helper()
 	bin, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -153,7 +153,7 @@ func realRedis(t *testing.T) func(testing.TB) *peer {
 		t.Skip("nothing to compare with: redis-server is not installed (apt-get install redis-server)")
 	}
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	cmd := exec.Command(bin, "--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no")
+	cmd := exec.Command(bin, append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, more...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

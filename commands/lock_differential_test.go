@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/engine"
 )
 
@@ -79,14 +80,17 @@ func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 }
 
 // newLockSite is a site with the embedded engine, which keeps nothing.
-func newLockSite(t testing.TB) *site {
+func newLockSite(t testing.TB) *site { return newLockSiteOf(t, nil) }
+
+// newLockSiteOf is newLockSite with these users.
+func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Stop) // after the site, which is cleaned up first
-	return newSite(t, Config{Backend: e})
+	return newSite(t, Config{Backend: e, Users: users})
 }
 
 // same reports whether two replies are the same but for a known difference.

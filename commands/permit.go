@@ -133,14 +133,14 @@ var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun stri
 	deniedChannel: {
 		"channel",
 		"NOPERM this user has no permissions to access one of the channels used as arguments",
-		"no permission to access one of the channels used as arguments to the command",
+		"no permission to access one of the channels used as arguments",
 		"ERR The user executing the script can't publish to the channel mentioned in the command",
 		"This user has no permissions to access the '%s' channel",
 	},
 	deniedContender: {
 		"contender",
 		"NOPERM this user has no permissions to act as one of the contenders used as arguments",
-		"no permission to act as one of the contenders used as arguments to the command",
+		"no permission to act as one of the contenders used as arguments",
 		"ERR The user executing the script can't act as one of the contenders mentioned in the command arguments",
 		"This user has no permissions to act as the '%s' contender",
 	},

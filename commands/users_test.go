@@ -1,0 +1,307 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+const (
+	noKey       = "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n"
+	noChannel   = "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n"
+	noContender = "-NOPERM this user has no permissions to act as one of the contenders used as arguments\r\n"
+)
+
+func noCommand(name string) string {
+	return failed("NOPERM this user has no permissions to run the '" + name + "' command")
+}
+
+// team are the users of most of these tests.
+var team = []string{
+	"user default on nopass ~* &* +@all",
+	"user billing on >pw ~billing:* %R~shared:* +@all -@dangerous",
+	"user board on >pw %R~* +@read +@pubsub",
+	"user boss on >pw ~* +@all",
+	"user worker on >pw ~* +@all as:w-*",
+}
+
+// as returns a connection of that user.
+func (s *site) as(name string) *peer {
+	s.t.Helper()
+	p := s.dial()
+	p.expect("AUTH "+name+" pw", ok)
+	return p
+}
+
+func TestAUserUsesOnlyTheMutexesOfItsRules(t *testing.T) {
+	s := newLockSiteOf(t, newUsersFile(t, team...).open())
+	p := s.as("billing")
+	if got := status(p.do("SIMBA.ACQUIRE billing:1 billing 60000")); got != "acquired" {
+		t.Errorf("its own mutex: %s", got)
+	}
+	for _, command := range []string{
+		"SIMBA.ACQUIRE other billing 60000", "SIMBA.ACQUIRE shared:1 billing 60000", "SIMBA.GUARD other billing 1", "SIMBA.RELEASE other billing", "SIMBA.OWNER other",
+		"SIMBA.QUEUE other", "SIMBA.CHECK other 1", "SIMBA.HISTORY other", "GET other", "SET shared:1 x", "TYPE other",
+		// The mutex behind the key counts, however it is spelled.
+		"GET simba:{other}", "ZCARD simba:{other}:contender", "DEL billing:1 simba:{other}", "WATCH simba:{other}", "MEMORY USAGE other",
+		`EVAL "return 1" 2 billing:1 other`, "EVALSHA " + strings.Repeat("a", 40) + " 1 other",
+	} {
+		p.expect(command, noKey)
+	}
+	for _, command := range []string{"SIMBA.OWNER shared:1", "SIMBA.QUEUE shared:1", "GET simba:{billing:1}", "ZCARD simba:{billing:1}:contender", "SIMBA.SCAN 0", "PING"} {
+		if got := p.do(command); got[0] == '-' {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	p.expect("SIMBA.BREAK billing:1", noCommand("simba.break"))
+	s.as("boss").expect("SIMBA.BREAK billing:1", ":1\r\n")
+}
+
+func TestAReaderSeesEverythingAndChangesNothing(t *testing.T) {
+	s := newLockSiteOf(t, newUsersFile(t, team...).open())
+	s.as("boss").do("SIMBA.ACQUIRE m boss 60000")
+	p := s.as("board")
+	p.expect("GET m", bulk("boss"))
+	if got := p.do("SIMBA.OWNER m"); !strings.Contains(got, "boss") {
+		t.Errorf("%q", got)
+	}
+	p.expect("SIMBA.ACQUIRE m board 1", noCommand("simba.acquire"))
+	p.expect("SET m x", noCommand("set"))
+	p.expect("SHUTDOWN", noCommand("shutdown"))
+	p.expect("ACL WHOAMI", noCommand("acl|whoami"))
+	p.expect("PUBLISH simba:{m} x", noChannel)
+}
+
+func TestAUserActsInNoOthersName(t *testing.T) {
+	s := newLockSiteOf(t, newUsersFile(t, team...).open())
+	boss := s.as("boss")
+	boss.do("SIMBA.ACQUIRE m boss:1 60000")
+	for name, c := range map[string]struct{ may, mayNot []string }{
+		"billing": {
+			may: []string{"SIMBA.ACQUIRE billing:1 billing:7 1000", "SIMBA.RELEASE billing:1 billing:7", "SET billing:2 random-secret", "HSET billing:3 a:1 1", "ZADD simba:{billing:4}:contender 1 billing", "ZREM simba:{billing:4}:contender billing"},
+			mayNot: []string{"SIMBA.ACQUIRE billing:1 boss 1000", "SIMBA.GUARD billing:1 billings 1000", "SIMBA.RELEASE billing:1 boss:1",
+				"ZADD simba:{billing:4}:contender NX CH 1 billing 2 boss", "ZREM simba:{billing:4}:contender billing boss"},
+		},
+		"worker": {
+			may: []string{"SIMBA.ACQUIRE n w-1 1000", "SET o w-2 NX PX 1000", "SETEX o 10 w-2", "GETSET o w-3", "HSET h w-1 1 w-2 1", "ZADD simba:{q}:contender 1 w-1"},
+			mayNot: []string{"SIMBA.ACQUIRE m boss:1 1000", "SIMBA.ACQUIRE n worker 1000", "SIMBA.RELEASE m boss:1", "SET o boss", "SETNX o boss", "SETEX o 10 boss", "PSETEX o 10 boss", "GETSET o boss",
+				"HSET h w-1 1 boss 1", "HMSET h boss 1", "HSETNX h boss 1", "HINCRBY h boss 1", "ZADD simba:{q}:contender 1 w-1 2 boss", "ZREM simba:{q}:contender boss", "SUBSCRIBE simba:{m}:boss"},
+		},
+	} {
+		p := s.as(name)
+		for _, command := range c.may {
+			if got := p.do(command); got[0] == '-' {
+				t.Errorf("%s may not %s: %q", name, command, got)
+			}
+		}
+		for _, command := range c.mayNot {
+			want := noContender
+			if strings.HasPrefix(command, "SUBSCRIBE") {
+				want = noChannel
+			}
+			p.expect(command, want)
+		}
+	}
+	boss.expect("GET m", bulk("boss:1"))
+}
+
+func TestWhoMayReadAMutexMayListenToIt(t *testing.T) {
+	s := newLockSiteOf(t, newUsersFile(t, team...).open())
+	for command, allowed := range map[string]bool{
+		"SUBSCRIBE simba:{billing:1}": true, "SUBSCRIBE simba-events:{billing:1}": true, "SUBSCRIBE simba:{billing:1}:billing": true, "SSUBSCRIBE simba:{shared:1}": true,
+		"SUBSCRIBE simba:{billing:1}:billing:2 simba:{billing:1}": true,
+		"SUBSCRIBE simba:{other}":                                 false, "SUBSCRIBE simba-events:{other}": false, "SUBSCRIBE simba:{other}:billing": false, "SUBSCRIBE simba:{billing:1}:boss": false,
+		"SUBSCRIBE simba:{billing:1} simba:{other}": false, "PSUBSCRIBE simba:{billing:*}": false, "PSUBSCRIBE *": false, "SUBSCRIBE news": false, "SSUBSCRIBE simba:{other}": false,
+		"PUBLISH simba:{billing:1} x": true, "PUBLISH simba:{billing:1}:boss released@@billing": true, "SPUBLISH simba:{billing:1} x": true,
+		"PUBLISH simba:{shared:1} x": false, "PUBLISH simba-events:{billing:1} x": false, "PUBLISH news x": false, "SPUBLISH simba:{other} x": false,
+	} {
+		got := s.as("billing").do(command)
+		if allowed == (got == noChannel) {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+}
+
+func TestAScriptDoesOnlyWhatItsCallerMay(t *testing.T) {
+	s := newLockSiteOf(t, newUsersFile(t, team...).open())
+	boss, p := s.as("boss"), s.as("billing")
+	boss.do("SET other v")
+	for call, want := range map[string]string{
+		"'get','other'":        "can't access at least one of the keys",
+		"'set','shared:1','x'": "can't access at least one of the keys",
+		"'keys','*'":           "can't run this command or subcommand",
+		"'publish','news','x'": "can't publish to the channel",
+		"'zadd','simba:{billing:1}:contender','1','boss'": "can't act as one of the contenders",
+	} {
+		if got := p.do(fmt.Sprintf(`EVAL "return redis.call(%s)" 0`, call)); !strings.Contains(got, want) {
+			t.Errorf("%s: %q", call, got)
+		}
+	}
+	// What it did before it was refused is forgotten, as by any other error.
+	if got := p.do(`EVAL "redis.call('set','billing:9','x') return redis.call('get','other')" 0`); got[0] != '-' {
+		t.Errorf("%q", got)
+	}
+	p.expect("GET billing:9", "$-1\r\n")
+	p.expect(`EVAL "return redis.pcall('get','other')['err'] ~= nil" 0`, ":1\r\n")
+	boss.expect(`EVAL "return redis.call('get','other')" 0`, bulk("v"))
+	p.expect("MULTI", ok)
+	p.expect(`EVAL "return redis.call('get','other')" 0`, "+QUEUED\r\n")
+	if got := p.do("EXEC"); !strings.Contains(got, "can't access at least one of the keys") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestATransactionIsJudgedWhenItIsQueuedAndWhenItRuns(t *testing.T) {
+	file := newUsersFile(t, team...)
+	s := newLockSiteOf(t, file.open())
+	for _, mixed := range []string{"GET billing:1", "SIMBA.OWNER billing:1"} { // in one step, and one by one
+		file.write(team...)
+		s.dial().expect("ACL LOAD", ok)
+		p := s.as("billing")
+		p.expect("MULTI", ok)
+		p.expect("SET other x", noKey)
+		p.expect("EXEC", failed("EXECABORT Transaction discarded because of previous errors."))
+
+		p.expect("MULTI", ok)
+		p.expect(mixed, "+QUEUED\r\n")
+		p.expect("SET billing:2 x", "+QUEUED\r\n")
+		p.expect("ZADD simba:{billing:2}:contender 1 billing", "+QUEUED\r\n")
+		file.write(team[0], "user billing on >pw ~billing:* +@all -set as:w-*")
+		s.dial().expect("ACL LOAD", ok)
+		const why = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: "
+		got := p.do("EXEC")
+		for _, want := range []string{"*3\r\n", why + "no permission to execute the command or subcommand\r\n", why + "no permission to act as one of the contenders used as arguments\r\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("EXEC with %s: %q lacks %q", mixed, got, want)
+			}
+		}
+		s.dial().expect("GET billing:2", "$-1\r\n")
+	}
+}
+
+func TestNewRulesHoldForThoseWhoAreConnected(t *testing.T) {
+	file := newUsersFile(t, team...)
+	s := newLockSiteOf(t, file.open())
+	admin := s.dial()
+	gone, quiet, listener, watcher := s.as("billing"), s.as("board"), s.as("worker"), s.as("boss")
+	listener.do("SUBSCRIBE simba:{m}")
+	watcher.expect("MONITOR", ok)
+	file.write(team[0], "user board on >other %R~* +@read +@pubsub -get", "user worker on >pw ~other +@all", "user boss on >pw ~* +@all -monitor")
+	admin.expect("ACL LOAD", ok)
+	gone.expectEnd()
+	listener.expectEnd()
+	for watcher.nc != nil { // it may have been shown the LOAD
+		if _, err := readFrame(watcher.r); err != nil {
+			break
+		}
+	}
+	quiet.expect("GET m", noCommand("get"))
+	quiet.expect("STRLEN m", ":0\r\n") // its password is another, and it stays
+	admin.expect("ACL USERS", bulks("board", "boss", "default", "worker"))
+
+	file.write("user default on nopass +nonsense")
+	if got := admin.do("ACL LOAD"); !strings.Contains(got, ":1: Error in applying operation '+nonsense'") || !strings.Contains(got, "no change to the previously active ACL rules was performed") {
+		t.Errorf("%q", got)
+	}
+	quiet.expect("STRLEN m", ":0\r\n")
+}
+
+func TestAWaitEndsWhenTheMutexIsNoLongerItsUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := newUsersFile(t, team...)
+		s := newLockSiteOf(t, file.open())
+		admin, boss, p, q := s.dial(), s.as("boss"), s.as("billing"), s.as("billing")
+		boss.do("SIMBA.ACQUIRE billing:1 boss 60000")
+		boss.do("SIMBA.ACQUIRE billing:2 boss 60000")
+		p.send("SIMBA.ACQUIRE billing:1 billing:p 1000 WAIT 0")
+		q.send("SIMBA.ACQUIRE billing:2 billing:q 1000 WAIT 0")
+		synctest.Wait()
+		file.write(team[0], team[3], "user billing on >pw ~billing:2 +@all")
+		admin.expect("ACL LOAD", ok)
+		if got := p.reply(); got != noKey {
+			t.Errorf("the one who may not any more: %q", got)
+		}
+		boss.expect("SIMBA.RELEASE billing:2 boss", ":1\r\n")
+		if got := status(q.reply()); got != "acquired" {
+			t.Errorf("the one who may: %q", got)
+		}
+		admin.expect("SIMBA.QUEUE billing:1", "*0\r\n")
+	})
+}
+
+func TestACertificateLogsItsUserIn(t *testing.T) {
+	file := newUsersFile(t, append(team, "user closed off >pw ~* +@all", "user default off")[1:]...)
+	s := newSite(t, Config{Users: file.open()})
+	name := ""
+	s.x.certificateName = func(*resp.Conn) string { return name }
+	for _, c := range []struct{ name, whoami string }{
+		{"billing", bulk("billing")}, {"closed", failed(string(errNoAuth))}, {"nobody", failed(string(errNoAuth))}, {"", failed(string(errNoAuth))},
+	} {
+		name = c.name
+		s.dial().expect("ACL WHOAMI", c.whoami)
+	}
+	name = "billing"
+	p := s.dial()
+	p.expect("SIMBA.OWNER other", noKey)
+	p.expect("AUTH boss pw", ok)
+	p.expect("SIMBA.OWNER other", "$-1\r\n")
+	p.expect("RESET", "+RESET\r\n")
+	p.expect("ACL WHOAMI", bulk("billing"))
+}
+
+func TestAConnectionIsShownWithItsUser(t *testing.T) {
+	s := newSite(t, Config{Users: newUsersFile(t, team...).open()})
+	p := s.as("boss")
+	s.dial()
+	for id, user := range []string{1: "boss", 2: "default"} {
+		if id > 0 && !strings.Contains(p.do(fmt.Sprint("CLIENT LIST ID ", id)), " user="+user+" ") {
+			t.Errorf("connection %d is not shown as %s's", id, user)
+		}
+	}
+	p.expect("CLIENT KILL USER default", ":1\r\n")
+	p.expect("RESET", "+RESET\r\n")
+	p.expect("ACL WHOAMI", bulk("default"))
+}
+
+func TestTheFileIsTheOnePlaceOfUsers(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	for _, command := range []string{"SETUSER a on", "DELUSER a", "SAVE"} {
+		name, _, _ := strings.Cut(command, " ")
+		p.expect("ACL "+command, failed("ERR ACL "+name+" is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD"))
+	}
+	if got := p.do("ACL LOAD"); !strings.HasPrefix(got, "-ERR This instance is not configured to use an ACL file.") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestEveryCommandWithAContenderOrAChannelIsHeldToTheRulesForThem(t *testing.T) {
+	for e := range newTable().all() {
+		for _, a := range e.args {
+			if a.name == contenderArg.name && e.actor.ids == nil {
+				t.Errorf("%s: nothing says which of its arguments are contenders", e.full)
+			}
+			if (a.name == "channel" || a.name == "shardchannel") && e.channels == noChannels && !strings.HasPrefix(e.full, "pubsub|") && !strings.Contains(e.full, "unsubscribe") {
+				t.Errorf("%s: nothing says what it does with its channels", e.full)
+			}
+		}
+	}
+}
+
+// The fault that this guards against: a denial must not cost the rest of the pipeline its replies.
+func TestAPipelineGoesOnBehindADenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Config{Users: newUsersFile(t, team...).open()})
+		s.backend.owner = func(string) (simba.Tenure, simba.Seq, error) { return simba.Tenure{}, 0, nil }
+		p := s.as("billing")
+		go p.send("SIMBA.OWNER other", "PING", "SIMBA.OWNER billing:1")
+		for _, want := range []string{noKey, "+PONG\r\n", "$-1\r\n"} {
+			if got := p.reply(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	})
+}
