@@ -68,6 +68,13 @@ func (l *aclLog) reset() {
 	l.entries = nil
 }
 
+// resetCounts sets what count returns to 0.
+func (l *aclLog) resetCounts() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts = [denialReasons]uint64{}
+}
+
 // count is how often something was denied for that reason.
 func (l *aclLog) count(r denialReason) uint64 {
 	l.mu.Lock()

@@ -240,6 +240,7 @@ func (c *client) configResetStat([][]byte) {
 		e.tally.reset()
 	}
 	c.x.errors.reset()
+	c.x.aclLog.resetCounts()
 	c.x.rates.reset()
 	c.x.server.ResetStats()
 	c.w.Simple("OK")

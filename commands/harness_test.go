@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -237,10 +238,17 @@ func (s *site) stop() {
 
 // dial connects a client through a pipe. Connections get their ids in the order
 // of dialing.
-func (s *site) dial() *peer {
+func (s *site) dial() *peer { return s.dialFrom("") }
+
+// dialFrom connects a client that has this address, ip:port; "" = that of a pipe.
+func (s *site) dialFrom(addr string) *peer {
 	near, far := net.Pipe()
 	served := make(chan struct{})
-	s.running.Go(func() { s.server.ServeConn(&signalConn{Conn: far, served: served}) })
+	from := far.RemoteAddr()
+	if addr != "" {
+		from = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))
+	}
+	s.running.Go(func() { s.server.ServeConn(&signalConn{Conn: far, from: from, served: served}) })
 	<-served
 	return newPeer(s.t, near)
 }
@@ -248,9 +256,12 @@ func (s *site) dial() *peer {
 // signalConn closes served when its server first reads.
 type signalConn struct {
 	net.Conn
+	from   net.Addr
 	once   sync.Once
 	served chan struct{}
 }
+
+func (c *signalConn) RemoteAddr() net.Addr { return c.from }
 
 func (c *signalConn) Read(b []byte) (int, error) {
 	c.once.Do(func() { close(c.served) })

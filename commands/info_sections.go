@@ -99,6 +99,9 @@ func (r *report) stats() {
 	r.line("pubsub_clients_cut", s.SlowCut)
 	r.line("total_error_replies", r.x.errors.sum())
 	r.line("slowlog_entries", r.x.slowlog.size())
+	for reason, word := range [...]string{deniedAuth: "auth", deniedCommand: "cmd", deniedKey: "key", deniedChannel: "channel", deniedContender: "contender"} {
+		r.line("acl_access_denied_"+word, r.x.aclLog.count(denialReason(reason)))
+	}
 }
 
 func (r *report) replication() {

@@ -1,0 +1,169 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const wrongPass = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+
+// guarded runs a test in fake time against a server whose password is sesam.
+func guarded(t *testing.T, test func(t *testing.T, s *site)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
+		test(t, s)
+	})
+}
+
+// took returns how long a command takes to be answered so.
+func took(p *peer, command, want string) time.Duration {
+	p.t.Helper()
+	began := time.Now()
+	p.expect(command, want)
+	return time.Since(began)
+}
+
+func TestWrongPasswordsAreAnsweredEverMoreSlowly(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		p := s.dialFrom("192.0.2.1:1000")
+		for i, ms := range []int{0, 0, 0, 100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000} {
+			command := "AUTH guess"
+			if i%2 == 1 {
+				command = "HELLO 3 AUTH default guess"
+			}
+			if d := took(p, command, wrongPass); d != time.Duration(ms)*time.Millisecond {
+				t.Errorf("guess %d took %v, want %d ms", i+1, d, ms)
+			}
+		}
+		if d := took(p, "AUTH sesam", ok); d != 0 {
+			t.Errorf("the right one took %v", d)
+		}
+	})
+}
+
+func TestOthersDoNotWaitForWhoGuesses(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		guesser := s.dialFrom("192.0.2.1:1000")
+		for range 12 {
+			guesser.expect("AUTH guess", wrongPass)
+		}
+		guesser.send("AUTH guess")
+		synctest.Wait()
+		if d := took(s.dialFrom("192.0.2.1:2000"), "AUTH sesam", ok); d != 0 {
+			t.Errorf("a right password from the same address took %v", d)
+		}
+		if d := took(s.dialFrom("192.0.2.2:1000"), "AUTH guess", wrongPass); d != 0 {
+			t.Errorf("a wrong one from another address took %v", d)
+		}
+		if d := took(s.dialFrom("192.0.2.1:3000"), "AUTH guess", wrongPass); d != lastGuessWait {
+			t.Errorf("a wrong one from the same address on another connection took %v", d)
+		}
+	})
+}
+
+func TestGuessesAreForgotten(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		p := s.dialFrom("192.0.2.1:1000")
+		for range 8 {
+			p.expect("AUTH guess", wrongPass)
+		}
+		time.Sleep(forgetGuesses)
+		if d := took(p, "AUTH guess", wrongPass); d != 0 {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+func TestWhoDoesNotListenToTheReplyPaysBeforeTheNextGuess(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		began := time.Now()
+		for i := range 60 { // each on a new connection, which does not wait for the answer
+			p := s.dialFrom(fmt.Sprintf("192.0.2.1:%d", 1000+i))
+			p.send("AUTH guess")
+			synctest.Wait()
+			p.nc.Close()
+		}
+		synctest.Wait()
+		if d := time.Since(began); d != 0 {
+			t.Fatalf("time has passed: %v", d)
+		}
+		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != lastGuessWait {
+			t.Errorf("after so many, a password was looked at after %v", d)
+		}
+		time.Sleep(2 * maxOwed)
+		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != 0 {
+			t.Errorf("long after, a password was looked at after %v", d)
+		}
+	})
+}
+
+func TestAStopDoesNotWaitForWhoGuesses(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		p := s.dialFrom("192.0.2.1:1000")
+		for range 12 {
+			p.expect("AUTH guess", wrongPass)
+		}
+		p.send("AUTH guess")
+		synctest.Wait()
+		began := time.Now()
+		go s.server.Shutdown(context.Background())
+		if got := p.reply(); got != wrongPass {
+			t.Errorf("got %q", got)
+		}
+		p.expectEnd()
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+func TestATransactionIsNoWayAroundTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Users: newUsersFile(t, append(team, "user target on >secret")...).open()}).dial()
+		p.expect("MULTI", ok)
+		p.expect("AUTH target secret", "+QUEUED\r\n")
+		p.expect("HELLO 3 AUTH target secret", "+QUEUED\r\n")
+		p.expect("EXEC", "*2\r\n"+failed(string(errNoMulti))+failed(string(errNoMulti)))
+		p.expect("ACL WHOAMI", bulk("default"))
+	})
+}
+
+func TestAddressesOfOneNetworkAreOneGuesser(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"192.0.2.1:1", "192.0.2.1:2", true}, {"192.0.2.1:1", "192.0.2.2:1", false}, {"[::ffff:192.0.2.1]:1", "192.0.2.1:1", true},
+		{"[2001:db8::1]:1", "[2001:db8::ffff:1]:2", true}, {"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false}, {"[fe80::1%eth0]:1", "[fe80::2%eth1]:1", true},
+		{"pipe", "@", true}, {"pipe", "192.0.2.1:1", false},
+	} {
+		if same := hostOf(c.a) == hostOf(c.b); same != c.same {
+			t.Errorf("%s and %s: %v", c.a, c.b, same)
+		}
+	}
+}
+
+func TestGuessersAreBoundedInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g guesses
+		host := func(i int) netip.Prefix {
+			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		}
+		for i := range maxGuessers + 100 {
+			g.failed(host(i))
+			time.Sleep(time.Millisecond)
+		}
+		if len(g.hosts) != maxGuessers || g.hosts[host(0)] != nil || g.hosts[host(maxGuessers+99)] == nil {
+			t.Errorf("%d in memory, the first %v, the last %v", len(g.hosts), g.hosts[host(0)], g.hosts[host(maxGuessers+99)])
+		}
+		time.Sleep(forgetGuesses)
+		g.failed(host(0))
+		if len(g.hosts) != 1 {
+			t.Errorf("%d in memory long after", len(g.hosts))
+		}
+	})
+}
