@@ -15,7 +15,13 @@ import (
 // of a name.
 func shown(t *testing.T, name string) []string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/ENGINES.md")
+	return shownIn(t, "ENGINES.md", name)
+}
+
+// shownIn is shown for another page.
+func shownIn(t *testing.T, file, name string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +29,7 @@ func shown(t *testing.T, name string) []string {
 	block, _, ended := strings.Cut(rest, "\n<!-- /"+name+" -->")
 	lines := strings.Split(block, "\n")
 	if !ok || !ended || len(lines) < 3 {
-		t.Fatalf("docs/ENGINES.md has no block %s", name)
+		t.Fatalf("docs/%s has no block %s", file, name)
 	}
 	return lines[1 : len(lines)-1] // without the fences
 }
