@@ -305,3 +305,25 @@ func TestAPipelineGoesOnBehindADenial(t *testing.T) {
 		}
 	})
 }
+
+// Between the look at the rules and the wait there is the backend: rules that change then hold too.
+func TestAWaitThatBeginsWhileTheRulesChangeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := newUsersFile(t, team...)
+		seat := newOneSeat()
+		acquire := seat.acquire
+		s := newSite(t, Config{Backend: seat, Users: file.open()})
+		seat.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			file.write(team[0], "user billing on >pw ~other +@all")
+			changed, err := s.x.users.Load()
+			if err != nil {
+				t.Error(err)
+			}
+			s.x.rejudge(nil, changed)
+			return acquire(r)
+		}
+		p := s.as("billing")
+		p.expect("SIMBA.ACQUIRE billing:1 billing 1000 WAIT 0", noKey)
+		wantEnd(t, seat, simba.EndLeft)
+	})
+}
