@@ -34,26 +34,33 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	if e.keys.first > 0 && e.keys.first < len(args) {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit(args[e.keys.first])))
 	}
-	if words := auditedWords(e, args); words != "" {
+	if words := auditedWords(c.x, e, args); words != "" {
 		attrs = append(attrs, slog.String("args", words))
 	}
 	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, append(attrs, slog.Bool("failed", failed))...)
 }
 
-// auditedWords are the arguments after the mutex, or after the name of a command without; of one that may hold
-// a password, which is CONFIG SET, only every second, the parameters' names.
-func auditedWords(e *entry, args [][]byte) string {
+// auditedWords are the arguments after the mutex, or after the name of a command without one. Of a command that
+// may hold a password they are the first, which is none, or of CONFIG SET the settings that there are: what is
+// none may be a value that has slipped.
+func auditedWords(x *Commands, e *entry, args [][]byte) string {
 	first := max(1, e.keys.first+1)
 	if e.container != nil {
 		first = max(2, first)
 	}
 	args = args[min(first, len(args)):]
-	if e.has(secret) {
-		args = everySecond(args)
-	}
 	var words []string
-	for _, w := range args {
-		words = append(words, string(w))
+	for i, w := range args {
+		switch {
+		case !e.has(secret):
+			words = append(words, string(w))
+		case e.full != "config|set":
+			if i == 0 {
+				words = append(words, string(w))
+			}
+		case i%2 == 0 && findSetting(x.settings, strings.ToLower(string(w))) != nil:
+			words = append(words, string(w))
+		}
 	}
 	return quoteForAudit([]byte(strings.Join(words, " ")))
 }

@@ -53,15 +53,16 @@ func TestWhatMattersLeavesALine(t *testing.T) {
 		p.expect("AUTH boss pw", ok)
 		const who = "user=boss addr=192.0.2.1:1000 "
 		for command, want := range map[string]string{
-			`SIMBA.BREAK m REASON "it hangs"`: `level=INFO msg="audit: command" ` + who + `command=simba.break mutex=m args="REASON it hangs" failed=false`,
-			"CONFIG SET slowlog-max-len 77":   `level=INFO msg="audit: command" ` + who + `command=config|set args=slowlog-max-len failed=false`,
-			"CONFIG SET nonsense secret":      `level=INFO msg="audit: command" ` + who + `command=config|set args=nonsense failed=true`,
-			"CLIENT KILL ID 999":              `level=INFO msg="audit: command" ` + who + `command=client|kill args="ID 999" failed=false`,
-			"ACL LOAD":                        `level=INFO msg="audit: command" ` + who + `command=acl|load failed=false`,
-			"ACL SETUSER x >secret":           `level=INFO msg="audit: command" ` + who + `command=acl|setuser args=x failed=true`,
-			"FLUSHALL":                        `level=INFO msg="audit: command" ` + who + `command=flushall failed=true`,
-			"SCRIPT FLUSH":                    `level=INFO msg="audit: command" ` + who + `command=script|flush failed=true`,
-			"SLOWLOG RESET":                   `level=INFO msg="audit: command" ` + who + `command=slowlog|reset failed=false`,
+			`SIMBA.BREAK m REASON "it hangs"`:      `level=INFO msg="audit: command" ` + who + `command=simba.break mutex=m args="REASON it hangs" failed=false`,
+			"CONFIG SET slowlog-max-len 77":        `level=INFO msg="audit: command" ` + who + `command=config|set args=slowlog-max-len failed=false`,
+			"CONFIG SET nonsense secret":           `level=INFO msg="audit: command" ` + who + `command=config|set failed=true`,
+			"CONFIG SET slowlog-max-len my secret": `level=INFO msg="audit: command" ` + who + `command=config|set args=slowlog-max-len failed=true`,
+			"CLIENT KILL ID 999":                   `level=INFO msg="audit: command" ` + who + `command=client|kill args="ID 999" failed=false`,
+			"ACL LOAD":                             `level=INFO msg="audit: command" ` + who + `command=acl|load failed=false`,
+			"ACL SETUSER x >other >secret":         `level=INFO msg="audit: command" ` + who + `command=acl|setuser args=x failed=true`,
+			"FLUSHALL":                             `level=INFO msg="audit: command" ` + who + `command=flushall failed=true`,
+			"SCRIPT FLUSH":                         `level=INFO msg="audit: command" ` + who + `command=script|flush failed=true`,
+			"SLOWLOG RESET":                        `level=INFO msg="audit: command" ` + who + `command=slowlog|reset failed=false`,
 		} {
 			p.do(command)
 			synctest.Wait()
