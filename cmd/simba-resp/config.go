@@ -188,7 +188,7 @@ func (c *config) Validate() faults {
 		}
 	case err != nil:
 		fault("addr", "%w", err)
-	case open && c.RequirePass == "" && c.RequirePassFile == "" && c.ACLFile == "" && !c.Insecure:
+	case open && !c.judgesClients():
 		fault("addr", "%s is open to other machines, or may be: set --requirepass-file or --requirepass or --aclfile, or --insecure to serve everybody", c.Addr)
 	}
 	if len(c.RequirePass) > maxPassword {

@@ -24,8 +24,8 @@ func (c *config) tlsFaults(fault func(name, format string, args ...any)) {
 		fault("tls-addr", "%w", err)
 	case c.TLSAddr == c.Addr && !strings.HasSuffix(c.Addr, ":0"):
 		fault("tls-addr", "%s is --addr too", c.TLSAddr)
-	case open && c.RequirePass == "" && c.RequirePassFile == "" && !c.Insecure && c.TLSAuthClients != authYes:
-		fault("tls-addr", "%s is open to other machines, or may be: set --tls-auth-clients yes, --requirepass-file or --requirepass, or --insecure to serve everybody", c.TLSAddr)
+	case open && !c.judgesClients() && c.TLSAuthClients != authYes:
+		fault("tls-addr", "%s is open to other machines, or may be: set --tls-auth-clients yes, --requirepass-file or --requirepass or --aclfile, or --insecure to serve everybody", c.TLSAddr)
 	}
 	for _, name := range []string{"tls-cert-file", "tls-key-file"} {
 		if !given(name) {

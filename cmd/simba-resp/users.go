@@ -30,8 +30,17 @@ func (c *config) openUsers() (wrong faults) {
 	return wrong
 }
 
-// exposed reports whether other machines may connect and have to prove who they are.
+// judgesClients reports whether clients have to prove who they are, or whether the user has said that they
+// need not. Of users in a file each is looked at: see exposed.
+func (c *config) judgesClients() bool {
+	return c.RequirePass != "" || c.RequirePassFile != "" || c.ACLFile != "" || c.Insecure
+}
+
+// exposed reports whether other machines may connect and have to prove who they are by a password.
 func (c *config) exposed() bool {
-	open, err := opensToOthers(c.Addr)
-	return err == nil && open && !c.Insecure
+	open := func(addr string) bool {
+		is, err := opensToOthers(addr)
+		return err == nil && is
+	}
+	return !c.Insecure && (open(c.Addr) || open(c.TLSAddr) && c.TLSAuthClients != authYes)
 }
