@@ -15,6 +15,11 @@ type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
+// A scriptedError is what a script failed with. Its words, the code too, may be the script's own.
+type scriptedError string
+
+func (e scriptedError) Error() string { return string(e) }
+
 func replyErrorf(format string, args ...any) error {
 	return replyError(fmt.Sprintf(format, args...))
 }
@@ -34,6 +39,7 @@ const (
 // no tenure, so the second may end that of the next owner.
 func wireText(err error) string {
 	var reply replyError
+	var scripted scriptedError
 	var name *simba.NameError
 	var refusal *denial
 	switch {
@@ -41,6 +47,8 @@ func wireText(err error) string {
 		return string(reply)
 	case errors.As(err, &refusal):
 		return refusal.words
+	case errors.As(err, &scripted):
+		return string(scripted)
 	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed), errors.Is(err, simba.ErrTooLarge):
 		return "ERR " + err.Error()
 	default:
@@ -53,26 +61,38 @@ func (c *client) fail(err error) {
 	text := wireText(err)
 	c.failed = true
 	c.outage.met(err)
-	c.x.errors.add(text)
+	c.x.errors.add(err)
 	c.w.Error(text)
 }
+
+// What is kept of the codes that scripts make up: what is beyond it counts as one, as in Redis.
+const (
+	maxErrorCodes   = 128
+	maxErrorCode    = 64 // bytes
+	otherErrorCodes = "ERRORSTATS_OVERFLOW"
+)
 
 // errorTally counts error replies by their code. Errors are not the hot path, so
 // a mutex will do.
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64
-	codes map[string]uint64 // few: codes are our own words
+	codes map[string]uint64 // few: codes are our own words, and at most maxErrorCodes with those of scripts
 }
 
-func (t *errorTally) add(text string) {
-	code, _, _ := strings.Cut(text, " ")
+func (t *errorTally) add(err error) {
+	code, _, _ := strings.Cut(wireText(err), " ")
+	scripted := errors.As(err, new(scriptedError))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.codes == nil {
 		t.codes = make(map[string]uint64)
 	}
-	t.codes[code]++
+	_, known := t.codes[code]
+	if scripted && !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
+		code = otherErrorCodes
+	}
+	t.codes[strings.Clone(code)]++ // not a part of a text that may be long
 	t.total++
 }
 

@@ -86,7 +86,7 @@ func parseKeyCount(args [][]byte) (int, error) {
 
 func scriptError(err error) error {
 	if failure := script.Error(""); errors.As(err, &failure) {
-		return replyError(failure)
+		return scriptedError(failure)
 	}
 	return err
 }

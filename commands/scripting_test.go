@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -222,4 +223,32 @@ func TestAScriptThatDoesNotEndIsKilledAndOthersAreServedMeanwhile(t *testing.T) 
 		t.Errorf("the script was answered by %q", reply)
 	}
 	q.expect("MGET a b", "*2\r\n$-1\r\n"+bulk("w2"))
+}
+
+// A code is a key in a map of the server's: scripts could make it grow for ever.
+func TestTheErrorCodesThatScriptsMakeUpAreBounded(t *testing.T) {
+	p := newLockSite(t).dial()
+	const scripts = 300
+	p.do("nonsense")
+	p.do(`EVAL "error({err=string.rep('X',65) .. ' x'})" 0`)
+	for i := range scripts {
+		p.do(`EVAL "error({err='CODE' .. ARGV[1] .. ' x'})" 0 ` + strconv.Itoa(i))
+	}
+	p.do("incr")
+	p.do(`EVAL "error({err='CODE1 x'})" 0`) // known
+	p.do("SET k v")
+	p.do("HGET k f") // a code of the server's own that is new
+	info := infoFields(t, p.do("INFO errorstats"))
+	for k, want := range map[string]string{
+		"errorstat_ERR": "count=2", "errorstat_CODE1": "count=2", "errorstat_CODE299": "", "errorstat_WRONGTYPE": "count=1",
+		// All codes but ERR, this one and 126 of them.
+		"errorstat_ERRORSTATS_OVERFLOW": "count=" + strconv.Itoa(1+scripts-126),
+	} {
+		if info[k] != want {
+			t.Errorf("%s:%s, want %s", k, info[k], want)
+		}
+	}
+	if len(info) > maxErrorCodes+2 {
+		t.Errorf("%d codes are kept", len(info))
+	}
 }

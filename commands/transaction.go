@@ -160,7 +160,7 @@ func (c *client) executed(queue []queuedCommand, calls []execution) {
 	for i, q := range queue {
 		call := &calls[i]
 		if call.err != nil {
-			c.x.errors.add(wireText(call.err))
+			c.x.errors.add(call.err)
 			c.noteDenial(call.err, "multi")
 		}
 		if errors.Is(call.err, errExecReply) || errors.As(call.err, new(*denial)) {
