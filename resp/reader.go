@@ -12,6 +12,9 @@ const (
 	headerSize  = 32       // of an argument, at most: '$', up to 19 digits, two line ends
 )
 
+// tlsHandshake is the first byte of a TLS connection, and of no command.
+const tlsHandshake = 0x16
+
 // protocolError is what a client is told before it is cut: it does not speak RESP,
 // or breaks a limit. The texts are Redis' own.
 type protocolError string
@@ -20,7 +23,7 @@ func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
 // errTLSHere is told in plain text: that is how a TLS client tells its user, too, that
 // there is no TLS.
-const errTLSHere = protocolError("TLS handshake on a port that speaks none")
+const errTLSHere = protocolError("this port does not speak TLS")
 
 // The errors of a reader that have no text for the client.
 var (
