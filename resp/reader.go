@@ -131,7 +131,8 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			}
 			return r.take()
 		}
-		if r.handshake() {
+		if r.buf[r.pos] == tlsHandshake {
+			// The rest of what a TLS client sends first may hold no line end, and both would wait.
 			return nil, errTLSHere
 		}
 		line, ok, err := r.line()
@@ -154,12 +155,6 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 		}
 	}
 	return nil, nil
-}
-
-// handshake reports whether a TLS handshake begins here: a record of type 22, of a
-// version 3.x. It has line ends in it, so it would be taken for commands.
-func (r *reader) handshake() bool {
-	return r.buf[r.pos] == 22 && r.end-r.pos > 1 && r.buf[r.pos+1] == 3
 }
 
 // line returns the next line with its '\n' and leaves pos behind it; ok is false
