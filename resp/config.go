@@ -16,6 +16,7 @@ const (
 	DefaultPushQueue    = 1 << 20
 	DefaultReplyBatch   = 64 << 10
 	DefaultWriteTimeout = 10 * time.Second
+	DefaultAuthTimeout  = 10 * time.Second
 	DefaultMaxClients   = 10000
 
 	DefaultHandshakeTimeout = 10 * time.Second
@@ -35,6 +36,11 @@ type Limits struct {
 	// UnauthArgs and UnauthArg replace Args and Arg for a connection that has yet
 	// to authenticate; 10 and 16 KiB, as in Redis.
 	UnauthArgs, UnauthArg int
+
+	// AuthTimeout is how long a connection that has yet to authenticate may take for
+	// that before it is closed, whatever it sends meanwhile; 10 s. It counts from when
+	// the connection was accepted, or from the RESET that made it anonymous again.
+	AuthTimeout time.Duration
 
 	// PushQueue is how many bytes of pushes may wait for a connection before it is
 	// cut; 1 MiB.
@@ -57,6 +63,7 @@ func (l Limits) withDefaults() Limits {
 	l.Inline = orDefault(l.Inline, DefaultMaxInline)
 	l.UnauthArgs = min(orDefault(l.UnauthArgs, DefaultUnauthArgs), l.Args)
 	l.UnauthArg = min(orDefault(l.UnauthArg, DefaultUnauthArg), l.Arg)
+	l.AuthTimeout = orDefault(l.AuthTimeout, DefaultAuthTimeout)
 	l.PushQueue = orDefault(l.PushQueue, DefaultPushQueue)
 	l.ReplyBatch = orDefault(l.ReplyBatch, DefaultReplyBatch)
 	l.WriteTimeout = orDefault(l.WriteTimeout, DefaultWriteTimeout)

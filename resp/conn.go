@@ -44,12 +44,13 @@ type Conn struct {
 	reply     Writer
 	command   int // where the replies of the command being executed begin in reply
 	mode      ReplyMode
-	holds     bool  // the command being executed holds pushes back
-	confirms  bool  // the command being executed changed subscriptions
-	closing   bool  // close once the replies are sent
-	err       error // why the connection cannot go on; the first reason counts
-	shrinking bool  // a read deadline is set to look after a grown buffer
-	listening bool  // SetListening
+	holds     bool          // the command being executed holds pushes back
+	confirms  bool          // the command being executed changed subscriptions
+	closing   bool          // close once the replies are sent
+	err       error         // why the connection cannot go on; the first reason counts
+	shrinking bool          // a read deadline is set to look after a grown buffer
+	listening bool          // SetListening
+	anonymous time.Duration // since when the client has not authenticated, from created
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
@@ -134,11 +135,25 @@ func (c *Conn) Authenticated() bool { return c.authenticated.Load() }
 
 // SetAuthenticated sets what Authenticated reports. Until it is true, the limits
 // before authentication hold if Config.RequireAuth says so.
-func (c *Conn) SetAuthenticated(ok bool) { c.authenticated.Store(ok) }
+// The time for it begins when it was true and becomes false.
+func (c *Conn) SetAuthenticated(ok bool) {
+	if was := c.authenticated.Swap(ok); was && !ok {
+		c.anonymous = time.Since(c.created)
+		c.reconsider()
+	}
+}
 
 // unauthenticated reports whether the limits before authentication hold.
 func (c *Conn) unauthenticated() bool {
 	return !c.authenticated.Load() && c.server.requireAuth()
+}
+
+// authDeadline is when a client that has yet to authenticate is cut; zero = it need not.
+func (c *Conn) authDeadline() time.Time {
+	if !c.unauthenticated() {
+		return time.Time{}
+	}
+	return c.created.Add(c.anonymous + c.server.limits.AuthTimeout)
 }
 
 // Name is the name that the client gave itself. Any goroutine may call it.

@@ -183,6 +183,8 @@ func (c *Conn) logEnd() {
 		level, why = slog.LevelWarn, "client cut: possible cross-protocol attack"
 	case errors.Is(c.err, errFlooded) && c.server.flooded.due():
 		level, why = slog.LevelWarn, "client cut: it sent too much while it was blocked"
+	case errors.Is(c.err, errAnonymous) && c.server.anonymous.due():
+		level, why = slog.LevelWarn, "client cut: it did not authenticate"
 	case errors.Is(c.err, errSettle):
 		level, why = slog.LevelError, "replies dropped: not settled"
 	}

@@ -11,8 +11,9 @@ const shrinkAfter = 2 * time.Second
 
 // Why a connection's goroutine stops reading.
 var (
-	errDraining = errors.New("the server is shutting down")
-	errIdle     = errors.New("idle for longer than the timeout")
+	errDraining  = errors.New("the server is shutting down")
+	errIdle      = errors.New("idle for longer than the timeout")
+	errAnonymous = errors.New("not authenticated in time")
 )
 
 // past is a deadline that makes Read return at once.
@@ -58,6 +59,9 @@ func (c *Conn) lookAround() error {
 	if idle := c.server.IdleTimeout(); idle > 0 && !c.exempt() && time.Since(c.LastActive()) >= idle {
 		return errIdle
 	}
+	if by := c.authDeadline(); !by.IsZero() && !time.Now().Before(by) {
+		return errAnonymous
+	}
 	c.in.shrink()
 	c.noteBuffers()
 	c.reply.reset(minBuffer)
@@ -90,6 +94,10 @@ func (c *Conn) rearm() {
 		if look := time.Now().Add(shrinkAfter); next.IsZero() || look.Before(next) {
 			next = look
 		}
+	}
+	// Not LastActive: a client that sends a byte now and then is active for ever.
+	if by := c.authDeadline(); !by.IsZero() && (next.IsZero() || by.Before(next)) {
+		next = by
 	}
 	c.readUntil(next)
 }

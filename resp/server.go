@@ -49,6 +49,7 @@ type Server struct {
 	flooded       onceAMinute
 	handshakes    onceAMinute
 	foreignTLS    onceAMinute
+	anonymous     onceAMinute
 
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn

@@ -1,0 +1,74 @@
+package resp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// guarded is a Handler that lets a client in by AUTH, and out by RESET.
+func guarded() *script {
+	return &script{commands: map[string]func(*Conn, [][]byte){
+		"AUTH":  func(c *Conn, _ [][]byte) { c.SetAuthenticated(true); c.Reply().Simple("OK") },
+		"RESET": func(c *Conn, _ [][]byte) { c.SetAuthenticated(false); c.Reply().Simple("RESET") },
+	}}
+}
+
+func passwords() Config { return Config{RequireAuth: func() bool { return true }} }
+
+func TestWhoDoesNotAuthenticateIsCutThoughItSends(t *testing.T) {
+	for name, now := range map[string]func(cl *client){
+		"nothing":           func(*client) {},
+		"a byte of a word":  func(cl *client) { cl.send("P") },
+		"a byte of an AUTH": func(cl *client) { cl.send("0") }, // of "*0000…"
+		"commands":          func(cl *client) { cl.call("PING\r\n", "+PONG\r\n") },
+		"RESET":             func(cl *client) { cl.call("RESET\r\n", "+RESET\r\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cl := dial(t, NewServer(passwords(), guarded()))
+				start := time.Now()
+				for range 9 {
+					time.Sleep(time.Second)
+					now(cl)
+				}
+				cl.expectEnd("")
+				if d := time.Since(start); d != DefaultAuthTimeout {
+					t.Errorf("it was cut after %v", d)
+				}
+			})
+		})
+	}
+}
+
+func TestWhoAuthenticatesInTimeMayBeIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := dial(t, NewServer(passwords(), guarded()))
+		time.Sleep(DefaultAuthTimeout - time.Nanosecond)
+		cl.call("AUTH\r\n", "+OK\r\n")
+		time.Sleep(24 * time.Hour)
+		cl.call("PING\r\n", "+PONG\r\n")
+	})
+}
+
+func TestTheTimeToAuthenticateBeginsAnewWithRESET(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := dial(t, NewServer(passwords(), guarded()))
+		cl.call("AUTH\r\n", "+OK\r\n")
+		time.Sleep(time.Hour)
+		cl.call("RESET\r\n", "+RESET\r\n")
+		start := time.Now()
+		cl.expectEnd("")
+		if d := time.Since(start); d != DefaultAuthTimeout {
+			t.Errorf("it was cut after %v", d)
+		}
+	})
+}
+
+func TestWithoutAPasswordNobodyHasToAuthenticate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := dial(t, NewServer(Config{}, guarded()))
+		time.Sleep(24 * time.Hour)
+		cl.call("PING\r\n", "+PONG\r\n")
+	})
+}
