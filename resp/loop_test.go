@@ -238,6 +238,36 @@ func TestAClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
 	})
 }
 
+func TestWhoTakesNothingAnyMoreHasNoMoreTimeForWhatItTookAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Time, 1)
+		h := &script{
+			commands: map[string]func(*Conn, [][]byte){
+				"BIG": func(c *Conn, _ [][]byte) { c.Reply().BulkString(strings.Repeat("x", 100)) },
+			},
+			closed: func(*Conn) { ended <- time.Now() },
+		}
+		s := NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, h)
+		near, far := net.Pipe()
+		defer near.Close()
+		writes := &countingConn{Conn: far}
+		go s.ServeConn(writes)
+		start := time.Now()
+		if _, err := near.Write([]byte("BIG\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := near.Read(make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		if d := (<-ended).Sub(start); d > 15*time.Second {
+			t.Errorf("it was cut after %v", d)
+		}
+		if n := writes.writes.Load(); n > 5 {
+			t.Errorf("%d writes were tried", n)
+		}
+	})
+}
+
 func TestAnIdleClientIsCut(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)

@@ -22,12 +22,21 @@ type wire struct {
 }
 
 // Write returns when all is sent, or could not be.
+//
+// A call that ends by its deadline may have sent a part, at its beginning as well as at
+// its end. So deadlines are parts of the timeout: who took something at first and then
+// nothing would have twice the time otherwise.
 func (w *wire) Write(b []byte) (sent int, err error) {
+	var progress time.Time
 	for sent < len(b) {
+		now := time.Now()
+		if progress.IsZero() {
+			progress = now
+		}
 		// A deadline is a timer, so it is set for longer than needed and moved only
 		// when it has become too close.
-		if now := time.Now(); w.deadline.Sub(now) < w.timeout {
-			w.deadline = now.Add(w.timeout + w.timeout/2)
+		if w.deadline.Sub(now) < w.timeout/4 {
+			w.deadline = now.Add(w.timeout / 2)
 			if err := w.Conn.SetWriteDeadline(w.deadline); err != nil {
 				w.failed = true
 				return sent, err
@@ -35,7 +44,11 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 		}
 		n, err := w.Conn.Write(b[sent:])
 		sent += n
-		if err != nil && !(n > 0 && errors.Is(err, os.ErrDeadlineExceeded)) {
+		switch {
+		case err == nil:
+		case n > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			progress = time.Now()
+		case !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(progress) >= w.timeout:
 			w.failed = true
 			return sent, err
 		}
@@ -50,7 +63,7 @@ func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 // hurry makes what is written from now on have less time. The caller is the only
 // one who writes.
 func (w *wire) hurry(timeout time.Duration) {
-	w.timeout = timeout - timeout/3 // Write adds half
+	w.timeout = timeout
 	if limit := time.Now().Add(timeout); limit.Before(w.deadline) {
 		w.deadline = time.Time{}
 	}
