@@ -123,7 +123,7 @@ func (a *app) listen() (err error) {
 // do, its SESSION leases stay and a mutex may be handed to its blocked ACQUIRE.
 // They take 11 s, below the leases that are usual, where Go's default takes minutes.
 func listen(addr string) (net.Listener, error) {
-	probed := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
+	probed := net.ListenConfig{Control: boundBuffers, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
 	}}
 	return probed.Listen(context.Background(), "tcp", addr)
