@@ -1,0 +1,107 @@
+package abuse
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	body := strings.Repeat("SIMBA.ACQUIRE stolen http 600000\r\n", 1000)
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodOptions} {
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+v.addr+"/", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		if resp, err := client.Do(req); err == nil {
+			resp.Body.Close()
+			t.Errorf("%s is answered %s", method, resp.Status)
+		}
+	}
+	for _, first := range []string{"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n", "DELETE / HTTP/1.1\r\nhost: x\r\n"} {
+		c := v.raw()
+		if err := c.send(first + "\r\n" + body); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ended(); err != nil {
+			t.Errorf("%q leaves the connection open: %v", first, err)
+		}
+	}
+	if owner, err := v.eye.Do("SIMBA.OWNER", "stolen"); owner != nil || err != nil {
+		t.Errorf("the body of a request was executed: %s, %v", owner, err)
+	}
+	v.servesOthers()
+	v.recovers()
+}
+
+func TestATLSClientIsToldAtOnceThatThePortIsPlain(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
+		_, err := (&tls.Dialer{Config: &tls.Config{ServerName: "x"}}).DialContext(ctx, "tcp", v.addr)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), "first record does not look like a TLS handshake") {
+			t.Fatalf("it is told %v", err)
+		}
+	}
+	v.servesOthers()
+	v.recovers()
+}
+
+func TestWhatIsBeyondTheLimitsIsRefused(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	huge := strings.Repeat("x", 64<<10)
+	const cut = "-ERR Protocol error: "
+	attempts := map[string]string{ // the beginning of the reply
+		words("SIMBA.ACQUIRE", huge, "c", 1000):           "-ERR invalid mutex: it has 65536 bytes",
+		words("SIMBA.ACQUIRE", "m", huge, 1000):           "-ERR invalid contender: it has 65536 bytes",
+		words("SIMBA.BREAK", "m", "REASON", huge):         "-ERR REASON has 65536 bytes",
+		words("SUBSCRIBE", huge):                          "-ERR channel has 65536 bytes",
+		words("KEYS", huge):                               "-ERR pattern has 65536 bytes",
+		words("PUBLISH", "c", strings.Repeat("x", 1<<20)): cut + "invalid bulk length",
+		words("ECHO", huge+"x"):                           cut + "invalid bulk length",
+		"*2\r\n$4\r\nECHO\r\n$9223372036854775807\r\n":    cut + "invalid bulk length",
+		"*9223372036854775807\r\n":                        cut + "invalid multibulk length",
+		"*1025\r\n":                                       cut + "invalid multibulk length",
+		huge + "xxx":                                      cut + "too big inline request",
+		"*1\r\n$" + huge + "xxx":                          cut + "too big bulk count string",
+		words("EVAL", "return 1", 0) + words("EVAL", strings.Repeat("x", 1<<20), 0): ":1",
+	}
+	for attempt, want := range attempts {
+		conns := v.raws(20)
+		err := v.each(len(conns), func(i int) error {
+			got, err := conns[i].ask(attempt)
+			if err == nil && !strings.HasPrefix(got, want) {
+				err = fmt.Errorf("%.60q is answered %.100q", attempt, got)
+			}
+			if err == nil && strings.HasPrefix(want, cut) {
+				err = conns[i].ended()
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		hangUp(conns)
+	}
+	// And what is no protocol at all.
+	for _, garbage := range [][]byte{bytes.Repeat([]byte{0}, 1<<20), bytes.Repeat([]byte("\r\n"), 1<<19), bytes.Repeat([]byte{0xff}, 1<<20)} {
+		c := v.raw()
+		_ = c.send(string(garbage)) // it may be cut in the midst
+		c.Close()
+	}
+	v.servesOthers()
+	v.costsAtMost(48 << 20)
+	v.recovers()
+}

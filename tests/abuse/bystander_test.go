@@ -1,0 +1,133 @@
+package abuse
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// bystander is a client that has nothing to do with the abuse. It owns a mutex again and again that
+// others want too, and one of its own.
+type bystander struct {
+	v      *victim
+	name   string
+	conn   redis.Conn
+	rounds atomic.Int64
+	stop   atomic.Bool
+	ended  chan struct{}
+}
+
+// Leases of bystanders end by their RELEASE, never by time, whatever the machine does besides.
+const bystanderTTL = 3_600_000 // ms
+
+// shared is what all bystanders of a victim want.
+type shared struct {
+	inside atomic.Int32 // who owns the mutex
+	token  atomic.Int64 // of the last tenure
+}
+
+// bystanders starts three. They end with the test.
+func (v *victim) bystanders() {
+	v.t.Helper()
+	var mutex shared
+	for i := range 3 {
+		b := &bystander{v: v, name: fmt.Sprint("bystander", i), conn: v.client(), ended: make(chan struct{})}
+		v.others = append(v.others, b)
+		go b.work(&mutex)
+	}
+	v.t.Cleanup(v.dismiss)
+}
+
+// dismiss ends the bystanders.
+func (v *victim) dismiss() {
+	for _, b := range v.others {
+		b.stop.Store(true)
+	}
+	for _, b := range v.others {
+		<-b.ended
+	}
+	v.others = nil
+}
+
+func (b *bystander) work(mutex *shared) {
+	defer close(b.ended)
+	defer b.conn.Close()
+	for !b.stop.Load() {
+		if err := b.round(mutex); err != nil {
+			b.v.t.Errorf("%s: %v", b.name, err)
+			return
+		}
+		b.rounds.Add(1)
+	}
+}
+
+// round checks mutual exclusion by the test's own clock: between the reply that grants and the request that
+// releases, nobody else is inside.
+func (b *bystander) round(mutex *shared) error {
+	token, err := b.acquire("wanted", "WAIT", 0)
+	if err != nil {
+		return err
+	}
+	if n := mutex.inside.Add(1); n != 1 {
+		return fmt.Errorf("%d owners at a time", n)
+	}
+	if last := mutex.token.Swap(token); last >= token {
+		return fmt.Errorf("token %d comes after %d", token, last)
+	}
+	if _, err := b.acquire(b.name, "NOQUEUE"); err != nil {
+		return err
+	}
+	mutex.inside.Add(-1)
+	for _, name := range []string{"wanted", b.name} {
+		if n, err := redis.Int(b.conn.Do("SIMBA.RELEASE", name, b.name)); err != nil || n != 1 {
+			return fmt.Errorf("release: %d, %v", n, err)
+		}
+	}
+	return nil
+}
+
+func (b *bystander) acquire(name string, options ...any) (token int64, err error) {
+	r, err := asRecord(b.conn.Do("SIMBA.ACQUIRE", append([]any{name, b.name, bystanderTTL}, options...)...))
+	if err != nil {
+		return 0, err
+	}
+	if r["status"] != "acquired" {
+		return 0, fmt.Errorf("acquire %s: %v", name, r)
+	}
+	return r["token"].(int64), nil
+}
+
+// servesOthers returns when every bystander has been served some times more; else the test fails.
+func (v *victim) servesOthers() {
+	v.t.Helper()
+	const times = 5
+	for _, b := range v.others {
+		from := b.rounds.Load()
+		v.until("served others", func() bool {
+			select {
+			case <-b.ended:
+				v.t.Fatalf("%s has ended", b.name)
+			default:
+			}
+			return b.rounds.Load() >= from+times
+		})
+	}
+}
+
+// asRecord makes a map of the reply that a command of SIMBA got.
+func asRecord(reply any, err error) (map[string]any, error) {
+	fields, err := redis.Values(reply, err)
+	if err != nil {
+		return nil, err
+	}
+	r := make(map[string]any, len(fields)/2)
+	for i := 0; i+1 < len(fields); i += 2 {
+		value := fields[i+1]
+		if b, ok := value.([]byte); ok {
+			value = string(b)
+		}
+		r[string(fields[i].([]byte))] = value
+	}
+	return r, nil
+}

@@ -1,0 +1,104 @@
+package abuse
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `ulimit -n 228; exec "$0" "$@"`, simbatest.Binary(t), "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data")
+	p := simbatest.RunCmd(t, cmd)
+	addr := p.Wants(t, `msg=ready .*addr=(\S+)`)[1]
+	p.Wants(t, `maxclients is lowered .*maxclients=100 `)
+	v := watched(t, addr, "", p.Output)
+	conns := v.raws(500)
+	refused := 0
+	for _, c := range conns {
+		if line, err := c.ask("PING\r\n"); err != nil || line != "+PONG" {
+			refused++
+		}
+	}
+	if want := len(conns) - (100 - v.before.clients); refused != want {
+		t.Errorf("%d connections are refused, not %d", refused, want)
+	}
+	fill(t, v, 60_000) // more than its table in memory takes: it makes files
+	v.servesOthers()
+	v.before.heap += 60_000 * 1 << 10
+	v.before.files += 32
+	hangUp(conns)
+	v.recovers()
+}
+
+func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	s := simbatest.New(t)
+	p := simbatest.RunCmd(t, exec.Command(simbatest.Binary(t), "--addr", s.Addr, "--data-dir", s.Dir))
+	p.Wants(t, `msg=ready `)
+	v := watched(t, s.Addr, "", p.Output)
+	var was unix.Rlimit
+	few := unix.Rlimit{Cur: uint64(v.before.files) + 10}
+	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, nil, &was); err != nil {
+		t.Fatal(err)
+	}
+	few.Max = was.Max
+	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
+		t.Fatal(err)
+	}
+	var conns []net.Conn
+	t.Cleanup(func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+	for range 50 { // the kernel takes them, the server has no file for most
+		c, err := v.dialRaw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	const refused = `connections cannot be accepted now.*pause=(\S+)`
+	p.Wants(t, refused)
+	v.servesOthers()
+
+	// When the pauses are as long as they get, and the bystanders are gone.
+	p.Wants(t, `connections cannot be accepted now.*pause=1s`)
+	v.dismiss()
+	from, began, line := v.cpu(), time.Now(), p.Lines()
+	for range 3 {
+		_, line = p.WantsAfter(t, line, refused)
+	}
+	if used, took := v.cpu()-from, time.Since(began); used > took/2 {
+		t.Errorf("it used %v of processor time in %v", used, took)
+	} else {
+		t.Logf("it used %v of processor time in %v", used, took)
+	}
+	for _, m := range regexp.MustCompile(refused).FindAllStringSubmatch(p.Output(), -1) {
+		if d, err := time.ParseDuration(m[1]); err != nil || d > time.Second {
+			t.Errorf("a pause of %s", m[1])
+		}
+	}
+
+	// By itself, when there are files again, it accepts those who wait.
+	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &was, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range conns {
+		if line, err := c.(*raw).ask(words("ECHO", strconv.Itoa(i))); err != nil || line != fmt.Sprintf("$%d", len(strconv.Itoa(i))) {
+			t.Fatalf("connection %d: %q, %v", i, line, err)
+		}
+		c.Close()
+	}
+	v.before.clients -= 3 // the bystanders
+	v.recovers()
+}

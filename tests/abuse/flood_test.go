@@ -1,0 +1,200 @@
+package abuse
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	for command, reply := range map[string]string{
+		"PING\r\n":                   "+PONG\r\n",
+		words("SIMBA.OWNER", "free"): "$-1\r\n",
+	} {
+		const n = 1_000_000
+		c := v.raw()
+		sent := make(chan error, 1)
+		go func() { sent <- c.send(strings.Repeat(command, n)) }()
+		in := bufio.NewReaderSize(c, 1<<20)
+		got := make([]byte, len(reply))
+		for i := range n {
+			if _, err := io.ReadFull(in, got); err != nil || string(got) != reply {
+				t.Fatalf("reply %d: %q, %v", i, got, err)
+			}
+			if i == n/2 {
+				v.servesOthers()
+			}
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	v.costsAtMost(16 << 20)
+	v.recovers()
+}
+
+func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	const n = 20_000
+	leave := []string{ // in the midst of what
+		"", "PING\r\n", "*2\r\n$4\r\nECHO\r\n$100\r\nx", "SUBSCRIBE a b c\r\n", "MONITOR\r\n", "MULTI\r\nPING\r\n", "WATCH a b c\r\n",
+		"SIMBA.ACQUIRE left c 600000 SESSION\r\n", "SIMBA.ACQUIRE wanted c 1 WAIT 0\r\n", "CLIENT SETNAME x\r\nHELLO 3\r\n",
+	}
+	err := v.each(n, func(i int) error {
+		c, err := v.dialRaw()
+		if err != nil {
+			return err
+		}
+		if err := c.send(leave[i%len(leave)]); err != nil {
+			return err
+		}
+		if i%3 == 0 { // one that leaves before it is served may never have been there
+			c.reset()
+			return nil
+		}
+		if err := c.CloseWrite(); err != nil {
+			return err
+		}
+		err = c.ended()
+		c.reset() // it has seen the server's end, so that nothing is lost
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.servesOthers()
+	v.costsAtMost(32 << 20)
+	v.recovers()
+	for field, want := range map[string]int{"pubsub_clients": 0, "pubsub_channels": 0, "monitor_clients": 0} {
+		if got := v.info(field); got != want {
+			t.Errorf("%s: %d", field, got)
+		}
+	}
+	if owner, err := v.eye.Do("SIMBA.OWNER", "left"); owner != nil || err != nil {
+		t.Errorf("what a session owned is %s's (%v)", owner, err)
+	}
+}
+
+func TestScanStormsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	const mutexes = 5_000
+	fill(t, v, mutexes)
+	stop := make(chan struct{})
+	done := make(chan error)
+	storms := []string{
+		words("SCAN", 0, "COUNT", 10_000), words("SIMBA.SCAN", 0, "MATCH", "*"+strings.Repeat("a*", 100)+"b", "COUNT", 10_000),
+		words("KEYS", "*"), words("INFO", "everything"), words("CLIENT", "LIST"), words("SIMBA.HISTORY", "m1", "COUNT", 10_000), words("RANDOMKEY"),
+		words("SCAN", 0, "TYPE", "string", "COUNT", 1000),
+	}
+	for _, command := range storms {
+		c := v.raw()
+		go func() { _, _ = io.Copy(io.Discard, c.in) }()
+		go func() {
+			defer c.reset()
+			for {
+				select {
+				case <-stop:
+					done <- nil
+					return
+				default:
+				}
+				if err := c.send(command); err != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+	}
+	v.servesOthers()
+	close(stop)
+	for range storms {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	v.costsAtMost(128 << 20)
+	v.before.heap += mutexes * 1 << 10
+	v.recovers()
+}
+
+// fill makes so many mutexes that are held.
+func fill(t testing.TB, v *victim, n int) {
+	t.Helper()
+	const pipeline = 1000
+	for i := 0; i < n; i += pipeline {
+		for j := range pipeline {
+			if err := v.eye.Send("SIMBA.ACQUIRE", fmt.Sprintf("m%d", i+j), "c", bystanderTTL, "NOQUEUE"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := v.eye.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for range pipeline {
+			if r, err := asRecord(v.eye.Receive()); err != nil || r["status"] != "acquired" {
+				t.Fatal(r, err)
+			}
+		}
+	}
+}
+
+func TestWhatTheServerRemembersOfItsClientsIsBounded(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	for _, set := range [][]any{{"slowlog-log-slower-than", 0}, {"latency-monitor-threshold", 1}} {
+		if _, err := v.eye.Do("CONFIG", append([]any{"SET"}, set...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := strings.Repeat("n", 128)
+	many := make([]any, 100)
+	for i := range many {
+		many[i] = long
+	}
+	floods := map[string]string{
+		words("CLIENT", "SETNAME", long):                              "+OK",
+		words("CLIENT", "SETINFO", "LIB-NAME", long):                  "+OK",
+		words("CLIENT", "SETNAME", strings.Repeat("n", 60<<10)):       "-ERR client name has 61440 bytes, at most 128 are allowed",
+		words(append([]any{"PUBSUB", "NUMSUB"}, many...)...):          "",
+		words("EVAL", "error({err='X' .. ARGV[1] .. ' x'})", 0, long): "-X" + long,
+		words("nonsense", long, long):                                 "-ERR unknown command",
+	}
+	for flood, reply := range floods {
+		c := v.raw()
+		n := min(5_000, 8<<20/len(flood))
+		sent := make(chan error, 1)
+		go func() { sent <- c.send(strings.Repeat(flood, n) + words("ECHO", "the end")) }()
+		first := true
+		for {
+			line, err := c.line()
+			if err != nil {
+				t.Fatalf("%.60q: %v", flood, err)
+			}
+			if first && !strings.HasPrefix(line, reply) {
+				t.Errorf("%.60q is answered %q", flood, line)
+			}
+			if first = false; line == "the end" {
+				break
+			}
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+		v.servesOthers()
+		c.Close()
+	}
+	if n, err := redis.Int(v.eye.Do("SLOWLOG", "LEN")); n > 128 || err != nil {
+		t.Errorf("the slow log has %d entries (%v)", n, err)
+	}
+	v.costsAtMost(48 << 20)
+	v.recovers()
+}

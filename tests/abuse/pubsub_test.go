@@ -1,0 +1,166 @@
+package abuse
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	const subscribers, messages = 999, 200
+	conns := v.raws(subscribers)
+	if err := v.each(subscribers, func(i int) error {
+		_, err := conns[i].ask(words("SUBSCRIBE", "news"))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// It gets each message in many ways, so that few are enough.
+	stuck := v.raw()
+	patterns := []any{"PSUBSCRIBE"}
+	for i := range 500 {
+		patterns = append(patterns, "n*"+strings.Repeat("*", i%50)+strings.Repeat("?", i%2)+strings.Repeat("[!0]", i/250))
+	}
+	if _, err := stuck.ask(words(patterns...)); err != nil {
+		t.Fatal(err)
+	}
+	v.until("all listen", func() bool { return v.info("pubsub_clients") == subscribers+1 })
+
+	payload := func(i int) string { return fmt.Sprintf("%04d %s", i, strings.Repeat("x", 50)) }
+	heard := make(chan error, subscribers)
+	for _, c := range conns {
+		go func() { heard <- hears(c, messages, payload) }()
+	}
+	v.servesOthers()
+	for i := range messages { // each waits for its reply: the publisher is not held up
+		if n, err := redis.Int(v.eye.Do("PUBLISH", "news", payload(i))); err != nil || n < subscribers {
+			t.Fatalf("message %d reaches %d, %v", i, n, err)
+		}
+	}
+	for range conns {
+		if err := <-heard; err != nil {
+			t.Error(err)
+		}
+	}
+	v.until("the stuck one is cut", func() bool { return v.info("pubsub_clients_cut") == 1 && v.info("pubsub_clients") == subscribers })
+	if err := stuck.ended(); err != nil {
+		t.Errorf("the stuck one: %v", err)
+	}
+	v.servesOthers()
+	v.costsAtMost(64 << 20)
+	hangUp(conns)
+	v.recovers()
+}
+
+// hears reads messages, what is left of the confirmation first, and fails if one is missing.
+func hears(c *raw, messages int, payload func(int) string) error {
+	if _, err := io.CopyN(io.Discard, c.in, int64(len("$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"))); err != nil {
+		return err
+	}
+	for i := range messages {
+		want := []byte(words("message", "news", payload(i)))
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c.in, got); err != nil || !bytes.Equal(got, want) {
+			return fmt.Errorf("instead of message %d %q, %w", i, got, err)
+		}
+	}
+	return nil
+}
+
+func TestLargeMessagesToWhoReadsNothingAreNoMoreThanTheirQueues(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	conns := v.raws(50)
+	if err := v.each(len(conns), func(i int) error {
+		_, err := conns[i].ask(words("SUBSCRIBE", "large"))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	v.until("all listen", func() bool { return v.info("pubsub_clients") == len(conns) })
+	message := strings.Repeat("x", 64<<10) // the largest
+	for n := len(conns); n > 0; {
+		var err error
+		if n, err = redis.Int(v.eye.Do("PUBLISH", "large", message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cut := v.info("pubsub_clients_cut"); cut != len(conns) {
+		t.Errorf("%d are cut", cut)
+	}
+	v.servesOthers()
+	v.costsAtMost(len(conns)*2<<20 + 16<<20)
+	hangUp(conns)
+	v.recovers()
+}
+
+func TestAStuckMonitorIsCut(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	conns := v.raws(20)
+	if err := v.each(len(conns), func(i int) error {
+		_, err := conns[i].ask("MONITOR\r\n")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	shown := words("ECHO", strings.Repeat("\x00", 4<<10))
+	c := v.raw()
+	go func() { _, _ = io.Copy(io.Discard, c.in) }()
+	v.until("all are cut", func() bool {
+		if err := c.send(strings.Repeat(shown, 50)); err != nil {
+			t.Fatal(err)
+		}
+		return v.info("monitor_clients") == 0
+	})
+	v.servesOthers()
+	v.costsAtMost(len(conns)*3<<20 + 16<<20)
+	c.Close()
+	hangUp(conns)
+	v.recovers()
+}
+
+func TestTheSubscriptionsOfManyConnectionsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	const each = 10_000 // that a connection may have
+	conns := v.raws(4)
+	if err := v.each(len(conns), func(i int) error {
+		c := conns[i]
+		kind := []string{"SUBSCRIBE", "PSUBSCRIBE"}[i%2]
+		go func() {
+			for j := 0; j < each; j += 1000 {
+				args := []any{kind}
+				for k := range 1000 {
+					args = append(args, fmt.Sprintf("simba:{other%d:%d}*", i, j+k))
+				}
+				_ = c.send(words(args...)) // what fails is missed below
+			}
+			_ = c.send(words(kind, "one", "more"))
+		}()
+		for {
+			line, err := c.line()
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(line, "-ERR too many subscriptions") {
+				return nil
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := v.info("pubsub_patterns"); n != each*len(conns)/2 {
+		t.Errorf("%d patterns", n)
+	}
+	v.servesOthers()
+	v.costsAtMost(len(conns) * each * 1 << 10)
+	hangUp(conns)
+	v.recovers()
+}

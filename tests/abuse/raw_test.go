@@ -1,0 +1,150 @@
+package abuse
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// raw is a connection of somebody who sends any bytes, and may not read.
+type raw struct {
+	*net.TCPConn
+	in *bufio.Reader
+}
+
+// dialRaw connects; the deadline of all that the connection does is far away, but it has one.
+func (v *victim) dialRaw() (*raw, error) {
+	nc, err := net.DialTimeout("tcp", v.addr, simbatest.Patience)
+	if err != nil {
+		return nil, err
+	}
+	if err := nc.SetDeadline(time.Now().Add(2 * simbatest.Patience)); err != nil {
+		return nil, err
+	}
+	return &raw{nc.(*net.TCPConn), bufio.NewReaderSize(nc, 512)}, nil
+}
+
+func (v *victim) raw() *raw {
+	v.t.Helper()
+	return v.raws(1)[0]
+}
+
+// raws connects many. They are closed with the test, if not before.
+func (v *victim) raws(n int) []*raw {
+	v.t.Helper()
+	v.dialed += n
+	conns := make([]*raw, n)
+	errs := v.each(n, func(i int) (err error) {
+		conns[i], err = v.dialRaw()
+		return err
+	})
+	v.t.Cleanup(func() { hangUp(conns) })
+	if errs != nil {
+		v.t.Fatal(errs)
+	}
+	return conns
+}
+
+func hangUp(conns []*raw) {
+	for _, c := range conns {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// each does something for 0 to n-1, 32 at a time, and returns the first error.
+func (v *victim) each(n int, do func(i int) error) error {
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	next := make(chan int)
+	for range 32 {
+		wg.Go(func() {
+			for i := range next {
+				if err := do(i); err != nil {
+					once.Do(func() { first = err })
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return first
+}
+
+func (c *raw) send(s string) error {
+	_, err := io.WriteString(c, s)
+	return err
+}
+
+// line reads one line, without its end.
+func (c *raw) line() (string, error) {
+	s, err := c.in.ReadString('\n')
+	return strings.TrimSuffix(s, "\r\n"), err
+}
+
+// ask sends bytes and returns the first line of what they are answered.
+func (c *raw) ask(s string) (string, error) {
+	if err := c.send(s); err != nil {
+		return "", err
+	}
+	return c.line()
+}
+
+// record reads the record that a command of SIMBA is answered, in RESP2.
+func (c *raw) record() (map[string]string, error) {
+	head, err := c.line()
+	if err != nil {
+		return nil, err
+	}
+	var fields int
+	if _, err := fmt.Sscanf(head, "*%d", &fields); err != nil {
+		return nil, fmt.Errorf("answered %q", head)
+	}
+	r := make(map[string]string)
+	for range fields / 2 {
+		key, err := c.scalar()
+		if err != nil {
+			return nil, err
+		}
+		if r[key], err = c.scalar(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (c *raw) scalar() (string, error) {
+	head, err := c.line()
+	if err != nil || head == "" || head[0] != '$' {
+		return strings.TrimPrefix(head, ":"), err
+	}
+	return c.line()
+}
+
+// words is a command as an array.
+func words(args ...any) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, a := range args {
+		s := fmt.Sprint(a)
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(s), s)
+	}
+	return b.String()
+}
+
+// reset closes the connection so that the peer is told by a reset, and this side keeps no trace.
+func (c *raw) reset() {
+	_ = c.SetLinger(0) // fails only on a connection that is gone
+	c.Close()
+}

@@ -1,0 +1,152 @@
+package abuse
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestWhoNeverAuthenticatesIsCutAndOthersGetInAgain(t *testing.T) {
+	t.Parallel()
+	const password, places = "secret", 1000
+	s := simbatest.Start(t, "--requirepass", password, "--maxclients", fmt.Sprint(places))
+	v := watched(t, s.Addr, password, s.Log)
+	began := time.Now()
+	conns := v.raws(places - v.before.clients)
+	if line, err := v.raw().line(); err != nil || line != "-ERR max number of clients reached" {
+		t.Errorf("who comes when all places are taken is answered %q, %v", line, err)
+	}
+	v.servesOthers()
+
+	// Each sends a byte of a password now and then, until it is cut.
+	const slowly = "*2\r\n$4\r\nAUTH\r\n$16000\r\n"
+	left := len(conns)
+	for sent := 0; left > 0; sent++ {
+		piece := "x"
+		if sent < len(slowly) {
+			piece = slowly[sent : sent+1]
+		}
+		left = 0
+		for _, c := range conns {
+			if c.send(piece) == nil {
+				left++
+			}
+		}
+		if time.Since(began) > simbatest.Patience {
+			t.Fatalf("%d connections live on that never authenticated", left)
+		}
+		v.servesOthers()
+	}
+	t.Logf("all were cut within %v", time.Since(began))
+	if c := v.client(); c.Err() != nil {
+		t.Error(c.Err())
+	}
+	v.before.clients++ // that one
+	v.costsAtMost(len(conns) * 32 << 10)
+	v.recovers()
+}
+
+func TestCommandsThatComeByteByByteHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	conns := v.raws(1000)
+	command := func(i int) string { return words("SIMBA.ACQUIRE", fmt.Sprintf("slow%04d", i), "c", 600_000, "NOQUEUE") }
+	for at := range len(command(0)) {
+		if err := v.each(len(conns), func(i int) error { return conns[i].send(command(i)[at : at+1]) }); err != nil {
+			t.Fatal(err)
+		}
+		if at%16 == 0 {
+			v.servesOthers()
+		}
+	}
+	err := v.each(len(conns), func(i int) error {
+		r, err := conns[i].record()
+		if err == nil && r["status"] != "acquired" {
+			err = fmt.Errorf("%v", r)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	v.costsAtMost(len(conns) * 32 << 10)
+	hangUp(conns)
+	v.recovers()
+}
+
+func TestCommandsThatNeverEndHoldNoMoreThanTwiceTheirBytes(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	conns := v.raws(50)
+	const came = 900 << 10 // of 1 MiB that a command may have
+	body := strings.Repeat("x", came)
+	if err := v.each(len(conns), func(i int) error { return conns[i].send("*3\r\n$4\r\nEVAL\r\n$1000000\r\n" + body) }); err != nil {
+		t.Fatal(err)
+	}
+	v.until("all has come", func() bool { return v.info("total_net_input_bytes") > len(conns)*came })
+	v.servesOthers()
+	// Twice, and once more that the collector has yet to see.
+	v.costsAtMost(len(conns)*3*came + 16<<20)
+	hangUp(conns)
+	v.recovers()
+}
+
+func TestWhoReadsNoRepliesIsCut(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	conns := v.raws(100)
+	batch := strings.Repeat(words("ECHO", strings.Repeat("x", 32<<10)), 8)
+	began := time.Now()
+	err := v.each(len(conns), func(i int) error {
+		_ = conns[i].SetReadBuffer(4 << 10)
+		// In the background of the others: 32 at a time would take three times as long.
+		return conns[i].send(batch)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, len(conns))
+	for _, c := range conns {
+		go func() {
+			for {
+				if err := c.send(batch); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	v.servesOthers()
+	for range conns {
+		err := <-ended
+		if isTimeout(err) {
+			t.Fatalf("it goes on with who reads nothing: %v", err)
+		}
+	}
+	t.Logf("all were cut within %v", time.Since(began))
+	if !strings.Contains(v.log(), "client cut: it does not take its replies") {
+		t.Errorf("it does not say so:\n%s", v.log())
+	}
+	v.costsAtMost(len(conns) * 2 << 20)
+	hangUp(conns)
+	v.recovers()
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// ended reports whether the peer closes the connection; what else it sends is passed over.
+func (c *raw) ended() error {
+	_, err := io.Copy(io.Discard, c.in)
+	if isTimeout(err) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package abuse
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// victim is a server that is abused.
+type victim struct {
+	t        testing.TB
+	addr     string
+	password string // "" = none
+	pid      int
+	log      func() string
+	eye      redis.Conn // who looks at it
+	others   []*bystander
+
+	before figures // when it was left alone
+	quiet  int     // kB of memory that it had then
+	dialed int     // connections that the abuse has made
+}
+
+// figures are what the server holds.
+type figures struct {
+	clients    int
+	goroutines int
+	files      int
+	heap       int // bytes, with garbage
+}
+
+func (f figures) String() string {
+	return fmt.Sprintf("%d clients, %d goroutines, %d files, %d KiB of heap", f.clients, f.goroutines, f.files, f.heap>>10)
+}
+
+// Who comes back to what it was may have so much more: the store opens files and starts goroutines
+// of its own, and a heap is never twice the same. Every abuse leaves far more if it leaves anything.
+const (
+	spareGoroutines = 32
+	spareFiles      = 32
+	spareHeap       = 12 << 20
+
+	// What Go's runtime keeps of a goroutine and a socket that are gone, for the next ones.
+	keptOfConnection = 2 << 10
+)
+
+// attacked starts a server, and bystanders that use it until the test ends.
+func attacked(t testing.TB, args ...string) *victim {
+	t.Helper()
+	s := simbatest.Start(t, args...)
+	return watched(t, s.Addr, "", s.Log)
+}
+
+// watched is attacked for a server that runs already.
+func watched(t testing.TB, addr, password string, log func() string) *victim {
+	t.Helper()
+	v := &victim{t: t, addr: addr, password: password, log: log}
+	v.eye = v.client()
+	v.pid = v.info("process_id")
+	v.bystanders()
+	v.servesOthers() // they are connected, and what they need is warm
+	v.before = v.figures()
+	v.quiet = v.memory("VmRSS")
+	return v
+}
+
+// client connects as a decent client does.
+func (v *victim) client() redis.Conn {
+	v.t.Helper()
+	c, err := v.dialClient()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (v *victim) dialClient() (redis.Conn, error) {
+	return redis.Dial("tcp", v.addr, redis.DialPassword(v.password),
+		redis.DialConnectTimeout(simbatest.Patience), redis.DialReadTimeout(simbatest.Patience), redis.DialWriteTimeout(simbatest.Patience))
+}
+
+// info returns a figure of INFO.
+func (v *victim) info(field string) int {
+	v.t.Helper()
+	text, err := redis.String(v.eye.Do("INFO", "everything"))
+	if err != nil {
+		v.t.Fatalf("INFO: %v\n%s", err, v.log())
+	}
+	return number(v.t, text, `(?m)^`+field+`:(\d+)\r$`)
+}
+
+// figures returns what the server holds now.
+func (v *victim) figures() figures {
+	v.t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.pid))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return figures{v.info("connected_clients"), v.info("goroutines"), len(files), v.info("used_memory")}
+}
+
+// memory returns a line of the process' status in kB: VmRSS, what it has, or VmHWM, the most it ever had.
+func (v *victim) memory(line string) int {
+	v.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return number(v.t, string(status), line+`:\s+(\d+) kB`)
+}
+
+// cpu is the processor time that the process has used.
+func (v *victim) cpu() time.Duration {
+	v.t.Helper()
+	text, err := redis.String(v.eye.Do("INFO", "cpu"))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	var sum float64
+	for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
+		m := regexp.MustCompile(`(?m)^` + field + `:(\S+)\r$`).FindStringSubmatch(text)
+		f, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		sum += f
+	}
+	return time.Duration(sum * float64(time.Second))
+}
+
+func number(t testing.TB, text, pattern string) int {
+	t.Helper()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("nothing like %s in:\n%s", pattern, text)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// costsAtMost fails the test if the server ever had so many bytes more than when it was left alone.
+func (v *victim) costsAtMost(bytes int) {
+	v.t.Helper()
+	cost := (v.memory("VmHWM") - v.quiet) << 10
+	v.t.Logf("it cost %.1f MiB of memory at the highest, %.1f are allowed", mib(cost), mib(bytes))
+	if cost > bytes*raceCost {
+		v.t.Errorf("it cost %.1f MiB of memory, more than %.1f", mib(cost), mib(bytes*raceCost))
+	}
+}
+
+func mib(bytes int) float64 { return float64(bytes) / (1 << 20) }
+
+// until waits for something that must happen; what says what.
+func (v *victim) until(what string, happened func() bool) {
+	v.t.Helper()
+	for end := time.Now().Add(simbatest.Patience); !happened(); {
+		if time.Now().After(end) {
+			v.t.Fatalf("not within %v: %s", simbatest.Patience, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// recovers returns when the server holds no more than before the abuse, whose clients have
+// gone; the bystanders go on meanwhile. If it goes on holding more, the test fails.
+func (v *victim) recovers() {
+	v.t.Helper()
+	var now figures
+	end := time.Now().Add(simbatest.Patience)
+	for {
+		now = v.figures()
+		b := v.before
+		if now.clients <= b.clients && now.goroutines <= b.goroutines+spareGoroutines &&
+			now.files <= b.files+spareFiles && now.heap <= b.heap+spareHeap+v.dialed*keptOfConnection {
+			break
+		}
+		if time.Now().After(end) {
+			v.t.Fatalf("it does not recover: %v; at first %v", now, b)
+		}
+		v.makeGarbage()
+	}
+	v.servesOthers()
+	v.t.Logf("before: %v; after: %v", v.before, now)
+}
+
+// makeGarbage uses the server so that its collector gets to run: what nobody holds any more counts
+// until then.
+func (v *victim) makeGarbage() {
+	v.t.Helper()
+	if _, err := v.eye.Do("EVAL", "local s for i = 1, 64 do s = string.rep('x', 1000000) end", 0); err != nil {
+		v.t.Fatal(err)
+	}
+}

@@ -1,0 +1,122 @@
+package abuse
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+)
+
+func TestOfThousandsOfWaitersEachHasItsTurnOnce(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	owner := v.client()
+	if r, err := asRecord(owner.Do("SIMBA.ACQUIRE", "crowded", "owner", bystanderTTL)); err != nil || r["status"] != "acquired" {
+		t.Fatal(r, err)
+	}
+	const waiters = 2000
+	conns := v.raws(waiters)
+	if err := v.each(waiters, func(i int) error {
+		return conns[i].send(words("SIMBA.ACQUIRE", "crowded", fmt.Sprint("w", i), bystanderTTL, "WAIT", 0))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// A bystander may be blocked too.
+	v.until("all wait", func() bool { return v.info("blocked_clients") >= waiters })
+	v.servesOthers()
+	var stay []*raw
+	for i, c := range conns {
+		if i%2 == 0 {
+			c.reset()
+			continue
+		}
+		stay = append(stay, c)
+	}
+	turns := make(chan int64, len(stay))
+	failed := make(chan error, len(stay))
+	for _, c := range stay {
+		go func() {
+			r, err := c.record()
+			if err == nil && r["status"] != "acquired" {
+				err = fmt.Errorf("%v", r)
+			}
+			var token int64
+			if err == nil {
+				token, err = strconv.ParseInt(r["token"], 10, 64)
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+			turns <- token
+			if line, err := c.ask(words("SIMBA.RELEASE", "crowded", r["owner"], "TOKEN", token)); err != nil || line != ":1" {
+				failed <- fmt.Errorf("release of %v: %s, %w", r, line, err)
+			}
+		}()
+	}
+	if n, err := owner.Do("SIMBA.RELEASE", "crowded", "owner"); n != int64(1) || err != nil {
+		t.Fatal(n, err)
+	}
+	last := int64(0)
+	for range stay {
+		select {
+		case token := <-turns:
+			if token <= last { // an owner tells of its turn before it gives it up
+				t.Fatalf("token %d after %d", token, last)
+			}
+			last = token
+		case err := <-failed:
+			t.Fatal(err)
+		}
+	}
+	v.servesOthers()
+	v.costsAtMost(waiters * 32 << 10)
+	owner.Close()
+	hangUp(conns)
+	v.recovers()
+}
+
+func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	owner := v.client()
+	first, err := asRecord(owner.Do("SIMBA.ACQUIRE", "doubled", "owner", bystanderTTL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1000
+	conns := v.raws(n)
+	told := make(chan map[string]string, n)
+	for _, c := range conns {
+		go func() {
+			if err := c.send(words("SIMBA.ACQUIRE", "doubled", "same", bystanderTTL, "WAIT", 0)); err != nil {
+				t.Error(err)
+			}
+			r, err := c.record()
+			if err != nil {
+				t.Error(err)
+			}
+			told <- r
+		}()
+	}
+	v.until("all have asked", func() bool { return v.info("waiters_blocked") >= 1 && len(told) == n-1 })
+	v.servesOthers()
+	if n, err := owner.Do("SIMBA.RELEASE", "doubled", "owner"); n != int64(1) || err != nil {
+		t.Fatal(n, err)
+	}
+	tenures := make(map[string]int)
+	for range n {
+		r := <-told
+		if s := r["status"]; s == "acquired" || s == "renewed" {
+			tenures[r["token"]]++
+		}
+	}
+	next := fmt.Sprint(first["token"])
+	if len(tenures) != 1 || tenures[next] > 0 {
+		t.Errorf("tenures by token, and how many were told of them: %v", tenures)
+	}
+	v.servesOthers()
+	v.costsAtMost(n * 32 << 10)
+	owner.Close()
+	hangUp(conns)
+	v.recovers()
+}
