@@ -1,0 +1,102 @@
+package protocol
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// exception is why tests of the suite are not run against this server.
+type exception struct {
+	why   string
+	tests []string // names, or "/" and a regular expression of names
+}
+
+var exceptions = []exception{
+	{"a command has 1,024 arguments at most, and an argument 64 KiB (docs/PROTOCOL.md, Limits)", []string{
+		"test large number of args",
+		"Very big payload in GET/SET",
+		"trim on SET with big value",
+	}},
+	{"lists, sets and streams are not served: this is a lock server", []string{
+		"/^raw protocol response", // SRANDMEMBER
+		"Regression for a crash with blocking ops and pipelining",
+		"/^Keyspace notifications: (list|set|zset|stream) events test$",
+		"Keyspace notifications: we are able to mask events",
+		"MULTI / EXEC basics",
+		"DISCARD",
+		"MULTI where commands alter argc/argv",
+		"EXEC fail on WATCHed key modified by SORT with STORE even if the result is empty",
+		"Blocking commands ignores the timeout",
+		"MGET against non-string key",
+		"Extended SET GET with incorrect type should result in wrong type error",
+		"/^INCR(BYFLOAT)? fails against a key holding a list$",
+		"EXPIRE - write on expire should work",
+	}},
+	{"this command is not served: no lock needs it", []string{
+		"test argument rewriting - issue 9598", // INCRBYFLOAT
+		"/^INCRBYFLOAT (against|over|fails against key with spaces|does not allow|decrement)",
+		"string to double with null terminator", // SETRANGE
+		"No negative zero",                      // INCRBYFLOAT
+		"/^(MSET|MSETNX|SETBIT|GETBIT|SETRANGE|GETRANGE|LCS)[ /]",
+		"Flushall while watching several keys by one client", // MSET
+		"MULTI with SAVE",
+	}},
+	{"a subscriber of everything gets the notices of mutexes too, and a change that a hash or a script made in steps " +
+		"is told once (docs/REDIS.md)", []string{
+		"/^Keyspace notifications: we (receive|can receive)",
+		"Keyspace notifications: general events test",
+		"Keyspace notifications: hash events test",
+		"/^Keyspace notifications: expired events",
+		"Keyspace notifications: new key test",
+	}},
+	{"a script that runs long does not hold others up (docs/REDIS.md, What gets better)", []string{
+		"/script timeout$",
+	}},
+	{"it does not wait for the reply to what it asks on one connection before it looks on another: here they are served side by side", []string{
+		"/after P?UNSUBSCRIBE without arguments$",
+	}},
+	{"a lease ends within 100 years", []string{"PEXPIREAT with big integer works"}},
+}
+
+func exceptionPatterns() []string {
+	var all []string
+	for _, e := range exceptions {
+		all = append(all, e.tests...)
+	}
+	return all
+}
+
+// excepted returns why a test is not run, "" if it is.
+func excepted(name string) string {
+	for _, e := range exceptions {
+		for _, pattern := range e.tests {
+			if matches(pattern, name) {
+				return e.why
+			}
+		}
+	}
+	return ""
+}
+
+// matches reports what the suite makes of a pattern.
+func matches(pattern, name string) bool {
+	if expression, ok := strings.CutPrefix(pattern, "/"); ok {
+		return regexp.MustCompile(expression).MatchString(name)
+	}
+	return pattern == name
+}
+
+// checkExceptions fails for one that names no test any more.
+func checkExceptions(t *testing.T, all *verdicts) {
+	t.Helper()
+	for _, pattern := range exceptionPatterns() {
+		found := false
+		for _, name := range all.passed {
+			found = found || matches(pattern, name)
+		}
+		if !found {
+			t.Errorf("no test is named %q", pattern)
+		}
+	}
+}

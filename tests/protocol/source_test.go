@@ -1,0 +1,64 @@
+package protocol
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// source is where tools/install puts Redis' source, below the user's cache folder.
+const source = "simba-resp/redis-7.0.15"
+
+// functionFlush is what the suite does before every unit to a server that it has not started itself. There
+// are no functions here to be flushed, so its copy does without.
+const functionFlush = "\n    r function flush\n"
+
+// suite returns a folder with a copy of the suite, which writes into its own.
+func suite(t *testing.T) string {
+	t.Helper()
+	need(t, hasProgram("tclsh"), "tclsh")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := filepath.Join(cache, source, "tests")
+	_, err = os.Stat(filepath.Join(tests, "test_helper.tcl"))
+	need(t, err == nil, tests)
+
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "tests"), os.DirFS(tests)); err != nil {
+		t.Fatal(err)
+	}
+	support := filepath.Join(dir, "tests/support/server.tcl")
+	text, err := os.ReadFile(support)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(text, []byte(functionFlush)); n != 1 {
+		t.Fatalf("the suite flushes functions %d times", n)
+	}
+	text = bytes.Replace(text, []byte(functionFlush), []byte("\n"), 1)
+	if err := os.WriteFile(support, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func hasProgram(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+// need skips the test if something is missing. Where CI runs it must be there.
+func need(t *testing.T, there bool, what string) {
+	t.Helper()
+	switch {
+	case there:
+	case os.Getenv("CI") == "true":
+		t.Fatalf("%s is missing: run tools/install", what)
+	default:
+		t.Skipf("NOT TESTED: %s is missing: run tools/install", what)
+	}
+}
