@@ -10,6 +10,7 @@ const (
 	minBuffer   = 2 << 10  // of a quiet connection: holds a pipeline of 16 usual commands
 	batchBuffer = 64 << 10 // up to this, a buffer grows to take longer batches
 	headerSize  = 32       // of an argument, at most: '$', up to 19 digits, two line ends
+	maxDigits   = 19       // of a number of 64 bits
 )
 
 // tlsHandshake is the first byte of a TLS connection, and of no command.
@@ -295,17 +296,22 @@ func parseLength(line []byte) (n int, ok bool) {
 	if len(digits) == 0 || digits[0] == '0' {
 		return 0, false
 	}
+	if len(digits) > maxDigits {
+		return 0, false
+	}
 	const most = 1<<31 - 1
+	var v uint64
 	for _, c := range digits {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		if n = n*10 + int(c-'0'); n > most {
-			return 0, false
-		}
+		v = v*10 + uint64(c-'0')
 	}
-	if negative {
-		n = -n
+	switch {
+	case negative && v > 1<<63, !negative && v > most:
+		return 0, false
+	case negative:
+		return -int(min(v, most)), true // all that counts is that it is below 0
 	}
-	return n, true
+	return int(v), true
 }

@@ -47,7 +47,7 @@ func defaults() Limits { return Limits{}.withDefaults() }
 func TestCommandsAreReadHoweverTheBytesArrive(t *testing.T) {
 	const data = "*1\r\n$4\r\nPING\r\n" +
 		"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\na\r\nb\r\n" +
-		"*0\r\n*-1\r\n\r\n   \r\n\n" + // nothing at all
+		"*0\r\n*-1\r\n*-9223372036854775808\r\n\r\n   \r\n\n" + // nothing at all
 		"ping \"a b\\x41\\n\" 'it\\'s'\r\n" +
 		"PING\n" +
 		"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n"
@@ -69,6 +69,7 @@ func TestHostilePacketsAreRefusedInRedisWords(t *testing.T) {
 		{"count of the largest int64", "*9223372036854775807\r\n", "invalid multibulk length"},
 		{"count that wraps to 1", "*18446744073709551617\r\n$4\r\nPING\r\n", "invalid multibulk length"},
 		{"bulk length that wraps to 4", "*1\r\n$18446744073709551620\r\nPING\r\n", "invalid bulk length"},
+		{"count below the least int64", "*-9223372036854775809\r\n", "invalid multibulk length"},
 		{"count beyond the limit", "*1025\r\n", "invalid multibulk length"},
 		{"bulk beyond the limit", "*1\r\n$65537\r\n", "invalid bulk length"},
 		{"command beyond the limit", "*17\r\n" + strings.Repeat("$65536\r\n"+strings.Repeat("x", 65536)+"\r\n", 16) + "$1\r\n", "invalid bulk length"},
