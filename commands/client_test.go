@@ -157,10 +157,10 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	if got := p.reply(); got != bulk("one") {
 		t.Errorf("after SKIP: %q", got)
 	}
-	p.send("CLIENT REPLY OFF", "ECHO a", "CLIENT REPLY x", "CLIENT REPLY ON", "ECHO two")
-	for _, want := range []string{ok, bulk("two")} {
+	p.send("CLIENT REPLY OFF", "ECHO a", "UNSUBSCRIBE", "CLIENT REPLY x", "CLIENT REPLY ON", "ECHO two")
+	for _, want := range []string{"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", ok, bulk("two")} {
 		if got := p.reply(); got != want {
-			t.Errorf("after OFF and ON: %q, want %q", got, want)
+			t.Fatalf("after OFF and ON: %q, want %q", got, want)
 		}
 	}
 }

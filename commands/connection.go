@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"math"
+
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 )
@@ -202,6 +204,8 @@ func checkDB(index []byte) error {
 	switch n, ok := parseInt(index); {
 	case !ok:
 		return errNotInteger
+	case n != int64(int32(n)):
+		return replyErrorf("ERR value is out of range, value must between %d and %d", math.MinInt32, math.MaxInt32)
 	case n != 0:
 		return replyError("ERR DB index is out of range")
 	}

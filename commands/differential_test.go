@@ -15,7 +15,7 @@ import (
 var sameBytes = []string{
 	"PING", "PING a", "PING a b", "ECHO", `ECHO "a\r\nb"`, "ECHO a b",
 	"nonsense", "nonsense a b", `nonsense "` + strings.Repeat("x", 200) + `" b`, strings.Repeat("y", 200),
-	"SELECT 0", "SELECT 16", "SELECT -1", "SELECT x", "SELECT 99999999999999999999",
+	"SELECT 0", "SELECT 16", "SELECT -1", "SELECT x", "SELECT 99999999999999999999", "SELECT 2147483648", "SELECT -2147483649",
 	"AUTH", "AUTH a", "AUTH default a", "AUTH nobody a", "AUTH a b c",
 	"HELLO x", "HELLO 1", "HELLO 4", "HELLO 2 NONSENSE", "HELLO 2 AUTH a", "HELLO 2 AUTH nobody b", `HELLO 2 SETNAME "a b"`,
 	"RESET", "RESET a",
@@ -142,8 +142,8 @@ func shape(reply string) string {
 	return b.String()
 }
 
-// realRedis starts a Redis, with more arguments, and returns a way to connect to it.
-func realRedis(t *testing.T, more ...string) func(testing.TB) *peer {
+// realRedis starts a Redis, with more arguments if there are any, and returns a way to connect to it.
+func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	t.Helper()
 	bin, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -153,7 +153,8 @@ func realRedis(t *testing.T, more ...string) func(testing.TB) *peer {
 		t.Skip("nothing to compare with: redis-server is not installed (apt-get install redis-server)")
 	}
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	cmd := exec.Command(bin, append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, more...)...)
+	args = append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, args...)
+	cmd := exec.Command(bin, args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -127,8 +127,8 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 		t.Fatal(err)
 	}
 	t.Cleanup(eng.Stop)
-	password := ""
-	s := newSite(t, Config{Backend: eng, Password: func() string { return password }, Shutdown: func() {}})
+	file := newUsersFile(t, "user default on nopass ~* &* +@all")
+	s := newSite(t, Config{Backend: eng, Users: file.open(), Shutdown: func() {}})
 
 	helper := dialFuzz(t, s)
 	for _, command := range []string{"CONFIG SET flush-held-locks yes", "SET orders w1 PX 60000", "HSET hash f 1 g 2", "SIMBA.ACQUIRE held w1 60000 TRANSITION 500",
@@ -138,7 +138,10 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 		}
 	}
 	if state&unauthenticated != 0 {
-		password = "secret"
+		file.write("user default on >secret ~* &* +@all")
+		if reply := helper.do("ACL", "LOAD"); reply != ok {
+			t.Fatal(reply)
+		}
 	}
 	p := dialFuzz(t, s)
 	proto := 2

@@ -82,6 +82,7 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 		c.confirm(kind, word, &channel)
 	}
 	if len(all) == 0 {
+		c.conn.Confirm()
 		c.confirm(kind, word, nil)
 	}
 }

@@ -43,6 +43,10 @@ func (p *publication) encode(resp3 bool) []byte {
 	return w.buf
 }
 
+// Confirm tells that the reply to this command is a confirmation of subscriptions, which is sent
+// in any ReplyMode, though Subscribe and Unsubscribe had nothing to do.
+func (c *Conn) Confirm() { c.confirms = true }
+
 // Subscribe subscribes and reports whether that is new. The handler writes the
 // confirmation to Reply: it is sent before the first message, and every message
 // published after it was sent arrives.
