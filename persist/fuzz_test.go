@@ -1,0 +1,132 @@
+package persist
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// FuzzOpenDamaged damages one file of a store and opens it. Either that fails, in one line, or the store shows the
+// leases as they were after one of its commits: none that never was, and none of two different moments.
+func FuzzOpenDamaged(f *testing.F) {
+	files, states := damageable(f)
+	names := slices.Sorted(maps.Keys(files))
+	for i := range names {
+		f.Add(uint8(i), uint32(0), []byte{0}, false)
+		f.Add(uint8(i), uint32(40), []byte("garbage"), false)
+		f.Add(uint8(i), uint32(7), []byte(nil), true)
+		f.Add(uint8(i), uint32(len(files[names[i]])-1), []byte{0xff}, false)
+		f.Add(uint8(i), uint32(len(files[names[i]])), []byte("more"), false)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, at uint32, junk []byte, cut bool) {
+		fsys := vfs.NewMem()
+		o := testOptions(t, fsys, Always)
+		o.Fatal = func(error) {} // it may find the damage only in the background
+		if err := fsys.MkdirAll(o.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		damaged := names[int(which)%len(names)]
+		for name, content := range files {
+			if name == damaged {
+				content = damage(content, int(at), junk, cut)
+			}
+			writeFile(t, fsys, fsys.PathJoin(o.Dir, name), content)
+		}
+		s, r, err := Open(o)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %q has lines", damaged, err)
+			}
+			return
+		}
+		defer s.Close()
+		got := map[string]simba.Lease{}
+		for l, err := range r.Leases {
+			if err != nil {
+				return // refused by whoever reads them
+			}
+			got[l.Mutex] = l
+			if l.Token > r.Token {
+				t.Errorf("%s: token %d of %s may be given again, the floor is %d", damaged, l.Token, l.Mutex, r.Token)
+			}
+		}
+		if !slices.ContainsFunc(states, func(s map[string]simba.Lease) bool { return reflect.DeepEqual(s, got) }) {
+			t.Errorf("%s: the leases have never been %+v", damaged, got)
+		}
+	})
+}
+
+// damageable returns the files of a store that has tables and a log, and the leases after each of its commits.
+func damageable(t testing.TB) (files map[string][]byte, states []map[string]simba.Lease) {
+	fsys := vfs.NewMem()
+	o := testOptions(t, fsys, Always)
+	leases := map[string]simba.Lease{}
+	states = append(states, maps.Clone(leases))
+	for range 3 { // each start but the first has tables of what was logged before
+		s, _ := mustOpen(t, o)
+		for i := range 8 {
+			seq := s.Tellable() + 1
+			change := put(seq, fmt.Sprint("m", i))
+			if i == 5 {
+				change = del(seq, "m2")
+				delete(leases, "m2")
+			} else {
+				leases[change.Lease.Mutex] = change.Lease
+			}
+			s.Append(change)
+			mustCommit(t, s, seq)
+			states = append(states, maps.Clone(leases))
+		}
+		mustClose(t, s)
+	}
+	list, err := fsys.List(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string][]byte{}
+	for _, name := range list {
+		file, err := fsys.Open(fsys.PathJoin(o.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = content
+		file.Close()
+	}
+	return files, states
+}
+
+// damage overwrites content from a place on, or cuts it there.
+func damage(content []byte, at int, junk []byte, cut bool) []byte {
+	at = min(at, len(content))
+	if cut {
+		return content[:at]
+	}
+	tail := content[min(len(content), at+len(junk)):]
+	return slices.Concat(content[:at], junk, tail)
+}
+
+func writeFile(t *testing.T, fsys vfs.FS, path string, content []byte) {
+	t.Helper()
+	file, err := fsys.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
