@@ -7,13 +7,18 @@ import (
 )
 
 // FuzzReader: no input makes the reader panic or exceed its memory, and the same
-// bytes are the same commands and the same error however they are split.
+// bytes are the same commands and the same error however they are split. No command is
+// larger than the limits say, those before authentication too.
 func FuzzReader(f *testing.F) {
 	for _, data := range []string{
 		"*1\r\n$4\r\nPING\r\n",
 		"*1\r\n$9223372036854775807\r\nPING\r\n",
 		"*9223372036854775807\r\n",
 		"*18446744073709551617\r\n$4\r\nPING\r\n",
+		"*1\r\n$18446744073709551620\r\nPING\r\n",
+		"*-9223372036854775808\r\n*-2147483649\r\nPING\r\n",
+		"*1\r\n\n", "PING \x00x\r\n", "*1\x00\r\n", "ECHO \"a\"\v\r\n", "*1\rx$4\r\nPING\r\n",
+		"*3\r\n$4\r\nEVAL\r\n$60\r\n" + strings.Repeat("s", 60) + "\r\n$65\r\n" + strings.Repeat("s", 65) + "\r\n",
 		"*0\r\n*-1\r\n\r\nPING\r\n",
 		"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n*1\r\n$-1\r\n",
 		"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -30,7 +35,8 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(data), 1, false)
 		f.Add([]byte(data), 3, true)
 	}
-	small := Limits{Args: 16, Arg: 64, Command: 100, Inline: 128, UnauthArgs: 3, UnauthArg: 16}.withDefaults()
+	small := Limits{Args: 16, Arg: 64, Command: 100, Inline: 128, UnauthArgs: 3, UnauthArg: 16,
+		Long: func(name []byte) bool { return string(name) == "EVAL" }}.withDefaults()
 	f.Fuzz(func(t *testing.T, data []byte, piece int, unauth bool) {
 		for _, l := range []Limits{small, defaults()} {
 			whole, wholeErr := parse(t, l, unauth, string(data), 0)

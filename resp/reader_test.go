@@ -36,10 +36,33 @@ func parse(t testing.TB, l Limits, unauth bool, data string, piece int) (command
 			if args == nil {
 				break
 			}
+			checkLimits(t, l, unauth, args)
 			commands = append(commands, fmt.Sprintf("%q", args))
 		}
 	}
 	return commands, nil
+}
+
+// checkLimits fails for a command that is larger than it may be.
+func checkLimits(t testing.TB, l Limits, unauth bool, args [][]byte) {
+	t.Helper()
+	most, longest := l.Args, l.Arg
+	if unauth {
+		most, longest = l.UnauthArgs, l.UnauthArg
+	}
+	if l.Long != nil && l.Long(args[0]) && !unauth {
+		longest = l.Command
+	}
+	size := 0
+	for _, a := range args {
+		size += len(a)
+		if len(a) > longest {
+			t.Fatalf("an argument has %d bytes, at most %d are allowed", len(a), longest)
+		}
+	}
+	if len(args) > most || size > max(l.Command, l.Inline) {
+		t.Fatalf("a command has %d arguments of %d bytes", len(args), size)
+	}
 }
 
 func defaults() Limits { return Limits{}.withDefaults() }
