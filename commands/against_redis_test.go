@@ -1,0 +1,431 @@
+package commands
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// The same bytes, valid or not, are sent to a real Redis and to a server with the embedded engine. Both must answer
+// with the same frames, and go on to wait or close the connection alike. These differ, for a reason (where the
+// reader is concerned, that no client is left to wait that has sent nonsense):
+//
+//	the limits of a command        are lower here (docs/PROTOCOL.md): this server is given those of Redis, but for those of names
+//	the end of an argument         must be a line end here; Redis skips two bytes, whatever they are
+//	the end of a length            must be a line end here; Redis skips a \r and a byte, and waits for a \r if there is none
+//	a NUL in a line                is a byte like others here; Redis does not see the end of that line, and waits for more
+//	the limits before AUTH         hold for inline commands too
+//	an error of the protocol       ends a connection that wants no replies; Redis waits for its reply to be sent
+//	SUBSCRIBE and its kin          are refused in a MULTI: what they answer has no place in EXEC's array
+//	HTTP                           ends the connection in both; Redis drops the replies before it, if they came in one piece
+//	a NUL in an error's text       ends the text there
+//	HELLO before AUTH              is refused in the words of 7.2 here, in those of 7.0 there
+//	other commands                 are refused in both, for other reasons
+const comparedLimit = 24 << 10 // bytes of an input
+
+// compared are the commands that both servers execute. What they answer follows from the bytes alone.
+var compared = []string{"ping", "echo", "auth", "hello", "select", "quit", "reset", "multi", "exec", "discard", "watch", "unwatch",
+	"get", "set", "setnx", "del", "exists", "incr", "incrby", "decr", "strlen", "type", "getdel", "mget", "hset", "hget", "hdel", "hlen",
+	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "client|setname", "client|getname", "client|reply", "dbsize", "persist", "flushdb"}
+
+// redisLimits are what Redis lets a client send.
+var redisLimits = resp.Limits{Args: math.MaxInt32, Arg: 512 << 20, Command: math.MaxInt32, UnauthArgs: 10, UnauthArg: 16 << 10}
+
+// FuzzAgainstRedis sends what the fuzzer makes up, in pieces of that many bytes (0 = at once), to servers that want
+// a password or not.
+func FuzzAgainstRedis(f *testing.F) {
+	c := newComparison(f)
+	for _, packet := range hostilePackets {
+		for _, piece := range []uint16{0, 1} {
+			f.Add([]byte(packet), piece, false)
+			f.Add([]byte(packet), piece, true)
+		}
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		f.Add(makeTraffic(r), uint16(0), r.IntN(4) == 0)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, piece uint16, password bool) {
+		c.compare(t, data, int(piece), password)
+	})
+}
+
+// TestTheSameBytesAreAnsweredAsByRedis is a short run of it with inputs of its own, from a seed that it prints.
+func TestTheSameBytesAreAnsweredAsByRedis(t *testing.T) {
+	c := newComparison(t)
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("SIMBA_SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("seed %d: SIMBA_SEED=%[1]d repeats it", seed)
+	const most = 20_000
+	r := rand.New(rand.NewPCG(seed, 0))
+	began, n := time.Now(), 0
+	for ; n < most && time.Since(began) < 8*time.Second && !t.Failed(); n++ {
+		piece := 0
+		if r.IntN(3) == 0 {
+			piece = 1 + r.IntN(40)
+		}
+		c.compare(t, makeTraffic(r), piece, r.IntN(3) == 0)
+	}
+	if n < 100 {
+		t.Errorf("only %d inputs were compared", n)
+	}
+	t.Logf("%d inputs", n)
+}
+
+// comparison is a pair of servers without a password, and a pair with one.
+type comparison struct {
+	pairs [2]struct {
+		ours   *site
+		theirs func(testing.TB) *peer
+		reset  [2]*peer // connections that flush, and tell when Redis has come round
+	}
+}
+
+const comparedPassword = "secret"
+
+func newComparison(t testing.TB) *comparison {
+	t.Helper()
+	c := new(comparison)
+	for i := range c.pairs {
+		p := &c.pairs[i]
+		password, secret := "nopass", ""
+		if i == 1 {
+			password, secret = ">"+comparedPassword, comparedPassword
+		}
+		args := []string{"--databases", "1", "--user", "default", "on", password, "~*", "&*", "-@all", "+flushall"}
+		for _, name := range compared {
+			args = append(args, "+"+name)
+		}
+		p.theirs = realRedis(t, args...)
+		p.ours = newComparedSite(t, secret)
+		for _, name := range compared {
+			if p.ours.x.table.named([]byte(name)) == nil {
+				t.Fatalf("there is no %s", name)
+			}
+		}
+		p.reset = [2]*peer{p.ours.dial(), p.theirs(t)}
+		for _, peer := range p.reset {
+			if secret != "" {
+				peer.expect("AUTH "+secret, ok)
+			}
+		}
+		p.reset[0].expect("CONFIG SET flush-held-locks yes", ok)
+	}
+	return c
+}
+
+// newComparedSite is a lock site with the limits of Redis that knows only the commands that are compared.
+func newComparedSite(t testing.TB, password string) *site {
+	t.Helper()
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	s := &site{t: t}
+	s.x = New(Config{Backend: e, Password: func() string { return password }, Logger: slog.New(slog.DiscardHandler)})
+	s.server = resp.NewServer(resp.Config{Limits: redisLimits, RequireAuth: func() bool { return password != "" }}, comparedOnly{s.x})
+	s.x.Attach(s.server)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// comparedOnly knows no other command than those that are compared, but for the one connection that resets.
+type comparedOnly struct{ *Commands }
+
+func (x comparedOnly) Serve(c *resp.Conn, args [][]byte) {
+	if c.ID() > 1 {
+		e, _ := x.table.find(args)
+		if e == nil || !slices.Contains(compared, e.full) {
+			args = append([][]byte{[]byte(notCompared)}, args[1:]...)
+		}
+	}
+	x.Commands.Serve(c, args)
+}
+
+const notCompared = "not-compared"
+
+// exchange is what came of an input.
+type exchange struct {
+	frames []string
+	closed bool
+}
+
+func (x exchange) String() string { return fmt.Sprintf("%q closed=%v", x.frames, x.closed) }
+
+func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool) {
+	t.Helper()
+	if data = comparable(data, password); len(data) > comparedLimit {
+		return
+	}
+	p := &c.pairs[0]
+	if password {
+		p = &c.pairs[1]
+	}
+	for _, peer := range p.reset {
+		peer.t = t
+		peer.expect("FLUSHALL", ok)
+	}
+	ours := askOurs(t, p.ours, data, piece)
+	theirs := askRedis(t, p.theirs(t), p.reset[1], data, piece)
+	if why := differs(data, ours, theirs); why != "" {
+		t.Errorf("%s\ninput %q in pieces of %d, password %v\n  ours %v\ntheirs %v", why, data, piece, password, ours, theirs)
+	}
+}
+
+// differs says how two exchanges differ, "" if not or if for a reason.
+func differs(data []byte, ours, theirs exchange) string {
+	if ours.closed && theirs.closed && speaksHTTP(data) {
+		ours.frames = ours.frames[:min(len(ours.frames), len(theirs.frames))]
+	}
+	for i, frame := range ours.frames {
+		switch {
+		case i == len(theirs.frames):
+			return "there are more replies"
+		case frame == failed("ERR Command not allowed inside a transaction") && theirs.frames[i] == "+QUEUED\r\n":
+			return "" // what comes of the transaction is another matter
+		case frame[0] == '-' && strings.HasSuffix(frame, " are allowed\r\n"):
+			return "" // and so is what rests on the name of a client or channel that is too long here
+		case !sameFrame(frame, theirs.frames[i]):
+			return fmt.Sprintf("reply %d differs", i+1)
+		}
+	}
+	switch {
+	case len(ours.frames) < len(theirs.frames):
+		return "there are fewer replies"
+	case ours.closed != theirs.closed && !(ours.closed && mutes(data)):
+		return "one closes, the other waits"
+	}
+	return ""
+}
+
+// mutes reports whether an input may turn the replies off.
+func mutes(data []byte) bool { return bytes.Contains(bytes.ToUpper(data), []byte("REPLY")) }
+
+func sameFrame(ours, theirs string) bool {
+	switch {
+	case ours == theirs:
+		return true
+	case strings.HasPrefix(ours, "-ERR unknown command '"+notCompared), strings.HasPrefix(ours, "-ERR unknown subcommand"):
+		return theirs[0] == '-'
+	case strings.HasPrefix(ours, "-NOAUTH HELLO"):
+		return ours == strings.Replace(theirs, "HELLO AUTH", "HELLO <proto> AUTH", 1)
+	case ours[0] == '-':
+		text, _, _ := strings.Cut(ours, "\x00")
+		return strings.HasPrefix(theirs, strings.TrimSuffix(text, "\r\n")) && strings.Contains(ours, "\x00")
+	case strings.Contains(ours, bulk("server")): // HELLO tells which version it is
+		return shape(ours) == shape(theirs)
+	}
+	return false
+}
+
+// speaksHTTP reports whether an input may be taken for HTTP.
+func speaksHTTP(data []byte) bool {
+	lower := bytes.ToLower(data)
+	return bytes.Contains(lower, []byte("post")) || bytes.Contains(lower, []byte("host:"))
+}
+
+// comparable returns data up to what both servers read in different ways, with a reason.
+func comparable(data []byte, password bool) []byte {
+	for at := 0; at < len(data); {
+		if data[at] != '*' {
+			line, _, _ := bytes.Cut(data[at:], []byte("\n"))
+			if nul := bytes.IndexByte(line, 0); nul >= 0 {
+				return data[:at+nul]
+			}
+			if password && (len(bytes.Fields(line)) > redisLimits.UnauthArgs || len(line) > redisLimits.UnauthArg) {
+				return data[:at]
+			}
+			at += len(line) + 1
+			continue
+		}
+		length, next, odd := lengthLine(data, at)
+		if odd >= 0 {
+			return data[:odd]
+		}
+		for at = next; length > 0 && at < len(data); length-- {
+			size, next, odd := lengthLine(data, at)
+			switch {
+			case odd >= 0:
+				return data[:odd]
+			case size < 0 || size > len(data)-next-2:
+				return data // an error, or not whole
+			case string(data[next+size:next+size+2]) != "\r\n":
+				return data[:next+size]
+			}
+			at = next + size + 2
+		}
+	}
+	return data
+}
+
+// lengthLine reads a length at data[at:], -1 if it is none, and where the line after it begins. odd is where the
+// line is not one to both servers, -1 if it is.
+func lengthLine(data []byte, at int) (length, next, odd int) {
+	i := bytes.IndexAny(data[at:], "\x00\r\n")
+	switch {
+	case i < 0 || at+i+1 == len(data) && data[at+i] == '\r':
+		return -1, len(data), -1
+	case !bytes.HasPrefix(data[at+i:], []byte("\r\n")):
+		return -1, 0, at + i
+	}
+	length, err := strconv.Atoi(string(data[at+min(i, 1) : at+i]))
+	if err != nil {
+		length = -1
+	}
+	return length, at + i + 2, -1
+}
+
+// askOurs serves data and returns when the server has taken all of it and wants more, or has closed.
+func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
+	t.Helper()
+	near, far := net.Pipe()
+	defer near.Close()
+	c := &recorded{Conn: far, data: data, piece: piece, idle: make(chan struct{}), closed: make(chan struct{})}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		s.server.ServeConn(c)
+	}()
+	var x exchange
+	select {
+	case <-c.idle:
+	case <-c.closed:
+		x.closed = true
+	case <-time.After(time.Minute):
+		t.Fatalf("%q: neither an answer nor an end", data)
+	}
+	c.Close()
+	<-served
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x.frames = cutFrames(t, c.out)
+	return x
+}
+
+// recorded is a connection that has a given input, and remembers what it is sent.
+type recorded struct {
+	net.Conn
+	data   []byte
+	piece  int
+	idle   chan struct{} // closed when more is wanted than there is
+	closed chan struct{}
+	ending sync.Once
+	mu     sync.Mutex // guards out
+	out    []byte
+}
+
+func (c *recorded) Read(b []byte) (int, error) {
+	if len(c.data) == 0 {
+		close(c.idle)
+		<-c.closed
+		return 0, io.EOF
+	}
+	if c.piece > 0 {
+		b = b[:min(c.piece, len(b))]
+	}
+	n := copy(b, c.data)
+	c.data = c.data[n:]
+	return n, nil
+}
+
+func (c *recorded) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out = append(c.out, b...)
+	return len(b), nil
+}
+
+func (c *recorded) Close() error {
+	c.ending.Do(func() { close(c.closed) })
+	return nil
+}
+
+func (c *recorded) SetDeadline(time.Time) error      { return nil }
+func (c *recorded) SetReadDeadline(time.Time) error  { return nil }
+func (c *recorded) SetWriteDeadline(time.Time) error { return nil }
+
+// redisRead is how much Redis reads of a connection before it looks at the others.
+const redisRead = 16 << 10
+
+// askRedis sends data and returns what Redis has made of it when it has come round to another connection so often
+// that it must have taken it all, answered, and closed if it does.
+func askRedis(t *testing.T, p, other *peer, data []byte, piece int) exchange {
+	t.Helper()
+	defer p.nc.Close()
+	if piece == 0 {
+		piece = redisRead
+	}
+	for rest := data; len(rest) > 0; {
+		n := min(piece, len(rest))
+		if _, err := p.nc.Write(rest[:n]); err != nil {
+			break // it has closed
+		}
+		rest = rest[n:]
+		if len(data)/piece < 100 { // else it may take several pieces at once
+			other.expect("PING", "+PONG\r\n")
+		}
+	}
+	for range 5 {
+		other.expect("PING", "+PONG\r\n")
+	}
+	var x exchange
+	raw, err := p.nc.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	err = raw.Read(func(fd uintptr) bool {
+		var b [64 << 10]byte
+		for {
+			switch n, err := syscall.Read(int(fd), b[:]); {
+			case errors.Is(err, syscall.EINTR):
+			case errors.Is(err, syscall.EAGAIN):
+				return true
+			case err != nil, n == 0:
+				x.closed = true
+				return true
+			default:
+				out = append(out, b[:n]...)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.frames = cutFrames(t, out)
+	return x
+}
+
+func cutFrames(t *testing.T, out []byte) (frames []string) {
+	t.Helper()
+	for rest := string(out); rest != ""; {
+		n, err := frameLen(rest)
+		if err != nil {
+			t.Fatalf("%v in %q", err, out)
+		}
+		frames, rest = append(frames, rest[:n]), rest[n:]
+	}
+	return frames
+}
