@@ -157,10 +157,26 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	if got := p.reply(); got != bulk("one") {
 		t.Errorf("after SKIP: %q", got)
 	}
+	p.send("CLIENT REPLY SKIP", "RESET", "ECHO three")
+	if got := p.reply(); got != bulk("three") {
+		t.Fatalf("after SKIP and RESET: %q", got)
+	}
 	p.send("CLIENT REPLY OFF", "ECHO a", "UNSUBSCRIBE", "CLIENT REPLY x", "CLIENT REPLY ON", "ECHO two")
 	for _, want := range []string{"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", ok, bulk("two")} {
 		if got := p.reply(); got != want {
 			t.Fatalf("after OFF and ON: %q, want %q", got, want)
 		}
 	}
+}
+
+func TestAnErrorOfTheProtocolIsNoReplyToWhoWantsNone(t *testing.T) {
+	p := newSite(t, Config{}).dial()
+	p.send("CLIENT REPLY OFF", "SUBSCRIBE a")
+	if got := p.reply(); got != subscribed("subscribe", "a", 1) {
+		t.Fatalf("subscribed: %q", got)
+	}
+	if _, err := p.nc.Write([]byte("*x\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	p.expectEnd()
 }

@@ -177,7 +177,7 @@ func (c *client) reset([][]byte) {
 	c.noEvict.Store(false)
 	c.noTouch.Store(false)
 	c.conn.SetName("")
-	c.conn.SetReplyMode(resp.ReplyOn)
+	c.conn.ResetReplyMode()
 	c.conn.SetProto(2)
 	c.begin()
 	c.w.Simple("RESET")

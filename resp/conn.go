@@ -200,6 +200,14 @@ func (c *Conn) SetReplyMode(m ReplyMode) {
 	c.mode = m
 }
 
+// ResetReplyMode has the client get replies again, from the next command on if the mode
+// skips the reply to this one.
+func (c *Conn) ResetReplyMode() {
+	if c.mode != replySkip {
+		c.mode = ReplyOn
+	}
+}
+
 // CloseAfterReply makes this command the connection's last: it is closed when the
 // replies so far are sent.
 func (c *Conn) CloseAfterReply() { c.closing = true }

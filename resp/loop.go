@@ -126,6 +126,7 @@ func (c *Conn) mute() {
 // refuse ends a connection that does not keep to the protocol: it is told why,
 // after the replies to the commands before.
 func (c *Conn) refuse(err error) {
+	c.command, c.confirms = c.reply.Len(), false // what the command before confirmed is sent
 	if text := protocolError(""); errors.As(err, &text) {
 		c.reply.Error("ERR " + text.Error())
 	}
