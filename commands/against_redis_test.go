@@ -32,9 +32,13 @@ import (
 //	a NUL in a line                is a byte like others here; Redis does not see the end of that line, and waits for more
 //	the limits before AUTH         hold for inline commands too
 //	an error of the protocol       ends a connection that wants no replies; Redis waits for its reply to be sent
+//	CLIENT REPLY in a MULTI        leaves holes in EXEC's array there
+//	CLIENT REPLY SKIP              is used up by an empty command there
+//	UNSUBSCRIBE of all             ends them in order here, in that of a hash table there
 //	SUBSCRIBE and its kin          are refused in a MULTI: what they answer has no place in EXEC's array
 //	HTTP                           ends the connection in both; Redis drops the replies before it, if they came in one piece
 //	a NUL in an error's text       ends the text there
+//	HELLO with a bad option        does nothing here; Redis has authenticated by then, or says that it could not
 //	HELLO before AUTH              is refused in the words of 7.2 here, in those of 7.0 there
 //	other commands                 are refused in both, for other reasons
 const comparedLimit = 24 << 10 // bytes of an input
@@ -176,7 +180,7 @@ func (x exchange) String() string { return fmt.Sprintf("%q closed=%v", x.frames,
 
 func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool) {
 	t.Helper()
-	if data = comparable(data, password); len(data) > comparedLimit {
+	if data = comparable(data, password); len(data) > comparedLimit || mutesOddly(data) {
 		return
 	}
 	p := &c.pairs[0]
@@ -205,6 +209,8 @@ func differs(data []byte, ours, theirs exchange) string {
 			return "there are more replies"
 		case frame == failed("ERR Command not allowed inside a transaction") && theirs.frames[i] == "+QUEUED\r\n":
 			return "" // what comes of the transaction is another matter
+		case strings.HasPrefix(frame, "-ERR Syntax error in HELLO option") && theirs.frames[i][0] == '-':
+			return "" // and so is what an AUTH in it has changed there
 		case frame[0] == '-' && strings.HasSuffix(frame, " are allowed\r\n"):
 			return "" // and so is what rests on the name of a client or channel that is too long here
 		case !sameFrame(frame, theirs.frames[i]):
@@ -223,9 +229,32 @@ func differs(data []byte, ours, theirs exchange) string {
 // mutes reports whether an input may turn the replies off.
 func mutes(data []byte) bool { return bytes.Contains(bytes.ToUpper(data), []byte("REPLY")) }
 
+// mutesOddly reports whether an input may turn replies off in one of the ways in which Redis miscounts them.
+func mutesOddly(data []byte) bool {
+	if !mutes(data) {
+		return false
+	}
+	upper := bytes.ToUpper(data)
+	for _, odd := range []string{"MULTI", "\n\r", "\n\n", "\n*0", "\n*-", "\n ", "\n\t", "\n\v", "\n\f"} {
+		if bytes.Contains(upper, []byte(odd)) {
+			return true
+		}
+	}
+	return false
+}
+
+// ended is a confirmation without the name of the channel.
+func ended(frame string) string {
+	lines := strings.Split(frame, "\r\n")
+	if len(lines) < 5 || !strings.HasSuffix(lines[2], "unsubscribe") {
+		return frame
+	}
+	return lines[0] + lines[2] + lines[len(lines)-2]
+}
+
 func sameFrame(ours, theirs string) bool {
 	switch {
-	case ours == theirs:
+	case ours == theirs, ended(ours) == ended(theirs):
 		return true
 	case strings.HasPrefix(ours, "-ERR unknown command '"+notCompared), strings.HasPrefix(ours, "-ERR unknown subcommand"):
 		return theirs[0] == '-'
