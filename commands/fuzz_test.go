@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/engine"
@@ -338,5 +337,3 @@ func (p *fuzzPeer) waits(s *site) bool {
 func (p *fuzzPeer) silent(e *entry, sent []string) bool {
 	return e.full == "client|reply" && len(sent) == 3 && !strings.EqualFold(sent[2], "ON")
 }
-
-var _ = time.Second

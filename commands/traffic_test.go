@@ -64,7 +64,7 @@ func makeTraffic(r *rand.Rand) []byte {
 			continue
 		}
 		for i, w := range words {
-			if i > 0 && (w == "" || strings.ContainsAny(w, " \"'\\\r\n\x00\xff")) {
+			if i > 0 && (w == "" || strings.Trim(w, inlinePlain) != "") {
 				w = quoteInline(w)
 			}
 			b = append(append(b, w...), ' ')
@@ -76,6 +76,9 @@ func makeTraffic(r *rand.Rand) []byte {
 	}
 	return b[:min(len(b), comparedLimit)]
 }
+
+// inlinePlain are the bytes of words that need no quotes in an inline command.
+const inlinePlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 
 func quoteInline(w string) string {
 	var b strings.Builder
