@@ -1,0 +1,137 @@
+// Package chaos proves that the real server is linearizable under faults, on each engine with its real
+// store. Clients want mutexes over links that cut, delay and swallow; servers and stores are killed
+// and frozen; porcupine then looks for an order of all that was asked and answered which
+// keeps the rules of a fenced mutex (rules), and what the contenders knew of their own tenures must never
+// overlap.
+//
+// The short form runs with all tests. The long form is for whoever has time:
+//
+//	make chaos DURATION=10m
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+var (
+	duration = flag.Duration("duration", 0, "how long TestChaos inflicts faults, all of them in random order; 0 = each of a few once")
+	seed     = flag.Uint64("seed", 0, "of TestChaos' random order; 0 = one of its own")
+)
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
+
+// brief are the faults of the short form: with each engine, those that it can have.
+var brief = []string{
+	"server killed", "server stopped, longer than leases", "clients cut", "clients blackholed",
+	"store killed", "store stopped", "store cut", "store blackholed",
+}
+
+func TestTenuresAreLinearizableWhateverFails(t *testing.T) {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", *seed)
+	engines := slices.Clone(simbatest.Engines)
+	if *duration > 0 {
+		engines = append(engines, "embedded memory")
+	}
+	var all table
+	t.Cleanup(func() { t.Log("\n" + all.String()) })
+	for i, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			inflict(t, engine, rand.New(rand.NewPCG(*seed, uint64(i))), &all)
+		})
+	}
+}
+
+// inflict has an engine suffer.
+func inflict(t *testing.T, engine string, rng *rand.Rand, all *table) {
+	w := open(t, engine)
+	longer := 1.0
+	began := time.Now()
+	for number := 0; ; {
+		chosen := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
+			return f.ofStore && w.store == nil || *duration == 0 && !slices.Contains(brief, f.name)
+		})
+		rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+		for _, f := range chosen {
+			if *duration > 0 {
+				if time.Since(began) > *duration {
+					return
+				}
+				longer = 1 + 2*rng.Float64()
+			}
+			from := time.Now()
+			v := (&window{t: t, w: w, number: number, rng: rng, longer: longer}).through(f)
+			number++
+			all.add(engine, f.name, v, time.Since(from))
+			for _, problem := range v.violations {
+				t.Errorf("%s: %s", f.name, problem)
+			}
+			if v.unknown > 0 {
+				t.Errorf("%s: %d histories were not decided in %v", f.name, v.unknown, thinking)
+			}
+			if t.Failed() {
+				for i, s := range w.servers {
+					t.Logf("server %d:\n%s", i, s.Log())
+				}
+				return
+			}
+		}
+		if *duration == 0 {
+			return
+		}
+	}
+}
+
+// table is what is printed in the end. It is safe for concurrent use.
+type table struct {
+	mu    sync.Mutex // guards lines
+	lines []*line
+}
+
+type line struct {
+	engine, fault string
+	times         int
+	took          time.Duration
+	verdict
+}
+
+func (b *table) add(engine, fault string, v verdict, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.lines, func(l *line) bool { return l.engine == engine && l.fault == fault })
+	if i < 0 {
+		i = len(b.lines)
+		b.lines = append(b.lines, &line{engine: engine, fault: fault})
+	}
+	l := b.lines[i]
+	l.times++
+	l.took += took
+	l.verdict.add(v)
+}
+
+func (b *table) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slices.SortFunc(b.lines, func(x, y *line) int { return strings.Compare(x.engine+x.fault, y.engine+y.fault) })
+	var text strings.Builder
+	fmt.Fprintln(&text, "| engine | fault | times | operations | a second | without a reply | violations | undecided |")
+	fmt.Fprintln(&text, "| --- | --- | --- | --- | --- | --- | --- | --- |")
+	for _, l := range b.lines {
+		fmt.Fprintf(&text, "| %s | %s | %d | %d | %.0f | %d | %d | %d |\n", l.engine, l.fault, l.times, l.operations,
+			float64(l.operations)/l.took.Seconds(), l.lost, len(l.violations), l.unknown)
+	}
+	return text.String()
+}

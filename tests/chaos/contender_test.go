@@ -1,0 +1,279 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+const (
+	dialing   = 300 * time.Millisecond  // to connect
+	greeting  = 700 * time.Millisecond  // to be answered a PING
+	answering = 2500 * time.Millisecond // to be answered, beyond what was to be waited for
+)
+
+// latest is the latest of some instants. It is safe for concurrent use.
+type latest struct{ at atomic.Int64 }
+
+func (l *latest) note(at instant) {
+	for {
+		old := l.at.Load()
+		if old >= at || l.at.CompareAndSwap(old, at) {
+			return
+		}
+	}
+}
+
+// contender is a client that wants a mutex, now and then, by the means of a client: it
+// asks for it, keeps it for a while, forgets it, asks whose it is, and acts on tenures that are over.
+type contender struct {
+	id, mutex string
+	history   *history
+	rng       *rand.Rand
+	doors     []*door
+	at        int // the door that it uses
+	counted   *atomic.Int64
+
+	conn  redis.Conn // nil = not connected
+	doubt bool       // its last request to change something had no reply
+
+	token uint64  // of its tenure; 0 = it has none that it knows
+	until instant // its lease ends then at the latest
+	seen  uint64  // a token that it was told last, whosever
+	past  uint64  // of a tenure of its own that is over
+}
+
+// run lets it want the mutex until ctx ends. It returns an error that no fault explains.
+func (c *contender) run(ctx context.Context) error {
+	defer c.hangUp()
+	for ctx.Err() == nil {
+		if c.conn == nil && !c.connect() {
+			c.at = c.rng.IntN(len(c.doors))
+			c.pause(30 * time.Millisecond)
+			continue
+		}
+		if c.rng.IntN(60) == 0 { // requests of one contender come through every server
+			c.hangUp()
+			c.at = c.rng.IntN(len(c.doors))
+			continue
+		}
+		if err := c.do(c.choose()); err != nil {
+			return err
+		}
+		c.pause(30 * time.Millisecond)
+	}
+	return nil
+}
+
+func (c *contender) pause(atMost time.Duration) {
+	time.Sleep(time.Duration(c.rng.Int64N(int64(atMost)))) // it has other things to do
+}
+
+func (c *contender) hangUp() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// connect opens a connection to a server that answers. So a server that is frozen gets one
+// request of which nobody knows what came, not one a try.
+func (c *contender) connect() bool {
+	conn, err := redis.Dial("tcp", c.doors[c.at].Addr(), redis.DialConnectTimeout(dialing), redis.DialWriteTimeout(dialing))
+	if err != nil {
+		return false
+	}
+	if _, err := redis.DoWithTimeout(conn, greeting, "PING"); err != nil {
+		conn.Close()
+		return false
+	}
+	c.conn = conn
+	return true
+}
+
+// choose says what to do next.
+func (c *contender) choose() (request, []any) {
+	die := c.rng.IntN(100)
+	switch {
+	case c.doubt: // until it was answered something: no second one of which nobody knows
+		return c.ask(owner, 0)
+	case c.token != 0 && now() > c.until:
+		c.past, c.token = c.token, 0
+		if die < 50 {
+			return c.ask(guard, c.past)
+		}
+	}
+	if c.token != 0 {
+		switch {
+		case die < 35:
+			return c.ask(release, c.token)
+		case die < 40:
+			return c.ask(release, 0)
+		case die < 65:
+			return c.ask(guard, c.token)
+		case die < 70:
+			return c.ask(guard, 0)
+		case die < 78:
+			return c.ask(acquire, 0)
+		case die < 86:
+			return c.ask(check, c.token)
+		case die < 92:
+			return c.ask(owner, 0)
+		case die < 94:
+			return c.ask(breakUp, 0)
+		}
+		c.past, c.token = c.token, 0 // it forgets that it has it
+	}
+	switch {
+	case die < 35:
+		return c.ask(acquire, 0)
+	case die < 60:
+		return c.ask(wait, 0)
+	case die < 72:
+		return c.ask(owner, 0)
+	case die < 84 && c.seen != 0:
+		return c.ask(check, c.seen)
+	case die < 90 && c.past != 0:
+		return c.ask(guard, c.past)
+	case die < 95 && c.past != 0:
+		return c.ask(release, c.past)
+	case die < 96:
+		return c.ask(breakUp, 0)
+	}
+	return c.ask(acquire, 0)
+}
+
+// ask makes a request, and the command that says it.
+func (c *contender) ask(k kind, token uint64) (request, []any) {
+	r := request{kind: k, contender: c.id, token: token, server: c.doors[c.at].server}
+	args := []any{c.mutex}
+	switch k {
+	case acquire, wait, guard:
+		ttl, transition := 40+c.rng.IntN(300), c.rng.IntN(200)
+		if c.rng.IntN(12) == 0 {
+			ttl += 1500 // outlives a fault
+		}
+		r.lease = time.Duration(ttl+transition) * time.Millisecond
+		args = append(args, c.id, ttl, "TRANSITION", transition)
+		switch {
+		case k == wait:
+			args = append(args, "WAIT", 20+c.rng.IntN(300))
+		case k == acquire && c.rng.IntN(3) > 0:
+			args = append(args, "NOQUEUE")
+		case k == guard && token != 0:
+			args = append(args, "TOKEN", token)
+		}
+	case release:
+		args = append(args, c.id)
+		if token != 0 {
+			args = append(args, "TOKEN", token)
+		}
+	case check:
+		r.contender = ""
+		args = append(args, token)
+	case owner, breakUp:
+		r.contender = ""
+	}
+	return r, args
+}
+
+var commands = [...]string{
+	acquire: "SIMBA.ACQUIRE", wait: "SIMBA.ACQUIRE", guard: "SIMBA.GUARD", release: "SIMBA.RELEASE",
+	owner: "SIMBA.OWNER", check: "SIMBA.CHECK", breakUp: "SIMBA.BREAK",
+}
+
+// do sends a request and notes what came of it.
+func (c *contender) do(r request, args []any) error {
+	timeout := answering
+	if r.kind == wait {
+		timeout += 320 * time.Millisecond
+	}
+	d := c.doors[c.at]
+	r.call = now()
+	raw, err := redis.DoWithTimeout(c.conn, timeout, commands[r.kind], args...)
+	o := operation{r, reply{ret: now()}}
+	if err == nil {
+		err = o.read(raw)
+	}
+	var said redis.Error
+	switch {
+	case err == nil:
+		c.doubt = false
+		c.counted.Add(1)
+		d.good.note(r.call)
+	case !errors.As(err, &said): // no reply
+		o.unknown = true
+		c.hangUp()
+		c.at = c.rng.IntN(len(c.doors))
+	case strings.HasPrefix(string(said), "TRYAGAIN ") || strings.HasPrefix(string(said), "UNBLOCKED "):
+		o.unknown = true
+	default:
+		return fmt.Errorf("%s %v: %w", commands[r.kind], args, err)
+	}
+	if o.unknown && r.kind.writes() {
+		c.doubt = true
+	}
+	c.history.add(o)
+	c.learn(o)
+	return nil
+}
+
+// learn has it draw conclusions, or not: it may be wrong, and servers must not care.
+func (c *contender) learn(o operation) {
+	if o.unknown {
+		return
+	}
+	if o.reply.token != 0 {
+		c.seen = o.reply.token
+	}
+	switch {
+	case o.status == "acquired" || o.status == "renewed":
+		c.token, c.until = o.reply.token, after(o.ret, o.lease)
+	case o.kind == release || o.status == "lost":
+		if c.token != 0 {
+			c.past, c.token = c.token, 0
+		}
+	}
+}
+
+// read takes the answer apart.
+func (o *operation) read(raw any) error {
+	switch o.kind {
+	case release, check, breakUp:
+		n, err := redis.Int(raw, nil)
+		o.done = n == 1
+		return err
+	}
+	if raw == nil && o.kind == owner {
+		return nil // free
+	}
+	fields, err := redis.Values(raw, nil)
+	if err != nil {
+		return fmt.Errorf("%v is no record: %w", raw, err)
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, _ := redis.String(fields[i], nil)
+		switch name {
+		case "status":
+			o.status, err = redis.String(fields[i+1], nil)
+		case "owner":
+			o.owner, err = redis.String(fields[i+1], nil)
+		case "token":
+			o.reply.token, err = redis.Uint64(fields[i+1], nil)
+		case "transition":
+			var ms int64
+			ms, err = redis.Int64(fields[i+1], nil)
+			o.left = time.Duration(ms) * time.Millisecond
+		}
+		if err != nil {
+			return fmt.Errorf("%s of %v: %w", name, raw, err)
+		}
+	}
+	return nil
+}

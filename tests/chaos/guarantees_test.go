@@ -1,0 +1,51 @@
+package chaos
+
+import "time"
+
+// guarantees are what an engine says of itself in docs/ENGINES.md and docs/OPERATIONS.md, as far
+// as a history can show it. The zero value promises everything, to the nanosecond.
+type guarantees struct {
+	early time.Duration // a lease may end so long before its windows: the store's clock has a resolution
+	late  time.Duration // it may be told, renewed and released so long after their end
+
+	// A lease ends with what granted it: the server's process, or its session with the store.
+	// Who was the owner then need not be it afterwards.
+	endsWith lossOf
+	session  time.Duration // how long after a fault that may be noticed
+
+	// SIMBA.HISTORY is what a server did or saw: it need not have seen all that another did.
+	partial bool
+}
+
+// lossOf is what makes a server forget what it has granted.
+type lossOf uint8
+
+const (
+	nothing   lossOf = iota
+	process          // its end
+	connected        // its end, and every fault between it and its store
+)
+
+// sessionTimeout is what the servers of engine zookeeper ask for.
+const sessionTimeout = 4 * time.Second
+
+// documented has a line for each engine, with the settings that ENGINES.md asks for.
+var documented = map[string]guarantees{
+	"embedded": {},
+	// "memory: nothing is left. Tokens grow as long as the wall clock does."
+	"embedded memory": {endsWith: process},
+	// Redis and the database keep whole milliseconds. Two readings of Redis' clock may differ by
+	// 20 ms for its scripts; the start of a lease that a database is given beforehand lies up to 50 ms
+	// after it.
+	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, partial: true},
+	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, partial: true},
+	// "If the server stops, or is cut off for longer than the session timeout, the leases that it
+	// granted end." Nobody else ends them: so they go on for as long as its session.
+	"zookeeper": {late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, partial: true},
+}
+
+// loss says that what a server has granted may end at any instant from one to the other.
+type loss struct {
+	server   int
+	from, to instant
+}

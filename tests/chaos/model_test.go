@@ -1,0 +1,291 @@
+package chaos
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// rules are the sequential specification of a mutex: a fenced lease on one clock.
+//
+// The clock is the test's. A step happens between its call and its return, so the windows
+// that it sets begin there too, and a lease of length T from [call, ret] ends in [call+T, ret+T]. Before, it
+// has not ended for anybody; after, it has for everybody; in between as the replies say.
+// What is told closes in on the truth: that the mutex is free means that the end has passed.
+type rules struct {
+	guarantees
+	losses []loss
+}
+
+// state is that of the mutex between two steps. The zero state is a mutex that was never used.
+type state struct {
+	owner   string // "" = free
+	token   uint64 // of the owner; 0 = nobody has been told it
+	largest uint64 // every new tenure has a larger token
+	ends    instant
+	start   instant // the windows began then or before
+	lease   time.Duration
+	keeper  int // the server that granted the tenure
+	untold  int // the request for which it may be taken back; 0 = none
+	now     instant
+}
+
+// model is the rules as porcupine wants them: for histories of one mutex.
+func (r *rules) model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return state{} },
+		Step: func(s, in, out any) (bool, any) {
+			return r.step(s.(state), in.(request), out.(reply))
+		},
+		DescribeOperation: func(in, out any) string { return operation{in.(request), out.(reply)}.String() },
+		DescribeState:     func(s any) string { return s.(state).String() },
+	}
+}
+
+func (s state) String() string {
+	if s.owner == "" {
+		return fmt.Sprintf("free, tokens after %d", s.largest)
+	}
+	return fmt.Sprintf("%s by token %d, ends %v or later, began %v or before for %v",
+		s.owner, s.token, time.Duration(s.ends), time.Duration(s.start), s.lease)
+}
+
+func (r *rules) step(s state, in request, out reply) (bool, state) {
+	if out.unknown {
+		return true, r.perhaps(s, in)
+	}
+	if out.ret < s.now {
+		return false, s // something before it cannot have happened so early
+	}
+	s.now = max(s.now, in.call)
+	s.start = min(s.start, out.ret)
+	switch in.kind {
+	case acquire, wait:
+		return r.acquired(s, in, out)
+	case guard:
+		if out.status == "renewed" {
+			return r.renewed(s, in, out)
+		}
+		return r.lost(s, in, out)
+	case release:
+		if out.done {
+			ok, s := r.holds(s, in.contender, in.token, in.call)
+			return ok, s.freed()
+		}
+		return r.lostTo(s, in.contender, in.token, out.ret)
+	case check:
+		if out.done {
+			return r.holds(s, s.owner, in.token, in.call)
+		}
+		return r.lostTo(s, s.owner, in.token, out.ret)
+	case breakUp:
+		if out.done {
+			ok, s := r.holds(s, s.owner, 0, in.call)
+			return ok, s.freed()
+		}
+		return r.free(s, out.ret)
+	case owner:
+		return r.seen(s, in, out)
+	}
+	panic("no operation of a client: " + in.kind.String())
+}
+
+// perhaps is the step of an operation of which nobody knows whether it was done. It is done here, if
+// it can be; that it was not is what porcupine finds when it puts it behind all others.
+func (r *rules) perhaps(s state, in request) state {
+	s.now = max(s.now, in.call)
+	if in.until != 0 && s.now > in.until {
+		return s
+	}
+	own := s.owner != "" && s.owner == in.contender && s.now <= s.over(r.late)
+	switch in.kind {
+	case acquire, wait:
+		_, s = r.free(s, never)
+		s = r.granted(s, in, 0, never)
+		if in.kind == wait {
+			s.untold = in.id
+		}
+	case renewal, guard:
+		if own && s.mayHave(in.token) {
+			s = r.renew(s.known(in.token), in, never)
+		}
+	case release:
+		if own && s.mayHave(in.token) {
+			s = s.known(in.token).freed()
+		}
+	case breakUp:
+		s = s.freed()
+	case giveBack:
+		if s.untold == in.id {
+			s = s.freed()
+		}
+	}
+	return s
+}
+
+func (r *rules) acquired(s state, in request, out reply) (bool, state) {
+	switch out.status {
+	case "acquired":
+		ok, s := r.free(s, out.ret)
+		return ok && out.owner == in.contender && out.token > s.largest && out.left <= in.lease, r.granted(s, in, out.token, out.ret)
+	case "renewed":
+		return r.renewed(s, in, out)
+	case "busy", "queued", "timeout":
+		if out.owner == in.contender {
+			return false, s
+		}
+		return r.seen(s, in, out)
+	}
+	return false, s
+}
+
+func (r *rules) renewed(s state, in request, out reply) (bool, state) {
+	ok, s := r.holds(s, in.contender, out.token, in.call)
+	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && out.left <= in.lease
+	s = r.renew(s, in, out.ret)
+	s.untold = 0
+	return ok, s
+}
+
+// lost is a GUARD that was answered so, with the present owner.
+func (r *rules) lost(s state, in request, out reply) (bool, state) {
+	if out.status != "lost" || out.owner == in.contender && (in.token == 0 || in.token == out.token) {
+		return false, s
+	}
+	return r.seen(s, in, out)
+}
+
+// seen is that someone was told of the present owner, or that there is none.
+func (r *rules) seen(s state, in request, out reply) (bool, state) {
+	if out.owner == "" {
+		return r.free(s, out.ret)
+	}
+	ok, s := r.holds(s, out.owner, out.token, in.call)
+	if out.left > 0 { // rounded up to milliseconds
+		ok = ok && after(out.ret, out.left) >= s.ends && after(in.call, out.left-time.Millisecond) <= s.over(r.late)
+	}
+	return ok, s
+}
+
+// holds is that the tenure runs at an instant not before call.
+func (r *rules) holds(s state, owner string, token uint64, call instant) (bool, state) {
+	return s.owner != "" && s.owner == owner && s.mayHave(token) && call <= s.over(r.late), s.known(token)
+}
+
+// lostTo is that the tenure does not run at an instant not after ret.
+func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, state) {
+	if s.owner == "" || s.owner != owner || token != 0 && s.token != token {
+		return true, s
+	}
+	return r.free(s, ret)
+}
+
+// free is that nobody owns the mutex at an instant not after ret: if someone does, its lease
+// has ended.
+func (r *rules) free(s state, ret instant) (bool, state) {
+	if s.owner == "" {
+		return true, s
+	}
+	s.now = max(s.now, s.ends)
+	return ret >= s.ends, s.freed()
+}
+
+func (r *rules) granted(s state, in request, token uint64, ret instant) state {
+	s.owner, s.token, s.keeper, s.untold = in.contender, token, in.server, 0
+	s.largest = max(s.largest, token)
+	return r.renew(s, in, ret)
+}
+
+// renew sets both windows.
+func (r *rules) renew(s state, in request, ret instant) state {
+	s.start, s.lease = ret, in.lease
+	s.ends = after(in.call, in.lease-r.early)
+	for _, l := range r.losses {
+		if l.server == s.keeper && l.to > in.call {
+			s.ends = min(s.ends, max(in.call, l.from))
+		}
+	}
+	return s
+}
+
+// over is when the lease has ended for everybody.
+func (s state) over(late time.Duration) instant { return after(s.start, s.lease+late) }
+
+// mayHave reports whether the owner's token can be that; 0 is any.
+func (s state) mayHave(token uint64) bool {
+	return token == 0 || s.token == token || s.token == 0 && token > s.largest
+}
+
+// known notes the owner's token, if that has been told now.
+func (s state) known(token uint64) state {
+	if s.token == 0 && token != 0 {
+		s.token, s.largest = token, max(s.largest, token)
+	}
+	return s
+}
+
+// freed is the state after the owner has gone.
+func (s state) freed() state {
+	if s.owner != "" && s.token == 0 {
+		s.largest++ // it had one
+	}
+	return state{largest: s.largest, now: s.now}
+}
+
+// outcomes are the operations as porcupine checks them: one of which nobody knows what has come
+// of it becomes all that may have.
+func outcomes(all []operation) []porcupine.Operation {
+	var checked []porcupine.Operation
+	add := func(o operation) {
+		checked = append(checked, porcupine.Operation{ClientId: client(o.contender), Input: o.request, Output: o.reply, Call: o.call, Return: o.ret})
+	}
+	perhaps := func(o operation, k kind) {
+		o.kind, o.reply = k, reply{unknown: true, ret: never}
+		add(o)
+	}
+	for _, o := range all {
+		add(o)
+		switch {
+		case o.unknown && o.kind == acquire:
+			perhaps(o, renewal)
+		case o.unknown && o.kind == wait:
+			perhaps(o, renewal)
+			// Nobody was there to be told of the grant: it goes on to the next.
+			perhaps(o, giveBack)
+		case o.kind == wait && o.status == "timeout" && endedUntold(o, all):
+			o.until = o.ret
+			perhaps(o, wait)
+		}
+	}
+	return checked
+}
+
+// endedUntold reports whether there are signs that a waiter was granted the mutex, and lost it before it
+// was told: then it is told that its time ran out. Someone else was told of that tenure, or broke one at
+// that time.
+func endedUntold(w operation, all []operation) bool {
+	told := make(map[uint64]bool) // the tokens that the contender was told
+	for _, o := range all {
+		if o.contender == w.contender && (o.status == "acquired" || o.status == "renewed") {
+			told[o.reply.token] = true
+		}
+	}
+	for _, o := range all {
+		if o.call > w.ret || o.ret < w.call {
+			continue
+		}
+		if o.kind == breakUp && o.done || o.owner == w.contender && !told[o.reply.token] {
+			return true
+		}
+	}
+	return false
+}
+
+// client numbers contenders "c0" to "c9" for porcupine's picture.
+func client(contender string) int {
+	if len(contender) < 2 {
+		return 0
+	}
+	return int(contender[1] - '0')
+}

@@ -1,0 +1,234 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The histories of these tests are made by hand: times are milliseconds, and every lease is 100 ms long
+// unless it says otherwise.
+
+const ms = int64(time.Millisecond)
+
+// in is an operation between two instants.
+func in(call, ret int64, q request, p reply) operation {
+	q.call, p.ret = call*ms, ret*ms
+	if q.lease == 0 && (q.kind == acquire || q.kind == wait || q.kind == guard) {
+		q.lease = 100 * time.Millisecond
+	}
+	return operation{q, p}
+}
+
+// lost is an operation without a reply.
+func lost(call int64, q request) operation {
+	o := in(call, 0, q, reply{unknown: true})
+	o.ret = never
+	return o
+}
+
+func acquires(who string) request { return request{kind: acquire, contender: who} }
+func waits(who string) request    { return request{kind: wait, contender: who} }
+func guards(who string, token uint64) request {
+	return request{kind: guard, contender: who, token: token}
+}
+func releases(who string, token uint64) request {
+	return request{kind: release, contender: who, token: token}
+}
+func checks(token uint64) request { return request{kind: check, token: token} }
+
+var (
+	asks   = request{kind: owner}
+	breaks = request{kind: breakUp}
+	free   = reply{}
+	yes    = reply{done: true}
+	no     = reply{}
+)
+
+func granted(who string, token uint64) reply {
+	return reply{status: "acquired", owner: who, token: token}
+}
+func renewed(who string, token uint64) reply {
+	return reply{status: "renewed", owner: who, token: token}
+}
+func busy(who string, token uint64) reply   { return reply{status: "busy", owner: who, token: token} }
+func goneTo(who string, token uint64) reply { return reply{status: "lost", owner: who, token: token} }
+func owned(who string, token uint64) reply  { return reply{owner: who, token: token} }
+
+// judged numbers the operations and judges them.
+func judged(t *testing.T, r *rules, all []operation) bool {
+	t.Helper()
+	for i := range all {
+		all[i].id = i + 1
+	}
+	switch porcupine.CheckOperationsTimeout(r.model(), outcomes(all), thinking) {
+	case porcupine.Ok:
+		return true
+	case porcupine.Unknown:
+		t.Error("not decided")
+	}
+	return false
+}
+
+func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
+	first := in(0, 10, acquires("a"), granted("a", 1))
+	for name, all := range map[string][]operation{
+		"granted twice":                 {first, in(20, 30, acquires("b"), granted("b", 2))},
+		"granted twice at a time":       {first, in(0, 10, acquires("b"), granted("b", 2))},
+		"granted before the lease ends": {first, in(50, 99, acquires("b"), granted("b", 2))},
+		"granted in a renewed lease":    {first, in(50, 60, guards("a", 1), renewed("a", 1)), in(120, 140, waits("b"), granted("b", 2))},
+		"a token is repeated":           {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("b"), granted("b", 1))},
+		"a token gets smaller": {
+			in(0, 10, acquires("a"), granted("a", 5)), in(20, 30, releases("a", 5), yes), in(40, 50, acquires("b"), granted("b", 4))},
+		"a renewal changes the token":                    {first, in(20, 30, acquires("a"), renewed("a", 2))},
+		"a renewal is taken for a new tenure":            {first, in(20, 30, acquires("a"), granted("a", 2))},
+		"another tenure is released":                     {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 2)), in(60, 70, releases("a", 1), yes)},
+		"somebody else releases":                         {first, in(20, 30, releases("b", 1), yes)},
+		"a release is repeated":                          {first, in(20, 30, releases("a", 1), yes), in(40, 50, releases("a", 1), yes)},
+		"a release is lost":                              {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("b"), busy("a", 1))},
+		"an owner may not release":                       {first, in(20, 30, releases("a", 1), no)},
+		"a guard revives a lease":                        {first, in(111, 120, guards("a", 1), renewed("a", 1))},
+		"a guard revives what another was told":          {first, in(105, 106, asks, free), in(107, 108, guards("a", 1), renewed("a", 1))},
+		"a guard begins a tenure":                        {in(0, 10, guards("a", 0), renewed("a", 1))},
+		"a guard acts on another tenure":                 {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 2)), in(60, 70, guards("a", 1), renewed("a", 2))},
+		"an owner loses its lease":                       {first, in(20, 30, guards("a", 1), goneTo("", 0))},
+		"a lease ends early":                             {first, in(80, 99, asks, free)},
+		"a lease does not end":                           {first, in(111, 120, asks, owned("a", 1))},
+		"a check of a tenure that is over":               {first, in(111, 120, checks(1), yes)},
+		"a check fails in the lease":                     {first, in(20, 30, checks(1), no)},
+		"a check of another token":                       {first, in(20, 30, checks(2), yes)},
+		"a break of a free mutex":                        {in(0, 10, breaks, yes)},
+		"a break that finds nothing":                     {first, in(20, 30, breaks, no)},
+		"a break of nobody beside a wait in vain before": {first, in(20, 30, releases("a", 1), yes), in(20, 40, waits("c"), reply{status: "timeout"}), in(50, 60, breaks, yes)},
+		"a break that breaks nothing":                    {first, in(20, 30, breaks, yes), in(40, 50, checks(1), yes)},
+		"the wrong owner is told":                        {first, in(20, 30, acquires("b"), busy("c", 1))},
+		"too much time is left":                          {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 95 * time.Millisecond})},
+		"too little time is left":                        {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 60 * time.Millisecond})},
+		"an owner is refused":                            {first, in(20, 30, acquires("a"), busy("a", 1))},
+		"a tenure without anybody who asked":             {in(0, 10, asks, owned("a", 1))},
+		"an unknown grant before it was asked":           {lost(20, acquires("a")), in(0, 10, asks, owned("a", 1))},
+		"an unknown grant within another lease":          {first, lost(20, acquires("b")), in(40, 50, asks, owned("b", 2))},
+		"an unknown grant with a used token":             {first, in(20, 30, releases("a", 1), yes), lost(40, acquires("b")), in(50, 60, asks, owned("b", 1))},
+		"an unknown grant that was told is gone":         {lost(0, waits("a")), in(20, 30, acquires("a"), renewed("a", 1)), in(40, 50, asks, free)},
+		"an unknown release of another tenure":           {first, lost(20, releases("a", 2)), in(40, 50, asks, free)},
+		"an unknown guard does not shorten the lease before it was asked": {
+			first, lost(50, request{kind: guard, contender: "a", token: 1, lease: 10 * time.Millisecond}), in(20, 45, asks, free)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if judged(t, &rules{}, all) {
+				t.Error("it was accepted")
+			}
+		})
+	}
+}
+
+func TestAHistoryThatKeepsTheRulesIsAccepted(t *testing.T) {
+	first := in(0, 10, acquires("a"), granted("a", 1))
+	for name, all := range map[string][]operation{
+		"nothing":                                 {},
+		"released and granted":                    {first, in(20, 30, releases("a", 1), yes), in(25, 40, waits("b"), granted("b", 2))},
+		"granted in the instant of the end":       {first, in(50, 100, waits("b"), granted("b", 2))},
+		"told free in the instant of the end":     {first, in(90, 100, asks, free), in(101, 102, guards("a", 1), goneTo("", 0))},
+		"renewed to the end":                      {first, in(110, 120, guards("a", 1), renewed("a", 1)), in(205, 209, checks(1), yes)},
+		"renewed to be shorter":                   {first, in(20, 30, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, renewed("a", 1)), in(45, 50, acquires("b"), granted("b", 2))},
+		"broken":                                  {first, in(20, 30, breaks, yes), in(30, 40, acquires("b"), granted("b", 7)), in(40, 50, guards("a", 1), goneTo("b", 7))},
+		"broken before the waiter was told":       {first, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
+		"ended before the waiter was told":        {first, in(20, 160, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, asks, owned("c", 2)), in(155, 160, asks, free)},
+		"what is left is told":                    {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 80 * time.Millisecond})},
+		"an unknown grant was none":               {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
+		"an unknown grant was one":                {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
+		"an unknown grant was one much later":     {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
+		"an unknown grant ends unseen":            {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
+		"an unknown renewal was one":              {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
+		"an unknown renewal was a grant":          {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
+		"an unknown renewal was none":             {first, lost(50, guards("a", 1)), in(101, 110, acquires("b"), granted("b", 2))},
+		"an unknown release was one, later":       {first, lost(20, releases("a", 1)), in(40, 50, checks(1), yes), in(60, 70, acquires("b"), granted("b", 2))},
+		"an unknown break was one of the next":    {first, lost(20, breaks), in(30, 40, releases("a", 1), yes), in(50, 60, acquires("b"), granted("b", 2)), in(70, 80, asks, free)},
+		"a waiter that is gone gives it back":     {lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(40, 50, asks, free), in(60, 70, acquires("b"), granted("b", 2))},
+		"tokens of a tenure that nobody saw skip": {lost(0, acquires("a")), in(110, 120, acquires("a"), granted("a", 9))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !judged(t, &rules{}, all) {
+				t.Error("it was refused")
+			}
+		})
+	}
+}
+
+func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
+	first := in(0, 10, acquires("a"), granted("a", 1))
+	stopped := []loss{{server: 0, from: 50 * ms, to: 70 * ms}}
+	next := in(55, 60, acquires("b"), granted("b", 2))
+	for _, c := range []struct {
+		name  string
+		rules rules
+		all   []operation
+		ok    bool
+	}{
+		{"it ends with its server", rules{losses: stopped}, []operation{first, next}, true},
+		{"not before that stops", rules{losses: stopped}, []operation{first, in(30, 49, acquires("b"), granted("b", 2))}, false},
+		{"not with another server", rules{losses: []loss{{server: 1, from: 50 * ms, to: 70 * ms}}}, []operation{first, next}, false},
+		{"not one that was granted since", rules{losses: stopped}, []operation{in(71, 72, acquires("a"), granted("a", 1)), in(73, 80, acquires("b"), granted("b", 2))}, false},
+		{"but its token grows", rules{losses: stopped}, []operation{first, in(55, 60, acquires("b"), granted("b", 1))}, false},
+		{"a clock of milliseconds", rules{guarantees: guarantees{early: 2 * time.Millisecond}}, []operation{first, in(90, 98, acquires("b"), granted("b", 2))}, true},
+		{"a clock of milliseconds is none of more", rules{guarantees: guarantees{early: 2 * time.Millisecond}}, []operation{first, in(90, 97, acquires("b"), granted("b", 2))}, false},
+		{"late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(130, 131, asks, owned("a", 1))}, true},
+		{"too late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if judged(t, &c.rules, c.all) != c.ok {
+				t.Errorf("accepted: %v", !c.ok)
+			}
+		})
+	}
+}
+
+func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
+	first := in(0, 10, acquires("a"), granted("a", 1))
+	for i, c := range []struct {
+		all   []operation
+		wrong int
+	}{
+		{[]operation{first, in(50, 99, acquires("b"), granted("b", 2))}, 1},
+		{[]operation{first, in(50, 60, guards("a", 1), renewed("a", 1)), in(80, 149, waits("b"), granted("b", 2))}, 1},
+		{[]operation{first, in(50, 100, acquires("b"), granted("b", 2))}, 0},
+		{[]operation{first, in(20, 30, releases("a", 1), yes), in(21, 25, acquires("b"), granted("b", 2))}, 0},
+		{[]operation{first, lost(20, releases("a", 1)), in(21, 25, acquires("b"), granted("b", 2))}, 0},
+		{[]operation{first, in(20, 30, breaks, yes), in(21, 25, acquires("b"), granted("b", 2))}, 0},
+		{[]operation{first, in(120, 130, acquires("b"), granted("b", 1))}, 1},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			if wrong := (&rules{}).twoOwners(c.all); len(wrong) != c.wrong {
+				t.Errorf("found %v", wrong)
+			}
+		})
+	}
+}
+
+func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
+	event := func(name string, token int64) any {
+		return []any{[]byte("event"), []byte(name), []byte("token"), token}
+	}
+	for i, c := range []struct {
+		records []any
+		partial bool
+		wrong   int
+	}{
+		{[]any{event("acquired", 1), event("queued", 0), event("released", 1), event("acquired", 2), event("expired", 2)}, false, 0},
+		{[]any{event("acquired", 1), event("acquired", 2)}, false, 1},
+		{[]any{event("acquired", 1), event("acquired", 2)}, true, 0},
+		{[]any{event("acquired", 2), event("broken", 2), event("acquired", 2)}, true, 1},
+		{[]any{event("acquired", 2), event("released", 2), event("released", 2)}, true, 1},
+		{[]any{event("acquired", 1), event("acquired", 2), event("released", 1)}, true, 1},
+		{[]any{event("released", 1), event("acquired", 2)}, false, 1},
+		{[]any{event("released", 1), event("acquired", 2)}, true, 0},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			if wrong := overlaps(t, c.records, c.partial); len(wrong) != c.wrong {
+				t.Errorf("found %v", wrong)
+			}
+		})
+	}
+}

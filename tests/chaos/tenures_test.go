@@ -1,0 +1,83 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// tenure is what a contender knew of one of its own: that it was the owner for sure from its first
+// reply on, until its lease, counted from before it asked for it, could have ended. It is no model: a client has
+// nothing but this to go by.
+type tenure struct {
+	owner    string
+	token    uint64
+	asked    instant // the first of its requests that was answered so
+	from, to instant
+	server   int
+}
+
+// twoOwners returns the tenures that overlap, and the tokens that do not grow.
+func (r *rules) twoOwners(all []operation) (wrong []string) {
+	tenures := r.tenures(all)
+	for i := 1; i < len(tenures); i++ {
+		a, b := tenures[i-1], tenures[i]
+		if b.from < a.to {
+			wrong = append(wrong, fmt.Sprintf("two owners: %+v, %+v", a, b))
+		}
+	}
+	for _, a := range tenures {
+		for _, b := range tenures {
+			if a.from < b.asked && a.token >= b.token && a != b {
+				wrong = append(wrong, fmt.Sprintf("the token does not grow: %+v, %+v", a, b))
+			}
+		}
+	}
+	return wrong
+}
+
+// tenures returns them in the order in which they began.
+func (r *rules) tenures(all []operation) []tenure {
+	byCall := slices.SortedFunc(slices.Values(all), func(a, b operation) int { return cmp.Compare(a.call, b.call) })
+	type key struct {
+		owner string
+		token uint64
+	}
+	known := make(map[key]*tenure)
+	latest := make(map[string]*tenure) // of each contender
+	for _, o := range byCall {
+		t := latest[o.contender]
+		if o.unknown || o.kind == release {
+			if t != nil {
+				t.to = min(t.to, o.call) // it may be over, or its windows shorter
+			}
+			continue
+		}
+		if o.kind > guard || o.status != "acquired" && o.status != "renewed" {
+			continue
+		}
+		k := key{o.owner, o.reply.token}
+		if t = known[k]; t == nil {
+			t = &tenure{owner: o.owner, token: o.reply.token, asked: o.call, from: o.ret, server: o.server}
+			known[k] = t
+		}
+		latest[o.contender] = t
+		t.to = after(o.call, o.lease)
+	}
+	var tenures []tenure
+	for _, t := range known {
+		for _, o := range byCall {
+			if o.kind == breakUp && (o.done || o.unknown) && o.ret >= t.asked {
+				t.to = min(t.to, max(t.from, o.call))
+			}
+		}
+		for _, l := range r.losses {
+			if l.to > t.asked { // whoever granted it: perhaps that server
+				t.to = min(t.to, max(t.from, l.from))
+			}
+		}
+		tenures = append(tenures, *t)
+	}
+	slices.SortFunc(tenures, func(a, b tenure) int { return cmp.Compare(a.from, b.from) })
+	return tenures
+}

@@ -1,0 +1,90 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// thinking is how long porcupine may look at one history. Most take it milliseconds.
+const thinking = 60 * time.Second
+
+// verdict is what came of the histories of a window.
+type verdict struct {
+	operations int // with a reply
+	lost       int // without one, that may have changed something
+	violations []string
+	unknown    int // histories that porcupine could not decide in time
+}
+
+// judge holds the history of one mutex against the rules. What it finds wrong is also written to a
+// new folder, with a picture of it.
+func (r *rules) judge(mutex string, all []operation) (v verdict) {
+	for _, o := range all {
+		if o.unknown {
+			v.lost++
+		} else {
+			v.operations++
+		}
+	}
+	v.violations = r.twoOwners(all)
+	model := r.model()
+	result, info := porcupine.CheckOperationsVerbose(model, outcomes(all), thinking)
+	switch result {
+	case porcupine.Illegal:
+		v.violations = append(v.violations, "no order of its operations keeps the rules")
+	case porcupine.Unknown:
+		v.unknown++
+	}
+	if len(v.violations) == 0 && v.unknown == 0 {
+		return v
+	}
+	where := r.keep(mutex, all, model, info)
+	for i := range v.violations {
+		v.violations[i] = fmt.Sprintf("%s: %s (%s)", mutex, v.violations[i], where)
+	}
+	return v
+}
+
+// keep writes a history down, and returns where.
+func (r *rules) keep(mutex string, all []operation, model porcupine.Model, info porcupine.LinearizationInfo) string {
+	dir, err := os.MkdirTemp("", "simba-chaos-")
+	if err != nil {
+		return err.Error()
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s, %+v\n", mutex, *r)
+	slices.SortFunc(all, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
+	for _, o := range all {
+		fmt.Fprintln(&text, o)
+	}
+	for _, partial := range info.PartialLinearizationsOperations() {
+		if len(partial) == 0 {
+			continue
+		}
+		longest := slices.MaxFunc(partial, func(a, b []porcupine.Operation) int { return cmp.Compare(len(a), len(b)) })
+		fmt.Fprintf(&text, "\nthe longest order that keeps the rules, %d:\n", len(longest))
+		s := state{}
+		for _, o := range longest[max(0, len(longest)-12):] {
+			fmt.Fprintln(&text, operation{o.Input.(request), o.Output.(reply)})
+		}
+		for _, o := range longest {
+			_, s = r.step(s, o.Input.(request), o.Output.(reply))
+		}
+		fmt.Fprintf(&text, "then it is: %v\n", s)
+	}
+	err = os.WriteFile(filepath.Join(dir, "history.txt"), []byte(text.String()), 0o644)
+	if err == nil {
+		err = porcupine.VisualizePath(model, info, filepath.Join(dir, "history.html"))
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return dir
+}

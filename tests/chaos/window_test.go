@@ -1,0 +1,112 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const (
+	mutexes    = 6                      // of a window
+	contenders = 4                      // for each of them
+	calm       = 300 * time.Millisecond // before a fault, and at least after it
+	enough     = 100                    // operations a second that a window must have
+	patience   = 90 * time.Second       // for servers to recover, and for enough operations
+)
+
+// window is a time in which clients want some mutexes that nobody wanted before, a fault is
+// inflicted and healed, and the servers recover. It counts from the beginning of the fault to the end of the recovery, since
+// a server that is alone and frozen answers nothing in between: operations that were answered in that time.
+// It goes on until there were enough of them.
+type window struct {
+	t      *testing.T
+	w      *world
+	number int // names its mutexes
+	rng    *rand.Rand
+	longer float64 // 1 = faults of the short form
+}
+
+// through runs the window and judges it.
+func (n *window) through(f fault) verdict {
+	n.t.Helper()
+	names := n.w.names(n.number, mutexes)
+	histories := make([]history, mutexes)
+	var counted atomic.Int64
+	ctx, cancel := context.WithCancel(n.t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer cancel()
+	for i := range mutexes {
+		for j := range contenders {
+			c := &contender{
+				id: fmt.Sprint("c", j), mutex: names[i], history: &histories[i], counted: &counted,
+				rng: rand.New(rand.NewPCG(n.rng.Uint64(), n.rng.Uint64())), doors: n.w.doors, at: j % len(n.w.doors),
+			}
+			clients.Go(func() {
+				if err := c.run(ctx); err != nil {
+					n.t.Error(err)
+				}
+			})
+		}
+	}
+	time.Sleep(calm) // the clients work
+
+	victim := n.rng.IntN(len(n.w.servers))
+	length := time.Duration(float64(800*time.Millisecond) * (1 + n.rng.Float64()) * n.longer)
+	before, from := counted.Load(), now()
+	parted := f.inflict(n.w, victim, length, n.rng)
+	healed := now()
+	n.recover(f, healed, from, before, &counted)
+	cancel()
+	clients.Wait()
+
+	r := &rules{guarantees: n.w.rules}
+	if r.endsWith == connected || r.endsWith == process && f.ofServer {
+		for _, s := range parted {
+			r.losses = append(r.losses, loss{s, from, after(healed, r.session)})
+		}
+	}
+	var total verdict
+	for i := range mutexes {
+		v := r.judge(n.w.engine+" "+names[i], histories[i].operations())
+		total.add(v)
+	}
+	for s := range n.w.servers {
+		total.violations = append(total.violations, n.w.told(n.t, s, names)...)
+	}
+	return total
+}
+
+// recover waits until every door leads to a server that does its work again, and enough was done.
+func (n *window) recover(f fault, healed, from instant, before int64, counted *atomic.Int64) {
+	n.t.Helper()
+	least := after(healed, calm)
+	for deadline := after(healed, patience); ; time.Sleep(10 * time.Millisecond) {
+		at := now()
+		good := true
+		for _, d := range n.w.doors {
+			good = good && d.good.at.Load() > healed
+		}
+		done := counted.Load() - before
+		busy := float64(done) >= enough*time.Duration(at-from).Seconds()
+		switch {
+		case good && busy && at >= least:
+			return
+		case at > deadline:
+			n.t.Errorf("%s, %s: %v after it was healed, all doors lead to a server that works: %v; %d operations in %v",
+				n.w.engine, f.name, patience, good, done, time.Duration(at-from))
+			return
+		}
+	}
+}
+
+func (v *verdict) add(o verdict) {
+	v.operations += o.operations
+	v.lost += o.lost
+	v.violations = append(v.violations, o.violations...)
+	v.unknown += o.unknown
+}

@@ -1,0 +1,80 @@
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// world is an engine that runs: its servers, its store, and the links between all of them.
+type world struct {
+	engine  string // and its variant: a key of documented
+	rules   guarantees
+	servers []*simbatest.Server
+	store   *stores.Server // nil = the engine needs none
+	links   []*stores.Link // from each server to the store
+	doors   []*door        // from the clients to the servers
+}
+
+// door is a way for clients to a server.
+type door struct {
+	*stores.Link
+	server int
+	good   latest // when the last request was sent that was answered here
+}
+
+// open starts an engine: two servers with a store between them, or one that needs none. Clients have two
+// doors in either case, so that a fault of the network leaves one of them.
+func open(t *testing.T, engine string) *world {
+	t.Helper()
+	w := &world{engine: engine, rules: documented[engine]}
+	name, variant, _ := strings.Cut(engine, " ")
+	servers := 2
+	var args func(link string) []string
+	switch name {
+	case "embedded":
+		servers = 1
+		args = func(string) []string { return nil }
+		if variant != "" {
+			args = func(string) []string { return []string{"--durability", variant} }
+		}
+	case "redis":
+		w.store = stores.Redis(t, "--appendfsync", "always")
+		args = func(link string) []string { return []string{"--redis-url", "redis://" + link} }
+	case "mysql":
+		w.store = stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1")
+		args = func(link string) []string {
+			return []string{"--mysql-dsn", "root@tcp(" + link + ")/simba", "--mysql-migrate", "--mysql-poll", "50ms"}
+		}
+	case "zookeeper":
+		w.store = stores.ZooKeeper(t, "forceSync=yes")
+		args = func(link string) []string {
+			return []string{"--zookeeper-servers", link, "--zookeeper-session-timeout", sessionTimeout.String()}
+		}
+	}
+	for i := range servers {
+		link := ""
+		if w.store != nil {
+			w.links = append(w.links, stores.NewLink(t, w.store.Addr))
+			link = w.links[i].Addr()
+		}
+		s := simbatest.Start(t, append([]string{"--engine", name, "--backend-timeout", "2s"}, args(link)...)...)
+		w.servers = append(w.servers, s)
+	}
+	for i := range 2 {
+		server := i % servers
+		w.doors = append(w.doors, &door{Link: stores.NewLink(t, w.servers[server].Addr), server: server})
+	}
+	return w
+}
+
+// names makes names for mutexes that nobody has used.
+func (w *world) names(window, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("w%d-m%d", window, i))
+	}
+	return names
+}
