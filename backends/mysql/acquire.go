@@ -23,7 +23,9 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if r.Waiter != nil {
 		o, t, err := b.acquireBlocked(ctx, l, r)
 		for i := 1; i < attempts && errors.Is(err, errLate); i++ {
+			late := o
 			o, t, err = b.acquireBlocked(ctx, l, r)
+			o = again(late, o)
 		}
 		if t == nil {
 			return o, nil, b.fail(err)
@@ -32,9 +34,20 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	o, err := b.acquire(ctx, l, r)
 	for i := 1; i < attempts && errors.Is(err, errLate); i++ {
+		late := o
 		o, err = b.acquire(ctx, l, r)
+		o = again(late, o)
 	}
 	return o, nil, b.fail(err)
+}
+
+// again is what came of a request whose first grant was late. If the second renews what the first began,
+// the tenure is new all the same: nobody was told of it.
+func again(late, o simba.Outcome) simba.Outcome {
+	if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
+		o.Status = simba.StatusAcquired
+	}
+	return o
 }
 
 // acquire is Acquire without a Waiter. If nobody waits here it is one statement.
@@ -130,11 +143,11 @@ func (b *Backend) took(l *line, r simba.AcquireRequest, t lease, renewed bool) (
 	return granted(status, t)
 }
 
-// granted is the outcome of a request that has the lease.
+// granted is the outcome of a request that has the lease, errLate if that is over.
 func granted(status simba.Status, t lease) (o simba.Outcome, err error) {
 	o = simba.Outcome{Status: status, Owner: t.owner, Token: t.token}
 	if o.TTL, o.Transition = t.left(); o.Transition == 0 {
-		return simba.Outcome{}, errLate
+		return o, errLate
 	}
 	return o, nil
 }

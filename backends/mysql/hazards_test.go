@@ -135,6 +135,24 @@ func TestALockWaitNeverGrantsInThePast(t *testing.T) {
 	}
 }
 
+// TestATenureThatWasGrantedLateIsToldAsANewOne: the answer came when the lease was over by the server's
+// count, though not by the database's. So the server asks again, and finds its own grant.
+func TestATenureThatWasGrantedLateIsToldAsANewOne(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 5 * time.Second })
+	for i := range 5 {
+		mutex := fmt.Sprint("late-", i)
+		take(t, b, mutex, "before", long)
+		release(t, b, mutex, "before") // the row is there
+		store.Pause()
+		time.AfterFunc(500*time.Millisecond, store.Resume)
+		o, _, err := b.Acquire(t.Context(), request(mutex, "a", 300*time.Millisecond))
+		if err != nil || o.Status != simba.StatusAcquired {
+			t.Errorf("%+v, %v", o, err)
+		}
+	}
+}
+
 // TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline.
 func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
 	store := stores.MariaDB(t)
