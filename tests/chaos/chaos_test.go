@@ -72,10 +72,9 @@ func inflict(t *testing.T, engine string, rng *rand.Rand, all *table) {
 				}
 				longer = 1 + 2*rng.Float64()
 			}
-			from := time.Now()
 			v := (&window{t: t, w: w, number: number, rng: rng, longer: longer}).through(f)
 			number++
-			all.add(engine, f.name, v, time.Since(from))
+			all.add(engine, f.name, v)
 			for _, problem := range v.violations {
 				t.Errorf("%s: %s", f.name, problem)
 			}
@@ -104,11 +103,10 @@ type table struct {
 type line struct {
 	engine, fault string
 	times         int
-	took          time.Duration
 	verdict
 }
 
-func (b *table) add(engine, fault string, v verdict, took time.Duration) {
+func (b *table) add(engine, fault string, v verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := slices.IndexFunc(b.lines, func(l *line) bool { return l.engine == engine && l.fault == fault })
@@ -118,7 +116,6 @@ func (b *table) add(engine, fault string, v verdict, took time.Duration) {
 	}
 	l := b.lines[i]
 	l.times++
-	l.took += took
 	l.verdict.add(v)
 }
 

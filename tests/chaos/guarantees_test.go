@@ -8,6 +8,8 @@ type guarantees struct {
 	early time.Duration // a lease may end so long before its windows: the store's clock has a resolution
 	late  time.Duration // it may be told, renewed and released so long after their end
 
+	rough time.Duration // what it tells of what is left may be wrong by so much
+
 	// A lease ends with what granted it: the server's process, or its session with the store.
 	// Who was the owner then need not be it afterwards.
 	endsWith lossOf
@@ -40,8 +42,9 @@ var documented = map[string]guarantees{
 	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, partial: true},
 	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, partial: true},
 	// "If the server stops, or is cut off for longer than the session timeout, the leases that it
-	// granted end." Nobody else ends them: so they go on for as long as its session.
-	"zookeeper": {late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, partial: true},
+	// granted end." Nobody else ends them: so they go on for as long as its session. "What other servers
+	// tell of a lease's end is by the leader's clock, its end is not."
+	"zookeeper": {rough: 100 * time.Millisecond, late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, partial: true},
 }
 
 // loss says that what a server has granted may end at any instant from one to the other.

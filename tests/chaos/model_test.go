@@ -163,7 +163,7 @@ func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	}
 	ok, s := r.holds(s, out.owner, out.token, in.call)
 	if out.left > 0 { // rounded up to milliseconds
-		ok = ok && after(out.ret, out.left) >= s.ends && after(in.call, out.left-time.Millisecond) <= s.over(r.late)
+		ok = ok && after(out.ret, out.left+r.rough) >= s.ends && after(in.call, out.left-time.Millisecond) <= s.over(r.late+r.rough)
 	}
 	return ok, s
 }
@@ -253,7 +253,7 @@ func outcomes(all []operation) []porcupine.Operation {
 			perhaps(o, renewal)
 			// Nobody was there to be told of the grant: it goes on to the next.
 			perhaps(o, giveBack)
-		case o.kind == wait && o.status == "timeout" && endedUntold(o, all):
+		case o.kind == wait && endedUntold(o, all):
 			o.until = o.ret
 			perhaps(o, wait)
 		}
@@ -262,8 +262,8 @@ func outcomes(all []operation) []porcupine.Operation {
 }
 
 // endedUntold reports whether there are signs that a waiter was granted the mutex, and lost it before it
-// was told: then it is told that its time ran out. Someone else was told of that tenure, or broke one at
-// that time.
+// was told: then it goes on waiting, or is told that its time ran out. Someone else was told of that
+// tenure, or broke one at that time.
 func endedUntold(w operation, all []operation) bool {
 	told := make(map[uint64]bool) // the tokens that the contender was told
 	for _, o := range all {

@@ -127,27 +127,28 @@ func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 func TestAHistoryThatKeepsTheRulesIsAccepted(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	for name, all := range map[string][]operation{
-		"nothing":                                 {},
-		"released and granted":                    {first, in(20, 30, releases("a", 1), yes), in(25, 40, waits("b"), granted("b", 2))},
-		"granted in the instant of the end":       {first, in(50, 100, waits("b"), granted("b", 2))},
-		"told free in the instant of the end":     {first, in(90, 100, asks, free), in(101, 102, guards("a", 1), goneTo("", 0))},
-		"renewed to the end":                      {first, in(110, 120, guards("a", 1), renewed("a", 1)), in(205, 209, checks(1), yes)},
-		"renewed to be shorter":                   {first, in(20, 30, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, renewed("a", 1)), in(45, 50, acquires("b"), granted("b", 2))},
-		"broken":                                  {first, in(20, 30, breaks, yes), in(30, 40, acquires("b"), granted("b", 7)), in(40, 50, guards("a", 1), goneTo("b", 7))},
-		"broken before the waiter was told":       {first, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
-		"ended before the waiter was told":        {first, in(20, 160, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, asks, owned("c", 2)), in(155, 160, asks, free)},
-		"what is left is told":                    {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 80 * time.Millisecond})},
-		"an unknown grant was none":               {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
-		"an unknown grant was one":                {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
-		"an unknown grant was one much later":     {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
-		"an unknown grant ends unseen":            {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
-		"an unknown renewal was one":              {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
-		"an unknown renewal was a grant":          {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
-		"an unknown renewal was none":             {first, lost(50, guards("a", 1)), in(101, 110, acquires("b"), granted("b", 2))},
-		"an unknown release was one, later":       {first, lost(20, releases("a", 1)), in(40, 50, checks(1), yes), in(60, 70, acquires("b"), granted("b", 2))},
-		"an unknown break was one of the next":    {first, lost(20, breaks), in(30, 40, releases("a", 1), yes), in(50, 60, acquires("b"), granted("b", 2)), in(70, 80, asks, free)},
-		"a waiter that is gone gives it back":     {lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(40, 50, asks, free), in(60, 70, acquires("b"), granted("b", 2))},
-		"tokens of a tenure that nobody saw skip": {lost(0, acquires("a")), in(110, 120, acquires("a"), granted("a", 9))},
+		"nothing":                             {},
+		"released and granted":                {first, in(20, 30, releases("a", 1), yes), in(25, 40, waits("b"), granted("b", 2))},
+		"granted in the instant of the end":   {first, in(50, 100, waits("b"), granted("b", 2))},
+		"told free in the instant of the end": {first, in(90, 100, asks, free), in(101, 102, guards("a", 1), goneTo("", 0))},
+		"renewed to the end":                  {first, in(110, 120, guards("a", 1), renewed("a", 1)), in(205, 209, checks(1), yes)},
+		"renewed to be shorter":               {first, in(20, 30, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, renewed("a", 1)), in(45, 50, acquires("b"), granted("b", 2))},
+		"broken":                              {first, in(20, 30, breaks, yes), in(30, 40, acquires("b"), granted("b", 7)), in(40, 50, guards("a", 1), goneTo("b", 7))},
+		"broken before the waiter was told":   {first, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
+		"broken before the waiter was told, and granted again": {first, in(20, 60, waits("c"), granted("c", 3)), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
+		"ended before the waiter was told":                     {first, in(20, 160, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, asks, owned("c", 2)), in(155, 160, asks, free)},
+		"what is left is told":                                 {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 80 * time.Millisecond})},
+		"an unknown grant was none":                            {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
+		"an unknown grant was one":                             {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
+		"an unknown grant was one much later":                  {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
+		"an unknown grant ends unseen":                         {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
+		"an unknown renewal was one":                           {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
+		"an unknown renewal was a grant":                       {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
+		"an unknown renewal was none":                          {first, lost(50, guards("a", 1)), in(101, 110, acquires("b"), granted("b", 2))},
+		"an unknown release was one, later":                    {first, lost(20, releases("a", 1)), in(40, 50, checks(1), yes), in(60, 70, acquires("b"), granted("b", 2))},
+		"an unknown break was one of the next":                 {first, lost(20, breaks), in(30, 40, releases("a", 1), yes), in(50, 60, acquires("b"), granted("b", 2)), in(70, 80, asks, free)},
+		"a waiter that is gone gives it back":                  {lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(40, 50, asks, free), in(60, 70, acquires("b"), granted("b", 2))},
+		"tokens of a tenure that nobody saw skip":              {lost(0, acquires("a")), in(110, 120, acquires("a"), granted("a", 9))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !judged(t, &rules{}, all) {
@@ -208,25 +209,25 @@ func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
 }
 
 func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
-	event := func(name string, token int64) any {
-		return []any{[]byte("event"), []byte(name), []byte("token"), token}
-	}
+	is := func(kind string, token uint64) event { return event{kind: kind, token: token} }
 	for i, c := range []struct {
-		records []any
+		events  []event
 		partial bool
 		wrong   int
 	}{
-		{[]any{event("acquired", 1), event("queued", 0), event("released", 1), event("acquired", 2), event("expired", 2)}, false, 0},
-		{[]any{event("acquired", 1), event("acquired", 2)}, false, 1},
-		{[]any{event("acquired", 1), event("acquired", 2)}, true, 0},
-		{[]any{event("acquired", 2), event("broken", 2), event("acquired", 2)}, true, 1},
-		{[]any{event("acquired", 2), event("released", 2), event("released", 2)}, true, 1},
-		{[]any{event("acquired", 1), event("acquired", 2), event("released", 1)}, true, 1},
-		{[]any{event("released", 1), event("acquired", 2)}, false, 1},
-		{[]any{event("released", 1), event("acquired", 2)}, true, 0},
+		{[]event{is("acquired", 1), is("queued", 0), is("released", 1), is("acquired", 2), is("expired", 2)}, false, 0},
+		{[]event{is("acquired", 1), is("acquired", 2)}, false, 1},
+		{[]event{is("acquired", 1), is("acquired", 2)}, true, 0},
+		{[]event{is("acquired", 2), is("broken", 2), is("acquired", 2)}, true, 1},
+		{[]event{is("acquired", 2), is("released", 2), is("released", 2)}, true, 1},
+		{[]event{is("acquired", 1), is("acquired", 2), is("released", 1)}, true, 1},
+		{[]event{is("released", 1), is("acquired", 2)}, false, 1},
+		{[]event{is("released", 1), is("acquired", 2)}, true, 0},
+		{[]event{is("acquired", 2), is("broken", 1), is("released", 2)}, true, 0},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			if wrong := overlaps(t, c.records, c.partial); len(wrong) != c.wrong {
+			r := rules{guarantees: guarantees{partial: c.partial}}
+			if wrong := r.overlaps(c.events); len(wrong) != c.wrong {
 				t.Errorf("found %v", wrong)
 			}
 		})

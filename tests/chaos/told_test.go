@@ -7,67 +7,78 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// told returns what is wrong with what a server remembers of some mutexes: tenures that
-// overlap, or tokens that do not grow.
-func (w *world) told(t *testing.T, server int, names []string) (wrong []string) {
+// event is a record of SIMBA.HISTORY.
+type event struct {
+	kind, owner, reason string
+	at                  int64 // Unix ms
+	token               uint64
+}
+
+// told returns what a server remembers of a mutex, in its order.
+func (w *world) told(t *testing.T, server int, mutex string) (events []event) {
 	t.Helper()
 	conn, err := redis.Dial("tcp", w.servers[server].Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, mutex := range names {
-		records, err := redis.Values(conn.Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, problem := range overlaps(t, records, w.rules.partial) {
-			wrong = append(wrong, fmt.Sprintf("%s %s: in the history of server %d %s", w.engine, mutex, server, problem))
-		}
-	}
-	return wrong
-}
-
-// overlaps reads a history. One that is partial may lack events, but has none out of order.
-func overlaps(t *testing.T, records []any, partial bool) (wrong []string) {
-	t.Helper()
-	var last uint64  // the token of the last tenure
-	var running bool // it has not ended
-	for _, r := range records {
-		event, token := eventOf(t, r)
-		switch event {
-		case "acquired":
-			if running && !partial {
-				wrong = append(wrong, fmt.Sprintf("tenure %d begins while %d runs", token, last))
-			}
-			if token <= last {
-				wrong = append(wrong, fmt.Sprintf("tenure %d begins after %d", token, last))
-			}
-			last, running = max(last, token), true
-		case "released", "expired", "broken":
-			if token < last || token > last && !partial || token == last && !running {
-				wrong = append(wrong, fmt.Sprintf("tenure %d is %s after %d began; that runs: %v", token, event, last, running))
-			}
-			last, running = max(last, token), false
-		}
-	}
-	return wrong
-}
-
-// eventOf takes a record apart, in RESP2.
-func eventOf(t *testing.T, record any) (event string, token uint64) {
-	t.Helper()
-	f, err := redis.Values(record, nil)
-	for i := 0; i+1 < len(f) && err == nil; i += 2 {
-		switch name, _ := redis.String(f[i], nil); name {
-		case "event":
-			event, err = redis.String(f[i+1], nil)
-		case "token":
-			token, err = redis.Uint64(f[i+1], nil)
-		}
-	}
+	records, err := redis.Values(conn.Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return event, token
+	for _, r := range records {
+		fields, err := redis.Values(r, nil)
+		var e event
+		for i := 0; i+1 < len(fields) && err == nil; i += 2 {
+			switch name, _ := redis.String(fields[i], nil); name {
+			case "event":
+				e.kind, err = redis.String(fields[i+1], nil)
+			case "owner":
+				e.owner, err = redis.String(fields[i+1], nil)
+			case "reason":
+				e.reason, err = redis.String(fields[i+1], nil)
+			case "at":
+				e.at, err = redis.Int64(fields[i+1], nil)
+			case "token":
+				e.token, err = redis.Uint64(fields[i+1], nil)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// overlaps returns the tenures of a server's history that overlap, and the tokens that do not grow. In one that is
+// partial the end of a tenure of which the server saw nothing else may stand anywhere.
+func (r *rules) overlaps(events []event) (wrong []string) {
+	var last uint64  // the token of the last tenure
+	var running bool // it has not ended
+	begun := make(map[uint64]bool)
+	for _, e := range events {
+		switch e.kind {
+		case "acquired":
+			if running && !r.partial {
+				wrong = append(wrong, fmt.Sprintf("tenure %d begins while %d runs", e.token, last))
+			}
+			if e.token <= last {
+				wrong = append(wrong, fmt.Sprintf("tenure %d begins after %d", e.token, last))
+			}
+			last, running = max(last, e.token), true
+			begun[e.token] = true
+		case "released", "expired", "broken":
+			if r.partial && !begun[e.token] && e.token < last {
+				continue
+			}
+			if e.token < last || e.token > last && !r.partial || e.token == last && !running {
+				wrong = append(wrong, fmt.Sprintf("tenure %d is %s after %d began; that runs: %v", e.token, e.kind, last, running))
+			}
+			if e.token >= last {
+				last, running = e.token, false
+			}
+		}
+	}
+	return wrong
 }

@@ -17,23 +17,27 @@ const thinking = 60 * time.Second
 
 // verdict is what came of the histories of a window.
 type verdict struct {
-	operations int // with a reply
-	lost       int // without one, that may have changed something
+	took       time.Duration // from the beginning of the fault to the end of the recovery
+	operations int           // that were answered in that time
+	lost       int           // without an answer, that may have changed something
 	violations []string
 	unknown    int // histories that porcupine could not decide in time
 }
 
-// judge holds the history of one mutex against the rules. What it finds wrong is also written to a
-// new folder, with a picture of it.
-func (r *rules) judge(mutex string, all []operation) (v verdict) {
+// judge holds the history of one mutex against the rules, and what each server remembers of it. What is
+// wrong is also written to a new folder, with a picture of it.
+func (r *rules) judge(mutex string, all []operation, told [][]event) (v verdict) {
 	for _, o := range all {
 		if o.unknown {
 			v.lost++
-		} else {
-			v.operations++
 		}
 	}
 	v.violations = r.twoOwners(all)
+	for s, events := range told {
+		for _, problem := range r.overlaps(events) {
+			v.violations = append(v.violations, fmt.Sprintf("in the history of server %d %s", s, problem))
+		}
+	}
 	model := r.model()
 	result, info := porcupine.CheckOperationsVerbose(model, outcomes(all), thinking)
 	switch result {
@@ -45,7 +49,7 @@ func (r *rules) judge(mutex string, all []operation) (v verdict) {
 	if len(v.violations) == 0 && v.unknown == 0 {
 		return v
 	}
-	where := r.keep(mutex, all, model, info)
+	where := r.keep(mutex, all, told, model, info)
 	for i := range v.violations {
 		v.violations[i] = fmt.Sprintf("%s: %s (%s)", mutex, v.violations[i], where)
 	}
@@ -53,7 +57,7 @@ func (r *rules) judge(mutex string, all []operation) (v verdict) {
 }
 
 // keep writes a history down, and returns where.
-func (r *rules) keep(mutex string, all []operation, model porcupine.Model, info porcupine.LinearizationInfo) string {
+func (r *rules) keep(mutex string, all []operation, told [][]event, model porcupine.Model, info porcupine.LinearizationInfo) string {
 	dir, err := os.MkdirTemp("", "simba-chaos-")
 	if err != nil {
 		return err.Error()
@@ -78,6 +82,12 @@ func (r *rules) keep(mutex string, all []operation, model porcupine.Model, info 
 			_, s = r.step(s, o.Input.(request), o.Output.(reply))
 		}
 		fmt.Fprintf(&text, "then it is: %v\n", s)
+	}
+	for s, events := range told {
+		fmt.Fprintf(&text, "\nthe history of server %d:\n", s)
+		for _, e := range events {
+			fmt.Fprintf(&text, "%s %s %s %d %q\n", time.UnixMilli(e.at).Format("05.000"), e.kind, e.owner, e.token, e.reason)
+		}
 	}
 	err = os.WriteFile(filepath.Join(dir, "history.txt"), []byte(text.String()), 0o644)
 	if err == nil {

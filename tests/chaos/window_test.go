@@ -61,6 +61,7 @@ func (n *window) through(f fault) verdict {
 	parted := f.inflict(n.w, victim, length, n.rng)
 	healed := now()
 	n.recover(f, healed, from, before, &counted)
+	total := verdict{operations: int(counted.Load() - before), took: time.Duration(now() - from)}
 	cancel()
 	clients.Wait()
 
@@ -70,14 +71,15 @@ func (n *window) through(f fault) verdict {
 			r.losses = append(r.losses, loss{s, from, after(healed, r.session)})
 		}
 	}
-	var total verdict
+	judging := time.Now()
 	for i := range mutexes {
-		v := r.judge(n.w.engine+" "+names[i], histories[i].operations())
-		total.add(v)
+		var told [][]event
+		for s := range n.w.servers {
+			told = append(told, n.w.told(n.t, s, names[i]))
+		}
+		total.add(r.judge(n.w.engine+" "+names[i], histories[i].operations(), told))
 	}
-	for s := range n.w.servers {
-		total.violations = append(total.violations, n.w.told(n.t, s, names)...)
-	}
+	n.t.Logf("%s: %d operations in %v, judged in %v", f.name, total.operations, total.took, time.Since(judging))
 	return total
 }
 
@@ -105,6 +107,7 @@ func (n *window) recover(f fault, healed, from instant, before int64, counted *a
 }
 
 func (v *verdict) add(o verdict) {
+	v.took += o.took
 	v.operations += o.operations
 	v.lost += o.lost
 	v.violations = append(v.violations, o.violations...)

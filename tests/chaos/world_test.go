@@ -61,7 +61,7 @@ func open(t *testing.T, engine string) *world {
 			w.links = append(w.links, stores.NewLink(t, w.store.Addr))
 			link = w.links[i].Addr()
 		}
-		s := simbatest.Start(t, append([]string{"--engine", name, "--backend-timeout", "2s"}, args(link)...)...)
+		s := simbatest.Start(t, append([]string{"--engine", name}, args(link)...)...)
 		w.servers = append(w.servers, s)
 	}
 	for i := range 2 {
