@@ -58,22 +58,22 @@ func TestTenuresAreLinearizableWhateverFails(t *testing.T) {
 // inflict has an engine suffer.
 func inflict(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	w := open(t, engine)
-	longer := 1.0
 	began := time.Now()
-	for number := 0; ; {
+	n := &window{t: t, w: w, rng: rng}
+	for {
 		chosen := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
 			return f.ofStore && w.store == nil || *duration == 0 && !slices.Contains(brief, f.name)
 		})
 		rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 		for _, f := range chosen {
+			n.longer = 1
 			if *duration > 0 {
 				if time.Since(began) > *duration {
 					return
 				}
-				longer = 1 + 2*rng.Float64()
+				n.longer = 1 + 2*rng.Float64()
 			}
-			v := (&window{t: t, w: w, number: number, rng: rng, longer: longer}).through(f)
-			number++
+			v := n.through(f)
 			all.add(engine, f.name, v)
 			for _, problem := range v.violations {
 				t.Errorf("%s: %s", f.name, problem)

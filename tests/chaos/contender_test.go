@@ -39,6 +39,7 @@ type contender struct {
 	doors     []*door
 	at        int // the door that it uses
 	counted   *atomic.Int64
+	hurry     *atomic.Bool // there is more to be done
 
 	conn  redis.Conn // nil = not connected
 	doubt bool       // its last request to change something had no reply
@@ -55,7 +56,7 @@ func (c *contender) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if c.conn == nil && !c.connect() {
 			c.at = c.rng.IntN(len(c.doors))
-			c.pause(30 * time.Millisecond)
+			time.Sleep(30 * time.Millisecond) // nobody is there to be asked
 			continue
 		}
 		if c.rng.IntN(60) == 0 { // requests of one contender come through every server
@@ -72,6 +73,9 @@ func (c *contender) run(ctx context.Context) error {
 }
 
 func (c *contender) pause(atMost time.Duration) {
+	if c.hurry.Load() && !c.doubt {
+		return
+	}
 	time.Sleep(time.Duration(c.rng.Int64N(int64(atMost)))) // it has other things to do
 }
 

@@ -15,7 +15,12 @@ type guarantees struct {
 	endsWith lossOf
 	session  time.Duration // how long after a fault that may be noticed
 
-	// SIMBA.HISTORY is what a server did or saw: it need not have seen all that another did.
+	// A lease whose grant or renewal is answered after its end is nobody's, and the server asks
+	// the store again by itself: such a request may have been done twice.
+	again bool
+
+	// SIMBA.HISTORY is what a server did or saw: it need not have seen all that another did, and learns
+	// of that by messages, which what it did itself may overtake.
 	partial bool
 }
 
@@ -39,12 +44,12 @@ var documented = map[string]guarantees{
 	// Redis and the database keep whole milliseconds. Two readings of Redis' clock may differ by
 	// 20 ms for its scripts; the start of a lease that a database is given beforehand lies up to 50 ms
 	// after it.
-	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, partial: true},
-	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, partial: true},
+	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, again: true, partial: true},
+	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
 	// "If the server stops, or is cut off for longer than the session timeout, the leases that it
 	// granted end." Nobody else ends them: so they go on for as long as its session. "What other servers
 	// tell of a lease's end is by the leader's clock, its end is not."
-	"zookeeper": {rough: 100 * time.Millisecond, late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, partial: true},
+	"zookeeper": {rough: 100 * time.Millisecond, late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, again: true, partial: true},
 }
 
 // loss says that what a server has granted may end at any instant from one to the other.

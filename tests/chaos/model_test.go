@@ -16,6 +16,7 @@ import (
 type rules struct {
 	guarantees
 	losses []loss
+	last   instant // the last operation with a reply was asked for then
 }
 
 // state is that of the mutex between two steps. The zero state is a mutex that was never used.
@@ -53,7 +54,9 @@ func (s state) String() string {
 
 func (r *rules) step(s state, in request, out reply) (bool, state) {
 	if out.unknown {
-		return true, r.perhaps(s, in)
+		// Where it would do nothing it is not done, unless all is over: so porcupine has less to try.
+		next := r.perhaps(s, in)
+		return s.now >= r.last || next != s, next
 	}
 	if out.ret < s.now {
 		return false, s // something before it cannot have happened so early
@@ -94,31 +97,34 @@ func (r *rules) step(s state, in request, out reply) (bool, state) {
 // perhaps is the step of an operation of which nobody knows whether it was done. It is done here, if
 // it can be; that it was not is what porcupine finds when it puts it behind all others.
 func (r *rules) perhaps(s state, in request) state {
-	s.now = max(s.now, in.call)
-	if in.until != 0 && s.now > in.until {
+	if in.until != 0 && max(s.now, in.call) > in.until {
 		return s
 	}
-	own := s.owner != "" && s.owner == in.contender && s.now <= s.over(r.late)
+	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= s.over(r.late)
+	done := s
+	done.now = max(s.now, in.call)
 	switch in.kind {
 	case acquire, wait:
-		_, s = r.free(s, never)
+		_, s = r.free(done, never)
 		s = r.granted(s, in, 0, never)
 		if in.kind == wait {
 			s.untold = in.id
 		}
 	case renewal, guard:
 		if own && s.mayHave(in.token) {
-			s = r.renew(s.known(in.token), in, never)
+			s = r.renew(done.known(in.token), in, never)
 		}
 	case release:
 		if own && s.mayHave(in.token) {
-			s = s.known(in.token).freed()
+			s = done.known(in.token).freed()
 		}
 	case breakUp:
-		s = s.freed()
+		if s.owner != "" {
+			s = done.freed()
+		}
 	case giveBack:
 		if s.untold == in.id {
-			s = s.freed()
+			s = done.freed()
 		}
 	}
 	return s
@@ -233,9 +239,20 @@ func (s state) freed() state {
 	return state{largest: s.largest, now: s.now}
 }
 
+// check looks for an order of the operations of one mutex that keeps the rules. It is for one goroutine at a time.
+func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	r.last = 0
+	for _, o := range all {
+		if !o.unknown {
+			r.last = max(r.last, o.call)
+		}
+	}
+	return porcupine.CheckOperationsVerbose(r.model(), r.outcomes(all), thinking)
+}
+
 // outcomes are the operations as porcupine checks them: one of which nobody knows what has come
 // of it becomes all that may have.
-func outcomes(all []operation) []porcupine.Operation {
+func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	var checked []porcupine.Operation
 	add := func(o operation) {
 		checked = append(checked, porcupine.Operation{ClientId: client(o.contender), Input: o.request, Output: o.reply, Call: o.call, Return: o.ret})
@@ -256,6 +273,14 @@ func outcomes(all []operation) []porcupine.Operation {
 		case o.kind == wait && endedUntold(o, all):
 			o.until = o.ret
 			perhaps(o, wait)
+		}
+		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
+			// Its first try was too late to be told of.
+			o.until = o.ret
+			perhaps(o, renewal)
+			if o.kind != guard {
+				perhaps(o, acquire)
+			}
 		}
 	}
 	return checked

@@ -48,13 +48,14 @@ func (r *rules) tenures(all []operation) []tenure {
 	latest := make(map[string]*tenure) // of each contender
 	for _, o := range byCall {
 		t := latest[o.contender]
-		if o.unknown || o.kind == release {
-			if t != nil {
-				t.to = min(t.to, o.call) // it may be over, or its windows shorter
-			}
-			continue
+		switch {
+		case t == nil:
+		case o.kind == release:
+			t.to = min(t.to, o.call)
+		case o.lease > 0:
+			t.to = min(t.to, after(o.call, o.lease)) // it may be shorter now, whatever the reply
 		}
-		if o.kind > guard || o.status != "acquired" && o.status != "renewed" {
+		if o.unknown || o.kind > guard || o.status != "acquired" && o.status != "renewed" {
 			continue
 		}
 		k := key{o.owner, o.reply.token}

@@ -52,11 +52,11 @@ func (w *world) told(t *testing.T, server int, mutex string) (events []event) {
 }
 
 // overlaps returns the tenures of a server's history that overlap, and the tokens that do not grow. In one that is
-// partial the end of a tenure of which the server saw nothing else may stand anywhere.
+// partial a tenure may end where it likes, but once and not before it begins.
 func (r *rules) overlaps(events []event) (wrong []string) {
-	var last uint64  // the token of the last tenure
-	var running bool // it has not ended
-	begun := make(map[uint64]bool)
+	var last uint64 // the token of the last tenure that began
+	var running bool
+	ended := make(map[uint64]bool)
 	for _, e := range events {
 		switch e.kind {
 		case "acquired":
@@ -66,18 +66,16 @@ func (r *rules) overlaps(events []event) (wrong []string) {
 			if e.token <= last {
 				wrong = append(wrong, fmt.Sprintf("tenure %d begins after %d", e.token, last))
 			}
+			if ended[e.token] {
+				wrong = append(wrong, fmt.Sprintf("tenure %d begins after its end", e.token))
+			}
 			last, running = max(last, e.token), true
-			begun[e.token] = true
 		case "released", "expired", "broken":
-			if r.partial && !begun[e.token] && e.token < last {
-				continue
+			if ended[e.token] || !r.partial && (!running || e.token != last) {
+				wrong = append(wrong, fmt.Sprintf("tenure %d is %s after %d began, which runs: %v", e.token, e.kind, last, running))
 			}
-			if e.token < last || e.token > last && !r.partial || e.token == last && !running {
-				wrong = append(wrong, fmt.Sprintf("tenure %d is %s after %d began; that runs: %v", e.token, e.kind, last, running))
-			}
-			if e.token >= last {
-				last, running = e.token, false
-			}
+			ended[e.token] = true
+			running = running && e.token != last
 		}
 	}
 	return wrong

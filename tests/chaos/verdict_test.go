@@ -38,8 +38,7 @@ func (r *rules) judge(mutex string, all []operation, told [][]event) (v verdict)
 			v.violations = append(v.violations, fmt.Sprintf("in the history of server %d %s", s, problem))
 		}
 	}
-	model := r.model()
-	result, info := porcupine.CheckOperationsVerbose(model, outcomes(all), thinking)
+	result, info := r.check(all)
 	switch result {
 	case porcupine.Illegal:
 		v.violations = append(v.violations, "no order of its operations keeps the rules")
@@ -49,7 +48,7 @@ func (r *rules) judge(mutex string, all []operation, told [][]event) (v verdict)
 	if len(v.violations) == 0 && v.unknown == 0 {
 		return v
 	}
-	where := r.keep(mutex, all, told, model, info)
+	where := r.keep(mutex, all, told, info)
 	for i := range v.violations {
 		v.violations[i] = fmt.Sprintf("%s: %s (%s)", mutex, v.violations[i], where)
 	}
@@ -57,7 +56,7 @@ func (r *rules) judge(mutex string, all []operation, told [][]event) (v verdict)
 }
 
 // keep writes a history down, and returns where.
-func (r *rules) keep(mutex string, all []operation, told [][]event, model porcupine.Model, info porcupine.LinearizationInfo) string {
+func (r *rules) keep(mutex string, all []operation, told [][]event, info porcupine.LinearizationInfo) string {
 	dir, err := os.MkdirTemp("", "simba-chaos-")
 	if err != nil {
 		return err.Error()
@@ -91,7 +90,7 @@ func (r *rules) keep(mutex string, all []operation, told [][]event, model porcup
 	}
 	err = os.WriteFile(filepath.Join(dir, "history.txt"), []byte(text.String()), 0o644)
 	if err == nil {
-		err = porcupine.VisualizePath(model, info, filepath.Join(dir, "history.html"))
+		err = porcupine.VisualizePath(r.model(), info, filepath.Join(dir, "history.html"))
 	}
 	if err != nil {
 		return err.Error()

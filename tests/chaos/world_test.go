@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -37,10 +38,11 @@ func open(t *testing.T, engine string) *world {
 	switch name {
 	case "embedded":
 		servers = 1
-		args = func(string) []string { return nil }
+		flags := []string{"--data-dir", memory(t)}
 		if variant != "" {
-			args = func(string) []string { return []string{"--durability", variant} }
+			flags = append(flags, "--durability", variant)
 		}
+		args = func(string) []string { return flags }
 	case "redis":
 		w.store = stores.Redis(t, "--appendfsync", "always")
 		args = func(link string) []string { return []string{"--redis-url", "redis://" + link} }
@@ -77,4 +79,15 @@ func (w *world) names(window, n int) (names []string) {
 		names = append(names, fmt.Sprintf("w%d-m%d", window, i))
 	}
 	return names
+}
+
+// memory is a folder that needs no disk, which others may keep busy: what kill -9 leaves is there too.
+func memory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "simba-chaos-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
