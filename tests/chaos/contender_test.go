@@ -117,7 +117,7 @@ func (c *contender) choose() (request, []any) {
 		switch {
 		case die < 35:
 			return c.ask(release, c.token)
-		case die < 40:
+		case die < 37:
 			return c.ask(release, 0)
 		case die < 65:
 			return c.ask(guard, c.token)
@@ -129,7 +129,7 @@ func (c *contender) choose() (request, []any) {
 			return c.ask(check, c.token)
 		case die < 92:
 			return c.ask(owner, 0)
-		case die < 94:
+		case die < 93:
 			return c.ask(breakUp, 0)
 		}
 		c.past, c.token = c.token, 0 // it forgets that it has it
@@ -147,7 +147,7 @@ func (c *contender) choose() (request, []any) {
 		return c.ask(guard, c.past)
 	case die < 95 && c.past != 0:
 		return c.ask(release, c.past)
-	case die < 96:
+	case die < 96 && c.rng.IntN(3) == 0:
 		return c.ask(breakUp, 0)
 	}
 	return c.ask(acquire, 0)

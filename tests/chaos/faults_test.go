@@ -39,11 +39,11 @@ var faults = []fault{
 		return []int{victim}
 	}},
 	{name: "clients cut", inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
-		for range 5 {
+		for range 3 {
 			for _, d := range w.doors {
 				d.Reset()
 			}
-			time.Sleep(length / 5) // they come back
+			time.Sleep(length / 3) // they come back
 		}
 		return nil
 	}},
@@ -66,11 +66,11 @@ var faults = []fault{
 		return w.all()
 	}},
 	{name: "store cut", ofStore: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
-		for range 5 {
+		for range 3 {
 			for _, l := range w.links {
 				l.Reset()
 			}
-			time.Sleep(length / 5) // servers come back
+			time.Sleep(length / 3) // servers come back
 		}
 		return w.all()
 	}},

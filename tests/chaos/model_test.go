@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -15,8 +16,8 @@ import (
 // What is told closes in on the truth: that the mutex is free means that the end has passed.
 type rules struct {
 	guarantees
-	losses []loss
-	last   instant // the last operation with a reply was asked for then
+	losses  []loss
+	returns []instant // of the operations with a reply, sorted
 }
 
 // state is that of the mutex between two steps. The zero state is a mutex that was never used.
@@ -30,6 +31,7 @@ type state struct {
 	keeper  int // the server that granted the tenure
 	untold  int // the request for which it may be taken back; 0 = none
 	now     instant
+	done    int // how many operations with a reply there were
 }
 
 // model is the rules as porcupine wants them: for histories of one mutex.
@@ -52,17 +54,28 @@ func (s state) String() string {
 		s.owner, s.token, time.Duration(s.ends), time.Duration(s.start), s.lease)
 }
 
+// inTime reports whether the operations that are yet to come can be in time: if n of them are done, one
+// of the n+1 that return first is not.
+func (r *rules) inTime(s state) bool { return s.done >= len(r.returns) || s.now <= r.returns[s.done] }
+
 func (r *rules) step(s state, in request, out reply) (bool, state) {
 	if out.unknown {
 		// Where it would do nothing it is not done, unless all is over: so porcupine has less to try.
 		next := r.perhaps(s, in)
-		return s.now >= r.last || next != s, next
+		return s.done == len(r.returns) || next != s && r.inTime(next), next
 	}
 	if out.ret < s.now {
 		return false, s // something before it cannot have happened so early
 	}
 	s.now = max(s.now, in.call)
 	s.start = min(s.start, out.ret)
+	s.done++
+	ok, s := r.answered(s, in, out)
+	return ok && r.inTime(s), s
+}
+
+// answered is the step of an operation with a reply.
+func (r *rules) answered(s state, in request, out reply) (bool, state) {
 	switch in.kind {
 	case acquire, wait:
 		return r.acquired(s, in, out)
@@ -101,30 +114,30 @@ func (r *rules) perhaps(s state, in request) state {
 		return s
 	}
 	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= s.over(r.late)
-	done := s
-	done.now = max(s.now, in.call)
+	here := s
+	here.now = max(s.now, in.call)
 	switch in.kind {
 	case acquire, wait:
-		_, s = r.free(done, never)
+		_, s = r.free(here, never)
 		s = r.granted(s, in, 0, never)
 		if in.kind == wait {
 			s.untold = in.id
 		}
 	case renewal, guard:
 		if own && s.mayHave(in.token) {
-			s = r.renew(done.known(in.token), in, never)
+			s = r.renew(here.known(in.token), in, never)
 		}
 	case release:
 		if own && s.mayHave(in.token) {
-			s = done.known(in.token).freed()
+			s = here.known(in.token).freed()
 		}
 	case breakUp:
 		if s.owner != "" {
-			s = done.freed()
+			s = here.freed()
 		}
 	case giveBack:
 		if s.untold == in.id {
-			s = done.freed()
+			s = here.freed()
 		}
 	}
 	return s
@@ -236,17 +249,18 @@ func (s state) freed() state {
 	if s.owner != "" && s.token == 0 {
 		s.largest++ // it had one
 	}
-	return state{largest: s.largest, now: s.now}
+	return state{largest: s.largest, now: s.now, done: s.done}
 }
 
 // check looks for an order of the operations of one mutex that keeps the rules. It is for one goroutine at a time.
 func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
-	r.last = 0
+	r.returns = nil
 	for _, o := range all {
 		if !o.unknown {
-			r.last = max(r.last, o.call)
+			r.returns = append(r.returns, o.ret)
 		}
 	}
+	slices.Sort(r.returns)
 	return porcupine.CheckOperationsVerbose(r.model(), r.outcomes(all), thinking)
 }
 
@@ -262,15 +276,23 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		add(o)
 	}
 	for _, o := range all {
-		add(o)
 		switch {
-		case o.unknown && o.kind == acquire:
+		case !o.unknown || o.kind != acquire && o.kind != wait:
+			add(o)
+		default:
 			perhaps(o, renewal)
-		case o.unknown && o.kind == wait:
-			perhaps(o, renewal)
-			// Nobody was there to be told of the grant: it goes on to the next.
-			perhaps(o, giveBack)
-		case o.kind == wait && endedUntold(o, all):
+			if !signs(o, all) {
+				break
+			}
+			add(o)
+			if o.kind == wait {
+				perhaps(o, giveBack) // nobody was there to be told of the grant: it goes on to the next
+			}
+		}
+		switch {
+		case o.kind == wait && !o.unknown && signs(o, all):
+			// It had the mutex, and lost it before it was told: then it goes on waiting, or is told
+			// that its time ran out.
 			o.until = o.ret
 			perhaps(o, wait)
 		}
@@ -286,21 +308,24 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	return checked
 }
 
-// endedUntold reports whether there are signs that a waiter was granted the mutex, and lost it before it
-// was told: then it goes on waiting, or is told that its time ran out. Someone else was told of that
-// tenure, or broke one at that time.
-func endedUntold(w operation, all []operation) bool {
+// signs reports whether some reply can only be, or can perhaps only be, if a request was granted a tenure that
+// it was not told of: someone was told of that, or ended one without telling which. Without, no order needs it: all
+// that it could do is to keep the mutex from others.
+func signs(w operation, all []operation) bool {
 	told := make(map[uint64]bool) // the tokens that the contender was told
 	for _, o := range all {
-		if o.contender == w.contender && (o.status == "acquired" || o.status == "renewed") {
+		if o.contender == w.contender && o.status == "acquired" {
 			told[o.reply.token] = true
 		}
 	}
 	for _, o := range all {
-		if o.call > w.ret || o.ret < w.call {
+		if o.unknown || o.call > w.ret || o.ret < w.call {
 			continue
 		}
-		if o.kind == breakUp && o.done || o.owner == w.contender && !told[o.reply.token] {
+		switch {
+		case o.kind == breakUp && o.done,
+			o.kind == release && o.done && o.request.token == 0 && o.contender == w.contender,
+			o.owner == w.contender && !told[o.reply.token]:
 			return true
 		}
 	}

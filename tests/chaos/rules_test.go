@@ -222,7 +222,7 @@ func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
 		{[]event{is("acquired", 1), is("queued", 0), is("released", 1), is("acquired", 2), is("expired", 2)}, false, 0},
 		{[]event{is("acquired", 1), is("acquired", 2)}, false, 1},
 		{[]event{is("acquired", 1), is("acquired", 2)}, true, 0},
-		{[]event{is("acquired", 2), is("broken", 2), is("acquired", 2)}, true, 2},
+		{[]event{is("acquired", 2), is("broken", 2), is("acquired", 2)}, true, 1},
 		{[]event{is("acquired", 2), is("released", 2), is("released", 2)}, true, 1},
 		{[]event{is("acquired", 1), is("acquired", 2), is("released", 1)}, false, 2},
 		{[]event{is("acquired", 1), is("acquired", 2), is("released", 1)}, true, 0},

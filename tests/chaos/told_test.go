@@ -52,24 +52,24 @@ func (w *world) told(t *testing.T, server int, mutex string) (events []event) {
 }
 
 // overlaps returns the tenures of a server's history that overlap, and the tokens that do not grow. In one that is
-// partial a tenure may end where it likes, but once and not before it begins.
+// partial there may be gaps and disorder among tenures, but each begins and ends once.
 func (r *rules) overlaps(events []event) (wrong []string) {
 	var last uint64 // the token of the last tenure that began
 	var running bool
-	ended := make(map[uint64]bool)
+	begun, ended := make(map[uint64]bool), make(map[uint64]bool)
 	for _, e := range events {
 		switch e.kind {
 		case "acquired":
 			if running && !r.partial {
 				wrong = append(wrong, fmt.Sprintf("tenure %d begins while %d runs", e.token, last))
 			}
-			if e.token <= last {
+			if e.token <= last && !r.partial {
 				wrong = append(wrong, fmt.Sprintf("tenure %d begins after %d", e.token, last))
 			}
-			if ended[e.token] {
-				wrong = append(wrong, fmt.Sprintf("tenure %d begins after its end", e.token))
+			if ended[e.token] || begun[e.token] {
+				wrong = append(wrong, fmt.Sprintf("tenure %d begins again", e.token))
 			}
-			last, running = max(last, e.token), true
+			last, running, begun[e.token] = max(last, e.token), true, true
 		case "released", "expired", "broken":
 			if ended[e.token] || !r.partial && (!running || e.token != last) {
 				wrong = append(wrong, fmt.Sprintf("tenure %d is %s after %d began, which runs: %v", e.token, e.kind, last, running))

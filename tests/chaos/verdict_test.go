@@ -13,7 +13,7 @@ import (
 )
 
 // thinking is how long porcupine may look at one history. Most take it milliseconds.
-const thinking = 60 * time.Second
+const thinking = 30 * time.Second
 
 // verdict is what came of the histories of a window.
 type verdict struct {
