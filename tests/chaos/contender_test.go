@@ -30,6 +30,10 @@ func (l *latest) note(at instant) {
 	}
 }
 
+// mayLose is how many requests to change something a contender may lose until it only looks: each of them
+// doubles the orders in which all may have happened.
+const mayLose = 2
+
 // contender is a client that wants a mutex, now and then, by the means of a client: it
 // asks for it, keeps it for a while, forgets it, asks whose it is, and acts on tenures that are over.
 type contender struct {
@@ -43,6 +47,7 @@ type contender struct {
 
 	conn  redis.Conn // nil = not connected
 	doubt bool       // its last request to change something had no reply
+	lost  int        // how many of those there were
 
 	token uint64  // of its tenure; 0 = it has none that it knows
 	until instant // its lease ends then at the latest
@@ -106,6 +111,10 @@ func (c *contender) choose() (request, []any) {
 	die := c.rng.IntN(100)
 	switch {
 	case c.doubt: // until it was answered something: no second one of which nobody knows
+		return c.ask(owner, 0)
+	case c.lost >= mayLose && c.seen != 0 && die < 50:
+		return c.ask(check, c.seen)
+	case c.lost >= mayLose:
 		return c.ask(owner, 0)
 	case c.token != 0 && now() > c.until:
 		c.past, c.token = c.token, 0
@@ -222,6 +231,7 @@ func (c *contender) do(r request, args []any) error {
 	}
 	if o.unknown && r.kind.writes() {
 		c.doubt = true
+		c.lost++
 	}
 	c.history.add(o)
 	c.learn(o)

@@ -19,6 +19,10 @@ type guarantees struct {
 	// the store again by itself: such a request may have been done twice.
 	again bool
 
+	// A CHECK that was answered so late that the lease may be over, counted from when it was
+	// sent, says no.
+	cautious bool
+
 	// SIMBA.HISTORY is what a server did or saw: it need not have seen all that another did, and learns
 	// of that by messages, which what it did itself may overtake.
 	partial bool
@@ -44,7 +48,7 @@ var documented = map[string]guarantees{
 	// Redis and the database keep whole milliseconds. Two readings of Redis' clock may differ by
 	// 20 ms for its scripts; the start of a lease that a database is given beforehand lies up to 50 ms
 	// after it.
-	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, again: true, partial: true},
+	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
 	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
 	// "If the server stops, or is cut off for longer than the session timeout, the leases that it
 	// granted end." Nobody else ends them: so they go on for as long as its session. "What other servers

@@ -94,6 +94,9 @@ func (r *rules) answered(s state, in request, out reply) (bool, state) {
 		if out.done {
 			return r.holds(s, s.owner, in.token, in.call)
 		}
+		if r.cautious && after(out.ret, time.Duration(out.ret-in.call)) >= s.ends {
+			return true, s
+		}
 		return r.lostTo(s, s.owner, in.token, out.ret)
 	case breakUp:
 		if out.done {

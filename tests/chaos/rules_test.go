@@ -180,6 +180,8 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"a late answer to a renewal that ended before it", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, true},
 		{"not where nothing is asked again", rules{}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, false},
 		{"not when it was in time", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, guards("a", 0), goneTo("", 0))}, false},
+		{"a late check of a lease that may be over", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 60, checks(1), no), in(70, 80, checks(1), yes)}, true},
+		{"a check in time", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 50, checks(1), no), in(70, 80, checks(1), yes)}, false},
 		{"too late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	mutexes    = 6                      // of a window
-	contenders = 4                      // for each of them
+	mutexes    = 8                      // of a window
+	contenders = 3                      // for each of them
 	calm       = 300 * time.Millisecond // before a fault, and at least after it
 	enough     = 100                    // operations a second that a window must have
 	extra      = 5 * time.Second        // after the recovery, for so many

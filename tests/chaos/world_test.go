@@ -54,7 +54,8 @@ func open(t *testing.T, engine string) *world {
 	case "zookeeper":
 		w.store = stores.ZooKeeper(t, "forceSync=yes")
 		args = func(link string) []string {
-			return []string{"--zookeeper-servers", link, "--zookeeper-session-timeout", sessionTimeout.String()}
+			return []string{"--zookeeper-servers", link, "--zookeeper-session-timeout", sessionTimeout.String(),
+				"--backend-timeout", "10s"} // for its start, beside a ZooKeeper that has just begun
 		}
 	}
 	for i := range servers {
