@@ -8,8 +8,9 @@
 #   BENCH=.          only benchmarks that match
 #   COUNT=1          how often each benchmark runs, for benchstat
 #   SEEDS=1000       how many seeds simulate runs
-#   SEED=            the one seed that simulate runs, with the log of its events
+#   SEED=            the one seed that simulate runs, with the log of its events; or that of the order of chaos
 #   RACE=            simulate with the race detector: make simulate RACE=1
+#   DURATION=10m     how long chaos inflicts faults on each engine, all of them at a time
 
 ENGINE   ?=
 ARGS     ?=
@@ -18,13 +19,15 @@ RUN      ?=
 FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 1
+DURATION ?= 10m
+SEED     ?= 0
 
 # Linters live in a module of their own, so that the server's go.mod holds only
 # what the server needs.
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fuzz bench simulate
+.PHONY: help run build test lint fuzz bench simulate chaos
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,3 +67,8 @@ SEEDS ?= 1000
 SEED  ?=
 simulate: ## whole servers in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+
+# Each wait of it is bounded, so go test need not end it.
+chaos: ## faults on every engine for DURATION, each history checked by porcupine, and a table of them
+	@tools/install
+	go test -timeout 0 -count 1 -v -run WhateverFails ./tests/chaos -duration $(DURATION) -seed $(or $(SEED),0)

@@ -16,7 +16,8 @@ type guarantees struct {
 	session  time.Duration // how long after a fault that may be noticed
 
 	// A lease whose grant or renewal is answered after its end is nobody's, and the server asks
-	// the store again by itself: such a request may have been done twice.
+	// the store again by itself: such a request may have been done twice. A waiter whose time is over by
+	// then may see its second grant being given back.
 	again bool
 
 	// A CHECK that was answered so late that the lease may be over, counted from when it was

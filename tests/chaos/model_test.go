@@ -154,7 +154,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	case "renewed":
 		return r.renewed(s, in, out)
 	case "busy", "queued", "timeout":
-		if out.owner == in.contender {
+		if out.owner == in.contender && (out.status != "timeout" || !r.again) {
 			return false, s
 		}
 		return r.seen(s, in, out)
@@ -296,8 +296,12 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		case o.kind == wait && !o.unknown && signs(o, all):
 			// It had the mutex, and lost it before it was told: then it goes on waiting, or is told
 			// that its time ran out.
-			o.until = o.ret
-			perhaps(o, wait)
+			hidden := o
+			hidden.until = o.ret
+			perhaps(hidden, wait)
+			if r.again {
+				perhaps(o, giveBack) // it is told of a second grant when that is being given back
+			}
 		}
 		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
 			// Its first try was too late to be told of.
