@@ -20,6 +20,10 @@ type guarantees struct {
 	// then may see its second grant being given back.
 	again bool
 
+	// That a lease has ended is told by a clock that does not end it: until somebody else is granted
+	// the mutex, the owner may still renew.
+	onlyTold bool
+
 	// A CHECK that was answered so late that the lease may be over, counted from when it was
 	// sent, says no.
 	cautious bool
@@ -54,7 +58,7 @@ var documented = map[string]guarantees{
 	// "If the server stops, or is cut off for longer than the session timeout, the leases that it
 	// granted end." Nobody else ends them: so they go on for as long as its session. "What other servers
 	// tell of a lease's end is by the leader's clock, its end is not."
-	"zookeeper": {rough: 100 * time.Millisecond, late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, again: true, partial: true},
+	"zookeeper": {onlyTold: true, rough: 100 * time.Millisecond, late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, again: true, partial: true},
 }
 
 // loss says that what a server has granted may end at any instant from one to the other.

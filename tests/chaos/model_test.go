@@ -103,7 +103,7 @@ func (r *rules) answered(s state, in request, out reply) (bool, state) {
 			ok, s := r.holds(s, s.owner, 0, in.call)
 			return ok, s.freed()
 		}
-		return r.free(s, out.ret)
+		return r.toldFree(s, out.ret)
 	case owner:
 		return r.seen(s, in, out)
 	}
@@ -150,7 +150,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	switch out.status {
 	case "acquired":
 		ok, s := r.free(s, out.ret)
-		return ok && out.owner == in.contender && out.token > s.largest && out.left <= in.lease, r.granted(s, in, out.token, out.ret)
+		return ok && out.owner == in.contender && out.token > s.largest && r.within(in, out), r.granted(s, in, out.token, out.ret)
 	case "renewed":
 		return r.renewed(s, in, out)
 	case "busy", "queued", "timeout":
@@ -164,10 +164,15 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 
 func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	ok, s := r.holds(s, in.contender, out.token, in.call)
-	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && out.left <= in.lease
+	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
 	s = r.renew(s, in, out.ret)
 	s.untold = 0
 	return ok, s
+}
+
+// within reports whether someone was told of no longer a lease than it had asked for.
+func (r *rules) within(in request, out reply) bool {
+	return out.left <= in.lease || r.again // another request of the contender may have come in between
 }
 
 // lost is a GUARD that was answered so, with the present owner.
@@ -181,7 +186,7 @@ func (r *rules) lost(s state, in request, out reply) (bool, state) {
 // seen is that someone was told of the present owner, or that there is none.
 func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	if out.owner == "" {
-		return r.free(s, out.ret)
+		return r.toldFree(s, out.ret)
 	}
 	ok, s := r.holds(s, out.owner, out.token, in.call)
 	if out.left > 0 { // rounded up to milliseconds
@@ -200,7 +205,17 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 	if s.owner == "" || s.owner != owner || token != 0 && s.token != token {
 		return true, s
 	}
-	return r.free(s, ret)
+	return r.toldFree(s, ret)
+}
+
+// toldFree is that someone was told that nobody owns the mutex at an instant not after ret.
+func (r *rules) toldFree(s state, ret instant) (bool, state) {
+	ok, end := r.free(s, ret)
+	if r.onlyTold {
+		s.now = end.now
+		return ok, s
+	}
+	return ok, end
 }
 
 // free is that nobody owns the mutex at an instant not after ret: if someone does, its lease
@@ -214,7 +229,8 @@ func (r *rules) free(s state, ret instant) (bool, state) {
 }
 
 func (r *rules) granted(s state, in request, token uint64, ret instant) state {
-	s.owner, s.token, s.keeper, s.untold = in.contender, token, in.server, 0
+	s = s.freed()
+	s.owner, s.token, s.keeper = in.contender, token, in.server
 	s.largest = max(s.largest, token)
 	return r.renew(s, in, ret)
 }

@@ -107,6 +107,7 @@ func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 		"the wrong owner is told":                        {first, in(20, 30, acquires("b"), busy("c", 1))},
 		"too much time is left":                          {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 95 * time.Millisecond})},
 		"too little time is left":                        {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 60 * time.Millisecond})},
+		"an owner is told of more than it asked for":     {in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 101 * time.Millisecond})},
 		"an owner is refused":                            {first, in(20, 30, acquires("a"), busy("a", 1))},
 		"a tenure without anybody who asked":             {in(0, 10, asks, owned("a", 1))},
 		"an unknown grant before it was asked":           {lost(20, acquires("a")), in(0, 10, asks, owned("a", 1))},
@@ -184,6 +185,9 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"a check in time", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 50, checks(1), no), in(70, 80, checks(1), yes)}, false},
 		{"a grant that is given back as the wait ends", rules{guarantees: guarantees{again: true}}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, true},
 		{"a wait in vain by the owner", rules{}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, false},
+		{"told free, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
+		{"granted, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
+		{"told free in the lease", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(50, 99, asks, free)}, false},
 		{"too late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,7 +234,8 @@ func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
 		{[]event{is("acquired", 2), is("released", 2), is("released", 2)}, true, 1},
 		{[]event{is("acquired", 1), is("acquired", 2), is("released", 1)}, false, 2},
 		{[]event{is("acquired", 1), is("acquired", 2), is("released", 1)}, true, 0},
-		{[]event{is("released", 1), is("acquired", 1)}, true, 1},
+		{[]event{is("released", 1), is("acquired", 1)}, false, 2},
+		{[]event{is("acquired", 1), is("released", 1), is("acquired", 1)}, true, 1},
 		{[]event{is("released", 1), is("acquired", 2)}, false, 1},
 		{[]event{is("released", 1), is("acquired", 2)}, true, 0},
 	} {
