@@ -81,11 +81,11 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 	healed := now()
 	n.recover(f, healed)
 	recovered := now()
-	for counts = false; !counts && now() < after(recovered, extra); time.Sleep(10 * time.Millisecond) {
-		counts = float64(counted.Load()-before) >= enough*time.Duration(now()-from).Seconds()
+	for ; !counts && now() < after(recovered, extra); time.Sleep(10 * time.Millisecond) {
+		total = verdict{operations: int(counted.Load() - before), took: time.Duration(now() - from)}
+		counts = float64(total.operations) >= enough*total.took.Seconds()
 		hurry.Store(!counts)
 	}
-	total = verdict{operations: int(counted.Load() - before), took: time.Duration(now() - from)}
 	cancel()
 	clients.Wait()
 
