@@ -304,6 +304,9 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 				break
 			}
 			add(o)
+			for range r.more(o, all) {
+				perhaps(o, o.kind)
+			}
 			if o.kind == wait {
 				perhaps(o, giveBack) // nobody was there to be told of the grant: it goes on to the next
 			}
@@ -335,12 +338,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 // it was not told of: someone was told of that, or ended one without telling which. Without, no order needs it: all
 // that it could do is to keep the mutex from others.
 func signs(w operation, all []operation) bool {
-	told := make(map[uint64]bool) // the tokens that the contender was told
-	for _, o := range all {
-		if o.contender == w.contender && o.status == "acquired" {
-			told[o.reply.token] = true
-		}
-	}
+	told := toldTo(w.contender, all)
 	for _, o := range all {
 		if o.unknown || o.call > w.ret || o.ret < w.call {
 			continue
@@ -353,6 +351,32 @@ func signs(w operation, all []operation) bool {
 		}
 	}
 	return false
+}
+
+// toldTo returns the tokens that a contender was told it had acquired.
+func toldTo(contender string, all []operation) map[uint64]bool {
+	told := make(map[uint64]bool)
+	for _, o := range all {
+		if o.contender == contender && o.status == "acquired" {
+			told[o.reply.token] = true
+		}
+	}
+	return told
+}
+
+// more returns how many tenures a request without a reply may have begun beyond the first, where the
+// server asks again when a grant is late: as many as there are that its contender was not told of.
+func (r *rules) more(w operation, all []operation) int {
+	if !r.again {
+		return 0
+	}
+	told, seen := toldTo(w.contender, all), make(map[uint64]bool)
+	for _, o := range all {
+		if o.owner == w.contender && !told[o.reply.token] && o.ret >= w.call {
+			seen[o.reply.token] = true
+		}
+	}
+	return max(0, len(seen)-1)
 }
 
 // client numbers contenders "c0" to "c9" for porcupine's picture.

@@ -188,6 +188,8 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"told free, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
 		{"granted, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
 		{"told free in the lease", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(50, 99, asks, free)}, false},
+		{"one request that began two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
+		{"one request that began two elsewhere", rules{}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
 		{"too late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ const (
 	contenders = 3                      // for each of them
 	calm       = 300 * time.Millisecond // before a fault, and at least after it
 	enough     = 100                    // operations a second that a window must have
-	extra      = 5 * time.Second        // after the recovery, for so many
+	extra      = 5 * time.Second        // after the recovery, and at least as long as all took till then, for so many
 	repeats    = 5                      // of a window that did not come to so many
 	patience   = 90 * time.Second       // for servers to recover
 )
@@ -81,7 +81,8 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 	healed := now()
 	n.recover(f, healed)
 	recovered := now()
-	for ; !counts && now() < after(recovered, extra); time.Sleep(10 * time.Millisecond) {
+	last := max(after(recovered, extra), recovered+(recovered-from)) // a store may take long to start
+	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
 		total = verdict{operations: int(counted.Load() - before), took: time.Duration(now() - from)}
 		counts = float64(total.operations) >= enough*total.took.Seconds()
 		hurry.Store(!counts)
