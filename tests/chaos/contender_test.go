@@ -140,6 +140,10 @@ func (c *contender) choose() (request, []any) {
 			return c.ask(owner, 0)
 		case die < 93:
 			return c.ask(breakUp, 0)
+		case die < 96 && c.past != 0: // late requests of a tenure before
+			return c.ask(guard, c.past)
+		case die < 98 && c.past != 0:
+			return c.ask(release, c.past)
 		}
 		c.past, c.token = c.token, 0 // it forgets that it has it
 	}
@@ -249,6 +253,7 @@ func (c *contender) learn(o operation) {
 	switch {
 	case o.status == "acquired" || o.status == "renewed":
 		c.token, c.until = o.reply.token, after(o.ret, o.lease)
+	case o.request.token != 0 && o.request.token != c.token: // of another tenure
 	case o.kind == release || o.status == "lost":
 		if c.token != 0 {
 			c.past, c.token = c.token, 0
