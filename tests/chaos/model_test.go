@@ -154,7 +154,8 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	case "renewed":
 		return r.renewed(s, in, out)
 	case "busy", "queued", "timeout":
-		if out.owner == in.contender && (out.status != "timeout" || !r.again) {
+		moved := in.kind == wait && out.status == "queued" // another request of the contender took its place over
+		if out.owner == in.contender && !moved && (out.status != "timeout" || !r.again) {
 			return false, s
 		}
 		return r.seen(s, in, out)

@@ -143,6 +143,7 @@ func TestAHistoryThatKeepsTheRulesIsAccepted(t *testing.T) {
 		"an unknown grant was none":                            {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
 		"an unknown grant was one":                             {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
 		"an unknown grant was one much later":                  {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
+		"a wait whose place an older one took over":            {lost(0, waits("a")), in(20, 60, waits("a"), reply{status: "queued", owner: "a", token: 1})},
 		"an unknown grant ends unseen":                         {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
 		"an unknown renewal was one":                           {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
 		"an unknown renewal was a grant":                       {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
