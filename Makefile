@@ -20,7 +20,6 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 1
 DURATION ?= 10m
-SEED     ?= 0
 
 # Linters live in a module of their own, so that the server's go.mod holds only
 # what the server needs.
