@@ -15,6 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // TestNothingToldIsLostInACrash runs clients on an engine and its store, and again
@@ -26,7 +27,7 @@ func TestNothingToldIsLostInACrash(t *testing.T) {
 	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			crash(t, mode, crashClones)
+			crash(simbatest.NewCampaign(t, "crash clones, "+mode.String(), "embedded"), mode, simbatest.Count(crashClones, 10_000))
 		})
 	}
 }
@@ -146,7 +147,7 @@ func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
 	return p
 }
 
-func crash(t *testing.T, mode persist.Mode, clones int) {
+func crash(t *simbatest.Campaign, mode persist.Mode, clones int) {
 	fs := vfs.NewCrashableMem()
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour)).Now}
 	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: fs, Mode: mode, Boot: boot})
@@ -188,12 +189,12 @@ func crash(t *testing.T, mode persist.Mode, clones int) {
 	if len(w.states) < 10 || w.token < uint64(clones) {
 		t.Errorf("too little happened: %d mutexes, token %d", len(w.states), w.token)
 	}
-	t.Logf("%d crashes, %d tenures, %d unsynced states lost", clones, w.token, lost)
+	t.Counted(clones, "%d tenures, %d unsynced states lost", w.token, lost)
 }
 
 // survive opens what a crash left and holds it against the picture. It returns how
 // many states that were told are gone, which async may lose but not silently.
-func survive(t *testing.T, p picture, mode persist.Mode, reboot bool) (lost int) {
+func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int) {
 	t.Helper()
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour + time.Minute)).Now}
 	if reboot {
@@ -243,7 +244,7 @@ func survive(t *testing.T, p picture, mode persist.Mode, reboot bool) (lost int)
 }
 
 // goOn lets a stranger ask for mutexes in the run after the crash.
-func goOn(t *testing.T, p picture, mode persist.Mode, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
+func goOn(t testing.TB, p picture, mode persist.Mode, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, store, engine.Recovery(*rec))
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 const (
-	killRounds  = 200
 	killClients = 8
 	killShared  = 4         // mutexes that all clients want
 	killTTL     = 3_600_000 // ms: no lease ends while the test runs
@@ -21,10 +22,12 @@ const (
 
 // TestKillLosesNothingThatWasTold kills the server while clients acquire and
 // release, and starts it again on the same data, many times.
-func TestKillLosesNothingThatWasTold(t *testing.T) {
+func TestKillLosesNothingThatWasTold(test *testing.T) {
+	t := simbatest.NewCampaign(test, "kill -9 of the server", "embedded")
+	rounds := simbatest.Count(200, 500)
 	m := &model{t: t, held: make(map[string]tenure), asked: make(map[string]map[string]bool), seen: make(map[int64]string)}
 	dir := t.TempDir() + "/data"
-	for round := range killRounds {
+	for round := range rounds {
 		s := startIn(t, dir)
 		m.compare(s)
 		if t.Failed() {
@@ -46,12 +49,12 @@ func TestKillLosesNothingThatWasTold(t *testing.T) {
 		s.kill()
 		clients.Wait()
 	}
-	t.Logf("%d rounds, %d tenures acknowledged or found, %d still held", killRounds, len(m.seen), len(m.held))
+	t.Counted(rounds, "%d tenures acknowledged or found, %d still held", len(m.seen), len(m.held))
 }
 
 // model is what the clients know of the server.
 type model struct {
-	t *testing.T
+	t testing.TB
 
 	mu      sync.Mutex                 // guards what follows
 	held    map[string]tenure          // told to a client and, if releasing is not set, not given up

@@ -86,6 +86,9 @@ func (s *Server) Pause() { s.proc.Pause() }
 // Resume lets a server go on that was paused.
 func (s *Server) Resume() { s.proc.Resume() }
 
+// Prefer lets the server run before others, see [Process.Prefer], until it is started again.
+func (s *Server) Prefer() { s.proc.Prefer() }
+
 // Replace kills the server and starts another in its place, at the same address, that has none
 // of its data.
 func (s *Server) Replace() {

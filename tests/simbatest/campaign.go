@@ -1,0 +1,111 @@
+package simbatest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+)
+
+var (
+	long  = flag.Bool("long", false, "do as often as make campaigns does what a test does many times")
+	table = flag.String("table", "", "`file` to which each campaign adds its line")
+)
+
+// Long reports whether tests count as far as make campaigns wants it.
+func Long() bool { return *long }
+
+// Count returns how often a test does something: few times in make test, many in make campaigns.
+func Count(few, many int) int {
+	if Long() {
+		return many
+	}
+	return few
+}
+
+// Campaign is a test that does one thing many times, and says at its end how often, and how often it
+// went wrong. It is the test's TB too: every error is counted as a violation.
+// It is safe for concurrent use.
+type Campaign struct {
+	testing.TB
+	name, engine string
+
+	mu         sync.Mutex // guards what follows
+	count      int
+	violations int
+	figures    string
+}
+
+// NewCampaign begins a campaign that ends with the test. With -table, its line is added to that file.
+func NewCampaign(t testing.TB, name, engine string) *Campaign {
+	c := &Campaign{TB: t, name: name, engine: engine}
+	t.Cleanup(c.end)
+	return c
+}
+
+// Counted says how often it was done, and what was measured.
+func (c *Campaign) Counted(n int, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count, c.figures = n, fmt.Sprintf(format, args...)
+}
+
+// Error counts a violation.
+func (c *Campaign) Error(args ...any) {
+	c.Helper()
+	c.violated()
+	c.TB.Error(args...)
+}
+
+// Errorf counts a violation.
+func (c *Campaign) Errorf(format string, args ...any) {
+	c.Helper()
+	c.violated()
+	c.TB.Errorf(format, args...)
+}
+
+// Fatal counts a violation.
+func (c *Campaign) Fatal(args ...any) {
+	c.Helper()
+	c.violated()
+	c.TB.Fatal(args...)
+}
+
+// Fatalf counts a violation.
+func (c *Campaign) Fatalf(format string, args ...any) {
+	c.Helper()
+	c.violated()
+	c.TB.Fatalf(format, args...)
+}
+
+func (c *Campaign) violated() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.violations++
+}
+
+func (c *Campaign) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.Skipped():
+		c.figures = "NOT TESTED: its store is missing"
+	case c.Failed() && c.violations == 0:
+		c.figures = "FAILED " + c.figures
+	}
+	line := fmt.Sprintf("| %s | %s | %d | %d | %s |", c.name, c.engine, c.count, c.violations, c.figures)
+	c.Log(line)
+	if *table == "" {
+		return
+	}
+	f, err := os.OpenFile(*table, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		c.TB.Error(err)
+		return
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		c.TB.Error(err)
+	}
+}
