@@ -76,6 +76,7 @@ func (l *tenures) neverTwo(t testing.TB) []tenure {
 
 // change is a record of SIMBA.HISTORY.
 type change struct {
+	seq          int64
 	event, owner string
 	token        uint64
 	at           time.Duration // since 1970
@@ -84,7 +85,13 @@ type change struct {
 // changes asks the server for the history of a mutex.
 func changes(t testing.TB, rdb *redis.Client, mutex string) []change {
 	t.Helper()
-	records, err := rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000).Slice()
+	return changesSince(t, rdb, mutex, 0)
+}
+
+// changesSince is changes for what came after the change with that number.
+func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []change {
+	t.Helper()
+	records, err := rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Slice()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +99,7 @@ func changes(t testing.TB, rdb *redis.Client, mutex string) []change {
 	for _, r := range records {
 		f := r.(map[any]any)
 		all = append(all, change{
-			event: f["event"].(string), owner: f["owner"].(string), token: uint64(f["token"].(int64)),
+			seq: f["seq"].(int64), event: f["event"].(string), owner: f["owner"].(string), token: uint64(f["token"].(int64)),
 			at: time.Duration(f["at"].(int64)) * time.Millisecond,
 		})
 	}
