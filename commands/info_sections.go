@@ -24,6 +24,7 @@ func (r *report) server() {
 	r.line("os", runtime.GOOS)
 	r.line("arch_bits", 32<<(^uint(0)>>63))
 	r.line("go_version", runtime.Version())
+	r.line("go_goroutines", runtime.NumGoroutine())
 	r.line("process_id", os.Getpid())
 	r.line("run_id", info.RunID)
 	r.line("tcp_port", info.TCPPort)

@@ -19,21 +19,33 @@ var sharedEngines = []string{"redis", "mysql", "zookeeper"}
 // openShared starts a store for an engine.
 func openShared(t testing.TB, engine string) *shared {
 	t.Helper()
-	s := &shared{engine: engine, args: []string{"--engine", engine}}
+	s := &shared{engine: engine}
 	switch engine {
 	case "redis":
 		s.store = stores.Redis(t)
-		s.args = append(s.args, "--redis-url", "redis://"+s.store.Addr)
 	case "mysql":
 		s.store = stores.MariaDB(t)
-		s.args = append(s.args, "--mysql-dsn", s.dsn(), "--mysql-migrate", "--mysql-poll", "50ms")
 	case "zookeeper":
 		s.store = stores.ZooKeeper(t)
-		s.args = append(s.args, "--zookeeper-servers", s.store.Addr, "--zookeeper-session-timeout", "4s")
 	default:
 		t.Fatalf("no store for engine %s", engine)
 	}
+	s.args = s.at(s.store.Addr)
 	return s
+}
+
+// at are the flags of a server that finds the store at an address: its own, or that of a link to it.
+func (s *shared) at(addr string) []string {
+	args := []string{"--engine", s.engine}
+	switch s.engine {
+	case "redis":
+		args = append(args, "--redis-url", "redis://"+addr)
+	case "mysql":
+		args = append(args, "--mysql-dsn", "root@tcp("+addr+")/simba", "--mysql-migrate", "--mysql-poll", "50ms")
+	case "zookeeper":
+		args = append(args, "--zookeeper-servers", addr, "--zookeeper-session-timeout", "4s")
+	}
+	return args
 }
 
 // dsn is the store of engine mysql, as root.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -26,12 +27,10 @@ const (
 // again and again, and starts another process in its place each time. The next is told of its turn and asks
 // for the mutex: the server, its disk and another process have to act within the bound.
 //
-// Not parallel, here and below: the rule is about the server and its clients, not about how busy other
-// tests keep the machine. Therefore they also run before others, where the test may have it so.
+// Not parallel, here and below: other tests of the package would only make the machine busy.
 func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, 50 processes want it", "embedded")
-	s := simbatest.Start(t)
-	s.Prefer()
+	s := preferred(t)
 	f := newFleet(t, s, "killed")
 	for range killContenders {
 		f.launch()
@@ -70,8 +69,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 // ACQUIRE … WAIT: it is granted the mutex in the step that ends the lease, and asks for nothing.
 func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, a blocked client wants it", "embedded")
-	s := simbatest.Start(t)
-	s.Prefer()
+	s := preferred(t)
 	f := newFleet(t, s, "killed")
 	const waiter = "waiter"
 	blocked := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: simbatest.Patience})
@@ -104,6 +102,16 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		}
 	}
 	t.Counted(kills, "granted after transition_at: %v", late)
+}
+
+// preferred starts a server that others' work holds up as little as can be: the rule is about the server and
+// its clients, not about how busy the machine's processors and its disk are. So it runs before others, where
+// the test may have it so, and its disk is memory.
+func preferred(t testing.TB) *simbatest.Server {
+	t.Helper()
+	s := simbatest.Start(t, "--data-dir", stores.Scratch(t)+"/data")
+	s.Prefer()
+	return s
 }
 
 // fleet is many processes that want one mutex.

@@ -4,20 +4,32 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
-// preference is the nice value of processes that are preferred.
-const preference = -10
+// Prefer lets the process run before all others that want the same processor, if the test may do so (as
+// root): for a rule about how soon a process does something, not about how busy the machine is with
+// other things. One that computes for long must not have it.
+//
+// A nice value below 0 would do if Linux did not weigh it within a session only (autogroups), and
+// other tests may run in another: so it is the lowest priority of real time, SCHED_RR 1.
+func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, 1) }
 
-// Prefer lets the process run before others that want the same processor, if the test may do so (as
-// root): for a rule about how soon a process does something, not about how busy the machine is.
-// It is kept in order by the same scheduler as everything else, and may be late still.
-func (p *Process) Prefer() {
-	// A nice value is a thread's, whatever POSIX says; new threads have that of the thread which made
-	// them. So all have it when a look finds none that has not.
-	tasks := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
-	preferred := make(map[int]bool)
+// Prefer is [Process.Prefer] for the process of the test, until it ends. What it starts meanwhile
+// has it too.
+func Prefer(t testing.TB) {
+	schedule(os.Getpid(), unix.SCHED_RR, 1)
+	t.Cleanup(func() { schedule(os.Getpid(), unix.SCHED_NORMAL, 0) })
+}
+
+// schedule sets policy and priority of a process' threads, as far as it is permitted.
+func schedule(pid int, policy, priority uint32) {
+	// They are a thread's, whatever POSIX says; new threads have those of the thread which made
+	// them. So all have them when a look finds none that has not.
+	tasks := fmt.Sprintf("/proc/%d/task", pid)
+	done := make(map[int]bool)
 	for more := true; more; {
 		more = false
 		threads, err := os.ReadDir(tasks)
@@ -26,13 +38,14 @@ func (p *Process) Prefer() {
 		}
 		for _, thread := range threads {
 			id, err := strconv.Atoi(thread.Name())
-			if err != nil || preferred[id] {
+			if err != nil || done[id] {
 				continue
 			}
-			if syscall.Setpriority(syscall.PRIO_PROCESS, id, preference) == syscall.EACCES {
+			attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: priority}
+			if unix.SchedSetAttr(id, &attr, 0) == unix.EPERM {
 				return
 			}
-			preferred[id], more = true, true
+			done[id], more = true, true
 		}
 	}
 }

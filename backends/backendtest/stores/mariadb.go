@@ -15,9 +15,9 @@ import (
 // Arguments are those of mariadbd and win over the defaults.
 func MariaDB(t TB, args ...string) *Server {
 	t.Helper()
-	program := need(t, "mariadbd", "mariadb-server")
+	program := Need(t, "mariadbd", "mariadb-server")
 	port := FreePort(t)
-	s := &Server{Addr: local(port), Dir: scratch(t), program: program}
+	s := &Server{Addr: local(port), Dir: Scratch(t), program: program}
 	tmp := filepath.Join(s.Dir, "tmp")
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func MariaDB(t TB, args ...string) *Server {
 	if os.Geteuid() == 0 {
 		cheap = append(cheap, "--user=root") // it refuses to run as root unless told
 	}
-	install := exec.Command(need(t, "mariadb-install-db", "mariadb-server"),
+	install := exec.Command(Need(t, "mariadb-install-db", "mariadb-server"),
 		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, cheap...)...)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, tail(string(out), 30))

@@ -17,8 +17,8 @@ func redisServer(t TB, args ...string) *Server {
 	port := FreePort(t)
 	s := &Server{
 		Addr:    local(port),
-		Dir:     scratch(t),
-		program: need(t, "redis-server", "redis-server"),
+		Dir:     Scratch(t),
+		program: Need(t, "redis-server", "redis-server"),
 	}
 	s.args = append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.Dir,

@@ -56,7 +56,7 @@ func (s *Sentinel) Primary() *Server {
 func (s *Sentinel) watcher(t TB, host, port string) *Server {
 	t.Helper()
 	own := FreePort(t)
-	w := &Server{Addr: local(own), Dir: scratch(t), program: need(t, "redis-server", "redis-server")}
+	w := &Server{Addr: local(own), Dir: Scratch(t), program: Need(t, "redis-server", "redis-server")}
 	conf := fmt.Sprintf(`port %d
 bind 127.0.0.1
 dir %s

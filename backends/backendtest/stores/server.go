@@ -153,9 +153,9 @@ type process struct {
 // memory is where Linux keeps files in memory.
 const memory = "/dev/shm"
 
-// scratch is a folder for the data of a store until the test ends: in memory if there is some, since
+// Scratch is a folder for the data of a store until the test ends: in memory if there is some, since
 // a store that waits for a disk that others keep busy answers late. A TB with a StoreDir has its own mind.
-func scratch(t TB) string {
+func Scratch(t TB) string {
 	t.Helper()
 	if own, ok := t.(interface{ StoreDir() string }); ok {
 		return own.StoreDir()
@@ -208,8 +208,8 @@ func (p *process) signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig) // it may have ended: then there is nothing to do
 }
 
-// need returns the path of a program, and skips the test if it is missing.
-func need(t TB, program, pkg string) string {
+// Need returns the path of a program, and skips the test if it is missing.
+func Need(t TB, program, pkg string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {

@@ -85,11 +85,11 @@ var cheap = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", 
 
 func zookeeper(t TB, options ...string) *Server {
 	t.Helper()
-	java := need(t, "java", "default-jre-headless")
+	java := Need(t, "java", "default-jre-headless")
 	if _, err := os.Stat(zookeeperJar); err != nil {
 		missing(t, zookeeperJar, "zookeeper")
 	}
-	s := &Server{Addr: local(FreePort(t)), Dir: scratch(t), program: java}
+	s := &Server{Addr: local(FreePort(t)), Dir: Scratch(t), program: java}
 	s.args = append(options[:len(options):len(options)],
 		"-Dzookeeper.preAllocSize=64",
 		"-Dznode.container.checkIntervalMs=1000",

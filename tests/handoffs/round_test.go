@@ -1,0 +1,283 @@
+package handoffs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const mostWaiters = 50
+
+// round is the way of one mutex through all who want it.
+type round struct {
+	t         testing.TB
+	addr      string
+	cut, hole *stores.Link // for those whose network fails
+	mutex     string
+	rng       *rand.Rand
+
+	admin   redis.Conn
+	owner   *waiter // the first
+	waiters map[string]*waiter
+	order   []string // of the queue
+	known   bool     // the server knows of those whose connections have broken
+}
+
+// play returns how long each handoff took; nothing, if something went wrong.
+func (r *round) play() (took []time.Duration) {
+	var err error
+	if r.admin, err = dial(r.addr); err != nil {
+		r.t.Error(err)
+		return nil
+	}
+	defer r.admin.Close()
+	r.owner = &waiter{id: "owner", conn: r.admin}
+	if !r.acquire(r.owner, []any{r.mutex, r.owner.id, livingTTL.Milliseconds()}) {
+		r.t.Errorf("%s is not free", r.mutex)
+		return nil
+	}
+	if !r.queueUp() {
+		return nil
+	}
+	r.die()
+	defer r.bury()
+	r.release(r.owner)
+	for _, w := range r.waiters {
+		if !w.fate.alive() {
+			continue
+		}
+		select {
+		case <-w.ended:
+		case <-time.After(simbatest.Patience):
+			r.t.Errorf("%s: %s (%v) of %v is lost", r.mutex, w.id, w.fate, r.fates())
+			return nil
+		}
+	}
+	if !r.await("it is free in the end", func() (bool, error) {
+		o, err := r.admin.Do("SIMBA.OWNER", r.mutex)
+		return o == nil, err
+	}) {
+		return nil
+	}
+	return r.judge()
+}
+
+// queueUp has everybody queue: the first before all others, so that it can be one of the dead, the
+// others as it comes.
+func (r *round) queueUp() bool {
+	n := 1 + r.rng.IntN(mostWaiters)
+	mortality := r.rng.IntN(90)
+	r.waiters = make(map[string]*waiter)
+	var all sync.WaitGroup
+	for i := range n {
+		w := &waiter{id: fmt.Sprint("w", i), fate: fate(r.rng.IntN(int(listens) + 1))}
+		if r.rng.IntN(100) < mortality || i == 0 && r.rng.IntN(2) == 0 {
+			w.fate = closes + fate(r.rng.IntN(int(fates-closes)))
+		}
+		r.waiters[w.id] = w
+		join := func() {
+			if err := r.join(w); err != nil {
+				r.t.Errorf("%s: %s (%v) joins: %v", r.mutex, w.id, w.fate, err)
+			}
+		}
+		if all.Go(join); i > 0 {
+			continue
+		}
+		all.Wait()
+		if !r.await("the first waits", func() (bool, error) { return r.queued(1) }) {
+			return false
+		}
+	}
+	all.Wait()
+	return r.await("all wait", func() (bool, error) { return r.queued(n) })
+}
+
+// queued reports whether so many are in the queue, and notes their order.
+func (r *round) queued(n int) (bool, error) {
+	r.order = nil
+	_, err := r.queue(func(q map[string]string) bool {
+		r.order = append(r.order, q["contender"])
+		return true
+	})
+	return len(r.order) == n, err
+}
+
+// queue reports whether that is true of all in the queue.
+func (r *round) queue(is func(map[string]string) bool) (all bool, err error) {
+	records, err := redis.Values(r.admin.Do("SIMBA.QUEUE", r.mutex, "COUNT", 1000))
+	all = true
+	for _, record := range records {
+		q, err := fields(record, nil)
+		if err != nil {
+			return false, err
+		}
+		all = is(q) && all
+	}
+	return all, err
+}
+
+// die has all die who are to die, one after the other or at the same time as the owner gives up.
+func (r *round) die() {
+	for _, w := range r.waiters {
+		switch w.fate {
+		case closes, gone:
+			w.conn.Close()
+		case killed:
+			w.proc.Kill()
+		case stopped:
+			w.proc.Pause()
+		}
+	}
+	r.cut.Reset()
+	r.hole.Blackhole()
+	if r.known = r.rng.IntN(2) == 0; r.known {
+		r.await("the server knows who is dead", func() (bool, error) {
+			return r.queue(func(q map[string]string) bool {
+				f := r.waiters[q["contender"]].fate
+				return f == lives || f.silent() || q["kind"] == "polling"
+			})
+		})
+	}
+}
+
+// bury ends what is left of the dead.
+func (r *round) bury() {
+	r.hole.Reset()
+	r.hole.Heal()
+	for _, w := range r.waiters {
+		switch {
+		case w.proc != nil:
+			w.proc.Kill()
+		case w.fate == isCut || w.fate == hole:
+			w.conn.Close()
+		}
+	}
+}
+
+// tenure is one by the server's history.
+type tenure struct {
+	owner string
+	token int64
+	at    time.Time
+}
+
+// judge holds the history against what was to happen.
+func (r *round) judge() (took []time.Duration) {
+	all, err := r.tenures()
+	if err != nil {
+		r.t.Errorf("%s: %v", r.mutex, err)
+		return nil
+	}
+	// The order of the queue, without those who were passed over.
+	want := []string{r.owner.id}
+	for _, id := range r.order {
+		was := slices.ContainsFunc(all, func(t tenure) bool { return t.owner == id })
+		switch f := r.waiters[id].fate; {
+		case f.alive(), f.silent():
+			want = append(want, id)
+		case was && (f == gone || r.known):
+			r.t.Errorf("%s: %s (%v) was granted it, and was known to be dead", r.mutex, id, f)
+		case was: // it died in the moment of its turn
+			want = append(want, id)
+		}
+	}
+	var got []string
+	for i, t := range all {
+		got = append(got, t.owner)
+		if i > 0 && t.token <= all[i-1].token {
+			r.t.Errorf("%s: token %d of %s after %d", r.mutex, t.token, t.owner, all[i-1].token)
+		}
+	}
+	if !slices.Equal(got, want) {
+		r.t.Errorf("%s went through the hands of\n%v, not of\n%v: %v", r.mutex, got, want, r.fates())
+		return nil
+	}
+	for i := range all[1:] {
+		d := r.began(all[i+1]).Sub(r.ended(all[i]))
+		if took = append(took, d); d > bound {
+			r.t.Logf("%s: %v from %s to %s of %v", r.mutex, d, all[i].owner, all[i+1].owner, r.fates())
+		}
+	}
+	return took
+}
+
+// tenures reads the history.
+func (r *round) tenures() (all []tenure, err error) {
+	records, err := redis.Values(r.admin.Do("SIMBA.HISTORY", r.mutex, "COUNT", 10_000))
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range records {
+		f, err := fields(record, nil)
+		if err != nil {
+			return nil, err
+		}
+		if f["event"] != "acquired" {
+			continue
+		}
+		token, err := strconv.ParseInt(f["token"], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		at, err := strconv.ParseInt(f["at"], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, tenure{owner: f["owner"], token: token, at: time.UnixMilli(at)})
+	}
+	return all, nil
+}
+
+// began is when the owner knew of its tenure, or could have known if it lived: by this process' clock,
+// which is the server's, too.
+func (r *round) began(t tenure) time.Time {
+	if w := r.waiters[t.owner]; w.fate.alive() {
+		return w.told
+	}
+	return t.at
+}
+
+// ended is when the mutex was to go to the next: its owner sent the release, or its lease ended.
+func (r *round) ended(t tenure) time.Time {
+	w := r.waiters[t.owner]
+	switch {
+	case w == nil:
+		return r.owner.released
+	case w.fate.alive():
+		return w.released
+	}
+	return t.at.Add(deadTTL)
+}
+
+// fates are those of all waiters, in their order.
+func (r *round) fates() (s []string) {
+	for _, id := range r.order {
+		s = append(s, fmt.Sprint(id, " ", r.waiters[id].fate))
+	}
+	return s
+}
+
+// await waits for what comes true by itself.
+func (r *round) await(what string, is func() (bool, error)) bool {
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		ok, err := is()
+		if err != nil {
+			r.t.Errorf("%s: %s: %v", r.mutex, what, err)
+			return false
+		}
+		if ok {
+			return true
+		}
+	}
+	r.t.Errorf("%s: in vain for %v: %s: %v", r.mutex, simbatest.Patience, what, r.fates())
+	return false
+}

@@ -1,0 +1,224 @@
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const (
+	outageTimeout = time.Second // --backend-timeout
+	// outageSlack is how much later than that an answer may be. The deadline is the server's timer;
+	// what comes after it is one write, and its way through two processes that the machine may have
+	// busy. Half a second is far less than a second deadline that is waited for, or a try more.
+	outageSlack = 500 * time.Millisecond
+	// outageRecovery is how soon after the network has healed everybody must be served.
+	outageRecovery = 5 * time.Second
+	outageClients  = 8
+)
+
+// TestAStoreMayBeCutOffAndHealAgainAndAgain cuts the store off in every way while clients ask all the
+// time: each is answered in time, and served soon after; and nothing is left of it in the end.
+func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
+	for i, engine := range sharedEngines {
+		t.Run(engine, func(test *testing.T) {
+			t := simbatest.NewCampaign(test, "store cut off and healed", engine)
+			s := openShared(t, engine)
+			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.store.Addr)}
+			o.server = start(t, append(s.at(o.link.Addr()), "--backend-timeout", outageTimeout.String())...)
+			o.play(simbatest.Count(5, 100), rand.New(rand.NewPCG(uint64(i), 3)))
+		})
+	}
+}
+
+// outages cuts a server off from its store.
+type outages struct {
+	t      *simbatest.Campaign
+	engine string
+	link   *stores.Link
+	server *server
+
+	mu       sync.Mutex // guards what follows
+	failures simbatest.Latencies
+}
+
+// asker is a client that asks without a pause.
+type asker struct {
+	served, refused atomic.Int64 // replies
+}
+
+func (o *outages) play(times int, rng *rand.Rand) {
+	o.asking(func([]*asker) {}) // so that what the server keeps for later is there
+	goroutines, files := o.goroutines(), o.files()
+	var recoveries simbatest.Latencies
+	ways := make(map[string]int)
+	o.asking(func(all []*asker) {
+		for i := range times {
+			way := []string{"refused", "reset", "blackholed"}[rng.IntN(3)]
+			ways[way]++
+			switch way {
+			case "refused":
+				o.link.Refuse()
+			case "reset":
+				o.link.Reset()
+			case "blackholed":
+				o.link.Blackhole()
+			}
+			if way != "reset" { // which is over at once, and often nobody's request is lost
+				o.until(all, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
+			}
+			o.link.Heal()
+			healed := time.Now()
+			o.until(all, "is served again", func(a *asker) *atomic.Int64 { return &a.served })
+			took := time.Since(healed)
+			if recoveries = append(recoveries, took); took > outageRecovery {
+				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
+			}
+			if o.t.Failed() {
+				return
+			}
+		}
+	})
+	o.backTo("goroutines", goroutines, o.goroutines)
+	o.backTo("open files", files, o.files)
+	o.t.Counted(times, "%v; errors after: %v; served again after: %v; goroutines %d, then %d; fds %d, then %d",
+		ways, o.failures, recoveries, goroutines, o.goroutines(), files, o.files())
+}
+
+// asking has clients ask until it has been done, and each of them was served.
+func (o *outages) asking(do func([]*asker)) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	askers := make([]*asker, outageClients)
+	for i := range askers {
+		askers[i] = &asker{}
+		all.Go(func() { o.ask(askers[i], i, stop) })
+	}
+	o.until(askers, "is served", func(a *asker) *atomic.Int64 { return &a.served })
+	do(askers)
+	close(stop)
+	all.Wait()
+}
+
+// ask is the life of a client: half of them want a mutex of their own, half want one.
+func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
+	c, err := redis.Dial("tcp", o.server.addr, redis.DialReadTimeout(patience))
+	if err != nil {
+		o.t.Error(err)
+		return
+	}
+	defer c.Close()
+	mutex, me := fmt.Sprint("own-", id), fmt.Sprint("c", id)
+	if id%2 == 0 {
+		mutex = "shared"
+	}
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		command, args := "SIMBA.ACQUIRE", []any{mutex, me, 1000, "NOQUEUE"}
+		switch i % 4 {
+		case 1:
+			command, args = "SIMBA.GUARD", []any{mutex, me, 1000}
+		case 2:
+			command, args = "SIMBA.OWNER", []any{mutex}
+		case 3:
+			command, args = "SIMBA.RELEASE", []any{mutex, me}
+		}
+		began := time.Now()
+		_, err := c.Do(command, args...)
+		took := time.Since(began)
+		if err == nil {
+			a.served.Add(1)
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
+			o.t.Errorf("%s %v: %v", command, args, err)
+			return
+		}
+		o.mu.Lock()
+		o.failures = append(o.failures, took)
+		o.mu.Unlock()
+		if took > outageTimeout+outageSlack {
+			o.t.Errorf("%s %v is refused after %v: %v", command, args, took, err)
+		}
+		a.refused.Add(1)
+	}
+}
+
+// until waits until every client has had one more such reply, to a request that it sent after
+// this began.
+func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.Int64) {
+	const more = 2 // the first may have been on its way
+	var before []int64
+	for _, a := range all {
+		before = append(before, replies(a).Load())
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		done := true
+		for i, a := range all {
+			done = done && replies(a).Load() >= before[i]+more
+		}
+		if done || o.t.Failed() {
+			return
+		}
+	}
+	o.t.Errorf("in vain for %v: every client %s", patience, what)
+}
+
+// backTo waits until a figure is no larger than it was: what an outage leaves may take a moment to end.
+func (o *outages) backTo(what string, before int, now func() int) {
+	n := 0
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if n = now(); n <= before {
+			return
+		}
+	}
+	o.t.Errorf("%d %s before the outages, %d after them", before, what, n)
+}
+
+// goroutines asks the server how many it has.
+func (o *outages) goroutines() int {
+	c, err := redis.Dial("tcp", o.server.addr)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer c.Close()
+	info, err := redis.String(c.Do("INFO", "server"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if text, ok := strings.CutPrefix(line, "go_goroutines:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	o.t.Fatalf("no go_goroutines in %s", info)
+	return 0
+}
+
+// files counts what the server has open.
+func (o *outages) files() int {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.server.cmd.Process.Pid))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return len(open)
+}
