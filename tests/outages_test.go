@@ -33,6 +33,7 @@ const (
 func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
 	for i, engine := range sharedEngines {
 		t.Run(engine, func(test *testing.T) {
+			test.Parallel()
 			t := simbatest.NewCampaign(test, "store cut off and healed", engine)
 			s := openShared(t, engine)
 			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.store.Addr)}
@@ -90,10 +91,10 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			}
 		}
 	})
-	o.backTo("goroutines", goroutines, o.goroutines)
-	o.backTo("open files", files, o.files)
-	o.t.Counted(times, "%v; errors after: %v; served again after: %v; goroutines %d, then %d; fds %d, then %d",
-		ways, o.failures, recoveries, goroutines, o.goroutines(), files, o.files())
+	goroutinesAfter := o.backTo("goroutines", goroutines, o.goroutines)
+	filesAfter := o.backTo("open files", files, o.files)
+	o.t.Counted(times, "%d refused, %d reset, %d blackholed; errors after: %v; served again after: %v; goroutines %d, then %d; open files %d, then %d",
+		ways["refused"], ways["reset"], ways["blackholed"], o.failures, recoveries, goroutines, goroutinesAfter, files, filesAfter)
 }
 
 // asking has clients ask until it has been done, and each of them was served.
@@ -179,15 +180,16 @@ func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.
 	o.t.Errorf("in vain for %v: every client %s", patience, what)
 }
 
-// backTo waits until a figure is no larger than it was: what an outage leaves may take a moment to end.
-func (o *outages) backTo(what string, before int, now func() int) {
-	n := 0
+// backTo waits until a figure is no larger than it was, and returns it: what an outage leaves may take a
+// moment to end.
+func (o *outages) backTo(what string, before int, now func() int) (n int) {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if n = now(); n <= before {
-			return
+			return n
 		}
 	}
 	o.t.Errorf("%d %s before the outages, %d after them", before, what, n)
+	return n
 }
 
 // goroutines asks the server how many it has.

@@ -62,7 +62,13 @@ func (r *round) play() (took []time.Duration) {
 			return nil
 		}
 	}
-	if !r.await("it is free in the end", func() (bool, error) {
+	// Those of whom nobody knows that they are dead have their turn still. Between two of them it may be free for
+	// a moment, where a store is asked what has become of a lease.
+	if !r.await("all have had their turn", func() (bool, error) {
+		done, err := r.queue(func(q map[string]string) bool { return q["kind"] == "polling" })
+		if !done || err != nil {
+			return false, err
+		}
 		o, err := r.admin.Do("SIMBA.OWNER", r.mutex)
 		return o == nil, err
 	}) {

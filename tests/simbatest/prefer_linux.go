@@ -9,18 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefer lets the process run before all others that want the same processor, if the test may do so (as
+// Prefer lets the process run before others that want the same processor, if the test may do so (as
 // root): for a rule about how soon a process does something, not about how busy the machine is with
-// other things. One that computes for long must not have it.
+// other things. One that computes for long must not have it. A server has it before all other processes.
 //
 // A nice value below 0 would do if Linux did not weigh it within a session only (autogroups), and
-// other tests may run in another: so it is the lowest priority of real time, SCHED_RR 1.
-func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, 1) }
+// other tests may run in another: so it is one of the lowest two priorities of real time. They are two since
+// one waits for another of the same priority for up to 100 ms.
+func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients) }
+
+const clients, servers = 1, 2 // priorities
+
+func (p *Process) preferServer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, servers) }
 
 // Prefer is [Process.Prefer] for the process of the test, until it ends. What it starts meanwhile
 // has it too.
 func Prefer(t testing.TB) {
-	schedule(os.Getpid(), unix.SCHED_RR, 1)
+	schedule(os.Getpid(), unix.SCHED_RR, clients)
 	t.Cleanup(func() { schedule(os.Getpid(), unix.SCHED_NORMAL, 0) })
 }
 
