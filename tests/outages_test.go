@@ -19,10 +19,10 @@ import (
 
 const (
 	outageTimeout = time.Second // --backend-timeout
-	// outageSlack is how much later than that an answer may be. The deadline is the server's timer;
-	// what comes after it is one write, and its way through two processes that the machine may have
-	// busy. Half a second is far less than a second deadline that is waited for, or a try more.
-	outageSlack = 500 * time.Millisecond
+	// outageSlack is how much later than that an answer may be: less than a second deadline that is
+	// waited for, or a try more, would take. The server's timer is exact to some milliseconds; the rest is for
+	// this process, which has to be given a processor when the answer is here.
+	outageSlack = 900 * time.Millisecond
 	// outageRecovery is how soon after the network has healed everybody must be served.
 	outageRecovery = 5 * time.Second
 	outageClients  = 8
@@ -38,6 +38,7 @@ func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
 			s := openShared(t, engine)
 			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.store.Addr)}
 			o.server = start(t, append(s.at(o.link.Addr()), "--backend-timeout", outageTimeout.String())...)
+			simbatest.PreferServer(o.server.cmd.Process.Pid)
 			o.play(simbatest.Count(5, 100), rand.New(rand.NewPCG(uint64(i), 3)))
 		})
 	}

@@ -49,7 +49,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		next := f.acquiredAfter(o)
 		late = append(late, next.at-o.transitionAt)
 		if d := next.at - o.transitionAt; d > killSlack {
-			t.Errorf("%s acquires %v after the end of the lease of %s", next.owner, d, victim.id)
+			t.Errorf("%s acquires %v after the end of the lease of %s: %v", next.owner, d, victim.id, f.since(o))
 		}
 		f.launch() // only now: a process that starts is a load of its own
 	}
@@ -58,6 +58,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		c.tenures(t, &f.noted)
 	}
 	tenures := f.noted.neverTwo(t)
+	f.read()
 	n := serverSaw(t, f.history, tenures)
 	t.Counted(kills, "granted after transition_at: %v; %d tenures noted, %d at the server", late, len(tenures), n)
 	if n < kills || len(tenures) < kills {
@@ -94,7 +95,7 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 			next := f.acquiredAfter(o)
 			late = append(late, next.at-o.transitionAt)
 			if d := next.at - o.transitionAt; d > killSlack || next.owner != waiter {
-				t.Errorf("%s is granted it %v after the end of the lease of %s", next.owner, d, victim.id)
+				t.Errorf("%s is granted it %v after the end of the lease of %s: %v", next.owner, d, victim.id, f.since(o))
 			}
 		}
 		if n, err := f.rdb.Do(t.Context(), "simba.release", f.mutex, waiter).Int(); err != nil || n != 1 {
@@ -215,18 +216,33 @@ func (f *fleet) kill(victim *contender) (last tenureEnd) {
 	}
 }
 
+// read reads on in the history. Only what is new: to write out thousands of changes is a load of its own.
+func (f *fleet) read() []change {
+	f.t.Helper()
+	seq := int64(0)
+	if n := len(f.history); n > 0 {
+		seq = f.history[n-1].seq
+	}
+	news := changesSince(f.t, f.rdb, f.mutex, seq)
+	f.history = append(f.history, news...)
+	return news
+}
+
+// since tells what happened after the end of a lease, and how long after it.
+func (f *fleet) since(o tenureEnd) (s []string) {
+	for _, c := range f.history {
+		if c.at >= o.transitionAt {
+			s = append(s, fmt.Sprintf("%v: %s %s", c.at-o.transitionAt, c.owner, c.event))
+		}
+	}
+	return s
+}
+
 // acquiredAfter waits for the tenure after that one, and returns its begin by the server's history.
 func (f *fleet) acquiredAfter(o tenureEnd) change {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		read := len(f.history)
-		seq := int64(0)
-		if read > 0 {
-			seq = f.history[read-1].seq
-		}
-		// Only what is new: to write out thousands of changes is a load of its own.
-		f.history = append(f.history, changesSince(f.t, f.rdb, f.mutex, seq)...)
-		for _, c := range f.history[read:] {
+		for _, c := range f.read() {
 			if c.event == "acquired" && c.token > o.token {
 				return c
 			}

@@ -30,9 +30,10 @@ func TestNoHandoffIsLostToTheDead(t *testing.T) {
 			if engine == "embedded" {
 				want = simbatest.Count(500, 10_000)
 			}
-			var flags []string
+			// How soon one that listens comes when it is told is not the server's affair.
+			flags := []string{"--handoff-window", simbatest.Patience.String()}
 			if engine == "embedded" {
-				flags = []string{"--data-dir", stores.Scratch(t) + "/data"}
+				flags = append(flags, "--data-dir", stores.Scratch(t)+"/data")
 			}
 			s := simbatest.StartOn(c, engine, flags...)
 			if engine == "embedded" { // its bound is for the server and its clients, not for what else keeps processors and disk busy

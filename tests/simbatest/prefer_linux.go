@@ -20,7 +20,8 @@ func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients)
 
 const clients, servers = 1, 2 // priorities
 
-func (p *Process) preferServer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, servers) }
+// PreferServer is [Server.Prefer] for a server that was started otherwise.
+func PreferServer(pid int) { schedule(pid, unix.SCHED_RR, servers) }
 
 // Prefer is [Process.Prefer] for the process of the test, until it ends. What it starts meanwhile
 // has it too.

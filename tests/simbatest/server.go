@@ -87,7 +87,7 @@ func (s *Server) Pause() { s.proc.Pause() }
 func (s *Server) Resume() { s.proc.Resume() }
 
 // Prefer lets the server run before others, see [Process.Prefer], until it is started again.
-func (s *Server) Prefer() { s.proc.preferServer() }
+func (s *Server) Prefer() { PreferServer(s.proc.cmd.Process.Pid) }
 
 // Replace kills the server and starts another in its place, at the same address, that has none
 // of its data.
