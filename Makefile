@@ -11,6 +11,8 @@
 #   SEED=            the one seed that simulate runs, with the log of its events; or that of the order of chaos
 #   RACE=            simulate with the race detector: make simulate RACE=1
 #   DURATION=10m     how long chaos inflicts faults on each engine, all of them at a time
+#
+# make campaigns takes none: it counts as far as the proof asks, and leaves its table in bin/campaigns.
 
 ENGINE   ?=
 ARGS     ?=
@@ -29,7 +31,7 @@ LINT := go tool -modfile=tools/go.mod golangci-lint
 .PHONY: help run build test lint fuzz bench simulate chaos campaigns
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 	@sed -n 's/^#   /  /p' $(MAKEFILE_LIST)
 
 run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
@@ -49,8 +51,8 @@ ifeq ($(PKG)$(RUN),./...) # without the race detector there is time for five tim
 	go test -run NothingToldIsLost ./tests
 endif
 
-# The same tests as in make test. Without the race detector: what is counted is what users run. The files of the
-# table are absolute, since each package's tests run in its folder.
+# The same tests as in make test, told to do it more often by -long. Without the race detector: what is counted is
+# what users run. The table's path is absolute, since each package's tests run in its folder.
 CAMPAIGNS := 'NothingToldIsLost|KillLosesNothing|LeaseOfAKilledOwnerEnds|NoHandoffIsLost|MayBeCutOffAndHeal'
 campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minutes; a table of them at the end
 	@tools/install
