@@ -104,7 +104,6 @@ type client struct {
 	ear   *wire   // for its own channels
 	old   []*wire // left open by a retry
 	known map[*mutex]uint64
-	last  *request
 }
 
 // wire is one connection. Fields after mu are the main goroutine's.
@@ -128,7 +127,6 @@ type wire struct {
 	met      bool     // the server has met its end
 	over     bool     // the client has read all there is
 	lax      bool     // it did not read for a while
-	logged   int
 }
 
 func (w *world) now() time.Duration { return time.Since(w.start) } // by any goroutine
