@@ -126,6 +126,7 @@ func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
 		synctest.Wait()
 		b.Publish("b", "2")
 		cl.send("PING\r\nLEAVE\r\nPING\r\nUNSUBSCRIBE c\r\n")
+		synctest.Wait() // the batch is served and waits for Settle, before the pusher goes on
 		cl.expect(message("a", "1"))
 		durable <- struct{}{}
 		cl.expect("+PONG\r\n")
