@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
 )
@@ -147,9 +148,13 @@ func newComparedSite(t testing.TB, password string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Stop)
+	users, err := access.Open(Catalog(), access.Options{Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &site{t: t}
-	s.x = New(Config{Backend: e, Password: func() string { return password }, Logger: slog.New(slog.DiscardHandler)})
-	s.server = resp.NewServer(resp.Config{Limits: redisLimits, RequireAuth: func() bool { return password != "" }}, comparedOnly{s.x})
+	s.x = New(Config{Backend: e, Users: users, Logger: slog.New(slog.DiscardHandler)})
+	s.server = resp.NewServer(resp.Config{Limits: redisLimits, RequireAuth: s.x.RequireAuth}, comparedOnly{s.x})
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // sessionLeases are the leases that SESSION bound to one connection, by mutex.
@@ -82,7 +83,7 @@ const unknownToken = 0
 // releaseSession gives up what is bound to the connection, which is closed. What it
 // cannot give up, since the store does not answer, ends with its windows.
 func (c *client) releaseSession() {
-	if len(c.session.byMutex) == 0 {
+	if len(c.session.byMutex) == 0 || bugs.On(bugs.SessionKeepsLease) {
 		return
 	}
 	ctx := context.Background() // the connection's has ended

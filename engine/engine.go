@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // Config is what an Engine needs. Only Clock must be set.
@@ -48,6 +49,9 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	}
 	if cfg.HistoryLen == 0 {
 		cfg.HistoryLen = 10000
+	}
+	if bugs.On(bugs.TokenReset) {
+		rec.Token = 0
 	}
 	e := &Engine{clock: cfg.Clock, seed: maphash.MakeSeed(), former: rec.Token}
 	e.SetHandoffWindow(cfg.HandoffWindow)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/bugs"
 	"github.com/simba-resp/simba-resp/history"
 )
 
@@ -195,6 +196,9 @@ func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mark := l.journal.Tellable()
+	if bugs.On(bugs.NoticeBeforeDurable) {
+		mark = l.seq
+	}
 	n := 0
 	for n < len(*list) && (*list)[n].rests() <= mark {
 		n++

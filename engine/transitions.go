@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // reasonHandoff is the reason of a tenure that a blocked waiter was granted.
@@ -14,13 +15,16 @@ const reasonHandoff = "handoff"
 
 // advance lets time do its work: the lease ends, a turn ends, waiters lapse.
 func (m *mutex) advance(s *step) {
-	if m.owned() && m.end() <= s.now {
+	if m.owned() && (m.end() <= s.now || bugs.On(bugs.EarlyExpiry) && m.ttlEnd() <= s.now) {
 		s.forced = true
 		m.vacate(s, simba.EventExpired, "")
 	}
 	c := m.contention
 	if c == nil {
 		return
+	}
+	if bugs.On(bugs.ReservationNeverEnds) && c.until <= s.now {
+		c.until = s.now.Add(time.Second)
 	}
 	if c.reserved != nil && c.until <= s.now {
 		c.reserved = nil
@@ -61,6 +65,10 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 	m.advance(s)
 	switch {
 	case m.owned() && m.owner() == r.Contender && s.now >= s.quiet:
+		if bugs.On(bugs.DoubleGrantOnRetry) {
+			m.grant(s, r.Contender, r.TTL, r.Transition, r.Session, "")
+			return simba.StatusAcquired
+		}
 		m.renew(s, r.TTL, r.Transition)
 		m.bind(r.Session)
 		m.told()
@@ -81,8 +89,15 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 // guard renews for the owner, and never begins or revives a tenure.
 func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 	m.advance(s)
+	if bugs.On(bugs.GuardRevives) && m.open(s, r.Contender) {
+		m.grant(s, r.Contender, r.TTL, r.Transition, 0, "")
+		return simba.StatusRenewed
+	}
 	if !m.owned() || m.owner() != r.Contender || r.Token != 0 && r.Token != m.token {
 		return simba.StatusLost
+	}
+	if bugs.On(bugs.RenewalKeepsWindows) {
+		r.TTL, r.Transition = m.ttlLen(), m.end().Sub(m.ttlEnd())
 	}
 	m.renew(s, r.TTL, r.Transition)
 	m.told()
@@ -95,7 +110,7 @@ func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	m.advance(s)
 	owned := m.owned() && m.owner() == r.Contender &&
-		(r.Token == 0 || r.Token == m.token) &&
+		(r.Token == 0 || r.Token == m.token || bugs.On(bugs.ReleaseWithoutTokenCheck)) &&
 		(r.Session == 0 || m.boundTo(r.Session))
 	if owned {
 		// A session that ends is not its owner's word: it may believe in its lease.
@@ -178,10 +193,14 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	case t.moved:
 		return simba.StatusQueued
 	case e == nil: // its contender took itself out of the queue
+	case why == simba.EndGone && bugs.On(bugs.GrantToTheDead):
+		return simba.StatusQueued
 	case why == simba.EndGone:
 		c := m.contention
 		c.setTicket(e, nil)
-		c.poll(e, m.lapse(s))
+		if !bugs.On(bugs.QueueLeak) {
+			c.poll(e, m.lapse(s))
+		}
 		c.setReady(e, s.subscribed(m.name(), t.contender))
 		return simba.StatusQueued
 	case why == simba.EndTimeout:
@@ -199,7 +218,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 // connection and learned of its tenure there: then it keeps it.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
-	if t.token == 0 || m.contention == nil || m.contention.untold != t.token {
+	if t.token == 0 || m.contention == nil || m.contention.untold != t.token || bugs.On(bugs.DeadKeepsGrant) {
 		return
 	}
 	s.forced = true // a crash must not bring it back: nobody would release it
@@ -216,7 +235,7 @@ func (m *mutex) told() {
 
 // open reports whether contender may have the mutex now.
 func (m *mutex) open(s *step, contender string) bool {
-	if m.owned() || s.now < s.quiet {
+	if m.owned() || s.now < s.quiet && !bugs.On(bugs.GrantInQuietTime) {
 		return false
 	}
 	c := m.contention
@@ -274,7 +293,7 @@ func (m *mutex) handOn(s *step) {
 		return
 	}
 	for e := c.next(); e != nil; e = c.next() {
-		if e.ticket != nil {
+		if e.ticket != nil && !bugs.On(bugs.LostWakeUp) {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 			return
 		}

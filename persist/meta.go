@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // metaFormat is the version of everything that is stored; the records of leases
@@ -65,7 +66,7 @@ func decodeMeta(value []byte) (m meta, err error) {
 
 // place returns the lease as it stands on the current boot's scale.
 func (m *meta) place(l simba.Lease, generation uint64) simba.Lease {
-	if generation != m.Generation {
+	if generation != m.Generation && !bugs.On(bugs.RestartCutsLeases) {
 		l.Acquired, l.AcquiredAt = m.Rebased, m.RebasedAt
 	}
 	return l

@@ -3,6 +3,8 @@ package resp
 import (
 	"errors"
 	"fmt"
+
+	"github.com/simba-resp/simba-resp/bugs"
 )
 
 var errSettle = errors.New("settle")
@@ -11,6 +13,10 @@ var errSettle = errors.New("settle")
 // are dropped, and the connection ends when the handler returns.
 func (c *Conn) Flush() error {
 	c.mute()
+	if bugs.On(bugs.ReplyBeforeFsync) {
+		c.fail(c.send())
+		c.reply.Truncate(0)
+	}
 	if err := c.server.handler.Settle(c); err != nil {
 		c.fail(fmt.Errorf("%w: %w", errSettle, err))
 	}
