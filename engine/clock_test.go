@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// stepped is a wall clock that a test sets.
+type stepped struct{ by atomic.Int64 }
+
+func (s *stepped) now() time.Time { return time.Now().Add(time.Duration(s.by.Load())) }
+
+func (s *stepped) step(d time.Duration) { s.by.Add(int64(d)) }
+
+func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, -5 * sec, 5 * sec, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var wall stepped
+			e, err := New(Config{Clock: NewClock(1000).WithWall(wall.now), Notices: &radio{}}, Memory(), Recovery{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Stop()
+			w := &world{t: t, e: e, radio: &radio{}}
+			w.acquire("m", "a", 8*sec, 2*sec)
+			b := w.block("m", "b", sec, 0)
+			start := time.Now()
+			time.Sleep(4 * sec)
+			wall.step(step)
+			if got := w.owner("m"); got.Owner != "a" || got.TTL != 4*sec || got.Transition != 6*sec {
+				t.Errorf("after a step of %v: %+v", step, got)
+			}
+			<-b.woken
+			if took := time.Since(start); took != 10*sec {
+				t.Errorf("after a step of %v the lease ended after %v", step, took)
+			}
+			if got := w.owner("m").AcquiredAt; got != wall.now().UnixMilli() {
+				t.Errorf("people are told that it was acquired at %d, at %d", got, wall.now().UnixMilli())
+			}
+			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		})
+	}
+}
