@@ -354,7 +354,11 @@ func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 		w.count(n.Reason)
 	}
 	if n.At != e.wall || n.Reason != e.reason {
-		w.violate(ruleNotices, "%v, where it should be %q at %d", n, e.reason, e.wall)
+		rule := ruleNotices
+		if n.Reason == e.reason && n.Event == "expired" {
+			rule = w.missedRule(mx, e)
+		}
+		w.violate(rule, "%v, where it should be %q at %d", n, e.reason, e.wall)
 		return
 	}
 	w.early(mx, fmt.Sprint("the event ", n), e.at, e.state, at)
@@ -391,8 +395,14 @@ func (w *world) unexpectedRule(mx *mutex, n notice) string {
 		switch {
 		case w.model.now < w.model.quiet:
 			return ruleDurable
+		case mx.isHandedToTheDead(n):
+			return ruleDeadWaiter
 		case mx.held != nil && mx.held.owner == n.Owner:
 			return ruleTokens
+		case w.asks(mx, n.Owner, reqGuard):
+			return ruleGuard
+		case w.asks(mx, n.Owner, reqExec):
+			return ruleReplies
 		case mx.held != nil:
 			return w.lengthRule(mx.held)
 		}
@@ -405,17 +415,42 @@ func (w *world) unexpectedRule(mx *mutex, n notice) string {
 
 func (w *world) insteadRule(mx *mutex, e event, n notice) string {
 	switch {
+	case mx.isHandedToTheDead(n):
+		return ruleDeadWaiter
 	case n.Event == "acquired" && e.kind == "acquired":
-		if n.Reason == "handoff" && !slices.ContainsFunc(w.wires, func(k *wire) bool {
-			return slices.ContainsFunc(k.pending, func(r *request) bool { return r.mx == mx && r.who == n.Owner && r.wait })
-		}) {
-			return ruleDeadWaiter
-		}
 		return ruleOrder
+	case n.Event == "acquired" && (w.model.now < w.model.quiet || e.kind == "queued" && e.who == n.Owner):
+		return w.unexpectedRule(mx, n)
+	case n.Event == "queued" && e.kind == "acquired" && e.who == n.Owner:
+		return ruleWakeup // it is kept, for nobody
+	case n.Event == "acquired" && e.tenure != nil && e.who == n.Owner:
+		return ruleTokens
 	case n.Event == "acquired" && e.tenure != nil:
 		return ruleOneOwner
+	case n.Event == "expired" && !slices.ContainsFunc(mx.events, func(e event) bool { return e.kind == n.Event && e.who == n.Owner }):
+		return w.lengthRule(mx.held)
 	}
 	return w.missedRule(mx, e)
+}
+
+// isHandedToTheDead reports whether an event tells that the mutex was handed to someone on whose
+// connection nobody waits.
+func (mx *mutex) isHandedToTheDead(n notice) bool {
+	if n.Event != "acquired" || n.Reason != "handoff" {
+		return false
+	}
+	if mx.held != nil && mx.held.owner == n.Owner {
+		return false
+	}
+	p := mx.find(n.Owner)
+	return p == nil || p.blocked == nil
+}
+
+// asks reports whether a contender waits for the answer to a request of a kind.
+func (w *world) asks(mx *mutex, who string, kind reqKind) bool {
+	return slices.ContainsFunc(w.wires, func(k *wire) bool {
+		return slices.ContainsFunc(k.pending, func(r *request) bool { return r.mx == mx && r.who == who && r.kind == kind })
+	})
 }
 
 // bind notes the token of a tenure, when it is told for the first time.
@@ -544,6 +579,9 @@ func (w *world) statusRule(r *request, got string) string {
 	if w.model.now < w.model.quiet && (got == "acquired" || got == "OK") {
 		return ruleDurable
 	}
+	if len(mx.events) > 0 && (mx.events[0].reason == "waiter gone" || mx.events[0].reason == "session closed") {
+		return w.missedRule(mx, mx.events[0]) // that is why
+	}
 	switch r.kind {
 	case reqGuard:
 		if got == "renewed" {
@@ -572,8 +610,8 @@ func (w *world) statusRule(r *request, got string) string {
 	case got == "renewed":
 		return w.lengthRule(held)
 	case should == "acquired" || should == "OK":
-		if r.wait {
-			return ruleWakeup
+		if r.wait || r.kind == reqAcquire && record(r.got[0])["owner"] == "" {
+			return ruleWakeup // it is kept, for nobody
 		}
 		return ruleClock // the mutex is free, and not to be had
 	}
@@ -601,11 +639,19 @@ func (w *world) judgeOutcome(r *request, rec map[string]any, at time.Duration) {
 	}
 	switch {
 	case s.held == nil && (owner != "" || token != 0):
-		w.violate(w.lengthRule(nil), "%s: %v shows the owner %s of a mutex that is free", r.who, r, owner)
+		rule := w.lengthRule(nil)
+		if w.model.now < w.model.quiet {
+			rule = ruleDurable
+		}
+		w.violate(rule, "%s: %v shows the owner %s of a mutex that is free", r.who, r, owner)
 		return
 	case s.held == nil:
-		if w := left(s.kept, d.at); ttl != 0 || s.kept > 0 && transition != w || s.kept == 0 && transition != 0 {
-			r.wire.w.violate(ruleWindows, "%s: %v shows the transition %d of a mutex that is kept for %d ms", r.who, r, transition, w)
+		if kept := left(s.kept, d.at); ttl != 0 || transition != kept {
+			rule := ruleWindows
+			if ttl == 0 && transition > kept {
+				rule = ruleWakeup
+			}
+			w.violate(rule, "%s: %v shows the transition %d of a mutex that is kept for %d ms", r.who, r, transition, kept)
 			return
 		}
 	case owner != s.held.owner:
@@ -706,6 +752,8 @@ func (w *world) judgeQueue(r *request, v any) {
 	}
 	switch {
 	case slices.Equal(got, want):
+	case len(got) == len(want) && strings.Count(strings.Join(got, " "), " blocked ") > strings.Count(strings.Join(want, " "), " blocked "):
+		w.violate(ruleDeadWaiter, "%s: %v is %q, it should be %q", r.who, r, got, want)
 	case len(got) > len(want):
 		w.violate(ruleNothingLeft, "%s: %v is %q, it should be %q", r.who, r, got, want)
 	default:

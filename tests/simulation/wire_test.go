@@ -2,10 +2,12 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -41,12 +43,21 @@ func (b *inbox) add(h happening) {
 	b.list = append(b.list, h)
 }
 
-// take returns what has happened in order of time, then of wires; of one wire as it came.
+// take returns what has happened, as it came; what was heard at one instant in the order of the
+// wires, so that which rule is named does not depend on whose goroutine was faster.
 func (b *inbox) take() []happening {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := b.list
 	b.list = nil
+	for i := 0; i < len(list); {
+		j := i + 1
+		for j < len(list) && list[i].what == heard && list[j].what == heard && list[i].at == list[j].at {
+			j++
+		}
+		slices.SortStableFunc(list[i:j], func(a, b happening) int { return cmp.Compare(a.wire.id, b.wire.id) })
+		i = j
+	}
 	return list
 }
 
