@@ -28,7 +28,7 @@ DURATION ?= 10m
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fuzz bench simulate chaos campaigns
+.PHONY: help run build test lint fuzz bench simulate bugs chaos campaigns
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +49,7 @@ test: ## everything that must pass: lint, then all tests with the race detector
 	go test -race -p 3 -timeout 12m -run '$(RUN)' $(if $(filter ./...,$(PKG)),$(LONG)) $(PKG)
 ifeq ($(PKG)$(RUN),./...) # without the race detector there is time for five times as many crashes
 	go test -run NothingToldIsLost ./tests
+	go test -tags bugs -run SeededBugs ./tests/simulation
 endif
 
 # The same tests as in make test, told to do it more often by -long. Without the race detector: what is counted is
@@ -69,6 +70,9 @@ fuzz: ## each fuzz target for FUZZTIME
 		echo "go test -fuzz $${func#func } $$(dirname $$file)"; \
 		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
 	done
+
+bugs: ## the tests tested: each bug that can be turned on must be caught, by the rule that it breaks
+	go test -tags bugs -count 1 -v -run 'SeededBugs|WithoutABug' ./tests/simulation
 
 bench: ## benchmarks with allocations
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
