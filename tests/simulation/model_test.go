@@ -221,10 +221,10 @@ func (mx *mutex) endQuiet() {
 		return
 	}
 	r := p.blocked
-	mx.renew(p.ttl, p.transition)
-	mx.held.session = p.session
 	mx.remove(p)
-	if r != nil {
+	if r != nil { // a poll was answered, and is over
+		mx.renew(p.ttl, p.transition)
+		mx.held.session = p.session
 		mx.settle(r, "renewed")
 	}
 }
