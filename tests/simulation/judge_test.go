@@ -579,8 +579,10 @@ func (w *world) statusRule(r *request, got string) string {
 	if w.model.now < w.model.quiet && (got == "acquired" || got == "OK") {
 		return ruleDurable
 	}
-	if len(mx.events) > 0 && (mx.events[0].reason == "waiter gone" || mx.events[0].reason == "session closed") {
-		return w.missedRule(mx, mx.events[0]) // that is why
+	for _, e := range mx.events { // not told yet
+		if e.reason == "waiter gone" || e.reason == "session closed" {
+			return w.missedRule(mx, e) // that is why
+		}
 	}
 	switch r.kind {
 	case reqGuard:
