@@ -108,7 +108,7 @@ type Commands struct {
 	audit    audit
 	guesses  guesses
 
-	certificateName func(*resp.Conn) string // certificateName; a test's own
+	certificateName func(*resp.Conn) string // that of the connection; a test's own
 	memPeak         atomic.Uint64           // largest used_memory that INFO has seen
 }
 
@@ -127,7 +127,7 @@ func New(cfg Config) *Commands {
 		log:          cfg.Logger,
 		table:        newTable(),
 
-		certificateName: certificateName,
+		certificateName: (*resp.Conn).CertificateName,
 	}
 	x.keyspace, _ = cfg.Backend.(simba.Keyspace)
 	if x.users == nil {
@@ -170,6 +170,14 @@ func (x *Commands) LongArguments(name []byte) bool {
 		}
 	}
 	return e.has(longArgs)
+}
+
+// Opened implements resp.Handler: who has shown a certificate is known before the first command is
+// read, with the limits of a user.
+func (x *Commands) Opened(conn *resp.Conn) {
+	if x.certificateName(conn) != "" {
+		x.client(conn)
+	}
 }
 
 // Serve implements resp.Handler.

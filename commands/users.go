@@ -11,20 +11,6 @@ import (
 // errUserGone is the last reply of a connection whose user was removed.
 const errUserGone replyError = "NOAUTH the user of this connection was removed."
 
-// certified is a connection that may know its client's certificate.
-type certified interface {
-	// CertificateName is the name in the certificate by which the client has proved who it is, "" if it
-	// has shown none.
-	CertificateName() string
-}
-
-func certificateName(conn *resp.Conn) string {
-	if c, ok := any(conn).(certified); ok {
-		return c.CertificateName()
-	}
-	return ""
-}
-
 // RequireAuth reports whether clients have to authenticate now: the default user is off, or has a password.
 // It is a resp.Config.RequireAuth.
 func (x *Commands) RequireAuth() bool {

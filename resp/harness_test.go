@@ -47,6 +47,8 @@ func (h *script) Settle(c *Conn) error {
 	return nil
 }
 
+func (h *script) Opened(*Conn) {}
+
 func (h *script) Closed(c *Conn) {
 	if h.closed != nil {
 		h.closed(c)

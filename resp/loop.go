@@ -20,6 +20,8 @@ const (
 func (c *Conn) serve() {
 	if err := c.handshake(); err != nil {
 		c.fail(err)
+	} else {
+		c.server.handler.Opened(c)
 	}
 	c.park.Lock()
 	c.rearm()

@@ -15,6 +15,9 @@ import (
 
 // Handler executes what connections read.
 type Handler interface {
+	// Opened is called once, on the connection's goroutine, before anything is read; of one
+	// that speaks TLS after its handshake.
+	Opened(c *Conn)
 	// Serve executes one command and writes exactly one reply to c.Reply(), or one
 	// for each channel of a SUBSCRIBE and its like. args is never empty, and valid
 	// only during the call. It is called on the connection's own goroutine; an

@@ -48,9 +48,6 @@ func (s *shared) at(addr string) []string {
 	return args
 }
 
-// dsn is the store of engine mysql, as root.
-func (s *shared) dsn() string { return "root@tcp(" + s.store.Addr + ")/simba" }
-
 // serve runs one more server on the store.
 func (s *shared) serve(t testing.TB, flags ...string) *server {
 	t.Helper()

@@ -223,6 +223,25 @@ func TestMutualTLSLetsInThoseOfItsAuthorityOnly(t *testing.T) {
 	}
 }
 
+func TestACertificateIsALogin(t *testing.T) {
+	users := writeUsers(t, "user default off", "user billing on ~billing:* +@simba +ping +hello +acl|whoami +client", "user closed off")
+	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca", "--aclfile", users)
+	known := s.client(s.authority.Sign(t, certs.Leaf{Name: "billing"}))
+	if name, err := known.Do(t.Context(), "ACL", "WHOAMI").Text(); err != nil || name != "billing" {
+		t.Errorf("the certificate of billing: %s, %v", name, err)
+	}
+	if status, _ := acquire(t, known, "billing:job", "billing:1", 60_000); status != "acquired" {
+		t.Error(status)
+	}
+	denied(t, "a mutex of others", known.Do(t.Context(), "SIMBA.ACQUIRE", "stock:job", "billing:1", 60_000).Err())
+	denied(t, "another's name", known.Do(t.Context(), "SIMBA.ACQUIRE", "billing:job", "stock:1", 60_000).Err())
+	for _, name := range []string{"closed", "nobody"} {
+		if err := s.client(s.authority.Sign(t, certs.Leaf{Name: name})).Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+			t.Errorf("the certificate of %s: %v", name, err)
+		}
+	}
+}
+
 // A renewal of the certificate must not cost anybody its place in a queue.
 func TestSIGHUPTakesTheNewCertificateAndDisturbsNobody(t *testing.T) {
 	s := startTLS(t)
