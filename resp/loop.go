@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"time"
 )
 
@@ -79,9 +80,14 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	return nil
 }
 
-// batch executes the complete commands in the buffer and sends their replies.
+// largeBatch is how many commands make a connection step aside for the others when they are served.
+const largeBatch = 64
+
+// batch executes the complete commands in the buffer and sends their replies. One whose client never
+// stops to send would keep its processor for as long as the scheduler lets it (10 ms), batch after
+// batch, while others wait for theirs.
 func (c *Conn) batch() {
-	served := false
+	served := 0
 	for c.err == nil && !c.closing && !c.closed.Load() {
 		args, err := c.in.next(c.unauthenticated())
 		if err != nil {
@@ -92,14 +98,17 @@ func (c *Conn) batch() {
 			break
 		}
 		c.execute(args)
-		served = true
+		served++
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
 			c.Flush()
 		}
 	}
-	if served {
+	if served > 0 {
 		c.noteBuffers()
 		c.Flush()
+	}
+	if served > largeBatch {
+		runtime.Gosched()
 	}
 }
 
