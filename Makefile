@@ -2,17 +2,15 @@
 #
 #   ENGINE=embedded  what keeps the mutexes, for run: make run ENGINE=redis ARGS="--redis-url redis://127.0.0.1:6379"
 #   ARGS=            flags of the server, for run:   make run ARGS="--durability async"
-#   PKG=./...        packages, for test and bench:   make test PKG=./engine
+#   PKG=./...        packages, for test and gobench: make test PKG=./engine
 #   RUN=             only tests that match:          make test RUN=Handoff
 #   FUZZTIME=30s     time of each fuzz target
-#   BENCH=.          only benchmarks that match
-#   COUNT=1          how often each benchmark runs, for benchstat
+#   BENCH=.          only Go benchmarks that match
+#   COUNT=1          how often each of them runs, for benchstat
 #   SEEDS=1000       how many seeds simulate runs
 #   SEED=            the one seed that simulate runs, with the log of its events; or that of the order of chaos
 #   RACE=            simulate with the race detector: make simulate RACE=1
 #   DURATION=10m     how long chaos inflicts faults on each engine, all of them at a time
-#
-# make campaigns takes none: it counts as far as the proof asks, and leaves its table in bin/campaigns.
 
 ENGINE   ?=
 ARGS     ?=
@@ -21,6 +19,9 @@ RUN      ?=
 FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 1
+SEEDS    ?= 1000
+SEED     ?=
+RACE     ?=
 DURATION ?= 10m
 
 # Linters live in a module of their own, so that the server's go.mod holds only
@@ -28,7 +29,7 @@ DURATION ?= 10m
 LINT := go tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fuzz bench simulate bugs chaos campaigns
+.PHONY: help run build test lint fuzz bench gobench simulate bugs chaos campaigns
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -63,6 +64,7 @@ campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minu
 
 lint: ## go vet, and golangci-lint with the rules of who may import whom
 	go vet ./...
+	cd bench && go vet ./...
 	$(LINT) run
 
 fuzz: ## each fuzz target for FUZZTIME
@@ -74,11 +76,13 @@ fuzz: ## each fuzz target for FUZZTIME
 bugs: ## the tests tested: each bug that can be turned on must be caught, by the rule that it breaks
 	go test -tags bugs -count 1 -v -run 'SeededBugs|WithoutABug' ./tests/simulation
 
-bench: ## benchmarks with allocations
+# A module of its own: the server's need not know the clients of its peers.
+bench: ## this server beside what one would take instead, in one run: docs/BENCHMARKS.md
+	cd bench && go run .
+
+gobench: ## Go benchmarks of the hot paths, with allocations
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
-SEEDS ?= 1000
-SEED  ?=
 simulate: ## whole servers in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 

@@ -117,7 +117,6 @@ func (r *report) cpu() {
 	r.line("used_cpu_sys", fmt.Sprintf("%.6f", system.Seconds()))
 	r.line("used_cpu_user", fmt.Sprintf("%.6f", user.Seconds()))
 	r.line("used_cpu_cores", runtime.GOMAXPROCS(0))
-	r.line("goroutines", runtime.NumGoroutine())
 }
 
 func (r *report) commandstats() {

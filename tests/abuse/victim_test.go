@@ -104,7 +104,7 @@ func (v *victim) figures() figures {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	return figures{v.info("connected_clients"), v.info("goroutines"), len(files), v.info("used_memory")}
+	return figures{v.info("connected_clients"), v.info("go_goroutines"), len(files), v.info("used_memory")}
 }
 
 // memory returns a line of the process' status in kB: VmRSS, what it has, or VmHWM, the most it ever had.
