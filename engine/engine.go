@@ -19,13 +19,17 @@ type Config struct {
 	QueueGrace    time.Duration // how long a polling waiter that is not heard of keeps its place
 	Notices       simba.Notices // nil = Silent
 	HistoryLen    int           // events that History can answer from; 0 = 10,000
+
+	// Hash says where a mutex is kept; nil = by a hash that is drawn anew for every engine, so that
+	// nobody can choose names which meet. A simulation whose seed decides everything brings its own.
+	Hash func(name string) uint64
 }
 
 // Engine keeps mutexes in memory and its changes in a Journal. It is a
 // simba.Backend; all methods may be called concurrently.
 type Engine struct {
 	clock  Clock
-	seed   maphash.Seed
+	hash   func(name string) uint64
 	quiet  simba.Instant // nobody new is granted anything before it
 	former uint64        // tenures up to this token began in an earlier run
 	ledger ledger
@@ -53,7 +57,11 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	if bugs.On(bugs.TokenReset) {
 		rec.Token = 0
 	}
-	e := &Engine{clock: cfg.Clock, seed: maphash.MakeSeed(), former: rec.Token}
+	if cfg.Hash == nil {
+		seed := maphash.MakeSeed()
+		cfg.Hash = func(name string) uint64 { return maphash.String(seed, name) }
+	}
+	e := &Engine{clock: cfg.Clock, hash: cfg.Hash, former: rec.Token}
 	e.SetHandoffWindow(cfg.HandoffWindow)
 	e.SetQueueGrace(cfg.QueueGrace)
 	e.token.Store(rec.Token)
@@ -128,7 +136,7 @@ func (e *Engine) SetHandoffWindow(d time.Duration) { e.window.Store(int64(d)) }
 func (e *Engine) SetQueueGrace(d time.Duration) { e.grace.Store(int64(d)) }
 
 func (e *Engine) shard(name string) (*shard, uint64) {
-	hash := hashOf(e.seed, name)
+	hash := e.hash(name)
 	return &e.shards[shardOf(hash)], hash
 }
 

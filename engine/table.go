@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"hash/maphash"
 	"math/bits"
 )
 
@@ -100,5 +99,3 @@ func (t *table) scan(from uint64, count int, visit func(*mutex)) (next uint64, s
 func shardStart(i int) uint64 { return uint64(i) << (64 - shardBits) }
 
 func shardOf(hash uint64) int { return int(bits.RotateLeft64(hash, shardBits) & (1<<shardBits - 1)) }
-
-func hashOf(seed maphash.Seed, name string) uint64 { return maphash.String(seed, name) }

@@ -4,7 +4,7 @@ import (
 	"flag"
 	"iter"
 	"maps"
-	"math/rand/v2"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +23,9 @@ var (
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		r := simulate(t, *oneSeed)
+		for n := 1; n < 10 && len(r.violations) == 0; n++ { // see TestTheSeedReproducesTheRun
+			r = simulate(t, *oneSeed)
+		}
 		t.Logf("seed %d (%s)\n%s", r.seed, r.config, strings.Join(r.log, "\n"))
 		judgeRun(t, r)
 		return
@@ -118,27 +121,22 @@ func judgeRun(t *testing.T, r *report) {
 	}
 }
 
-// TestTheSeedReproducesTheRun runs seeds twice. Only those count in which no fsync takes time: which
-// mutexes share a shard of the engine is drawn anew in every run, and a read waits for the fsync of
-// another mutex of its shard.
+// TestTheSeedReproducesTheRun runs seeds twice. Of a crash that keeps a part of what was not synced the seed
+// says how large that part is, but the file system says which, in the order of a map: if several things
+// were not synced, which in a hundred seeds one has, the runs may part there.
 func TestTheSeedReproducesTheRun(t *testing.T) {
-	for seed, n := uint64(0), 0; n < 10; seed++ {
-		if c := draw(rand.New(rand.NewPCG(seed+1, stream))); c.period > 0 || c.faults > 0 {
+	partial := regexp.MustCompile(` a crash that keeps [1-9][0-9]?%$`)
+	for seed := range uint64(20) {
+		a, b := simulate(t, seed+1), simulate(t, seed+1)
+		i := 0
+		for i < min(len(a.log), len(b.log)) && a.log[i] == b.log[i] {
+			i++
+		}
+		if i == len(a.log) && i == len(b.log) || slices.ContainsFunc(a.log[:i], partial.MatchString) {
 			continue
 		}
-		n++
-		a, b := simulate(t, seed+1), simulate(t, seed+1)
-		if !slices.Equal(a.log, b.log) {
-			for i := range min(len(a.log), len(b.log)) {
-				if a.log[i] != b.log[i] {
-					t.Errorf("seed %d (%s) goes on in two ways:\n%s\n\n%s", seed+1, a.config,
-						strings.Join(a.log[max(0, i-5):i+1], "\n"), strings.Join(b.log[max(0, i-5):i+1], "\n"))
-					break
-				}
-			}
-			if !t.Failed() {
-				t.Errorf("seed %d: %d and %d events", seed+1, len(a.log), len(b.log))
-			}
-		}
+		from := max(0, i-5)
+		t.Errorf("seed %d (%s) goes on in two ways:\n%s\n\n%s", seed+1, a.config,
+			strings.Join(a.log[from:min(i+1, len(a.log))], "\n"), strings.Join(b.log[from:min(i+1, len(b.log))], "\n"))
 	}
 }

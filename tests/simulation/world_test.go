@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -210,7 +211,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		w.store, journal, rec = store, store, engine.Recovery(*recovered)
 	}
 	e, err := engine.New(engine.Config{
-		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker),
+		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash,
 	}, journal, rec)
 	if err != nil {
 		w.violate(ruleDurable, "the engine does not start: %v", err)
@@ -325,4 +326,11 @@ func (w *world) bury() {
 	for _, c := range w.clients {
 		c.wire, c.ear, c.old = nil, nil, nil
 	}
+}
+
+// fixedHash is the same in each run.
+func fixedHash(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))          // it never fails
+	return h.Sum64() * 0x9e3779b97f4a7c15 // the shard is chosen by the upper bits
 }
