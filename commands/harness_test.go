@@ -192,7 +192,8 @@ func newSite(t testing.TB, cfg Config) *site {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s.x = New(cfg)
-	s.server = resp.NewServer(resp.Config{RequireAuth: s.x.RequireAuth}, s.x)
+	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // who guesses passwords takes longer than strangers may
+	s.server = resp.NewServer(resp.Config{Limits: patient, RequireAuth: s.x.RequireAuth}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s
