@@ -44,10 +44,21 @@ build: ## bin/simba-resp
 # Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
 # the longest first.
 LONG := ./tests ./backends/zookeeper ./backends/mysql ./backends/redis
-test: ## everything that must pass: lint, then all tests with the race detector
+
+# What attacks a server from outside, with thousands of connections, or simulates it, has the machine for
+# itself, and no race detector: that finds the same races in the tests of the parts.
+ATTACKS := ./tests/abuse ./tests/chaos ./tests/handoffs ./tests/simulation
+REST     = $(filter-out $(ATTACKS:./%=github.com/simba-resp/simba-resp/%),$(shell go list ./...))
+
+test: ## everything that must pass: lint, then all tests, those of the parts with the race detector
 	@tools/install
 	@$(MAKE) --no-print-directory lint
-	go test -race -p 3 -timeout 12m -run '$(RUN)' $(if $(filter ./...,$(PKG)),$(LONG)) $(PKG)
+ifeq ($(PKG),./...)
+	go test -race -p 3 -timeout 12m -run '$(RUN)' $(LONG) $(REST)
+	go test -p 1 -timeout 12m -run '$(RUN)' $(ATTACKS)
+else
+	go test -race -p 3 -timeout 12m -run '$(RUN)' $(PKG)
+endif
 ifeq ($(PKG)$(RUN),./...) # without the race detector there is time for five times as many crashes
 	go test -run NothingToldIsLost ./tests
 	go test -tags bugs -run SeededBugs ./tests/simulation
