@@ -61,11 +61,15 @@ func (b *inbox) take() []happening {
 	return list
 }
 
+// unread is how long the server tries to send to a client that takes nothing.
+const unread = 10 * time.Second
+
 // serverEnd is the server's end of a wire. It tells what the server learns of its client.
 type serverEnd struct {
 	net.Conn
 	wire *wire
 	once sync.Once
+	took time.Time // when the client last took some of what is being sent, or could have begun to; zero = all is sent
 }
 
 func (e *serverEnd) Read(p []byte) (int, error) {
@@ -74,12 +78,22 @@ func (e *serverEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write tells when the server is to give its client up, which is not at the first deadline that passes: it
+// goes on as long as the client takes something, and for a while when it does not.
 func (e *serverEnd) Write(p []byte) (int, error) {
+	if e.took.IsZero() {
+		e.took = time.Now()
+	}
 	n, err := e.Conn.Write(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) && n < len(p) {
-		e.wire.tell(noticed, nil)
-	} else {
+	switch {
+	case err == nil:
+		e.took = time.Time{}
+	case !errors.Is(err, os.ErrDeadlineExceeded):
 		e.note(err)
+	case n > 0:
+		e.took = time.Now()
+	case time.Since(e.took) >= unread:
+		e.wire.tell(noticed, nil)
 	}
 	return n, err
 }
