@@ -17,7 +17,8 @@ import (
 type rules struct {
 	guarantees
 	losses  []loss
-	returns []instant // of the operations with a reply, sorted
+	returns []instant                // of the operations with a reply, sorted
+	longest map[string]time.Duration // the lease that each contender asked for, at most
 }
 
 // state is that of the mutex between two steps. The zero state is a mutex that was never used.
@@ -171,9 +172,13 @@ func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	return ok, s
 }
 
-// within reports whether someone was told of no longer a lease than it had asked for.
+// within reports whether someone was told of no longer a lease than it had asked for: by this request, or by
+// another of its own that may have come in between.
 func (r *rules) within(in request, out reply) bool {
-	return out.left <= in.lease || r.again // another request of the contender may have come in between
+	if r.again {
+		return out.left <= r.longest[in.contender]+r.late+r.rough
+	}
+	return out.left <= in.lease
 }
 
 // lost is a GUARD that was answered so, with the present owner.
@@ -274,8 +279,9 @@ func (s state) freed() state {
 
 // check looks for an order of the operations of one mutex that keeps the rules. It is for one goroutine at a time.
 func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
-	r.returns = nil
+	r.returns, r.longest = nil, make(map[string]time.Duration)
 	for _, o := range all {
+		r.longest[o.contender] = max(r.longest[o.contender], o.lease)
 		if !o.unknown {
 			r.returns = append(r.returns, o.ret)
 		}

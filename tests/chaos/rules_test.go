@@ -186,6 +186,8 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"a check in time", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 50, checks(1), no), in(70, 80, checks(1), yes)}, false},
 		{"a grant that is given back as the wait ends", rules{guarantees: guarantees{again: true}}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, true},
 		{"a wait in vain by the owner", rules{}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, false},
+		{"told of the lease of another request of its own", rules{guarantees: guarantees{again: true}}, []operation{lost(0, request{kind: guard, contender: "a", lease: 300 * time.Millisecond}), in(1, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, true},
+		{"told of more than it ever asked for", rules{guarantees: guarantees{again: true}}, []operation{in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, false},
 		{"told free, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
 		{"granted, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
 		{"told free in the lease", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(50, 99, asks, free)}, false},
