@@ -173,7 +173,7 @@ var Promises = []Promise{
 		MySQL: NotKept("it lists those of the server that is asked"),
 	},
 	{
-		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server did or saw, in order",
+		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server did or saw, in the order in which it learnt of them",
 	},
 	{ID: "scan", Rule: "SIMBA.SCAN has the guarantees of Redis' SCAN"},
 	{
