@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,39 @@ func guarded() *script {
 		"AUTH":  func(c *Conn, _ [][]byte) { c.SetAuthenticated(true); c.Reply().Simple("OK") },
 		"RESET": func(c *Conn, _ [][]byte) { c.SetAuthenticated(false); c.Reply().Simple("RESET") },
 	}}
+}
+
+// guessing is a Handler whose AUTH is always wrong and answered after 5 s.
+func guessing() *script {
+	return &script{commands: map[string]func(*Conn, [][]byte){"AUTH": func(c *Conn, _ [][]byte) {
+		c.NewWait().Await(time.Now().Add(5 * time.Second))
+		c.Reply().Error("WRONGPASS")
+	}}}
+}
+
+func TestWhoGuessesInAPipelineIsCutInTimeToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := dial(t, NewServer(passwords(), guessing()))
+		start := time.Now()
+		cl.send(strings.Repeat("AUTH\r\n", 100))
+		cl.expectEnd("-WRONGPASS\r\n-WRONGPASS\r\n")
+		if d := time.Since(start); d != DefaultAuthTimeout {
+			t.Errorf("it was cut after %v", d)
+		}
+	})
+}
+
+func TestWhoWaitsForTheAnswerToAGuessHoldsLittleMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := dial(t, NewServer(passwords(), guessing()))
+		cl.send("AUTH\r\n")
+		synctest.Wait()
+		const most = DefaultUnauthArgs*(DefaultUnauthArg+headerSize) + DefaultMaxInline
+		n, err := cl.Write(make([]byte, 2*most))
+		if err == nil || n > most {
+			t.Errorf("the server took %d bytes (%v), want at most %d", n, err, most)
+		}
+	})
 }
 
 func passwords() Config { return Config{RequireAuth: func() bool { return true }} }

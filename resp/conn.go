@@ -156,6 +156,12 @@ func (c *Conn) authDeadline() time.Time {
 	return c.created.Add(c.anonymous + c.server.limits.AuthTimeout)
 }
 
+// overdue reports whether the time to authenticate is over.
+func (c *Conn) overdue() bool {
+	by := c.authDeadline()
+	return !by.IsZero() && !time.Now().Before(by)
+}
+
 // Name is the name that the client gave itself. Any goroutine may call it.
 func (c *Conn) Name() string {
 	if name := c.name.Load(); name != nil {

@@ -89,13 +89,19 @@ const largeBatch = 64
 func (c *Conn) batch() {
 	served := 0
 	for c.err == nil && !c.closing && !c.closed.Load() {
-		args, err := c.in.next(c.unauthenticated())
+		anonymous := c.unauthenticated()
+		args, err := c.in.next(anonymous)
 		if err != nil {
 			c.refuse(err)
 			return
 		}
 		if args == nil {
 			break
+		}
+		if anonymous && c.overdue() { // a batch of commands that wait takes long
+			c.Flush()
+			c.fail(errAnonymous)
+			return
 		}
 		c.execute(args)
 		served++

@@ -59,7 +59,7 @@ func (c *Conn) lookAround() error {
 	if idle := c.server.IdleTimeout(); idle > 0 && !c.exempt() && time.Since(c.LastActive()) >= idle {
 		return errIdle
 	}
-	if by := c.authDeadline(); !by.IsZero() && !time.Now().Before(by) {
+	if c.overdue() {
 		return errAnonymous
 	}
 	c.in.shrink()

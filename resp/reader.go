@@ -92,11 +92,19 @@ func (r *reader) space() ([]byte, error) {
 
 // extend is space that leaves the arguments that next returned as they are.
 func (r *reader) extend() ([]byte, error) {
+	return r.extendTo(r.limits.Command + r.limits.Args*headerSize + r.limits.Inline)
+}
+
+// extendAnonymous is extend for a client that has yet to authenticate.
+func (r *reader) extendAnonymous() ([]byte, error) {
+	return r.extendTo(r.limits.UnauthArgs*(r.limits.UnauthArg+headerSize) + r.limits.Inline)
+}
+
+func (r *reader) extendTo(most int) ([]byte, error) {
 	if r.end < len(r.buf) {
 		return r.buf[r.end:], nil
 	}
 	n := r.buffered()
-	most := r.limits.Command + r.limits.Args*headerSize + r.limits.Inline
 	if n >= most {
 		return nil, errFlooded
 	}

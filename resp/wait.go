@@ -56,7 +56,8 @@ func (w *Wait) Wake() {
 // several apply, Gone comes first and Woken second.
 //
 // The arguments of the command remain valid. Bytes that arrive meanwhile wait in
-// the buffer; a client that sends more than one command may have is cut.
+// the buffer; a client that sends more than one command may have is cut, sooner
+// before it has authenticated.
 func (w *Wait) Await(deadline time.Time) Wakeup {
 	c := w.c
 	c.beginWait(w)
@@ -64,11 +65,15 @@ func (w *Wait) Await(deadline time.Time) Wakeup {
 	if c.Flush() != nil {
 		return Gone
 	}
+	room := c.in.extend
+	if c.unauthenticated() {
+		room = c.in.extendAnonymous
+	}
 	for {
 		if why := c.rouse(w, deadline); why != parked {
 			return why
 		}
-		if err := c.fill(c.in.extend); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := c.fill(room); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			c.fail(err)
 			return Gone
 		}
