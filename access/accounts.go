@@ -40,7 +40,7 @@ type Accounts struct {
 	catalog *Catalog
 	options Options
 
-	mu     sync.Mutex // serializes Load
+	mu     sync.Mutex // serializes Load and Protect
 	byName atomic.Pointer[map[string]*Account]
 	first  *Account // the default user's, which is never removed
 }
@@ -108,8 +108,8 @@ func (a *Accounts) read() (map[string]*User, error) {
 		users[DefaultName] = a.defaultUser()
 	}
 	if a.options.Protected {
-		if open := unprotected(users); open != nil {
-			return nil, Faults{fmt.Errorf("other machines may connect, and these users are on without a password: %v", open)}
+		if err := protect(users); err != nil {
+			return nil, err
 		}
 	}
 	return users, nil
@@ -128,13 +128,18 @@ func (a *Accounts) defaultUser() *User {
 	return u.finish()
 }
 
-func unprotected(users map[string]*User) (names []string) {
+// protect refuses users that are on without a password.
+func protect(users map[string]*User) error {
+	var open []string
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		if users[name].enabled && users[name].anyPass {
-			names = append(names, name)
+			open = append(open, name)
 		}
 	}
-	return names
+	if open == nil {
+		return nil
+	}
+	return Faults{fmt.Errorf("other machines may connect, and these users are on without a password: %v", open)}
 }
 
 // install makes these the users and returns the accounts that differ by it.
@@ -192,12 +197,20 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 // nobody stands for a user that does not exist.
 var nobody = &User{passwords: make([]digest, 1)}
 
-// Protected reports whether nobody is on without a password.
-func (a *Accounts) Protected() bool {
-	for _, account := range *a.byName.Load() {
-		if u := account.User(); u != nil && u.enabled && u.anyPass {
-			return false
+// Protect sets Options.Protected from now on. It changes nothing and returns an error of
+// type Faults if users are on without a password that must not be.
+func (a *Accounts) Protect(yes bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if yes {
+		users := make(map[string]*User)
+		for name, account := range *a.byName.Load() {
+			users[name] = account.User() // under mu nobody is removed
+		}
+		if err := protect(users); err != nil {
+			return err
 		}
 	}
-	return true
+	a.options.Protected = yes
+	return nil
 }

@@ -12,14 +12,14 @@ func TestWithoutAFileThereIsTheDefaultUserAndNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := a.Default().User(); !u.Unlimited() || !u.NeedsNoPassword() || !slices.Equal(a.Names(), []string{DefaultName}) || a.Protected() {
+	if u := a.Default().User(); !u.Unlimited() || !u.NeedsNoPassword() || !slices.Equal(a.Names(), []string{DefaultName}) || a.Protect(true) == nil {
 		t.Errorf("%s", u)
 	}
 	if _, err := a.Load(); !errors.Is(err, ErrNoFile) {
 		t.Errorf("load: %v", err)
 	}
 	b, _ := Open(small(), Options{Password: "pw"})
-	if u := b.Default().User(); !u.Unlimited() || u.NeedsNoPassword() || !b.Protected() {
+	if u := b.Default().User(); !u.Unlimited() || u.NeedsNoPassword() || b.Protect(true) != nil {
 		t.Errorf("%s", u)
 	}
 	if b.Authenticate([]byte("default"), []byte("pw")) != b.Default() || b.Authenticate([]byte("default"), []byte("p")) != nil || b.Authenticate([]byte("a"), []byte("pw")) != nil {
@@ -103,5 +103,34 @@ func TestProtectedAccountsRefuseOpenUsersAlsoLater(t *testing.T) {
 	f.write("user default off", "user a on nopass")
 	if _, err := a.Load(); err == nil || !strings.Contains(err.Error(), "[a]") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestAccountsAreProtectedFromWhenThatIsAsked(t *testing.T) {
+	f := newFile(t, "user default off", "user a on nopass")
+	a := f.open(Options{})
+	if err := a.Protect(true); err == nil || !strings.Contains(err.Error(), "[a]") {
+		t.Errorf("%v", err)
+	}
+	f.write("user default off", "user a on nopass +ping")
+	if _, err := a.Load(); err != nil {
+		t.Errorf("what was refused has changed something: %v", err)
+	}
+	f.write("user default off", "user a on >1")
+	if _, err := a.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Protect(true); err != nil {
+		t.Errorf("%v", err)
+	}
+	f.write("user default off", "user a on nopass")
+	if _, err := a.Load(); err == nil {
+		t.Error("an open user is let in later")
+	}
+	if err := a.Protect(false); err != nil {
+		t.Errorf("%v", err)
+	}
+	if _, err := a.Load(); err != nil {
+		t.Errorf("no longer protected: %v", err)
 	}
 }

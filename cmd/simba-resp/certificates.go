@@ -53,11 +53,15 @@ func openCertificates(c *config, log *slog.Logger) (*certificates, error) {
 	return certs, nil
 }
 
-// reload reads the files that c names, and changes nothing if anything is wrong with them.
+// reload reads the files that c names, and changes nothing if anything is wrong with them, or
+// if c asks for no certificate where users are on without a password.
 func (certs *certificates) reload(c *config) error {
 	l, wrong := loadTLS(c)
 	if len(wrong) > 0 {
 		return wrong
+	}
+	if err := c.users.Protect(c.protectsUsers()); err != nil {
+		return err
 	}
 	certs.use(l)
 	return nil

@@ -243,6 +243,37 @@ func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
 	set("immutable", "tls-addr", "127.0.0.1:0")
 }
 
+func TestUsersWithoutAPasswordNeedCertificatesAsLongAsTheyAreOpenToOthers(t *testing.T) {
+	s := newSite(t)
+	users := usersFile(t, "user default off\nuser a on nopass +@all")
+	args := s.args("--tls-auth-clients", "yes", "--tls-ca-cert-file", s.path("ca.crt"), "--aclfile", users)
+	a, _ := newTestApp(t, io.Discard, append(args, "--tls-addr", "0.0.0.0:0")...)
+	ask := func(whom string) error {
+		return a.settings.set(map[string]string{"tls-auth-clients": whom}, a.settings.tls)
+	}
+	if err := ask(authOptional); err == nil || !strings.Contains(err.Error(), "without a password: [a]") {
+		t.Errorf("it says %v", err)
+	}
+	if kind := a.certs.current.Load().config.ClientAuth; kind != tls.RequireAndVerifyClientCert {
+		t.Errorf("after the refusal it asks for %v", kind)
+	}
+	if err := os.WriteFile(users, []byte("user default off\nuser a on >pw +@all"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.cfg.users.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(authOptional); err != nil {
+		t.Errorf("with a password: %v", err)
+	}
+	if err := os.WriteFile(users, []byte("user default off\nuser a on nopass +@all"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.cfg.users.Load(); err == nil {
+		t.Error("without certificates, an open user was let in by a later file")
+	}
+}
+
 func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
 	s := newSite(t)
 	a, _ := newTestApp(t, io.Discard)

@@ -14,7 +14,7 @@ func (c *config) openUsers() (wrong faults) {
 	users, err := access.Open(commands.Catalog(), access.Options{
 		Path:      c.ACLFile,
 		Password:  c.RequirePass,
-		Protected: c.ACLFile != "" && c.exposed(), // without a file, Validate names the flags that are missing
+		Protected: c.protectsUsers(),
 	})
 	if err == nil {
 		c.users = users
@@ -35,6 +35,10 @@ func (c *config) openUsers() (wrong faults) {
 func (c *config) judgesClients() bool {
 	return c.RequirePass != "" || c.RequirePassFile != "" || c.ACLFile != "" || c.Insecure
 }
+
+// protectsUsers reports whether each user that is on must have a password. Without a file, Validate names the
+// flags that are missing.
+func (c *config) protectsUsers() bool { return c.ACLFile != "" && c.exposed() }
 
 // exposed reports whether other machines may connect and have to prove who they are by a password.
 func (c *config) exposed() bool {
