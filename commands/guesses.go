@@ -30,6 +30,7 @@ const (
 	firstGuessWait = 100 * time.Millisecond // doubles with each
 	lastGuessWait  = 5 * time.Second
 	maxOwed        = 32 * lastGuessWait
+	tollWait       = time.Second      // of a password that may be right: clients give up after 2 s to 5 s
 	forgetGuesses  = 10 * time.Minute // after the last one
 	maxGuessers    = 4096             // addresses in memory
 )
@@ -82,7 +83,7 @@ func (g *guesses) toll(host netip.Prefix) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if who := g.hosts[host]; who != nil && time.Until(who.owed) > maxOwed {
-		return lastGuessWait
+		return tollWait
 	}
 	return 0
 }

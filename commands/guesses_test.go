@@ -91,7 +91,7 @@ func TestWhoDoesNotListenToTheReplyPaysBeforeTheNextGuess(t *testing.T) {
 		if d := time.Since(began); d != 0 {
 			t.Fatalf("time has passed: %v", d)
 		}
-		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != lastGuessWait {
+		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != tollWait {
 			t.Errorf("after so many, a password was looked at after %v", d)
 		}
 		time.Sleep(2 * maxOwed)
