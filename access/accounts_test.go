@@ -134,3 +134,20 @@ func TestAccountsAreProtectedFromWhenThatIsAsked(t *testing.T) {
 		t.Errorf("no longer protected: %v", err)
 	}
 }
+
+func TestNoUserIsGivenTheNamesOfAnother(t *testing.T) {
+	for text, at := range map[string]string{
+		"user a on\nuser a:b on":                "users:2: the user 'a' would act in the names of 'a:b'",
+		"user a:b:c on\nuser x on\nuser a on":   "users:1: the user 'a' would act in the names of 'a:b:c'",
+		"user a on as:a as:a:*\nuser a:b on":    "", // who says so
+		"user ab on\nuser a on\nuser b:a on":    "",
+		"user default on\nuser default:x on":    "", // which acts as anybody anyway
+		"user a: on\nuser a:b on\nuser :a on":   "",
+		"user a on resetcontenders\nuser a: on": "users:2: the user 'a' would act in the names of 'a:'",
+	} {
+		_, wrong := parse(small(), "users", []byte(text))
+		if told := wrong.Error(); at == "" && told != "" || !strings.HasPrefix(told, at) {
+			t.Errorf("%q: %s", text, told)
+		}
+	}
+}

@@ -3,6 +3,8 @@ package access
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -35,6 +37,7 @@ func (f Faults) Unwrap() []error { return f }
 // <rule> …", empty ones, and comments that begin with #.
 func parse(c *Catalog, path string, text []byte) (map[string]*User, Faults) {
 	users := make(map[string]*User)
+	lines := make(map[string]int)
 	var wrong Faults
 	number := 0
 	for line := range bytes.Lines(text) {
@@ -60,7 +63,7 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Faults) {
 			continue
 		}
 		u := newUser(c, name)
-		users[name] = u
+		users[name], lines[name] = u, number
 		for _, rule := range words[2:] {
 			if err := u.apply(rule); err != nil {
 				fault("Error in applying operation '%s': %v", veil(rule), err)
@@ -68,7 +71,23 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Faults) {
 		}
 		u.finish()
 	}
+	for _, name := range slices.Sorted(maps.Keys(users)) {
+		if other := sharer(users, name); other != "" {
+			wrong = append(wrong, &Fault{path, lines[name], fmt.Sprintf("the user '%s' would act in the names of '%s': give it rules as:", other, name)})
+		}
+	}
 	return users, wrong
+}
+
+// sharer is a user that may act in the names of another one, without a rule that says so: "a" of
+// "a:b". "" = there is none.
+func sharer(users map[string]*User, name string) string {
+	for i := range len(name) {
+		if other := users[name[:i]]; name[i] == ':' && other != nil && i > 0 && other.name != DefaultName && !other.NamesContenders() {
+			return other.name
+		}
+	}
+	return ""
 }
 
 // maxName bounds a user's name: it is in every line of CLIENT LIST.
