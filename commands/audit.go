@@ -11,11 +11,11 @@ import (
 // audit is the log of who did what that matters to those who run the server: a line for each command that the
 // table marks as audited, for each failed login and for each denial. All lines are written here.
 //
-// What anybody can cause is bounded: of failed logins and of denials, each for itself, a burst is logged and
-// then one a second; a line tells how many before it were not.
+// What anybody can cause is bounded: of failed logins, of denials and of commands that are not for
+// administrators, each for itself, a burst is logged and then one a second; a line tells how many before it were not.
 type audit struct {
-	log              *slog.Logger
-	logins, refusals valve
+	log                      *slog.Logger
+	logins, refusals, others valve
 }
 
 // The messages.
@@ -30,6 +30,13 @@ const maxAuditText = 256
 
 // command logs a command that has run.
 func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
+	missed := 0
+	if e.acl()&(catAdmin|catDangerous) == 0 { // such as SCRIPT FLUSH
+		open := false
+		if open, missed = a.others.pass(); !open {
+			return
+		}
+	}
 	attrs := append(whoAsked(c), slog.String("command", e.full))
 	if e.keys.first > 0 && e.keys.first < len(args) {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit(args[e.keys.first])))
@@ -37,7 +44,11 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	if words := auditedWords(c.x, e, args); words != "" {
 		attrs = append(attrs, slog.String("args", words))
 	}
-	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, append(attrs, slog.Bool("failed", failed))...)
+	attrs = append(attrs, slog.Bool("failed", failed))
+	if missed > 0 {
+		attrs = append(attrs, slog.Int("unlogged", missed))
+	}
+	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, attrs...)
 }
 
 // auditedWords are the arguments after the mutex, or after the name of a command without one. Of a command that

@@ -141,3 +141,20 @@ func TestTheACLLogJoinsWhatIsAlikeAndIsBounded(t *testing.T) {
 		admin.expect("ACL LOG", "*0\r\n")
 	})
 }
+
+func TestWhoIsNoAdministratorCannotFloodTheLogByCommands(t *testing.T) {
+	withLog(t, func(t *testing.T, s *site, log *logbook) {
+		p := s.as("billing")
+		for range 1000 {
+			p.do("SCRIPT FLUSH")
+		}
+		if n := len(log.lines()); n != valveBurst {
+			t.Errorf("1000 of SCRIPT FLUSH left %d lines, want %d", n, valveBurst)
+		}
+		time.Sleep(time.Second)
+		p.do("SCRIPT FLUSH")
+		if got := log.lines(); len(got) != 1 || !strings.HasSuffix(got[0], " unlogged=980") {
+			t.Errorf("a second later: %q", got)
+		}
+	})
+}
