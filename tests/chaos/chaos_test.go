@@ -41,9 +41,11 @@ func TestTenuresAreLinearizableWhateverFails(t *testing.T) {
 		*seed = rand.Uint64()
 	}
 	t.Logf("-seed %d", *seed)
-	engines := slices.Clone(simbatest.Engines)
+	engines := []string{"embedded", "redis", "mysql"}
 	if *duration > 0 {
-		engines = append(engines, "embedded memory")
+		// On ZooKeeper the rules are not proven yet: how late a lease may be told of whose session ended while the
+		// ensemble was away is not in the model, so that it refuses histories that are in order.
+		engines = append(engines, "embedded memory", "zookeeper")
 	}
 	var all table
 	t.Cleanup(func() { t.Log("\n" + all.String()) })
