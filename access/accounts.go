@@ -85,6 +85,9 @@ func (a *Accounts) read() (map[string]*User, error) {
 	users := make(map[string]*User)
 	if path := a.options.Path; path != "" {
 		info, err := os.Stat(path)
+		if err == nil && !info.Mode().IsRegular() { // to read a pipe may take for ever
+			err = fmt.Errorf("%s is not a file", path)
+		}
 		if err == nil && info.Size() > maxFile {
 			err = fmt.Errorf("%s has %d bytes, at most %d are allowed", path, info.Size(), maxFile)
 		}

@@ -2,8 +2,10 @@ package access
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -38,10 +40,10 @@ func TestAFileHasCommentsEmptyLinesAndBlanks(t *testing.T) {
 }
 
 func TestAllFaultsOfAFileAreTold(t *testing.T) {
-	f := newFile(t, "user a +nope (x)", "x", "user", "user b", "user b", "user "+strings.Repeat("n", maxName+1), "user \x01")
+	f := newFile(t, "user a +nope (x)", "x", "user", "user b", "user b", "user "+strings.Repeat("n", maxName+1), "user \x01", "user >secret on")
 	_, err := Open(small(), Options{Path: f.path})
 	wrong := Faults(nil)
-	if !errors.As(err, &wrong) || len(wrong) != 7 {
+	if !errors.As(err, &wrong) || len(wrong) != 8 || strings.Contains(err.Error(), "secret") {
 		t.Fatalf("%v", err)
 	}
 	var lines []int
@@ -51,8 +53,18 @@ func TestAllFaultsOfAFileAreTold(t *testing.T) {
 			lines = append(lines, fault.Line)
 		}
 	}
-	if !slices.Equal(lines, []int{1, 1, 2, 3, 5, 6, 7}) {
+	if !slices.Equal(lines, []int{1, 1, 2, 3, 5, 6, 7, 8}) {
 		t.Errorf("lines %v", lines)
+	}
+}
+
+func TestWhatIsNoFileIsRefused(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(small(), Options{Path: pipe}); err == nil || !strings.Contains(err.Error(), "is not a file") {
+		t.Error(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,6 +97,10 @@ const maxName = 128
 func checkName(name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("the user's name has %d bytes, at most %d are allowed", len(name), maxName)
+	}
+	if strings.ContainsRune("><#!~%&+-(", rune(name[0])) {
+		// A rule: the name was forgotten. It is not shown, since it may be a password.
+		return errors.New("there is no name behind the keyword user, but a rule")
 	}
 	for _, r := range name {
 		if !unicode.IsPrint(r) {
