@@ -91,6 +91,7 @@ func TestScanStormsHoldUpNobody(t *testing.T) {
 	fill(t, v, mutexes)
 	stop := make(chan struct{})
 	var all sync.WaitGroup
+	var conns []*raw
 	storms := []string{
 		words("SCAN", 0, "COUNT", 10_000), words("SIMBA.SCAN", 0, "MATCH", "*"+strings.Repeat("a*", 100)+"b", "COUNT", 10_000),
 		words("KEYS", "*"), words("INFO", "everything"), words("CLIENT", "LIST"), words("SIMBA.HISTORY", "m1", "COUNT", 10_000), words("RANDOMKEY"),
@@ -98,9 +99,9 @@ func TestScanStormsHoldUpNobody(t *testing.T) {
 	}
 	for _, command := range storms {
 		c := v.raw()
+		conns = append(conns, c)
 		go func() { _, _ = io.Copy(io.Discard, c.in) }()
 		all.Go(func() {
-			defer c.reset()
 			for {
 				select {
 				case <-stop:
@@ -115,6 +116,9 @@ func TestScanStormsHoldUpNobody(t *testing.T) {
 	}
 	v.servesOthers()
 	close(stop)
+	for _, c := range conns {
+		c.reset() // it may wait to send more
+	}
 	all.Wait()
 	v.costsAtMost(128 << 20)
 	v.before.heap += mutexes * 1 << 10
