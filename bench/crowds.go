@@ -64,12 +64,7 @@ func (b *bench) fillAndRestart(name string, s *site, fill func(int) []byte, mute
 		return err
 	}
 	defer w.close()
-	if name == redisMemory || name == redisAlways {
-		if _, err := w.ask(frame("SCRIPT", "LOAD", seeds.SimbaAcquire)); err != nil {
-			return err
-		}
-	}
-	few, err := run(load{clients: 64}, s.connect, b.during)
+	few, err := run(load{clients: 64}, s.connect, b.during) // it loads the scripts too
 	if err != nil {
 		return err
 	}

@@ -45,14 +45,20 @@ func TestWrongPasswordsAreAnsweredEverMoreSlowly(t *testing.T) {
 	})
 }
 
+// guessOn has a client guess until it waits for an answer as long as anybody.
+func guessOn(p *peer) {
+	p.t.Helper()
+	for range 12 {
+		p.expect("AUTH guess", wrongPass)
+	}
+	p.send("AUTH guess")
+	synctest.Wait()
+}
+
 func TestOthersDoNotWaitForWhoGuesses(t *testing.T) {
 	guarded(t, func(t *testing.T, s *site) {
 		guesser := s.dialFrom("192.0.2.1:1000")
-		for range 12 {
-			guesser.expect("AUTH guess", wrongPass)
-		}
-		guesser.send("AUTH guess")
-		synctest.Wait()
+		guessOn(guesser)
 		if d := took(s.dialFrom("192.0.2.1:2000"), "AUTH sesam", ok); d != 0 {
 			t.Errorf("a right password from the same address took %v", d)
 		}
@@ -104,11 +110,7 @@ func TestWhoDoesNotListenToTheReplyPaysBeforeTheNextGuess(t *testing.T) {
 func TestAStopDoesNotWaitForWhoGuesses(t *testing.T) {
 	guarded(t, func(t *testing.T, s *site) {
 		p := s.dialFrom("192.0.2.1:1000")
-		for range 12 {
-			p.expect("AUTH guess", wrongPass)
-		}
-		p.send("AUTH guess")
-		synctest.Wait()
+		guessOn(p)
 		began := time.Now()
 		go s.server.Shutdown(context.Background())
 		if got := p.reply(); got != wrongPass {

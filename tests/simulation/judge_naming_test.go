@@ -1,0 +1,163 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+)
+
+// lateRule is the rule that a request's answer breaks if it does not come in time.
+func (w *world) lateRule(r *request) string {
+	if r.wait && r.due.status == "acquired" {
+		return ruleWakeup
+	}
+	return ruleLiveness
+}
+
+// missedRule is the rule that is broken when an event does not come.
+func (w *world) missedRule(mx *mutex, e event) string {
+	switch {
+	case e.kind == "expired":
+		return ruleClock // it goes on for too long
+	case e.kind == "acquired" && e.reason == "handoff":
+		return ruleWakeup
+	case e.kind == "left":
+		return ruleNothingLeft
+	case e.reason == "waiter gone":
+		return ruleDeadWaiter
+	case e.reason == "session closed":
+		return ruleNothingLeft
+	case e.kind == "released":
+		return ruleTokens
+	}
+	return ruleNotices
+}
+
+// lengthRule is the rule of a lease that is cut or goes on for too long: that of the clock, if a clock was set or
+// the server restarted during the tenure.
+func (w *world) lengthRule(t *tenure) string {
+	if t != nil && (t.former || w.stepped > t.start) {
+		return ruleClock
+	}
+	return ruleOneOwner
+}
+
+func (w *world) unexpectedRule(mx *mutex, n notice) string {
+	switch n.Event {
+	case "expired":
+		return w.lengthRule(mx.held)
+	case "acquired":
+		switch {
+		case w.model.now < w.model.quiet:
+			return ruleDurable
+		case mx.isHandedToTheDead(n):
+			return ruleDeadWaiter
+		case mx.held != nil && mx.held.owner == n.Owner:
+			return ruleTokens
+		case w.asks(mx, n.Owner, reqGuard):
+			return ruleGuard
+		case w.asks(mx, n.Owner, reqExec):
+			return ruleReplies
+		case mx.held != nil:
+			return w.lengthRule(mx.held)
+		}
+		return ruleOrder
+	case "released", "broken":
+		return ruleTokens
+	}
+	return ruleNotices
+}
+
+func (w *world) insteadRule(mx *mutex, e event, n notice) string {
+	switch {
+	case mx.isHandedToTheDead(n):
+		return ruleDeadWaiter
+	case n.Event == "acquired" && e.kind == "acquired":
+		return ruleOrder
+	case n.Event == "acquired" && (w.model.now < w.model.quiet || e.kind == "queued" && e.who == n.Owner):
+		return w.unexpectedRule(mx, n)
+	case n.Event == "queued" && e.kind == "acquired" && e.who == n.Owner:
+		return ruleWakeup // it is kept, for nobody
+	case n.Event == "acquired" && e.tenure != nil && e.who == n.Owner:
+		return ruleTokens
+	case n.Event == "acquired" && e.tenure != nil:
+		return ruleOneOwner
+	case n.Event == "expired" && !slices.ContainsFunc(mx.events, func(e event) bool { return e.kind == n.Event && e.who == n.Owner }):
+		return w.lengthRule(mx.held)
+	}
+	return w.missedRule(mx, e)
+}
+
+// isHandedToTheDead reports whether an event tells that the mutex was handed to someone on whose
+// connection nobody waits.
+func (mx *mutex) isHandedToTheDead(n notice) bool {
+	if n.Event != "acquired" || n.Reason != "handoff" {
+		return false
+	}
+	if mx.held != nil && mx.held.owner == n.Owner {
+		return false
+	}
+	p := mx.find(n.Owner)
+	return p == nil || p.blocked == nil
+}
+
+// asks reports whether a contender waits for the answer to a request of a kind.
+func (w *world) asks(mx *mutex, who string, kind reqKind) bool {
+	return slices.ContainsFunc(w.wires, func(k *wire) bool {
+		return slices.ContainsFunc(k.pending, func(r *request) bool { return r.mx == mx && r.who == who && r.kind == kind })
+	})
+}
+
+// statusRule is the rule that a wrong status breaks.
+func (w *world) statusRule(r *request, got string) string {
+	mx := r.mx
+	var held *tenure
+	should := ""
+	kept := time.Duration(0)
+	if r.due != nil {
+		held, should, kept = r.due.record.held, r.due.status, r.due.record.kept
+	} else {
+		held = mx.held
+	}
+	if w.model.now < w.model.quiet && (got == "acquired" || got == "OK") {
+		return ruleDurable
+	}
+	for _, e := range mx.events { // not told yet
+		if e.reason == "waiter gone" || e.reason == "session closed" {
+			return w.missedRule(mx, e) // that is why
+		}
+	}
+	switch r.kind {
+	case reqGuard:
+		if got == "renewed" {
+			return ruleGuard
+		}
+		return w.lengthRule(held)
+	case reqRelease, reqCheck, reqDelete, reqBreak:
+		if r.token != 0 {
+			return ruleTokens
+		}
+		return w.lengthRule(held)
+	case reqExec:
+		return ruleReplies
+	}
+	switch {
+	case got == "acquired" && should == "renewed":
+		return ruleTokens
+	case got == "acquired" || got == "OK":
+		switch {
+		case held != nil && held.owner != r.who:
+			return w.lengthRule(held)
+		case kept != 0:
+			return ruleOrder
+		}
+		return ruleOrder
+	case got == "renewed":
+		return w.lengthRule(held)
+	case should == "acquired" || should == "OK":
+		if r.wait || r.kind == reqAcquire && record(r.got[0])["owner"] == "" {
+			return ruleWakeup // it is kept, for nobody
+		}
+		return ruleClock // the mutex is free, and not to be had
+	}
+	return ruleReplies
+}

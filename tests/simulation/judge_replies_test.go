@@ -1,0 +1,299 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// bind notes the token of a tenure, when it is told for the first time.
+func (w *world) bind(mx *mutex, t *tenure, token uint64) bool {
+	switch {
+	case t.token == 0 && token > t.floor:
+		t.token = token
+		w.maxToken = max(w.maxToken, token)
+		for _, c := range w.clients {
+			if c.name == t.owner {
+				c.known[mx] = token
+			}
+		}
+		return true
+	case t.token == 0:
+		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and %d was told before", mx.name, t.rank, t.owner, token, t.floor)
+		return false
+	case t.token != token:
+		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and was told as %d", mx.name, t.rank, t.owner, token, t.token)
+		return false
+	}
+	return true
+}
+
+// judgeReply holds a reply against what it must be.
+func (w *world) judgeReply(r *request, at time.Duration) {
+	last := r.got[len(r.got)-1]
+	if e, ok := last.(respError); ok {
+		w.logf(r.wire, at, "← %s", e)
+		if w.stopping && strings.HasPrefix(string(e), "UNBLOCKED") {
+			return
+		}
+		w.violate(ruleReplies, "%s: %v is answered %q", r.who, r, e)
+		return
+	}
+	if r.kind == reqHello {
+		return
+	}
+	status := w.status(r, last)
+	if r.due == nil {
+		w.logf(r.wire, at, "← %v", last)
+		w.violate(w.statusRule(r, status), "%s: %v is answered %q, and must wait", r.who, r, status)
+		return
+	}
+	d := r.due
+	w.logf(r.wire, at, "← %s: %s", reqNames[r.kind], d.show())
+	if r.wait && status == "timeout" && d.status == "acquired" && r.mx.held != d.record.held {
+		w.count("granted and over before it was told")
+		return
+	}
+	if status != d.status {
+		w.violate(w.statusRule(r, status), "%s: %v is answered %q, it should be %q", r.who, r, status, d.status)
+		return
+	}
+	if !w.timely(r, d.at, d.state, at) {
+		return
+	}
+	w.count("told " + status)
+	switch r.kind {
+	case reqAcquire, reqGuard:
+		w.judgeOutcome(r, record(last), at)
+	case reqOwner:
+		w.judgeOwner(r, last)
+	case reqQueue:
+		w.judgeQueue(r, last)
+	case reqHistory:
+		w.judgeHistory(r, last)
+	case reqGet:
+		w.judgeGet(r, last)
+	case reqWatch:
+		w.judgeGet(r, last)
+	}
+}
+
+// show is an outcome for the log, with what is the same in every run of a seed.
+func (d *outcome) show() string {
+	s := d.status
+	if h := d.record.held; h != nil {
+		s += fmt.Sprintf(" (%s #%d until %v)", h.owner, h.rank, d.record.lease.end())
+	}
+	if d.record.position > 0 {
+		s += fmt.Sprintf(" position %d", d.record.position)
+	}
+	return s
+}
+
+// status is what a reply says in a word.
+func (w *world) status(r *request, v any) string {
+	switch r.kind {
+	case reqAcquire, reqGuard:
+		s, _ := record(v)["status"].(string)
+		return s
+	case reqRelease, reqBreak, reqCheck, reqDelete:
+		return fmt.Sprint(v)
+	case reqSet:
+		if v == nil {
+			return "nil"
+		}
+		return fmt.Sprint(v)
+	case reqExec:
+		list, ok := v.([]any)
+		switch {
+		case v == nil:
+			return "aborted"
+		case !ok || len(list) != 1:
+			return fmt.Sprint(v)
+		case list[0] == nil:
+			return "nil"
+		}
+		return fmt.Sprint(list[0])
+	}
+	return ""
+}
+
+// left is what remains until end, in milliseconds rounded up.
+func left(end, now time.Duration) int64 {
+	d := max(0, end-now)
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// judgeOutcome takes the record of ACQUIRE and GUARD.
+func (w *world) judgeOutcome(r *request, rec map[string]any, at time.Duration) {
+	d := r.due
+	s := d.record
+	owner, _ := rec["owner"].(string)
+	token, _ := rec["token"].(int64)
+	ttl, _ := rec["ttl"].(int64)
+	transition, _ := rec["transition"].(int64)
+	position, _ := rec["position"].(int64)
+	if r.wait && (d.status == "timeout" || d.status == "queued") {
+		// It ended by another's doing, and was described when it looked up.
+		return
+	}
+	switch {
+	case s.held == nil && (owner != "" || token != 0):
+		rule := w.lengthRule(nil)
+		if w.model.now < w.model.quiet {
+			rule = ruleDurable
+		}
+		w.violate(rule, "%s: %v shows the owner %s of a mutex that is free", r.who, r, owner)
+		return
+	case s.held == nil:
+		if kept := left(s.kept, d.at); ttl != 0 || transition != kept {
+			rule := ruleWindows
+			if ttl == 0 && transition > kept {
+				rule = ruleWakeup
+			}
+			w.violate(rule, "%s: %v shows the transition %d of a mutex that is kept for %d ms", r.who, r, transition, kept)
+			return
+		}
+	case owner != s.held.owner:
+		w.violate(ruleOneOwner, "%s: %v shows the owner %s, it is %s", r.who, r, owner, s.held.owner)
+		return
+	default:
+		if !w.bind(r.mx, s.held, uint64(token)) {
+			return
+		}
+		from := d.at
+		if r.wait && d.status != "renewed" {
+			from = at // it was described when it looked up
+			if r.mx.held != s.held || r.mx.held.windows != s.lease {
+				return
+			}
+		}
+		if ttl < left(s.lease.ttlEnd(), max(at, from)) || ttl > left(s.lease.ttlEnd(), d.at) ||
+			transition < left(s.lease.end(), max(at, from)) || transition > left(s.lease.end(), d.at) ||
+			!r.wait && (ttl != left(s.lease.ttlEnd(), d.at) || transition != left(s.lease.end(), d.at)) {
+			rule := ruleWindows
+			switch {
+			case w.lengthRule(s.held) == ruleClock && d.status != "renewed":
+				rule = ruleClock
+			case r.kind == reqGuard:
+				rule = ruleGuard
+			}
+			w.violate(rule, "%s: %v shows ttl %d and transition %d, they are %d and %d", r.who, r, ttl, transition,
+				left(s.lease.ttlEnd(), d.at), left(s.lease.end(), d.at))
+			return
+		}
+	}
+	if int(position) != s.position && !r.wait {
+		w.violate(ruleOrder, "%s: %v shows position %d, it is %d", r.who, r, position, s.position)
+	}
+}
+
+func (w *world) judgeOwner(r *request, v any) {
+	d, s := r.due, r.due.record
+	if v == nil || s.held == nil {
+		if v != nil || s.held != nil {
+			w.violate(w.lengthRule(s.held), "%s: %v is %v, it should be %s", r.who, r, v, d.show())
+		}
+		return
+	}
+	rec := record(v)
+	token, _ := rec["token"].(int64)
+	if rec["owner"] != s.held.owner {
+		w.violate(ruleOneOwner, "%s: %v shows %v, it is %s", r.who, r, rec["owner"], s.held.owner)
+		return
+	}
+	if !w.bind(r.mx, s.held, uint64(token)) {
+		return
+	}
+	l := s.lease
+	ttlAt := l.wall + l.ttl.Milliseconds()
+	for _, f := range []struct {
+		name string
+		want int64
+		rule string
+	}{
+		{"acquired_at", l.wall, ruleWindows},
+		{"ttl_at", ttlAt, ruleWindows},
+		{"transition_at", ttlAt + l.transition.Milliseconds(), ruleWindows},
+		{"now", l.wall + (d.at - l.start).Milliseconds(), ruleClock},
+		{"ttl", left(l.ttlEnd(), d.at), ruleWindows},
+		{"transition", left(l.end(), d.at), ruleWindows},
+		{"waiters", int64(len(s.queue)), ruleNothingLeft},
+	} {
+		if got := rec[f.name]; got != f.want {
+			rule := f.rule
+			if rule == ruleWindows && w.lengthRule(s.held) == ruleClock {
+				rule = ruleClock
+			}
+			w.violate(rule, "%s: %v shows %s %v, it is %d", r.who, r, f.name, got, f.want)
+			return
+		}
+	}
+}
+
+func (w *world) judgeQueue(r *request, v any) {
+	list, _ := v.([]any)
+	d := r.due
+	var got, want []string
+	for _, e := range list {
+		rec := record(e)
+		got = append(got, fmt.Sprintf("%v %v %v", rec["contender"], rec["kind"], rec["waiting"]))
+		if rec["position"] != int64(len(got)) {
+			w.violate(ruleOrder, "%s: %v shows position %v for %d", r.who, r, rec["position"], len(got))
+			return
+		}
+	}
+	for _, p := range d.record.queue {
+		kind := "polling"
+		if p.blocked != nil {
+			kind = "blocked"
+		}
+		want = append(want, fmt.Sprintf("%v %v %v", p.who, kind, (d.at-p.since).Milliseconds()))
+	}
+	switch {
+	case slices.Equal(got, want):
+	case len(got) == len(want) && strings.Count(strings.Join(got, " "), " blocked ") > strings.Count(strings.Join(want, " "), " blocked "):
+		w.violate(ruleDeadWaiter, "%s: %v is %q, it should be %q", r.who, r, got, want)
+	case len(got) > len(want):
+		w.violate(ruleNothingLeft, "%s: %v is %q, it should be %q", r.who, r, got, want)
+	default:
+		w.violate(ruleOrder, "%s: %v is %q, it should be %q", r.who, r, got, want)
+	}
+}
+
+// judgeHistory takes the events of a mutex: they are those that were told, and make sense.
+func (w *world) judgeHistory(r *request, v any) {
+	list, _ := v.([]any)
+	last := uint64(0)
+	token := uint64(0)
+	for _, e := range list {
+		rec := record(e)
+		num := func(name string) uint64 { n, _ := rec[name].(int64); return uint64(n) }
+		str := func(name string) string { s, _ := rec[name].(string); return s }
+		n := notice{num("seq"), int64(num("at")), str("event"), r.mx.name, str("owner"), num("token"), str("reason")}
+		if n.Seq <= last || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
+			w.violate(ruleNotices, "%s: the history has %v after %d, told was %q", r.who, n, last, w.events[n.Seq])
+			return
+		}
+		last = n.Seq
+		w.remember(n)
+		if n.Event == "acquired" {
+			if n.Token <= token {
+				w.violate(ruleTokens, "%s: in the history token %d comes after %d", r.mx.name, n.Token, token)
+				return
+			}
+			token = n.Token
+		}
+	}
+}
+
+func (w *world) judgeGet(r *request, v any) {
+	want := any(nil)
+	if h := r.due.record.held; h != nil {
+		want = h.owner
+	}
+	if v != want {
+		w.violate(w.lengthRule(r.due.record.held), "%s: GET %s is %v, it should be %v", r.who, r.mx.name, v, want)
+	}
+}
