@@ -36,8 +36,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		f.launch()
 	}
 	kills := simbatest.Count(50, 500)
-	var late simbatest.Latencies // than the end of the lease
-	for len(late) < kills {
+	for len(f.late) < kills {
 		victim := f.owner()
 		f.prefer()
 		time.Sleep(rand.N(killTTL + killTransition)) // the kill comes at any time of a lease
@@ -46,11 +45,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 			f.launch()
 			continue
 		}
-		next := f.acquiredAfter(o)
-		late = append(late, next.at-o.transitionAt)
-		if d := next.at - o.transitionAt; d > killSlack {
-			t.Errorf("%s acquires %v after the end of the lease of %s: %v", next.owner, d, victim.id, f.since(o))
-		}
+		f.takesOver(f.acquiredAfter(o), o, "")
 		f.launch() // only now: a process that starts is a load of its own
 	}
 	for _, c := range f.all {
@@ -60,7 +55,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	tenures := f.noted.neverTwo(t)
 	f.read()
 	n := serverSaw(t, f.history, tenures)
-	t.Counted(kills, "granted after transition_at: %v; %d tenures noted, %d at the server", late, len(tenures), n)
+	t.Counted(kills, "granted after transition_at: %v; %d tenures noted, %d at the server", f.late, len(tenures), n)
 	if n < kills || len(tenures) < kills {
 		t.Errorf("the server saw %d tenures, the contenders %d", n, len(tenures))
 	}
@@ -77,8 +72,7 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t.Cleanup(func() { blocked.Close() })
 	f.launch()
 	kills := simbatest.Count(25, 500)
-	var late simbatest.Latencies
-	for len(late) < kills {
+	for len(f.late) < kills {
 		victim := f.owner()
 		f.prefer()
 		got := make(chan error, 1)
@@ -92,17 +86,13 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 			t.Fatal(err)
 		}
 		if o.token != 0 { // else it had lost the mutex: the machine is busy
-			next := f.acquiredAfter(o)
-			late = append(late, next.at-o.transitionAt)
-			if d := next.at - o.transitionAt; d > killSlack || next.owner != waiter {
-				t.Errorf("%s is granted it %v after the end of the lease of %s: %v", next.owner, d, victim.id, f.since(o))
-			}
+			f.takesOver(f.acquiredAfter(o), o, waiter)
 		}
 		if n, err := f.rdb.Do(t.Context(), "simba.release", f.mutex, waiter).Int(); err != nil || n != 1 {
 			t.Fatalf("the waiter releases: %d, %v", n, err)
 		}
 	}
-	t.Counted(kills, "granted after transition_at: %v", late)
+	t.Counted(kills, "granted after transition_at: %v", f.late)
 }
 
 // preferred starts a server that others' work holds up as little as can be: the rule is about the server and
@@ -111,7 +101,7 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 func preferred(t testing.TB) *simbatest.Server {
 	t.Helper()
 	s := simbatest.Start(t, "--data-dir", stores.Scratch(t)+"/data")
-	s.Prefer()
+	s.Prefer(t)
 	return s
 }
 
@@ -125,6 +115,9 @@ type fleet struct {
 	preferred map[string]bool
 	noted     tenures
 	history   []change // what was read of it
+
+	late  simbatest.Latencies // from the end of a dead owner's lease to the next tenure
+	stood int                 // how many were not counted, since the machine stood still
 }
 
 func newFleet(t testing.TB, s *simbatest.Server, mutex string) *fleet {
@@ -192,14 +185,15 @@ func (f *fleet) ask() (owner string, o tenureEnd) {
 	}
 	record := r.(map[any]any)
 	return record["owner"].(string), tenureEnd{
-		uint64(record["token"].(int64)), time.Duration(record["transition_at"].(int64)) * time.Millisecond,
+		uint64(record["token"].(int64)), time.Duration(record["transition_at"].(int64)) * time.Millisecond, nil,
 	}
 }
 
 // tenureEnd is the end of a tenure if it is not renewed; the zero tenureEnd is that of none.
 type tenureEnd struct {
 	token        uint64
-	transitionAt time.Duration // since 1970, by the server's clock
+	transitionAt time.Duration    // since 1970, by the server's clock
+	stolen       simbatest.Stolen // a moment before the end at the latest
 }
 
 // kill kills the owner and waits for the end of its lease.
@@ -212,6 +206,7 @@ func (f *fleet) kill(victim *contender) (last tenureEnd) {
 			return last
 		}
 		last = o // its last renewal may be on its way still
+		last.stolen = simbatest.StolenSoFar()
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -236,6 +231,32 @@ func (f *fleet) since(o tenureEnd) (s []string) {
 		}
 	}
 	return s
+}
+
+// takesOver judges the tenure that follows that of a dead owner: whose it is, unless owner is "", and that it began in time.
+//
+// The machines of a cloud, and of CI, are stopped by their hosts for a quarter of a second now and then, all programs at once. A
+// takeover that is late by no more than the kernel says was taken from it tells nothing of the server. It
+// is not counted, but repeated, and the bound holds for every one that is.
+func (f *fleet) takesOver(next change, o tenureEnd, owner string) {
+	f.t.Helper()
+	if owner != "" && next.owner != owner {
+		f.t.Errorf("%s is granted it, not %s: %v", next.owner, owner, f.since(o))
+	}
+	late := next.at - o.transitionAt
+	if late > killSlack {
+		stolen := simbatest.StolenSoFar().Since(o.stolen)
+		if late-stolen <= killSlack {
+			f.stood++
+			f.t.Logf("%v after the end of a lease, of which the host took %v: not counted", late, stolen)
+			if f.stood > 10 {
+				f.t.Fatal("the machine stands still too often to measure anything")
+			}
+			return
+		}
+		f.t.Errorf("%s acquires %v after the end of the lease, of which the host took %v: %v", next.owner, late, stolen, f.since(o))
+	}
+	f.late = append(f.late, late)
 }
 
 // acquiredAfter waits for the tenure after that one, and returns its begin by the server's history.

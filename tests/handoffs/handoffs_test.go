@@ -37,7 +37,7 @@ func TestNoHandoffIsLostToTheDead(t *testing.T) {
 			}
 			s := simbatest.StartOn(c, engine, flags...)
 			if engine == "embedded" { // its bound is for the server and its clients, not for what else keeps processors and disk busy
-				s.Prefer()
+				s.Prefer(t)
 				simbatest.Prefer(t)
 			}
 			took, told := handOn(c, s.Addr, want)

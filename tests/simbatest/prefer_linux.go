@@ -20,8 +20,8 @@ func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients)
 
 const clients, servers = 1, 2 // priorities
 
-// PreferServer is [Server.Prefer] for a server that was started otherwise.
-func PreferServer(pid int) { schedule(pid, unix.SCHED_RR, servers) }
+// PreferServer is [Server.Prefer] for a server that was started otherwise. It reports whether that is permitted.
+func PreferServer(pid int) bool { return schedule(pid, unix.SCHED_RR, servers) }
 
 // Prefer is [Process.Prefer] for the process of the test, until it ends. What it starts meanwhile
 // has it too.
@@ -30,8 +30,8 @@ func Prefer(t testing.TB) {
 	t.Cleanup(func() { schedule(os.Getpid(), unix.SCHED_NORMAL, 0) })
 }
 
-// schedule sets policy and priority of a process' threads, as far as it is permitted.
-func schedule(pid int, policy, priority uint32) {
+// schedule sets policy and priority of a process' threads, and reports whether it is permitted to.
+func schedule(pid int, policy, priority uint32) bool {
 	// They are a thread's, whatever POSIX says; new threads have those of the thread which made
 	// them. So all have them when a look finds none that has not.
 	tasks := fmt.Sprintf("/proc/%d/task", pid)
@@ -40,7 +40,7 @@ func schedule(pid int, policy, priority uint32) {
 		more = false
 		threads, err := os.ReadDir(tasks)
 		if err != nil {
-			return // the process is gone
+			return true // the process is gone
 		}
 		for _, thread := range threads {
 			id, err := strconv.Atoi(thread.Name())
@@ -49,9 +49,10 @@ func schedule(pid int, policy, priority uint32) {
 			}
 			attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: priority}
 			if unix.SchedSetAttr(id, &attr, 0) == unix.EPERM {
-				return
+				return false
 			}
 			done[id], more = true, true
 		}
 	}
+	return true
 }

@@ -8,7 +8,7 @@ import "testing"
 func (p *Process) Prefer() {}
 
 // PreferServer does nothing here either.
-func PreferServer(int) {}
+func PreferServer(int) bool { return false }
 
 // Prefer does nothing here either.
 func Prefer(testing.TB) {}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strconv"
 	"syscall"
+	"testing"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -86,8 +87,13 @@ func (s *Server) Pause() { s.proc.Pause() }
 // Resume lets a server go on that was paused.
 func (s *Server) Resume() { s.proc.Resume() }
 
-// Prefer lets the server run before others, see [Process.Prefer], until it is started again.
-func (s *Server) Prefer() { PreferServer(s.proc.cmd.Process.Pid) }
+// Prefer lets the server run before others, see [Process.Prefer], until it is started again. A test for which that is
+// not permitted says so: what it measures is how busy the machine is, too.
+func (s *Server) Prefer(t testing.TB) {
+	if !PreferServer(s.proc.cmd.Process.Pid) {
+		t.Log("the server runs as all others do: a priority of real time is not permitted")
+	}
+}
 
 // Replace kills the server and starts another in its place, at the same address, that has none
 // of its data.
