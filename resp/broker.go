@@ -27,9 +27,9 @@ type Broker struct {
 	mu     sync.RWMutex // protects topics, their connections and Conn.topics
 	topics [kinds]map[string]*topic
 
-	// patterns is a copy of topics[Pattern] that never changes; nil: it has yet to
+	// patterns finds those of topics[Pattern], and never changes; nil: it has yet to
 	// be made. It is set under mu, to nil under its write lock.
-	patterns atomic.Pointer[[]*topic]
+	patterns atomic.Pointer[patternIndex]
 
 	total   atomic.Int64 // subscriptions
 	clients atomic.Int64 // connections that have one
@@ -75,10 +75,7 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	}
 	patterns := b.patternsLocked()
 	b.mu.RUnlock()
-	for _, t := range patterns {
-		if !Match(t.name, channel) {
-			continue
-		}
+	for t := range patterns.matches(channel) {
 		p := &publication{kind: Pattern, pattern: t.name, channel: channel, payload: payload}
 		b.mu.RLock()
 		matched += t.send(p, &slow)
@@ -88,17 +85,17 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	return exact, matched
 }
 
-// patternsLocked returns the patterns to match when mu is no longer held. The
-// first publisher after a change makes the list, so that a client which subscribes
-// to thousands of patterns does not make thousands of lists. The caller holds mu,
+// patternsLocked returns the patterns, to match when mu is no longer held. The
+// first publisher after a change makes the index, so that a client which subscribes
+// to thousands of patterns does not make thousands of them. The caller holds mu,
 // for reading at least.
-func (b *Broker) patternsLocked() []*topic {
-	if list := b.patterns.Load(); list != nil {
-		return *list
+func (b *Broker) patternsLocked() *patternIndex {
+	index := b.patterns.Load()
+	if index == nil {
+		index = newPatternIndex(maps.Values(b.topics[Pattern]))
+		b.patterns.Store(index)
 	}
-	list := slices.Collect(maps.Values(b.topics[Pattern]))
-	b.patterns.Store(&list)
-	return list
+	return index
 }
 
 // PublishShard sends a message to the subscribers of a shard channel and returns

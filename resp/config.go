@@ -80,6 +80,11 @@ type Config struct {
 	Logger      *slog.Logger  // nil = no log
 	Broker      *Broker       // of the connections' subscriptions; nil = one of the server's own
 
+	// Turns is how many connections may compute for long at a time: of more, each waits for its turn. It is
+	// for handlers that compute where they do not Await, and lets processors be had for other
+	// connections. 0 = any number.
+	Turns int
+
 	// RequireAuth reports whether clients have to authenticate now; nil = never.
 	// It is asked before each command of a connection that has not, from the
 	// connection's goroutine.

@@ -51,6 +51,7 @@ type Conn struct {
 	shrinking bool          // a read deadline is set to look after a grown buffer
 	listening bool          // SetListening
 	anonymous time.Duration // since when the client has not authenticated, from created
+	effort    effort
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
@@ -107,7 +108,9 @@ func (c *Conn) LastActive() time.Time {
 	return c.created.Add(time.Duration(c.lastActive.Load()))
 }
 
-func (c *Conn) touch() { c.lastActive.Store(int64(time.Since(c.created))) }
+func (c *Conn) touch() { c.lastActive.Store(int64(c.age())) }
+
+func (c *Conn) age() time.Duration { return time.Since(c.created) }
 
 // Context ends when the connection does: when it is closed, or cut by a Shutdown
 // that ran out of time. It does not notice that a client left while a command runs

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
 	"time"
 )
 
@@ -80,12 +79,7 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	return nil
 }
 
-// largeBatch is how many commands make a connection step aside for the others when they are served.
-const largeBatch = 64
-
-// batch executes the complete commands in the buffer and sends their replies. One whose client never
-// stops to send would keep its processor for as long as the scheduler lets it (10 ms), batch after
-// batch, while others wait for theirs.
+// batch executes the complete commands in the buffer and sends their replies.
 func (c *Conn) batch() {
 	served := 0
 	for c.err == nil && !c.closing && !c.closed.Load() {
@@ -103,6 +97,7 @@ func (c *Conn) batch() {
 			c.fail(errAnonymous)
 			return
 		}
+		c.compute()
 		c.execute(args)
 		served++
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
@@ -112,9 +107,6 @@ func (c *Conn) batch() {
 	if served > 0 {
 		c.noteBuffers()
 		c.Flush()
-	}
-	if served > largeBatch {
-		runtime.Gosched()
 	}
 }
 

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,6 +58,41 @@ func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 		default:
 			b.join(other, Channel, "a")
 			b.part(other, Channel, "a")
+		}
+	}
+}
+
+func TestTheIndexFindsEveryPatternThatMatches(t *testing.T) {
+	// All patterns and channels of up to four of these bytes.
+	var words []string
+	for short := []string{""}; len(short[0]) < 4; {
+		var longer []string
+		for _, s := range short {
+			for _, b := range []string{"a", "b", "*", "?", "[", "]", `\`} {
+				longer = append(longer, s+b)
+			}
+		}
+		words, short = append(words, longer...), longer
+	}
+	topics := make([]*topic, len(words))
+	for i, word := range words {
+		topics[i] = &topic{name: word}
+	}
+	index := newPatternIndex(slices.Values(topics))
+	for _, channel := range words[:len(words)/7] {
+		var want, got []string
+		for _, word := range words {
+			if Match(word, channel) {
+				want = append(want, word)
+			}
+		}
+		for t := range index.matches(channel) {
+			got = append(got, t.name)
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Fatalf("of %q it finds %d patterns, not %d", channel, len(got), len(want))
 		}
 	}
 }

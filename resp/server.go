@@ -43,6 +43,7 @@ type Server struct {
 	requireAuth func() bool
 	log         *slog.Logger
 	broker      *Broker
+	turns       turns
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
@@ -73,6 +74,7 @@ func NewServer(cfg Config, h Handler) *Server {
 		requireAuth: cfg.RequireAuth,
 		log:         cfg.Logger,
 		broker:      cfg.Broker,
+		turns:       newTurns(cfg.Turns),
 		conns:       make(map[uint64]*Conn),
 		listeners:   make(map[net.Listener]struct{}),
 		stop:        make(chan struct{}),

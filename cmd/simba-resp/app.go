@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -87,9 +88,19 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		Logger:      log,
 		Broker:      broker,
 		RequireAuth: handler.RequireAuth,
+		Turns:       a.turns(),
 	}, handler)
 	handler.Attach(a.server)
 	return a, nil
+}
+
+// turns leaves a processor to those who do not compute all the time. The commands of other engines do not compute, but wait for
+// their stores.
+func (a *app) turns() int {
+	if a.cfg.Engine != engineEmbedded {
+		return 0
+	}
+	return max(1, runtime.GOMAXPROCS(0)-1)
 }
 
 // listen takes the addresses.

@@ -16,10 +16,19 @@
 package abuse
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *attackName != "" {
+		fmt.Fprintln(os.Stderr, attackForever())
+		os.Exit(1)
+	}
+	os.Exit(simbatest.Main(m))
+}

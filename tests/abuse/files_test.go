@@ -63,7 +63,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 		}
 	})
 	for range 50 { // the kernel takes them, the server has no file for most
-		c, err := v.dialRaw()
+		c, err := dialRaw(v.addr)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 		"SIMBA.ACQUIRE left c 600000 SESSION\r\n", "SIMBA.ACQUIRE wanted c 1 WAIT 0\r\n", "CLIENT SETNAME x\r\nHELLO 3\r\n",
 	}
 	err := v.each(n, func(i int) error {
-		c, err := v.dialRaw()
+		c, err := dialRaw(v.addr)
 		if err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ type raw struct {
 }
 
 // dialRaw connects; the deadline of all that the connection does is far away, but it has one.
-func (v *victim) dialRaw() (*raw, error) {
-	nc, err := net.DialTimeout("tcp", v.addr, simbatest.Patience)
+func dialRaw(addr string) (*raw, error) {
+	nc, err := net.DialTimeout("tcp", addr, simbatest.Patience)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (v *victim) raws(n int) []*raw {
 	v.dialed += n
 	conns := make([]*raw, n)
 	errs := v.each(n, func(i int) (err error) {
-		conns[i], err = v.dialRaw()
+		conns[i], err = dialRaw(v.addr)
 		return err
 	})
 	v.t.Cleanup(func() { hangUp(conns) })

@@ -18,6 +18,9 @@ import (
 // one waits for another of the same priority for up to 100 ms.
 func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients) }
 
+// Background lets the process have only what others leave of the processors.
+func (p *Process) Background() { schedule(p.cmd.Process.Pid, unix.SCHED_IDLE, 0) }
+
 const clients, servers = 1, 2 // priorities
 
 // PreferServer is [Server.Prefer] for a server that was started otherwise. It reports whether that is permitted.

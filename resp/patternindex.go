@@ -1,0 +1,45 @@
+package resp
+
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// patternIndex finds the patterns that a channel matches without trying all: by how they begin, up to
+// the first byte that has a meaning. It never changes.
+type patternIndex struct {
+	begin   map[string][]*topic
+	lengths []int // of the keys of begin, sorted, each once
+}
+
+func newPatternIndex(patterns iter.Seq[*topic]) *patternIndex {
+	index := &patternIndex{begin: make(map[string][]*topic)}
+	for t := range patterns {
+		literal := t.name
+		if i := strings.IndexAny(literal, `*?[\`); i >= 0 {
+			literal = literal[:i]
+		}
+		index.begin[literal] = append(index.begin[literal], t)
+		if i, known := slices.BinarySearch(index.lengths, len(literal)); !known {
+			index.lengths = slices.Insert(index.lengths, i, len(literal))
+		}
+	}
+	return index
+}
+
+// matches yields the patterns that a channel matches.
+func (index *patternIndex) matches(channel string) iter.Seq[*topic] {
+	return func(yield func(*topic) bool) {
+		for _, n := range index.lengths {
+			if n > len(channel) {
+				return
+			}
+			for _, t := range index.begin[channel[:n]] {
+				if Match(t.name, channel) && !yield(t) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package resp
+
+import "time"
+
+const (
+	// longTurn is how long a connection may compute ahead of what it has waited: from then on it takes turns.
+	longTurn = time.Millisecond
+	// mostOwed bounds how long it takes a connection to be like all others again.
+	mostOwed = 100 * time.Millisecond
+	// patience bounds how long it waits for its turn: a command that computes without end must not keep away the one
+	// that ends it.
+	patience = 100 * time.Millisecond
+)
+
+// turns has connections that compute without pause take turns, so few at a time that a processor is left for the
+// others. While all processors are busy, Go's scheduler looks only every 10 ms for what came from the network.
+//
+// Its capacity is how many compute at a time; nil has nobody wait.
+type turns chan struct{}
+
+func newTurns(n int) turns {
+	if n <= 0 {
+		return nil
+	}
+	return make(turns, n)
+}
+
+// enter waits for a turn, and reports whether it got one.
+func (t turns) enter() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (t turns) leave() { <-t }
+
+// effort is what a connection has computed. It is a bucket that leaks: filled by computing, emptied by
+// waiting for whatever, but for a turn.
+type effort struct {
+	owed      time.Duration
+	since     time.Duration // from created: when it began to compute, or to wait
+	computing bool
+	inTurn    bool
+}
+
+// compute is called before a command is executed.
+func (c *Conn) compute() {
+	e := &c.effort
+	if c.server.turns == nil || e.computing {
+		return
+	}
+	now := c.age()
+	e.owed = max(0, e.owed-(now-e.since))
+	if e.owed > longTurn {
+		e.inTurn = c.server.turns.enter()
+		now = c.age()
+	}
+	e.since, e.computing = now, true
+}
+
+// rest is called before anything that may wait.
+func (c *Conn) rest() {
+	e := &c.effort
+	if !e.computing {
+		return
+	}
+	now := c.age()
+	e.owed = min(e.owed+now-e.since, mostOwed)
+	e.since, e.computing = now, false
+	if e.inTurn {
+		e.inTurn = false
+		c.server.turns.leave()
+	}
+}

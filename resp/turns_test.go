@@ -1,0 +1,135 @@
+package resp
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// work is a server whose commands compute: in a bubble time passes for who sleeps, and to the server that is
+// the same. WORK takes 2 ms, ENDLESS until end is closed, WAIT waits as a blocked command does.
+type work struct {
+	*Server
+	end  chan struct{}
+	busy atomic.Int32 // connections that are in a WORK
+	most atomic.Int32 // of them at a time
+}
+
+func newWork(turns int) *work {
+	w := &work{end: make(chan struct{})}
+	w.Server = NewServer(Config{Turns: turns}, &script{commands: map[string]func(*Conn, [][]byte){
+		"WORK": func(c *Conn, _ [][]byte) {
+			n := w.busy.Add(1)
+			w.most.Store(max(w.most.Load(), n))
+			time.Sleep(2 * time.Millisecond)
+			w.busy.Add(-1)
+			c.Reply().Simple("DONE")
+		},
+		"ENDLESS": func(c *Conn, _ [][]byte) { <-w.end; c.Reply().Simple("DONE") },
+		"WAIT":    func(c *Conn, _ [][]byte) { c.NewWait().Await(time.Now().Add(time.Hour)); c.Reply().Simple("DONE") },
+	}})
+	return w
+}
+
+// took is how long the server takes to answer.
+func (cl *client) took(command, want string) time.Duration {
+	cl.t.Helper()
+	began := time.Now()
+	cl.call(command, want)
+	return time.Since(began)
+}
+
+func TestWhoComputesWithoutPauseTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWork(1)
+		other := dial(t, w.Server)
+		var busy sync.WaitGroup
+		var done [4]int
+		began := time.Now()
+		for i := range done {
+			cl := dial(t, w.Server)
+			busy.Go(func() {
+				for time.Since(began) < 200*time.Millisecond {
+					cl.call("WORK\r\n", "+DONE\r\n")
+					done[i]++
+				}
+			})
+		}
+		time.Sleep(10 * time.Millisecond) // what one computes first is free
+		w.most.Store(0)
+		for range 20 {
+			time.Sleep(5 * time.Millisecond)
+			if d := other.took("PING\r\n", "+PONG\r\n"); d != 0 {
+				t.Errorf("who does not compute waits %v", d)
+			}
+		}
+		busy.Wait()
+		if w.most.Load() != 1 {
+			t.Errorf("%d computed at a time", w.most.Load())
+		}
+		for _, n := range done {
+			if n < 200/2/len(done)-2 {
+				t.Errorf("turns are not equal: %v", done)
+				break
+			}
+		}
+	})
+}
+
+func TestWithoutABoundAllComputeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWork(0)
+		var busy sync.WaitGroup
+		for range 4 {
+			cl := dial(t, w.Server)
+			busy.Go(func() {
+				for range 5 {
+					cl.call("WORK\r\n", "+DONE\r\n")
+				}
+			})
+		}
+		busy.Wait()
+		if w.most.Load() != 4 {
+			t.Errorf("%d of 4 computed at a time", w.most.Load())
+		}
+	})
+}
+
+func TestATurnEndsWhenItsHolderWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWork(1)
+		first, second := dial(t, w.Server), dial(t, w.Server)
+		first.call("WORK\r\n", "+DONE\r\n")
+		first.send("WAIT\r\n")
+		second.call("WORK\r\n", "+DONE\r\n")
+		if d := second.took("WORK\r\n", "+DONE\r\n"); d != 2*time.Millisecond {
+			t.Errorf("it took %v beside a client that waits", d)
+		}
+	})
+}
+
+func TestNobodyWaitsForATurnThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWork(1)
+		endless, second := dial(t, w.Server), dial(t, w.Server)
+		second.call("WORK\r\n", "+DONE\r\n")
+		endless.call("WORK\r\n", "+DONE\r\n")
+		endless.send("ENDLESS\r\n")
+		synctest.Wait()
+		time.Sleep(time.Millisecond) // it still owes a little: but that is forgiven
+		if d := second.took("WORK\r\n", "+DONE\r\n"); d != 2*time.Millisecond {
+			t.Errorf("who has waited enough takes %v", d)
+		}
+		if d := second.took("WORK\r\n", "+DONE\r\n"); d != patience+2*time.Millisecond {
+			t.Errorf("who has not takes %v", d)
+		}
+		close(w.end)
+		endless.expect("+DONE\r\n")
+		time.Sleep(mostOwed)
+		if d := second.took("WORK\r\n", "+DONE\r\n"); d != 2*time.Millisecond {
+			t.Errorf("after its end it takes %v", d)
+		}
+	})
+}

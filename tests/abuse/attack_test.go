@@ -1,0 +1,181 @@
+package abuse
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	attackName = flag.String("attack", "", "make this attack until killed, instead of tests")
+	victimAddr = flag.String("victim", "", "who is attacked")
+)
+
+// attack is an abuse for a process of its own.
+type attack struct {
+	name  string
+	begin func(addr string) error // returns when it has begun
+}
+
+var attacks = []attack{
+	{"10000Idle", func(addr string) error { return crowd(10_000, addr) }},
+	{"1000ByteByByte", byteByByte},
+	{"Churn", churn},
+	{"Pipeline", floods(strings.Repeat("PING\r\n", 10_000))},
+	{"4Pipelines", many(4, floods(strings.Repeat("PING\r\n", 10_000)))},
+	{"PipelinedLocks", floods(strings.Repeat(words("SIMBA.ACQUIRE", "flooded", "c", 1000, "NOQUEUE"), 1000))},
+	{"Keys", func(addr string) error {
+		if err := ask(addr, mutexes(20_000), 20_000); err != nil {
+			return err
+		}
+		return floods(strings.Repeat(words("KEYS", "*"), 2))(addr)
+	}},
+	{"ScriptErrors", floods(strings.Repeat(words("EVAL", "error({err='X x'})", 0), 100))},
+	{"DeepTransactions", floods("MULTI\r\n" + strings.Repeat(words("SET", "k", "v", "PX", 1000), 1000) + "EXEC\r\n")},
+	{"10000Patterns", patterns},
+}
+
+// attackForever is what the process does. It says when it has begun.
+func attackForever() error {
+	i := slices.IndexFunc(attacks, func(a attack) bool { return a.name == *attackName })
+	if i < 0 {
+		return fmt.Errorf("no attack %q", *attackName)
+	}
+	if err := attacks[i].begin(*victimAddr); err != nil {
+		return err
+	}
+	fmt.Println("begun")
+	select {}
+}
+
+func testBinary(t testing.TB) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func many(n int, begin func(addr string) error) func(addr string) error {
+	return func(addr string) error {
+		for range n {
+			if err := begin(addr); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// floods sends the same bytes over and over, from one connection that reads what it is answered.
+func floods(command string) func(addr string) error {
+	return func(addr string) error {
+		c, err := dialRaw(addr)
+		if err != nil {
+			return err
+		}
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		go func() {
+			for c.send(command) == nil {
+			}
+		}()
+		return nil
+	}
+}
+
+// ask sends commands, and waits for so many lines of what they are answered.
+func ask(addr, commands string, lines int) error {
+	c, err := dialRaw(addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	go func() { _ = c.send(commands) }()
+	in := bufio.NewReader(c)
+	for range lines {
+		if _, err := in.ReadString('\n'); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mutexes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(words("SET", fmt.Sprint("held", i), "c", "PX", 3_600_000))
+	}
+	return b.String()
+}
+
+// idle are connections that nobody uses: held, or the collector would close them.
+var idle []*raw
+
+func crowd(n int, addr string) error {
+	for range n {
+		c, err := dialRaw(addr)
+		if err != nil {
+			return err
+		}
+		idle = append(idle, c)
+	}
+	return nil
+}
+
+func byteByByte(addr string) error {
+	if err := crowd(1000, addr); err != nil {
+		return err
+	}
+	conns := idle
+	go func() {
+		for i := 0; ; i++ {
+			_ = conns[i%len(conns)].send("x") // of a line without end
+			time.Sleep(100 * time.Microsecond)
+		}
+	}()
+	return nil
+}
+
+func churn(addr string) error {
+	for range 4 {
+		go func() {
+			for {
+				if c, err := dialRaw(addr); err == nil {
+					_, _ = c.ask("PING\r\n")
+					c.reset()
+				}
+			}
+		}()
+	}
+	return nil
+}
+
+func patterns(addr string) error {
+	c, err := dialRaw(addr)
+	if err != nil {
+		return err
+	}
+	for i := range 10 {
+		args := []any{"PSUBSCRIBE"}
+		for j := range 1000 {
+			args = append(args, fmt.Sprintf("simba:{other%d}*", i*1000+j))
+		}
+		if err := c.send(words(args...)); err != nil {
+			return err
+		}
+	}
+	for range 10_000 * 6 { // each is confirmed in six lines
+		if _, err := c.line(); err != nil {
+			return err
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, c.in) }()
+	return nil
+}
