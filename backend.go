@@ -36,6 +36,9 @@ var (
 	ErrStopped = errors.New("the server is stopping")
 	// ErrNotServed is returned by a backend for a command that it cannot serve.
 	ErrNotServed = errors.New("not served by this engine")
+	// ErrOutOfMemory is returned by Acquire for what would take memory while there is
+	// none to spare (AcquireRequest.Full). Nothing has been done.
+	ErrOutOfMemory = errors.New("out of memory")
 )
 
 // An UnavailableError is returned by an engine whose store could not be asked, or
@@ -63,6 +66,11 @@ type AcquireRequest struct {
 	// Session, when not 0, binds the lease to a connection: Release with the same
 	// Session gives it up if no later Acquire has bound it otherwise.
 	Session uint64
+
+	// Full says that no memory is left for more: who neither owns the mutex nor waits for it
+	// gets ErrOutOfMemory instead of a tenure or a place in the queue. Who owns it renews as
+	// ever. An engine whose store has the queue may refuse those who wait, too.
+	Full bool
 
 	// Waiter, when not nil, blocks the contender until it owns the mutex: the
 	// outcome is then StatusWaiting and a Ticket comes with it.
@@ -208,7 +216,8 @@ type Stats struct {
 // must not be told to anyone before Settle(seq) returned nil. A connection
 // settles once for all the commands of a pipeline.
 type Backend interface {
-	// Acquire returns a Ticket only with StatusWaiting.
+	// Acquire returns a Ticket only with StatusWaiting, and ErrOutOfMemory only if
+	// the request is Full.
 	Acquire(ctx context.Context, r AcquireRequest) (Outcome, Ticket, error)
 	// Guard returns StatusRenewed or StatusLost.
 	Guard(ctx context.Context, r GuardRequest) (Outcome, error)

@@ -129,7 +129,7 @@ func refused(err error) bool {
 	if !errors.As(err, &said) {
 		return false
 	}
-	for _, passing := range [...]string{"TRYAGAIN", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED", "ERR max number of clients reached"} {
+	for _, passing := range [...]string{"TRYAGAIN", "OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED", "ERR max number of clients reached"} {
 		if strings.HasPrefix(said.Error(), passing) {
 			return false
 		}

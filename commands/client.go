@@ -90,6 +90,8 @@ func (c *client) admit(e *entry, args [][]byte) error {
 		}
 	}
 	switch {
+	case c.x.memory.full.Load() && c.mayGrow(e):
+		return simba.ErrOutOfMemory
 	case !e.has(subMode) && c.onlySubscribes():
 		return replyErrorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", e.full)
 	}

@@ -52,6 +52,8 @@ type Config struct {
 	About func() []Field
 	// Persistence returns more fields for INFO's section persistence; nil = none.
 	Persistence func() []Field
+	// MaxMemory is as in SetMaxMemory.
+	MaxMemory uint64
 	// Shutdown asks for a graceful stop and returns at once; nil = SHUTDOWN is
 	// refused.
 	Shutdown func()
@@ -105,6 +107,7 @@ type Commands struct {
 	monitors monitors
 	rates    rates
 	aclLog   aclLog
+	memory   memoryLimit
 	audit    audit
 	guesses  guesses
 
@@ -114,7 +117,7 @@ type Commands struct {
 
 var _ resp.Handler = (*Commands)(nil)
 
-// New returns the handler of cfg. Attach must be called before it serves.
+// New returns the handler of cfg. Attach must be called before it serves, and Close after.
 func New(cfg Config) *Commands {
 	x := &Commands{
 		backend:      cfg.Backend,
@@ -150,6 +153,8 @@ func New(cfg Config) *Commands {
 	x.slowlog.threshold.Store(defaultSlowlogThreshold)
 	x.slowlog.limit.Store(defaultSlowlogLimit)
 	x.settings = x.mergeSettings(cfg.Settings)
+	x.memory.init(x.log)
+	x.SetMaxMemory(cfg.MaxMemory)
 	return x
 }
 

@@ -47,7 +47,7 @@ func (x *Commands) mergeSettings(others []Setting) []Setting {
 		constantSetting("databases", "1"),
 		constantSetting("save", ""),
 		constantSetting("appendonly", appendonly),
-		constantSetting("maxmemory", "0"),
+		{Name: "maxmemory", Get: func() string { return strconv.FormatUint(x.memory.bytes.Load(), 10) }},
 		constantSetting("maxmemory-policy", "noeviction"),
 	}
 	merged := others[:len(others):len(others)]

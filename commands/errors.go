@@ -49,6 +49,8 @@ func wireText(err error) string {
 		return refusal.words
 	case errors.As(err, &scripted):
 		return string(scripted)
+	case errors.Is(err, simba.ErrOutOfMemory):
+		return "OOM command not allowed when used memory > 'maxmemory'."
 	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed), errors.Is(err, simba.ErrTooLarge):
 		return "ERR " + err.Error()
 	default:

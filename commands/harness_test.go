@@ -75,7 +75,8 @@ func (f *fakeBackend) settlements() []simba.Seq {
 }
 
 func (f *fakeBackend) Acquire(_ context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	f.note("acquire %s %s %v+%v noqueue=%v session=%v wait=%v", r.Mutex, r.Contender, r.TTL, r.Transition, r.NoQueue, r.Session != 0, r.Waiter != nil)
+	f.note("acquire %s %s %v+%v noqueue=%v session=%v wait=%v%s", r.Mutex, r.Contender, r.TTL, r.Transition, r.NoQueue, r.Session != 0, r.Waiter != nil,
+		map[bool]string{true: " full=true"}[r.Full])
 	if f.acquire == nil {
 		return simba.Outcome{}, nil, nil
 	}
@@ -235,6 +236,7 @@ func (s *site) stop() {
 		s.t.Errorf("shutdown: %v", err)
 	}
 	s.running.Wait()
+	s.x.Close()
 }
 
 // dial connects a client through a pipe. Connections get their ids in the order

@@ -11,7 +11,7 @@ import (
 
 // memory is what the process uses, in bytes.
 type memory struct {
-	used     uint64 // by live objects, stacks and the runtime itself
+	footprint
 	resident uint64 // of it in RAM, as the kernel counts; used, where it doesn't tell
 	system   uint64 // RAM of the machine; 0 = unknown
 	goal     uint64 // size of the heap at which the collector runs
@@ -19,23 +19,29 @@ type memory struct {
 }
 
 func readMemory() memory {
-	samples := []metrics.Sample{
+	samples := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(samples)
+	m := memory{footprint: readFootprint(), resident: residentMemory(), system: systemMemory()}
+	m.goal, m.cycles = samples[0].Value.Uint64(), samples[1].Value.Uint64()
+	if m.resident == 0 {
+		m.resident = m.used
+	}
+	return m
+}
+
+func readFootprint() footprint {
+	samples := [...]metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"},
-		{Name: "/gc/heap/goal:bytes"},
-		{Name: "/gc/cycles/total:gc-cycles"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/gc/heap/live:bytes"},
 	}
-	metrics.Read(samples)
+	metrics.Read(samples[:])
 	v := func(i int) uint64 { return samples[i].Value.Uint64() }
-	m := memory{used: v(0) - v(1) - v(2) - v(3), goal: v(4), cycles: v(5)}
-	m.resident = residentMemory()
-	if m.resident == 0 {
-		m.resident = m.used
-	}
-	m.system = systemMemory()
-	return m
+	used, objects := v(0)-v(1)-v(2)-v(3), v(4)
+	return footprint{used: used, kept: used - objects + min(v(5), objects)}
 }
 
 // residentMemory reads the second field of /proc/self/statm, in pages.

@@ -60,7 +60,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	}
 	call.Keys, call.Args = args[3:3+n], args[3+n:]
 	call.Proto = t.w.Proto()
-	h := &scriptHost{readOnly: readOnly, tx: *t}
+	h := &scriptHost{readOnly: readOnly, full: t.x.memory.full.Load(), tx: *t}
 	h.tx.w = &h.reply
 	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed
@@ -96,6 +96,7 @@ type scriptHost struct {
 	tx       keyTx       // the script's, but for where the replies go
 	reply    resp.Writer // that of the last call
 	readOnly bool
+	full     bool // there was no memory for more when the script began
 	changed  bool // a command has changed something
 }
 
@@ -139,6 +140,8 @@ func (h *scriptHost) run(args [][]byte) error {
 	switch {
 	case writes && h.readOnly:
 		return errScriptReadOnly
+	case h.full && h.tx.mayGrow(e, args):
+		return simba.ErrOutOfMemory
 	}
 	for _, a := range args { // those of a client are bounded on the wire
 		if err := checkLength("an argument", a, resp.DefaultMaxArg); err != nil {

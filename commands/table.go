@@ -99,6 +99,7 @@ const (
 	longArgs                                     // an argument may be as long as a whole command
 	mayReplicate                                 // others learn of it though it writes no key, so that a read-only script must not
 	audited                                      // who runs it is logged
+	renewing                                     // of a denyoom command: not refused where it renews what its caller has
 )
 
 // Flags that often come together.

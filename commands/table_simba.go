@@ -22,7 +22,7 @@ var (
 
 var simbaCommands = []command{
 	{
-		name: "simba.acquire", arity: -4, flags: write | noscript | blocking, keys: mutexWritten, actor: contenderActor,
+		name: "simba.acquire", arity: -4, flags: write | denyoom | renewing | noscript | blocking, keys: mutexWritten, actor: contenderActor,
 		group: simbaGroup, since: "0.1.0", run: (*client).simbaAcquire,
 		summary:    "Takes a mutex, renews it for its owner, or queues or waits for it",
 		complexity: "O(1), O(log N) with N waiters of the mutex",

@@ -12,6 +12,7 @@ type transaction struct {
 	queue  []queuedCommand
 	bytes  int
 	broken bool // a command was refused: EXEC will not run the others
+	grows  bool // one of the commands takes memory
 }
 
 type queuedCommand struct {
@@ -61,6 +62,7 @@ func (c *client) enqueue(e *entry, args [][]byte) {
 	}
 	c.tx.queue = append(c.tx.queue, queuedCommand{e, kept})
 	c.tx.bytes += size
+	c.tx.grows = c.tx.grows || e.has(denyoom)
 	c.queued.Store(int32(len(c.tx.queue)))
 	c.w.Simple("QUEUED")
 }

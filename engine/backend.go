@@ -16,10 +16,16 @@ func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Out
 	if r.Waiter != nil {
 		t = &ticket{engine: e, mutex: r.Mutex, contender: r.Contender, waiter: r.Waiter}
 	}
+	refused := false
 	seq, err := e.do(r.Mutex, func(m *mutex, s *step) {
-		o = m.outcome(m.acquire(s, r, t), s, r.Contender)
+		if refused = r.Full && m.grows(s, r); !refused {
+			o = m.outcome(m.acquire(s, r, t), s, r.Contender)
+		}
 	})
 	o.Seq = seq
+	if refused {
+		return o, nil, simba.ErrOutOfMemory
+	}
 	if o.Status == simba.StatusWaiting {
 		return o, t, err
 	}

@@ -86,6 +86,20 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 	return simba.StatusQueued
 }
 
+// grows reports whether an acquire would take memory: for a new tenure, or for a place in the queue.
+// The tenure of one who has waited takes none, it comes in place of the place.
+func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
+	m.advance(s)
+	c := m.contention
+	switch {
+	case m.owned() && m.owner() == r.Contender:
+		return false
+	case c != nil && (c.find(r.Contender) != nil || c.reserved != nil && c.reserved.contender == r.Contender):
+		return false
+	}
+	return !r.NoQueue || m.open(s, r.Contender)
+}
+
 // guard renews for the owner, and never begins or revives a tenure.
 func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 	m.advance(s)

@@ -38,6 +38,7 @@ type app struct {
 	tlsLn  net.Listener  // of TLS, nil = none
 	certs  *certificates // nil without tlsLn
 
+	handler  *commands.Commands
 	settings *settings
 }
 
@@ -70,7 +71,7 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 	}
 
 	a.settings = newSettings(a)
-	handler := commands.New(commands.Config{
+	a.handler = commands.New(commands.Config{
 		Backend:      a.engine,
 		StoreTimeout: cfg.BackendTimeout,
 		Settings:     append(a.settings.list(), aliases(a)...),
@@ -78,19 +79,21 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		Info:         a.info(),
 		About:        a.about(),
 		Persistence:  a.persistence(),
+		MaxMemory:    cfg.MaxMemory,
 		Shutdown:     shutdown,
 		Logger:       log,
 	})
+	a.undo = append(a.undo, func(context.Context) error { a.handler.Close(); return nil })
 	a.server = resp.NewServer(resp.Config{
-		Limits:      resp.Limits{Long: handler.LongArguments},
+		Limits:      resp.Limits{Long: a.handler.LongArguments},
 		MaxClients:  cfg.MaxClients,
 		IdleTimeout: cfg.Timeout,
 		Logger:      log,
 		Broker:      broker,
-		RequireAuth: handler.RequireAuth,
+		RequireAuth: a.handler.RequireAuth,
 		Turns:       a.turns(),
-	}, handler)
-	handler.Attach(a.server)
+	}, a.handler)
+	a.handler.Attach(a.server)
 	return a, nil
 }
 

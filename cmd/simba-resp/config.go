@@ -54,6 +54,7 @@ type config struct {
 	QueueGrace    time.Duration
 
 	MaxClients      int
+	MaxMemory       uint64 // bytes
 	Timeout         time.Duration
 	ShutdownTimeout time.Duration
 

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,6 +177,11 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*number)(&c.MaxClients) },
 	},
 	{
+		name: "maxmemory", kind: "bytes, or a number with kb, mb, gb", initial: "0",
+		help:  "memory of the process above which nobody new gets a mutex or a place in a queue, as with Redis' policy noeviction; 0 = no limit",
+		value: func(c *config) flag.Value { return (*memory)(&c.MaxMemory) },
+	},
+	{
 		name: "timeout", kind: "seconds or duration", initial: "0",
 		help:  "a client that is idle for so long is disconnected, unless it is blocked or subscribed; 0 = never",
 		value: func(c *config) flag.Value { return (*seconds)(&c.Timeout) },
@@ -337,6 +343,30 @@ func (v *seconds) Set(s string) error {
 		return nil
 	}
 	return (*duration)(v).Set(s)
+}
+
+// memory is a number of bytes, or of a unit of redis.conf: k, m and g are thousands, kb, mb and gb are
+// powers of 1,024.
+type memory uint64
+
+var memoryUnits = map[string]uint64{
+	"": 1, "b": 1, "k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30,
+}
+
+// errNoMemory is in Redis' words.
+var errNoMemory = errors.New("argument must be a memory value")
+
+func (v *memory) String() string { return strconv.FormatUint(uint64(*v), 10) }
+
+func (v *memory) Set(s string) error {
+	digits := strings.TrimRight(s, "bkmgBKMG")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	unit, known := memoryUnits[strings.ToLower(s[len(digits):])]
+	if err != nil || !known || n > math.MaxUint64/unit {
+		return errNoMemory
+	}
+	*v = memory(n * unit)
+	return nil
 }
 
 type choice struct {

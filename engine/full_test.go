@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// askFull asks for a mutex while there is no memory for more, and reports whether it was refused.
+func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) {
+	w.t.Helper()
+	if r.TTL == 0 {
+		r.TTL = sec
+	}
+	r.Full = true
+	o, ticket, err := w.e.Acquire(context.Background(), r)
+	if refused = errors.Is(err, simba.ErrOutOfMemory); refused {
+		err = nil
+		if ticket != nil || o.Status != 0 {
+			w.t.Errorf("refused with %+v, ticket %v", o, ticket)
+		}
+	}
+	w.settle(o.Seq, err)
+	w.audit()
+	return o, refused
+}
+
+func TestAFullEngineRenewsForTheOwnerAndRefusesWhoIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		first := w.acquire("m", "a", sec, 0)
+		time.Sleep(sec / 2)
+		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec {
+			t.Errorf("the owner: %+v", o)
+		}
+		before := len(w.history("m"))
+		for _, r := range []simba.AcquireRequest{
+			{Mutex: "m", Contender: "b"}, {Mutex: "m", Contender: "b", Waiter: &blocked{}},
+			{Mutex: "free", Contender: "b"}, {Mutex: "free", Contender: "b", NoQueue: true}, {Mutex: "free", Contender: "b", Session: 1},
+		} {
+			if o, refused := w.askFull(r); !refused {
+				t.Errorf("%+v: %+v", r, o)
+			}
+		}
+		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b", NoQueue: true}); refused || o.Status != simba.StatusBusy {
+			t.Errorf("who wants no place takes no memory: %+v, refused %t", o, refused)
+		}
+		if s := w.e.Stats(); s.Mutexes != 1 || s.Polling != 0 || len(w.history("m")) != before || len(w.history("free")) != 0 {
+			t.Errorf("something is left of what was refused: %+v, %v, %v", s, w.history("m"), w.history("free"))
+		}
+		time.Sleep(sec)
+		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); !refused {
+			t.Errorf("who was the owner: %+v", o)
+		}
+	})
+}
+
+func TestAFullEngineKeepsThePlacesOfThoseWhoWaitAndGrantsThemTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", sec, 0)
+		b := w.block("m", "b", sec, 0)
+		w.listen("m", "c")
+		w.acquire("m", "c", sec, 0)
+		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusQueued || o.Position != 2 {
+			t.Errorf("who polls: %+v", o)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		b.granted()
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "d"}); !refused {
+			t.Errorf("in the turn of another: %+v", o)
+		}
+		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusAcquired {
+			t.Errorf("who has its turn: %+v", o)
+		}
+	})
+}
+
+func TestAFullEngineGrantsTheTurnOfOneWhomAScriptTookOutOfTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", sec, 0)
+		w.listen("m", "b")
+		w.acquire("m", "b", sec, 0)
+		tx := w.e.Begin()
+		defer tx.Close()
+		tx.Drop("m")
+		tx.Dequeue("m", "b")
+		w.settle(tx.Commit(context.Background()))
+		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b"}); o.Status != simba.StatusAcquired {
+			t.Errorf("%+v", o)
+		}
+	})
+}
