@@ -45,6 +45,7 @@ type client struct {
 	monitoring atomic.Bool // set under watching
 
 	judged  *access.User                   // by whose rules the last command was admitted
+	full    bool                           // there was no memory for more then
 	account atomic.Pointer[access.Account] // whose connection it is
 	waiting atomic.Pointer[blockedCall]    // the ACQUIRE that is blocked
 
@@ -75,6 +76,7 @@ func (x *Commands) client(conn *resp.Conn) *client {
 func (c *client) admit(e *entry, args [][]byte) error {
 	u := c.user()
 	c.judged = u
+	c.full = c.x.memory.full.Load()
 	switch {
 	case u == nil:
 		c.conn.CloseAfterReply()
@@ -90,7 +92,7 @@ func (c *client) admit(e *entry, args [][]byte) error {
 		}
 	}
 	switch {
-	case c.x.memory.full.Load() && c.mayGrow(e):
+	case c.full && c.mayGrow(e):
 		return simba.ErrOutOfMemory
 	case !e.has(subMode) && c.onlySubscribes():
 		return replyErrorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", e.full)

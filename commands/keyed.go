@@ -48,7 +48,7 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 // runKeyed runs one command in a transaction of its own.
 func (c *client) runKeyed(args [][]byte) {
 	err := c.transact(func(t *keyTx) error {
-		if c.x.memory.full.Load() && t.mayGrow(c.running, args) {
+		if c.full && t.mayGrow(c.running, args) {
 			return simba.ErrOutOfMemory
 		}
 		return c.running.keyed(t, args)

@@ -60,7 +60,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	}
 	call.Keys, call.Args = args[3:3+n], args[3+n:]
 	call.Proto = t.w.Proto()
-	h := &scriptHost{readOnly: readOnly, full: t.x.memory.full.Load(), tx: *t}
+	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
 	h.tx.w = &h.reply
 	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed

@@ -85,7 +85,7 @@ func (c *client) simbaAcquire(args [][]byte) {
 	if a.session {
 		a.Session = c.conn.ID()
 	}
-	a.Full = c.x.memory.full.Load()
+	a.Full = c.full
 	var out simba.Outcome
 	var ticket simba.Ticket // of a wait that ended with the mutex
 	switch {

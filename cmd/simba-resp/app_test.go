@@ -93,7 +93,7 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 	a.start()
 	c := dial(t, a)
 	for name, value := range map[string]string{
-		"handoff-window": "2s", "queue-grace": "1m0s", "maxclients": "17", "timeout": "90", "loglevel": "warn",
+		"handoff-window": "2s", "queue-grace": "1m0s", "maxclients": "17", "timeout": "90", "loglevel": "warn", "maxmemory": "5000000000",
 	} {
 		if _, err := c.Do("CONFIG", "SET", name, value); err != nil {
 			t.Errorf("set %s: %v", name, err)
@@ -106,7 +106,7 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 		t.Errorf("maxclients %d, timeout %v, level %v", a.server.MaxClients(), a.server.IdleTimeout(), level.Level())
 	}
 	for name, value := range map[string]string{
-		"handoff-window": "-1s", "queue-grace": "soon", "maxclients": "0", "timeout": "1500ms", "loglevel": "loud",
+		"handoff-window": "-1s", "queue-grace": "soon", "maxclients": "0", "maxmemory": "much", "timeout": "1500ms", "loglevel": "loud",
 		"addr": "0.0.0.0:1", "durability": "memory", "data-dir": "/", "requirepass": "x",
 	} {
 		before, _ := redis.StringMap(c.Do("CONFIG", "GET", name))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,6 +144,29 @@ func TestTimeoutIsSecondsOrDuration(t *testing.T) {
 	}
 	if c, err := settle(t, nil, nil, "timeout = 30"); err != nil || c.Timeout != 30*time.Second {
 		t.Errorf("an integer in the file: got %+v, %v", c, err)
+	}
+}
+
+func TestMemoryIsWrittenAsInRedisConf(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"0": 0, "12": 12, "1b": 1, "1k": 1000, "1kb": 1024, "100mb": 100 << 20, "100MB": 100 << 20, "1m": 1e6, "1g": 1e9, "1gb": 1 << 30, "10Gb": 10 << 30,
+		"18446744073709551615": math.MaxUint64,
+	} {
+		c, err := settle(t, []string{"--maxmemory", text}, nil, "")
+		if err != nil || c.MaxMemory != want {
+			t.Errorf("%s: got %+v, %v", text, c, err)
+		}
+	}
+	for text, want := range map[string]uint64{"'1gb'": 1 << 30, "1024": 1024} {
+		if c, err := settle(t, nil, nil, "maxmemory = "+text); err != nil || c.MaxMemory != want {
+			t.Errorf("%s in the file: got %+v, %v", text, c, err)
+		}
+	}
+	for _, text := range []string{"", "mb", "-1", "+5", "1x", "1tb", "1.5mb", " 1", "1 mb", "1kbmb", "18446744073709551616", "99999999999gb", "0x10", "1_000"} {
+		_, err := settle(t, []string{"--maxmemory", text}, nil, "")
+		if err == nil || err.Error() != "--maxmemory: argument must be a memory value" {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

@@ -203,6 +203,12 @@ var wirings = []wiring{
 			w.t.Errorf("the second client is told %v", err)
 		}
 	}},
+	{"maxmemory", "--maxmemory 1kb", func(w *wired) {
+		_, err := w.connect().Do("SIMBA.ACQUIRE", "job", "a", 1000)
+		if err == nil || err.Error() != "OOM command not allowed when used memory > 'maxmemory'." {
+			w.t.Errorf("a server that is larger than its limit says %v", err)
+		}
+	}},
 	{"timeout", "--durability memory --timeout 7", func(w *wired) {
 		c, began := w.connect(), time.Now()
 		if _, err := redis.ReceiveWithTimeout(c, time.Minute); err == nil || time.Since(began) != 7*time.Second {

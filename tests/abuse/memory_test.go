@@ -1,0 +1,225 @@
+package abuse
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
+
+// isOutOfMemory reports whether a command was refused in Redis' words.
+func isOutOfMemory(err error) bool {
+	var said redis.Error
+	return errors.As(err, &said) && string(said) == outOfMemory
+}
+
+// fill sends what takes memory until the server refuses: several clients at once, each in pipelines. It returns
+// how often it was served.
+func (v *victim) fill(name string, do func(c redis.Conn, i int) error) int {
+	v.t.Helper()
+	const clients, pipeline = 8, 200
+	var taken, next atomic.Int64
+	var all sync.WaitGroup
+	for range clients {
+		c := v.client()
+		all.Go(func() {
+			defer c.Close()
+			for end := time.Now().Add(2 * simbatest.Patience); ; {
+				for range pipeline {
+					if err := do(c, int(next.Add(1))); err != nil {
+						v.t.Error(err)
+						return
+					}
+				}
+				if err := c.Flush(); err != nil {
+					v.t.Error(err)
+					return
+				}
+				refused := 0
+				for range pipeline {
+					switch _, err := c.Receive(); {
+					case err == nil:
+						taken.Add(1)
+					case isOutOfMemory(err):
+						refused++
+					default:
+						v.t.Errorf("%s: %v", name, err)
+						return
+					}
+				}
+				if refused == pipeline {
+					return
+				}
+				if time.Now().After(end) {
+					v.t.Errorf("%s: nothing is refused after %d", name, taken.Load())
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	v.t.Logf("%s: refused after %d; %.1f MiB are used, %.1f kept", name, taken.Load(), mib(v.info("used_memory")), mib(v.info("used_memory_kept")))
+	return int(taken.Load())
+}
+
+// isBounded fails the test if the server has far more than its limit. It may have an eighth more, what is allocated
+// while the collector runs, garbage, what Go has not given back yet, and the program itself.
+func (v *victim) isBounded(limit int) {
+	v.t.Helper()
+	v.costsAtMost(2 * limit)
+}
+
+func TestWhoFillsTheMemoryWithMutexesIsRefusedAndNobodyLosesALock(t *testing.T) {
+	t.Parallel()
+	const limit = 40 << 20
+	v := attacked(t, "--durability", "memory", "--maxmemory", "40mb")
+	v.dismiss() // who wants something new is refused, too; the holders below are the bystanders
+	holder, polling := v.client(), v.client()
+	const holderTTL = 10_000 // ms
+	for _, m := range []string{"held", "given-up"} {
+		if r, err := asRecord(holder.Do("SIMBA.ACQUIRE", m, "holder", holderTTL)); err != nil || r["status"] != "acquired" {
+			t.Fatal(r, err)
+		}
+	}
+	waiting := v.raw()
+	if err := waiting.send(words("SIMBA.ACQUIRE", "given-up", "waiter", bystanderTTL, "WAIT", 0)); err != nil {
+		t.Fatal(err)
+	}
+	v.until("it waits", func() bool { return v.info("waiters_blocked") > 0 })
+	stop, guarded := make(chan struct{}), make(chan error, 1)
+	var rounds atomic.Int64
+	go func() {
+		for {
+			for _, m := range []string{"held", "given-up"} {
+				if r, err := asRecord(holder.Do("SIMBA.GUARD", m, "holder", holderTTL)); err != nil || r["status"] != "renewed" {
+					guarded <- fmt.Errorf("guard of %s: %v, %w", m, r, err)
+					return
+				}
+			}
+			if r, err := asRecord(holder.Do("SIMBA.ACQUIRE", "held", "holder", holderTTL)); err != nil || r["status"] != "renewed" {
+				guarded <- fmt.Errorf("acquire by the owner: %v, %w", r, err)
+				return
+			}
+			rounds.Add(1)
+			select {
+			case <-stop:
+				guarded <- nil
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+
+	long := strings.Repeat("m", 200)
+	mutexes := v.fill("mutexes", func(c redis.Conn, i int) error {
+		return c.Send("SIMBA.ACQUIRE", fmt.Sprint(long, i), "filler", bystanderTTL)
+	})
+	v.fill("places in a queue", func(c redis.Conn, i int) error {
+		return c.Send("SIMBA.ACQUIRE", "held", fmt.Sprint("p", i), bystanderTTL)
+	})
+	v.fill("keys", func(c redis.Conn, i int) error { return c.Send("SET", fmt.Sprint("key", i), long) })
+	v.fill("scripts", func(c redis.Conn, i int) error {
+		return c.Send("EVAL", "return redis.pcall('set', KEYS[1], ARGV[1])", 1, fmt.Sprint("key", i), long)
+	})
+	v.isBounded(limit)
+	for from := rounds.Load(); rounds.Load() < from+5; {
+		select {
+		case err := <-guarded:
+			t.Fatal(err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	close(stop)
+	if err := <-guarded; err != nil {
+		t.Fatal(err)
+	}
+	if n, err := holder.Do("SIMBA.RELEASE", "given-up", "holder"); n != int64(1) || err != nil {
+		t.Fatal(n, err)
+	}
+	if r, err := waiting.record(); err != nil || r["status"] != "acquired" {
+		t.Errorf("who waited before: %v, %v", r, err)
+	}
+	if strings.Count(v.log(), "used memory is above maxmemory: what takes more is refused") == 0 {
+		t.Errorf("the log does not tell of it:\n%s", v.log())
+	}
+
+	// What is given up is there for others.
+	for i := range mutexes * 2 {
+		if err := polling.Send("SIMBA.RELEASE", fmt.Sprint(long, i), "filler"); err != nil {
+			t.Fatal(err)
+		}
+		if i%1000 == 999 {
+			if _, err := polling.Do(""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := polling.Do(""); err != nil {
+		t.Fatal(err)
+	}
+	v.until("who is new is served again", func() bool {
+		r, err := asRecord(polling.Do("SIMBA.ACQUIRE", "new", "late", bystanderTTL))
+		if err != nil && !isOutOfMemory(err) {
+			t.Fatal(err)
+		}
+		return err == nil && r["status"] == "acquired"
+	})
+	v.until("the log tells of it", func() bool {
+		return strings.Contains(v.log(), "used memory is no longer above maxmemory: nothing is refused")
+	})
+}
+
+func TestALimitCanBeSetWhileTheServerRunsAndLeasesThatEndMakeRoom(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	v.dismiss()
+	c := v.client()
+	if got, err := redis.Strings(c.Do("CONFIG", "GET", "maxmemory")); err != nil || got[1] != "0" {
+		t.Fatal(got, err)
+	}
+	for _, bad := range []string{"-1", "1x", "1.5mb", "much"} {
+		if _, err := c.Do("CONFIG", "SET", "maxmemory", bad); err == nil ||
+			err.Error() != "ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value" {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if _, err := c.Do("CONFIG", "SET", "maxmemory", "48mb"); err != nil {
+		t.Fatal(err)
+	}
+	if n := v.info("maxmemory"); n != 48<<20 {
+		t.Errorf("maxmemory is %d", n)
+	}
+	long := strings.Repeat("v", 30_000)
+	v.fill("keys that expire", func(c redis.Conn, i int) error {
+		return c.Send("SET", fmt.Sprint("key", i), long, "PX", 10_000)
+	})
+	v.isBounded(48 << 20)
+	v.until("leases that have ended make room", func() bool {
+		_, err := c.Do("SET", "late", "v")
+		if err != nil && !isOutOfMemory(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if _, err := c.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Do("SET", "later", "v"); !isOutOfMemory(err) {
+		t.Errorf("with a limit that is below what is used: %v", err)
+	}
+	if _, err := c.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Do("SET", "later", "v"); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
+}
