@@ -159,6 +159,16 @@ func TestALimitThatIsSetHoldsAtOnce(t *testing.T) {
 	})
 }
 
+func TestWhatWasGivenUpSinceTheCollectorRanIsNotHeldAgainstALimitThatIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeMemory(t)
+		f.live, f.dead, f.marked = 70*mib, 30*mib, 100*mib
+		if f.set(80 * mib); f.full.Load() {
+			t.Error("full of garbage")
+		}
+	})
+}
+
 func TestTheFootprintIsThatOfTheProcess(t *testing.T) {
 	before := readFootprint()
 	block := make([]byte, 64*mib)
