@@ -39,6 +39,7 @@ import (
 //	AUTH, and HELLO with it        are refused in a MULTI: who guesses could not be made to wait there
 //	DBSIZE in a MULTI              does not see what the MULTI itself changes
 //	SUBSCRIBE and its kin          are refused in a MULTI: what they answer has no place in EXEC's array
+//	TLS                            ends the connection, and is told so; Redis waits for the end of a line
 //	HTTP                           ends the connection in both; Redis drops the replies before it, if they came in one piece
 //	a NUL in an error's text       ends the text there
 //	HELLO with a bad option        does nothing here; Redis has authenticated by then, or says that it could not
@@ -219,6 +220,8 @@ func differs(data []byte, ours, theirs exchange) string {
 	}
 	for i, frame := range ours.frames {
 		switch {
+		case frame == failed("ERR Protocol error: this port does not speak TLS"):
+			return "" // the rest may be a line after all
 		case i == len(theirs.frames):
 			return "there are more replies"
 		case frame == failed("ERR Command not allowed inside a transaction") && theirs.frames[i] == "+QUEUED\r\n":

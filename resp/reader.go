@@ -13,8 +13,8 @@ const (
 	maxDigits   = 19       // of a number of 64 bits
 )
 
-// tlsHandshake is the first byte of a TLS connection, and of no command.
-const tlsHandshake = 0x16
+// tlsHandshake are the first bytes of a TLS connection, whatever its version, and of no command (RFC 8446, 5.1).
+var tlsHandshake = []byte{0x16, 0x03}
 
 // protocolError is what a client is told before it is cut: it does not speak RESP,
 // or breaks a limit. The texts are Redis' own.
@@ -140,7 +140,7 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			}
 			return r.take()
 		}
-		if r.buf[r.pos] == tlsHandshake {
+		if bytes.HasPrefix(r.buf[r.pos:r.end], tlsHandshake) {
 			// The rest of what a TLS client sends first may hold no line end, and both would wait.
 			return nil, errTLSHere
 		}

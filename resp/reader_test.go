@@ -195,14 +195,17 @@ func TestHTTPIsNotTakenForCommands(t *testing.T) {
 	}
 }
 
-func TestTLSIsToldAtItsFirstByteThatThisIsPlain(t *testing.T) {
+func TestTLSIsToldByItsFirstBytesThatThisIsPlain(t *testing.T) {
 	for _, before := range []string{"", "PING\r\n", "*1\r\n$4\r\nPING\r\n"} {
-		got, err := parse(t, defaults(), true, before+"\x16", 0)
+		got, err := parse(t, defaults(), true, before+"\x16\x03", 0)
 		if err == nil || err.Error() != "Protocol error: this port does not speak TLS" || (len(got) > 0) != (before != "") {
 			t.Errorf("behind %q: %v, %v", before, got, err)
 		}
 	}
-	// Elsewhere the byte is one as any other.
+	// One of them may still be a command's, and elsewhere they are bytes as any others.
+	if got, err := parse(t, defaults(), true, "\x16\r\n", 1); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
 	if got, err := parse(t, defaults(), true, "PING \x16\r\n*2\r\n$1\r\n\x16\r\n$1\r\n\x16\r\n", 1); err != nil || len(got) != 2 {
 		t.Errorf("%v, %v", got, err)
 	}
