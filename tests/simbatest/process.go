@@ -86,8 +86,8 @@ func (p *Process) Kill() {
 // Signal sends sig to the process; to one that is gone nothing.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// Pause freezes the process (SIGSTOP): its connections stay open, until Resume.
-func (p *Process) Pause() { p.Signal(syscall.SIGSTOP) }
+// Pause freezes the process: its connections stay open, until Resume.
+func (p *Process) Pause() { stores.Freeze(p.cmd.Process) }
 
 // Resume lets a process go on that was paused.
 func (p *Process) Resume() { p.Signal(syscall.SIGCONT) }

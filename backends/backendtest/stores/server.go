@@ -94,9 +94,13 @@ func (s *Server) Stop() { s.end(syscall.SIGTERM) }
 // for its end.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
-// Pause freezes the server (SIGSTOP): its connections stay open and nothing is
-// answered, until Resume.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+// Pause freezes the server: its connections stay open and nothing is answered, until
+// Resume.
+func (s *Server) Pause() {
+	if p := s.current(); p != nil {
+		Freeze(p.cmd.Process)
+	}
+}
 
 // Resume lets a server go on that was paused.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
