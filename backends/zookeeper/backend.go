@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -269,27 +268,3 @@ func (b *Backend) Settle(context.Context, simba.Seq) error {
 	}
 	return nil
 }
-
-// storeClock estimates the clock of the ensemble's leader. It is only shown to people,
-// no lease depends on it: it may step.
-type storeClock struct {
-	ahead atomic.Int64 // of ours, in nanoseconds
-}
-
-// observe takes the leader's clock, Unix milliseconds, of an exchange between two instants.
-func (c *storeClock) observe(ms int64, start, end time.Time) {
-	middle := start.Add(end.Sub(start) / 2)
-	c.ahead.Store(ms*int64(time.Millisecond) - (baseWall + int64(middle.Sub(epoch))))
-}
-
-// at returns the leader's clock at an instant of ours, Unix milliseconds.
-func (c *storeClock) at(t time.Time) int64 {
-	return (baseWall + int64(t.Sub(epoch)) + c.ahead.Load()) / int64(time.Millisecond)
-}
-
-// instant is the inverse of at.
-func (c *storeClock) instant(ms int64) time.Time {
-	return epoch.Add(time.Duration(ms*int64(time.Millisecond) - c.ahead.Load() - baseWall))
-}
-
-var baseWall = epoch.UnixNano()

@@ -230,7 +230,7 @@ func (b *Backend) foreign(ctx context.Context, s *session, mutex, child string) 
 		n.acquiredAt = rec.Acquired
 	}
 	// How much is left, as far as one can tell from afar.
-	if since := b.clock.instant(n.acquiredAt); since.Before(n.since) {
+	if since := b.clock.latest(n.acquiredAt); since.Before(n.since) {
 		n.since = since
 	}
 	b.mu.Unlock()

@@ -1,0 +1,47 @@
+package zookeeper
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAnAnswerThatWasLateDoesNotMoveTheLeadersClock(t *testing.T) {
+	const rough = 20 * time.Millisecond
+	for name, shown := range map[string]time.Duration{ // by the leader's clock, from the beginning of the late exchange
+		"read before the ensemble stopped": time.Millisecond,
+		"read when it went on":             10 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c storeClock
+			start := time.Now()
+			c.observe(start.UnixMilli(), start.Add(-rough/2), start.Add(rough/2))
+			c.observe(start.Add(shown).UnixMilli(), start, start.Add(10*time.Second))
+			granted := start.Add(-time.Second)
+			if off := c.latest(granted.UnixMilli()).Sub(granted); off < 0 || off > 2*rough {
+				t.Errorf("a lease of a second ago is counted from %v after its grant", off)
+			}
+			if off := c.at(granted) - granted.UnixMilli(); off < -rough.Milliseconds() || off > rough.Milliseconds() {
+				t.Errorf("the leader's clock is off by %d ms", off)
+			}
+		})
+	}
+}
+
+func TestALeaseOfAnotherServerIsNotToldToBeOverBeforeItIs(t *testing.T) {
+	var c storeClock
+	start := time.Now()
+	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start) // it was read at the very end
+	if c.latest(start.Add(time.Hour).UnixMilli()).Before(start.Truncate(time.Millisecond)) {
+		t.Error("what was granted now is counted from before")
+	}
+}
+
+func TestALeaderWithAnotherClockIsFollowedAtOnce(t *testing.T) {
+	var c storeClock
+	now := time.Now()
+	c.observe(now.UnixMilli(), now, now)
+	c.observe(now.UnixMilli()-5000, now, now.Add(10*time.Millisecond))
+	if off := c.at(now) - now.UnixMilli(); off < -5010 || off > -4980 {
+		t.Errorf("the clock of a new leader is %d ms ahead", off)
+	}
+}
