@@ -78,3 +78,56 @@ func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	}
 	return beside
 }
+
+func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	var servers [2]*Backend
+	for i := range servers {
+		b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		servers[i] = b
+	}
+	there, here := servers[0], servers[1]
+	ctx := context.Background()
+	r := simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Minute, NoQueue: true}
+	if _, _, err := there.Acquire(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	s, err := here.current(ctx, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := string(newGUID("o", s.tag)) + "-latch-0000000000" // the owner when the request listed the nodes
+	if out, done, err := here.refuse(ctx, s, r, []string{protected + before}, ""); done || err != nil {
+		t.Errorf("the owner is told %+v, %v", out, err)
+	}
+}
+
+func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx := context.Background()
+	p := place{"m", "a"}
+	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	own := b.nodeAt(p)
+	latch, err := own.s.get(ctx, own.s.latch(p.mutex, own.child))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: p.contender}); err != nil {
+		t.Fatal(err)
+	}
+	n := &node{s: own.s, mutex: p.mutex, contender: p.contender, guid: own.guid, child: own.child, foreign: true}
+	if n, err := b.leaseless(ctx, n, &latch.stat); n != nil || err != nil {
+		t.Errorf("who reads its latch before and its lease after is told of an owner for %v, %v", n.ttl, err)
+	}
+}

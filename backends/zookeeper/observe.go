@@ -212,7 +212,10 @@ func (b *Backend) foreign(ctx context.Context, s *session, mutex, child string) 
 		s: s, mutex: mutex, contender: string(latch.data), guid: g, child: child, token: uint64(latch.stat.Czxid),
 		foreign: true, made: time.Now(),
 	}
-	if errors.Is(leaseErr, zk.ErrNoNode) || errors.Is(leaseErr, zk.ErrNoAuth) {
+	switch {
+	case errors.Is(leaseErr, zk.ErrNoNode):
+		return b.leaseless(ctx, n, &latch.stat)
+	case errors.Is(leaseErr, zk.ErrNoAuth):
 		b.latchOnly(n, &latch.stat)
 		return n, nil
 	}
@@ -234,6 +237,20 @@ func (b *Backend) foreign(ctx context.Context, s *session, mutex, child string) 
 		n.since = since
 	}
 	b.mu.Unlock()
+	return n, nil
+}
+
+// leaseless describes a node that was read and whose lease was not there; nil if it is gone as well by
+// now: one of ours goes with its lease, so that one was none of a JVM.
+func (b *Backend) leaseless(ctx context.Context, n *node, stat *zk.Stat) (*node, error) {
+	_, err := n.s.get(ctx, n.s.latch(n.mutex, n.child))
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	b.latchOnly(n, stat)
 	return n, nil
 }
 
