@@ -296,10 +296,11 @@ func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.Acquire
 }
 
 // refuse is the outcome of a request that does not queue; child is the contender's node
-// if it queues all the same, since an earlier request.
+// if it queues all the same, since an earlier request. Should that have come to own the mutex meanwhile,
+// the request is to be made anew: an owner is not refused.
 func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest, names []string, child string) (out simba.Outcome, done bool, err error) {
 	h, err := b.head(ctx, s, r.Mutex, names)
-	if err != nil {
+	if err != nil || h.owned && !h.bare && h.contender == r.Contender {
 		return out, false, err
 	}
 	out = h.outcome(simba.StatusBusy)
