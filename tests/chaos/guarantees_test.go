@@ -20,6 +20,15 @@ type guarantees struct {
 	// then may see its second grant being given back.
 	again bool
 
+	// A server that is not heard of in time is taken by the others to have granted what is its client's turn: they
+	// tell of an owner who may not know of it yet, and never will if it decides otherwise when it is
+	// heard of again. Of a waiter they cannot tell since when, so that they tell of its full windows each time,
+	// until its server's session ends.
+	presumes bool
+
+	// What another server has renewed is counted from when the one that granted it learns of that.
+	relearns bool
+
 	// That a lease has ended is told by a clock that does not end it: until somebody else is granted
 	// the mutex, the owner may still renew.
 	onlyTold bool
@@ -32,6 +41,9 @@ type guarantees struct {
 	// of that by messages, which what it did itself may overtake.
 	partial bool
 }
+
+// writing is how long after a grant its server may have yet to write it down, where others presume.
+const writing = 250 * time.Millisecond
 
 // lossOf is what makes a server forget what it has granted.
 type lossOf uint8
@@ -56,9 +68,13 @@ var documented = map[string]guarantees{
 	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
 	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
 	// "If the server stops, or is cut off for longer than the session timeout, the leases that it
-	// granted end." Nobody else ends them: so they go on for as long as its session. "What other servers
-	// tell of a lease's end is by the leader's clock, its end is not."
-	"zookeeper": {onlyTold: true, rough: 100 * time.Millisecond, late: sessionTimeout + time.Second, endsWith: connected, session: sessionTimeout + time.Second, again: true, partial: true},
+	// granted end." "If a lease is renewed through another server, its windows are counted from when the first one
+	// learns of it, at most a quarter of a second late." "What other servers tell of a lease's end is by the leader's
+	// clock, its end is not": an exchange with it may take a while.
+	"zookeeper": {
+		late: 250*time.Millisecond + 100*time.Millisecond, rough: 100 * time.Millisecond, onlyTold: true, relearns: true,
+		endsWith: connected, session: sessionTimeout + time.Second, presumes: true, again: true, partial: true,
+	},
 }
 
 // loss says that what a server has granted may end at any instant from one to the other.

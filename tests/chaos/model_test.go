@@ -29,8 +29,10 @@ type state struct {
 	ends    instant
 	start   instant // the windows began then or before
 	lease   time.Duration
-	keeper  int // the server that granted the tenure
-	untold  int // the request for which it may be taken back; 0 = none
+	keeper  int  // the server that granted the tenure
+	untold  int  // the request for which it may be taken back; 0 = none
+	unsaid  bool // granted to a waiter by a server that may have had no time to tell others of it
+	afar    bool // renewed through another server than its own, which was away
 	now     instant
 	done    int // how many operations with a reply there were
 }
@@ -117,14 +119,14 @@ func (r *rules) perhaps(s state, in request) state {
 	if in.until != 0 && max(s.now, in.call) > in.until {
 		return s
 	}
-	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= s.over(r.late)
+	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= r.over(s)
 	here := s
 	here.now = max(s.now, in.call)
 	switch in.kind {
 	case acquire, wait:
 		_, s = r.free(here, never)
 		s = r.granted(s, in, 0, never)
-		if in.kind == wait {
+		if in.kind == wait || r.presumes {
 			s.untold = in.id
 		}
 	case renewal, guard:
@@ -150,6 +152,9 @@ func (r *rules) perhaps(s state, in request) state {
 func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	switch out.status {
 	case "acquired":
+		if r.presumes && s.untold != 0 && s.owner == in.contender && s.mayHave(out.token) {
+			return r.renewed(s, in, out) // what was taken for its tenure has become one
+		}
 		ok, s := r.free(s, out.ret)
 		return ok && out.owner == in.contender && out.token > s.largest && r.within(in, out), r.granted(s, in, out.token, out.ret)
 	case "renewed":
@@ -168,7 +173,7 @@ func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	ok, s := r.holds(s, in.contender, out.token, in.call)
 	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
 	s = r.renew(s, in, out.ret)
-	s.untold = 0
+	s.untold, s.unsaid = 0, false
 	return ok, s
 }
 
@@ -196,14 +201,14 @@ func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	}
 	ok, s := r.holds(s, out.owner, out.token, in.call)
 	if out.left > 0 { // rounded up to milliseconds
-		ok = ok && after(out.ret, out.left+r.rough) >= s.ends && after(in.call, out.left-time.Millisecond) <= s.over(r.late+r.rough)
+		ok = ok && after(out.ret, out.left+r.rough) >= s.ends && after(in.call, out.left-time.Millisecond) <= r.told(s)
 	}
 	return ok, s
 }
 
 // holds is that the tenure runs at an instant not before call.
 func (r *rules) holds(s state, owner string, token uint64, call instant) (bool, state) {
-	return s.owner != "" && s.owner == owner && s.mayHave(token) && call <= s.over(r.late), s.known(token)
+	return s.owner != "" && s.owner == owner && s.mayHave(token) && call <= r.over(s), s.known(token)
 }
 
 // lostTo is that the tenure does not run at an instant not after ret.
@@ -238,12 +243,14 @@ func (r *rules) granted(s state, in request, token uint64, ret instant) state {
 	s = s.freed()
 	s.owner, s.token, s.keeper = in.contender, token, in.server
 	s.largest = max(s.largest, token)
+	s.unsaid = r.presumes && in.kind == wait && r.away(s.keeper, in.call, after(ret, writing))
 	return r.renew(s, in, ret)
 }
 
 // renew sets both windows.
 func (r *rules) renew(s state, in request, ret instant) state {
 	s.start, s.lease = ret, in.lease
+	s.afar = r.relearns && in.server != s.keeper && r.away(s.keeper, in.call, after(ret, in.lease))
 	s.ends = after(in.call, in.lease-r.early)
 	for _, l := range r.losses {
 		if l.server == s.keeper && l.to > in.call {
@@ -253,8 +260,38 @@ func (r *rules) renew(s state, in request, ret instant) state {
 	return s
 }
 
-// over is when the lease has ended for everybody.
-func (s state) over(late time.Duration) instant { return after(s.start, s.lease+late) }
+// away reports whether a server may have been away at some time between two instants.
+func (r *rules) away(server int, from, to instant) bool {
+	return slices.ContainsFunc(r.losses, func(l loss) bool { return l.server == server && l.from <= to && l.to >= from })
+}
+
+// over is when the lease has ended for everybody: at the latest when its server's session has; or
+// when that is back, and has learnt what others have done.
+func (r *rules) over(s state) instant {
+	over := after(s.start, s.lease+r.late)
+	if !s.unsaid && !s.afar {
+		return over
+	}
+	for _, l := range r.losses {
+		switch {
+		case l.server != s.keeper || l.from > over:
+		case s.afar:
+			over = max(over, after(l.to, s.lease))
+		default:
+			over = max(over, l.to)
+		}
+	}
+	return over
+}
+
+// told is the latest end of the lease that anybody may be told: of a waiter's that its server tells nothing of the
+// others tell that it begins each time.
+func (r *rules) told(s state) instant {
+	if s.unsaid {
+		return after(r.over(s), s.lease+r.rough)
+	}
+	return after(r.over(s), r.rough)
+}
 
 // mayHave reports whether the owner's token can be that; 0 is any.
 func (s state) mayHave(token uint64) bool {
@@ -288,108 +325,4 @@ func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.Lineari
 	}
 	slices.Sort(r.returns)
 	return porcupine.CheckOperationsVerbose(r.model(), r.outcomes(all), thinking)
-}
-
-// outcomes are the operations as porcupine checks them: one of which nobody knows what has come
-// of it becomes all that may have.
-func (r *rules) outcomes(all []operation) []porcupine.Operation {
-	var checked []porcupine.Operation
-	add := func(o operation) {
-		checked = append(checked, porcupine.Operation{ClientId: client(o.contender), Input: o.request, Output: o.reply, Call: o.call, Return: o.ret})
-	}
-	perhaps := func(o operation, k kind) {
-		o.kind, o.reply = k, reply{unknown: true, ret: never}
-		add(o)
-	}
-	for _, o := range all {
-		switch {
-		case !o.unknown || o.kind != acquire && o.kind != wait:
-			add(o)
-		default:
-			perhaps(o, renewal)
-			if !signs(o, all) {
-				break
-			}
-			add(o)
-			for range r.more(o, all) {
-				perhaps(o, o.kind)
-			}
-			if o.kind == wait {
-				perhaps(o, giveBack) // nobody was there to be told of the grant: it goes on to the next
-			}
-		}
-		switch {
-		case o.kind == wait && !o.unknown && signs(o, all):
-			// It had the mutex, and lost it before it was told: then it goes on waiting, or is told
-			// that its time ran out.
-			hidden := o
-			hidden.until = o.ret
-			perhaps(hidden, wait)
-			if r.again {
-				perhaps(o, giveBack) // it is told of a second grant when that is being given back
-			}
-		}
-		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
-			// Its first try was too late to be told of.
-			o.until = o.ret
-			perhaps(o, renewal)
-			if o.kind != guard {
-				perhaps(o, acquire)
-			}
-		}
-	}
-	return checked
-}
-
-// signs reports whether some reply can only be, or can perhaps only be, if a request was granted a tenure that
-// it was not told of: someone was told of that, or ended one without telling which. Without, no order needs it: all
-// that it could do is to keep the mutex from others.
-func signs(w operation, all []operation) bool {
-	told := toldTo(w.contender, all)
-	for _, o := range all {
-		if o.unknown || o.call > w.ret || o.ret < w.call {
-			continue
-		}
-		switch {
-		case o.kind == breakUp && o.done,
-			o.kind == release && o.done && o.request.token == 0 && o.contender == w.contender,
-			o.owner == w.contender && !told[o.reply.token]:
-			return true
-		}
-	}
-	return false
-}
-
-// toldTo returns the tokens that a contender was told it had acquired.
-func toldTo(contender string, all []operation) map[uint64]bool {
-	told := make(map[uint64]bool)
-	for _, o := range all {
-		if o.contender == contender && o.status == "acquired" {
-			told[o.reply.token] = true
-		}
-	}
-	return told
-}
-
-// more returns how many tenures a request without a reply may have begun beyond the first, where the
-// server asks again when a grant is late: as many as there are that its contender was not told of.
-func (r *rules) more(w operation, all []operation) int {
-	if !r.again {
-		return 0
-	}
-	told, seen := toldTo(w.contender, all), make(map[uint64]bool)
-	for _, o := range all {
-		if o.owner == w.contender && !told[o.reply.token] && o.ret >= w.call {
-			seen[o.reply.token] = true
-		}
-	}
-	return max(0, len(seen)-1)
-}
-
-// client numbers contenders "c0" to "c9" for porcupine's picture.
-func client(contender string) int {
-	if len(contender) < 2 {
-		return 0
-	}
-	return int(contender[1] - '0')
 }

@@ -252,3 +252,53 @@ func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
 		})
 	}
 }
+
+func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
+	presumes := guarantees{presumes: true, again: true, relearns: true, onlyTold: true}
+	away := []loss{{server: 0, from: 20 * ms, to: 500 * ms}}
+	elsewhere := []loss{{server: 1, from: 20 * ms, to: 500 * ms}}
+	at := func(server int, q request) request { q.server = server; return q }
+	full := func(who string) reply { return reply{owner: who, token: 1, left: 100 * time.Millisecond} }
+
+	refused := in(0, 60, acquires("a"), busy("b", 2)) // by its server, which was stopped in between
+	seen := in(20, 25, asks, owned("a", 1))
+	next := in(40, 50, acquires("b"), granted("b", 2))
+	waiter := in(0, 10, waits("a"), granted("a", 1))
+	owner := in(0, 10, acquires("a"), granted("a", 1))
+	elsewhereRenewed := in(50, 60, at(1, guards("a", 1)), renewed("a", 1))
+	for _, c := range []struct {
+		name  string
+		rules rules
+		all   []operation
+		ok    bool
+	}{
+		{"a request that was taken back was told of", rules{guarantees: presumes}, []operation{refused, seen, next}, true},
+		{"nobody else presumes", rules{guarantees: guarantees{again: true}}, []operation{refused, seen, next}, false},
+		{"it is not told of after the next owner", rules{guarantees: presumes}, []operation{refused, next, in(55, 58, asks, owned("a", 1))}, false},
+		{"it does not take a lease of another", rules{guarantees: presumes}, []operation{in(0, 10, acquires("b"), granted("b", 1)), in(20, 60, acquires("a"), busy("b", 1)), in(30, 35, asks, owned("a", 2))}, false},
+		{"it is not told of longer than its lease", rules{guarantees: presumes}, []operation{in(0, 60, acquires("a"), busy("", 0)), seen, in(161, 170, asks, owned("a", 1))}, false},
+		{"without a reply it is taken back too", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
+		{"elsewhere it is not", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
+
+		{"what was presumed comes true", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(40, 50, acquires("a"), granted("a", 1)), in(60, 70, checks(1), yes)}, true},
+		{"what was told does not come true again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
+		{"nor what was released", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(30, 35, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 1))}, false},
+
+		{"a waiter's windows are told in full until its session ends", rules{guarantees: presumes, losses: away}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
+		{"not after that", rules{guarantees: presumes, losses: away}, []operation{waiter, in(501, 510, asks, owned("a", 1))}, false},
+		{"not when its server is there", rules{guarantees: presumes, losses: elsewhere}, []operation{waiter, in(450, 460, asks, full("a"))}, false},
+		{"not those of an owner that did not wait", rules{guarantees: presumes, losses: away}, []operation{owner, in(450, 460, asks, full("a"))}, false},
+		{"not once it has renewed", rules{guarantees: presumes, losses: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, asks, full("a"))}, false},
+
+		{"a server that is back has yet to learn of a renewal", rules{guarantees: presumes, losses: away}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, true},
+		{"but then counts it", rules{guarantees: presumes, losses: away}, []operation{owner, elsewhereRenewed, in(601, 610, guards("a", 1), renewed("a", 1))}, false},
+		{"and not of its own", rules{guarantees: presumes, losses: away}, []operation{owner, in(50, 60, guards("a", 1), renewed("a", 1)), in(550, 560, guards("a", 1), renewed("a", 1))}, false},
+		{"nor when it was there", rules{guarantees: presumes, losses: elsewhere}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if judged(t, &c.rules, c.all) != c.ok {
+				t.Errorf("accepted: %v", !c.ok)
+			}
+		})
+	}
+}

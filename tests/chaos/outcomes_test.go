@@ -1,0 +1,106 @@
+package chaos
+
+import "github.com/anishathalye/porcupine"
+
+// outcomes are the operations as porcupine checks them: one of which nobody knows what has come
+// of it becomes all that may have.
+func (r *rules) outcomes(all []operation) []porcupine.Operation {
+	var checked []porcupine.Operation
+	add := func(o operation) {
+		checked = append(checked, porcupine.Operation{ClientId: client(o.contender), Input: o.request, Output: o.reply, Call: o.call, Return: o.ret})
+	}
+	perhaps := func(o operation, k kind) {
+		o.kind, o.reply = k, reply{unknown: true, ret: never}
+		add(o)
+	}
+	for _, o := range all {
+		switch {
+		case !o.unknown || o.kind != acquire && o.kind != wait:
+			add(o)
+		default:
+			perhaps(o, renewal)
+			if !r.signs(o, all) {
+				break
+			}
+			add(o)
+			for range r.more(o, all) {
+				perhaps(o, o.kind)
+			}
+			if o.kind == wait || r.presumes {
+				perhaps(o, giveBack) // nobody was there to be told of the grant: it goes on to the next
+			}
+		}
+		if (o.kind == wait || o.kind == acquire && r.presumes) && !o.unknown && r.signs(o, all) {
+			// It had the mutex, and lost it before it was told: then it goes on waiting, or is told
+			// that its time ran out. Or it is taken to have had it, before its server decides otherwise.
+			hidden := o
+			hidden.until = o.ret
+			perhaps(hidden, o.kind)
+			if r.again {
+				perhaps(o, giveBack) // it is told of a second grant when that is being given back
+			}
+		}
+		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
+			// Its first try was too late to be told of.
+			o.until = o.ret
+			perhaps(o, renewal)
+			if o.kind != guard {
+				perhaps(o, acquire)
+			}
+		}
+	}
+	return checked
+}
+
+// signs reports whether some reply can only be, or can perhaps only be, if a request was granted a tenure that
+// it was not told of: someone was told of that, or ended one without telling which. Without, no order needs it: all
+// that it could do is to keep the mutex from others.
+func (r *rules) signs(w operation, all []operation) bool {
+	told := toldTo(w.contender, all)
+	for _, o := range all {
+		if o.unknown || o.call > w.ret || o.ret < w.call {
+			continue
+		}
+		switch {
+		case o.kind == breakUp && o.done,
+			o.kind == release && o.done && o.request.token == 0 && o.contender == w.contender,
+			o.owner == w.contender && (told[o.reply.token] == 0 || r.presumes && o.ret < told[o.reply.token]):
+			return true
+		}
+	}
+	return false
+}
+
+// toldTo returns the tokens that a contender was told it had acquired, and since when it asked for that.
+func toldTo(contender string, all []operation) map[uint64]instant {
+	told := make(map[uint64]instant)
+	for _, o := range all {
+		if o.contender == contender && o.status == "acquired" {
+			told[o.reply.token] = max(o.call, 1)
+		}
+	}
+	return told
+}
+
+// more returns how many tenures a request without a reply may have begun beyond the first, where the
+// server asks again when a grant is late: as many as there are that its contender was not told of.
+func (r *rules) more(w operation, all []operation) int {
+	if !r.again {
+		return 0
+	}
+	told, seen := toldTo(w.contender, all), make(map[uint64]bool)
+	for _, o := range all {
+		if o.owner == w.contender && told[o.reply.token] == 0 && o.ret >= w.call {
+			seen[o.reply.token] = true
+		}
+	}
+	return max(0, len(seen)-1)
+}
+
+// client numbers contenders "c0" to "c9" for porcupine's picture.
+func client(contender string) int {
+	if len(contender) < 2 {
+		return 0
+	}
+	return int(contender[1] - '0')
+}
