@@ -119,13 +119,19 @@ func (r *rules) perhaps(s state, in request) state {
 	if in.until != 0 && max(s.now, in.call) > in.until {
 		return s
 	}
+	if in.kind > guard && in.kind != renewal && s.token == 0 {
+		return s // there is nothing to end, or it is as in free
+	}
 	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= r.over(s)
 	here := s
 	here.now = max(s.now, in.call)
 	switch in.kind {
 	case acquire, wait:
-		_, s = r.free(here, never)
-		s = r.granted(s, in, 0, never)
+		ok, next := r.free(here, never)
+		if !ok {
+			return s
+		}
+		s = r.granted(next, in, 0, never)
 		if in.kind == wait || r.presumes {
 			s.untold = in.id
 		}
@@ -221,22 +227,22 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 
 // toldFree is that someone was told that nobody owns the mutex at an instant not after ret.
 func (r *rules) toldFree(s state, ret instant) (bool, state) {
-	ok, end := r.free(s, ret)
-	if r.onlyTold {
-		s.now = end.now
-		return ok, s
+	if r.onlyTold && s.owner != "" {
+		s.now = max(s.now, s.ends)
+		return ret >= s.ends && s.token != 0, s
 	}
-	return ok, end
+	return r.free(s, ret)
 }
 
 // free is that nobody owns the mutex at an instant not after ret: if someone does, its lease
-// has ended.
+// has ended. A tenure of which nobody was told may have come to an end, but then no reply needs it to have been: such
+// an order is the same without, and not looked at, so that porcupine has less to try.
 func (r *rules) free(s state, ret instant) (bool, state) {
 	if s.owner == "" {
 		return true, s
 	}
 	s.now = max(s.now, s.ends)
-	return ret >= s.ends, s.freed()
+	return ret >= s.ends && s.token != 0, s.freed()
 }
 
 func (r *rules) granted(s state, in request, token uint64, ret instant) state {

@@ -1,6 +1,10 @@
 package chaos
 
-import "github.com/anishathalye/porcupine"
+import (
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
 
 // outcomes are the operations as porcupine checks them: one of which nobody knows what has come
 // of it becomes all that may have.
@@ -62,13 +66,27 @@ func (r *rules) signs(w operation, all []operation) bool {
 			continue
 		}
 		switch {
-		case o.kind == breakUp && o.done,
+		case o.kind == breakUp && o.done && (!r.presumes || w.unknown || !explained(o, all)),
 			o.kind == release && o.done && o.request.token == 0 && o.contender == w.contender,
 			o.owner == w.contender && (told[o.reply.token] == 0 || r.presumes && o.ret < told[o.reply.token]):
 			return true
 		}
 	}
 	return false
+}
+
+// explained reports whether a break may have ended a tenure that its owner knows of, as most have: then few requests
+// whose outcome was told can have come to another one that it ended.
+func explained(b operation, all []operation) bool {
+	released := func(o operation) bool {
+		return slices.ContainsFunc(all, func(p operation) bool {
+			return p.kind == release && p.done && p.contender == o.contender && p.call >= o.ret && p.ret <= b.call
+		})
+	}
+	return slices.ContainsFunc(all, func(o operation) bool {
+		owns := o.status == "acquired" || o.status == "renewed"
+		return owns && o.call <= b.ret && after(o.ret, o.lease) >= b.call && !released(o)
+	})
 }
 
 // toldTo returns the tokens that a contender was told it had acquired, and since when it asked for that.
