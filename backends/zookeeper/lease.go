@@ -22,7 +22,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Ou
 	}
 	defer leave()
 	err = b.alone(ctx, place{r.Mutex, r.Contender}, func(s *session) error {
-		n, err := b.owned(ctx, s, place{r.Mutex, r.Contender})
+		n, err := b.owned(ctx, s, place{r.Mutex, r.Contender}, r.Token)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 	defer leave()
 	p := place{r.Mutex, r.Contender}
 	err = b.alone(ctx, p, func(s *session) error {
-		n, err := b.owned(ctx, s, p)
+		n, err := b.owned(ctx, s, p, r.Token)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		}
 		err = b.remove(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, anyVersion)
 		released = err == nil
-		return gone(err)
+		return err // if it was gone, its contender may own the mutex through another server
 	})
 	return released, 0, b.failed(err)
 }
@@ -162,8 +162,9 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 	}
 }
 
-// owned returns the node by which a contender owns the mutex, nil if it does not.
-func (b *Backend) owned(ctx context.Context, s *session, p place) (*node, error) {
+// owned returns the node by which a contender owns the mutex, nil if it does not. Who names another token than that of
+// the node that we know, has perhaps got it from another server, which has ended that node: so it is looked at.
+func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) (*node, error) {
 	for {
 		n := b.nodeAt(p)
 		if n == nil || n.s != s {
@@ -188,6 +189,18 @@ func (b *Backend) owned(ctx context.Context, s *session, p place) (*node, error)
 		owner, owns, version := n.kind == kindOwner, n.ownsLocked(time.Now()), n.version
 		b.mu.Unlock()
 		switch {
+		case owns && token != 0 && token != n.token:
+			err := s.sync(ctx, s.mutexes())
+			if err == nil {
+				err = b.reload(ctx, n)
+			}
+			if err == nil && !b.changed(n, version) {
+				return n, nil
+			}
+			if gone(err) != nil {
+				return nil, err
+			}
+			continue
 		case owns:
 			return n, nil
 		case owner && n.foreign: // its keeper ends it, unless it was renewed elsewhere

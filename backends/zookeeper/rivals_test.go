@@ -236,3 +236,34 @@ func TestALateWordOfAConnectionThatIsGoneDoesNotEndTheWaitOfTheNext(t *testing.T
 	giveUp(t, one, "m", "a")
 	woken.await(t)
 }
+
+func TestATenureThatAnotherServerGrantedIsTheOwnersHereToo(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	here := open(t, zookeeper.Options{Servers: srv.Addr})
+	there := open(t, zookeeper.Options{Servers: srv.Addr})
+	for name, use := range map[string]func(mutex string, token uint64) bool{
+		"guarded": func(mutex string, token uint64) bool {
+			r := guardOf(mutex, "x", time.Minute)
+			r.Token = token
+			out, err := here.Guard(ctx, r)
+			return err == nil && out.Status == simba.StatusRenewed && out.Token == token
+		},
+		"released": func(mutex string, token uint64) bool {
+			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x", Token: token})
+			return err == nil && ok
+		},
+		"released by no token": func(mutex string, _ uint64) bool {
+			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
+			return err == nil && ok
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			take(t, here, name, "x", time.Minute) // whose end this server does not see
+			giveUp(t, there, name, "x")
+			now := take(t, there, name, "x", time.Minute)
+			if !use(name, now.Token) {
+				t.Error("its owner is told that it is not")
+			}
+		})
+	}
+}
