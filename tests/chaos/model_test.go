@@ -159,7 +159,9 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	switch out.status {
 	case "acquired":
 		if r.presumes && s.untold != 0 && s.owner == in.contender && s.mayHave(out.token) {
-			return r.renewed(s, in, out) // what was taken for its tenure has become one
+			s.untold, s.unsaid = 0, false // what was taken for its tenure has become one
+			s = r.renew(s.known(out.token), in, out.ret)
+			return out.owner == in.contender && r.within(in, out), s
 		}
 		ok, s := r.free(s, out.ret)
 		return ok && out.owner == in.contender && out.token > s.largest && r.within(in, out), r.granted(s, in, out.token, out.ret)

@@ -38,7 +38,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 			// It had the mutex, and lost it before it was told: then it goes on waiting, or is told
 			// that its time ran out. Or it is taken to have had it, before its server decides otherwise.
 			hidden := o
-			hidden.until = o.ret
+			hidden.until = r.last(o)
 			perhaps(hidden, o.kind)
 			if r.again {
 				perhaps(o, giveBack) // it is told of a second grant when that is being given back
@@ -56,13 +56,27 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	return checked
 }
 
+// last is the last instant at which a request can have begun a tenure: its reply, unless that was a place in the
+// queue and its server had no time to write so before it was away: then others may presume one until it is back.
+func (r *rules) last(w operation) instant {
+	last := w.ret
+	if r.presumes && w.status == "queued" && r.away(w.server, w.call, after(w.ret, writing)) {
+		for _, l := range r.losses {
+			if l.server == w.server {
+				last = max(last, l.to)
+			}
+		}
+	}
+	return last
+}
+
 // signs reports whether some reply can only be, or can perhaps only be, if a request was granted a tenure that
 // it was not told of: someone was told of that, or ended one without telling which. Without, no order needs it: all
 // that it could do is to keep the mutex from others.
 func (r *rules) signs(w operation, all []operation) bool {
 	told := toldTo(w.contender, all)
 	for _, o := range all {
-		if o.unknown || o.call > w.ret || o.ret < w.call {
+		if o.unknown || o.call > r.last(w) || o.ret < w.call {
 			continue
 		}
 		switch {

@@ -265,6 +265,9 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 	next := in(40, 50, acquires("b"), granted("b", 2))
 	waiter := in(0, 10, waits("a"), granted("a", 1))
 	owner := in(0, 10, acquires("a"), granted("a", 1))
+	queued := in(0, 10, request{kind: acquire, contender: "a", lease: 200 * time.Millisecond}, reply{status: "queued"})
+	seenLater := in(150, 160, asks, owned("a", 2))
+	grantedLater := in(400, 410, acquires("a"), granted("a", 2))
 	elsewhereRenewed := in(50, 60, at(1, guards("a", 1)), renewed("a", 1))
 	for _, c := range []struct {
 		name  string
@@ -279,6 +282,11 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 		{"it is not told of longer than its lease", rules{guarantees: presumes}, []operation{in(0, 60, acquires("a"), busy("", 0)), seen, in(161, 170, asks, owned("a", 1))}, false},
 		{"without a reply it is taken back too", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
 		{"elsewhere it is not", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
+		{"one in the queue is taken for the owner while its server is away", rules{guarantees: presumes, losses: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
+		{"not when its server is there", rules{guarantees: presumes, losses: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
+		{"not after another has owned it", rules{guarantees: presumes, losses: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
+		{"a break ends what nobody has seen", rules{guarantees: presumes}, []operation{owner, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, true},
+		{"a break needs something to end", rules{guarantees: presumes}, []operation{owner, in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, false},
 
 		{"what was presumed comes true", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(40, 50, acquires("a"), granted("a", 1)), in(60, 70, checks(1), yes)}, true},
 		{"what was told does not come true again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
