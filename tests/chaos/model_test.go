@@ -158,9 +158,9 @@ func (r *rules) perhaps(s state, in request) state {
 func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	switch out.status {
 	case "acquired":
-		if r.presumes && s.untold != 0 && s.owner == in.contender && s.mayHave(out.token) {
+		if r.presumes && s.untold != 0 && s.owner == in.contender && s.token == out.token {
 			s.untold, s.unsaid = 0, false // what was taken for its tenure has become one
-			s = r.renew(s.known(out.token), in, out.ret)
+			s = r.renew(s, in, out.ret)
 			return out.owner == in.contender && r.within(in, out), s
 		}
 		ok, s := r.free(s, out.ret)
