@@ -283,7 +283,7 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 		{"without a reply it is taken back too", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
 		{"elsewhere it is not", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
 		{"one in the queue is taken for the owner while its server is away", rules{guarantees: presumes, losses: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
-		{"not when its server is there", rules{guarantees: presumes, losses: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
+		{"not one in the queue of a server that is there", rules{guarantees: presumes, losses: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
 		{"not after another has owned it", rules{guarantees: presumes, losses: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
 		{"a break ends what nobody has seen", rules{guarantees: presumes}, []operation{owner, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, true},
 		{"a break needs something to end", rules{guarantees: presumes}, []operation{owner, in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, false},
