@@ -197,11 +197,11 @@ func (u *User) String() string {
 	for _, hash := range u.Passwords() {
 		words = append(words, "#"+hash)
 	}
-	channels := u.Channels()
-	if !u.allChannels {
-		channels = strings.TrimSpace("resetchannels " + channels)
+	reset := "resetchannels"
+	if u.allChannels {
+		reset = ""
 	}
-	for _, rules := range []string{u.Keys(), channels, u.Contenders(), u.Commands()} {
+	for _, rules := range []string{u.Keys(), reset, u.Channels(), u.Contenders(), u.Commands()} {
 		if rules != "" {
 			words = append(words, rules)
 		}

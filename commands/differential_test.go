@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
 // What both servers answer byte for byte alike.
@@ -155,6 +157,7 @@ func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	args = append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, args...)
 	cmd := exec.Command(bin, args...)
+	cmd.SysProcAttr = stores.DieWithParent() // it has the pipe by which a fuzzer sees that its worker is gone
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

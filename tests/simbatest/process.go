@@ -52,7 +52,7 @@ func run(cmd *exec.Cmd) (*Process, error) {
 		return nil, err
 	}
 	cmd.Stderr = cmd.Stdout
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = stores.DieWithParent()
 	started := make(chan error)
 	// The kernel kills the process when the thread ends that started it: so this goroutine
 	// keeps its thread until the process is gone.

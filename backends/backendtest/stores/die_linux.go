@@ -2,7 +2,8 @@ package stores
 
 import "syscall"
 
-// dieWithParent has the kernel kill the process when the test's process dies.
-func dieWithParent() *syscall.SysProcAttr {
+// DieWithParent has the kernel kill a process when the thread ends that started it, with the test's process
+// at the latest.
+func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

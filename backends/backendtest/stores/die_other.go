@@ -4,6 +4,6 @@ package stores
 
 import "syscall"
 
-// dieWithParent can ask only Linux for it: elsewhere a test that is killed leaves
-// its stores behind.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+// DieWithParent can ask only Linux for it: elsewhere a test that is killed leaves
+// its processes behind.
+func DieWithParent() *syscall.SysProcAttr { return nil }
