@@ -13,8 +13,7 @@ import (
 // others of the same address whose password is right do not wait.
 //
 // Who does not listen to the reply but tries again on a new connection pays otherwise: when an address owes
-// more waiting than maxOwed, its passwords are looked at only after a wait, right or wrong, and one after the other, however many
-// connections it has.
+// more waiting than maxOwed, its next password is looked at only after a wait, right or wrong.
 type guesses struct {
 	mu    sync.Mutex
 	hosts map[netip.Prefix]*guesser
@@ -24,7 +23,6 @@ type guesser struct {
 	failures int
 	last     time.Time
 	owed     time.Time // until when its waits would last, one after the other
-	look     time.Time // when its last password is looked at, of those that have to wait for that
 }
 
 const (
@@ -32,11 +30,9 @@ const (
 	firstGuessWait = 100 * time.Millisecond // doubles with each
 	lastGuessWait  = 5 * time.Second
 	maxOwed        = 32 * lastGuessWait
-	tollWait       = time.Second           // of a password that may be right: clients give up after 2 s to 5 s
-	tollPace       = 50 * time.Millisecond // between two of one host
-	maxToll        = time.Minute           // longer than a connection may take to authenticate
-	forgetGuesses  = 10 * time.Minute      // after the last one
-	maxGuessers    = 4096                  // addresses in memory
+	tollWait       = time.Second      // of a password that may be right: clients give up after 2 s to 5 s
+	forgetGuesses  = 10 * time.Minute // after the last one
+	maxGuessers    = 4096             // addresses in memory
 )
 
 // hostOf is the part of an address that one attacker has for sure: the machine's, of IPv6 the network's.
@@ -86,20 +82,10 @@ func (g *guesses) failed(host netip.Prefix) time.Duration {
 func (g *guesses) toll(host netip.Prefix) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
-	who := g.hosts[host]
-	if who == nil || who.owed.Sub(now) <= maxOwed {
-		return 0
+	if who := g.hosts[host]; who != nil && time.Until(who.owed) > maxOwed {
+		return tollWait
 	}
-	next := who.look.Add(tollPace)
-	if soonest := now.Add(tollWait); next.Before(soonest) {
-		next = soonest
-	}
-	if latest := now.Add(maxToll); next.After(latest) {
-		next = latest
-	}
-	who.look = next
-	return next.Sub(now)
+	return 0
 }
 
 // enter makes room for a host, if need be at the cost of the one that was silent longest.
