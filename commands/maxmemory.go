@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"log/slog"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,8 @@ import (
 //   - before anything is refused;
 //   - every second while it is full, since what is given up must be seen.
 //
-// All of that only while used_memory is above the limit. What is kept can therefore be an eighth above
-// it, and what is allocated during a collection. Go's own soft limit (debug.SetMemoryLimit) would do the first without this code, but
+// All of that only while used_memory is above the limit, and for no more than a twentieth of the time. What is kept can therefore be an
+// eighth above it, or what is allocated in that time. Go's own soft limit (debug.SetMemoryLimit) would do the first without this code, but
 // not the second; and near the limit it collects without a pause, for up to half of the
 // processors' time, just when owners have to renew.
 type memoryLimit struct {
@@ -36,6 +37,7 @@ type memoryLimit struct {
 	life  sync.Mutex // held by set; taken before mu
 	end   func()     // stops the goroutine and waits for it; nil = there is none
 	mu    sync.Mutex // held by a look
+	rest  time.Time  // no collection before it: they take no more than a share of the time
 	again time.Time  // when a full server collects again, at the earliest
 }
 
@@ -52,10 +54,8 @@ const (
 	memoryPeriod = 20 * time.Millisecond // between two looks
 	minSlack     = 4 << 20               // below it, collections would be all that the server does
 
-	// A full server that waits for memory to be given up collects so often, but does so for no more
-	// than a twentieth of the time.
-	fullPeriod = time.Second
-	fullShare  = 20
+	fullPeriod = time.Second // a full server that waits for memory to be given up collects so often
+	share      = 20          // after a collection there is none for so many times as long as it took
 )
 
 // slack is how much garbage there may be above a limit.
@@ -74,6 +74,9 @@ func (l *memoryLimit) set(limit uint64) {
 	if limit == 0 {
 		l.stop()
 	}
+	l.mu.Lock()
+	l.rest = time.Time{} // who sets it wants to know
+	l.mu.Unlock()
 	l.look()
 	if limit == 0 || l.end != nil {
 		return
@@ -125,18 +128,21 @@ func (l *memoryLimit) look() {
 		began := time.Now()
 		l.collect()
 		now := time.Now()
-		l.again = now.Add(max(fullPeriod, fullShare*now.Sub(began)))
+		l.rest = now.Add(share * now.Sub(began))
+		l.again = now.Add(fullPeriod)
 		u = l.read()
 	}
 	l.tell(u.kept > limit, u, limit)
 }
 
 func (l *memoryLimit) shouldCollect(u footprint, limit uint64) bool {
-	switch full := l.full.Load(); {
+	switch now := time.Now(); {
+	case now.Before(l.rest):
+		return false
 	case u.used-u.kept > slack(limit):
 		return true
-	case full:
-		return !time.Now().Before(l.again)
+	case l.full.Load():
+		return !now.Before(l.again)
 	}
 	return u.kept > limit // some of it may have been given up since
 }
@@ -155,8 +161,15 @@ func (l *memoryLimit) tell(full bool, u footprint, limit uint64) {
 
 // SetMaxMemory limits the memory that the process may use, in bytes; 0 = no limit. Above it, what
 // takes more is refused by simba.ErrOutOfMemory. It has taken effect when it returns, after a collection of
-// garbage if that is above the limit. Who sets a limit has to Close the Commands.
-func (x *Commands) SetMaxMemory(bytes uint64) { x.memory.set(bytes) }
+// garbage if that is above the limit. Cached scripts may take an eighth of it. Who sets a limit has to Close the Commands.
+func (x *Commands) SetMaxMemory(bytes uint64) {
+	scripts := bytes / 8 // or they would fill it for good
+	if bytes == 0 {
+		scripts = math.MaxInt
+	}
+	x.scripting.runner.LimitCache(int(min(scripts, math.MaxInt)))
+	x.memory.set(bytes)
+}
 
 // Close ends what goes on in background. The server that is served must have been shut down.
 func (x *Commands) Close() { x.memory.close() }
@@ -167,8 +180,8 @@ func (x *Commands) Close() { x.memory.close() }
 
 // mayGrow reports whether a full server refuses e on this connection, whatever it would do.
 //
-// Inside MULTI that is nearly everything, as in Redis: to queue takes memory. But what a holder needs
-// to keep or to give up its locks is no more refused there than outside.
+// Inside MULTI that is nearly everything, as in Redis: to queue takes memory. GUARD, RELEASE, DEL and their kin are
+// queued all the same. What may renew or begin is not, ACQUIRE and SET: only when it runs it would be known which.
 func (c *client) mayGrow(e *entry) bool {
 	switch {
 	case c.tx == nil:

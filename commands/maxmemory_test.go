@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,6 +125,29 @@ func TestAFullServerCollectsOnceASecondAndLessIfThatTakesLong(t *testing.T) {
 			}
 			f.close()
 		})
+	}
+}
+
+func TestCollectionsTakeNoMoreThanAShareOfTheTime(t *testing.T) {
+	for _, live := range []uint64{40 * mib, 100 * mib} { // with room, and full
+		for _, took := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeMemory(t)
+				quick := f.collect
+				var spent atomic.Int64
+				f.collect = func() { time.Sleep(took); spent.Add(int64(took)); quick() }
+				f.set(80 * mib)
+				f.is(live, 60*mib)
+				spent.Store(0)
+				for began := time.Now(); time.Since(began) < 20*time.Second; {
+					f.is(live, 11*mib) // 550 MiB a second
+				}
+				if d := time.Duration(spent.Load()); d == 0 || d > 20*time.Second/share {
+					t.Errorf("collections of %v take %v of 20 s", took, d)
+				}
+				f.close()
+			})
+		}
 	}
 }
 

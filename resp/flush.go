@@ -12,7 +12,7 @@ var errSettle = errors.New("settle")
 // Flush settles what was executed so far and sends the replies. On an error they
 // are dropped, and the connection ends when the handler returns.
 func (c *Conn) Flush() error {
-	c.rest()
+	c.Rest()
 	c.mute()
 	if bugs.On(bugs.ReplyBeforeFsync) {
 		c.fail(c.send())

@@ -3,10 +3,11 @@ package resp
 import "time"
 
 const (
-	// longTurn is how long a connection may compute ahead of what it has waited: from then on it takes turns.
+	// longTurn is how long a connection may compute ahead of what it has waited: from then on it takes turns. No single
+	// batch counts for more: what took one so long may have been others, that had the processor or a lock.
 	longTurn = time.Millisecond
 	// mostOwed bounds how long it takes a connection to be like all others again.
-	mostOwed = 100 * time.Millisecond
+	mostOwed = 20 * time.Millisecond
 	// patience bounds how long it waits for its turn: a command that computes without end must not keep away the one
 	// that ends it.
 	patience = 100 * time.Millisecond
@@ -68,14 +69,15 @@ func (c *Conn) compute() {
 	e.since, e.computing = now, true
 }
 
-// rest is called before anything that may wait.
-func (c *Conn) rest() {
+// Rest is called before anything that may wait: it ends the connection's turn, if it has one. A handler calls it that
+// waits otherwise than by Await.
+func (c *Conn) Rest() {
 	e := &c.effort
 	if !e.computing {
 		return
 	}
 	now := c.age()
-	e.owed = min(e.owed+now-e.since, mostOwed)
+	e.owed = min(e.owed+min(now-e.since, longTurn), mostOwed)
 	e.since, e.computing = now, false
 	if e.inTurn {
 		e.inTurn = false

@@ -10,8 +10,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// What a cache keeps at most. Scripts that came by EVAL make room for others, those that
-// were loaded stay.
+// What a cache keeps at most, unless it is told to keep less. Scripts that came by EVAL make room for others, those
+// that were loaded stay.
 const (
 	maxScripts     = 10_000
 	maxScriptBytes = 64 << 20
@@ -34,11 +34,22 @@ type cache struct {
 	mu    sync.Mutex
 	bySHA map[string]*compiled
 	evals *list.List // those that came by EVAL, the one used last at the back
-	bytes int        // of all sources
+	bytes int        // of all of them
+	most  int        // bytes
 }
 
 func newCache() *cache {
-	return &cache{bySHA: map[string]*compiled{}, evals: list.New()}
+	return &cache{bySHA: map[string]*compiled{}, evals: list.New(), most: maxScriptBytes}
+}
+
+// limit has it keep so many bytes at most; those that were loaded stay all the same.
+func (c *cache) limit(bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.most = min(bytes, maxScriptBytes)
+	for c.bytes > c.most && c.evals.Len() > 0 {
+		c.forget(c.evals.Front())
+	}
 }
 
 func shaOf(source string) string {
@@ -70,7 +81,7 @@ func (c *cache) get(sha string, load bool) *compiled {
 func (c *cache) add(s *compiled, load bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.bySHA) >= maxScripts || c.bytes+s.bytes > maxScriptBytes {
+	for len(c.bySHA) >= maxScripts || c.bytes+s.bytes > c.most {
 		oldest := c.evals.Front()
 		if oldest == nil {
 			if load {

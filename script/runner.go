@@ -32,6 +32,9 @@ type Call struct {
 	Keys   [][]byte
 	Args   [][]byte
 	Proto  int // the caller's version of RESP, 2 or 3
+
+	// Waits is called before the run waits for others to end; nil = nobody need know.
+	Waits func()
 }
 
 // A Runner runs scripts. It is safe for concurrent use.
@@ -75,6 +78,10 @@ func (r *Runner) Load(source string) (sha string, err error) {
 // Exists reports whether a script can be run by its SHA.
 func (r *Runner) Exists(sha string) bool { return r.cache.get(sha, false) != nil }
 
+// LimitCache bounds the memory of the scripts that are kept, in bytes; more than 64 MiB it never is. Those that
+// came by EVAL are forgotten to keep within it, the one first that was not used for longest; more cannot be loaded.
+func (r *Runner) LimitCache(bytes int) { r.cache.limit(bytes) }
+
 // Flush forgets all scripts. Those that run go on.
 func (r *Runner) Flush() { r.cache.flush() }
 
@@ -86,7 +93,7 @@ func (r *Runner) Run(ctx context.Context, c Call, h Host, w *resp.Writer) error 
 	if err != nil {
 		return err
 	}
-	s, err := r.turn(ctx)
+	s, err := r.turn(ctx, c.Waits)
 	if err != nil {
 		return err
 	}

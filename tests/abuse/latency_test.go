@@ -14,7 +14,8 @@ import (
 // take together, calm and under the abuse, by turns in one run, and the ratio of the two.
 //
 // Who abuses is another process, and gets of the machine's processors what the server and the one who measures
-// leave: as if it had a machine of its own. What it costs them is what the server does for it.
+// leave: what is measured is what the server does for it, not what it takes of the machine itself. So it abuses as much as the server
+// lets it, not as much as one could that has a machine of its own.
 //
 //	go test -run '^$' -bench Latency -benchtime 3x ./tests/abuse
 func BenchmarkLatency(b *testing.B) {

@@ -78,6 +78,37 @@ func (v *victim) isBounded(limit int) {
 	v.costsAtMost(2 * limit)
 }
 
+func TestScriptsThatAreKeptDoNotFillTheMemory(t *testing.T) {
+	t.Parallel()
+	const limit, pipeline = 40 << 20, 100
+	v := attacked(t, "--durability", "memory", "--maxmemory", "40mb")
+	c := v.client()
+	for _, command := range [][]any{{"EVAL"}, {"SCRIPT", "LOAD"}} {
+		for i := 0; i < 1500; i += pipeline {
+			for j := range pipeline {
+				source := fmt.Sprint("local n = ", i+j, strings.Repeat(" do local a = n end", 300))
+				args := append(command[1:len(command):len(command)], source)
+				if command[0] == "EVAL" {
+					args = append(args, 0)
+				}
+				if err := c.Send(command[0].(string), args...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			for range pipeline {
+				if _, err := c.Receive(); err != nil && (command[0] == "EVAL" || !strings.Contains(err.Error(), "too many scripts are loaded")) {
+					t.Fatal(err)
+				}
+			}
+		}
+		v.servesOthers() // each round of theirs begins with a grant that would be refused
+	}
+	v.isBounded(limit)
+}
+
 func TestWhoFillsTheMemoryWithMutexesIsRefusedAndNobodyLosesALock(t *testing.T) {
 	t.Parallel()
 	const limit = 40 << 20

@@ -36,6 +36,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		f.launch()
 	}
 	kills := simbatest.Count(50, 500)
+	f.kills = kills
 	for len(f.late) < kills {
 		victim := f.owner()
 		f.prefer()
@@ -72,6 +73,7 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t.Cleanup(func() { blocked.Close() })
 	f.launch()
 	kills := simbatest.Count(25, 500)
+	f.kills = kills
 	for len(f.late) < kills {
 		victim := f.owner()
 		f.prefer()
@@ -118,6 +120,7 @@ type fleet struct {
 
 	late  simbatest.Latencies // from the end of a dead owner's lease to the next tenure
 	stood int                 // how many were not counted, since the machine stood still
+	kills int                 // how many are to be counted
 }
 
 func newFleet(t testing.TB, s *simbatest.Server, mutex string) *fleet {
@@ -249,7 +252,7 @@ func (f *fleet) takesOver(next change, o tenureEnd, owner string) {
 		if late-stolen <= killSlack {
 			f.stood++
 			f.t.Logf("%v after the end of a lease, of which the host took %v: not counted", late, stolen)
-			if f.stood > 10 {
+			if f.stood > f.kills/10 {
 				f.t.Fatal("the machine stands still too often to measure anything")
 			}
 			return
