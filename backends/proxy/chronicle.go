@@ -22,8 +22,8 @@ const DefaultHistory = 10000
 // time is passed over, as long as the first is remembered.
 type Chronicle struct {
 	// Overtaking is for how long what is told of one tenure may be overtaken by what is told of
-	// the next: the beginning of a tenure waits so long for the end of the one before. 0 =
-	// events come in order. Set it before the first event.
+	// the next: the beginning of a tenure waits so long for the end of the one before, and its end for its
+	// beginning. 0 = events come in order. Set it before the first event.
 	Overtaking time.Duration
 
 	notices simba.Notices
@@ -103,9 +103,7 @@ func (c *Chronicle) record(announce bool, events []simba.Event) (fresh int) {
 		}
 		if c.isEarly(e) {
 			c.holdBack(heldEvent{e, announce})
-			continue
-		}
-		if c.enter(e, announce) {
+		} else if c.enter(e, announce) {
 			fresh++
 		}
 		for held := c.early[e.Mutex]; len(held) > 0 && !c.overtakes(held[0].Event); held = c.early[e.Mutex] {
@@ -140,10 +138,20 @@ func (c *Chronicle) isEarly(e simba.Event) bool {
 	return len(held) > 0 && held[0].Token <= e.Token || c.overtakes(e)
 }
 
-// overtakes reports whether an event begins a tenure while an earlier one has not ended.
+// overtakes reports whether an event begins a tenure while an earlier one has not ended, or ends one that
+// has not begun behind an earlier one.
 func (c *Chronicle) overtakes(e simba.Event) bool {
-	last, ok := c.Last(e.Mutex)
-	return ok && e.Kind == simba.EventAcquired && last.Kind == simba.EventAcquired && last.Token < e.Token
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.last[e.Mutex]
+	if !ok || last.Token >= e.Token {
+		return false
+	}
+	if e.Kind == simba.EventAcquired {
+		return last.Kind == simba.EventAcquired
+	}
+	_, begun := c.seen[turn{e.Mutex, e.Token, false}]
+	return !begun
 }
 
 // holdBack keeps an event until its turn has come, or for as long as one may be overtaken.

@@ -245,6 +245,33 @@ func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 	})
 }
 
+func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := []string{"acquired a 1", "released a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3", "acquired d 4"}
+		c := NewChronicle(&paper{}, 0)
+		c.Overtaking = 100 * time.Millisecond
+		c.Record(acquired("m", "a", 1))
+		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3)) // b was gone: the mutex went on to c
+		if got := story(c, "m"); !slices.Equal(got, in[:1]) {
+			t.Errorf("%q, want %q", got, in[:1])
+		}
+		c.Record(endOf(simba.EventReleased, "m", "a", 1), acquired("m", "b", 2)) // the reply before
+		if got := story(c, "m"); !slices.Equal(got, in[:5]) {
+			t.Errorf("%q, want %q", got, in[:5])
+		}
+		c.Record(endOf(simba.EventReleased, "m", "c", 3), acquired("m", "d", 4))
+		if got := story(c, "m"); !slices.Equal(got, in) {
+			t.Errorf("%q, want %q", got, in)
+		}
+		c.Record(endOf(simba.EventReleased, "m", "f", 6)) // its beginning is not told
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.early) != 0 {
+			t.Errorf("%q, and %v are held back", got, c.early)
+		}
+	})
+}
+
 func TestWindowsAreZeroUntilSet(t *testing.T) {
 	var w Windows
 	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
