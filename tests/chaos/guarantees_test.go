@@ -14,6 +14,7 @@ type guarantees struct {
 	// Who was the owner then need not be it afterwards.
 	endsWith lossOf
 	session  time.Duration // how long after a fault that may be noticed
+	givesUp  time.Duration // how long after its last contact a server that runs does so, at least
 
 	// A lease whose grant or renewal is answered after its end is nobody's, and the server asks
 	// the store again by itself: such a request may have been done twice. A waiter whose time is over by
@@ -73,12 +74,41 @@ var documented = map[string]guarantees{
 	// clock, its end is not": an exchange with it may take a while.
 	"zookeeper": {
 		late: 250*time.Millisecond + 100*time.Millisecond, rough: 100 * time.Millisecond, onlyTold: true, relearns: true,
-		endsWith: connected, session: sessionTimeout + time.Second, presumes: true, again: true, partial: true,
+		endsWith: connected, session: sessionTimeout + time.Second, givesUp: sessionTimeout * 2 / 3, presumes: true, again: true, partial: true,
 	},
 }
+
+// contact is the longest time between the last exchange of a server of engine zookeeper with the leader and a fault: it
+// shows every second that it is there, and the answer to that, which the fault prevents, may be half a second late
+// on a busy machine.
+const contact = time.Second + 500*time.Millisecond
 
 // loss says that what a server has granted may end at any instant from one to the other.
 type loss struct {
 	server   int
 	from, to instant
+}
+
+// absence says that a server may be heard of late, or not at all, from one instant to the other.
+type absence loss
+
+// parts says what a fault from one instant to another is to servers that it may have parted from the store.
+func (g guarantees) parts(f fault, servers []int, from, healed instant) (losses []loss, absences []absence) {
+	if g.endsWith == nothing || g.endsWith == process && !f.ofServer {
+		return nil, nil
+	}
+	first, last := from, after(healed, g.session)
+	if !f.ofServer {
+		// "A server that is cut off from the ensemble gives its leases up after two thirds of the session
+		// timeout", the ensemble after all of it. So it is when the ensemble itself was killed: sessions are in its log, and
+		// it counts them from its start.
+		first = after(from, g.givesUp-contact)
+	}
+	for _, s := range servers {
+		absences = append(absences, absence{s, from, last})
+		if first < last {
+			losses = append(losses, loss{s, first, last})
+		}
+	}
+	return losses, absences
 }

@@ -16,9 +16,10 @@ import (
 // What is told closes in on the truth: that the mutex is free means that the end has passed.
 type rules struct {
 	guarantees
-	losses  []loss
-	returns []instant                // of the operations with a reply, sorted
-	longest map[string]time.Duration // the lease that each contender asked for, at most
+	losses   []loss
+	absences []absence
+	returns  []instant                // of the operations with a reply, sorted
+	longest  map[string]time.Duration // the lease that each contender asked for, at most
 }
 
 // state is that of the mutex between two steps. The zero state is a mutex that was never used.
@@ -270,7 +271,7 @@ func (r *rules) renew(s state, in request, ret instant) state {
 
 // away reports whether a server may have been away at some time between two instants.
 func (r *rules) away(server int, from, to instant) bool {
-	return slices.ContainsFunc(r.losses, func(l loss) bool { return l.server == server && l.from <= to && l.to >= from })
+	return slices.ContainsFunc(r.absences, func(a absence) bool { return a.server == server && a.from <= to && a.to >= from })
 }
 
 // over is when the lease has ended for everybody: at the latest when its server's session has; or
@@ -280,13 +281,13 @@ func (r *rules) over(s state) instant {
 	if !s.unsaid && !s.afar {
 		return over
 	}
-	for _, l := range r.losses {
+	for _, a := range r.absences {
 		switch {
-		case l.server != s.keeper || l.from > over:
+		case a.server != s.keeper || a.from > over:
 		case s.afar:
-			over = max(over, after(l.to, s.lease))
+			over = max(over, after(a.to, s.lease))
 		default:
-			over = max(over, l.to)
+			over = max(over, a.to)
 		}
 	}
 	return over

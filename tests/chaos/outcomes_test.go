@@ -61,9 +61,9 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 func (r *rules) last(w operation) instant {
 	last := w.ret
 	if r.presumes && w.status == "queued" && r.away(w.server, w.call, after(w.ret, writing)) {
-		for _, l := range r.losses {
-			if l.server == w.server {
-				last = max(last, l.to)
+		for _, a := range r.absences {
+			if a.server == w.server {
+				last = max(last, a.to)
 			}
 		}
 	}

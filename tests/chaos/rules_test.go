@@ -253,10 +253,43 @@ func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
 	}
 }
 
+func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
+	cut, killed := fault{name: "store blackholed", ofStore: true}, fault{name: "server killed", ofServer: true}
+	long := acquires("a")
+	long.lease = 20 * time.Second
+	first := in(0, 10, long, granted("a", 1))
+	gives := int64((sessionTimeout*2/3 - contact) / time.Millisecond) // after the fault's beginning, which is at 50 ms
+	for _, c := range []struct {
+		name, engine string
+		fault        fault
+		of           int
+		next         operation
+		ok           bool
+	}{
+		{"as it begins", "zookeeper", cut, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
+		{"before it can be given up", "zookeeper", cut, 0, in(55, 49+gives, acquires("b"), granted("b", 2)), false},
+		{"when it may be given up", "zookeeper", cut, 0, in(55, 51+gives, acquires("b"), granted("b", 2)), true},
+		{"by a server that is not cut off", "zookeeper", cut, 1, in(55, 51+gives, acquires("b"), granted("b", 2)), false},
+		{"after all is well again", "zookeeper", cut, 0, in(9000, 9010, acquires("b"), granted("b", 2)), true},
+		{"as its server is killed", "zookeeper", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
+		{"as its server is killed, which keeps nothing", "embedded memory", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
+		{"as that is cut off, and keeps it", "embedded memory", cut, 0, in(55, 5000, acquires("b"), granted("b", 2)), false},
+		{"as its server is killed, whose store has it", "redis", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rules{guarantees: documented[c.engine]}
+			r.losses, r.absences = r.parts(c.fault, []int{c.of}, 50*ms, 2000*ms)
+			if judged(t, &r, []operation{first, c.next}) != c.ok {
+				t.Errorf("accepted: %v", !c.ok)
+			}
+		})
+	}
+}
+
 func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 	presumes := guarantees{presumes: true, again: true, relearns: true, onlyTold: true}
-	away := []loss{{server: 0, from: 20 * ms, to: 500 * ms}}
-	elsewhere := []loss{{server: 1, from: 20 * ms, to: 500 * ms}}
+	away := []absence{{server: 0, from: 20 * ms, to: 500 * ms}}
+	elsewhere := []absence{{server: 1, from: 20 * ms, to: 500 * ms}}
 	at := func(server int, q request) request { q.server = server; return q }
 	full := func(who string) reply { return reply{owner: who, token: 1, left: 100 * time.Millisecond} }
 
@@ -282,9 +315,9 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 		{"it is not told of longer than its lease", rules{guarantees: presumes}, []operation{in(0, 60, acquires("a"), busy("", 0)), seen, in(161, 170, asks, owned("a", 1))}, false},
 		{"without a reply it is taken back too", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
 		{"elsewhere it is not", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
-		{"one in the queue is taken for the owner while its server is away", rules{guarantees: presumes, losses: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
-		{"not one in the queue of a server that is there", rules{guarantees: presumes, losses: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
-		{"not after another has owned it", rules{guarantees: presumes, losses: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
+		{"one in the queue is taken for the owner while its server is away", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
+		{"not one in the queue of a server that is there", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
+		{"not after another has owned it", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
 		{"a break ends what nobody has seen", rules{guarantees: presumes}, []operation{owner, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, true},
 		{"a break needs something to end", rules{guarantees: presumes}, []operation{owner, in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, false},
 
@@ -292,16 +325,16 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 		{"what was told does not come true again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
 		{"nor what was released", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(30, 35, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 1))}, false},
 
-		{"a waiter's windows are told in full until its session ends", rules{guarantees: presumes, losses: away}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
-		{"not after that", rules{guarantees: presumes, losses: away}, []operation{waiter, in(501, 510, asks, owned("a", 1))}, false},
-		{"not when its server is there", rules{guarantees: presumes, losses: elsewhere}, []operation{waiter, in(450, 460, asks, full("a"))}, false},
-		{"not those of an owner that did not wait", rules{guarantees: presumes, losses: away}, []operation{owner, in(450, 460, asks, full("a"))}, false},
-		{"not once it has renewed", rules{guarantees: presumes, losses: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, asks, full("a"))}, false},
+		{"a waiter's windows are told in full until its session ends", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
+		{"not after that", rules{guarantees: presumes, absences: away}, []operation{waiter, in(501, 510, asks, owned("a", 1))}, false},
+		{"not when its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{waiter, in(450, 460, asks, full("a"))}, false},
+		{"not those of an owner that did not wait", rules{guarantees: presumes, absences: away}, []operation{owner, in(450, 460, asks, full("a"))}, false},
+		{"not once it has renewed", rules{guarantees: presumes, absences: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, asks, full("a"))}, false},
 
-		{"a server that is back has yet to learn of a renewal", rules{guarantees: presumes, losses: away}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, true},
-		{"but then counts it", rules{guarantees: presumes, losses: away}, []operation{owner, elsewhereRenewed, in(601, 610, guards("a", 1), renewed("a", 1))}, false},
-		{"and not of its own", rules{guarantees: presumes, losses: away}, []operation{owner, in(50, 60, guards("a", 1), renewed("a", 1)), in(550, 560, guards("a", 1), renewed("a", 1))}, false},
-		{"nor when it was there", rules{guarantees: presumes, losses: elsewhere}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, false},
+		{"a server that is back has yet to learn of a renewal", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, true},
+		{"but then counts it", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(601, 610, guards("a", 1), renewed("a", 1))}, false},
+		{"and not of its own", rules{guarantees: presumes, absences: away}, []operation{owner, in(50, 60, guards("a", 1), renewed("a", 1)), in(550, 560, guards("a", 1), renewed("a", 1))}, false},
+		{"nor when it was there", rules{guarantees: presumes, absences: elsewhere}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if judged(t, &c.rules, c.all) != c.ok {

@@ -91,11 +91,7 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 	clients.Wait()
 
 	r := &rules{guarantees: n.w.rules}
-	if r.endsWith == connected || r.endsWith == process && f.ofServer {
-		for _, s := range parted {
-			r.losses = append(r.losses, loss{s, from, after(healed, r.session)})
-		}
-	}
+	r.losses, r.absences = r.parts(f, parted, from, healed)
 	judging := time.Now()
 	for i := range mutexes {
 		var told [][]event
