@@ -225,6 +225,36 @@ func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
 	}
 }
 
+func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
+	here := in(0, 10, acquires("a"), granted("a", 1))
+	next := in(60, 70, acquires("b"), granted("b", 2)) // by a server without a loss
+	at := func(server int, o operation) operation { o.server = server; return o }
+	for i, c := range []struct {
+		server int // that the loss names
+		all    []operation
+		wrong  int
+	}{
+		{0, []operation{here}, 0},
+		{1, []operation{here}, 1},
+		{1, []operation{at(1, here)}, 0},
+		{0, []operation{at(1, here)}, 1},
+		// Server 0 may keep the place by which server 1 grants.
+		{0, []operation{in(-20, -10, acquires("a"), reply{status: "queued"}), at(1, here)}, 0},
+		{0, []operation{lost(-20, acquires("a")), at(1, in(0, 10, guards("a", 1), renewed("a", 1)))}, 0},
+		{0, []operation{lost(-50, acquires("a")), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 0},
+		// It has not, once that has come to a tenure which is over.
+		{0, []operation{in(-50, -45, acquires("a"), reply{status: "queued"}), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 1},
+		{0, []operation{in(-20, -10, acquires("c"), reply{status: "queued"}), at(1, here)}, 1},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			r := rules{losses: []loss{{c.server, 50 * ms, 70 * ms}}}
+			if wrong := r.twoOwners(append(c.all, at(1-c.server, next))); len(wrong) != c.wrong {
+				t.Errorf("found %v", wrong)
+			}
+		})
+	}
+}
+
 func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
 	is := func(kind string, token uint64) event { return event{kind: kind, token: token} }
 	for i, c := range []struct {

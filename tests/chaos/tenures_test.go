@@ -14,7 +14,7 @@ type tenure struct {
 	token    uint64
 	asked    instant // the first of its requests that was answered so
 	from, to instant
-	server   int
+	servers  []int // one of which keeps it, as far as the contender knows
 }
 
 // twoOwners returns the tenures that overlap, and the tokens that do not grow.
@@ -27,9 +27,9 @@ func (r *rules) twoOwners(all []operation) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("two owners: %+v, %+v", a, b))
 		}
 	}
-	for _, a := range tenures {
-		for _, b := range tenures {
-			if a.from < b.asked && a.token >= b.token && a != b {
+	for i, a := range tenures {
+		for j, b := range tenures {
+			if a.from < b.asked && a.token >= b.token && i != j {
 				wrong = append(wrong, fmt.Sprintf("the token does not grow: %+v, %+v", a, b))
 			}
 		}
@@ -46,6 +46,8 @@ func (r *rules) tenures(all []operation) []tenure {
 	}
 	known := make(map[key]*tenure)
 	latest := make(map[string]*tenure) // of each contender
+	asked := make(map[string][]int)    // the servers that each has asked for the mutex since
+	doubt := make(map[string][]int)    // and those that may have yet to do so, since they never answered
 	for _, o := range byCall {
 		t := latest[o.contender]
 		switch {
@@ -55,13 +57,21 @@ func (r *rules) tenures(all []operation) []tenure {
 		case o.lease > 0:
 			t.to = min(t.to, after(o.call, o.lease)) // it may be shorter now, whatever the reply
 		}
+		if o.kind == acquire || o.kind == wait {
+			asked[o.contender] = append(asked[o.contender], o.server)
+			if o.unknown {
+				doubt[o.contender] = append(doubt[o.contender], o.server)
+			}
+		}
 		if o.unknown || o.kind > guard || o.status != "acquired" && o.status != "renewed" {
 			continue
 		}
 		k := key{o.owner, o.reply.token}
 		if t = known[k]; t == nil {
-			t = &tenure{owner: o.owner, token: o.reply.token, asked: o.call, from: o.ret, server: o.server}
-			known[k] = t
+			t = &tenure{owner: o.owner, token: o.reply.token, asked: o.call, from: o.ret}
+			// Whoever tells of it first need not keep it: its contender may have a place at another server.
+			t.servers = slices.Concat([]int{o.server}, asked[o.contender], doubt[o.contender])
+			known[k], asked[o.contender] = t, nil
 		}
 		latest[o.contender] = t
 		t.to = after(o.call, o.lease)
@@ -74,7 +84,7 @@ func (r *rules) tenures(all []operation) []tenure {
 			}
 		}
 		for _, l := range r.losses {
-			if l.to > t.asked { // whoever granted it: perhaps that server
+			if l.to > t.asked && slices.Contains(t.servers, l.server) {
 				t.to = min(t.to, max(t.from, l.from))
 			}
 		}
