@@ -89,8 +89,13 @@ type loss struct {
 	from, to instant
 }
 
-// absence says that a server may be heard of late, or not at all, from one instant to the other.
-type absence loss
+// absence says that a server may be heard of late, or not at all, from one instant to the other. If it ended, who comes
+// after it keeps nothing of its own.
+type absence struct {
+	server   int
+	from, to instant
+	ended    bool
+}
 
 // parts says what a fault from one instant to another is to servers that it may have parted from the store.
 func (g guarantees) parts(f fault, servers []int, from, healed instant) (losses []loss, absences []absence) {
@@ -105,7 +110,7 @@ func (g guarantees) parts(f fault, servers []int, from, healed instant) (losses 
 		first = after(from, g.givesUp-contact)
 	}
 	for _, s := range servers {
-		absences = append(absences, absence{s, from, last})
+		absences = append(absences, absence{s, from, last, f.ofServer})
 		if first < last {
 			losses = append(losses, loss{s, first, last})
 		}

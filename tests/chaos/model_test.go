@@ -90,13 +90,13 @@ func (r *rules) answered(s state, in request, out reply) (bool, state) {
 		return r.lost(s, in, out)
 	case release:
 		if out.done {
-			ok, s := r.holds(s, in.contender, in.token, in.call)
+			ok, s := r.holds(s, in, in.contender, in.token)
 			return ok, s.freed()
 		}
 		return r.lostTo(s, in.contender, in.token, out.ret)
 	case check:
 		if out.done {
-			return r.holds(s, s.owner, in.token, in.call)
+			return r.holds(s, in, s.owner, in.token)
 		}
 		if r.cautious && after(out.ret, time.Duration(out.ret-in.call)) >= s.ends {
 			return true, s
@@ -104,7 +104,7 @@ func (r *rules) answered(s state, in request, out reply) (bool, state) {
 		return r.lostTo(s, s.owner, in.token, out.ret)
 	case breakUp:
 		if out.done {
-			ok, s := r.holds(s, s.owner, 0, in.call)
+			ok, s := r.holds(s, in, s.owner, 0)
 			return ok, s.freed()
 		}
 		return r.toldFree(s, out.ret)
@@ -123,7 +123,7 @@ func (r *rules) perhaps(s state, in request) state {
 	if in.kind > guard && in.kind != renewal && s.token == 0 {
 		return s // there is nothing to end, or it is as in free
 	}
-	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= r.over(s)
+	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= r.over(s, in.server)
 	here := s
 	here.now = max(s.now, in.call)
 	switch in.kind {
@@ -179,7 +179,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 }
 
 func (r *rules) renewed(s state, in request, out reply) (bool, state) {
-	ok, s := r.holds(s, in.contender, out.token, in.call)
+	ok, s := r.holds(s, in, in.contender, out.token)
 	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
 	s = r.renew(s, in, out.ret)
 	s.untold, s.unsaid = 0, false
@@ -208,16 +208,16 @@ func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	if out.owner == "" {
 		return r.toldFree(s, out.ret)
 	}
-	ok, s := r.holds(s, out.owner, out.token, in.call)
+	ok, s := r.holds(s, in, out.owner, out.token)
 	if out.left > 0 { // rounded up to milliseconds
-		ok = ok && after(out.ret, out.left+r.rough) >= s.ends && after(in.call, out.left-time.Millisecond) <= r.told(s)
+		ok = ok && after(out.ret, out.left+r.rough) >= s.ends && after(in.call, out.left-time.Millisecond) <= r.told(s, in.server)
 	}
 	return ok, s
 }
 
-// holds is that the tenure runs at an instant not before call.
-func (r *rules) holds(s state, owner string, token uint64, call instant) (bool, state) {
-	return s.owner != "" && s.owner == owner && s.mayHave(token) && call <= r.over(s), s.known(token)
+// holds is that the tenure runs, by what the server that was asked knows, at an instant not before that.
+func (r *rules) holds(s state, in request, owner string, token uint64) (bool, state) {
+	return s.owner != "" && s.owner == owner && s.mayHave(token) && in.call <= r.over(s, in.server), s.known(token)
 }
 
 // lostTo is that the tenure does not run at an instant not after ret.
@@ -232,6 +232,7 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 func (r *rules) toldFree(s state, ret instant) (bool, state) {
 	if r.onlyTold && s.owner != "" {
 		s.now = max(s.now, s.ends)
+		s.unsaid = s.unsaid && s.untold != 0 // its server has ended it: nobody else would say so
 		return ret >= s.ends && s.token != 0, s
 	}
 	return r.free(s, ret)
@@ -274,11 +275,11 @@ func (r *rules) away(server int, from, to instant) bool {
 	return slices.ContainsFunc(r.absences, func(a absence) bool { return a.server == server && a.from <= to && a.to >= from })
 }
 
-// over is when the lease has ended for everybody: at the latest when its server's session has; or
+// over is when the lease has ended by what a server knows: at the latest when the session of the one that granted it has; or
 // when that is back, and has learnt what others have done.
-func (r *rules) over(s state) instant {
+func (r *rules) over(s state, server int) instant {
 	over := after(s.start, s.lease+r.late)
-	if !s.unsaid && !s.afar {
+	if !r.presumed(s, server) && !s.afar {
 		return over
 	}
 	for _, a := range r.absences {
@@ -293,13 +294,24 @@ func (r *rules) over(s state) instant {
 	return over
 }
 
+// presumed reports whether a server goes by no more than that a waiter of another is the first: that one itself, if
+// it goes on, counts the lease from its grant, once it has told of that.
+func (r *rules) presumed(s state, server int) bool {
+	return s.unsaid && (server != s.keeper || s.untold != 0 || r.ended(server))
+}
+
+// ended reports whether a server's process ended.
+func (r *rules) ended(server int) bool {
+	return slices.ContainsFunc(r.absences, func(a absence) bool { return a.server == server && a.ended })
+}
+
 // told is the latest end of the lease that anybody may be told: of a waiter's that its server tells nothing of the
 // others tell that it begins each time.
-func (r *rules) told(s state) instant {
-	if s.unsaid {
-		return after(r.over(s), s.lease+r.rough)
+func (r *rules) told(s state, server int) instant {
+	if r.presumed(s, server) {
+		return after(r.over(s, server), s.lease+r.rough)
 	}
-	return after(r.over(s), r.rough)
+	return after(r.over(s, server), r.rough)
 }
 
 // mayHave reports whether the owner's token can be that; 0 is any.

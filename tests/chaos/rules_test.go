@@ -319,6 +319,7 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 	presumes := guarantees{presumes: true, again: true, relearns: true, onlyTold: true}
 	away := []absence{{server: 0, from: 20 * ms, to: 500 * ms}}
+	killed := []absence{{server: 0, from: 20 * ms, to: 500 * ms, ended: true}}
 	elsewhere := []absence{{server: 1, from: 20 * ms, to: 500 * ms}}
 	at := func(server int, q request) request { q.server = server; return q }
 	full := func(who string) reply { return reply{owner: who, token: 1, left: 100 * time.Millisecond} }
@@ -355,11 +356,19 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 		{"what was told does not come true again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
 		{"nor what was released", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(30, 35, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 1))}, false},
 
-		{"a waiter's windows are told in full until its session ends", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
-		{"not after that", rules{guarantees: presumes, absences: away}, []operation{waiter, in(501, 510, asks, owned("a", 1))}, false},
-		{"not when its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{waiter, in(450, 460, asks, full("a"))}, false},
-		{"not those of an owner that did not wait", rules{guarantees: presumes, absences: away}, []operation{owner, in(450, 460, asks, full("a"))}, false},
-		{"not once it has renewed", rules{guarantees: presumes, absences: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, asks, full("a"))}, false},
+		{"a waiter's windows are told in full until its session ends", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, true},
+		{"not after that", rules{guarantees: presumes, absences: away}, []operation{waiter, in(501, 510, at(1, asks), owned("a", 1))}, false},
+		{"not by its own server", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, asks, owned("a", 1))}, false},
+		{"by the one that came after that", rules{guarantees: presumes, absences: killed}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
+		{"its own server does not renew it after its end", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, guards("a", 1), renewed("a", 1))}, false},
+		{"nor release it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, releases("a", 1), yes)}, false},
+		{"another server may", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, true},
+		{"not after it was told free", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
+		{"its server tells less than others", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, asks, full("a"))}, false},
+		{"which tell all", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, at(1, asks), full("a"))}, true},
+		{"not when its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, false},
+		{"not those of an owner that did not wait", rules{guarantees: presumes, absences: away}, []operation{owner, in(450, 460, at(1, asks), full("a"))}, false},
+		{"not once it has renewed", rules{guarantees: presumes, absences: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, at(1, asks), full("a"))}, false},
 
 		{"a server that is back has yet to learn of a renewal", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, true},
 		{"but then counts it", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(601, 610, guards("a", 1), renewed("a", 1))}, false},
