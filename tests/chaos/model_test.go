@@ -123,7 +123,8 @@ func (r *rules) perhaps(s state, in request) state {
 	if in.kind > guard && in.kind != renewal && s.token == 0 {
 		return s // there is nothing to end, or it is as in free
 	}
-	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= r.over(s, in.server)
+	over := r.over(s, in.server)
+	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= over
 	here := s
 	here.now = max(s.now, in.call)
 	switch in.kind {
@@ -138,7 +139,7 @@ func (r *rules) perhaps(s state, in request) state {
 		}
 	case renewal, guard:
 		if own && s.mayHave(in.token) {
-			s = r.renew(here.known(in.token), in, never)
+			s = r.renew(here.known(in.token), in, over)
 		}
 	case release:
 		if own && s.mayHave(in.token) {
@@ -159,7 +160,7 @@ func (r *rules) perhaps(s state, in request) state {
 func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	switch out.status {
 	case "acquired":
-		if r.presumes && s.untold != 0 && s.owner == in.contender && s.token == out.token {
+		if s.untold != 0 && s.owner == in.contender && s.token == out.token && r.comesTrue(s, in.server) {
 			s.untold, s.unsaid = 0, false // what was taken for its tenure has become one
 			s = r.renew(s, in, out.ret)
 			return out.owner == in.contender && r.within(in, out), s
@@ -298,6 +299,15 @@ func (r *rules) over(s state, server int) instant {
 // it goes on, counts the lease from its grant, once it has told of that.
 func (r *rules) presumed(s state, server int) bool {
 	return s.unsaid && (server != s.keeper || s.untold != 0 || r.ended(server))
+}
+
+// comesTrue reports whether a tenure that was presumed may still be told of as acquired at a server: before its windows are over,
+// or as long as its own server may not have been heard of.
+func (r *rules) comesTrue(s state, server int) bool {
+	over := r.over(s, server)
+	return r.presumes && (s.now <= over || slices.ContainsFunc(r.absences, func(a absence) bool {
+		return a.server == s.keeper && a.from <= over && a.to >= s.now
+	}))
 }
 
 // ended reports whether a server's process ended.
