@@ -46,6 +46,10 @@ type guarantees struct {
 // writing is how long after a grant its server may have yet to write it down, where others presume.
 const writing = 250 * time.Millisecond
 
+// trying is how long after it was sent a request may be made anew by its server: at most 10 s, the longest --backend-timeout
+// here, and it may have been stopped before that.
+const trying = 15 * time.Second
+
 // lossOf is what makes a server forget what it has granted.
 type lossOf uint8
 

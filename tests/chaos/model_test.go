@@ -33,6 +33,7 @@ type state struct {
 	keeper  int  // the server that granted the tenure
 	untold  int  // the request for which it may be taken back; 0 = none
 	unsaid  bool // granted to a waiter by a server that may have had no time to tell others of it
+	ended   bool // told to be free by its server, which has its session yet: it is not renewed then
 	afar    bool // renewed through another server than its own, which was away
 	now     instant
 	done    int // how many operations with a reply there were
@@ -138,7 +139,10 @@ func (r *rules) perhaps(s state, in request) state {
 			s.untold = in.id
 		}
 	case renewal, guard:
-		if own && s.mayHave(in.token) {
+		if own && !s.ended && s.mayHave(in.token) {
+			if r.again { // what was in time may be asked again later
+				over = max(over, after(in.call, trying))
+			}
 			s = r.renew(here.known(in.token), in, over)
 		}
 	case release:
@@ -181,7 +185,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 
 func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	ok, s := r.holds(s, in, in.contender, out.token)
-	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
+	ok = ok && !s.ended && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
 	s = r.renew(s, in, out.ret)
 	s.untold, s.unsaid = 0, false
 	return ok, s
@@ -233,7 +237,10 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 func (r *rules) toldFree(s state, ret instant) (bool, state) {
 	if r.onlyTold && s.owner != "" {
 		s.now = max(s.now, s.ends)
-		s.unsaid = s.unsaid && s.untold != 0 // its server has ended it: nobody else would say so
+		// Its server has ended it, or lost it: nobody else would say so.
+		s.ended = s.ended || s.unsaid && s.untold == 0 && !slices.ContainsFunc(r.losses, func(l loss) bool {
+			return l.server == s.keeper && l.from <= ret
+		})
 		return ret >= s.ends && s.token != 0, s
 	}
 	return r.free(s, ret)

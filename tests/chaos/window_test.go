@@ -72,7 +72,13 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 			})
 		}
 	}
-	time.Sleep(calm) // the clients work
+	for range repeats { // the clients work
+		asleep := now()
+		time.Sleep(calm)
+		if time.Duration(now()-asleep) < calm+writing/2 {
+			break // else the machine stood still: servers have not had the time that this is for
+		}
+	}
 
 	victim := n.rng.IntN(len(n.w.servers))
 	length := time.Duration(float64(800*time.Millisecond) * (1 + n.rng.Float64()) * n.longer)
