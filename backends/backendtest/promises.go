@@ -100,7 +100,7 @@ var Promises = []Promise{
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows anew, longer or shorter",
-		ZooKeeper: KeptIf("its end was told by the server that granted it: another tells of it by the leader's clock, maybe before it has come"),
+		ZooKeeper: KeptIf("its end was told by the server that granted it, and has not given its session up: another tells of it by the leader's clock, maybe before it has come"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, for ever, and are the same for a whole tenure",
