@@ -45,11 +45,11 @@ build: ## bin/simba-resp
 # the longest first.
 LONG := ./tests ./backends/zookeeper ./backends/mysql ./backends/redis
 
-# What attacks a server with thousands of connections, or simulates it, has the machine for
-# itself, and no race detector: that finds the same races in the tests of the parts.
+# What attacks a server with thousands of connections, or simulates it, comes behind the
+# others, without the race detector: that finds the same races in the tests of the parts.
 ATTACKS := ./tests/abuse ./tests/simulation
 
-# What has to happen within milliseconds has it for itself, too.
+# What has to happen within milliseconds has the machine for itself.
 TIMED := LeaseOfAKilledOwnerEnds
 REST   = $(filter-out $(ATTACKS:./%=github.com/simba-resp/simba-resp/%),$(shell go list ./...))
 
@@ -58,7 +58,7 @@ test: ## everything that must pass: lint, then all tests, those of the parts wit
 	@$(MAKE) --no-print-directory lint
 ifeq ($(PKG),./...)
 	go test -race -p 3 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip $(TIMED)) $(LONG) ./tests/chaos $(REST)
-	go test -p 1 -timeout 12m -run '$(RUN)' $(ATTACKS)
+	go test -p 2 -timeout 12m -run '$(RUN)' $(ATTACKS)
 else
 	go test -race -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 endif
