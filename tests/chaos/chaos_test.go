@@ -43,7 +43,7 @@ func TestTenuresAreLinearizableWhateverFails(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	engines := []string{"embedded", "redis", "mysql"}
 	if *duration > 0 {
-		// A fault in some 25 of ZooKeeper's store finds what docs/GUARANTEES.md says is open.
+		// Now and then a fault of ZooKeeper's store finds what docs/GUARANTEES.md says is open.
 		engines = append(engines, "embedded memory", "zookeeper")
 	}
 	var all table
