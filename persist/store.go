@@ -47,9 +47,10 @@ type Store struct {
 
 	tellable atomic.Uint64 // written under mu
 
-	// history and watchdog belong to the goroutine that writes.
+	// history, watchdog and took belong to the goroutine that writes.
 	history  history
 	watchdog *time.Timer
+	took     time.Duration // by the last write
 	writer   sync.WaitGroup
 
 	// mu protects the fields below. It is held for memory only, never for I/O.
