@@ -177,6 +177,9 @@ func (x *Commands) LongArguments(name []byte) bool {
 	return e.has(longArgs)
 }
 
+// age is the time since the server's start.
+func (x *Commands) age() time.Duration { return time.Since(x.info.Started) }
+
 // Opened implements resp.Handler: who has shown a certificate is known before the first command is
 // read, with the limits of a user.
 func (x *Commands) Opened(conn *resp.Conn) {

@@ -85,7 +85,7 @@ func (r *report) persistence() {
 
 func (r *report) stats() {
 	s := r.x.server.Stats()
-	rate := r.x.rates.read(r.x, r.now)
+	rate := r.x.rates.read(r.x, r.x.age())
 	broker := r.x.server.Broker()
 	r.line("total_connections_received", s.ConnectionsReceived)
 	r.line("total_commands_processed", r.x.commandsProcessed())

@@ -122,9 +122,8 @@ func (c *client) resume(watched simba.Tx, do func(t *keyTx) error) error {
 
 // execution is how a command of an EXEC went.
 type execution struct {
-	ended time.Time
-	took  time.Duration
-	err   error // its reply
+	took time.Duration
+	err  error // its reply
 }
 
 // maxTorn is how many scripts of one EXEC may fail after they have changed something: all
@@ -167,7 +166,7 @@ func (t *keyTx) mayRun(q queuedCommand) error {
 // runSome runs the commands until one leaves the transaction torn, and returns its index.
 // Of those before known it knows which ones fail: they don't run.
 func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int {
-	start, ended := t.w.Len(), time.Now()
+	start, ended := t.w.Len(), t.x.age()
 	t.w.Array(len(queue))
 	for i, q := range queue {
 		began, from := ended, t.w.Len()
@@ -180,8 +179,8 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 			if call.err = t.mayRun(q); call.err == nil {
 				call.err = q.entry.keyed(t, q.args)
 			}
-			ended = time.Now()
-			call.ended, call.took = ended, ended.Sub(began)
+			ended = t.x.age()
+			call.took = ended - began
 		}
 		if t.torn {
 			return i

@@ -47,8 +47,8 @@ type latencySample struct {
 
 func (m *latencyMonitor) on() bool { return m.threshold.Load() > 0 }
 
-// consider adds a sample if the event took long.
-func (m *latencyMonitor) consider(event string, now time.Time, took time.Duration) {
+// consider adds a sample if the event, which has just ended, took long.
+func (m *latencyMonitor) consider(event string, took time.Duration) {
 	threshold := m.threshold.Load()
 	if threshold == 0 || took.Milliseconds() < threshold {
 		return
@@ -63,7 +63,7 @@ func (m *latencyMonitor) consider(event string, now time.Time, took time.Duratio
 		e = new(latencyEvent)
 		m.events[event] = e
 	}
-	e.add(latencySample{now.Unix(), took})
+	e.add(latencySample{time.Now().Unix(), took})
 }
 
 func (e *latencyEvent) add(s latencySample) {

@@ -22,7 +22,7 @@ type rates struct {
 
 // totals are counters at one time.
 type totals struct {
-	at                time.Time
+	at                time.Duration
 	commands, in, out int64
 }
 
@@ -30,10 +30,9 @@ type totals struct {
 type rate struct{ commands, in, out float64 }
 
 // tick takes a sample if the last one is a period old.
-func (r *rates) tick(x *Commands, now time.Time) {
-	elapsed := int64(now.Sub(x.info.Started))
+func (r *rates) tick(x *Commands, now time.Duration) {
 	due := r.due.Load()
-	if elapsed < due || !r.due.CompareAndSwap(due, elapsed+int64(ratePeriod)) {
+	if int64(now) < due || !r.due.CompareAndSwap(due, int64(now+ratePeriod)) {
 		return
 	}
 	r.mu.Lock()
@@ -45,7 +44,7 @@ func (r *rates) tick(x *Commands, now time.Time) {
 
 // read returns the rates of the last period; of the time since its end if that is
 // longer, so they fall to zero when nothing happens any more.
-func (r *rates) read(x *Commands, now time.Time) rate {
+func (r *rates) read(x *Commands, now time.Duration) rate {
 	r.tick(x, now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,8 +59,8 @@ func (r *rates) reset() {
 
 // since returns the rates between two samples, 0 when there is no earlier one.
 func (t totals) since(earlier totals) rate {
-	seconds := t.at.Sub(earlier.at).Seconds()
-	if earlier.at.IsZero() || seconds <= 0 {
+	seconds := (t.at - earlier.at).Seconds()
+	if earlier.at == 0 || seconds <= 0 {
 		return rate{}
 	}
 	return rate{
@@ -71,7 +70,7 @@ func (t totals) since(earlier totals) rate {
 	}
 }
 
-func (x *Commands) totals(now time.Time) totals {
+func (x *Commands) totals(now time.Duration) totals {
 	s := x.server.Stats()
 	return totals{at: now, commands: int64(x.commandsProcessed()), in: s.BytesIn, out: s.BytesOut}
 }

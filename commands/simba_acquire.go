@@ -130,7 +130,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	var deadline time.Time
 	if a.limit > 0 {
-		deadline = c.started.Add(a.limit)
+		deadline = c.x.info.Started.Add(c.started + a.limit)
 	}
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)

@@ -39,13 +39,13 @@ type slowCall struct {
 	name   string
 }
 
-// consider adds the command to the log if it took long.
-func (l *slowlog) consider(c *client, e *entry, args [][]byte, now time.Time, took time.Duration) {
+// consider adds the command, which has just run, to the log if it took long.
+func (l *slowlog) consider(c *client, e *entry, args [][]byte, took time.Duration) {
 	threshold := l.threshold.Load()
 	if threshold < 0 || took.Microseconds() < threshold || e.has(secret|skipSlowlog) {
 		return
 	}
-	call := slowCall{at: now, took: took, args: slowlogQuote(args), client: c.conn.RemoteAddr(), name: c.conn.Name()}
+	call := slowCall{at: time.Now(), took: took, args: slowlogQuote(args), client: c.conn.RemoteAddr(), name: c.conn.Name()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	call.id = l.nextID

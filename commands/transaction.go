@@ -172,7 +172,7 @@ func (c *client) executed(queue []queuedCommand, calls []execution) {
 		if !q.entry.has(secret | unmonitored) {
 			c.x.monitors.feed(c, q.args)
 		}
-		c.tell(q.entry, q.args, call.ended, call.took, call.err != nil)
+		c.tell(q.entry, q.args, call.took, call.err != nil)
 	}
 }
 
