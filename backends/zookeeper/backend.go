@@ -41,7 +41,6 @@ type Backend struct {
 	ghosts   map[place]map[guid]int32 // nodes that must go, and the version of their leases
 	keeps    map[guid]*node           // the nodes that this server keeps
 	gates    map[place]*gate
-	dead     []tag               // of sessions that we gave up, and that the ensemble may still know
 	patterns map[string]struct{} // globs of channels that may be ours
 	root     *follower           // of the list of mutexes, for patterns; nil = none
 }

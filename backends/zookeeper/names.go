@@ -158,3 +158,6 @@ func (p paths) newLatch(m string, g guid) string {
 	return p.mutex(m) + "/" + protected + string(g) + latchMark
 }
 func (p paths) lease(g guid) string { return p.root + leasesDir + "/" + string(g) }
+
+// marker is beside the leases, since who may use those need not be allowed to make a folder for it.
+func (p paths) marker(t tag) string { return p.root + leasesDir + "/session-" + string(t) }

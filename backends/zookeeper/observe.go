@@ -171,8 +171,6 @@ func (b *Backend) headLocked(n *node) head {
 	now := time.Now()
 	h := head{child: n.child, contender: n.contender, token: n.token, bare: n.bare, now: b.clock.at(now)}
 	switch {
-	case n.foreign && b.givenLocked(n.guid):
-		h.transitionLeft = n.s.negotiated()
 	case n.kind == kindPolling && !n.turn.IsZero():
 		h.transitionLeft = max(0, n.turn.Sub(now))
 	case n.kind == kindPolling && n.idle:

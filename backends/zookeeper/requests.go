@@ -220,6 +220,35 @@ func (s *session) ensureLeases(ctx context.Context) error {
 	return nil
 }
 
+// enroll makes the session's marker.
+func (s *session) enroll(ctx context.Context) error {
+	for {
+		_, err := do(ctx, s, writes, func(c *zk.Conn) (string, error) {
+			return c.Create(s.marker(s.tag), nil, zk.FlagEphemeral, s.acl)
+		})
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists): // an earlier attempt was late
+			return nil
+		case errors.Is(err, zk.ErrNoNode):
+			if err := s.ensureLeases(ctx); err != nil {
+				return err
+			}
+		case certain(err), !s.alive(), ctx.Err() != nil:
+			return fmt.Errorf("create %s: %w", s.marker(s.tag), err)
+		}
+	}
+}
+
+// succeeds reports whether the ensemble has ended the session with that tag, so that nothing that it asked for will be done any more.
+// That is a write, so that the leader answers, and that this session lives is confirmed.
+func (s *session) succeeds(ctx context.Context, old tag) (bool, error) {
+	_, err := s.multi(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
+	if errors.Is(err, zk.ErrNoNode) {
+		return true, nil
+	}
+	return false, err
+}
+
 // beat shows the ensemble's leader that we are there, and returns its clock.
 func (s *session) beat(ctx context.Context) (mtime int64, err error) {
 	stat, err := do(ctx, s, writes, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(s.leases(), nil, -1) })

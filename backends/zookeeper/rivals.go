@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -98,7 +97,7 @@ func (b *Backend) yield(ctx context.Context, n, elder *node) error {
 func (b *Backend) elder(ctx context.Context, s *session, p place, names []string) (*node, error) {
 	mark := protected + contenderMark(p.contender)
 	for i, child := range names {
-		if g := guidOf(child); !strings.HasPrefix(child, mark) || g.tagged(s.tag) || b.given(g) {
+		if g := guidOf(child); !strings.HasPrefix(child, mark) || g.tagged(s.tag) {
 			continue
 		}
 		n, err := b.foreign(ctx, s, p.mutex, child)
@@ -115,12 +114,3 @@ func (b *Backend) elder(ctx context.Context, s *session, p place, names []string
 	}
 	return nil, nil
 }
-
-// given reports whether a node is of a session that we gave up: it will go.
-func (b *Backend) given(g guid) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.givenLocked(g)
-}
-
-func (b *Backend) givenLocked(g guid) bool { return slices.ContainsFunc(b.dead, g.tagged) }

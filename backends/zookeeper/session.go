@@ -20,9 +20,9 @@ var (
 )
 
 // session is one session with the ensemble. The nodes that it made live as long as
-// it does. It reconnects by itself until it is over, and is never used again then:
-// the library would go on with a new session under the old connection, and what was
-// asked before would be done there.
+// it does; one of them, its marker, says no more than that. It reconnects by itself, but is never used again
+// when it is over for us. If the ensemble says that it is over, it makes no more connections: the library would go on with a
+// new session under the old connection, and what was asked before would be done there.
 //
 // The library's requests take no context. A session makes them in goroutines of their own
 // and stops waiting at the deadline; the connection is cut then if nothing
@@ -45,7 +45,7 @@ type session struct {
 	mu        sync.Mutex    // guards what follows
 	wire      *wire         // the connection in use, nil = none yet
 	abandoned bool          // no new connections
-	up        chan struct{} // closed while the session can be used
+	up        chan struct{} // closed while it is connected
 	ready     bool          // up is closed
 	cause     error         // why it is over
 	timeout   time.Duration // as the ensemble decided
@@ -118,7 +118,7 @@ func (s *session) event(e zk.Event) {
 			s.wire.established.Store(true)
 			s.timeout = s.wire.hello.timeout()
 		}
-		if !s.ready && s.cause == nil {
+		if !s.ready {
 			s.ready = true
 			close(s.up)
 		}
@@ -134,6 +134,9 @@ func (s *session) event(e zk.Event) {
 		}
 		s.mu.Unlock()
 	case zk.StateExpired:
+		s.mu.Lock()
+		s.abandoned = true
+		s.mu.Unlock()
 		s.end(errors.New("the ensemble says that the session has expired"))
 	}
 }
@@ -206,6 +209,13 @@ func (s *session) doubtful() time.Time {
 	return s.confirmed.Add(s.timeout * 2 / 3)
 }
 
+// ended is when the ensemble would end the session by itself, if it heard nothing since the last exchange that is confirmed.
+func (s *session) ended() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.confirmed.Add(s.timeout)
+}
+
 func (s *session) negotiated() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,6 +241,42 @@ func (s *session) close() {
 	s.end(errSessionOver)
 	s.conn.Close()
 	s.leave()
+}
+
+// lastTry is how long after its timeout we go on trying to reach the ensemble to end a session there: the library waits
+// for a second between two tries, and one may take two. Each of them may have the ensemble keep the session for another timeout.
+const lastTry = 3 * time.Second
+
+// finish ends a session in the ensemble that was given up: when its timeout has passed, so that its owners have
+// as long to hear of it as if it had ended there by itself. That takes longer by itself if something was on its way until the network
+// was whole again. ctx ends when the session is known to be over, or is to be left to the ensemble.
+func (s *session) finish(ctx context.Context) {
+	defer s.abandon() // nothing, if it was closed
+	if !sleep(ctx, time.Until(s.ended())) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastTry)
+	defer cancel()
+	s.mu.Lock()
+	up := s.up
+	s.mu.Unlock()
+	select {
+	case <-up:
+		s.close()
+	case <-ctx.Done():
+	}
+}
+
+// sleep reports false if ctx has ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // abandon lets the ensemble end the session when it has heard nothing for the session's timeout.

@@ -128,9 +128,8 @@ func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
 		names, _, err := c.Children("/simba/lost")
 		return err != nil || len(names) == 0
 	})
-	leases, _, err := c.Children("/simba-leases")
-	if err != nil || len(leases) != 0 {
-		t.Errorf("leases: %v, %v", leases, err)
+	if l := leases(t, c); len(l) != 0 {
+		t.Errorf("leases: %v", l)
 	}
 }
 
@@ -177,7 +176,6 @@ func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
 		t.Errorf("a: %+v, %v", out, err)
 	}
 	await(t, "its lease node is gone too", func() bool {
-		leases, _, err := c.Children("/simba-leases")
-		return err == nil && len(leases) == 1
+		return len(leases(t, c)) == 1
 	})
 }

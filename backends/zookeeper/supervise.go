@@ -24,12 +24,23 @@ const (
 	retryPause = 100 * time.Millisecond
 	// sweepEvery is how often we look whether what we follow is still wanted.
 	sweepEvery = 10 * time.Second
-	// maxDead is how many sessions that were given up are remembered.
-	maxDead = 64
 )
 
 func (b *Backend) connect(ctx context.Context) (*session, error) {
 	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.touched, b.log)
+}
+
+// join opens a session and makes its marker.
+func (b *Backend) join(ctx context.Context) (*session, error) {
+	s, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.enroll(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // firstSession connects and checks what must be as we need it.
@@ -43,7 +54,10 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 		}
 		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 	}
-	if err := b.check(ctx, s); err != nil {
+	if err = b.check(ctx, s); err == nil {
+		err = s.enroll(ctx)
+	}
+	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 	}
@@ -65,7 +79,7 @@ func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	err = each(len(sessions)-1, func(i int) (err error) {
-		sessions[i+1], err = b.connect(ctx)
+		sessions[i+1], err = b.join(ctx)
 		return err
 	})
 	if err == nil {
@@ -148,11 +162,14 @@ func (b *Backend) supervise(l *lane, s *session) {
 		b.keep(s)
 		b.lost(l, s)
 		if b.life.Err() != nil {
+			s.abandon() // nothing, unless it was lost just then
 			return
 		}
-		// Its owners may not know yet, so the ensemble is left to end it in its time.
-		b.all.Go(s.abandon) // this goroutine is one of all, so that does not race with Close
-		if s = b.reconnect(); s == nil {
+		ctx, over := context.WithCancel(b.life)
+		b.all.Go(func() { s.finish(ctx) }) // this goroutine is one of all, so that does not race with Close
+		s = b.successor(s.tag)
+		over()
+		if s == nil {
 			return
 		}
 		b.mu.Lock()
@@ -236,11 +253,40 @@ func (b *Backend) farewell(s *session) {
 	s.abandon()
 }
 
+// successor opens the session that comes after one that was given up, and returns it when the ensemble has ended that one: until
+// then other servers may go on with its tenures, and requests of its own may still be on their way.
+func (b *Backend) successor(old tag) *session {
+	for {
+		s := b.reconnect()
+		if s == nil {
+			return nil
+		}
+		for s.alive() && time.Now().Before(s.doubtful()) {
+			ctx, cancel := context.WithTimeout(b.life, min(b.options.Timeout, s.negotiated()/beats))
+			free, err := s.succeeds(ctx, old)
+			cancel()
+			if free {
+				return s
+			}
+			if err != nil && b.life.Err() == nil {
+				b.log.Debug("the ensemble does not say whether a session is over", "err", err)
+			}
+			if !b.pause(retryPause) {
+				break
+			}
+		}
+		s.close() // nobody has used it
+		if b.life.Err() != nil {
+			return nil
+		}
+	}
+}
+
 func (b *Backend) reconnect() *session {
 	said := false
 	for {
 		ctx, cancel := context.WithTimeout(b.life, max(b.options.Timeout, 5*time.Second))
-		s, err := b.connect(ctx)
+		s, err := b.join(ctx)
 		cancel()
 		if err == nil {
 			return s
@@ -259,16 +305,7 @@ func (b *Backend) reconnect() *session {
 }
 
 // pause waits; it reports false if the engine is closed.
-func (b *Backend) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-b.life.Done():
-		return false
-	}
-}
+func (b *Backend) pause(d time.Duration) bool { return sleep(b.life, d) }
 
 // lost forgets what a session kept: the ensemble has taken it away, or will.
 func (b *Backend) lost(l *lane, s *session) {
@@ -288,9 +325,6 @@ func (b *Backend) lost(l *lane, s *session) {
 		}
 	}
 	maps.DeleteFunc(b.ghosts, func(p place, _ map[guid]int32) bool { return b.lane(p.mutex) == l })
-	if b.dead = append(b.dead, s.tag); len(b.dead) > maxDead {
-		b.dead = b.dead[1:]
-	}
 	b.mu.Unlock()
 	if b.life.Err() != nil {
 		return

@@ -3,6 +3,8 @@ package zookeeper_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -173,6 +175,16 @@ func unavailable(t testing.TB, err error) {
 	if !errors.As(err, &u) || u.Engine != "zookeeper" {
 		t.Errorf("the error is %v", err)
 	}
+}
+
+// leases are the nodes of leases that there are, which the markers of sessions are beside.
+func leases(t testing.TB, c *zk.Conn) []string {
+	t.Helper()
+	names, _, err := c.Children("/simba-leases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "session-") })
 }
 
 type quiet struct{}
