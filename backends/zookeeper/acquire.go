@@ -65,7 +65,7 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, t *proxy.
 		switch {
 		case err == nil && done:
 			return out, nil
-		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver): // look again
+		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged): // look again
 			if ctx.Err() != nil {
 				return simba.Outcome{}, errNoAnswer
 			}

@@ -116,14 +116,24 @@ func (s *session) find(ctx context.Context, mutex string, g guid) (child string,
 }
 
 // renew begins both windows of a node anew, as its contender now asks, and makes it
-// an owner's. It returns zk.ErrNoNode if the node is gone: it is forgotten then.
+// an owner's. It returns zk.ErrNoNode if the node is gone: it is forgotten then; errChanged if the lease is over
+// by now, by our clock.
 func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
+	first := time.Now()
 	for {
 		b.mu.Lock()
-		rec, version := n.recordLocked(time.Now()), n.version
+		now := time.Now()
+		over := n.kind == kindOwner && !n.ownsLocked(now)
+		rec, version := n.recordLocked(now), n.version
+		if !over {
+			n.tried = first
+		}
 		b.mu.Unlock()
+		if over {
+			return errChanged
+		}
 		rec.Kind, rec.Keeper, rec.Server, rec.TTL, rec.Transition, rec.Session = kindOwner, n.keeper, b.id, ttl.Milliseconds(), transition.Milliseconds(), binding
-		rec.Acquired, rec.Idle, rec.Lapse, rec.Turn = 0, false, 0, 0
+		rec.Acquired, rec.Over, rec.Idle, rec.Lapse, rec.Turn = 0, false, false, 0, 0
 		start := time.Now()
 		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
@@ -131,7 +141,7 @@ func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Durat
 			b.mu.Lock()
 			n.kind, n.server, n.ttl, n.transition, n.binding = kindOwner, b.id, ttl, transition, binding
 			n.version, n.since, n.acquiredAt = stat.Version, start, stat.Mtime
-			n.turn, n.idle, n.dirty, n.untold = time.Time{}, false, time.Time{}, false
+			n.turn, n.idle, n.dirty, n.untold, n.over = time.Time{}, false, time.Time{}, false, false
 			b.armLocked(n)
 			b.mu.Unlock()
 			return nil
@@ -180,7 +190,11 @@ func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32
 		n.writing = false
 		b.mu.Unlock()
 	}()
-	s := n.s
+	return n.s.change(ctx, n, rec, version)
+}
+
+// change is write, of a lease that need not be one that we know.
+func (s *session) change(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},
 		&zk.SetDataRequest{Path: s.lease(n.guid), Data: rec.encode(), Version: version})
@@ -231,7 +245,11 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	n.watchAt = time.Time{}
 	if lease.stat.Version != n.version {
 		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
-			n.version, n.listening = lease.stat.Version, rec.Listening
+			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over
+			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.tried.IsZero() { // but of a renewal
+				n.since, n.acquiredAt = n.tried, began
+				n.ttl, n.transition, n.binding, n.untold = millis(rec.TTL), millis(rec.Transition), rec.Session, false
+			}
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
 			if n.kind == kindPolling && b.waitsLocked(n.place()) {
@@ -272,13 +290,20 @@ func (b *Backend) touched(g guid) {
 
 // adoptLocked sets a node to what its lease says. The windows of a renewal through another
 // server are counted from when its keeper learns of it, which is never too short; no lease
-// depends on the ensemble's clock.
+// depends on the ensemble's clock. That one is over changes nothing for who counts it already.
 func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	now := time.Now()
+	since := now
+	switch known := n.kind == kindOwner && n.acquiredAt == rec.began(stat); {
+	case rec.Over && n.foreign:
+		since = now.Add(-millis(rec.TTL + rec.Transition))
+	case rec.Over && known:
+		since = n.since
+	}
 	n.version = stat.Version
 	n.kind, n.keeper, n.server = rec.Kind, rec.Keeper, rec.Server
 	n.ttl, n.transition, n.binding, n.listening = millis(rec.TTL), millis(rec.Transition), rec.Session, rec.Listening
-	n.since, n.acquiredAt = now, stat.Mtime
+	n.since, n.acquiredAt, n.over = since, rec.began(stat), rec.Over
 	n.idle, n.untold, n.dirty, n.turn = rec.Idle, false, time.Time{}, time.Time{}
 	switch {
 	case rec.Kind == kindPolling && rec.Turn > 0:

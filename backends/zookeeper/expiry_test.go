@@ -2,9 +2,12 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
@@ -129,5 +132,95 @@ func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
 	n := &node{s: own.s, mutex: p.mutex, contender: p.contender, guid: own.guid, child: own.child, foreign: true}
 	if n, err := b.leaseless(ctx, n, &latch.stat); n != nil || err != nil {
 		t.Errorf("who reads its latch before and its lease after is told of an owner for %v, %v", n.ttl, err)
+	}
+}
+
+func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	var servers [2]*Backend
+	for i := range servers {
+		b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		servers[i] = b
+	}
+	keeper, other := servers[0], servers[1]
+	ctx := context.Background()
+	for teller, b := range map[string]*Backend{"its keeper": keeper, "another server": other} {
+		p := place{teller, "a"}
+		if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: 200 * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+		n := keeper.nodeAt(p)
+		open, err := keeper.hold(ctx, p) // as a request does that goes on for long
+		if err != nil {
+			t.Fatal(err)
+		}
+		for owner := "a"; owner == "a"; {
+			tenure, _, err := b.Owner(ctx, p.mutex)
+			if err != nil {
+				t.Fatal(err)
+			}
+			owner = tenure.Owner
+		}
+		keeper.mu.Lock()
+		rec, version := n.recordLocked(time.Now()), n.version
+		keeper.mu.Unlock()
+		if _, err := n.s.change(ctx, n, rec, version); !errors.Is(err, zk.ErrBadVersion) {
+			t.Errorf("told by %s: a renewal that is late on its way: %v", teller, err)
+		}
+		if err := keeper.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
+			t.Errorf("told by %s: the request renews: %v", teller, err)
+		}
+		open()
+		if out, err := keeper.Guard(ctx, simba.GuardRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
+			t.Errorf("told by %s: %+v, %v", teller, out, err)
+		}
+	}
+}
+
+// Whose clock is right, nobody knows: the leader's may have stepped.
+func TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx := context.Background()
+	p := place{"m", "a"}
+	r := simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}
+	a, _, err := b.Acquire(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := b.nodeAt(p)
+	b.mu.Lock()
+	wrong := *n // as a server sees it by a clock that is a minute ahead
+	b.mu.Unlock()
+	wrong.since = wrong.since.Add(-time.Minute)
+	for errors.Is(err, zk.ErrBadVersion) || err == nil && !wrong.over {
+		b.mu.Lock()
+		wrong.version = n.version
+		b.mu.Unlock()
+		if err = b.conclude(ctx, &wrong); err == nil {
+			wrong.over = true
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenure, _, err := b.Owner(ctx, p.mutex)
+	if err != nil || tenure.Owner != "" {
+		t.Errorf("after it was told to be over: %+v, %v", tenure, err)
+	}
+	if out, _, err := b.Acquire(ctx, r); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token || out.TTL < r.TTL/2 {
+		t.Errorf("its owner: %+v, %v", out, err)
+	}
+	tenure, _, err = b.Owner(ctx, p.mutex)
+	if err != nil || tenure.Token != a.Token {
+		t.Errorf("after it was renewed: %+v, %v", tenure, err)
 	}
 }

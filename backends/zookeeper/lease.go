@@ -28,6 +28,9 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Ou
 		}
 		if n == nil || r.Token != 0 && r.Token != n.token {
 			h, err := b.inspect(ctx, s, r.Mutex)
+			if err == nil && h.owned && !h.bare && h.contender == r.Contender && (r.Token == 0 || r.Token == h.token) {
+				return errChanged // it has it by now
+			}
 			out = h.outcome(simba.StatusLost)
 			return err
 		}
@@ -162,7 +165,10 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 	}
 }
 
-// owned returns the node by which a contender owns the mutex, nil if it does not. Who names another token than that of
+// errChanged says that a node is not as it was when the request began: look again.
+var errChanged = errors.New("changed meanwhile")
+
+// owned returns the node by which a contender owns the mutex, nil if it does not, which is true for everybody then. Who names another token than that of
 // the node that we know, has perhaps got it from another server, which has ended that node: so it is looked at.
 func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) (*node, error) {
 	for {
@@ -176,14 +182,21 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 				return nil, gone(err)
 			}
 			b.mu.Lock()
-			defer b.mu.Unlock()
-			if !n.ownsLocked(time.Now()) {
-				return nil, nil
-			}
-			if n.foreign {
+			owner, owns := n.kind == kindOwner, n.ownsLocked(time.Now())
+			if owns && n.foreign {
 				b.addLocked(n)
 			}
-			return n, nil
+			b.mu.Unlock()
+			if owns {
+				return n, nil
+			}
+			if owner {
+				err = b.conclude(ctx, n)
+			}
+			if !errors.Is(err, zk.ErrBadVersion) {
+				return nil, gone(err)
+			}
+			continue
 		}
 		b.mu.Lock()
 		owner, owns, version := n.kind == kindOwner, n.ownsLocked(time.Now()), n.version
@@ -207,8 +220,11 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 			if err := b.reload(ctx, n); err != nil {
 				return nil, gone(err)
 			}
-			if !b.changed(n, version) {
-				return nil, nil
+			if b.changed(n, version) {
+				continue
+			}
+			if err := b.conclude(ctx, n); !errors.Is(err, zk.ErrBadVersion) {
+				return nil, gone(err)
 			}
 			continue
 		case owner:

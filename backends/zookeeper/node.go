@@ -51,6 +51,8 @@ type node struct {
 	acquiredAt int64     // the same on the ensemble's clock
 	answered   bool      // of an owner that was granted: the end of its wait has told it
 	untold     bool      // of an owner: granted to a waiter, and not renewed since
+	over       bool      // of an owner: the lease node says that somebody was told that it is over
+	tried      time.Time // of an owner: when the last renewal was begun, which may have been done though it had no answer
 	lapse      time.Time // of a polling waiter: when its place lapses
 	turn       time.Time // of a polling waiter whose turn it is: until when; else zero
 	idle       bool      // of a polling waiter that is the first: it is nobody's turn
@@ -100,7 +102,7 @@ func (n *node) recordLocked(now time.Time) *record {
 	}
 	switch {
 	case n.kind == kindOwner:
-		r.Acquired = n.acquiredAt
+		r.Acquired, r.Over = n.acquiredAt, n.over
 	case n.kind == kindPolling && !n.turn.IsZero():
 		r.Turn = max(0, n.turn.Sub(now)).Milliseconds()
 	case n.kind == kindPolling:

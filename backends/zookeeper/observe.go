@@ -86,15 +86,59 @@ func (b *Backend) head(ctx context.Context, s *session, mutex string, names []st
 	}
 }
 
-// headOf describes a node as the first.
+// headOf describes a node as the first. That its lease is over is true for everybody when it returns so.
 func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (head, error) {
-	n, err := b.decided(ctx, s, mutex, child)
-	if err != nil {
-		return head{}, err
+	for {
+		n, err := b.decided(ctx, s, mutex, child)
+		if err != nil {
+			return head{}, err
+		}
+		b.mu.Lock()
+		h := b.headLocked(n)
+		ended := n.kind == kindOwner && !n.bare && !h.owned
+		b.mu.Unlock()
+		if ended {
+			err = b.conclude(ctx, n)
+		}
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return h, err
+		}
 	}
+}
+
+// conclude makes it true that a lease is over which is so by a clock, before anybody is told: else a renewal that is on its
+// way may go on with it. It says so in the lease, if nobody has done so or changed it; no more, since the clock may be the ensemble's, and
+// that may step. First its keeper has a moment to delete it. It returns zk.ErrNoNode if that was done,
+// zk.ErrBadVersion if it is not as n says any more.
+func (b *Backend) conclude(ctx context.Context, n *node) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.headLocked(n), nil
+	s, over, version := n.s, n.over, n.version
+	b.mu.Unlock()
+	if over {
+		return nil
+	}
+	for deadline := time.Now().Add(decideWithin); ; {
+		lease, err := s.get(ctx, s.lease(n.guid))
+		switch {
+		case err != nil:
+			return err
+		case lease.stat.Version != version:
+			return zk.ErrBadVersion
+		}
+		if time.Now().Before(deadline) {
+			if !sleep(ctx, decidePause) {
+				return errNoAnswer
+			}
+			continue
+		}
+		rec, err := decodeRecord(lease.data)
+		if err != nil {
+			return err
+		}
+		rec.Acquired, rec.Over = rec.began(&lease.stat), true
+		_, err = s.change(ctx, n, &rec, version)
+		return err
+	}
 }
 
 const (
@@ -105,8 +149,8 @@ const (
 	decidePause  = 5 * time.Millisecond
 )
 
-// decided returns the first node when it is known whether it is an owner's. For one of our
-// own we know better than the ensemble how much is left, unless another server has renewed it.
+// decided returns the first node when it is known whether it is an owner's. For one that we keep, or have renewed, we know
+// better than the ensemble how much is left, unless another server has renewed it.
 func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		n, err := b.foreign(ctx, s, mutex, child)
@@ -117,8 +161,8 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 			return nil, zk.ErrNoNode
 		}
 		b.mu.Lock()
-		if own := b.ownLocked(mutex, child); own != nil && own.version >= n.version {
-			n = own
+		if known := b.knownLocked(mutex, child); known != nil && known.version >= n.version {
+			n = known
 		}
 		open := n.openLocked()
 		b.mu.Unlock()
@@ -156,6 +200,16 @@ func (n *node) openLocked() bool {
 	return n.kind == kindAsking || n.kind == kindBlocked && n.server == n.keeper
 }
 
+// knownLocked returns the node with that name if this server counts its lease by its own clock, else nil.
+func (b *Backend) knownLocked(mutex, child string) *node {
+	if m := b.mutexes[mutex]; m != nil {
+		if n := m.guids[guidOf(child)]; n != nil && (!n.foreign || n.kind == kindOwner && n.server == b.id) {
+			return n
+		}
+	}
+	return nil
+}
+
 // ownLocked returns the node with that name if this server keeps it, else nil.
 func (b *Backend) ownLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
@@ -181,7 +235,7 @@ func (b *Backend) headLocked(n *node) head {
 	default:
 		h.ttl, h.transition = n.ttl, n.transition
 		h.ttlLeft, h.transitionLeft = n.left(now)
-		h.owned = h.transitionLeft > 0
+		h.owned = h.transitionLeft > 0 && !n.over
 		h.acquiredAt, h.now = n.acquiredAt, n.acquiredAt+now.Sub(n.since).Milliseconds()
 	}
 	return h
@@ -227,9 +281,6 @@ func (b *Backend) foreign(ctx context.Context, s *session, mutex, child string) 
 	}
 	b.mu.Lock()
 	b.adoptLocked(n, rec, &lease.stat)
-	if rec.Acquired != 0 {
-		n.acquiredAt = rec.Acquired
-	}
 	// How much is left, as far as one can tell from afar.
 	if since := b.clock.latest(n.acquiredAt); since.Before(n.since) {
 		n.since = since

@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // kind is what a latch node stands for.
@@ -32,6 +34,9 @@ type record struct {
 	// Acquired is when the windows began, on the ensemble's clock; 0 = when this
 	// record was written.
 	Acquired int64 `json:"acquired,omitempty"`
+	// Over says that somebody was told that the lease has ended, which was made so by writing this. Only
+	// a renewal by the clock of a server that knows better takes it back; it is about no other client.
+	Over bool `json:"over,omitempty"`
 	// Session is the connection that the lease is bound to, with its server.
 	Session string `json:"session,omitempty"`
 	// Listening says that a polling waiter can be reached through another server
@@ -57,6 +62,14 @@ func (r *record) encode() []byte {
 func decodeRecord(b []byte) (r record, err error) {
 	err = json.Unmarshal(b, &r)
 	return r, err
+}
+
+// began is when the windows of an owner began, on the ensemble's clock.
+func (r *record) began(stat *zk.Stat) int64 {
+	if r.Acquired != 0 {
+		return r.Acquired
+	}
+	return stat.Mtime
 }
 
 func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -71,14 +71,15 @@ func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child stri
 // undo deletes a node that was just made, unless its contender uses it through another server
 // by now: then it is kept.
 func (b *Backend) undo(ctx context.Context, n *node) (kept bool, err error) {
-	err = b.remove(ctx, n, simba.Event{}, thisVersion)
-	if !errors.Is(err, zk.ErrBadVersion) {
+	if err = b.removeOurs(ctx, n, simba.Event{}); err != nil {
 		return false, gone(err)
 	}
 	b.mu.Lock()
-	b.addLocked(n)
-	b.mu.Unlock()
-	return true, gone(b.reload(ctx, n))
+	defer b.mu.Unlock()
+	if kept = !n.gone; kept {
+		b.addLocked(n)
+	}
+	return kept, nil
 }
 
 // yield gives the place of a new node up for an older one of the same contender.

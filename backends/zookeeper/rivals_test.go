@@ -267,3 +267,53 @@ func TestATenureThatAnotherServerGrantedIsTheOwnersHereToo(t *testing.T) {
 		})
 	}
 }
+
+func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: 8 * time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	for m, again := range map[string]func(mutex string) (simba.Outcome, error){
+		"guarded":  func(mutex string) (simba.Outcome, error) { return far.Guard(ctx, guardOf(mutex, "a", time.Minute)) },
+		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", time.Minute), nil },
+	} {
+		a := take(t, far, m, "a", time.Second)
+		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil { // so nothing else has to be written
+			t.Fatal(err)
+		}
+		link.Blackhole()
+		answered := make(chan simba.Outcome, 1)
+		go func() {
+			out, err := again(m)
+			if err != nil {
+				t.Errorf("%s: %v", m, err)
+			}
+			answered <- out
+		}()
+		await(t, "others are told that it is over", func() bool {
+			owner, _, err := near.Owner(ctx, m)
+			return err == nil && owner.Owner == ""
+		})
+		link.Heal()
+		switch out := <-answered; {
+		case out.Token == a.Token, m == "guarded" && out.Status != simba.StatusLost, m == "acquired" && out.Status != simba.StatusAcquired:
+			t.Errorf("%s: %+v, after %+v", m, out, a)
+		}
+	}
+}
+
+func TestARenewalWithoutAnswerThatWasDoneIsCounted(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	a := take(t, far, "m", "a", 1500*time.Millisecond)
+	link.DropReplies()
+	_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+	unavailable(t, err)
+	link.Heal()
+	nobodyElse(t, near, "m", 2*time.Second)
+	if out, err := far.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+		t.Errorf("%+v, %v, after %+v", out, err, a)
+	}
+}

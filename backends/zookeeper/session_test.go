@@ -179,3 +179,41 @@ func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
 		return len(leases(t, c)) == 1
 	})
 }
+
+func TestAServerThatGaveItsSessionUpSaysNothingUntilTheEnsembleHasEndedIt(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 4 * time.Second, Timeout: time.Second})
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	a := take(t, far, "m", "a", time.Minute)
+	link.Blackhole()
+	await(t, "the session is given up", func() bool {
+		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
+		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
+	})
+	// The ensemble has yet to end it, and hears now what the network has kept of it.
+	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Token != a.Token {
+		t.Fatalf("a goes on elsewhere: %+v, %v", out, err)
+	}
+	link.Heal()
+	healed := time.Now()
+	await(t, "the server is back", func() bool {
+		out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+		if err != nil {
+			unavailable(t, err)
+			return false
+		}
+		if out.Status != simba.StatusLost || out.Owner != "" {
+			t.Errorf("a: %+v", out)
+		}
+		return true
+	})
+	t.Logf("it served again %v after the network was whole", time.Since(healed))
+	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusLost {
+		t.Errorf("a goes on elsewhere though it was told that it lost the mutex: %+v, %v", out, err)
+	}
+	await(t, "nothing is left of it", func() bool {
+		return len(leases(t, raw(t, srv.Addr))) == 0
+	})
+	take(t, far, "m", "b", time.Minute)
+}

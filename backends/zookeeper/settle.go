@@ -103,7 +103,11 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 		if err != nil {
 			return err
 		}
-		if lease.stat.Version != version && rec.Server != b.id {
+		changed := lease.stat.Version != version
+		if rec.Over { // which was the last change
+			changed = lease.stat.Version-1 != version
+		}
+		if changed && rec.Server != b.id {
 			return b.keepGhost(ctx, s, child, g, rec, &lease.stat)
 		}
 		n := &node{s: s, mutex: p.mutex, guid: g, child: child}
