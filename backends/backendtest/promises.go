@@ -83,7 +83,7 @@ func promiseOf(t testing.TB, id string) Promise {
 const (
 	redisDurable = "`appendfsync always`, and no failover: a replica that takes over may lack the last writes"
 	mysqlDurable = "`innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and no failover to an asynchronous replica; with Galera, if all servers write to one node"
-	sessionLives = "the server's session lives: if the server stops, or is cut off for longer than the session timeout, the leases that it granted end"
+	sessionLives = "the server's session lives: if the server stops, or is cut off for longer than two thirds of the session timeout, the leases that it granted end"
 )
 
 var (
@@ -100,7 +100,7 @@ var Promises = []Promise{
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows anew, longer or shorter",
-		ZooKeeper: KeptIf("its end was told by the server that granted it, and has not given its session up: another tells of it by the leader's clock, maybe before it has come"),
+		ZooKeeper: KeptIf("the leader's clock is not set, and the lease was not renewed last through another server than the one that granted it: that one may renew what others have told to be over, if by its own clock it is not. What a server pushed to subscribers when it gave its session up may be followed by a renewal elsewhere until that session is over; what it answers is not"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, for ever, and are the same for a whole tenure",
@@ -186,7 +186,7 @@ var Promises = []Promise{
 	{
 		ID: "outage", Rule: "A store that cannot be reached: `-TRYAGAIN` within the deadline, recovery within 5 s, waiters go on waiting",
 		Embedded:  alone,
-		ZooKeeper: KeptIf("it is over before two thirds of the session timeout: else its leases have ended, and its waiters queue up anew"),
+		ZooKeeper: KeptIf("it is over before two thirds of the session timeout: else its leases have ended, its waiters queue up anew, and its mutexes are served when the ensemble has ended the session"),
 	},
 	{
 		ID: "lost", Rule: "A reply that was lost is settled: the retry gets the same tenure",

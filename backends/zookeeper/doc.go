@@ -27,6 +27,10 @@
 //	others    one watch a mutex for all who wait or subscribe here (follow.go); a blocked
 //	          waiter whose node is the first is told when its lease has been written so
 //
+// Who tells that a lease is over makes it so first: the node is deleted, or, where that is not for him to do or takes too
+// long, the lease says that it is over from then on (conclude). Both are done at the version that was read, so that a renewal which
+// comes later finds another. What counts the lease may renew it still, as no lease depends on the ensemble's clock.
+//
 // A new lease node says "asking" until its keeper writes what came of it, a little later,
 // since most leases are over by then. Another server takes it for an owner's if the list
 // has not changed since the node was made and it is the first; else it waits a moment.
@@ -34,8 +38,9 @@
 // A node lives as long as its session. While the ensemble cannot be reached nothing is
 // confirmed, so every request fails; two thirds of the session timeout after the last
 // confirmed exchange this server takes the session and all its leases for lost,
-// before the ensemble can let another in, and those who still wait take new places at the
-// end of the queue in the next session. A server has some sessions side by side, and
+// before the ensemble can let another in. Other servers may go on with its leases as long as the ensemble knows it. So it
+// is closed when its timeout has passed, and the next session, in which those who still wait take new places at the
+// end of the queue, is used when the marker of the one before (/simba-leases/session-<tag>) is gone. A server has some sessions side by side, and
 // each mutex belongs to one of them.
 //
 // What differs from the other engines: a lease ends with its server's session, at the latest

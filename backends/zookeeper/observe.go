@@ -178,7 +178,7 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		}
 		b.mu.Lock()
 		if open && n.foreign && time.Now().After(deadline) {
-			if n.kind == kindBlocked { // since it became the first, and nobody tells when
+			if n.kind == kindBlocked && !n.over { // since it became the first, and nobody tells when
 				n.since = time.Now()
 			}
 			n.kind, open = kindOwner, false

@@ -27,12 +27,9 @@ type guarantees struct {
 	// until its server's session ends.
 	presumes bool
 
-	// What another server has renewed is counted from when the one that granted it learns of that.
+	// What another server has renewed is counted from when the one that granted it learns of that: until somebody else
+	// is granted the mutex, its owner may still renew there, though others were told that the lease is over.
 	relearns bool
-
-	// That a lease has ended is told by a clock that does not end it: until somebody else is granted
-	// the mutex, the owner may still renew.
-	onlyTold bool
 
 	// A CHECK that was answered so late that the lease may be over, counted from when it was
 	// sent, says no.
@@ -72,12 +69,12 @@ var documented = map[string]guarantees{
 	// after it.
 	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
 	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
-	// "If the server stops, or is cut off for longer than the session timeout, the leases that it
+	// "If the server stops, or is cut off for longer than two thirds of the session timeout, the leases that it
 	// granted end." "If a lease is renewed through another server, its windows are counted from when the first one
 	// learns of it, at most a quarter of a second late." "What other servers tell of a lease's end is by the leader's
 	// clock, its end is not": an exchange with it may take a while.
 	"zookeeper": {
-		late: 250*time.Millisecond + 100*time.Millisecond, rough: 100 * time.Millisecond, onlyTold: true, relearns: true,
+		late: 250*time.Millisecond + 100*time.Millisecond, rough: 100 * time.Millisecond, relearns: true,
 		endsWith: connected, session: sessionTimeout + time.Second, givesUp: sessionTimeout * 2 / 3, presumes: true, again: true, partial: true,
 	},
 }

@@ -33,7 +33,8 @@ type state struct {
 	keeper  int  // the server that granted the tenure
 	untold  int  // the request for which it may be taken back; 0 = none
 	unsaid  bool // granted to a waiter by a server that may have had no time to tell others of it
-	ended   bool // told to be free by its server, which has its session yet: it is not renewed then
+	roams   bool // its contender may have a place at another server too, which keeps it then
+	exact   bool // begun or renewed last by the server that keeps it, so that its windows are the same for all
 	afar    bool // renewed through another server than its own, which was away
 	now     instant
 	done    int // how many operations with a reply there were
@@ -139,7 +140,7 @@ func (r *rules) perhaps(s state, in request) state {
 			s.untold = in.id
 		}
 	case renewal, guard:
-		if own && !s.ended && s.mayHave(in.token) {
+		if own && s.mayHave(in.token) {
 			if r.again { // what was in time may be asked again later
 				over = max(over, after(in.call, trying))
 			}
@@ -185,7 +186,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 
 func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	ok, s := r.holds(s, in, in.contender, out.token)
-	ok = ok && !s.ended && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
+	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
 	s = r.renew(s, in, out.ret)
 	s.untold, s.unsaid = 0, false
 	return ok, s
@@ -233,14 +234,11 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 	return r.toldFree(s, ret)
 }
 
-// toldFree is that someone was told that nobody owns the mutex at an instant not after ret.
+// toldFree is that someone was told that nobody owns the mutex at an instant not after ret. That is so for all from
+// then on, unless its server may have yet to learn since when the lease runs, or to tell that it was granted.
 func (r *rules) toldFree(s state, ret instant) (bool, state) {
-	if r.onlyTold && s.owner != "" {
+	if s.owner != "" && (r.relearns && !s.exact || s.untold != 0) {
 		s.now = max(s.now, s.ends)
-		// Its server has ended it, or lost it: nobody else would say so.
-		s.ended = s.ended || s.unsaid && s.untold == 0 && !slices.ContainsFunc(r.losses, func(l loss) bool {
-			return l.server == s.keeper && l.from <= ret
-		})
 		return ret >= s.ends && s.token != 0, s
 	}
 	return r.free(s, ret)
@@ -259,7 +257,7 @@ func (r *rules) free(s state, ret instant) (bool, state) {
 
 func (r *rules) granted(s state, in request, token uint64, ret instant) state {
 	s = s.freed()
-	s.owner, s.token, s.keeper = in.contender, token, in.server
+	s.owner, s.token, s.keeper, s.roams = in.contender, token, in.server, in.roams
 	s.largest = max(s.largest, token)
 	s.unsaid = r.presumes && in.kind == wait && r.away(s.keeper, in.call, after(ret, writing))
 	return r.renew(s, in, ret)
@@ -268,6 +266,7 @@ func (r *rules) granted(s state, in request, token uint64, ret instant) state {
 // renew sets both windows.
 func (r *rules) renew(s state, in request, ret instant) state {
 	s.start, s.lease = ret, in.lease
+	s.exact = in.server == s.keeper && !s.roams
 	s.afar = r.relearns && in.server != s.keeper && r.away(s.keeper, in.call, after(ret, in.lease))
 	s.ends = after(in.call, in.lease-r.early)
 	for _, l := range r.losses {
@@ -355,7 +354,11 @@ func (s state) freed() state {
 // check looks for an order of the operations of one mutex that keeps the rules. It is for one goroutine at a time.
 func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	r.returns, r.longest = nil, make(map[string]time.Duration)
-	for _, o := range all {
+	all = slices.Clone(all)
+	for i, o := range all {
+		all[i].roams = slices.ContainsFunc(all, func(p operation) bool {
+			return p.contender == o.contender && p.server != o.server && (p.kind == acquire || p.kind == wait) && p.call <= o.ret
+		})
 		r.longest[o.contender] = max(r.longest[o.contender], o.lease)
 		if !o.unknown {
 			r.returns = append(r.returns, o.ret)

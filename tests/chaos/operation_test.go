@@ -59,6 +59,7 @@ type request struct {
 	token     uint64        // 0 = none given
 	lease     time.Duration // ttl and transition together
 	server    int           // who was asked
+	roams     bool          // its contender has asked another server for the mutex too
 	call      instant
 	until     instant // of an outcome that is possible, not told: it came before; 0 = no limit
 }

@@ -166,6 +166,7 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	stopped := []loss{{server: 0, from: 50 * ms, to: 70 * ms}}
 	next := in(55, 60, acquires("b"), granted("b", 2))
+	at := func(server int, o operation) operation { o.server = server; return o }
 	for _, c := range []struct {
 		name  string
 		rules rules
@@ -189,9 +190,12 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"a wait in vain by the owner", rules{}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, false},
 		{"told of the lease of another request of its own", rules{guarantees: guarantees{again: true}}, []operation{lost(0, request{kind: guard, contender: "a", lease: 300 * time.Millisecond}), in(1, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, true},
 		{"told of more than it ever asked for", rules{guarantees: guarantees{again: true}}, []operation{in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, false},
-		{"told free, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
-		{"granted, and renewed", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
-		{"told free in the lease", rules{guarantees: guarantees{onlyTold: true}}, []operation{first, in(50, 99, asks, free)}, false},
+		{"told free, and renewed", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
+		{"told free, and renewed by who has yet to learn of a renewal", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, at(1, in(20, 30, guards("a", 1), renewed("a", 1))), in(121, 125, asks, free), in(126, 140, guards("a", 1), renewed("a", 1))}, true},
+		{"by whom it is kept, who may be another than granted it", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
+		{"told free, and told of", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, in(101, 103, asks, free), in(104, 106, asks, owned("a", 1))}, false},
+		{"granted, and renewed", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
+		{"told free in the lease", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(50, 99, asks, free)}, false},
 		{"a renewal that was made anew", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(300, 310, asks, owned("a", 1))}, true},
 		{"one that was made anew for ever", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
 		{"one request that began two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
@@ -320,7 +324,7 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 }
 
 func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
-	presumes := guarantees{presumes: true, again: true, relearns: true, onlyTold: true}
+	presumes := guarantees{presumes: true, again: true, relearns: true}
 	away := []absence{{server: 0, from: 20 * ms, to: 500 * ms}}
 	killed := []absence{{server: 0, from: 20 * ms, to: 500 * ms, ended: true}}
 	elsewhere := []absence{{server: 1, from: 20 * ms, to: 500 * ms}}
@@ -372,8 +376,8 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 		{"nor release it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, releases("a", 1), yes)}, false},
 		{"another server may", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, true},
 		{"not after it was told free", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
-		{"or when that has given its session up", rules{guarantees: presumes, absences: away, losses: []loss{{server: 0, from: 250 * ms, to: 500 * ms}}}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, true},
-		{"others tell of it yet", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, asks), full("a"))}, true},
+		{"nor when that has given its session up", rules{guarantees: presumes, absences: away, losses: []loss{{server: 0, from: 250 * ms, to: 500 * ms}}}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
+		{"nor tell of it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, asks), full("a"))}, false},
 		{"its server tells less than others", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, asks, full("a"))}, false},
 		{"which tell all", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, at(1, asks), full("a"))}, true},
 		{"not when its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, false},
