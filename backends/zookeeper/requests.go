@@ -220,8 +220,8 @@ func (s *session) ensureLeases(ctx context.Context) error {
 	return nil
 }
 
-// enroll makes the session's marker.
-func (s *session) enroll(ctx context.Context) error {
+// register makes the session's marker.
+func (s *session) register(ctx context.Context) error {
 	for {
 		_, err := do(ctx, s, writes, func(c *zk.Conn) (string, error) {
 			return c.Create(s.marker(s.tag), nil, zk.FlagEphemeral, s.acl)
@@ -239,9 +239,9 @@ func (s *session) enroll(ctx context.Context) error {
 	}
 }
 
-// succeeds reports whether the ensemble has ended the session with that tag, so that nothing that it asked for will be done any more.
+// outlives reports whether the ensemble has ended the session with that tag, so that nothing that it asked for will be done any more.
 // That is a write, so that the leader answers, and that this session lives is confirmed.
-func (s *session) succeeds(ctx context.Context, old tag) (bool, error) {
+func (s *session) outlives(ctx context.Context, old tag) (bool, error) {
 	_, err := s.multi(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil

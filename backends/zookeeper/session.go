@@ -45,6 +45,7 @@ type session struct {
 	mu        sync.Mutex    // guards what follows
 	wire      *wire         // the connection in use, nil = none yet
 	abandoned bool          // no new connections
+	recalled  bool          // but to be ended, if it is over for us
 	up        chan struct{} // closed while it is connected
 	ready     bool          // up is closed
 	cause     error         // why it is over
@@ -243,10 +244,6 @@ func (s *session) close() {
 	s.leave()
 }
 
-// lastTry is how long after its timeout we go on trying to reach the ensemble to end a session there: the library waits
-// for a second between two tries, and one may take two. Each of them may have the ensemble keep the session for another timeout.
-const lastTry = 3 * time.Second
-
 // finish ends a session in the ensemble that was given up: when its timeout has passed, so that its owners have
 // as long to hear of it as if it had ended there by itself. That takes longer by itself if something was on its way until the network
 // was whole again. ctx ends when the session is known to be over, or is to be left to the ensemble.
@@ -255,8 +252,6 @@ func (s *session) finish(ctx context.Context) {
 	if !sleep(ctx, time.Until(s.ended())) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lastTry)
-	defer cancel()
 	s.mu.Lock()
 	up := s.up
 	s.mu.Unlock()
@@ -266,6 +261,17 @@ func (s *session) finish(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
+
+// recall says whether a session that was given up may connect: only while the ensemble is known to answer. Else each try, whose answer is
+// lost, would have it keep the session for another timeout.
+func (s *session) recall(answers bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recalled = answers
+}
+
+// barredLocked reports whether it makes no new connections.
+func (s *session) barredLocked() bool { return s.abandoned || s.cause != nil && !s.recalled }
 
 // sleep reports false if ctx has ended before.
 func sleep(ctx context.Context, d time.Duration) bool {

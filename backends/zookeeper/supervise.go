@@ -36,7 +36,7 @@ func (b *Backend) join(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.enroll(ctx); err != nil {
+	if err := s.register(ctx); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 	}
 	if err = b.check(ctx, s); err == nil {
-		err = s.enroll(ctx)
+		err = s.register(ctx)
 	}
 	if err != nil {
 		s.close()
@@ -167,7 +167,7 @@ func (b *Backend) supervise(l *lane, s *session) {
 		}
 		ctx, over := context.WithCancel(b.life)
 		b.all.Go(func() { s.finish(ctx) }) // this goroutine is one of all, so that does not race with Close
-		s = b.successor(s.tag)
+		s = b.successor(s)
 		over()
 		if s == nil {
 			return
@@ -255,15 +255,16 @@ func (b *Backend) farewell(s *session) {
 
 // successor opens the session that comes after one that was given up, and returns it when the ensemble has ended that one: until
 // then other servers may go on with its tenures, and requests of its own may still be on their way.
-func (b *Backend) successor(old tag) *session {
+func (b *Backend) successor(old *session) *session {
 	for {
 		s := b.reconnect()
 		if s == nil {
 			return nil
 		}
+		old.recall(true)
 		for s.alive() && time.Now().Before(s.doubtful()) {
 			ctx, cancel := context.WithTimeout(b.life, min(b.options.Timeout, s.negotiated()/beats))
-			free, err := s.succeeds(ctx, old)
+			free, err := s.outlives(ctx, old.tag)
 			cancel()
 			if free {
 				return s
@@ -275,6 +276,7 @@ func (b *Backend) successor(old tag) *session {
 				break
 			}
 		}
+		old.recall(false)
 		s.close() // nobody has used it
 		if b.life.Err() != nil {
 			return nil

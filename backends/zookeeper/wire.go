@@ -18,9 +18,9 @@ type dialer struct {
 
 func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	d.s.mu.Lock()
-	abandoned := d.s.abandoned
+	barred := d.s.barredLocked()
 	d.s.mu.Unlock()
-	if abandoned {
+	if barred {
 		return nil, errSessionOver
 	}
 	c, err := net.DialTimeout(network, address, timeout)
@@ -33,9 +33,9 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 		return nil, err
 	}
 	d.s.mu.Lock()
-	d.s.wire, abandoned = w, d.s.abandoned
+	d.s.wire, barred = w, d.s.barredLocked()
 	d.s.mu.Unlock()
-	if abandoned { // since we looked
+	if barred { // since we looked
 		c.Close()
 		return nil, errSessionOver
 	}
