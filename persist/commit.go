@@ -53,14 +53,19 @@ func (s *Store) write() {
 	}
 }
 
-// idleYields is how often in a row others had the processor and added nothing when a group is taken for
-// complete: what a socket has received is only read by who looks at the network, and that takes a round or two.
-const idleYields = 4
+const (
+	// idleYields is after how many yields in a row that brought nothing a group is taken for complete: what a
+	// socket has received is only read by who looks at the network, and that takes a round or two.
+	idleYields = 4
+	// longestGather bounds the yields on a disk that is slow.
+	longestGather = time.Millisecond
+)
 
 // gather lets everybody who can run add to the next group before it is written: an fsync and what surrounds it cost
-// about as much for a change as for a hundred. It takes half as long as the last write did at most.
+// about as much for a change as for a hundred. It begins no other yield when half the time of the last write is
+// over; how long one takes is the scheduler's affair.
 func (s *Store) gather() {
-	began := time.Now()
+	began, enough := time.Now(), min(s.took/2, longestGather)
 	for changes, idle := 0, 0; idle < idleYields; idle++ {
 		n, wanted := s.gathered()
 		if !wanted {
@@ -70,7 +75,7 @@ func (s *Store) gather() {
 			changes, idle = n, 0
 		}
 		runtime.Gosched()
-		if time.Since(began) > s.took/2 {
+		if time.Since(began) > enough {
 			return
 		}
 	}

@@ -201,7 +201,7 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 // begin begins a tenure: the node is the first.
 func (b *Backend) begin(n *node, t *proxy.Ticket) simba.Outcome {
 	b.mu.Lock()
-	n.kind, n.untold = kindOwner, t != nil
+	n.kind, n.untold, n.over = kindOwner, t != nil, false
 	b.addLocked(n)
 	b.markLocked(n, markAfter)
 	b.mu.Unlock()

@@ -245,7 +245,7 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	n.watchAt = time.Time{}
 	if lease.stat.Version != n.version {
 		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
-			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over
+			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner
 			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.tried.IsZero() { // but of a renewal
 				n.since, n.acquiredAt = n.tried, began
 				n.ttl, n.transition, n.binding, n.untold = millis(rec.TTL), millis(rec.Transition), rec.Session, false

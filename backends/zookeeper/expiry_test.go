@@ -147,7 +147,8 @@ func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
 		servers[i] = b
 	}
 	keeper, other := servers[0], servers[1]
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
 	for teller, b := range map[string]*Backend{"its keeper": keeper, "another server": other} {
 		p := place{teller, "a"}
 		if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: 200 * time.Millisecond}); err != nil {

@@ -362,7 +362,7 @@ func (b *Backend) seeForeign(f *follower, o *outlook, child string) (incomplete 
 	known := o.began || f.fresh
 	h := b.headLocked(n)
 	now := sight{
-		child: child, owned: n.kind == kindOwner,
+		child: child, owned: n.kind == kindOwner && !n.over,
 		event: simba.Event{Mutex: f.mutex, Owner: n.contender, Token: n.token},
 	}
 	if n.guid != "" && n.kind == kindOwner && !n.bare {

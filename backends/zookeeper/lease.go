@@ -161,6 +161,8 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 			return nil
 		case ctx.Err() != nil, certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
+		case errors.Is(err, errChanged): // somebody has yet to write what came of it
+			b.pause(decidePause)
 		}
 	}
 }
@@ -168,8 +170,9 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 // errChanged says that a node is not as it was when the request began: look again.
 var errChanged = errors.New("changed meanwhile")
 
-// owned returns the node by which a contender owns the mutex, nil if it does not, which is true for everybody then. Who names another token than that of
-// the node that we know, has perhaps got it from another server, which has ended that node: so it is looked at.
+// owned returns the node by which a contender owns the mutex, nil if it does not: that is true for everybody then. Who
+// names another token than that of the node that we know may have got it from another server, which has ended
+// that node: so it is looked at.
 func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) (*node, error) {
 	for {
 		n := b.nodeAt(p)
@@ -240,7 +243,16 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 			}
 			return nil, err
 		}
-		if !b.changed(n, version) {
+		if b.changed(n, version) {
+			continue
+		}
+		b.mu.Lock()
+		open := n.foreign && n.openLocked()
+		if open { // its keeper has not said what came of it: that is judged as of one that we know nothing of
+			b.dropLocked(n)
+		}
+		b.mu.Unlock()
+		if !open {
 			return nil, nil
 		}
 	}

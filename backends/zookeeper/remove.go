@@ -112,7 +112,7 @@ func (b *Backend) succeed(n *node, start time.Time, stat *zk.Stat) {
 	b.mu.Lock()
 	n.kind, n.server, n.version = kindOwner, b.id, stat.Version
 	n.since, n.acquiredAt = start, stat.Mtime
-	n.turn, n.idle, n.dirty, n.untold = time.Time{}, false, time.Time{}, true
+	n.turn, n.idle, n.dirty, n.untold, n.over = time.Time{}, false, time.Time{}, true, false
 	b.armLocked(n)
 	b.mu.Unlock()
 	b.handOver(n)

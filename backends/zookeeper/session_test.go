@@ -183,7 +183,7 @@ func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
 func TestAServerThatGaveItsSessionUpSaysNothingUntilTheEnsembleHasEndedIt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 4 * time.Second, Timeout: time.Second})
+	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, far, "m", "a", time.Minute)
 	link.Blackhole()

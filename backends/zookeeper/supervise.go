@@ -256,6 +256,7 @@ func (b *Backend) farewell(s *session) {
 // successor opens the session that comes after one that was given up, and returns it when the ensemble has ended that one: until
 // then other servers may go on with its tenures, and requests of its own may still be on their way.
 func (b *Backend) successor(old *session) *session {
+	said := false
 	for {
 		s := b.reconnect()
 		if s == nil {
@@ -269,8 +270,9 @@ func (b *Backend) successor(old *session) *session {
 			if free {
 				return s
 			}
-			if err != nil && b.life.Err() == nil {
-				b.log.Debug("the ensemble does not say whether a session is over", "err", err)
+			if !said && b.life.Err() == nil {
+				b.log.Warn("waiting until the ensemble has ended the session that was lost", "err", err)
+				said = true
 			}
 			if !b.pause(retryPause) {
 				break

@@ -33,6 +33,7 @@ type state struct {
 	keeper  int  // the server that granted the tenure
 	untold  int  // the request for which it may be taken back; 0 = none
 	unsaid  bool // granted to a waiter by a server that may have had no time to tell others of it
+	ended   bool // told to be free by its server, which has its session yet: it is not renewed then
 	roams   bool // its contender may have a place at another server too, which keeps it then
 	exact   bool // begun or renewed last by the server that keeps it, so that its windows are the same for all
 	afar    bool // renewed through another server than its own, which was away
@@ -140,7 +141,7 @@ func (r *rules) perhaps(s state, in request) state {
 			s.untold = in.id
 		}
 	case renewal, guard:
-		if own && s.mayHave(in.token) {
+		if own && !s.ended && s.mayHave(in.token) {
 			if r.again { // what was in time may be asked again later
 				over = max(over, after(in.call, trying))
 			}
@@ -186,7 +187,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 
 func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	ok, s := r.holds(s, in, in.contender, out.token)
-	ok = ok && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
+	ok = ok && !s.ended && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
 	s = r.renew(s, in, out.ret)
 	s.untold, s.unsaid = 0, false
 	return ok, s
@@ -237,8 +238,12 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 // toldFree is that someone was told that nobody owns the mutex at an instant not after ret. That is so for all from
 // then on, unless its server may have yet to learn since when the lease runs, or to tell that it was granted.
 func (r *rules) toldFree(s state, ret instant) (bool, state) {
-	if s.owner != "" && (r.relearns && !s.exact || s.untold != 0) {
+	if s.owner != "" && (r.relearns && !s.exact || r.presumes && s.untold != 0) {
 		s.now = max(s.now, s.ends)
+		// Its server has ended it, or lost it: nobody else would say so.
+		s.ended = s.ended || s.unsaid && s.untold == 0 && !slices.ContainsFunc(r.losses, func(l loss) bool {
+			return l.server == s.keeper && l.from <= ret
+		})
 		return ret >= s.ends && s.token != 0, s
 	}
 	return r.free(s, ret)
@@ -351,14 +356,23 @@ func (s state) freed() state {
 	return state{largest: s.largest, now: s.now, done: s.done}
 }
 
+// roams reports whether the contender of a request may have had a place at another server when it was answered: it asked
+// there and was not told how that ended, nor has been granted the mutex since, which takes all its places.
+func roams(all []operation, o operation) bool {
+	return slices.ContainsFunc(all, func(p operation) bool {
+		asked := p.contender == o.contender && p.server != o.server && (p.kind == acquire || p.kind == wait) && p.call <= o.ret
+		return asked && (p.unknown || p.status == "queued") && !slices.ContainsFunc(all, func(g operation) bool {
+			return g.contender == o.contender && g.status == "acquired" && g.call > p.ret && g.ret < o.call
+		})
+	})
+}
+
 // check looks for an order of the operations of one mutex that keeps the rules. It is for one goroutine at a time.
 func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	r.returns, r.longest = nil, make(map[string]time.Duration)
 	all = slices.Clone(all)
 	for i, o := range all {
-		all[i].roams = slices.ContainsFunc(all, func(p operation) bool {
-			return p.contender == o.contender && p.server != o.server && (p.kind == acquire || p.kind == wait) && p.call <= o.ret
-		})
+		all[i].roams = roams(all, o)
 		r.longest[o.contender] = max(r.longest[o.contender], o.lease)
 		if !o.unknown {
 			r.returns = append(r.returns, o.ret)
