@@ -15,6 +15,13 @@ type due struct {
 	m  *mutex
 }
 
+// order makes a heap of deadlines that stand in any order.
+func (h deadlines) order() {
+	for i := (len(h)+2)/4 - 1; i >= 0; i-- { // from the last that has a child
+		h.down(i)
+	}
+}
+
 // set makes sure that m stands in the heap, at the latest at the given instant.
 func (h *deadlines) set(m *mutex, at simba.Instant) {
 	switch {

@@ -75,34 +75,11 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	for i := range e.shards {
 		e.shards[i].start(e)
 	}
-	if rec.Leases != nil {
-		for l, err := range rec.Leases {
-			if err != nil {
-				e.Stop()
-				return nil, fmt.Errorf("recover leases: %w", err)
-			}
-			e.restore(l)
-		}
-	}
-	for i := range e.shards {
-		e.shards[i].wind()
+	if err := e.restore(rec.Leases); err != nil {
+		e.Stop()
+		return nil, fmt.Errorf("recover leases: %w", err)
 	}
 	return e, nil
-}
-
-// restore puts a lease in place. One that has ended meanwhile expires by the
-// timer, with its event and its handoff, as if the engine had never been away.
-func (e *Engine) restore(l simba.Lease) {
-	sh, hash := e.shard(l.Mutex)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	m := newMutex(l.Mutex, hash)
-	m.load(l)
-	sh.table.add(m)
-	sh.counts.held++
-	if at := m.deadline(e.quiet, e.former); at != never {
-		sh.due.set(m, at)
-	}
 }
 
 // Stop ends the engine: timers fire no more, and every method returns

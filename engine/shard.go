@@ -44,7 +44,7 @@ func (c *counts) add(o counts) {
 
 func (sh *shard) start(e *Engine) {
 	sh.engine = e
-	sh.table = newTable()
+	sh.table = newTable(0)
 	sh.armed = never
 	sh.step = step{
 		quiet:      e.quiet,
@@ -175,15 +175,6 @@ func (sh *shard) arm(at, now simba.Instant) {
 	}
 	sh.armed = at
 	sh.timer.Reset(max(at.Sub(now), 0))
-}
-
-// wind sets the timer for the first time.
-func (sh *shard) wind() {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if len(sh.due) > 0 {
-		sh.arm(sh.due[0].at, sh.engine.clock.Now())
-	}
 }
 
 // tickPart is how many mutexes one step of the timer advances under one lock.

@@ -53,9 +53,31 @@ func TestDeadlinesComeInOrder(t *testing.T) {
 	}
 }
 
+func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := range 100 {
+		var h deadlines
+		for i := range n {
+			m := newMutex("m", 0)
+			m.slot = int32(i)
+			h = append(h, due{simba.Instant(rng.IntN(50)), m})
+		}
+		h.order()
+		last := simba.Instant(-1)
+		for left := n; left > 0; left-- {
+			d := h[0]
+			if d.at < last || d.m.slot != 0 || len(h) != left {
+				t.Fatalf("of %d, %d are left: slot %d, %v after %v", n, len(h), d.m.slot, d.at, last)
+			}
+			last = d.at
+			h.remove(d.m)
+		}
+	}
+}
+
 func TestTableFindsWhatItHoldsWhileItGrowsAndShrinks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	tab := newTable()
+	tab := newTable(0)
 	want := map[string]*mutex{}
 	check := func() {
 		t.Helper()

@@ -20,8 +20,10 @@ type table struct {
 
 const minTableBits = 2
 
-func newTable() table {
-	return table{buckets: make([]*mutex, 1<<minTableBits), bits: minTableBits}
+// newTable returns a table with room for n.
+func newTable(n int) table {
+	b := max(minTableBits, bits.Len(uint(max(0, n-1))))
+	return table{buckets: make([]*mutex, 1<<b), bits: b}
 }
 
 func (t *table) bucket(hash uint64) uint64 {

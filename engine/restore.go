@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"iter"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// chain is the recovered mutexes of one shard, each with the next.
+type chain struct {
+	first *mutex
+	len   int
+}
+
+// restore puts the leases of earlier runs in place, before anybody else knows the engine.
+//
+// There may be millions. So each shard gets its own all at once, when it is known how many
+// they are: nothing grows, and what is made stays but for the leases themselves.
+func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
+	if leases == nil {
+		return nil
+	}
+	var chains [1 << shardBits]chain
+	for l, err := range leases {
+		if err != nil {
+			return err
+		}
+		hash := e.hash(l.Mutex)
+		m := newMutex(l.Mutex, hash)
+		m.load(l)
+		c := &chains[shardOf(hash)]
+		m.next, c.first = c.first, m
+		c.len++
+	}
+	var taken atomic.Int32
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := taken.Add(1) - 1; int(i) < len(chains); i = taken.Add(1) - 1 {
+				e.shards[i].restore(chains[i])
+			}
+		})
+	}
+	workers.Wait()
+	return nil
+}
+
+// restore takes over mutexes, as the first. One whose lease has ended meanwhile expires by
+// the timer, with its event and its handoff, as if the engine had never been away.
+func (sh *shard) restore(c chain) {
+	if c.len == 0 {
+		return
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.table = newTable(c.len)
+	sh.due = make(deadlines, 0, c.len)
+	sh.counts.held = int64(c.len)
+	for m := c.first; m != nil; {
+		next := m.next // add makes it that in the table
+		sh.table.add(m)
+		if at := m.deadline(sh.engine.quiet, sh.engine.former); at != never {
+			m.slot = int32(len(sh.due))
+			sh.due = append(sh.due, due{at, m})
+		}
+		m = next
+	}
+	sh.due.order()
+	if len(sh.due) > 0 {
+		sh.arm(sh.due[0].at, sh.engine.clock.Now())
+	}
+}
