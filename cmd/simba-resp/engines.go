@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -75,6 +76,10 @@ func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 
 // openEmbedded sets the embedded engine up, on its disk.
 func (a *app) openEmbedded(n simba.Notices) error {
+	// What a start makes of the stored leases stays, and what it leaves behind, the names as
+	// they were read, is at most as much again: hardly more than the heap may grow by later
+	// anyway. To look for it meanwhile takes half as long as all the rest together.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	journal, clock, recovery, err := a.openJournal()
 	if err != nil {
 		return err
