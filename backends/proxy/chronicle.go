@@ -168,12 +168,10 @@ func (c *Chronicle) holdBack(e heldEvent) {
 		})
 	}
 	at, again := slices.BinarySearchFunc(held, e, byTenure)
-	if again {
-		held[at] = e
-	} else {
-		held = slices.Insert(held, at, e)
+	if again { // the first counts, as of those that do not wait
+		return
 	}
-	c.early[e.Mutex] = held
+	c.early[e.Mutex] = slices.Insert(held, at, e)
 }
 
 // letGo records the first of the events that a mutex holds back.

@@ -245,6 +245,22 @@ func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 	})
 }
 
+func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewChronicle(&paper{}, 0)
+		c.Overtaking = 100 * time.Millisecond
+		c.Record(acquired("m", "a", 1))
+		first := acquired("m", "b", 2)
+		first.Reason = "handoff"
+		c.Record(first)
+		c.Record(acquired("m", "b", 2))
+		c.Record(endOf(simba.EventReleased, "m", "a", 1))
+		if last, _ := c.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
+			t.Errorf("%+v", last)
+		}
+	})
+}
+
 func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := []string{"acquired a 1", "released a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3", "acquired d 4"}

@@ -170,6 +170,19 @@ func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
 	}
 }
 
+// Replies may overtake each other: a look that was made after the grant, and what confirmed it.
+func TestALookThatOvertakesTheConfirmationTellsOfAHandoff(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	a, _ := acquire(t, b, "m", "a", time.Minute, nil)
+	acquire(t, b, "m", "b", time.Minute, newBell())
+	b.chronicle.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
+	b.see("m", &state{status: "seen", owner: "b", token: a.Token + 1})
+	if last, _ := b.chronicle.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
+		t.Errorf("%+v", last)
+	}
+}
+
 func TestAServerWithoutPubSubIsPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, deaf{})

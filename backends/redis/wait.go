@@ -356,7 +356,8 @@ func (b *Backend) see(mutex string, s *state) {
 		return
 	}
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	if s.status == "confirmed" || len(s.grants) > 0 {
+	// A look that was made after a grant was confirmed may be answered before: its owner waits here yet.
+	if s.status == "confirmed" || len(s.grants) > 0 || b.lobby.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}
 	if last, known := b.chronicle.Last(mutex); known && last.Token >= s.token {
