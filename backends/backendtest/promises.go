@@ -100,7 +100,7 @@ var Promises = []Promise{
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
 		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows anew, longer or shorter",
-		ZooKeeper: KeptIf("the leader's clock is not set, and the lease was not renewed last through another server than the one that granted it: that one may renew what others have told to be over, if by its own clock it is not. What a server pushed to subscribers when it gave its session up may be followed by a renewal elsewhere until that session is over; what it answers is not"),
+		ZooKeeper: KeptIf("the clocks of the ensemble agree and are not set, and the lease was not renewed last through another server than the one that granted it: that one may renew what others have told to be over, and what it then tells so itself until it does, if by its own clock it is not. What a server pushed to subscribers when it gave its session up may be followed by a renewal elsewhere until that session is over; what it answers is not"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, for ever, and are the same for a whole tenure",
