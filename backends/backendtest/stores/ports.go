@@ -3,6 +3,7 @@ package stores
 import (
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strconv"
 	"sync"
 )
@@ -18,24 +19,39 @@ const (
 
 var (
 	portsMu sync.Mutex // guards given
-	given   = make(map[int]bool)
+	given   = make(map[int]net.Listener)
 )
 
 // FreePort returns a port that nobody listens on and that no other store of this
-// process was given.
+// process was given; on Linux, nor one of another process' tests.
 func FreePort(t TB) int {
 	t.Helper()
 	portsMu.Lock()
 	defer portsMu.Unlock()
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if !given[port] && free(port) && free(port+busOffset) {
-			given[port] = true
+		if reserve(port) && reserve(port+busOffset) && free(port) && free(port+busOffset) {
 			return port
 		}
 	}
 	t.Fatal("find a free port: there is none")
 	return 0
+}
+
+// reserve takes a port for this process, until it ends: by a name that the kernel gives to one only.
+func reserve(port int) bool {
+	if _, ok := given[port]; ok {
+		return false
+	}
+	var name net.Listener
+	if runtime.GOOS == "linux" {
+		var err error
+		if name, err = net.Listen("unix", "@simba-resp-tests-port-"+strconv.Itoa(port)); err != nil {
+			return false
+		}
+	}
+	given[port] = name
+	return true
 }
 
 func free(port int) bool {
