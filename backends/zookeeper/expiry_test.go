@@ -82,7 +82,9 @@ func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	return beside
 }
 
-func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
+// two are servers of one ensemble.
+func two(t *testing.T) (one, other *Backend) {
+	t.Helper()
 	srv := stores.ZooKeeper(t)
 	var servers [2]*Backend
 	for i := range servers {
@@ -90,10 +92,14 @@ func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer b.Close()
+		t.Cleanup(func() { b.Close() })
 		servers[i] = b
 	}
-	there, here := servers[0], servers[1]
+	return servers[0], servers[1]
+}
+
+func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
+	there, here := two(t)
 	ctx := context.Background()
 	r := simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Minute, NoQueue: true}
 	if _, _, err := there.Acquire(ctx, r); err != nil {
@@ -136,17 +142,7 @@ func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
 }
 
 func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	var servers [2]*Backend
-	for i := range servers {
-		b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
-		servers[i] = b
-	}
-	keeper, other := servers[0], servers[1]
+	keeper, other := two(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for teller, b := range map[string]*Backend{"its keeper": keeper, "another server": other} {
