@@ -214,6 +214,13 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 
 func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
+	next := in(15, 20, acquires("b"), granted("b", 2))
+	twice := []operation{ // after both of them
+		in(25, 30, releases("b", 2), yes), in(35, 40, acquires("a"), granted("a", 3)), in(45, 50, acquires("b"), granted("b", 4)),
+	}
+	again := []operation{in(120, 130, acquires("a"), granted("a", 2)), in(140, 150, acquires("b"), granted("b", 3))}
+	late := lost(-20, releases("a", 0))
+	brief := lost(-20, request{kind: guard, contender: "a", lease: 20 * time.Millisecond})
 	for i, c := range []struct {
 		all   []operation
 		wrong int
@@ -225,6 +232,30 @@ func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
 		{[]operation{first, lost(20, releases("a", 1)), in(21, 25, acquires("b"), granted("b", 2))}, 0},
 		{[]operation{first, in(20, 30, breaks, yes), in(21, 25, acquires("b"), granted("b", 2))}, 0},
 		{[]operation{first, in(120, 130, acquires("b"), granted("b", 1))}, 1},
+
+		// A request that names no tenure may come late, and end the one that its contender has by then.
+		{[]operation{late, first, next}, 0},
+		{[]operation{in(-20, -10, releases("a", 0), no), first, next}, 1},
+		{[]operation{lost(-20, releases("b", 0)), first, next}, 1},
+		{[]operation{lost(-20, releases("a", 9)), first, next}, 1},
+		{append([]operation{first, lost(20, releases("a", 1))}, again...), 1},
+		{append([]operation{first, lost(20, releases("a", 0))}, again...), 0},
+		{[]operation{first, next, lost(30, releases("a", 0))}, 1},
+		// It comes once, whether to the tenure that there was when it was sent or to one that followed.
+		{append([]operation{late, first, next}, twice...), 1},
+		{append([]operation{first, lost(12, releases("a", 0)), next}, twice...), 1},
+		{append([]operation{late, late, first, next}, twice...), 0},
+		// It does not come before what renews the tenure.
+		{[]operation{late, first, in(21, 30, guards("a", 1), renewed("a", 1)), next}, 1},
+		{[]operation{late, first, in(20, 30, guards("a", 1), renewed("a", 1)), next}, 0},
+		{[]operation{first, lost(11, releases("a", 0)), in(12, 14, guards("a", 1), renewed("a", 1)), next}, 0},
+		// Its lease begins when it comes.
+		{[]operation{brief, first, in(15, 19, acquires("b"), granted("b", 2))}, 1},
+		{[]operation{brief, first, next}, 0},
+		// What ends the first tenure need not be what can end the second.
+		{append([]operation{late, brief, first, next}, twice...), 0},
+		{append([]operation{brief, late, first, next}, twice...), 0},
+		{append([]operation{brief, brief, first, next}, twice...), 1},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			if wrong := (&rules{}).twoOwners(c.all); len(wrong) != c.wrong {

@@ -13,17 +13,18 @@ type tenure struct {
 	owner    string
 	token    uint64
 	asked    instant // the first of its requests that was answered so
+	renewed  instant // the last of them
 	from, to instant
 	servers  []int // one of which keeps it, as far as the contender knows
 }
 
 // twoOwners returns the tenures that overlap, and the tokens that do not grow.
 func (r *rules) twoOwners(all []operation) (wrong []string) {
-	tenures := r.tenures(all)
+	tenures, late := r.tenures(all), unanswered(all)
 	sure := slices.DeleteFunc(slices.Clone(tenures), func(t tenure) bool { return t.from >= t.to }) // the rest were told too late
 	for i := 1; i < len(sure); i++ {
 		a, b := sure[i-1], sure[i]
-		if b.from < a.to {
+		if b.from < a.to && !late.end(a, b.from) {
 			wrong = append(wrong, fmt.Sprintf("two owners: %+v, %+v", a, b))
 		}
 	}
@@ -35,6 +36,32 @@ func (r *rules) twoOwners(all []operation) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// late are requests that had no reply and named no tenure, those for the longest lease first. Each of them may come
+// once, at any time since it was sent, to whichever tenure its contender has by then.
+type late []operation
+
+func unanswered(all []operation) late {
+	l := slices.DeleteFunc(slices.Clone(all), func(o operation) bool { return !o.unknown || o.request.token != 0 })
+	slices.SortFunc(l, func(a, b operation) int { return cmp.Compare(b.lease, a.lease) })
+	return l
+}
+
+// end reports whether one of them may have ended a tenure by an instant, and takes that one out: it came after all that
+// renewed the tenure, and a lease that it asked for began no sooner.
+//
+// Asked in order of time, it excuses as many tenures as can be: what can have come by one instant can have by all that
+// follow, so only a lease may be too long for another tenure, and the longest that will do is the one to spare.
+func (l *late) end(t tenure, by instant) bool {
+	i := slices.IndexFunc(*l, func(o operation) bool {
+		return o.contender == t.owner && after(max(o.call, t.renewed), o.lease) <= by
+	})
+	if i < 0 {
+		return false
+	}
+	*l = slices.Delete(*l, i, i+1)
+	return true
 }
 
 // tenures returns them in the order in which they began.
@@ -52,6 +79,7 @@ func (r *rules) tenures(all []operation) []tenure {
 		t := latest[o.contender]
 		switch {
 		case t == nil:
+		case o.unknown && o.request.token == 0: // it may end this one, or another: see late
 		case o.kind == release:
 			t.to = min(t.to, o.call)
 		case o.lease > 0:
@@ -74,7 +102,7 @@ func (r *rules) tenures(all []operation) []tenure {
 			known[k], asked[o.contender] = t, nil
 		}
 		latest[o.contender] = t
-		t.to = after(o.call, o.lease)
+		t.renewed, t.to = o.call, after(o.call, o.lease)
 	}
 	var tenures []tenure
 	for _, t := range known {
