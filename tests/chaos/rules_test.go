@@ -249,6 +249,8 @@ func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
 		{[]operation{late, first, in(21, 30, guards("a", 1), renewed("a", 1)), next}, 1},
 		{[]operation{late, first, in(20, 30, guards("a", 1), renewed("a", 1)), next}, 0},
 		{[]operation{first, lost(11, releases("a", 0)), in(12, 14, guards("a", 1), renewed("a", 1)), next}, 0},
+		{[]operation{first, lost(11, releases("a", 1)), in(12, 14, guards("a", 1), renewed("a", 1)), next}, 0},
+		{[]operation{first, lost(11, releases("a", 9)), next}, 1},
 		// Its lease begins when it comes.
 		{[]operation{brief, first, in(15, 19, acquires("b"), granted("b", 2))}, 1},
 		{[]operation{brief, first, next}, 0},
@@ -256,6 +258,7 @@ func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
 		{append([]operation{late, brief, first, next}, twice...), 0},
 		{append([]operation{brief, late, first, next}, twice...), 0},
 		{append([]operation{brief, brief, first, next}, twice...), 1},
+		{append([]operation{late, first, lost(11, releases("a", 1)), next}, twice...), 0},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			if wrong := (&rules{}).twoOwners(c.all); len(wrong) != c.wrong {

@@ -38,13 +38,15 @@ func (r *rules) twoOwners(all []operation) (wrong []string) {
 	return wrong
 }
 
-// late are requests that had no reply and named no tenure, those for the longest lease first. Each of them may come
-// once, at any time since it was sent, to whichever tenure its contender has by then.
+// late are requests that had no reply: first those that name a tenure, and can end no other, then those for the longest
+// lease. Each of them may come once, at any time since it was sent, to whichever tenure its contender has by then.
 type late []operation
 
 func unanswered(all []operation) late {
-	l := slices.DeleteFunc(slices.Clone(all), func(o operation) bool { return !o.unknown || o.request.token != 0 })
-	slices.SortFunc(l, func(a, b operation) int { return cmp.Compare(b.lease, a.lease) })
+	l := slices.DeleteFunc(slices.Clone(all), func(o operation) bool { return !o.unknown })
+	slices.SortFunc(l, func(a, b operation) int {
+		return cmp.Or(cmp.Compare(b.request.token, a.request.token), cmp.Compare(b.lease, a.lease))
+	})
 	return l
 }
 
@@ -55,7 +57,8 @@ func unanswered(all []operation) late {
 // follow, so only a lease may be too long for another tenure, and the longest that will do is the one to spare.
 func (l *late) end(t tenure, by instant) bool {
 	i := slices.IndexFunc(*l, func(o operation) bool {
-		return o.contender == t.owner && after(max(o.call, t.renewed), o.lease) <= by
+		may := o.contender == t.owner && (o.request.token == 0 || o.request.token == t.token)
+		return may && after(max(o.call, t.renewed), o.lease) <= by
 	})
 	if i < 0 {
 		return false
@@ -79,7 +82,7 @@ func (r *rules) tenures(all []operation) []tenure {
 		t := latest[o.contender]
 		switch {
 		case t == nil:
-		case o.unknown && o.request.token == 0: // it may end this one, or another: see late
+		case o.unknown: // it may end this one, or another: see late
 		case o.kind == release:
 			t.to = min(t.to, o.call)
 		case o.lease > 0:
