@@ -254,6 +254,11 @@ func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
 		// Its lease begins when it comes.
 		{[]operation{brief, first, in(15, 19, acquires("b"), granted("b", 2))}, 1},
 		{[]operation{brief, first, next}, 0},
+		// It may come before its contender is told of the tenure, and that of one which follows.
+		{[]operation{late, in(0, 90, acquires("a"), granted("a", 1)), next}, 0},
+		{[]operation{in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
+		{[]operation{lost(-20, releases("b", 0)), in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
+		{[]operation{lost(-20, releases("b", 0)), first, in(15, 100, acquires("b"), granted("b", 2)), in(30, 40, acquires("c"), granted("c", 3))}, 1},
 		// What ends the first tenure need not be what can end the second.
 		{append([]operation{late, brief, first, next}, twice...), 0},
 		{append([]operation{brief, late, first, next}, twice...), 0},

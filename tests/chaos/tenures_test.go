@@ -18,12 +18,13 @@ type tenure struct {
 	servers  []int // one of which keeps it, as far as the contender knows
 }
 
-// twoOwners returns the tenures that overlap, and the tokens that do not grow.
+// twoOwners returns the tenures that overlap one that began later, of those the one that was told first, and the
+// tokens that do not grow.
 func (r *rules) twoOwners(all []operation) (wrong []string) {
 	tenures, late := r.tenures(all), unanswered(all)
 	sure := slices.DeleteFunc(slices.Clone(tenures), func(t tenure) bool { return t.from >= t.to }) // the rest were told too late
 	for i := 1; i < len(sure); i++ {
-		a, b := sure[i-1], sure[i]
+		a, b := sure[i-1], slices.MinFunc(sure[i:], func(a, b tenure) int { return cmp.Compare(a.from, b.from) })
 		if b.from < a.to && !late.end(a, b.from) {
 			wrong = append(wrong, fmt.Sprintf("two owners: %+v, %+v", a, b))
 		}
@@ -67,7 +68,7 @@ func (l *late) end(t tenure, by instant) bool {
 	return true
 }
 
-// tenures returns them in the order in which they began.
+// tenures returns them in the order in which they began, by their tokens: a contender may be told of its own late.
 func (r *rules) tenures(all []operation) []tenure {
 	byCall := slices.SortedFunc(slices.Values(all), func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 	type key struct {
@@ -121,6 +122,8 @@ func (r *rules) tenures(all []operation) []tenure {
 		}
 		tenures = append(tenures, *t)
 	}
-	slices.SortFunc(tenures, func(a, b tenure) int { return cmp.Compare(a.from, b.from) })
+	slices.SortFunc(tenures, func(a, b tenure) int {
+		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.from, b.from))
+	})
 	return tenures
 }
