@@ -135,6 +135,9 @@ func (c *client) run(e *entry, args [][]byte) {
 	}
 	c.running, c.failed, c.parked = e, false, 0
 	c.last.Store(e)
+	if c.x.prompt == nil || !e.has(fast|blocking) {
+		c.conn.Detach()
+	}
 	started := c.started
 	e.run(c, args)
 	c.ended = c.x.age()
@@ -189,6 +192,9 @@ func (c *client) settle() error {
 	}
 	seq := c.owed
 	c.owed, c.touched = 0, false
+	if p := c.x.prompt; p != nil && !p.Settled(seq) {
+		c.conn.LineUp()
+	}
 	err := c.x.backend.Settle(context.Background(), seq)
 	if c.x.latency.on() && began != 0 {
 		c.x.latency.consider(settleEvent, c.x.age()-began)

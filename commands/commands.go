@@ -61,6 +61,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// prompt is a backend of which only Settle waits.
+type prompt interface {
+	// Settled reports whether Settle would return at once.
+	Settled(seq simba.Seq) bool
+}
+
 // Info holds facts about the server that don't change while it runs.
 type Info struct {
 	Version    string    // of simba-resp
@@ -82,6 +88,7 @@ type Field struct{ Name, Value string }
 type Commands struct {
 	backend     simba.Backend
 	keyspace    simba.Keyspace // the backend's; nil = it has none
+	prompt      prompt         // the backend; nil = its calls wait for a store
 	users       *access.Accounts
 	info        Info
 	about       func() []Field
@@ -133,6 +140,7 @@ func New(cfg Config) *Commands {
 		certificateName: (*resp.Conn).CertificateName,
 	}
 	x.keyspace, _ = cfg.Backend.(simba.Keyspace)
+	x.prompt, _ = cfg.Backend.(prompt)
 	if x.users == nil {
 		x.users, _ = access.Open(Catalog(), access.Options{}) // no file, no fault
 	}

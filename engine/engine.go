@@ -146,6 +146,9 @@ func (e *Engine) missed(name, contender string) simba.Seq {
 	return e.run(name, func(m *mutex, s *step) { m.missTurn(s, contender) })
 }
 
+// Settled reports whether Settle would return at once. It is cheap.
+func (e *Engine) Settled(seq simba.Seq) bool { return seq <= e.ledger.journal.Tellable() }
+
 // Settle implements simba.Backend.
 func (e *Engine) Settle(_ context.Context, seq simba.Seq) error {
 	if !e.enter() {

@@ -27,15 +27,14 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		return ln.Close()
 	}
 	defer s.unlisten(ln)
+	s.pollers.open(s.log)
 	pause := firstAcceptPause
 	for {
 		nc, err := ln.Accept()
 		switch {
 		case err == nil:
 			pause = firstAcceptPause
-			if c := s.admit(nc, config); c != nil {
-				go c.serve()
-			}
+			s.welcome(nc, config)
 		case s.stopping():
 			return nil
 		case !passing(err):
@@ -45,6 +44,21 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 			s.pause(pause)
 			pause = min(2*pause, lastAcceptPause)
 		}
+	}
+}
+
+// welcome serves a connection that was accepted, if there is room for it.
+func (s *Server) welcome(nc net.Conn, config *tls.Config) {
+	if config == nil {
+		nc = s.pollers.adopt(nc)
+	}
+	c := s.admit(nc, config)
+	switch {
+	case c == nil:
+	case c.sock != nil:
+		c.sock.task.start(c.serve)
+	default:
+		go c.serve()
 	}
 }
 

@@ -32,6 +32,7 @@ type Conn struct {
 	wire    wire
 	stream  io.ReadWriter // of commands and replies: the wire, or TLS over it
 	tls     *tls.Conn     // nil = plain
+	sock    *sock         // that of the wire if a poller serves it; nil = the connection has a goroutine
 	id      uint64
 	created time.Time
 	remote  string
@@ -85,6 +86,7 @@ func newConn(s *Server, nc net.Conn) *Conn {
 		in:      newReader(s.limits),
 	}
 	c.stream = &c.wire
+	c.sock, _ = nc.(*sock)
 	c.push.init()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c

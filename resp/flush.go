@@ -36,15 +36,37 @@ func (c *Conn) send() error {
 		if c.reply.Len() == 0 {
 			return nil
 		}
-		c.wmu.Lock()
+		c.lockWrites()
 		defer c.wmu.Unlock()
-		return c.write(c.reply.Bytes())
+		return c.writeReplies(c.reply.Bytes())
 	}
-	c.wmu.Lock()
-	err := c.write(c.push.splice(c.reply.Bytes()))
+	c.lockWrites()
+	err := c.writeReplies(c.push.splice(c.reply.Bytes()))
 	c.wmu.Unlock()
 	c.release()
 	return err
+}
+
+// lockWrites takes c.wmu, for which who waits for a slow client may keep others waiting.
+func (c *Conn) lockWrites() {
+	if !c.wmu.TryLock() {
+		c.leave()
+		c.wmu.Lock()
+	}
+}
+
+// writeReplies is write for the connection's own goroutine.
+func (c *Conn) writeReplies(b []byte) error {
+	if c.sock == nil || len(b) == 0 {
+		return c.write(b)
+	}
+	n, err := c.sock.writeNow(b)
+	c.server.bytesOut.Add(int64(n))
+	if err != nil || n == len(b) {
+		return err
+	}
+	c.leave()
+	return c.write(b[n:])
 }
 
 // write sends whole frames, in one call unless the client takes them slowly. The

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// turnCommands is after how many commands of a batch others have a turn, where a poller serves them.
+const turnCommands = 64
+
 // linger bounds how long a client that broke the protocol is listened to, so that
 // it can read why.
 const (
@@ -103,6 +106,9 @@ func (c *Conn) batch() {
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
 			c.Flush()
 		}
+		if served%turnCommands == 0 {
+			c.giveWay()
+		}
 	}
 	if served > 0 {
 		c.noteBuffers()
@@ -161,6 +167,7 @@ func (c *Conn) linger() {
 
 // end closes the connection and gives everything back that belongs to it.
 func (c *Conn) end() {
+	c.leave()
 	c.server.broker.leave(c)
 	if !errors.Is(c.err, errDraining) {
 		c.farewell()

@@ -44,6 +44,7 @@ type Server struct {
 	log         *slog.Logger
 	broker      *Broker
 	turns       turns
+	pollers     pollers
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
@@ -75,6 +76,7 @@ func NewServer(cfg Config, h Handler) *Server {
 		log:         cfg.Logger,
 		broker:      cfg.Broker,
 		turns:       newTurns(cfg.Turns),
+		pollers:     pollers{wanted: cfg.Pollers},
 		conns:       make(map[uint64]*Conn),
 		listeners:   make(map[net.Listener]struct{}),
 		stop:        make(chan struct{}),
@@ -167,6 +169,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-s.drained:
+		s.pollers.close()
 		return nil
 	case <-ctx.Done():
 	}

@@ -57,7 +57,7 @@ type effort struct {
 // compute is called before a command is executed.
 func (c *Conn) compute() {
 	e := &c.effort
-	if c.server.turns == nil || e.computing {
+	if c.server.turns == nil || e.computing || c.polled() {
 		return
 	}
 	now := c.age()

@@ -1,0 +1,244 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// events of a socket, each told once: when there is something new.
+const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
+
+// poller serves many connections by two goroutines. One goes in rounds: it asks the kernel which sockets have
+// something new, and runs the tasks of these and of whoever was signaled. The other one, the settler, runs those
+// tasks that wait for what they changed to be durable, in the order in which they changed it: the first one waits,
+// and the others find it done.
+//
+// The poller's own epoll instance is a file that Go's poller watches. So a round that finds nothing
+// blocks no thread, and begins again as soon as there is something.
+type poller struct {
+	epoll *os.File
+	raw   syscall.RawConn
+	found [256]unix.EpollEvent
+	done  sync.WaitGroup // of the two goroutines
+
+	mu       sync.Mutex // protects this group
+	socks    map[int32]*sock
+	queue    []*task // to be run in the next round
+	sleeping bool    // the poller waits for the kernel, and must be woken for the queue
+	line     []*task // of the settler
+	closed   bool
+
+	settle chan struct{} // there is a line
+	spare  []*task       // of the poller's goroutine
+}
+
+func newPoller() (*poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // makes os.NewFile give it to Go's poller
+		unix.Close(fd)
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	p := &poller{epoll: os.NewFile(uintptr(fd), "epoll"), socks: make(map[int32]*sock), settle: make(chan struct{}, 1)}
+	if p.raw, err = p.epoll.SyscallConn(); err != nil {
+		p.epoll.Close()
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	p.done.Go(p.run)
+	p.done.Go(p.settleAll)
+	return p, nil
+}
+
+// close ends the poller, whose tasks have all ended.
+func (p *poller) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	close(p.settle)
+	p.rouse()
+	p.done.Wait()
+	p.epoll.Close()
+}
+
+// adopt makes the socket of nc one of the poller's, and closes nc. Without it, by an error, nc is as before, or
+// closed.
+func (p *poller) adopt(nc *net.TCPConn) (*sock, error) {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if cerr := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); cerr != nil {
+		return nil, cerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := newSock(p, fd, nc)
+	nc.Close() // or Go's poller would go on watching it
+	if err := p.watch(s); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// watch begins to tell s what is new.
+func (p *poller) watch(s *sock) error {
+	p.mu.Lock()
+	p.socks[int32(s.fd)] = s
+	p.mu.Unlock()
+	e := unix.EpollEvent{Events: events, Fd: int32(s.fd)}
+	var err error
+	if cerr := p.raw.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, s.fd, &e) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// forget is called before the descriptor of s is closed, whose number may then be that of another.
+func (p *poller) forget(s *sock) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.socks, int32(s.fd))
+}
+
+// enqueue has t run in the next round. Any goroutine may call it.
+func (p *poller) enqueue(t *task) {
+	p.mu.Lock()
+	p.queue = append(p.queue, t)
+	sleeping := p.sleeping
+	p.sleeping = false
+	p.mu.Unlock()
+	if sleeping {
+		p.rouse()
+	}
+}
+
+// rouse makes sleep return, this time or the next.
+func (p *poller) rouse() { _ = p.epoll.SetReadDeadline(past) } // fails on a closed file only
+
+// lineUp has the settler run t.
+func (p *poller) lineUp(t *task) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.line = append(p.line, t)
+	if inline {
+		return
+	}
+	select {
+	case p.settle <- struct{}{}:
+	default:
+	}
+}
+
+func (p *poller) settleAll() {
+	var spare []*task
+	for range p.settle {
+		p.mu.Lock()
+		tasks := p.line
+		p.line = spare[:0]
+		p.mu.Unlock()
+		for _, t := range tasks {
+			t.goOn(lined)
+		}
+		clear(tasks)
+		spare = tasks
+	}
+}
+
+func (p *poller) run() {
+	var spare []*task
+	for {
+		n := p.poll()
+		if n == 0 && p.rest() {
+			n = p.sleep()
+		}
+		tasks, ok := p.round(p.found[:n])
+		if !ok {
+			return
+		}
+		for _, t := range tasks {
+			t.goOn(looped)
+		}
+		clear(tasks)
+		p.spare = tasks
+		if inline {
+			p.mu.Lock()
+			tasks := p.line
+			p.line = spare[:0]
+			p.mu.Unlock()
+			for _, t := range tasks {
+				t.goOn(lined)
+			}
+			clear(tasks)
+			spare = tasks
+		}
+	}
+}
+
+var inline = os.Getenv("INLINE") != ""
+
+// rest reports whether there is nothing in the queue: then whoever puts something there wakes the poller.
+func (p *poller) rest() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sleeping = len(p.queue) == 0 && !p.closed
+	return p.sleeping
+}
+
+// round tells the sockets what is new and returns the tasks to be run, or that there will be none any more.
+func (p *poller) round(found []unix.EpollEvent) (tasks []*task, ok bool) {
+	p.mu.Lock()
+	p.sleeping = false
+	for i := range found {
+		s := p.socks[found[i].Fd]
+		if s == nil {
+			continue
+		}
+		if s.note(found[i].Events) && s.task.rouse() {
+			p.queue = append(p.queue, s.task)
+		}
+	}
+	tasks, ok = p.queue, !p.closed
+	p.queue = p.spare[:0]
+	p.mu.Unlock()
+	return tasks, ok
+}
+
+// poll asks the kernel what is new, and does not wait for it.
+func (p *poller) poll() (n int) {
+	_ = p.raw.Control(func(fd uintptr) { n = p.pollRaw(fd) })
+	return n
+}
+
+// sleep waits until there is something new, or until it is roused.
+func (p *poller) sleep() (n int) {
+	err := p.raw.Read(func(fd uintptr) bool {
+		n = p.pollRaw(fd)
+		return n > 0
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = p.epoll.SetReadDeadline(time.Time{})
+	}
+	return n
+}
+
+// pollRaw does not tell Go's scheduler of a system call that never blocks.
+func (p *poller) pollRaw(fd uintptr) int {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
+	if errno != 0 { // EINTR: the next round asks again
+		return 0
+	}
+	return int(n)
+}

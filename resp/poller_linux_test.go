@@ -1,0 +1,359 @@
+package resp
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// polled starts a server with one poller, and returns what dials it. All that is in the kernel's hands here has no
+// fake time, so what a test waits for is an event.
+func polled(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client) {
+	t.Helper()
+	cfg.Pollers = 1
+	s = NewServer(cfg, h)
+	addr, done := serveTCP(t, s)
+	t.Cleanup(func() {
+		stopServer(t, s)
+		<-done
+	})
+	return s, func() *client {
+		t.Helper()
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return &client{t: t, Conn: nc}
+	}
+}
+
+func TestAPollerServesManyConnections(t *testing.T) {
+	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+		"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
+	}})
+	var all sync.WaitGroup
+	for i := range 50 {
+		cl := dial()
+		all.Go(func() {
+			for n := range 20 {
+				batch, want := new(strings.Builder), new(strings.Builder)
+				for range 1 + n*10 { // more than a turn's
+					text := fmt.Sprintf("%d-%d", i, n)
+					batch.WriteString(bulk("ECHO", text))
+					fmt.Fprintf(want, "$%d\r\n%s\r\n", len(text), text)
+				}
+				if _, err := io.WriteString(cl, batch.String()); err != nil {
+					t.Error(err)
+					return
+				}
+				got := make([]byte, want.Len())
+				if _, err := io.ReadFull(cl, got); err != nil || string(got) != want.String() {
+					t.Errorf("received %q (%v), want %q", got, err, want)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestACommandThatComesInPiecesIsServed(t *testing.T) {
+	_, dial := polled(t, Config{}, &script{})
+	cl, other := dial(), dial()
+	for _, b := range []byte("*1\r\n$4\r\nPING\r\n") {
+		cl.send(string(b))
+		other.call("PING\r\n", "+PONG\r\n") // by now it was seen
+	}
+	cl.expect("+PONG\r\n")
+}
+
+func TestWhatWasSentBeforeTheClientEndedIsAnswered(t *testing.T) {
+	_, dial := polled(t, Config{}, &script{})
+	cl := dial()
+	cl.send("PING\r\nPING\r\n")
+	if err := cl.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	cl.expectEnd("+PONG\r\n+PONG\r\n")
+}
+
+func TestADetachedCommandHoldsUpNoOther(t *testing.T) {
+	release := make(chan struct{})
+	_, dial := polled(t, Config{Turns: 1}, &script{commands: map[string]func(*Conn, [][]byte){
+		"WORK": func(c *Conn, _ [][]byte) { c.Detach(); <-release; c.Reply().Simple("DONE") },
+	}})
+	cl, other := dial(), dial()
+	cl.send("WORK\r\nPING\r\n")
+	other.call("PING\r\n", "+PONG\r\n")
+	close(release)
+	cl.expect("+DONE\r\n+PONG\r\n")
+	cl.call("WORK\r\n", "+DONE\r\n")
+	cl.call("PING\r\n", "+PONG\r\n")
+}
+
+func TestThoseWhoLineUpSettleInTheirOrderWhileOthersAreServed(t *testing.T) {
+	const clients = 20
+	order := make(chan int, clients)
+	var lined sync.WaitGroup
+	lined.Add(clients)
+	durable := make(chan struct{})
+	h := &script{commands: map[string]func(*Conn, [][]byte){
+		"LOCK": func(c *Conn, args [][]byte) {
+			n, _ := strconv.Atoi(string(args[1]))
+			c.SetState(n)
+			c.Reply().Simple(string(args[1]))
+		},
+	}}
+	h.settle = func(c *Conn) error {
+		if n, ok := c.State().(int); ok {
+			lined.Done()
+			c.LineUp()
+			<-durable
+			order <- n
+			c.SetState(nil)
+		}
+		return nil
+	}
+	_, dial := polled(t, Config{}, h)
+	all := make([]*client, clients)
+	for i := range all {
+		all[i] = dial()
+		all[i].send(fmt.Sprintf("LOCK %d\r\n", i))
+		dial().call("PING\r\n", "+PONG\r\n") // so the one before is in line
+	}
+	lined.Wait()
+	close(durable)
+	for i, cl := range all {
+		if n := <-order; n != i {
+			t.Errorf("%d settled as number %d", n, i)
+		}
+		cl.expect(fmt.Sprintf("+%d\r\n", i))
+	}
+}
+
+func TestABlockedCommandOfAPolledConnection(t *testing.T) {
+	h := newBlocking(0)
+	s, dial := polled(t, Config{}, h)
+	other := dial()
+	for _, c := range []struct {
+		what string
+		end  func(cl *client, w *Wait)
+		why  Wakeup
+		told string
+	}{
+		{"woken", func(_ *client, w *Wait) { w.Wake() }, Woken, "+x woken\r\n"},
+		{"unblocked", func(_ *client, w *Wait) { w.c.Unblock(false) }, UnblockedTimeout, "+x unblocked\r\n"},
+		{"its client leaves", func(cl *client, _ *Wait) { cl.Close() }, Gone, ""},
+		{"its client is killed", func(_ *client, w *Wait) { w.c.Close() }, Gone, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			cl := dial()
+			cl.send("WAIT x\r\n")
+			w := <-h.waits
+			other.call("PING\r\n", "+PONG\r\n")
+			for s.Stats().Blocked == 0 { // it is on its way into Await
+				other.call("PING\r\n", "+PONG\r\n")
+			}
+			c.end(cl, w)
+			if why := <-h.ends; why != c.why {
+				t.Errorf("%v, want %v", why, c.why)
+			}
+			if c.told != "" {
+				cl.expect(c.told)
+				cl.call("PING\r\n", "+PONG\r\n")
+			}
+		})
+	}
+}
+
+func TestABlockedCommandOfAPolledConnectionEndsAtItsDeadline(t *testing.T) {
+	h := newBlocking(time.Millisecond)
+	_, dial := polled(t, Config{}, h)
+	cl := dial()
+	for range 3 {
+		cl.call("WAIT x\r\n", "+x timed out\r\n")
+	}
+	cl.call("PING\r\n", "+PONG\r\n")
+}
+
+// large answers LARGE with a megabyte.
+func large() (*script, string) {
+	text := strings.Repeat("x", 1<<20)
+	return &script{commands: map[string]func(*Conn, [][]byte){
+		"LARGE": func(c *Conn, _ [][]byte) { c.Reply().BulkString(text) },
+	}}, fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+}
+
+func TestWhoTakesNothingHoldsUpNoOtherAndIsCut(t *testing.T) {
+	h, reply := large()
+	ended := make(chan struct{}, 8)
+	h.closed = func(*Conn) { ended <- struct{}{} }
+	_, dial := polled(t, Config{Limits: Limits{WriteTimeout: 200 * time.Millisecond}}, h)
+	stuck, other := dial(), dial()
+	stuck.send(strings.Repeat("LARGE\r\n", 64)) // more than the sockets' buffers
+	for served := 0; ; served++ {
+		other.call("PING\r\n", "+PONG\r\n")
+		select {
+		case <-ended:
+			if served == 0 {
+				t.Error("nobody else was served meanwhile")
+			}
+			return
+		default:
+		}
+		if served == 0 {
+			other.call("LARGE\r\n", reply) // larger than a socket's buffer too
+		}
+	}
+}
+
+func TestALargeReplyIsSentWhole(t *testing.T) {
+	h, reply := large()
+	_, dial := polled(t, Config{}, h)
+	cl := dial()
+	const n = 16
+	go io.WriteString(cl, strings.Repeat("LARGE\r\n", n))
+	r, want := bufio.NewReader(cl), []byte(reply)
+	got := make([]byte, len(want))
+	for range n {
+		if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("not what was sent: %v", err)
+		}
+	}
+}
+
+func TestPushesReachAPolledConnection(t *testing.T) {
+	s, dial := polled(t, Config{}, &script{commands: pubsub()})
+	cl := dial()
+	cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+	for range 100 {
+		s.Broker().Publish("a", "x")
+		cl.send("PING\r\n")
+	}
+	seen := map[string]int{}
+	for f := newFrames(cl); seen["+PONG\r\n"] < 100 || seen[message("a", "x")] < 100; {
+		seen[f.next(t)]++
+	}
+}
+
+func TestAPolledConnectionIsCutWhenItIsIdleForTooLong(t *testing.T) {
+	_, dial := polled(t, Config{IdleTimeout: 20 * time.Millisecond}, &script{})
+	dial().expectEnd("")
+}
+
+// TestADescriptorIsClosedOnceAndNeverAnothers has clients come and go while others cut them: whoever read from or wrote to a
+// descriptor that has become another's would mix up what they are told.
+func TestADescriptorIsClosedOnceAndNeverAnothers(t *testing.T) {
+	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+		"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
+	}})
+	dial().call("PING\r\n", "+PONG\r\n")
+	before := descriptors(t)
+	stop := make(chan struct{})
+	var killer, clients sync.WaitGroup
+	killer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, c := range s.Conns() {
+				if c.ID()%3 == 0 {
+					c.Push([]byte("+PUSHED\r\n"))
+					c.Close()
+				}
+			}
+		}
+	})
+	for i := range 8 {
+		clients.Go(func() {
+			for n := range 100 {
+				nc, err := net.Dial("tcp", s.Conns()[0].LocalAddr())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text := fmt.Sprintf("%d-%d", i, n)
+				io.WriteString(nc, bulk("ECHO", text))
+				line, err := bufio.NewReader(io.LimitReader(nc, 100)).ReadString('\n')
+				if want := fmt.Sprintf("$%d\r\n", len(text)); err == nil && line != want && line != "+PUSHED\r\n" {
+					t.Errorf("received %q, want %q", line, want)
+				}
+				nc.Close()
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	killer.Wait()
+	for s.Stats().Connected > 1 {
+		time.Sleep(time.Millisecond)
+	}
+	for deadline := time.Now().Add(5 * time.Second); descriptors(t) > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d descriptors, %d before", descriptors(t), before)
+		}
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}
+
+func TestShutdownLetsPolledConnectionsFinish(t *testing.T) {
+	h := newBlocking(0)
+	working, work := make(chan struct{}), make(chan struct{})
+	h.commands["WORK"] = func(c *Conn, _ [][]byte) {
+		c.Detach()
+		close(working)
+		<-work
+		c.Reply().Simple("DONE")
+	}
+	s, dial := polled(t, Config{}, h)
+	busy, blocked, quiet := dial(), dial(), dial()
+	busy.send("WORK\r\nPING\r\n")
+	<-working
+	blocked.send("WAIT x\r\n")
+	<-h.waits
+	quiet.call("PING\r\n", "+PONG\r\n")
+	stopped := make(chan struct{})
+	go func() {
+		stopServer(t, s)
+		close(stopped)
+	}()
+	quiet.expectEnd("")
+	blocked.expectEnd("+x shutting down\r\n")
+	select {
+	case <-stopped:
+		t.Error("it did not wait")
+	default:
+	}
+	close(work)
+	busy.expectEnd("+DONE\r\n+PONG\r\n")
+	<-stopped
+}
+
+func TestWhoIsTooManyIsToldSoByAPoller(t *testing.T) {
+	_, dial := polled(t, Config{MaxClients: 1}, &script{})
+	dial().call("PING\r\n", "+PONG\r\n")
+	got, err := io.ReadAll(dial())
+	if want := "-ERR max number of clients reached\r\n"; string(got) != want && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("received %q (%v), want %q", got, err, want)
+	}
+}

@@ -1,0 +1,28 @@
+//go:build !linux
+
+package resp
+
+import (
+	"errors"
+	"net"
+)
+
+// poller is for Linux only: elsewhere each connection has a goroutine.
+type poller struct{}
+
+func newPoller() (*poller, error) { return nil, errors.ErrUnsupported }
+
+func (p *poller) adopt(*net.TCPConn) (*sock, error) { return nil, errors.ErrUnsupported }
+
+func (p *poller) enqueue(*task) {}
+
+func (p *poller) lineUp(*task) {}
+
+func (p *poller) close() {}
+
+type sock struct {
+	net.Conn
+	task *task
+}
+
+func (s *sock) writeNow([]byte) (int, error) { return 0, errors.ErrUnsupported }

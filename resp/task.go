@@ -1,0 +1,136 @@
+package resp
+
+import (
+	"iter"
+	"sync/atomic"
+)
+
+// place is where a task goes on.
+type place uint8
+
+const (
+	idle   place = iota // nowhere, until there is a signal
+	looped              // in its poller's next round, on the poller's goroutine
+	lined               // behind the others that settle, on the settler's
+	away                // on a goroutine of its own: it may wait for whatever, and compute
+)
+
+// task is the goroutine of a connection as a coroutine: it runs when somebody resumes it, on that one's time, until it
+// says where it goes on. So a poller's goroutine serves all connections that have something to do, one after the other,
+// and no processor is woken for any of them.
+//
+// It begins by start. A signal before that is not lost: it looks before it goes idle.
+type task struct {
+	poller *poller
+	resume func() (place, bool)
+	yield  func(place) bool
+	here   place // of the task alone, while it runs
+
+	state atomic.Uint32 // a taskState
+}
+
+type taskState = uint32
+
+const (
+	running  taskState = iota // or about to
+	signaled                  // running, and there was a signal: it must not go idle without a look
+	resting                   // idle
+)
+
+func (t *task) start(run func()) {
+	t.resume, _ = iter.Pull(func(yield func(place) bool) {
+		t.yield = yield
+		run()
+	})
+	t.poller.enqueue(t)
+}
+
+// signal has the task look up, if it is idle or about to be. Any goroutine may call it.
+func (t *task) signal() {
+	if t.rouse() {
+		t.poller.enqueue(t)
+	}
+}
+
+// rouse is signal for who puts the task into the queue where it returns true.
+func (t *task) rouse() bool {
+	for {
+		switch t.state.Load() {
+		case signaled:
+			return false
+		case running:
+			if t.state.CompareAndSwap(running, signaled) {
+				return false
+			}
+		case resting:
+			if t.state.CompareAndSwap(resting, running) {
+				return true
+			}
+		}
+	}
+}
+
+// goOn runs the task on the caller's goroutine, whose place is given, until it wants to go on elsewhere. Only one
+// goroutine may have the task, and this one gives it away.
+func (t *task) goOn(here place) {
+	for {
+		t.here = here
+		t.state.Store(running) // whoever signaled before then has said why where the task looks
+		to, ok := t.resume()
+		if !ok {
+			return
+		}
+		switch to {
+		case idle:
+			if t.state.CompareAndSwap(running, resting) {
+				return
+			}
+		case looped:
+			t.poller.enqueue(t)
+			return
+		case lined:
+			t.poller.lineUp(t)
+			return
+		case away:
+			go t.goOn(away)
+			return
+		}
+	}
+}
+
+// to has the task go on elsewhere. It is called by the task itself.
+func (t *task) to(p place) { t.yield(p) }
+
+// polled reports whether others wait while the connection's goroutine does anything.
+func (c *Conn) polled() bool { return c.sock != nil && c.sock.task.here != away }
+
+// Detach is called before anything that may wait, but for Await, or compute for long: until it has nothing more to do, the
+// connection then holds up no other one. It costs about a microsecond.
+func (c *Conn) Detach() {
+	if c.polled() {
+		c.leave()
+		c.compute()
+	}
+}
+
+// leave is Detach for what waits only.
+func (c *Conn) leave() {
+	if c.polled() {
+		c.sock.task.to(away)
+	}
+}
+
+// LineUp is Detach for who waits for what others wait for too, such as the next write to the disk: these wait together,
+// in the order of their calls.
+func (c *Conn) LineUp() {
+	if c.polled() {
+		c.sock.task.to(lined)
+	}
+}
+
+// giveWay lets others have a turn.
+func (c *Conn) giveWay() {
+	if c.polled() {
+		c.sock.task.to(looped)
+	}
+}
