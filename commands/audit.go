@@ -81,6 +81,7 @@ func quoteForAudit(b []byte) string { return string(cutArgument(b, maxAuditText)
 // failedLogin logs a name and a password that do not fit, without the password.
 func (a *audit) failedLogin(c *client, name []byte) {
 	if open, missed := a.logins.pass(); open {
+		c.conn.Detach() // whoever reads the log may be slow
 		a.log.LogAttrs(context.Background(), slog.LevelWarn, auditLogin,
 			slog.String("user", quoteForAudit(name)), slog.String("addr", c.conn.RemoteAddr()), slog.Int("unlogged", missed))
 	}
@@ -92,6 +93,7 @@ func (a *audit) denied(c *client, d *denial, where string) {
 	if !open {
 		return
 	}
+	c.conn.Detach()
 	attrs := append(whoAsked(c), slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", where))
 	if d.reason == deniedKey {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit([]byte(parseKey([]byte(d.object)).mutex))))

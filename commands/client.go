@@ -32,9 +32,7 @@ type client struct {
 
 	outage outage // of the engine's store, as far as this batch met it
 
-	// ended is when the batch's previous command did, and so when the next one
-	// starts: one reading of the clock a command. Zero between batches.
-	ended time.Duration
+	ended time.Duration // when the batch's last command did; 0 between batches
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC
@@ -129,15 +127,12 @@ func (c *client) run(e *entry, args [][]byte) {
 		c.x.monitors.feed(c, args)
 	}
 
-	c.started = c.ended
-	if c.started == 0 {
-		c.started = c.x.age()
-	}
-	c.running, c.failed, c.parked = e, false, 0
-	c.last.Store(e)
-	if c.x.prompt == nil || !e.has(fast|blocking) {
+	if c.x.prompt == nil || !e.brief() {
 		c.conn.Detach()
 	}
+	c.started = c.x.age()
+	c.running, c.failed, c.parked = e, false, 0
+	c.last.Store(e)
 	started := c.started
 	e.run(c, args)
 	c.ended = c.x.age()
@@ -192,7 +187,7 @@ func (c *client) settle() error {
 	}
 	seq := c.owed
 	c.owed, c.touched = 0, false
-	if p := c.x.prompt; p != nil && !p.Settled(seq) {
+	if p := c.x.prompt; p != nil && p.Want(seq) {
 		c.conn.LineUp()
 	}
 	err := c.x.backend.Settle(context.Background(), seq)

@@ -63,8 +63,8 @@ type Config struct {
 
 // prompt is a backend of which only Settle waits.
 type prompt interface {
-	// Settled reports whether Settle would return at once.
-	Settled(seq simba.Seq) bool
+	// Want reports whether Settle may have to wait, and has what it would wait for begun.
+	Want(seq simba.Seq) bool
 }
 
 // Info holds facts about the server that don't change while it runs.

@@ -166,6 +166,7 @@ func (c *client) quit([][]byte) {
 
 // reset makes the connection as a new one, except that it keeps its leases.
 func (c *client) reset([][]byte) {
+	c.conn.Detach() // it may have thousands of subscriptions
 	c.endTransaction()
 	c.x.monitors.remove(c)
 	c.conn.SetListening(false)

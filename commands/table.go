@@ -99,6 +99,7 @@ const (
 	longArgs                                     // an argument may be as long as a whole command
 	mayReplicate                                 // others learn of it though it writes no key, so that a read-only script must not
 	audited                                      // who runs it is logged
+	cheap                                        // fast here, other than in Redis
 	renewing                                     // of a denyoom command: not refused where it renews what its caller has
 )
 
@@ -195,6 +196,10 @@ type entry struct {
 }
 
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
+
+// brief reports whether the command takes microseconds, whatever is asked, or waits by Await. What Redis calls fast does,
+// but to publish is to do something for each subscriber.
+func (e *entry) brief() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments, the command's name (and the container's)
 // included, fit the arity.

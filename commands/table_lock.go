@@ -94,14 +94,14 @@ var stringCommands = []command{
 		args:       []argument{keysArg},
 	},
 	{
-		name: "psetex", arity: 4, flags: write | denyoom | renewing, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
+		name: "psetex", arity: 4, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
 		group: "string", since: "2.6.0", keyed: setExpiring(inMillis),
 		summary:    "Set the value and expiration in milliseconds of a lock key",
 		complexity: "O(1)",
 		args:       []argument{keyArg, {name: "milliseconds", kind: integer}, valueArg},
 	},
 	{
-		name: "set", arity: -3, flags: write | denyoom | renewing, categories: catString, keys: oneKey("RW", "access", "update", "variable_flags"), actor: oneValue,
+		name: "set", arity: -3, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("RW", "access", "update", "variable_flags"), actor: oneValue,
 		keyNotes: "RW and ACCESS due to the optional `GET` argument",
 		group:    "string", since: "1.0.0", keyed: set,
 		summary:    "Set the value of a lock key: its mutex has a new owner, or the same with a new lease",
@@ -114,7 +114,7 @@ var stringCommands = []command{
 		},
 	},
 	{
-		name: "setex", arity: 4, flags: write | denyoom | renewing, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
+		name: "setex", arity: 4, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
 		group: "string", since: "2.0.0", keyed: setExpiring(inSeconds),
 		summary:    "Set the value and expiration of a lock key",
 		complexity: "O(1)",
@@ -131,7 +131,7 @@ var stringCommands = []command{
 
 var genericCommands = []command{
 	{
-		name: "del", arity: -2, flags: write, categories: catKeyspace, keys: manyKeys("RM", "delete"),
+		name: "del", arity: -2, flags: write | cheap, categories: catKeyspace, keys: manyKeys("RM", "delete"),
 		group: "generic", since: "1.0.0", keyed: del,
 		summary:    "Release the mutexes of lock keys, or empty queues",
 		complexity: "O(N) where N is the number of keys that will be removed.",

@@ -57,6 +57,8 @@ func (g *gate) Commit(seq simba.Seq) error {
 	return nil
 }
 
+func (g *gate) Want(simba.Seq) {}
+
 func (g *gate) Tellable() simba.Seq {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -146,8 +146,8 @@ func (e *Engine) missed(name, contender string) simba.Seq {
 	return e.run(name, func(m *mutex, s *step) { m.missTurn(s, contender) })
 }
 
-// Settled reports whether Settle would return at once. It is cheap.
-func (e *Engine) Settled(seq simba.Seq) bool { return seq <= e.ledger.journal.Tellable() }
+// Want reports whether Settle may have to wait for the journal, and has what it would wait for written. It is cheap, and does not wait.
+func (e *Engine) Want(seq simba.Seq) bool { return e.ledger.want(seq) }
 
 // Settle implements simba.Backend.
 func (e *Engine) Settle(_ context.Context, seq simba.Seq) error {

@@ -24,6 +24,8 @@ type Journal interface {
 	// Commit returns when all changes up to seq are tellable. Callers share the
 	// work: one of them writes for all that were appended before it began.
 	Commit(seq simba.Seq) error
+	// Want has begun what Commit would wait for. It does not wait, and cannot fail: Commit does.
+	Want(seq simba.Seq)
 	// Tellable is the largest seq such that every change up to it is durable as
 	// far as the mode of durability promises. It is cheap: one atomic load or two.
 	Tellable() simba.Seq
@@ -46,7 +48,11 @@ type memoryJournal struct{}
 func (memoryJournal) Append(simba.Change) bool      { return false }
 func (memoryJournal) AppendAll([]simba.Change) bool { return false }
 func (memoryJournal) Commit(simba.Seq) error        { return nil }
-func (memoryJournal) Tellable() simba.Seq           { return 1<<64 - 1 }
+func (memoryJournal) Want(simba.Seq)                {}
+func (memoryJournal) Tellable() simba.Seq           { return everything }
+
+// everything is what is tellable where nothing is held back.
+const everything simba.Seq = 1<<64 - 1
 
 // Memory returns a journal that keeps nothing.
 func Memory() Journal { return memoryJournal{} }

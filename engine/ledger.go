@@ -154,6 +154,17 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 	}
 }
 
+// want reports whether settle may have to wait, and has the journal begin. What a turn that reaches nobody leads to, it
+// may wait for too: so where there is anything to be told, unless everything may be.
+func (l *ledger) want(seq simba.Seq) bool {
+	mark := l.journal.Tellable()
+	if seq > mark {
+		l.journal.Want(seq)
+		return true
+	}
+	return mark != everything && l.waiting.Load() > 0
+}
+
 // settle returns when everything up to seq is durable, and what may be told by
 // then has been sent.
 func (l *ledger) settle(seq simba.Seq) error {

@@ -224,6 +224,16 @@ func (s *Store) Commit(seq simba.Seq) error {
 	return s.wait(done)
 }
 
+// Want implements engine.Journal.
+func (s *Store) Want(seq simba.Seq) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seq <= s.Tellable() || s.current != nil && seq <= s.current.last || s.closed {
+		return
+	}
+	s.wantNextLocked()
+}
+
 // wait returns nil when a group's done is closed and the store has not failed.
 func (s *Store) wait(done <-chan struct{}) error {
 	select {

@@ -27,7 +27,7 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		return ln.Close()
 	}
 	defer s.unlisten(ln)
-	s.pollers.open(s.log)
+	s.pollers.open(&s.served, s.log)
 	pause := firstAcceptPause
 	for {
 		nc, err := ln.Accept()

@@ -12,6 +12,18 @@
 // that does not block crosses no other. All complete commands in the buffer are a
 // batch: they are executed in order, settled once and answered by one write.
 //
+// That goroutine is one of Go's own, or, with Config.Pollers, a coroutine (task): a poller knows by an epoll instance of its own which
+// sockets have something to read, and runs the coroutines of these one after the other on its own goroutine. So a request
+// costs one read, one write and a share of a look at the kernel; no goroutine is parked, and no processor woken, for it. Nothing
+// may wait there, or compute for long: who has to says so first, and goes on elsewhere.
+//
+//	          ┌─ looped: in the poller's rounds ◄────────────────┐
+//	epoll ───►│    │ LineUp              │ Detach, a full socket│ there is something to read,
+//	Wake ────►│    ▼                     ▼                      │ or a signal
+//	          │  lined: behind one     away: on a goroutine     │
+//	          │  another, to Settle    of its own               │
+//	          └────┴─────────────────────┴──► idle, in Read ─────┘
+//
 // A blocked command keeps that goroutine in Read, so a client that leaves is
 // noticed at once, and bytes that arrive meanwhile wait in the buffer. Whoever has
 // news for a goroutine in Read (a wake-up, CLIENT UNBLOCK, a shutdown, a new idle
@@ -36,6 +48,7 @@
 //     bytes that came, at most to twice their size, and never beyond the Limits.
 //   - Every goroutine ends with the connection it belongs to.
 //
-// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu. Server.mu and
-// Conn.park are leaves: nothing is locked under them.
+// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu; Conn.park, then a sock's deadlines, then a
+// poller's mu, which any lock may be held for, as it is a leaf. So is Server.mu. No lock that another connection
+// may want is held while a coroutine goes on elsewhere.
 package resp

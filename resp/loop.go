@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// turnCommands is after how many commands of a batch others have a turn, where a poller serves them.
-const turnCommands = 64
+// turnBytes is after how many bytes of commands others have a turn, where a poller serves them: more than a hundred that
+// are short, or one that is long.
+const turnBytes = 4 << 10
 
 // linger bounds how long a client that broke the protocol is listened to, so that
 // it can read why.
@@ -84,7 +85,7 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 
 // batch executes the complete commands in the buffer and sends their replies.
 func (c *Conn) batch() {
-	served := 0
+	served, turn := 0, c.in.start // where this turn began
 	for c.err == nil && !c.closing && !c.closed.Load() {
 		anonymous := c.unauthenticated()
 		args, err := c.in.next(anonymous)
@@ -100,14 +101,15 @@ func (c *Conn) batch() {
 			c.fail(errAnonymous)
 			return
 		}
+		if c.in.start-turn > turnBytes && served > 0 {
+			c.giveWay()
+			turn = c.in.start
+		}
 		c.compute()
 		c.execute(args)
 		served++
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
 			c.Flush()
-		}
-		if served%turnCommands == 0 {
-			c.giveWay()
 		}
 	}
 	if served > 0 {

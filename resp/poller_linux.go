@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -27,20 +29,22 @@ type poller struct {
 	epoll *os.File
 	raw   syscall.RawConn
 	found [256]unix.EpollEvent
-	done  sync.WaitGroup // of the two goroutines
+	ended sync.WaitGroup // of the two goroutines
 
-	mu       sync.Mutex // protects this group
-	socks    map[int32]*sock
+	served *atomic.Int64 // counts the tasks that were run in rounds
+
+	mu       sync.Mutex       // protects this group
+	socks    map[uint64]*sock // not by descriptor: what is told of one that was closed is not for the next with its number
+	lastID   uint64
 	queue    []*task // to be run in the next round
 	sleeping bool    // the poller waits for the kernel, and must be woken for the queue
 	line     []*task // of the settler
 	closed   bool
 
 	settle chan struct{} // there is a line
-	spare  []*task       // of the poller's goroutine
 }
 
-func newPoller() (*poller, error) {
+func newPoller(served *atomic.Int64) (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -49,13 +53,17 @@ func newPoller() (*poller, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	p := &poller{epoll: os.NewFile(uintptr(fd), "epoll"), socks: make(map[int32]*sock), settle: make(chan struct{}, 1)}
+	p := &poller{served: served, epoll: os.NewFile(uintptr(fd), "epoll"), socks: make(map[uint64]*sock), settle: make(chan struct{}, 1)}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	p.done.Go(p.run)
-	p.done.Go(p.settleAll)
+	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // Go's poller has not taken it
+		p.epoll.Close()
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	p.ended.Go(p.run)
+	p.ended.Go(p.settleAll)
 	return p, nil
 }
 
@@ -65,13 +73,12 @@ func (p *poller) close() {
 	p.closed = true
 	p.mu.Unlock()
 	close(p.settle)
-	p.rouse()
-	p.done.Wait()
+	p.wake()
+	p.ended.Wait()
 	p.epoll.Close()
 }
 
-// adopt makes the socket of nc one of the poller's, and closes nc. Without it, by an error, nc is as before, or
-// closed.
+// adopt makes the socket of nc one of the poller's, and closes nc; on an error nc is as it was.
 func (p *poller) adopt(nc *net.TCPConn) (*sock, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
@@ -85,20 +92,23 @@ func (p *poller) adopt(nc *net.TCPConn) (*sock, error) {
 		return nil, err
 	}
 	s := newSock(p, fd, nc)
-	nc.Close() // or Go's poller would go on watching it
 	if err := p.watch(s); err != nil {
-		s.Close()
+		p.forget(s)
+		unix.Close(fd)
 		return nil, err
 	}
+	nc.Close() // or Go's poller would go on watching it
 	return s, nil
 }
 
 // watch begins to tell s what is new.
 func (p *poller) watch(s *sock) error {
 	p.mu.Lock()
-	p.socks[int32(s.fd)] = s
+	p.lastID++
+	s.id = p.lastID
+	p.socks[s.id] = s
 	p.mu.Unlock()
-	e := unix.EpollEvent{Events: events, Fd: int32(s.fd)}
+	e := unix.EpollEvent{Events: events, Fd: int32(s.id), Pad: int32(s.id >> 32)} // 64 bits that are the caller's own
 	var err error
 	if cerr := p.raw.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, s.fd, &e) }); cerr != nil {
 		return cerr
@@ -106,11 +116,11 @@ func (p *poller) watch(s *sock) error {
 	return err
 }
 
-// forget is called before the descriptor of s is closed, whose number may then be that of another.
+// forget is called when s is closed.
 func (p *poller) forget(s *sock) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.socks, int32(s.fd))
+	delete(p.socks, s.id)
 }
 
 // enqueue has t run in the next round. Any goroutine may call it.
@@ -121,21 +131,18 @@ func (p *poller) enqueue(t *task) {
 	p.sleeping = false
 	p.mu.Unlock()
 	if sleeping {
-		p.rouse()
+		p.wake()
 	}
 }
 
-// rouse makes sleep return, this time or the next.
-func (p *poller) rouse() { _ = p.epoll.SetReadDeadline(past) } // fails on a closed file only
+// wake makes sleep return, this time or the next.
+func (p *poller) wake() { _ = p.epoll.SetReadDeadline(past) } // fails on a closed file only
 
 // lineUp has the settler run t.
 func (p *poller) lineUp(t *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.line = append(p.line, t)
-	if inline {
-		return
-	}
 	select {
 	case p.settle <- struct{}{}:
 	default:
@@ -161,57 +168,46 @@ func (p *poller) run() {
 	var spare []*task
 	for {
 		n := p.poll()
-		if n == 0 && p.rest() {
+		if n == 0 && p.fallsAsleep() {
 			n = p.sleep()
 		}
-		tasks, ok := p.round(p.found[:n])
+		tasks, ok := p.round(p.found[:n], spare)
 		if !ok {
 			return
 		}
+		p.served.Add(int64(len(tasks)))
 		for _, t := range tasks {
 			t.goOn(looped)
 		}
 		clear(tasks)
-		p.spare = tasks
-		if inline {
-			p.mu.Lock()
-			tasks := p.line
-			p.line = spare[:0]
-			p.mu.Unlock()
-			for _, t := range tasks {
-				t.goOn(lined)
-			}
-			clear(tasks)
-			spare = tasks
+		spare = tasks
+		if len(tasks) > 0 {
+			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
 		}
 	}
 }
 
-var inline = os.Getenv("INLINE") != ""
-
-// rest reports whether there is nothing in the queue: then whoever puts something there wakes the poller.
-func (p *poller) rest() bool {
+// fallsAsleep reports whether there is nothing in the queue: then whoever puts something there wakes the poller.
+func (p *poller) fallsAsleep() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sleeping = len(p.queue) == 0 && !p.closed
 	return p.sleeping
 }
 
-// round tells the sockets what is new and returns the tasks to be run, or that there will be none any more.
-func (p *poller) round(found []unix.EpollEvent) (tasks []*task, ok bool) {
+// round tells the sockets what is new and returns the tasks to be run, or that there will be none any more. What it returned
+// before is used for the next.
+func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false
 	for i := range found {
-		s := p.socks[found[i].Fd]
-		if s == nil {
-			continue
-		}
-		if s.note(found[i].Events) && s.task.rouse() {
+		s := p.socks[uint64(uint32(found[i].Fd))|uint64(found[i].Pad)<<32]
+		if s != nil && s.note(found[i].Events) && s.task.claim() {
 			p.queue = append(p.queue, s.task)
 		}
 	}
 	tasks, ok = p.queue, !p.closed
-	p.queue = p.spare[:0]
+	p.queue = spare[:0]
 	p.mu.Unlock()
 	return tasks, ok
 }
@@ -222,7 +218,7 @@ func (p *poller) poll() (n int) {
 	return n
 }
 
-// sleep waits until there is something new, or until it is roused.
+// sleep waits until there is something new, or until it is woken.
 func (p *poller) sleep() (n int) {
 	err := p.raw.Read(func(fd uintptr) bool {
 		n = p.pollRaw(fd)
@@ -234,10 +230,10 @@ func (p *poller) sleep() (n int) {
 	return n
 }
 
-// pollRaw does not tell Go's scheduler of a system call that never blocks.
+// pollRaw does not tell Go's scheduler of a system call that never blocks, and so is never interrupted.
 func (p *poller) pollRaw(fd uintptr) int {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
-	if errno != 0 { // EINTR: the next round asks again
+	if errno != 0 {
 		return 0
 	}
 	return int(n)

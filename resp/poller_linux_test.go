@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,6 +100,33 @@ func TestADetachedCommandHoldsUpNoOther(t *testing.T) {
 	cl.expect("+DONE\r\n+PONG\r\n")
 	cl.call("WORK\r\n", "+DONE\r\n")
 	cl.call("PING\r\n", "+PONG\r\n")
+}
+
+func TestWhoSendsWithoutEndHoldsUpNoOther(t *testing.T) {
+	_, dial := polled(t, Config{}, &script{})
+	long := bulk(slices.Repeat([]string{"PING"}, 900)...)
+	for _, c := range []struct{ what, flood string }{
+		{"empty commands", strings.Repeat("\r\n", 1<<15)},
+		{"a command without end", "*1\r\n$65536\r\n" + strings.Repeat("x", 1<<16)},
+		{"short commands", strings.Repeat("PING\r\n", 1<<12)},
+		{"long commands", strings.Repeat(long, 4)},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			flooder, other := dial(), dial()
+			var flood sync.WaitGroup
+			flood.Go(func() {
+				for _, err := io.WriteString(flooder, c.flood); err == nil; {
+					_, err = io.WriteString(flooder, c.flood)
+				}
+			})
+			flood.Go(func() { io.Copy(io.Discard, flooder) })
+			for range 200 {
+				other.call("PING\r\n", "+PONG\r\n")
+			}
+			flooder.Close()
+			flood.Wait()
+		})
+	}
 }
 
 func TestThoseWhoLineUpSettleInTheirOrderWhileOthersAreServed(t *testing.T) {

@@ -5,12 +5,13 @@ package resp
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 )
 
 // poller is for Linux only: elsewhere each connection has a goroutine.
 type poller struct{}
 
-func newPoller() (*poller, error) { return nil, errors.ErrUnsupported }
+func newPoller(*atomic.Int64) (*poller, error) { return nil, errors.ErrUnsupported }
 
 func (p *poller) adopt(*net.TCPConn) (*sock, error) { return nil, errors.ErrUnsupported }
 

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // pollers are those of a server; they take connections in turn.
@@ -15,12 +16,12 @@ type pollers struct {
 	last int
 }
 
-// open starts the pollers, at the first call that there is.
-func (p *pollers) open(log *slog.Logger) {
+// open starts the pollers, at the first call that there is. They count in served.
+func (p *pollers) open(served *atomic.Int64, log *slog.Logger) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.all) < p.wanted {
-		one, err := newPoller()
+		one, err := newPoller(served)
 		if err != nil {
 			log.Info("connections have a goroutine each", "err", err)
 			p.wanted = len(p.all)

@@ -49,6 +49,7 @@ type Server struct {
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
 	blocked     atomic.Int64
+	served      atomic.Int64 // connections that pollers ran, each time
 	counters
 	crossProtocol onceAMinute
 	flooded       onceAMinute

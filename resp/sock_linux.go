@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 // until there is something to read. Write is for goroutines that may wait; who may not has writeNow.
 type sock struct {
 	fd            int
+	id            uint64 // in its poller
 	remote, local net.Addr
 	poller        *poller
 	task          *task
@@ -90,49 +92,57 @@ func (s *sock) Read(b []byte) (int, error) {
 			return 0, net.ErrClosed
 		case s.overdue():
 			return 0, os.ErrDeadlineExceeded
-		case s.readable.Swap(false) || s.ended.Load():
+		case !s.readable.Load() && !s.ended.Load():
+			s.task.to(idle)
+		case !s.task.mayRead():
+			s.task.to(looped)
+		default:
+			s.readable.Store(false)
 			n, err := s.readNow(b)
 			if n == len(b) { // else there was no more
 				s.readable.Store(true)
 			}
-			if err != unix.EAGAIN {
+			if n > 0 || err != nil {
 				return n, err
 			}
+			if !s.readable.Load() {
+				s.task.to(idle)
+			}
 		}
-		s.task.to(idle)
 	}
 }
 
-// readNow returns EAGAIN if there is nothing.
+// readNow returns what has come, 0 and no error if nothing has.
 func (s *sock) readNow(b []byte) (int, error) {
-	if !s.use() {
-		return 0, net.ErrClosed
-	}
-	defer s.done()
-	n, err := rawIO(unix.SYS_READ, s.fd, b)
-	if n == 0 && err == nil {
+	n, err := s.transfer(unix.SYS_READ, b)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case n == 0:
 		return 0, io.EOF
 	}
-	return n, err
+	return n, nil
 }
 
 // writeNow sends what the socket takes at once.
 func (s *sock) writeNow(b []byte) (int, error) {
-	if !s.use() {
-		return 0, net.ErrClosed
-	}
-	defer s.done()
-	n, err := rawIO(unix.SYS_WRITE, s.fd, b)
-	if err == unix.EAGAIN {
-		err = nil
+	n, err := s.transfer(unix.SYS_WRITE, b)
+	if errors.Is(err, unix.EAGAIN) {
+		return 0, nil
 	}
 	return n, err
 }
 
-// rawIO does not tell Go's scheduler of a system call that never blocks.
-func rawIO(trap uintptr, fd int, b []byte) (int, error) {
+// transfer is read(2) or write(2). It does not tell Go's scheduler of a system call that never blocks.
+func (s *sock) transfer(trap uintptr, b []byte) (int, error) {
+	if !s.use() {
+		return 0, net.ErrClosed
+	}
+	defer s.done()
 	for {
-		n, _, errno := syscall.RawSyscall(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		n, _, errno := syscall.RawSyscall(trap, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 		switch errno {
 		case 0:
 			return int(n), nil

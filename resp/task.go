@@ -1,7 +1,9 @@
 package resp
 
 import (
+	"fmt"
 	"iter"
+	"runtime/debug"
 	"sync/atomic"
 )
 
@@ -25,6 +27,7 @@ type task struct {
 	resume func() (place, bool)
 	yield  func(place) bool
 	here   place // of the task alone, while it runs
+	hasHad bool  // likewise: it has read in this turn
 
 	state atomic.Uint32 // a taskState
 }
@@ -39,6 +42,11 @@ const (
 
 func (t *task) start(run func()) {
 	t.resume, _ = iter.Pull(func(yield func(place) bool) {
+		defer func() {
+			if p := recover(); p != nil { // who resumes it would panic with a stack of its own
+				panic(fmt.Sprintf("%v\n\n%s", p, debug.Stack()))
+			}
+		}()
 		t.yield = yield
 		run()
 	})
@@ -47,13 +55,13 @@ func (t *task) start(run func()) {
 
 // signal has the task look up, if it is idle or about to be. Any goroutine may call it.
 func (t *task) signal() {
-	if t.rouse() {
+	if t.claim() {
 		t.poller.enqueue(t)
 	}
 }
 
-// rouse is signal for who puts the task into the queue where it returns true.
-func (t *task) rouse() bool {
+// claim is signal for who puts the task into the queue itself where it returns true.
+func (t *task) claim() bool {
 	for {
 		switch t.state.Load() {
 		case signaled:
@@ -74,8 +82,8 @@ func (t *task) rouse() bool {
 // goroutine may have the task, and this one gives it away.
 func (t *task) goOn(here place) {
 	for {
-		t.here = here
-		t.state.Store(running) // whoever signaled before then has said why where the task looks
+		t.here, t.hasHad = here, here == lined // who has settled reads on in a round
+		t.state.Store(running)                 // whoever signaled before then has said why where the task looks
 		to, ok := t.resume()
 		if !ok {
 			return
@@ -100,6 +108,14 @@ func (t *task) goOn(here place) {
 
 // to has the task go on elsewhere. It is called by the task itself.
 func (t *task) to(p place) { t.yield(p) }
+
+// mayRead reports whether the task has not read in this turn. Who sends without end has one buffer a round, whatever
+// it is full of.
+func (t *task) mayRead() bool {
+	had := t.hasHad
+	t.hasHad = t.here != away
+	return !had
+}
 
 // polled reports whether others wait while the connection's goroutine does anything.
 func (c *Conn) polled() bool { return c.sock != nil && c.sock.task.here != away }

@@ -43,7 +43,14 @@ func (t turns) enter() bool {
 	}
 }
 
-func (t turns) leave() { <-t }
+// leave ends a turn, after which nobody has it for the pause.
+func (t turns) leave(pause time.Duration) {
+	if pause <= 0 {
+		<-t
+		return
+	}
+	time.AfterFunc(pause, func() { <-t })
+}
 
 // effort is what a connection has computed. It is a bucket that leaks: filled by computing, emptied by
 // waiting for whatever, but for a turn.
@@ -52,6 +59,7 @@ type effort struct {
 	since     time.Duration // from created: when it began to compute, or to wait
 	computing bool
 	inTurn    bool
+	served    int64 // Server.served when the turn began
 }
 
 // compute is called before a command is executed.
@@ -64,7 +72,7 @@ func (c *Conn) compute() {
 	e.owed = max(0, e.owed-(now-e.since))
 	if e.owed > longTurn {
 		e.inTurn = c.server.turns.enter()
-		now = c.age()
+		now, e.served = c.age(), c.server.served.Load()
 	}
 	e.since, e.computing = now, true
 }
@@ -77,10 +85,20 @@ func (c *Conn) Rest() {
 		return
 	}
 	now := c.age()
-	e.owed = min(e.owed+min(now-e.since, longTurn), mostOwed)
+	took := now - e.since
+	e.owed = min(e.owed+min(took, longTurn), mostOwed)
 	e.since, e.computing = now, false
 	if e.inTurn {
 		e.inTurn = false
-		c.server.turns.leave()
+		c.server.turns.leave(c.pauseAfter(took))
 	}
+}
+
+// pauseAfter is for how long nobody has a turn after one that took so long, in which others were served: as long again. Without
+// it they would share the other processors with their own clients. Who computes alone has no pause.
+func (c *Conn) pauseAfter(took time.Duration) time.Duration {
+	if c.server.served.Load()-c.effort.served <= 1 { // one was its own, for the next command
+		return 0
+	}
+	return min(took, patience)
 }

@@ -12,9 +12,10 @@ import (
 // the same. WORK takes 2 ms, ENDLESS until end is closed, WAIT waits as a blocked command does.
 type work struct {
 	*Server
-	end  chan struct{}
-	busy atomic.Int32 // connections that are in a WORK
-	most atomic.Int32 // of them at a time
+	end    chan struct{}
+	busy   atomic.Int32 // connections that are in a WORK
+	most   atomic.Int32 // of them at a time
+	others atomic.Int64 // connections that a poller would serve during a WORK
 }
 
 func newWork(turns int) *work {
@@ -23,6 +24,7 @@ func newWork(turns int) *work {
 		"WORK": func(c *Conn, _ [][]byte) {
 			n := w.busy.Add(1)
 			w.most.Store(max(w.most.Load(), n))
+			w.served.Add(w.others.Load())
 			time.Sleep(2 * time.Millisecond)
 			w.busy.Add(-1)
 			c.Reply().Simple("DONE")
@@ -116,6 +118,23 @@ func TestATurnEndsWhenItsHolderWaits(t *testing.T) {
 			t.Errorf("it took %v beside a client that waits", d)
 		}
 	})
+}
+
+func TestWhereOthersAreServedATurnIsFollowedByAPauseAsLong(t *testing.T) {
+	for others, want := range map[int64]time.Duration{0: 4 * time.Millisecond, 1: 4 * time.Millisecond, 2: 6 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWork(1)
+			cl := dial(t, w.Server)
+			cl.computes()
+			w.others.Store(others)
+			began := time.Now()
+			cl.took("WORK\r\n", "+DONE\r\n")
+			cl.took("WORK\r\n", "+DONE\r\n")
+			if d := time.Since(began); d != want {
+				t.Errorf("two turns beside which %d were served take %v, want %v", others, d, want)
+			}
+		})
+	}
 }
 
 func TestNobodyWaitsForATurnThatDoesNotEnd(t *testing.T) {

@@ -324,6 +324,8 @@ func (h *heldBack) Commit(seq simba.Seq) error {
 	return nil
 }
 
+func (h *heldBack) Want(simba.Seq) {}
+
 func (h *heldBack) Tellable() simba.Seq {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -181,7 +182,7 @@ func (b *Backend) outcome(l *line, status simba.Status, contender string, s row)
 // acquireBlocked is Acquire with a Waiter. The waiter has its place before the table
 // is asked, so that no release is missed in between.
 func (b *Backend) acquireBlocked(ctx context.Context, l *line, r simba.AcquireRequest) (simba.Outcome, *proxy.Ticket, error) {
-	r.Waiter = &seat{Waiter: r.Waiter}
+	r.Waiter = &seat{Waiter: r.Waiter, since: time.Now()}
 	t, fresh := b.seat(l, r)
 	o, err := b.tryBlocked(ctx, l, t)
 	switch {

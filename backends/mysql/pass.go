@@ -20,7 +20,8 @@ const lossTime = int64(2*lockWait/time.Millisecond) + 500
 // seat is the Waiter of a ticket, with what the engine remembers of its grant.
 type seat struct {
 	simba.Waiter
-	lease lease // what was granted, once it is
+	since time.Time // it is seated; what the table was asked before is no answer to it
+	lease lease     // what was granted, once it is
 }
 
 func seatOf(t *proxy.Ticket) *seat { return t.Request.Waiter.(*seat) }
@@ -118,13 +119,13 @@ func (b *Backend) deliver(l *line, t *proxy.Ticket, granted lease, asker bool) b
 }
 
 // wake tells the waiter of a contender, if there is one, of its lease, and takes it out
-// of the queue. Nobody is seated in between, so the ticket that is found is the one that
-// is granted.
+// of the queue. One that sat down after the table was asked gets nothing: the contender may have
+// released that lease before, through another server. It asks for itself.
 func (b *Backend) wake(l *line, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.lobby.Find(l.mutex, granted.owner)
-	if t == nil {
+	if t == nil || seatOf(t).since.After(granted.since) {
 		return false
 	}
 	seatOf(t).lease = granted

@@ -67,6 +67,24 @@ func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
 	}
 }
 
+// TestALookThatIsOlderThanAWaiterGrantsItNothing: its contender may have released what the look shows, through another
+// server, before it began to wait.
+func TestALookThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	other := take(t, b, "old", "b", long)
+	sent := time.Now()
+	w := block(t, b, "old", "a", long)
+	l := b.hold("old")
+	defer b.drop(l)
+	if b.wake(l, lease{owner: "a", token: other.Token - 1, ttl: long, since: sent}) {
+		t.Error("it is granted a tenure that may be over")
+	}
+	release(t, b, "old", "b")
+	if o := w.granted(t); o.Token <= other.Token {
+		t.Errorf("%+v after token %d", o, other.Token)
+	}
+}
+
 // TestAReleaseThatTakesEffectLateIsNoticed: its client was told that nobody knows, and
 // the statement, which waited for its row, commits later. On a slow machine it may lose its
 // wait for the row: then it has no effect, and the test begins anew.
