@@ -27,7 +27,7 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		return ln.Close()
 	}
 	defer s.unlisten(ln)
-	s.pollers.open(&s.served, s.log)
+	s.beginPoller()
 	pause := firstAcceptPause
 	for {
 		nc, err := ln.Accept()
@@ -50,7 +50,7 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 // welcome serves a connection that was accepted, if there is room for it.
 func (s *Server) welcome(nc net.Conn, config *tls.Config) {
 	if config == nil {
-		nc = s.pollers.adopt(nc)
+		nc = s.adopt(nc)
 	}
 	c := s.admit(nc, config)
 	switch {
@@ -59,6 +59,47 @@ func (s *Server) welcome(nc net.Conn, config *tls.Config) {
 		c.sock.task.start(c.serve)
 	default:
 		go c.serve()
+	}
+}
+
+// adopt returns nc as a connection of the poller, or as it is.
+func (s *Server) adopt(nc net.Conn) net.Conn {
+	s.mu.Lock()
+	p := s.poller
+	s.mu.Unlock()
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok || p == nil {
+		return nc
+	}
+	if polled, err := p.adopt(tcp); err == nil {
+		return polled
+	}
+	return nc
+}
+
+// beginPoller starts the poller at the first call, if there is to be one.
+func (s *Server) beginPoller() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.polls || s.poller != nil || s.closing {
+		return
+	}
+	p, err := newPoller(&s.served)
+	if err != nil {
+		s.log.Info("each connection has a goroutine", "err", err)
+		return
+	}
+	s.poller = p
+}
+
+// endPoller is called when the last connection has ended and there will be none any more.
+func (s *Server) endPoller() {
+	s.mu.Lock()
+	p := s.poller
+	s.poller = nil
+	s.mu.Unlock()
+	if p != nil {
+		p.close()
 	}
 }
 

@@ -85,10 +85,10 @@ type Config struct {
 	// connections. 0 = any number.
 	Turns int
 
-	// Pollers is how many goroutines serve the connections of Serve, on Linux: each serves many. The handler then says
+	// Poll has few goroutines serve the connections of Serve, on Linux. The handler then says
 	// by Conn.Detach what may take long, and by Conn.LineUp that it waits for what others wait for too.
-	// 0 = each connection has a goroutine, as those over TLS have in any case.
-	Pollers int
+	// Without it each connection has a goroutine, as those over TLS have in any case.
+	Poll bool
 
 	// RequireAuth reports whether clients have to authenticate now; nil = never.
 	// It is asked before each command of a connection that has not, from the

@@ -12,9 +12,9 @@
 // that does not block crosses no other. All complete commands in the buffer are a
 // batch: they are executed in order, settled once and answered by one write.
 //
-// That goroutine is one of Go's own, or, with Config.Pollers, a coroutine (task): a poller knows by an epoll instance of its own which
-// sockets have something to read, and runs the coroutines of these one after the other on its own goroutine. So a request
-// costs one read, one write and a share of a look at the kernel; no goroutine is parked, and no processor woken, for it. Nothing
+// That goroutine is one of Go's own, or, with Config.Poll, a coroutine (task): the poller knows by an epoll instance of its own which
+// sockets have something to read, and runs the coroutines of these one after the other on its own goroutine, or, if there
+// are many, on that of a helper. So a request costs one read, one write and a share of a look at the kernel; no goroutine is parked or woken for it. Nothing
 // may wait there, or compute for long: who has to says so first, and goes on elsewhere.
 //
 //	          ┌─ looped: in the poller's rounds ◄────────────────┐

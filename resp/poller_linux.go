@@ -15,11 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// many is how many tasks of a round are worth to wake another processor for.
+const many = 4
+
 // events of a socket, each told once: when there is something new.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
-// poller serves many connections by two goroutines. One goes in rounds: it asks the kernel which sockets have
-// something new, and runs the tasks of these and of whoever was signaled. The other one, the settler, runs those
+// poller serves many connections by few goroutines. One goes in rounds: it asks the kernel which sockets have
+// something new, and runs the tasks of these and of whoever was signaled. If there are many it gives some to helpers, one
+// for each other processor, that have nothing to do. Another one, the settler, runs those
 // tasks that wait for what they changed to be durable, in the order in which they changed it: the first one waits,
 // and the others find it done.
 //
@@ -29,7 +33,7 @@ type poller struct {
 	epoll *os.File
 	raw   syscall.RawConn
 	found [256]unix.EpollEvent
-	ended sync.WaitGroup // of the two goroutines
+	ended sync.WaitGroup // of its goroutines
 
 	served *atomic.Int64 // counts the tasks that were run in rounds
 
@@ -42,6 +46,7 @@ type poller struct {
 	closed   bool
 
 	settle chan struct{} // there is a line
+	help   chan []*task  // tasks of a round, for whoever has nothing to do
 }
 
 func newPoller(served *atomic.Int64) (*poller, error) {
@@ -53,7 +58,7 @@ func newPoller(served *atomic.Int64) (*poller, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	p := &poller{served: served, epoll: os.NewFile(uintptr(fd), "epoll"), socks: make(map[uint64]*sock), settle: make(chan struct{}, 1)}
+	p := &poller{served: served, epoll: os.NewFile(uintptr(fd), "epoll"), socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task)}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -64,6 +69,9 @@ func newPoller(served *atomic.Int64) (*poller, error) {
 	}
 	p.ended.Go(p.run)
 	p.ended.Go(p.settleAll)
+	for range runtime.GOMAXPROCS(0) - 1 {
+		p.ended.Go(p.helpOut)
+	}
 	return p, nil
 }
 
@@ -173,16 +181,42 @@ func (p *poller) run() {
 		}
 		tasks, ok := p.round(p.found[:n], spare)
 		if !ok {
+			close(p.help)
 			return
 		}
 		p.served.Add(int64(len(tasks)))
-		for _, t := range tasks {
+		mine := p.share(tasks)
+		for _, t := range mine {
 			t.goOn(looped)
 		}
-		clear(tasks)
-		spare = tasks
+		if spare = nil; len(mine) == len(tasks) {
+			clear(tasks)
+			spare = tasks
+		}
 		if len(tasks) > 0 {
 			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
+		}
+	}
+}
+
+// share gives helpers that have nothing to do a part of many tasks, and returns the rest.
+func (p *poller) share(tasks []*task) []*task {
+	for len(tasks) >= many {
+		half := len(tasks) / 2
+		select {
+		case p.help <- tasks[half:]:
+			tasks = tasks[:half:half]
+		default:
+			return tasks
+		}
+	}
+	return tasks
+}
+
+func (p *poller) helpOut() {
+	for tasks := range p.help {
+		for _, t := range tasks {
+			t.goOn(looped)
 		}
 	}
 }

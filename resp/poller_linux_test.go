@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// polled starts a server with one poller, and returns what dials it. All that is in the kernel's hands here has no
+// polled starts a server that polls, and returns what dials it. All that is in the kernel's hands here has no
 // fake time, so what a test waits for is an event.
 func polled(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client) {
 	t.Helper()
-	cfg.Pollers = 1
+	cfg.Poll = true
 	s = NewServer(cfg, h)
 	addr, done := serveTCP(t, s)
 	t.Cleanup(func() {

@@ -44,7 +44,7 @@ type Server struct {
 	log         *slog.Logger
 	broker      *Broker
 	turns       turns
-	pollers     pollers
+	polls       bool // Config.Poll
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
@@ -62,6 +62,7 @@ type Server struct {
 	lastID    uint64
 	listeners map[net.Listener]struct{}
 	closing   bool
+	poller    *poller // nil = none, yet or any more
 
 	stop    chan struct{} // closed when Shutdown begins
 	drained chan struct{} // closed when, after that, the last connection has ended
@@ -77,7 +78,7 @@ func NewServer(cfg Config, h Handler) *Server {
 		log:         cfg.Logger,
 		broker:      cfg.Broker,
 		turns:       newTurns(cfg.Turns),
-		pollers:     pollers{wanted: cfg.Pollers},
+		polls:       cfg.Poll,
 		conns:       make(map[uint64]*Conn),
 		listeners:   make(map[net.Listener]struct{}),
 		stop:        make(chan struct{}),
@@ -170,7 +171,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-s.drained:
-		s.pollers.close()
+		s.endPoller()
 		return nil
 	case <-ctx.Done():
 	}

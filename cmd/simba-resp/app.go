@@ -92,7 +92,7 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		Broker:      broker,
 		RequireAuth: a.handler.RequireAuth,
 		Turns:       a.turns(),
-		Pollers:     a.pollers(),
+		Poll:        a.cfg.Engine == engineEmbedded, // others wait for their stores, each command on its own
 	}, a.handler)
 	a.handler.Attach(a.server)
 	return a, nil
@@ -105,15 +105,6 @@ func (a *app) turns() int {
 		return 0
 	}
 	return max(1, runtime.GOMAXPROCS(0)-1)
-}
-
-// pollers are as many as leave half of the processors to what waits for the disk and to what is detached. The commands of
-// other engines wait for their stores, each on its own.
-func (a *app) pollers() int {
-	if a.cfg.Engine != engineEmbedded {
-		return 0
-	}
-	return max(1, runtime.GOMAXPROCS(0)/2)
 }
 
 // listen takes the addresses.
