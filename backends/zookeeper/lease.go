@@ -72,7 +72,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		if !bound || r.Token != 0 && r.Token != n.token {
 			return nil
 		}
-		err = b.remove(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, anyVersion)
+		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason})
 		released = err == nil
 		return err // if it was gone, its contender may own the mutex through another server
 	})
@@ -85,7 +85,7 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, p place) error {
 	if n == nil || err != nil {
 		return err
 	}
-	err = b.remove(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"}, anyVersion)
+	err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"})
 	b.lobby.Grant(p.mutex, p.contender, proxy.Grant{}) // nothing: its wait is over
 	return gone(err)
 }
@@ -133,7 +133,7 @@ func (b *Backend) breakNode(ctx context.Context, s *session, mutex, child, reaso
 	if !owner {
 		return false, nil
 	}
-	err = b.remove(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason}, anyVersion)
+	err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason})
 	return err == nil, gone(err)
 }
 
@@ -159,7 +159,7 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil, certain(err) && !errors.Is(err, zk.ErrNoNode):
+		case ctx.Err() != nil, errors.Is(err, errUnknown), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
 		case errors.Is(err, errChanged): // somebody has yet to write what came of it
 			b.pause(decidePause)

@@ -347,14 +347,14 @@ func (b *Backend) observe(ctx context.Context, mutex string) (h head, err error)
 	return h, b.failed(err)
 }
 
-// ask makes a request that only reads, about a mutex ("" = all), again if the connection breaks meanwhile.
+// ask makes a request about a mutex ("" = all) that only reads, or else says errUnknown, again if the connection breaks meanwhile.
 func (b *Backend) ask(ctx context.Context, mutex string, f func(*session) error) error {
 	for {
 		s, err := b.current(ctx, mutex)
 		if err == nil {
 			err = f(s)
 		}
-		if err == nil || certain(err) || errors.Is(err, simba.ErrNotServed) || ctx.Err() != nil {
+		if err == nil || certain(err) || errors.Is(err, errUnknown) || errors.Is(err, simba.ErrNotServed) || ctx.Err() != nil {
 			return err
 		}
 	}

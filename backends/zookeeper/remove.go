@@ -89,6 +89,16 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}
 }
 
+// removeOnce is remove for a request that ends whatever it finds. It returns errUnknown, for which no request is made again, if the
+// session has ended: what the request would find then may be another tenure than the one that it has ended perhaps.
+func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event) error {
+	err := b.remove(ctx, n, why, anyVersion)
+	if errors.Is(err, errSessionOver) {
+		return errUnknown
+	}
+	return err
+}
+
 // nextLocked returns the node that comes after an owner's, if a connection here waits by it
 // and we know that there is none in between: we keep all that were in front when it took
 // its place. So the end of a tenure hands the mutex on in the same step.

@@ -268,6 +268,78 @@ func TestATenureThatAnotherServerGrantedIsTheOwnersHereToo(t *testing.T) {
 	}
 }
 
+func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
+	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
+	srv := stores.ZooKeeper(t)
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	release := func(far *zookeeper.Backend, mutex string) (bool, error) {
+		ok, _, err := far.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
+		return ok, err
+	}
+	for m, is := range map[string]struct {
+		owner, waiter string // o's tenure is the near server's, x's node the far one's
+		ended         func(far *zookeeper.Backend, mutex string) (bool, error)
+	}{
+		"released": {owner: "x", ended: release},
+		"left":     {owner: "o", waiter: "x", ended: release},
+		"broken": {owner: "o", ended: func(far *zookeeper.Backend, mutex string) (bool, error) {
+			ok, _, err := far.Break(ctx, mutex, "stuck")
+			return ok, err
+		}},
+	} {
+		t.Run(m, func(t *testing.T) {
+			link := stores.NewLink(t, srv.Addr)
+			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
+			take(t, far, "mark", m, time.Minute)
+			if is.owner == "x" {
+				take(t, far, m, "x", time.Minute)
+			} else {
+				take(t, near, m, is.owner, time.Minute)
+			}
+			if is.waiter != "" {
+				acquire(t, far, m, is.waiter, time.Minute)
+			}
+			nodes := func() int { names, _, _ := c.Children("/simba/" + m); return len(names) }
+			before := nodes()
+			begun := link.DropRepliesFrom(deletes)
+			type answer struct {
+				ok  bool
+				err error
+			}
+			answered := make(chan answer, 1)
+			go func() {
+				ok, err := is.ended(far, m)
+				answered <- answer{ok, err}
+			}()
+			<-begun
+			await(t, "it is done", func() bool { return nodes() == before-1 })
+			if is.waiter != "" {
+				giveUp(t, near, m, is.owner)
+			}
+			next := take(t, near, m, "x", time.Minute)
+			await(t, "the session is over", func() bool {
+				events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "mark", Count: 1})
+				return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
+			})
+			link.Heal()
+			a := <-answered
+			if a.ok {
+				t.Error("it is told as done")
+			}
+			unavailable(t, a.err)
+			for name, b := range map[string]*zookeeper.Backend{"far": far, "near": near} {
+				if owner, _, err := b.Owner(ctx, m); err != nil || owner.Owner != "x" || owner.Token != next.Token {
+					t.Errorf("the owner by the %s server is %+v, %v", name, owner, err)
+				}
+				if ok, _, err := b.Check(ctx, m, next.Token); err != nil || !ok {
+					t.Errorf("the next tenure runs by the %s server: %v, %v", name, ok, err)
+				}
+			}
+		})
+	}
+}
+
 func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)

@@ -46,6 +46,7 @@ type pair struct {
 // trap waits for a request whose reply is to be lost.
 type trap struct {
 	text []byte
+	all  bool // and all replies after it
 	done chan struct{}
 }
 
@@ -102,10 +103,16 @@ func (l *Link) DropNextReply() (lost <-chan struct{}) { return l.DropReplyTo("")
 // DropReplyTo waits for a request that contains the text. It is delivered, the store
 // answers, and instead of the answer the client sees its connection reset. That
 // happens once, and the channel is closed then. It is no fault that lasts.
-func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) {
+func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, false) }
+
+// DropRepliesFrom is DropReplies from the first request on that contains the text. The channel
+// is closed then.
+func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, true) }
+
+func (l *Link) setTrap(text string, all bool) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trap = &trap{text: []byte(text), done: make(chan struct{})}
+	l.trap = &trap{text: []byte(text), all: all, done: make(chan struct{})}
 	for p := range l.pairs {
 		p.armed = false
 	}
@@ -272,7 +279,13 @@ func (l *Link) hold() bool {
 func (l *Link) request(p *pair, b []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.trap != nil && bytes.Contains(b, l.trap.text) {
+	switch {
+	case l.trap == nil || !bytes.Contains(b, l.trap.text):
+	case l.trap.all:
+		close(l.trap.done)
+		l.trap = nil
+		l.setLocked(dropReplies, 0)
+	default:
 		p.armed = true
 	}
 	return true

@@ -198,6 +198,26 @@ func TestLinkDropRepliesLosesAllAndHealBreaksTheConnectionsThatLostSome(t *testi
 	idle.expect("$1")
 }
 
+func TestLinkDropRepliesFromARequestOn(t *testing.T) {
+	l := NewLink(t, Redis(t).Addr)
+	k, other := dial(t, l.Addr()), dial(t, l.Addr())
+	begun := l.DropRepliesFrom("mine")
+	k.send("SET before 1")
+	k.expect("+OK")
+	k.send("SET mine 1")
+	<-begun
+	other.send("GET mine")
+	for _, c := range []*talk{k, other} {
+		if got, err := c.line(50 * time.Millisecond); err == nil {
+			t.Errorf("got %q", got)
+		}
+	}
+	l.Heal()
+	k = dial(t, l.Addr())
+	k.send("GET mine")
+	k.expect("$1")
+}
+
 func TestLinkDelaysBothWaysAndResets(t *testing.T) {
 	l := NewLink(t, Redis(t).Addr)
 	k := dial(t, l.Addr())
