@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -105,6 +106,59 @@ func benchmarkPipeline(b *testing.B, config *tls.Config, dial func(network, addr
 	nc.Close()
 	s.Shutdown(b.Context())
 	wg.Wait()
+}
+
+// BenchmarkRequestsOverTCP is clients that send a command and read its reply, each again and again, with a goroutine for each
+// connection and with few that serve all.
+func BenchmarkRequestsOverTCP(b *testing.B) {
+	for _, clients := range []int{1, 64} {
+		for _, poll := range []bool{false, true} {
+			b.Run(fmt.Sprintf("clients=%d/poll=%v", clients, poll), func(b *testing.B) { benchmarkRequests(b, clients, poll) })
+		}
+	}
+}
+
+func benchmarkRequests(b *testing.B, clients int, poll bool) {
+	s := NewServer(Config{Poll: poll}, &script{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var serving, asking sync.WaitGroup
+	serving.Go(func() { s.serve(ln, nil) })
+	command, reply := []byte(bulk("PING")), "+PONG\r\n"
+	conns := make([]net.Conn, clients)
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", ln.Addr().String()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, nc := range conns {
+		asking.Go(func() {
+			got := make([]byte, len(reply))
+			for left.Add(-1) >= 0 {
+				if _, err := nc.Write(command); err != nil {
+					b.Error(err)
+					return
+				}
+				if _, err := io.ReadFull(nc, got); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	asking.Wait()
+	b.StopTimer()
+	for _, nc := range conns {
+		nc.Close()
+	}
+	s.Shutdown(b.Context())
+	serving.Wait()
 }
 
 func BenchmarkPublish(b *testing.B) {
