@@ -82,11 +82,18 @@ func (r *rules) signs(w operation, all []operation) bool {
 		switch {
 		case o.kind == breakUp && o.done && (!r.presumes || w.unknown || !explained(o, all)),
 			o.kind == release && o.done && o.request.token == 0 && o.contender == w.contender,
-			o.owner == w.contender && (told[o.reply.token] == 0 || r.presumes && o.ret < told[o.reply.token]):
+			o.owner == w.contender && r.untold(w, o, told):
 			return true
 		}
 	}
 	return false
+}
+
+// untold reports whether an owner that was seen may be of an earlier request than the one by which it was told, or of one that never
+// was: of w. Where others presume, that is so until the one that was told asks, or, if it asked behind w, until it is told.
+func (r *rules) untold(w, seen operation, told map[uint64]operation) bool {
+	by, is := told[seen.reply.token]
+	return !is || r.presumes && (seen.ret < by.call || w.ret <= by.call && seen.ret < by.ret)
 }
 
 // explained reports whether a break may have ended a tenure that its owner knows of, as most have: then few requests
@@ -103,12 +110,12 @@ func explained(b operation, all []operation) bool {
 	})
 }
 
-// toldTo returns the tokens that a contender was told it had acquired, and since when it asked for that.
-func toldTo(contender string, all []operation) map[uint64]instant {
-	told := make(map[uint64]instant)
+// toldTo returns by which requests a contender was told that it had acquired which tokens.
+func toldTo(contender string, all []operation) map[uint64]operation {
+	told := make(map[uint64]operation)
 	for _, o := range all {
 		if o.contender == contender && o.status == "acquired" {
-			told[o.reply.token] = max(o.call, 1)
+			told[o.reply.token] = o
 		}
 	}
 	return told
@@ -122,7 +129,7 @@ func (r *rules) more(w operation, all []operation) int {
 	}
 	told, seen := toldTo(w.contender, all), make(map[uint64]bool)
 	for _, o := range all {
-		if o.owner == w.contender && told[o.reply.token] == 0 && o.ret >= w.call {
+		if _, is := told[o.reply.token]; o.owner == w.contender && !is && o.ret >= w.call {
 			seen[o.reply.token] = true
 		}
 	}

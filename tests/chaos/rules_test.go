@@ -380,6 +380,7 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 	queued := in(0, 10, request{kind: acquire, contender: "a", lease: 200 * time.Millisecond}, reply{status: "queued"})
 	seenLater := in(150, 160, asks, owned("a", 2))
 	grantedLater := in(400, 410, acquires("a"), granted("a", 2))
+	asksAgain := in(60, 410, request{kind: acquire, contender: "a", lease: 2 * time.Second}, granted("a", 2))
 	elsewhereRenewed := in(50, 60, at(1, guards("a", 1)), renewed("a", 1))
 	for _, c := range []struct {
 		name  string
@@ -395,6 +396,9 @@ func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
 		{"without a reply it is taken back too", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
 		{"elsewhere it is not", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
 		{"one in the queue is taken for the owner while its server is away", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
+		{"though it asks again meanwhile", rules{guarantees: presumes, absences: away}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, true},
+		{"not if its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, false},
+		{"not if it had asked at once for what it is told", rules{guarantees: presumes, absences: away}, []operation{asksAgain, seenLater, in(300, 310, asks, free)}, false},
 		{"not one in the queue of a server that is there", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
 		{"not after another has owned it", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
 		{"a break ends what nobody has seen", rules{guarantees: presumes}, []operation{owner, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, true},
