@@ -25,6 +25,18 @@ type keyTx struct {
 	final bool
 }
 
+// Queue is that of the Tx. It copies all of the queue, however long that is, so the client's connection is detached before.
+func (t *keyTx) Queue(mutex string) []simba.Place {
+	t.conn.Detach()
+	return t.Tx.Queue(mutex)
+}
+
+// Place is that of the Tx, which looks through the queue.
+func (t *keyTx) Place(mutex, contender string) (simba.Place, bool) {
+	t.conn.Detach()
+	return t.Tx.Place(mutex, contender)
+}
+
 // keyedCommand runs a command of the keyspace: it parses every argument, reads, changes, and
 // writes one reply to t.w; or it returns an error for the reply, and has changed nothing
 // (a script, which may have, sets t.torn). It may be called again with the same arguments in

@@ -154,15 +154,25 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 	}
 }
 
-// want reports whether settle may have to wait, and has the journal begin. What a turn that reaches nobody leads to, it
-// may wait for too: so where there is anything to be told, unless everything may be.
+// want reports whether settle may have to wait, and has the journal begin. A turn that is told now may reach nobody, and
+// then settle waits for what that leads to.
 func (l *ledger) want(seq simba.Seq) bool {
 	mark := l.journal.Tellable()
 	if seq > mark {
 		l.journal.Want(seq)
 		return true
 	}
-	return mark != everything && l.waiting.Load() > 0
+	return mark != everything && l.mayTell(mark)
+}
+
+// mayTell reports whether there is a notice to be told.
+func (l *ledger) mayTell(mark simba.Seq) bool {
+	if l.waiting.Load() == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.outbox) > 0 && l.outbox[0].after <= mark
 }
 
 // settle returns when everything up to seq is durable, and what may be told by

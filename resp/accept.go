@@ -79,17 +79,18 @@ func (s *Server) adopt(nc net.Conn) net.Conn {
 
 // beginPoller starts the poller at the first call, if there is to be one.
 func (s *Server) beginPoller() {
+	if err := s.makePoller(); err != nil {
+		s.log.Info("each connection has a goroutine", "err", err)
+	}
+}
+
+func (s *Server) makePoller() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.polls || s.poller != nil || s.closing {
-		return
+	if s.polls && s.poller == nil && !s.closing {
+		s.poller, err = newPoller(&s.served)
 	}
-	p, err := newPoller(&s.served)
-	if err != nil {
-		s.log.Info("each connection has a goroutine", "err", err)
-		return
-	}
-	s.poller = p
+	return err
 }
 
 // endPoller is called when the last connection has ended and there will be none any more.

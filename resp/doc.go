@@ -8,13 +8,12 @@
 //	             └── Wait.Await: reads on while a command is blocked     │
 //	Broker.Publish ─► the connection's queue ─► the pusher ──────────────┘
 //
-// A connection has one goroutine, which reads, executes and replies; a command
-// that does not block crosses no other. All complete commands in the buffer are a
+// A connection has one goroutine, which reads, executes and replies. All complete commands in the buffer are a
 // batch: they are executed in order, settled once and answered by one write.
 //
 // That goroutine is one of Go's own, or, with Config.Poll, a coroutine (task): the poller knows by an epoll instance of its own which
 // sockets have something to read, and runs the coroutines of these one after the other on its own goroutine, or, if there
-// are many, on that of a helper. So a request costs one read, one write and a share of a look at the kernel; no goroutine is parked or woken for it. Nothing
+// are many, on that of a helper. So a request costs one read, one write and a share of a look at the kernel; no goroutine is parked or woken for each. Nothing
 // may wait there, or compute for long: who has to says so first, and goes on elsewhere.
 //
 //	          ┌─ looped: in the poller's rounds ◄────────────────┐
@@ -46,9 +45,9 @@
 //     first message, that of an UNSUBSCRIBE after the last.
 //   - A length that a client claims reserves no memory: a buffer grows with the
 //     bytes that came, at most to twice their size, and never beyond the Limits.
-//   - Every goroutine ends with the connection it belongs to.
+//   - Every goroutine ends with the connection it belongs to, the poller's when Shutdown returns nil.
 //
 // Lock order: Broker.mu or Conn.wmu, then pushQueue.mu; Conn.park, then a sock's deadlines, then a
-// poller's mu, which any lock may be held for, as it is a leaf. So is Server.mu. No lock that another connection
+// poller's mu, which any lock may be held for, as it is a leaf. So is Server.mu, but for the start of the poller. No lock that another connection
 // may want is held while a coroutine goes on elsewhere.
 package resp

@@ -24,7 +24,7 @@ const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 // poller serves many connections by few goroutines. One goes in rounds: it asks the kernel which sockets have
 // something new, and runs the tasks of these and of whoever was signaled. If there are many it gives some to helpers, one
 // for each other processor, that have nothing to do. Another one, the settler, runs those
-// tasks that wait for what they changed to be durable, in the order in which they changed it: the first one waits,
+// tasks that wait for what they changed to be durable, in the order in which they line up: the first one waits,
 // and the others find it done.
 //
 // The poller's own epoll instance is a file that Go's poller watches. So a round that finds nothing

@@ -99,7 +99,7 @@ func (s *sock) Read(b []byte) (int, error) {
 		default:
 			s.readable.Store(false)
 			n, err := s.readNow(b)
-			if n == len(b) { // else there was no more
+			if n == len(b) { // else there was no more, or what there is comes behind urgent data, which nobody sends
 				s.readable.Store(true)
 			}
 			if n > 0 || err != nil {

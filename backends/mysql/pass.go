@@ -107,7 +107,7 @@ func (b *Backend) deliver(l *line, t *proxy.Ticket, granted lease, asker bool) b
 	if asker && t.Withdraw() {
 		seatOf(t).lease = granted
 		b.bind(l.mutex, t.Request.Session, granted)
-		b.quit(l, granted.owner)
+		b.quitUnlessBlocked(l, granted.owner)
 		return true
 	}
 	if b.wake(l, granted) {
@@ -120,7 +120,7 @@ func (b *Backend) deliver(l *line, t *proxy.Ticket, granted lease, asker bool) b
 
 // wake tells the waiter of a contender, if there is one, of its lease, and takes it out
 // of the queue. One that sat down after the table was asked gets nothing: the contender may have
-// released that lease before, through another server. It asks for itself.
+// released that lease before, through another server. It keeps its place, and a look or its own request finds out.
 func (b *Backend) wake(l *line, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -67,17 +67,17 @@ func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
 	}
 }
 
-// TestALookThatIsOlderThanAWaiterGrantsItNothing: its contender may have released what the look shows, through another
-// server, before it began to wait.
-func TestALookThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
+// TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing: its contender may have released what the table said, through another
+// server, before it began to wait. It keeps its place.
+func TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
 	other := take(t, b, "old", "b", long)
 	sent := time.Now()
 	w := block(t, b, "old", "a", long)
 	l := b.hold("old")
 	defer b.drop(l)
-	if b.wake(l, lease{owner: "a", token: other.Token - 1, ttl: long, since: sent}) {
-		t.Error("it is granted a tenure that may be over")
+	if _, err := b.took(l, request("old", "a", long), lease{owner: "a", token: other.Token - 1, ttl: long, since: sent}, true); err != nil {
+		t.Fatal(err)
 	}
 	release(t, b, "old", "b")
 	if o := w.granted(t); o.Token <= other.Token {
