@@ -141,9 +141,8 @@ func (b *Backend) took(l *line, r simba.AcquireRequest, t lease, renewed bool) (
 		b.began(l, t, "")
 	}
 	b.exorcise(l, r.Contender)
-	if !b.wake(l, t) {
-		b.quitUnlessBlocked(l, r.Contender)
-	}
+	b.wake(l, t)
+	b.quitUnlessBlocked(l, r.Contender)
 	b.bind(l.mutex, r.Session, t)
 	return granted(status, t)
 }

@@ -142,17 +142,6 @@ func (b *Backend) refreshLocked(l *line, e *entry) {
 	e.lapse = from.Add(b.QueueGrace())
 }
 
-// quit takes a contender out of the queue and reports whether it was there.
-func (b *Backend) quit(l *line, contender string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := l.index[contender]
-	if e != nil {
-		l.removeLocked(e)
-	}
-	return e != nil
-}
-
 func (l *line) removeLocked(e *entry) {
 	i, ok := slices.BinarySearchFunc(l.entries, e, byOrder)
 	if !ok {
