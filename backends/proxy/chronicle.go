@@ -19,7 +19,7 @@ const DefaultHistory = 10000
 //
 // A server can learn of one and the same change twice, from its own request and from
 // the store. Beginning and end of a tenure are known by its token, so the second
-// time is passed over, as long as the first is remembered.
+// time is passed over, as long as the first is remembered; and so is a beginning that comes behind its end.
 type Chronicle struct {
 	// Overtaking is for how long what is told of one tenure may be overtaken by what is told of
 	// the next: the beginning of a tenure waits so long for the end of the one before, and its end for its
@@ -203,7 +203,7 @@ func (c *Chronicle) number(e *simba.Event) bool {
 	defer c.mu.Unlock()
 	key, once := turnOf(*e)
 	if once {
-		if _, old := c.seen[key]; old {
+		if _, old := c.seen[key]; old || e.Kind == simba.EventAcquired && c.hasEnded(key) {
 			return false
 		}
 		c.seen[key] = struct{}{}
@@ -219,6 +219,12 @@ func (c *Chronicle) number(e *simba.Event) bool {
 		}
 	}
 	return true
+}
+
+// hasEnded reports whether the end of a tenure was told: its beginning came too late then. The caller holds mu.
+func (c *Chronicle) hasEnded(begun turn) bool {
+	_, ended := c.seen[turn{begun.mutex, begun.token, true}]
+	return ended
 }
 
 // Last returns the last beginning or end of a tenure of the mutex that is

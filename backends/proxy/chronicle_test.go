@@ -285,6 +285,10 @@ func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.early) != 0 {
 			t.Errorf("%q, and %v are held back", got, c.early)
 		}
+		c.Record(acquired("m", "f", 6)) // too late
+		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) {
+			t.Errorf("%q", got)
+		}
 	})
 }
 
