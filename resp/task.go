@@ -18,8 +18,7 @@ const (
 )
 
 // task is the goroutine of a connection as a coroutine: it runs when somebody resumes it, on that one's time, until it
-// says where it goes on. So a poller's goroutine serves all connections that have something to do, one after the other,
-// and no processor is woken for any of them.
+// says where it goes on. So a poller's goroutine serves all connections that have something to do, one after the other.
 //
 // It begins by start. A signal before that is not lost: it looks before it goes idle.
 type task struct {
