@@ -17,7 +17,7 @@ local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 -- What the server was told since may rest on its not having been done: a late RELEASE
 -- would end the tenure that was granted to its contender meanwhile.
-if now > tonumber(ARGV[5]) then return { 'late', '0', now } end
+if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- both are whole ms, rounded down
 -- The same in decimal. Lua is slow to write numbers, and writes large ones as 1.8e+15.
 local microsText = time[1] .. string.sub('00000' .. time[2], -6)
 
