@@ -153,14 +153,7 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, deaf{})
-	const read = "local ms = call('PTTL', lock)"
-	text := strings.Replace(lookScript.text, read, `
-		local from = call('TIME')
-		repeat local t = call('TIME') until t[1] * 1000000 + t[2] - from[1] * 1000000 - from[2] > 100000
-		`+read, 1)
-	if text == lookScript.text {
-		t.Fatal("the script does not read what is left of the lock")
-	}
+	text := heldUp(t, lookScript, "local ms = call('PTTL', lock)")
 	acquire(t, b, "m", "a", time.Minute, nil)
 	before := owner(t, b, "m")
 	if err := c.Eval(t.Context(), text, []string{"simba:{m}"}, b.id, 1000, 5000, "0", never, "0", "").Err(); err != nil {
@@ -169,6 +162,52 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
 		t.Errorf("%+v, and before %+v", now, before)
 	}
+}
+
+func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	const set = "if redis.pcall('SET', lock, who, 'PXAT'"
+	for _, version := range []string{"PXAT", "none"} { // a Redis before 6.2 knows no PXAT
+		for name, run := range map[string]struct {
+			s    *script
+			args []any
+		}{
+			"acquire":           {acquireScript, []any{"a", 50, 0, "busy", "", ""}},
+			"acquire, by steps": {newScript("acquire", "", acquireLua), []any{"a", 50, 0, "busy", "", ""}},
+			"guard":             {guardScript, []any{"a", 50, 0, "0"}},
+			"guard, by steps":   {newScript("guard", "", guardLua), []any{"a", 50, 0, "0"}},
+		} {
+			text := strings.Replace(heldUp(t, run.s, set), "'PXAT'", "'"+version+"'", 1)
+			mutex := name + version
+			if strings.HasPrefix(name, "guard") {
+				acquire(t, b, mutex, "a", time.Minute, nil)
+			}
+			key := "simba:{" + mutex + "}"
+			args := append([]any{b.id, 1000, 5000, "0", never}, run.args...)
+			if err := c.Eval(t.Context(), text, []string{key}, args...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if ttl := c.PTTL(t.Context(), key).Val(); ttl != -2 {
+				t.Errorf("%s, SET %s: the lease of 50 ms was over before its lock was set, which lives on for %v", name, version, ttl)
+			}
+		}
+	}
+}
+
+// heldUp returns the text of a script that takes 100 ms before it comes to a line.
+func heldUp(t *testing.T, s *script, line string) string {
+	t.Helper()
+	text := strings.Replace(s.text, line, `
+		local from = call('TIME')
+		repeat local t = call('TIME') until t[1] * 1000000 + t[2] - from[1] * 1000000 - from[2] > 100000
+		`+line, 1)
+	if text == s.text {
+		t.Fatalf("%s has no %s", s.name, line)
+	}
+	return text
 }
 
 func TestALookReadsNoPollingWaiterBeforeOneIsToBeForgotten(t *testing.T) {

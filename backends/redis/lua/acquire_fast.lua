@@ -2,7 +2,7 @@
 if not holder and owner == '' and turn == '' and call('EXISTS', queue) == 0 then
   local me, t, tr = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
   token = tonumber(token) < micros and microsText or string.format('%.0f', token + 1)
-  call('SET', lock, me, 'PX', t + tr .. '')
+  hold(me, now + t + tr)
   local record
   if served ~= '' then
     record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[10], '', '', 0, served, 0)

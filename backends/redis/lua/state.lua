@@ -41,3 +41,12 @@ token, owner, last, session, untold, turn = token or '0', owner or '', last or '
 served = served or ''
 acquired, ttl, transition, till, lapse = acquired or 0, ttl or 0, transition or 0, till or 0, lapse or 0
 local ends = acquired + ttl + transition
+
+-- hold sets the lock until an end by the clock that now is of. Redis may have been held up
+-- since: an expiry counted from here could outlive the tenure.
+local function hold(who, till)
+  if redis.pcall('SET', lock, who, 'PXAT', till .. '').err then -- before Redis 6.2
+    call('SET', lock, who)
+    call('PEXPIREAT', lock, till .. '')
+  end
+end

@@ -37,7 +37,7 @@ end
 local function renew(t, tr, s)
   acquired, ttl, transition, ends = now, t, tr, now + t + tr
   session, untold, changed = s, '', true
-  call('SET', lock, owner, 'PX', t + tr .. '')
+  hold(owner, ends)
 end
 
 -- grant begins a tenure for who has no place in the queue.
