@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,8 +23,8 @@ const many = 4
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
 // poller serves many connections by few goroutines. One goes in rounds: it asks the kernel which sockets have
-// something new, and runs the tasks of these and of whoever was signaled. If there are many it gives some to helpers, one
-// for each other processor, that have nothing to do. Another one, the settler, runs those
+// something new, and runs the tasks of these and of whoever was signaled, and behind them a few of those that have had a
+// turn and want another. If there are many it gives some to helpers, one for each other processor, that have nothing to do. Another one, the settler, runs those
 // tasks that wait for what they changed to be durable, in the order in which they line up: the first one waits,
 // and the others find it done.
 //
@@ -35,12 +36,14 @@ type poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // of its goroutines
 
+	greedy int           // of those who had a turn: so many are run in a round, that a processor is left for the others
 	served *atomic.Int64 // counts the tasks that were run in rounds
 
 	mu       sync.Mutex       // protects this group
 	socks    map[uint64]*sock // not by descriptor: what is told of one that was closed is not for the next with its number
 	lastID   uint64
 	queue    []*task // to be run in the next round
+	again    []*task // who had a turn and wants another: run behind those, few in a round
 	sleeping bool    // the poller waits for the kernel, and must be woken for the queue
 	line     []*task // of the settler
 	closed   bool
@@ -58,7 +61,10 @@ func newPoller(served *atomic.Int64) (*poller, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	p := &poller{served: served, epoll: os.NewFile(uintptr(fd), "epoll"), socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task)}
+	p := &poller{
+		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1), served: served,
+		socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task),
+	}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -131,10 +137,15 @@ func (p *poller) forget(s *sock) {
 	delete(p.socks, s.id)
 }
 
-// enqueue has t run in the next round. Any goroutine may call it.
-func (p *poller) enqueue(t *task) {
+// enqueue has t run in the next round; or, if it has just had a turn, in one of the next, behind those who have not. Any
+// goroutine may call it.
+func (p *poller) enqueue(t *task, hadTurn bool) {
 	p.mu.Lock()
-	p.queue = append(p.queue, t)
+	if hadTurn {
+		p.again = append(p.again, t)
+	} else {
+		p.queue = append(p.queue, t)
+	}
 	sleeping := p.sleeping
 	p.sleeping = false
 	p.mu.Unlock()
@@ -225,7 +236,7 @@ func (p *poller) helpOut() {
 func (p *poller) fallsAsleep() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sleeping = len(p.queue) == 0 && !p.closed
+	p.sleeping = len(p.queue) == 0 && len(p.again) == 0 && !p.closed
 	return p.sleeping
 }
 
@@ -240,7 +251,9 @@ func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, o
 			p.queue = append(p.queue, s.task)
 		}
 	}
-	tasks, ok = p.queue, !p.closed
+	n := min(len(p.again), p.greedy)
+	tasks, ok = append(p.queue, p.again[:n]...), !p.closed
+	p.again = slices.Delete(p.again, 0, n)
 	p.queue = spare[:0]
 	p.mu.Unlock()
 	return tasks, ok

@@ -381,3 +381,23 @@ func TestWhoIsTooManyIsToldSoByAPoller(t *testing.T) {
 		t.Errorf("received %q (%v), want %q", got, err, want)
 	}
 }
+
+func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
+	p := &poller{greedy: 2}
+	a, b, c, fresh := new(task), new(task), new(task), new(task)
+	for _, hog := range []*task{a, b, c} {
+		p.enqueue(hog, true)
+	}
+	p.enqueue(fresh, false)
+	for i, want := range [][]*task{{fresh, a, b}, {c}, {}} {
+		if i < 2 && p.fallsAsleep() {
+			t.Error("the poller falls asleep while somebody wants a turn")
+		}
+		if got, ok := p.round(nil, nil); !ok || !slices.Equal(got, want) {
+			t.Errorf("round %d: %v, not %v", i, got, want)
+		}
+	}
+	if !p.fallsAsleep() {
+		t.Error("the poller stays awake for nobody")
+	}
+}

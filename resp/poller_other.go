@@ -15,7 +15,7 @@ func newPoller(*atomic.Int64) (*poller, error) { return nil, errors.ErrUnsupport
 
 func (p *poller) adopt(*net.TCPConn) (*sock, error) { return nil, errors.ErrUnsupported }
 
-func (p *poller) enqueue(*task) {}
+func (p *poller) enqueue(*task, bool) {}
 
 func (p *poller) lineUp(*task) {}
 

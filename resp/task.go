@@ -49,13 +49,13 @@ func (t *task) start(run func()) {
 		t.yield = yield
 		run()
 	})
-	t.poller.enqueue(t)
+	t.poller.enqueue(t, false)
 }
 
 // signal has the task look up, if it is idle or about to be. Any goroutine may call it.
 func (t *task) signal() {
 	if t.claim() {
-		t.poller.enqueue(t)
+		t.poller.enqueue(t, false)
 	}
 }
 
@@ -93,7 +93,7 @@ func (t *task) goOn(here place) {
 				return
 			}
 		case looped:
-			t.poller.enqueue(t)
+			t.poller.enqueue(t, here == looped)
 			return
 		case lined:
 			t.poller.lineUp(t)
