@@ -3,6 +3,7 @@ package resp
 import (
 	"errors"
 	"os"
+	"sync"
 )
 
 // Push queues frames, in the encoding that Proto says, and reports whether it did:
@@ -65,12 +66,16 @@ func (c *Conn) enqueue(p *publication, t *topic) pushed {
 	return pushQueued
 }
 
+// scratches are where pushers put several frames together.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
 // pushAll is the pusher: it sends what is queued, and ends.
 func (c *Conn) pushAll() {
-	var scratch []byte
+	scratch := scratches.Get().(*[]byte)
+	defer scratches.Put(scratch)
 	for {
 		c.wmu.Lock()
-		frames, ok := c.push.take(&scratch)
+		frames, ok := c.push.take(scratch)
 		if !ok {
 			c.wmu.Unlock()
 			return

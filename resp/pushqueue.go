@@ -6,6 +6,9 @@ import "sync"
 // the queue itself needs for it.
 const pushCost = 64
 
+// pushRoom is how many pushes an empty queue keeps room for: 2 KiB, for who has been pushed anything.
+const pushRoom = 64
+
 // pushQueue is what a connection has yet to be pushed. Publishers add to it, the
 // pusher takes from it.
 //
@@ -127,7 +130,12 @@ func (q *pushQueue) drop(n int) {
 		q.bytes -= len(p.frame) + pushCost
 	}
 	clear(q.queue[:n])
-	if q.queue = q.queue[n:]; len(q.queue) == 0 {
+	switch {
+	case n < len(q.queue):
+		q.queue = q.queue[n:]
+	case cap(q.queue) <= pushRoom:
+		q.queue = q.queue[:0]
+	default:
 		q.queue = nil
 	}
 }
@@ -161,7 +169,9 @@ func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 		n++
 	}
 	q.drop(n)
-	*scratch = out
+	if cap(out) <= 2*batchBuffer { // else one large push would be kept in memory
+		*scratch = out
+	}
 	return out, true
 }
 
