@@ -98,6 +98,13 @@ func (e *serverEnd) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// SetWriteDeadline fails where the client has left, which a real socket's does not: then nothing is written any more.
+func (e *serverEnd) SetWriteDeadline(t time.Time) error {
+	err := e.Conn.SetWriteDeadline(t)
+	e.note(err)
+	return err
+}
+
 func (e *serverEnd) note(err error) {
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		e.wire.tell(noticed, nil)
