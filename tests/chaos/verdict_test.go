@@ -17,9 +17,9 @@ const thinking = 30 * time.Second
 
 // verdict is what came of the histories of a window.
 type verdict struct {
-	took       time.Duration // from the beginning of the fault to the end of the recovery
-	operations int           // that were answered in that time
-	lost       int           // without an answer, that may have changed something
+	rate            // from the beginning of the fault until there were enough
+	meanwhile  rate // of that, until the recovery
+	lost       int  // without an answer, that may have changed something
 	violations []string
 	unknown    int // histories that porcupine could not decide in time
 }
