@@ -44,6 +44,7 @@ func (n *window) through(f fault) (v verdict) {
 		if counts {
 			return once
 		}
+		n.t.Logf("%s: again, that were too few", f.name)
 	}
 	n.t.Errorf("%s, %s: it never comes to %d operations a second, or not before the recovery", n.w.engine, f.name, enough)
 	return v
@@ -84,6 +85,11 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 	victim := n.rng.IntN(len(n.w.servers))
 	length := time.Duration(float64(800*time.Millisecond) * (1 + n.rng.Float64()) * n.longer)
 	before, from := counted.Load(), now()
+	clients.Go(func() { // who keeps its clients waiting has them want more
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			hurry.Store(!rate{int(counted.Load() - before), time.Duration(now() - from)}.suffices())
+		}
+	})
 	parted := f.inflict(n.w, victim, length, n.rng)
 	healed := now()
 	n.recover(f, healed)
@@ -94,7 +100,6 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
 		total = verdict{rate: rate{int(counted.Load() - before), time.Duration(now() - from)}, meanwhile: meanwhile}
 		counts = total.suffices()
-		hurry.Store(!counts)
 	}
 	cancel()
 	clients.Wait()
