@@ -43,7 +43,7 @@ func TestTenuresAreLinearizableWhateverFails(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	engines := []string{"embedded", "redis", "mysql", "zookeeper"}
 	if *duration > 0 {
-		engines = append(engines, "embedded memory")
+		engines = append(engines, "embedded memory", "embedded async")
 	}
 	var all table
 	t.Cleanup(func() { t.Log("\n" + all.String()) })

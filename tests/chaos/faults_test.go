@@ -25,6 +25,7 @@ var faults = []fault{
 	{name: "server killed", ofServer: true, spares: others, inflict: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
 		s := w.servers[victim]
 		s.Kill()
+		w.killed = now()
 		time.Sleep(length / 4)
 		s.Start()
 		return []int{victim}

@@ -106,6 +106,12 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 
 	r := &rules{guarantees: n.w.rules}
 	r.losses, r.absences = r.parts(f, parted, from, healed)
+	if f.ofServer && r.unwritten > 0 {
+		r.crash = &crash{from: from, ended: n.w.killed, back: healed}
+		for i := range mutexes {
+			r.crash.crashed(histories[i].operations())
+		}
+	}
 	judging := time.Now()
 	for i := range mutexes {
 		var told [][]event
@@ -118,10 +124,14 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 	return total, counts && served
 }
 
-// recover waits until every door leads to a server that does its work again.
+// recover waits until every door leads to a server that does its work again, all of it: a quiet time is over too.
 func (n *window) recover(f fault, healed instant) {
 	n.t.Helper()
-	for least, late := after(healed, calm), after(healed, patience); ; time.Sleep(10 * time.Millisecond) {
+	least, late := after(healed, calm), after(healed, patience)
+	if f.ofServer && n.w.rules.unwritten > 0 {
+		least = after(least, longest)
+	}
+	for ; ; time.Sleep(10 * time.Millisecond) {
 		good := true
 		for _, d := range n.w.doors {
 			good = good && d.good.at.Load() > healed
