@@ -1,6 +1,7 @@
 package abuse
 
 import (
+	"os"
 	"syscall"
 	"testing"
 )
@@ -17,7 +18,10 @@ func TestTenThousandIdleConnectionsCostLittleAndDisturbNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if most := int(files.Cur) - 1000; n > most {
-		t.Logf("only %d files may be opened here", files.Cur)
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("only %d files may be opened here, and %d connections need %d: ulimit -n", files.Cur, n, n+1000)
+		}
+		t.Logf("NOT TESTED: %d connections, only %d: no more than %d files may be opened here (ulimit -n)", n, most, files.Cur)
 		n = most
 	}
 	v := attacked(t, "--maxclients", "12000")

@@ -16,6 +16,10 @@ type guarantees struct {
 	session  time.Duration // how long after a fault that may be noticed
 	givesUp  time.Duration // how long after its last contact a server that runs does so, at least
 
+	// What was told so long before the end of the server's process may be undone by it. But no token is given
+	// out again, and nobody is granted anything until every lease that may have been lost has ended.
+	unwritten time.Duration
+
 	// A lease whose grant or renewal is answered after its end is nobody's, and the server asks
 	// the store again by itself: such a request may have been done twice. A waiter whose time is over by
 	// then may see its second grant being given back.
@@ -64,6 +68,8 @@ var documented = map[string]guarantees{
 	"embedded": {},
 	// "memory: nothing is left. Tokens grow as long as the wall clock does."
 	"embedded memory": {endsWith: process},
+	// "async: the last milliseconds may be lost": they are written every 10 ms, on a machine that has time for it.
+	"embedded async": {unwritten: 250 * time.Millisecond},
 	// Redis and the database keep whole milliseconds. Two readings of Redis' clock may differ by
 	// 20 ms for its scripts; the start of a lease that a database is given beforehand lies up to 50 ms
 	// after it.

@@ -18,8 +18,13 @@ type rules struct {
 	guarantees
 	losses   []loss
 	absences []absence
+	crash    *crash                   // nil = nothing that was told is undone
 	returns  []instant                // of the operations with a reply, sorted
 	longest  map[string]time.Duration // the lease that each contender asked for, at most
+
+	first state   // of the mutex
+	quiet instant // nobody is granted anything before it, and ACQUIRE renews nothing
+	loud  instant // nor need it be so before that
 }
 
 // state is that of the mutex between two steps. The zero state is a mutex that was never used.
@@ -44,7 +49,7 @@ type state struct {
 // model is the rules as porcupine wants them: for histories of one mutex.
 func (r *rules) model() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return state{} },
+		Init: func() any { return r.first },
 		Step: func(s, in, out any) (bool, any) {
 			return r.step(s.(state), in.(request), out.(reply))
 		},
@@ -132,6 +137,7 @@ func (r *rules) perhaps(s state, in request) state {
 	here.now = max(s.now, in.call)
 	switch in.kind {
 	case acquire, wait:
+		here.now = max(here.now, r.quiet)
 		ok, next := r.free(here, never)
 		if !ok {
 			return s
@@ -164,6 +170,9 @@ func (r *rules) perhaps(s state, in request) state {
 }
 
 func (r *rules) acquired(s state, in request, out reply) (bool, state) {
+	if out.ret < r.quiet && (out.status == "acquired" || out.status == "renewed") {
+		return false, s
+	}
 	switch out.status {
 	case "acquired":
 		if s.untold != 0 && s.owner == in.contender && s.token == out.token && r.comesTrue(s, in.server) {
@@ -177,7 +186,8 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 		return r.renewed(s, in, out)
 	case "busy", "queued", "timeout":
 		moved := in.kind == wait && out.status == "queued" // another request of the contender took its place over
-		if out.owner == in.contender && !moved && (out.status != "timeout" || !r.again) {
+		quiet := in.call < r.loud                          // then an owner is to wait, or to GUARD
+		if out.owner == in.contender && !moved && !quiet && (out.status != "timeout" || !r.again) {
 			return false, s
 		}
 		return r.seen(s, in, out)
@@ -369,6 +379,14 @@ func roams(all []operation, o operation) bool {
 
 // check looks for an order of the operations of one mutex that keeps the rules. It is for one goroutine at a time.
 func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	if r.crash != nil {
+		return r.checkCrash(all)
+	}
+	return r.search(all)
+}
+
+// search is check from the first state on.
+func (r *rules) search(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	r.returns, r.longest = nil, make(map[string]time.Duration)
 	all = slices.Clone(all)
 	for i, o := range all {

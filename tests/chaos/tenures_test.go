@@ -15,6 +15,7 @@ type tenure struct {
 	asked    instant // the first of its requests that was answered so
 	renewed  instant // the last of them
 	from, to instant
+	given    bool  // up: its contender asked for that, and cannot be sure of it from then on
 	servers  []int // one of which keeps it, as far as the contender knows
 }
 
@@ -81,6 +82,9 @@ func (r *rules) tenures(all []operation) []tenure {
 	doubt := make(map[string][]int)    // and those that may have yet to do so, since they never answered
 	for _, o := range byCall {
 		t := latest[o.contender]
+		if t != nil && o.kind == release && (o.request.token == 0 || o.request.token == t.token) {
+			t.given = true
+		}
 		switch {
 		case t == nil:
 		case o.unknown: // it may end this one, or another: see late
@@ -104,6 +108,9 @@ func (r *rules) tenures(all []operation) []tenure {
 			// Whoever tells of it first need not keep it: its contender may have a place at another server.
 			t.servers = slices.Concat([]int{o.server}, asked[o.contender], doubt[o.contender])
 			known[k], asked[o.contender] = t, nil
+		}
+		if t.given && r.crash != nil && o.call >= r.crash.ended {
+			continue // the crash undid its release, and who was granted the mutex then goes by that
 		}
 		latest[o.contender] = t
 		t.renewed, t.to = o.call, after(o.call, o.lease)

@@ -17,9 +17,9 @@ const thinking = 30 * time.Second
 
 // verdict is what came of the histories of a window.
 type verdict struct {
-	took       time.Duration // from the beginning of the fault to the end of the recovery
-	operations int           // that were answered in that time
-	lost       int           // without an answer, that may have changed something
+	rate            // from the beginning of the fault until there were enough
+	meanwhile  rate // of that, until the recovery
+	lost       int  // without an answer, that may have changed something
 	violations []string
 	unknown    int // histories that porcupine could not decide in time
 }
@@ -62,7 +62,7 @@ func (r *rules) keep(mutex string, all []operation, told [][]event, info porcupi
 		return err.Error()
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %+v\n", mutex, *r)
+	fmt.Fprintf(&text, "%s, %+v, %+v\n", mutex, *r, r.crash)
 	slices.SortFunc(all, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 	for _, o := range all {
 		fmt.Fprintln(&text, o)
@@ -73,7 +73,7 @@ func (r *rules) keep(mutex string, all []operation, told [][]event, info porcupi
 		}
 		longest := slices.MaxFunc(partial, func(a, b []porcupine.Operation) int { return cmp.Compare(len(a), len(b)) })
 		fmt.Fprintf(&text, "\nthe longest order that keeps the rules, %d:\n", len(longest))
-		s := state{}
+		s := r.first
 		for _, o := range longest[max(0, len(longest)-12):] {
 			fmt.Fprintln(&text, operation{o.Input.(request), o.Output.(reply)})
 		}

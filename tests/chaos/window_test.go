@@ -23,7 +23,8 @@ const (
 // window is a time in which clients want some mutexes that nobody wanted before, a fault is
 // inflicted and healed, and the servers recover. It counts from the beginning of the fault to the end of the recovery, since
 // a server that is alone and frozen answers nothing in between: operations that were answered in that time.
-// It goes on until there were enough of them, or is repeated.
+// It goes on until there were enough of them, or is repeated. If the fault spares somebody who can be asked, there
+// must be enough of them till the recovery already.
 type window struct {
 	t      *testing.T
 	w      *world
@@ -43,8 +44,9 @@ func (n *window) through(f fault) (v verdict) {
 		if counts {
 			return once
 		}
+		n.t.Logf("%s: again, that were too few", f.name)
 	}
-	n.t.Errorf("%s, %s: it never comes to %d operations a second", n.w.engine, f.name, enough)
+	n.t.Errorf("%s, %s: it never comes to %d operations a second, or not before the recovery", n.w.engine, f.name, enough)
 	return v
 }
 
@@ -83,21 +85,33 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 	victim := n.rng.IntN(len(n.w.servers))
 	length := time.Duration(float64(800*time.Millisecond) * (1 + n.rng.Float64()) * n.longer)
 	before, from := counted.Load(), now()
+	clients.Go(func() { // who keeps its clients waiting has them want more
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			hurry.Store(!rate{int(counted.Load() - before), time.Duration(now() - from)}.suffices())
+		}
+	})
 	parted := f.inflict(n.w, victim, length, n.rng)
 	healed := now()
 	n.recover(f, healed)
 	recovered := now()
+	meanwhile := rate{int(counted.Load() - before), time.Duration(recovered - from)}
+	served := meanwhile.suffices() || f.spares == nil || !f.spares(n.w)
 	last := max(after(recovered, extra), recovered+(recovered-from)) // a store may take long to start
 	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
-		total = verdict{operations: int(counted.Load() - before), took: time.Duration(now() - from)}
-		counts = float64(total.operations) >= enough*total.took.Seconds()
-		hurry.Store(!counts)
+		total = verdict{rate: rate{int(counted.Load() - before), time.Duration(now() - from)}, meanwhile: meanwhile}
+		counts = total.suffices()
 	}
 	cancel()
 	clients.Wait()
 
 	r := &rules{guarantees: n.w.rules}
 	r.losses, r.absences = r.parts(f, parted, from, healed)
+	if f.ofServer && r.unwritten > 0 {
+		r.crash = &crash{from: from, ended: n.w.killed, back: healed}
+		for i := range mutexes {
+			r.crash.crashed(histories[i].operations())
+		}
+	}
 	judging := time.Now()
 	for i := range mutexes {
 		var told [][]event
@@ -106,14 +120,18 @@ func (n *window) once(f fault) (total verdict, counts bool) {
 		}
 		total.add(r.judge(n.w.engine+" "+names[i], histories[i].operations(), told))
 	}
-	n.t.Logf("%s: %d operations in %v, judged in %v", f.name, total.operations, total.took, time.Since(judging))
-	return total, counts
+	n.t.Logf("%s: %v, till the recovery %v, judged in %v", f.name, total.rate, meanwhile, time.Since(judging))
+	return total, counts && served
 }
 
-// recover waits until every door leads to a server that does its work again.
+// recover waits until every door leads to a server that does its work again, all of it: a quiet time is over too.
 func (n *window) recover(f fault, healed instant) {
 	n.t.Helper()
-	for least, late := after(healed, calm), after(healed, patience); ; time.Sleep(10 * time.Millisecond) {
+	least, late := after(healed, calm), after(healed, patience)
+	if f.ofServer && n.w.rules.unwritten > 0 {
+		least = after(least, longest)
+	}
+	for ; ; time.Sleep(10 * time.Millisecond) {
 		good := true
 		for _, d := range n.w.doors {
 			good = good && d.good.at.Load() > healed
@@ -129,9 +147,26 @@ func (n *window) recover(f fault, healed instant) {
 }
 
 func (v *verdict) add(o verdict) {
-	v.took += o.took
-	v.operations += o.operations
+	v.rate.add(o.rate)
+	v.meanwhile.add(o.meanwhile)
 	v.lost += o.lost
 	v.violations = append(v.violations, o.violations...)
 	v.unknown += o.unknown
 }
+
+// rate is how many operations were answered in a time.
+type rate struct {
+	operations int
+	took       time.Duration
+}
+
+func (r *rate) add(o rate) {
+	r.operations += o.operations
+	r.took += o.took
+}
+
+func (r rate) aSecond() float64 { return float64(r.operations) / r.took.Seconds() }
+
+func (r rate) suffices() bool { return float64(r.operations) >= enough*r.took.Seconds() }
+
+func (r rate) String() string { return fmt.Sprintf("%d operations in %v", r.operations, r.took) }

@@ -18,6 +18,7 @@ type world struct {
 	store   *stores.Server // nil = the engine needs none
 	links   []*stores.Link // from each server to the store
 	doors   []*door        // from the clients to the servers
+	killed  instant        // a server was killed last, and gone, then
 }
 
 // door is a way for clients to a server.

@@ -250,6 +250,13 @@ func TestClusterReplacesAMasterThatDied(t *testing.T) {
 
 func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	s := RedisSentinel(t)
+	t.Cleanup(func() {
+		for _, w := range s.Sentinels {
+			if t.Failed() {
+				t.Logf("%s:\n%s", w.Addr, tail(w.Log(), 30))
+			}
+		}
+	})
 	old := s.Primary()
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
@@ -259,6 +266,7 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 			return !says(addr, "INFO sentinel", "address="+primary)
 		})
 	})
+	s.Hold(t) // else the old one, once it is back, may take over in its turn, and follows nobody
 	old.Start()
 	await(t, "the old primary follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
 }

@@ -1,0 +1,207 @@
+package chaos
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// crash is the end of a server's process that may undo what was told last. What happened to a mutex before it
+// is linearizable by itself, and so is what happens behind it, from one of the states on that
+// the mutex had not long before.
+type crash struct {
+	from  instant       // the process ran then
+	ended instant       // it was gone
+	back  instant       // the next one served
+	lease time.Duration // the longest that it was told to have granted
+}
+
+// longest is the longest lease that a contender asks for.
+const longest = (340 + 200 + 1500) * time.Millisecond
+
+// crashed notes what the quiet time after a crash rests on: what was told of any of the mutexes.
+func (c *crash) crashed(all []operation) {
+	for _, o := range all {
+		if o.call < c.ended && o.owns() {
+			c.lease = max(c.lease, o.lease)
+		}
+	}
+}
+
+// checkCrash looks for an order of the operations before the crash, and then for one of those behind it from any
+// state that it may have left.
+func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+	var before, behind []operation
+	for _, o := range all {
+		if o.call < r.crash.ended {
+			before = append(before, o)
+		} else {
+			behind = append(behind, o)
+		}
+	}
+	r.first, r.quiet, r.loud = state{}, 0, 0
+	result, info := r.search(before)
+	if result != porcupine.Ok {
+		return result, info
+	}
+	// "Nobody new is granted anything until the longest lease of that run must have ended."
+	r.quiet, r.loud = after(r.crash.ended, r.crash.lease), after(r.crash.back, longest)
+	worst := porcupine.Illegal
+	for _, s := range r.survivors(before) {
+		r.first = s
+		if result, info = r.search(behind); result == porcupine.Ok {
+			return result, info
+		}
+		if result == porcupine.Unknown {
+			worst = result
+		}
+	}
+	return worst, info
+}
+
+// survivors are the states that a mutex may have after the crash: its last one, or an earlier one that was its state
+// so shortly before that what followed need not have been written.
+func (r *rules) survivors(before []operation) (states []state) {
+	written := r.crash.from - int64(r.unwritten)
+	largest, tokens := uint64(0), make(map[string][]operation)
+	for _, o := range before {
+		if !o.unknown && o.owner != "" {
+			largest = max(largest, o.reply.token)
+			tokens[o.owner] = append(tokens[o.owner], o)
+		}
+	}
+	free := true
+	for _, o := range before {
+		switch {
+		case o.owns():
+			overtaken := slices.ContainsFunc(before, func(p operation) bool {
+				return p.changes() && p.call > o.ret && p.ret < written
+			})
+			if !overtaken {
+				states = append(states, survivor(o, o.reply.token, o.ret, largest))
+			}
+			free = free && (o.ret >= written || r.mayBeOver(o, before))
+		case o.unknown && o.lease > 0: // it may have been done, and then its tenure, which others may have been told of, has these windows
+			if o.kind != guard {
+				states = append(states, survivor(o, 0, r.crash.ended, largest))
+			}
+			var tried []uint64
+			for _, seen := range tokens[o.contender] {
+				t := seen.reply.token
+				may := o.request.token == 0 || o.request.token == t
+				if may && !slices.Contains(tried, t) && (seen.ret > o.call || t == newest(tokens[o.contender])) {
+					tried = append(tried, t)
+					states = append(states, survivor(o, t, r.crash.ended, largest))
+				}
+			}
+		}
+	}
+	if free {
+		states = append(states, state{largest: largest})
+	}
+	return states
+}
+
+func survivor(o operation, token uint64, ret instant, largest uint64) state {
+	return state{
+		owner: o.contender, token: token, largest: largest,
+		start: ret, lease: o.lease, ends: after(o.call, o.lease), keeper: o.server, exact: true,
+	}
+}
+
+func newest(seen []operation) (token uint64) {
+	for _, o := range seen {
+		token = max(token, o.reply.token)
+	}
+	return token
+}
+
+// mayBeOver reports whether a tenure that ran may have ended before the crash: somebody may have ended it since, or its lease has.
+func (r *rules) mayBeOver(o operation, before []operation) bool {
+	return after(o.call, o.lease) <= r.crash.ended || slices.ContainsFunc(before, func(p operation) bool {
+		ends := p.kind == release || p.kind == breakUp
+		return ends && (p.done || p.unknown) && p.ret > o.call
+	})
+}
+
+// owns reports whether the contender was told that it is the owner.
+func (o operation) owns() bool {
+	return !o.unknown && (o.status == "acquired" || o.status == "renewed")
+}
+
+// changes reports whether it was told that something is another way now.
+func (o operation) changes() bool {
+	return o.owns() || !o.unknown && o.done && (o.kind == release || o.kind == breakUp)
+}
+
+func TestACrashUndoesNoMoreThanWasToldLast(t *testing.T) {
+	// The process ran at 1,000 ms, was gone at 1,010, and the next one served at 1,100. Leases are 600 ms long, and the
+	// longest of the run was too.
+	const lease = 600 * time.Millisecond
+	long := func(o operation) operation { o.lease = lease; return o }
+	early := long(in(600, 610, acquires("a"), granted("a", 1))) // written
+	late := long(in(980, 990, acquires("a"), granted("a", 1)))  // perhaps not
+	released := in(985, 990, releases("a", 1), yes)
+	taken := long(in(991, 999, acquires("b"), granted("b", 2)))
+	shortened := in(985, 990, guards("a", 1), renewed("a", 1)) // ends at 1,085 to 1,090
+	inFlight := lost(995, request{kind: acquire, contender: "a", lease: lease})
+	for name, c := range map[string]struct {
+		all []operation
+		ok  bool
+	}{
+		"it is all there":                                   {[]operation{early, in(1110, 1120, asks, owned("a", 1)), long(in(1130, 1140, guards("a", 1), renewed("a", 1)))}, true},
+		"what was written is lost":                          {[]operation{early, in(1110, 1120, asks, free)}, false},
+		"what was written ends with its lease":              {[]operation{early, in(1215, 1220, asks, free)}, true},
+		"what was written does not end":                     {[]operation{early, in(1215, 1220, asks, owned("a", 1))}, false},
+		"a grant is lost":                                   {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), no)}, true},
+		"a grant is lost, and is found again":               {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), yes)}, false},
+		"a renewal is lost":                                 {[]operation{early, shortened, in(1110, 1120, asks, owned("a", 1))}, true},
+		"a renewal is not lost":                             {[]operation{early, shortened, in(1110, 1120, asks, free)}, true},
+		"a release is lost":                                 {[]operation{early, released, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
+		"a written release is lost":                         {[]operation{early, in(620, 630, releases("a", 1), yes), in(1110, 1120, asks, owned("a", 1))}, false},
+		"a release is lost, and the grant behind it not":    {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), yes)}, false},
+		"the grant behind a lost release is lost too":       {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), no)}, true},
+		"granted in the quiet time":                         {[]operation{late, in(1110, 1120, acquires("b"), granted("b", 2))}, false},
+		"granted to the same in the quiet time":             {[]operation{late, in(1110, 1120, acquires("a"), granted("a", 2))}, false},
+		"granted before a lease ends that was lost":         {[]operation{late, in(1580, 1590, acquires("b"), granted("b", 2))}, false},
+		"granted after the quiet time":                      {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 2))}, true},
+		"an unknown grant in the quiet time":                {[]operation{late, lost(1120, acquires("b")), in(1130, 1140, asks, owned("b", 2))}, false},
+		"a token is repeated":                               {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 1))}, false},
+		"an owner acquires in the quiet time":               {[]operation{early, in(1110, 1120, acquires("a"), renewed("a", 1))}, false},
+		"an owner is refused in the quiet time":             {[]operation{early, in(1110, 1120, acquires("a"), busy("a", 1))}, true},
+		"an owner is refused before the crash":              {[]operation{early, in(700, 710, acquires("a"), busy("a", 1))}, false},
+		"before the crash nothing is undone":                {[]operation{late, in(991, 999, asks, free)}, false},
+		"a request that had no reply was done":              {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
+		"a request that had no reply was not done":          {[]operation{inFlight, in(1110, 1120, asks, free)}, true},
+		"a request that had no reply was done twice":        {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, asks, owned("a", 2))}, false},
+		"somebody is found who did not ask for it":          {[]operation{late, in(1110, 1120, asks, owned("c", 1))}, false},
+		"one who was told its grant without a reply before": {[]operation{inFlight, in(996, 999, asks, owned("a", 1)), in(1110, 1120, asks, owned("a", 1))}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rules{guarantees: documented["embedded async"], crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}
+			r.crash.crashed(slices.Concat(c.all, []operation{early}))
+			if judged(t, r, c.all) != c.ok {
+				t.Errorf("accepted: %v", !c.ok)
+			}
+		})
+	}
+}
+
+func TestWhoGaveATenureUpIsNotSureOfItAfterACrash(t *testing.T) {
+	all := []operation{
+		in(600, 610, request{kind: acquire, contender: "a", lease: 2 * time.Second}, granted("a", 1)),
+		in(985, 990, releases("a", 1), yes),
+		in(991, 999, request{kind: acquire, contender: "b", lease: time.Second}, granted("b", 2)),
+		in(1110, 1120, guards("a", 1), renewed("a", 1)),
+	}
+	r := &rules{crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}
+	if wrong := r.twoOwners(all); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	all[1] = in(985, 990, checks(1), yes)
+	if wrong := r.twoOwners(all); len(wrong) != 1 {
+		t.Errorf("one who did not give it up: %q", wrong)
+	}
+}
