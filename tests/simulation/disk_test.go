@@ -3,7 +3,6 @@ package simulation
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"syscall"
 	"time"
@@ -116,11 +115,6 @@ func (d *disk) kill() {
 	defer d.mu.Unlock()
 	d.killed, d.fault = true, sound
 	close(d.dead)
-}
-
-// crash is what a crash now leaves, with so many percent of what was not synced.
-func (d *disk) crash(percent int, rng *rand.Rand) *vfs.MemFS {
-	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
 }
 
 // await returns when an fsync that begins now is done.

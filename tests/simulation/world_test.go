@@ -283,7 +283,7 @@ func (w *world) stop() *vfs.MemFS {
 // left.
 func (w *world) crash(percent int) *vfs.MemFS {
 	w.logf(nil, w.now(), "a crash that keeps %d%%", percent)
-	left := w.disk.crash(percent, rand.New(rand.NewPCG(w.report.seed, uint64(w.life))))
+	left := w.disk.crash(percent, w.report.seed, uint64(w.life))
 	w.orderly = false
 	w.disk.kill()
 	w.bury()
