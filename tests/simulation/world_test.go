@@ -269,6 +269,10 @@ func (w *world) stop() *vfs.MemFS {
 		w.violate(ruleLiveness, "an orderly stop: %v", err)
 	}
 	w.sleep(w.disk.settledBy(w.now()) - w.now()) // Stop waits for it under a lock, where fake time stands still
+	if w.fatal.Load() != 0 {
+		// The disk hung for longer than the store is patient.
+		return w.crash(w.percent())
+	}
 	w.engine.Stop()
 	if w.store != nil {
 		if err := w.store.Close(); err != nil {
