@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -88,6 +89,13 @@ func (d *disk) hang(length time.Duration) span {
 func (d *disk) hanging() bool {
 	t := d.now()
 	return d.settledBy(t) > t+time.Second
+}
+
+// hangsAt reports whether no fsync returned at t.
+func (d *disk) hangsAt(t time.Duration) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.hangs, func(h span) bool { return h.from <= t && t <= h.until })
 }
 
 func (d *disk) fail(f fault) {
