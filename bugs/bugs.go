@@ -43,6 +43,8 @@ const (
 	// RenewalKeepsWindows: GUARD begins the windows anew, as long as they were before,
 	// whatever it asks for.
 	RenewalKeepsWindows
+	// FirstWindowsStay: who waits and asks anew is granted the windows of its first request.
+	FirstWindowsStay
 	// EarlyExpiry: the lease ends with its TTL window, the transition window is not
 	// waited for.
 	EarlyExpiry
@@ -73,6 +75,14 @@ const (
 	QueueLeak
 	// SessionKeepsLease: the end of a connection releases nothing of its SESSION.
 	SessionKeepsLease
+	// TurnNamesTheNext: the notice of a turn names whose turn it is, not who had the mutex.
+	TurnNamesTheNext
+	// FaultNotFatal: a failed write or fsync is taken for one of the start. The store
+	// refuses from then on, and the process does not end.
+	FaultNotFatal
+	// OldWaitForgotten: a contender waits on a new connection, and the old one is never
+	// answered.
+	OldWaitForgotten
 	// LostUpdate: EXEC does not see that a watched key has changed.
 	LostUpdate
 )

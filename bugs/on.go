@@ -19,6 +19,7 @@ var names = [...]string{
 	ReleaseWithoutTokenCheck: "release-without-token-check",
 	GuardRevives:             "guard-revives",
 	RenewalKeepsWindows:      "renewal-keeps-windows",
+	FirstWindowsStay:         "first-windows-stay",
 	EarlyExpiry:              "early-expiry",
 	LateExpiry:               "late-expiry",
 	ClockStepHonoured:        "clock-step-honoured",
@@ -31,6 +32,9 @@ var names = [...]string{
 	DeadKeepsGrant:           "dead-keeps-grant",
 	QueueLeak:                "queue-leak",
 	SessionKeepsLease:        "session-keeps-lease",
+	TurnNamesTheNext:         "turn-names-the-next",
+	FaultNotFatal:            "fault-not-fatal",
+	OldWaitForgotten:         "old-wait-forgotten",
 	LostUpdate:               "lost-update",
 }
 

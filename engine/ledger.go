@@ -238,6 +238,9 @@ func (l *ledger) send(n notice) simba.Seq {
 		return 0
 	}
 	if t := n.turn; t.contender != "" {
+		if bugs.On(bugs.TurnNamesTheNext) {
+			t.last = t.contender
+		}
 		if l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), simba.ReleasedNotice(t.last)) == 0 {
 			return l.missed(t.mutex, t.contender)
 		}

@@ -335,11 +335,15 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
 	// A poll does not change what a blocked connection asked for and will be told.
-	if t != nil || e.ticket == nil {
+	if (t != nil || e.ticket == nil) && !(bugs.On(bugs.FirstWindowsStay) && e.ttl != 0) {
 		e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
 	}
 	if t != nil {
-		if old := s.wake(c.setTicket(e, t)); old != nil {
+		old := c.setTicket(e, t)
+		if !bugs.On(bugs.OldWaitForgotten) {
+			s.wake(old)
+		}
+		if old != nil {
 			old.moved = true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,11 +26,12 @@ const (
 	outageSlack = 500 * time.Millisecond
 	// outageRecovery is how soon after the network has healed everybody must be served.
 	outageRecovery = 5 * time.Second
-	outageClients  = 8
+	outageAskers   = 8
+	outageWaiters  = 4
 )
 
 // TestAStoreMayBeCutOffAndHealAgainAndAgain cuts the store off in every way while clients ask all the
-// time: each is answered in time, and served soon after; and nothing is left of it in the end.
+// time, wait for each other and listen: each is answered in time, and served soon after; and nothing is left of it in the end.
 func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
 	for i, engine := range sharedEngines {
 		t.Run(engine, func(test *testing.T) {
@@ -53,19 +55,30 @@ type outages struct {
 
 	mu       sync.Mutex // guards what follows
 	failures simbatest.Latencies
+	granted  uint64 // the last token that a waiter was told
+	heard    uint64 // the last that the listener was
 }
 
-// asker is a client that asks without a pause.
+// asker is a client that asks without a pause, or one that listens.
 type asker struct {
-	served, refused atomic.Int64 // replies
+	served, refused atomic.Int64 // replies; of one that listens served is what it hears
 }
+
+// crowd is all clients of a server.
+type crowd struct {
+	askers, waiters []*asker
+	listener        *asker
+}
+
+// all are those who are served while the store is there.
+func (c *crowd) all() []*asker { return append(slices.Concat(c.askers, c.waiters), c.listener) }
 
 func (o *outages) play(times int, rng *rand.Rand) {
-	o.asking(func([]*asker) {}) // so that what the server keeps for later is there
+	o.among(func(*crowd) {}) // so that what the server keeps for later is there
 	goroutines, files := o.goroutines(), o.files()
 	var recoveries simbatest.Latencies
 	ways := make(map[string]int)
-	o.asking(func(all []*asker) {
+	o.among(func(c *crowd) {
 		for i := range times {
 			way := []string{"refused", "reset", "blackholed"}[rng.IntN(3)]
 			ways[way]++
@@ -78,11 +91,12 @@ func (o *outages) play(times int, rng *rand.Rand) {
 				o.link.Blackhole()
 			}
 			if way != "reset" { // which is over at once, and often nobody's request is lost
-				o.until(all, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
+				o.until(c.askers, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
 			}
 			o.link.Heal()
-			healed := time.Now()
-			o.until(all, "is served again", func(a *asker) *atomic.Int64 { return &a.served })
+			healed, last := time.Now(), o.lastGranted()
+			o.until(c.all(), "is served again", func(a *asker) *atomic.Int64 { return &a.served })
+			o.untilHeard(last)
 			took := time.Since(healed)
 			if recoveries = append(recoveries, took); took > outageRecovery {
 				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
@@ -98,22 +112,32 @@ func (o *outages) play(times int, rng *rand.Rand) {
 		ways["refused"], ways["reset"], ways["blackholed"], o.failures, recoveries, goroutines, goroutinesAfter, files, filesAfter)
 }
 
-// asking has clients ask until it has been done, and each of them was served.
-func (o *outages) asking(do func([]*asker)) {
+// among has clients ask, wait and listen until it has been done, and each of them was served.
+func (o *outages) among(do func(*crowd)) {
 	stop := make(chan struct{})
-	var all sync.WaitGroup
-	askers := make([]*asker, outageClients)
-	for i := range askers {
-		askers[i] = &asker{}
-		all.Go(func() { o.ask(askers[i], i, stop) })
+	var clients, listener sync.WaitGroup
+	c := &crowd{listener: &asker{}}
+	ear := o.listen()
+	listener.Go(func() { o.hear(c.listener, ear) })
+	for i := range outageAskers {
+		a := &asker{}
+		c.askers = append(c.askers, a)
+		clients.Go(func() { o.ask(a, i, stop) })
 	}
-	o.until(askers, "is served", func(a *asker) *atomic.Int64 { return &a.served })
-	do(askers)
+	for i := range outageWaiters {
+		a := &asker{}
+		c.waiters = append(c.waiters, a)
+		clients.Go(func() { o.wait(a, i, stop) })
+	}
+	o.until(c.all(), "is served", func(a *asker) *atomic.Int64 { return &a.served })
+	do(c)
 	close(stop)
-	all.Wait()
+	clients.Wait()
+	_ = ear.Close() // which ends hear
+	listener.Wait()
 }
 
-// ask is the life of a client: half of them want a mutex of their own, half want one.
+// ask is the life of an asker: half of them want a mutex of their own, half want one.
 func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 	c, err := redis.Dial("tcp", o.server.addr, redis.DialReadTimeout(patience))
 	if err != nil {
@@ -147,18 +171,26 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 			a.served.Add(1)
 			continue
 		}
-		if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
-			o.t.Errorf("%s %v: %v", command, args, err)
+		if !o.refused(a, err, took, command, args) {
 			return
 		}
-		o.mu.Lock()
-		o.failures = append(o.failures, took)
-		o.mu.Unlock()
-		if took > outageTimeout+outageSlack {
-			o.t.Errorf("%s %v is refused after %v: %v", command, args, took, err)
-		}
-		a.refused.Add(1)
 	}
+}
+
+// refused takes an error that a request was answered with, and reports whether it is that of an outage.
+func (o *outages) refused(a *asker, err error, took time.Duration, command string, args []any) bool {
+	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
+		o.t.Errorf("%s %v: %v", command, args, err)
+		return false
+	}
+	o.mu.Lock()
+	o.failures = append(o.failures, took)
+	o.mu.Unlock()
+	if took > outageTimeout+outageSlack {
+		o.t.Errorf("%s %v is refused after %v: %v", command, args, took, err)
+	}
+	a.refused.Add(1)
+	return true
 }
 
 // until waits until every client has had one more such reply, to a request that it sent after
@@ -202,6 +234,9 @@ func (o *outages) pooled() int {
 	}
 	return n
 }
+
+// outageClients are those who ask for something.
+const outageClients = outageAskers + outageWaiters
 
 // pooledBesides are the connections that no client asks for: to listen, to look, to settle.
 const pooledBesides = 4

@@ -65,22 +65,25 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 	if s.token, err = strconv.ParseUint(list[2].(string), 10, 64); err != nil {
 		return nil, errReply
 	}
-	grants := list[10].([]any)
-	for i := 0; i+2 < len(grants); i += 3 {
+	grants, events := list[10].([]any), list[11].([]any)
+	if s.position < 0 || len(grants)%3 != 0 || len(events)%4 != 0 {
+		return nil, errReply
+	}
+	for i := 0; i < len(grants); i += 3 {
 		token, err := strconv.ParseUint(grants[i+1].(string), 10, 64)
 		if err != nil {
 			return nil, errReply
 		}
 		s.grants = append(s.grants, grant{grants[i].(string), token, grants[i+2].(string)})
 	}
-	events := list[11].([]any)
-	for i := 0; i+3 < len(events); i += 4 {
+	for i := 0; i < len(events); i += 4 {
 		token, err := strconv.ParseUint(events[i+2].(string), 10, 64)
-		if err != nil {
+		kind := eventKinds[events[i].(string)]
+		if err != nil || kind == 0 {
 			return nil, errReply
 		}
 		s.events = append(s.events, simba.Event{
-			At: s.now, Kind: eventKinds[events[i].(string)], Mutex: mutex,
+			At: s.now, Kind: kind, Mutex: mutex,
 			Owner: events[i+1].(string), Token: token, Reason: events[i+3].(string),
 		})
 	}
@@ -126,8 +129,16 @@ func parseShort(mutex string, by *script, args, list []any) (*state, error) {
 	return s, nil
 }
 
+// longest is what a lease is told to have left at most: one without end, which another program may have made, has
+// more than a time.Duration holds.
+const longest = 100 * 365 * 24 * time.Hour
+
 func millis(from, to int64) time.Duration {
-	return time.Duration(max(to-from, 0)) * time.Millisecond
+	if to <= from {
+		return 0
+	}
+	apart := uint64(to) - uint64(from) // which may be more than an int64 holds
+	return time.Duration(min(apart, uint64(longest.Milliseconds()))) * time.Millisecond
 }
 
 // outcome describes the mutex. An owner is not told of more than is left after the time

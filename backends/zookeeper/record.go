@@ -2,9 +2,13 @@ package zookeeper
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // kind is what a latch node stands for.
@@ -59,9 +63,54 @@ func (r *record) encode() []byte {
 	return b
 }
 
-func decodeRecord(b []byte) (r record, err error) {
-	err = json.Unmarshal(b, &r)
-	return r, err
+// errNoRecord is decodeRecord's when a lease node holds something else than a server writes.
+var errNoRecord = errors.New("zookeeper: a lease node does not hold a lease")
+
+// decodeRecord reads what a lease node says. Whoever may write to the ensemble may have written it, so what no server
+// would write is refused: what is reckoned with it must not overflow, nor end in a tenure of nobody.
+func decodeRecord(b []byte) (record, error) {
+	var r record
+	err := json.Unmarshal(b, &r)
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("%w: %w", errNoRecord, err)
+	}
+	return r, nil
+}
+
+const (
+	// longestLapse is that of who asks at the beginning of the longest lease.
+	longestLapse = 3 * simba.MaxTTL
+	// lastInstant bounds a clock, Unix milliseconds: the nanoseconds of one that shows more do not fit (year 2248).
+	lastInstant = 1 << 43
+)
+
+func (r *record) check() error {
+	if err := errors.Join(simba.CheckMutex(r.Mutex), simba.CheckContender(r.Contender)); err != nil {
+		return err
+	}
+	switch r.Kind {
+	case kindAsking, kindOwner, kindBlocked, kindPolling:
+	default:
+		return fmt.Errorf("kind %q", r.Kind)
+	}
+	for _, f := range []struct {
+		name      string
+		ms, limit int64
+	}{
+		{"ttl", r.TTL, simba.MaxTTL.Milliseconds()},
+		{"transition", r.Transition, simba.MaxTransition.Milliseconds()},
+		{"lapse", r.Lapse, longestLapse.Milliseconds()},
+		{"turn", r.Turn, simba.MaxTTL.Milliseconds()},
+		{"acquired", r.Acquired, lastInstant},
+	} {
+		if f.ms < 0 || f.ms > f.limit {
+			return fmt.Errorf("%s %d", f.name, f.ms)
+		}
+	}
+	return nil
 }
 
 // began is when the windows of an owner began, on the ensemble's clock.

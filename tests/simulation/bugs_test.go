@@ -30,8 +30,9 @@ var seeded = []seededBug{
 	{bugs.ReleaseWithoutTokenCheck, ruleTokens},
 	{bugs.GuardRevives, ruleGuard},
 	{bugs.RenewalKeepsWindows, ruleGuard},
+	{bugs.FirstWindowsStay, ruleWindows},
 	{bugs.EarlyExpiry, ruleOneOwner},
-	{bugs.LateExpiry, ruleClock},
+	{bugs.LateExpiry, ruleOneOwner},
 	{bugs.ClockStepHonoured, ruleClock},
 	{bugs.RestartCutsLeases, ruleClock},
 	{bugs.GrantInQuietTime, ruleDurable},
@@ -42,7 +43,16 @@ var seeded = []seededBug{
 	{bugs.DeadKeepsGrant, ruleDeadWaiter},
 	{bugs.QueueLeak, ruleNothingLeft},
 	{bugs.SessionKeepsLease, ruleNothingLeft},
+	{bugs.TurnNamesTheNext, ruleNotices},
+	{bugs.FaultNotFatal, ruleFatal},
+	{bugs.OldWaitForgotten, ruleLiveness},
 	{bugs.LostUpdate, ruleReplies},
+}
+
+// judged are all rules: one that no bug breaks may have a judge that sees nothing.
+var judged = []string{
+	ruleOneOwner, ruleWindows, ruleGuard, ruleTokens, ruleDurable, ruleDeadWaiter, ruleOrder, ruleWakeup,
+	ruleNothingLeft, ruleClock, ruleNotices, ruleFatal, ruleLiveness, ruleReplies,
 }
 
 const (
@@ -54,6 +64,11 @@ func TestSeededBugs(t *testing.T) {
 	for _, b := range bugs.All() {
 		if !slices.ContainsFunc(seeded, func(s seededBug) bool { return s.bug == b }) {
 			t.Errorf("%v: nobody says which rule it breaks", b)
+		}
+	}
+	for _, rule := range judged {
+		if !slices.ContainsFunc(seeded, func(s seededBug) bool { return s.rule == rule }) {
+			t.Errorf("no bug breaks the rule %q", rule)
 		}
 	}
 	var text strings.Builder

@@ -3,7 +3,7 @@ package simulation
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -91,6 +91,13 @@ func (d *disk) hanging() bool {
 	return d.settledBy(t) > t+time.Second
 }
 
+// hangsAt reports whether no fsync returned at t.
+func (d *disk) hangsAt(t time.Duration) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.hangs, func(h span) bool { return h.from <= t && t <= h.until })
+}
+
 func (d *disk) fail(f fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,11 +123,6 @@ func (d *disk) kill() {
 	defer d.mu.Unlock()
 	d.killed, d.fault = true, sound
 	close(d.dead)
-}
-
-// crash is what a crash now leaves, with so many percent of what was not synced.
-func (d *disk) crash(percent int, rng *rand.Rand) *vfs.MemFS {
-	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
 }
 
 // await returns when an fsync that begins now is done.

@@ -13,11 +13,19 @@ func (w *world) lateRule(r *request) string {
 	return ruleLiveness
 }
 
+// closedRule is the rule that the server breaks when it closes a connection, at t, that its client has not closed.
+func (w *world) closedRule(t time.Duration) string {
+	if _, _, met := w.disk.faultSince(); met != 0 || w.disk.hangsAt(t) {
+		return ruleFatal // it can promise nothing any more, and lives on
+	}
+	return ruleLiveness
+}
+
 // missedRule is the rule that is broken when an event does not come.
 func (w *world) missedRule(mx *mutex, e event) string {
 	switch {
 	case e.kind == "expired":
-		return ruleClock // it goes on for too long
+		return w.lengthRule(e.tenure) // it goes on for too long
 	case e.kind == "acquired" && e.reason == "handoff":
 		return ruleWakeup
 	case e.kind == "left":
@@ -157,7 +165,11 @@ func (w *world) statusRule(r *request, got string) string {
 		if r.wait || r.kind == reqAcquire && record(r.got[0])["owner"] == "" {
 			return ruleWakeup // it is kept, for nobody
 		}
-		return ruleClock // the mutex is free, and not to be had
+		for _, e := range mx.events {
+			if e.kind == "expired" {
+				return w.missedRule(mx, e)
+			}
+		}
 	}
 	return ruleReplies
 }

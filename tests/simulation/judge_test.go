@@ -83,7 +83,7 @@ func (w *world) handle(h happening, frozen bool) {
 		case w.fatal.Load() == int64(h.at):
 			return // since the store has failed, at this very instant
 		default:
-			w.violate(ruleLiveness, "the server closes the connection %s/%d", k.owner, k.id)
+			w.violate(w.closedRule(h.at), "the server closes the connection %s/%d", k.owner, k.id)
 		}
 		k.channels = nil
 		for _, mx := range w.model.mutexes {

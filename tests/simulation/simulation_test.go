@@ -4,7 +4,6 @@ import (
 	"flag"
 	"iter"
 	"maps"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,9 +22,6 @@ var (
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		r := simulate(t, *oneSeed)
-		for n := 1; n < 10 && len(r.violations) == 0; n++ { // see TestTheSeedReproducesTheRun
-			r = simulate(t, *oneSeed)
-		}
 		t.Logf("seed %d (%s)\n%s", r.seed, r.config, strings.Join(r.log, "\n"))
 		judgeRun(t, r)
 		return
@@ -72,6 +68,7 @@ func runs(t *testing.T, base uint64, n int) iter.Seq[*report] {
 // regress are seeds that have found something once.
 var regress = []uint64{
 	1795295060895000362, // one that missed its turn and blocked then was left out
+	759,                 // a disk that hung for too long while the server stopped was no breach
 }
 
 func TestSeedsThatFoundSomethingFindNothingNow(t *testing.T) {
@@ -121,22 +118,25 @@ func judgeRun(t *testing.T, r *report) {
 	}
 }
 
-// TestTheSeedReproducesTheRun runs seeds twice. Of a crash that keeps a part of what was not synced the seed
-// says how large that part is, but the file system says which, in the order of a map: if several things
-// were not synced, which in a hundred seeds one has, the runs may part there.
+// inParts are seeds whose runs parted for as long as the order of a map decided what a crash kept.
+var inParts = []uint64{43, 114, 119, 127, 136}
+
 func TestTheSeedReproducesTheRun(t *testing.T) {
-	partial := regexp.MustCompile(` a crash that keeps [1-9][0-9]?%$`)
+	list := slices.Clone(inParts)
 	for seed := range uint64(20) {
-		a, b := simulate(t, seed+1), simulate(t, seed+1)
+		list = append(list, seed+1)
+	}
+	for _, seed := range list {
+		a, b := simulate(t, seed), simulate(t, seed)
 		i := 0
 		for i < min(len(a.log), len(b.log)) && a.log[i] == b.log[i] {
 			i++
 		}
-		if i == len(a.log) && i == len(b.log) || slices.ContainsFunc(a.log[:i], partial.MatchString) {
+		if i == len(a.log) && i == len(b.log) {
 			continue
 		}
 		from := max(0, i-5)
-		t.Errorf("seed %d (%s) goes on in two ways:\n%s\n\n%s", seed+1, a.config,
+		t.Errorf("seed %d (%s) goes on in two ways:\n%s\n\n%s", seed, a.config,
 			strings.Join(a.log[from:min(i+1, len(a.log))], "\n"), strings.Join(b.log[from:min(i+1, len(b.log))], "\n"))
 	}
 }

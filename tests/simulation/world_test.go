@@ -269,6 +269,10 @@ func (w *world) stop() *vfs.MemFS {
 		w.violate(ruleLiveness, "an orderly stop: %v", err)
 	}
 	w.sleep(w.disk.settledBy(w.now()) - w.now()) // Stop waits for it under a lock, where fake time stands still
+	if w.fatal.Load() != 0 {
+		// The disk hung for longer than the store is patient.
+		return w.crash(w.percent())
+	}
 	w.engine.Stop()
 	if w.store != nil {
 		if err := w.store.Close(); err != nil {
@@ -283,7 +287,7 @@ func (w *world) stop() *vfs.MemFS {
 // left.
 func (w *world) crash(percent int) *vfs.MemFS {
 	w.logf(nil, w.now(), "a crash that keeps %d%%", percent)
-	left := w.disk.crash(percent, rand.New(rand.NewPCG(w.report.seed, uint64(w.life))))
+	left := w.disk.crash(percent, w.report.seed, uint64(w.life))
 	w.orderly = false
 	w.disk.kill()
 	w.bury()

@@ -1,0 +1,92 @@
+package redis
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// asReply makes of JSON what the client library makes of a reply: numbers are int64, and nothing else is
+// there but strings, lists and nil.
+func asReply(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		n, _ := v.Int64()
+		return n
+	case []any:
+		for i := range v {
+			v[i] = asReply(v[i])
+		}
+		return v
+	case string:
+		return v
+	}
+	return nil
+}
+
+func TestALeaseWithoutEndHasMuchLeft(t *testing.T) {
+	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
+		s := &state{now: 1790000000000, ttlAt: ends, ends: ends}
+		if o := s.outcome(simba.StatusBusy); o.TTL != longest || o.Transition != longest {
+			t.Errorf("until %d: %+v", ends, o)
+		}
+	}
+	if d := millis(math.MaxInt64, math.MinInt64); d != 0 {
+		t.Errorf("of what is long over %v is left", d)
+	}
+}
+
+// FuzzState checks that no reply of a script, which tells what is in keys that others may write, makes the parser
+// panic, and that what it accepts can be told to a client.
+func FuzzState(f *testing.F) {
+	for _, seed := range []string{
+		`["busy","a","1790000000000001",1790000000000,1790000001000,1790000002000,1790000000500,0,"",1790000002000,[],[]]`,
+		`["acquired","b","1790000000000002",1790000000000,1790000001000,1790000001000,1790000000000,0,"",1790000001000,` +
+			`["c","3","t1"],["expired","a","1","","acquired","b","2","handoff"]]`,
+		`["seen","","0",0,0,0,1790000000000,1,3,0,["c","3","t1","d","4","t2"],["queued","d","0","","left","e","0","lapsed"]]`,
+		`["acquired","1790000000000002",1790000000000]`, `["released","17",1790000000000]`, `["late","0",1790000000000]`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var v any
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		if d.Decode(&v) != nil {
+			return
+		}
+		reply := asReply(v)
+		now, _ := clockOf(reply)
+		for by, args := range map[*script][]any{
+			acquireScript: {"me", int64(1000), int64(500), "queue", "", ""},
+			guardScript:   {"me", int64(1000), int64(500), "0"},
+			releaseScript: {"me", "0", "", "why"},
+		} {
+			s, err := parseState("m", by, args, reply)
+			if err != nil {
+				if !errors.Is(err, errReply) {
+					t.Errorf("%s: %v", text, err)
+				}
+				continue
+			}
+			s.sent = time.Now()
+			if s.now != now {
+				t.Errorf("%s: it was %d or %d", text, s.now, now)
+			}
+			o, left := s.outcome(simba.StatusBusy), s.tenure()
+			if o.TTL < 0 || o.Transition < 0 || o.Position < 0 || left.TTL < 0 || left.Transition < 0 || s.began().After(s.sent) {
+				t.Errorf("%s is told as %+v, %+v", text, o, left)
+			}
+			for _, e := range s.events {
+				if !json.Valid(e.AppendJSON(nil)) || e.Kind == 0 {
+					t.Errorf("%s: the event %+v", text, e)
+				}
+			}
+		}
+	})
+}

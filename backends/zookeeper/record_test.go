@@ -1,0 +1,86 @@
+package zookeeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// goodRecords are those of a node in the kinds of its life.
+func goodRecords() []*record {
+	now := time.Now()
+	n := node{mutex: "größe", contender: "c1", keeper: "s1", server: "s2", ttl: simba.MaxTTL, transition: simba.MaxTransition, binding: "s2/7"}
+	list := []*record{n.recordLocked(now)} // of no kind
+	for _, k := range []kind{kindAsking, kindOwner, kindBlocked, kindPolling} {
+		n.kind, n.acquiredAt, n.listening, n.lapse = k, now.UnixMilli(), k == kindPolling, now.Add(5*time.Second)
+		list = append(list, n.recordLocked(now))
+	}
+	n.turn = now.Add(time.Second)
+	over := *list[2]
+	over.Over = true
+	return append(list[1:], n.recordLocked(now), &over)
+}
+
+func TestALeaseNodeThatNoServerWroteIsRefused(t *testing.T) {
+	for _, r := range goodRecords() {
+		if got, err := decodeRecord(r.encode()); err != nil || got != *r {
+			t.Errorf("%s is read as %+v, %v", r.encode(), got, err)
+		}
+	}
+	for _, data := range []string{
+		"", "null", "{}", "[]", "c1",
+		`{"mutex":"m","contender":"a","kind":"owner","ttl":-1}`,
+		`{"mutex":"m","contender":"a","kind":"owner","ttl":9223372036854775807}`,
+		`{"mutex":"m","contender":"a","kind":"owner","transition":9223372036854775807}`,
+		`{"mutex":"m","contender":"a","kind":"owner","acquired":9223372036854775807}`,
+		`{"mutex":"m","contender":"a","kind":"polling","lapse":9223372036854775807}`,
+		`{"mutex":"m","contender":"a","kind":"polling","turn":-1}`,
+		`{"mutex":"m","contender":"a","kind":"king"}`,
+		`{"mutex":"m","contender":"","kind":"owner"}`,
+		`{"mutex":"../..\u0000","contender":"a","kind":"owner"}`,
+	} {
+		if r, err := decodeRecord([]byte(data)); !errors.Is(err, errNoRecord) {
+			t.Errorf("%s is read as %+v, %v", data, r, err)
+		}
+	}
+}
+
+// FuzzRecord checks that whatever a lease node holds, it is refused, or makes a node whose windows are such as a
+// client can ask for, and means the same when it is written again.
+func FuzzRecord(f *testing.F) {
+	for _, r := range goodRecords() {
+		f.Add(r.encode(), int64(1790000000000))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, mtime int64) {
+		rec, err := decodeRecord(data)
+		if err != nil {
+			return
+		}
+		if again, err := decodeRecord(rec.encode()); err != nil || again != rec {
+			t.Errorf("%+v became %+v, %v", rec, again, err)
+		}
+		b := &Backend{}
+		n := &node{foreign: true, mutex: rec.Mutex, contender: rec.Contender}
+		stat := &zk.Stat{Mtime: (mtime&^(-1<<63))%lastInstant + 1}
+		b.adoptLocked(n, rec, stat)
+		if since := b.clock.latest(n.acquiredAt); since.Before(n.since) { // as foreign does
+			n.since = since
+		}
+		ttl, both := n.left(time.Now())
+		if ttl > both || both > simba.MaxTTL+simba.MaxTransition || n.acquiredAt <= 0 {
+			t.Errorf("%s makes a lease of %v, %v from %d on", data, ttl, both, n.acquiredAt)
+		}
+		if rec.Over && n.ownsLocked(time.Now()) {
+			t.Errorf("%s is over, and runs", data)
+		}
+		if rec.Kind == kindPolling {
+			if h := b.headLocked(n); h.owned || h.transitionLeft < 0 || h.transitionLeft > simba.MaxTTL {
+				t.Errorf("%s makes the head %+v", data, h)
+			}
+		}
+	})
+}

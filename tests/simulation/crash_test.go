@@ -1,0 +1,81 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// unsynced is a file system with all that a crash can undo: a file that has grown, and files that were made, removed,
+// renamed and replaced.
+func unsynced() *disk {
+	mem := vfs.NewCrashableMem()
+	put := func(name, data string) vfs.File {
+		f := must(mem.Create(name, vfs.WriteCategoryUnspecified))
+		must(f.Write([]byte(data)))
+		must(0, f.Sync())
+		return f
+	}
+	must(0, mem.MkdirAll("data", 0o755))
+	grown := put("data/grown", "old")
+	for _, name := range []string{"data/removed", "data/renamed", "data/replaced"} {
+		must(0, put(name, "old "+name).Close())
+	}
+	syncDirs(mem, "/")
+	must(grown.Write([]byte(strings.Repeat("new", 5000))))
+	must(0, grown.Close())
+	must(0, mem.Remove("data/removed"))
+	must(0, mem.Rename("data/renamed", "data/to"))
+	must(0, put("data/replaced", "new").Close())
+	must(0, put("data/made", "new").Close())
+	return newDisk(mem, time.Now(), 0)
+}
+
+func contents(mem *vfs.MemFS) map[string]string {
+	all := map[string]string{}
+	for _, name := range list(mem, "data") {
+		data, _ := read(mem, "data/"+name)
+		all[name] = string(data)
+	}
+	return all
+}
+
+// What has no choice is as in the file system's own clones.
+func TestACrashThatKeepsNothingOrAll(t *testing.T) {
+	for _, percent := range []int{0, 100} {
+		d := unsynced()
+		want := contents(d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 1))}))
+		if got := contents(d.crash(percent, 1, 1)); !maps.Equal(got, want) {
+			t.Errorf("%d%%: left is %.200q, it should be %.200q", percent, fmt.Sprint(got), fmt.Sprint(want))
+		}
+	}
+}
+
+func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
+	seen := map[string]int{}
+	const seeds = 200
+	for seed := range uint64(seeds) {
+		left := contents(unsynced().crash(50, seed, 1))
+		if again := contents(unsynced().crash(50, seed, 1)); !maps.Equal(left, again) {
+			t.Fatalf("seed %d leaves this or that", seed)
+		}
+		// A block that is lost behind the synced data is zero.
+		if !strings.HasPrefix(left["grown"], "old") || left["removed"] != "old data/removed" || left["renamed"] != "old data/renamed" {
+			t.Fatalf("seed %d leaves %.200q", seed, fmt.Sprint(left))
+		}
+		for name, data := range left {
+			seen[name+" "+strings.Trim(strings.ReplaceAll(data, "\x00", ""), "enw")]++
+		}
+		seen[fmt.Sprintf("grown to %d blocks", (len(left["grown"])+4095)/4096)]++
+	}
+	for _, kind := range []string{"made ", "to old data/renamed", "replaced ", "replaced old data/replaced", "grown to 1 blocks", "grown to 4 blocks"} {
+		if n := seen[kind]; n < seeds/50 || n > seeds*9/10 {
+			t.Errorf("%q %d times of %d: %v", kind, n, seeds, seen)
+		}
+	}
+}
