@@ -168,3 +168,34 @@ func TestUsersAreTheSameInFrontOfAStore(t *testing.T) {
 		allowed(t, "ops' BREAK", ops.Do(ctx, "SIMBA.BREAK", "billing:1").Err())
 	})
 }
+
+func TestAKeyIsTakenInNoOtherUsersName(t *testing.T) {
+	s := start(t, "--aclfile", writeUsers(t, "user a on >1 ~* +@all", "user b on >2 ~* +@all", "user bound on >3 ~* +@all as:w-*"))
+	ctx := t.Context()
+	a, b, bound := login(t, s, "a", "1"), login(t, s, "b", "2"), login(t, s, "bound", "3")
+	allowed(t, "a random value", a.SetNX(ctx, "k1", "4f1c-random", 0).Err())
+	allowed(t, "one's own name", a.SetNX(ctx, "k2", "a:1", 0).Err())
+	for _, name := range []string{"b", "b:1", "bound", "default"} {
+		denied(t, "a SET "+name, a.Set(ctx, "k3", name, 0).Err())
+		denied(t, "a SETNX "+name, a.SetNX(ctx, "k3", name, 0).Err())
+		denied(t, "a HSET "+name, a.HSet(ctx, "k3", name, 1).Err())
+		denied(t, "a PUBLISH "+name, a.Publish(ctx, "simba:{k3}", "acquired@@"+name).Err())
+		denied(t, "a PUBLISH to "+name, a.Publish(ctx, "simba:{k3}:"+name, "released@@"+name).Err())
+	}
+	err := a.Eval(ctx, "return redis.call('set', KEYS[1], 'b:1')", []string{"k3"}).Err()
+	if err == nil || !strings.Contains(err.Error(), "can't act as one of the contenders") {
+		t.Errorf("a script: %v", err)
+	}
+	_, err = a.TxPipelined(ctx, func(p goredis.Pipeliner) error { return p.Set(ctx, "k3", "b", 0).Err() })
+	if err == nil {
+		t.Error("a transaction: it has run")
+	}
+	allowed(t, "a tells b of its own release", a.Publish(ctx, "simba:{k3}:b", "released@@a").Err())
+	if owner, err := b.Do(ctx, "SIMBA.OWNER", "k3").Result(); err != goredis.Nil {
+		t.Errorf("somebody owns it: %v, %v", owner, err)
+	}
+	allowed(t, "b itself", b.SetNX(ctx, "k3", "b:1", 0).Err())
+	denied(t, "with a rule as:, another's name", bound.Set(ctx, "k3", "b", 0).Err())
+	denied(t, "with a rule as:, a random value", bound.Set(ctx, "k3", "random", 0).Err())
+	allowed(t, "with a rule as:, what it says", bound.Set(ctx, "k3", "w-b", 0).Err())
+}
