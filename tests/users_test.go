@@ -2,10 +2,14 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
@@ -198,4 +202,54 @@ func TestAKeyIsTakenInNoOtherUsersName(t *testing.T) {
 	denied(t, "with a rule as:, another's name", bound.Set(ctx, "k3", "b", 0).Err())
 	denied(t, "with a rule as:, a random value", bound.Set(ctx, "k3", "random", 0).Err())
 	allowed(t, "with a rule as:, what it says", bound.Set(ctx, "k3", "w-b", 0).Err())
+}
+
+func TestTheLogOfAServerThatStopsTellsOfEachFailedLogin(t *testing.T) {
+	s := start(t, "--aclfile", writeUsers(t, "user admin on >1 ~* +@all"))
+	admin := conn(t, s)
+	if _, err := admin.Do("AUTH", "admin", "1"); err != nil {
+		t.Fatal(err)
+	}
+	const tries = 35 // more than are logged each
+	for range tries {
+		c := conn(t, s)
+		if err := c.Send("AUTH", "admin", "guess"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); err != nil { // the answer is late
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(patience); ; {
+		info, err := redis.String(admin.Do("INFO", "stats"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info, fmt.Sprintf("acl_access_denied_auth:%d\r\n", tries)) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not all have failed:\n%s", info)
+		}
+	}
+	if _, err := admin.Do("SHUTDOWN"); err == nil {
+		t.Error("SHUTDOWN is answered")
+	}
+	s.wait(t)
+	log := s.out.String()
+	if !strings.Contains(log, `msg="audit: command" user=admin`) || !strings.Contains(log, "command=shutdown") {
+		t.Errorf("SHUTDOWN is not in the log:\n%s", log)
+	}
+	each := strings.Count(log, `msg="audit: authentication failed"`)
+	sum := each
+	for _, m := range regexp.MustCompile(`msg="audit: (?:authentication failed"|left out" of="audit: authentication failed").* unlogged=(\d+)`).FindAllStringSubmatch(log, -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if sum != tries || each == tries {
+		t.Errorf("%d lines tell of %d failed logins, want %d:\n%s", each, sum, tries, log)
+	}
 }
