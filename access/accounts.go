@@ -115,6 +115,9 @@ func (a *Accounts) read() (map[string]*User, error) {
 			return nil, err
 		}
 	}
+	for _, u := range users {
+		u.everyone = users
+	}
 	return users, nil
 }
 
@@ -155,9 +158,9 @@ func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 			account = &Account{name: name}
 		}
 		if before := account.user.Load(); before == nil || !before.equal(u) {
-			account.user.Store(u)
 			changed = append(changed, account)
 		}
+		account.user.Store(u) // in any case: it knows who the others are now
 		accounts[name] = account
 	}
 	a.byName.Store(&accounts)

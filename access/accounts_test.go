@@ -163,3 +163,52 @@ func TestNoUserIsGivenTheNamesOfAnother(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOwnerIsWrittenInNoOtherUsersName(t *testing.T) {
+	f := newFile(t, "user default off", "user a on as:a as:a:1", "user a:b on", "user free on", "user bound on as:w-*", "user any on as:*")
+	a := f.open(Options{})
+	long := strings.Repeat("x", maxName)
+	for _, c := range []struct {
+		owner string
+		may   string // who may
+	}{
+		{"d41d8cd9-8f00", "a:b free any"}, // at random, as lock code makes it up
+		{"a", "a any"},
+		{"a:1", "a any"},
+		{"a:2", "any"},      // of a, which may not act so itself
+		{"a:b", "a:b any"},  // of two users, by its beginning
+		{"a:b:", "a:b any"}, // one's own is one's own, whoever has the beginning
+		{"a:b:c:d", "a:b any"},
+		{"a:bc", "any"},
+		{"ab", "a:b free any"},
+		{"free:x", "free any"},
+		{"w-1", "a:b free bound any"}, // no user's name: what others may act as by a rule is not theirs alone
+		{"default", "any"},            // also a user's that is off
+		{"", "a:b free any"},
+		{":a", "a:b free any"},
+		{long, "a:b free any"},
+		{long + ":a", "a:b free any"},
+	} {
+		var may []string
+		for _, name := range []string{"a", "a:b", "free", "bound", "any"} {
+			if a.Find(name).User().MayName(c.owner) {
+				may = append(may, name)
+			}
+		}
+		if got := strings.Join(may, " "); got != c.may {
+			t.Errorf("%.20q may be written by %s, want %s", c.owner, got, c.may)
+		}
+	}
+	if !newFile(t, "user a on").open(Options{}).Default().User().MayName("a") {
+		t.Error("the default user, who acts as anybody, may not write a name")
+	}
+
+	// Who has not changed learns of who is new, and of who is gone.
+	f.write("user "+long+" on", "user free on")
+	if changed, err := a.Load(); err != nil || slices.Contains(changed, a.Find("free")) {
+		t.Errorf("%v, %v", changed, err)
+	}
+	if free := a.Find("free").User(); free.MayName(long) || free.MayName(long+":1") || !free.MayName("a") {
+		t.Error("the names of the users are those before the file was read again")
+	}
+}

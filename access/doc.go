@@ -1,7 +1,7 @@
 // Package access knows the users of a server and what each may do, in the words of
 // Redis' access control lists (https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/).
 //
-//	aclfile ─ parse ─► Account "alice" ──► *User (does not change) ─► MayRun, MayUse, MayActAs, …
+//	aclfile ─ parse ─► Account "alice" ──► *User (does not change) ─► MayRun, MayUse, MayActAs, MayName, …
 //	                        ▲                ▲
 //	      a connection holds it      Load puts another in its place, or none
 //

@@ -52,6 +52,8 @@ type User struct {
 	contenders    []string // of as:, without it
 
 	unlimited bool
+
+	everyone map[string]*User // all users of the server, by name; it does not change either
 }
 
 // newUser returns a user that may do nothing, as Redis makes it.
@@ -120,6 +122,24 @@ func (u *User) MayActAs(contender string) bool {
 	}
 	rest, own := strings.CutPrefix(contender, u.name)
 	return own && (rest == "" || rest[0] == ':')
+}
+
+// MayName reports whether the user may write that as the owner of a lock. Lock code for
+// Redis puts random values there, which are in nobody's name: with a rule as: it may be
+// only what MayActAs allows, without one also what is not another user's, that is its
+// name, or begins with that and a colon.
+func (u *User) MayName(owner string) bool {
+	return u.MayActAs(owner) || !u.NamesContenders() && !u.belongs(owner)
+}
+
+// belongs reports whether an id is some user's by its beginning.
+func (u *User) belongs(id string) bool {
+	for i := range min(len(id), maxName) + 1 { // no name is longer
+		if (i == len(id) || id[i] == ':') && u.everyone[id[:i]] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // NamesContenders reports whether the user has a rule as:.

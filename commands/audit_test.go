@@ -2,9 +2,14 @@ package commands
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +67,11 @@ func TestWhatMattersLeavesALine(t *testing.T) {
 			"ACL SETUSER x >other >secret":         `level=INFO msg="audit: command" ` + who + `command=acl|setuser args=x failed=true`,
 			"FLUSHALL":                             `level=INFO msg="audit: command" ` + who + `command=flushall failed=true`,
 			"SCRIPT FLUSH":                         `level=INFO msg="audit: command" ` + who + `command=script|flush failed=true`,
+			"CONFIG GET maxmemory":                 `level=INFO msg="audit: command" ` + who + `command=config|get args=maxmemory failed=false`,
+			"CLIENT UNBLOCK 999":                   `level=INFO msg="audit: command" ` + who + `command=client|unblock args=999 failed=false`,
+			"ACL GETUSER billing":                  `level=INFO msg="audit: command" ` + who + `command=acl|getuser args=billing failed=false`,
+			"ACL DRYRUN billing AUTH boss secret":  `level=INFO msg="audit: command" ` + who + `command=acl|dryrun args=billing failed=false`,
+			"ROLE":                                 `level=INFO msg="audit: command" ` + who + `command=role failed=false`,
 			"SLOWLOG RESET":                        `level=INFO msg="audit: command" ` + who + `command=slowlog|reset failed=false`,
 		} {
 			p.do(command)
@@ -87,6 +97,164 @@ func TestWhatMattersLeavesALine(t *testing.T) {
 	})
 }
 
+func TestEveryCommandOfAdministratorsIsAudited(t *testing.T) {
+	var others []string
+	for e := range newTable().all() {
+		switch ofAdministrators := e.acl()&catAdmin != 0; {
+		case ofAdministrators && !e.has(audited):
+			t.Errorf("%s leaves no line", e.full)
+		case !ofAdministrators && e.has(audited):
+			others = append(others, e.full)
+		}
+		if e.has(audited) && e.keyed != nil && !e.has(noscript) {
+			t.Errorf("%s could run in a script, where nothing logs it", e.full)
+		}
+	}
+	if want := []string{"script|flush", "script|kill", "flushall", "flushdb"}; !slices.Equal(others, want) {
+		t.Errorf("besides them %q are, want %q", others, want)
+	}
+}
+
+func TestABreakIsAuditedWhereverItRuns(t *testing.T) {
+	withLog(t, func(t *testing.T, s *site, log *logbook) {
+		p := s.as("boss")
+		breaks := func(want int) {
+			t.Helper()
+			got := log.lines()
+			if len(got) != want {
+				t.Errorf("%d lines, want %d: %q", len(got), want, got)
+			}
+			for _, line := range got {
+				if !strings.Contains(line, `msg="audit: command" user=boss`) || !strings.Contains(line, "command=simba.break mutex=m") {
+					t.Errorf("got %q", line)
+				}
+			}
+		}
+		p.expect("MULTI", ok)
+		p.expect("SIMBA.BREAK m", "+QUEUED\r\n")
+		p.expect("SIMBA.BREAK m", "+QUEUED\r\n")
+		breaks(0) // it has not run
+		p.expect("EXEC", "*2\r\n:0\r\n:0\r\n")
+		breaks(2)
+		p.expect("MULTI", ok)
+		p.expect("SIMBA.BREAK m", "+QUEUED\r\n")
+		p.expect("DISCARD", ok)
+		breaks(0)
+	})
+}
+
+// Nothing logs what a script calls, so that it must not be a command of administrators.
+func TestAScriptCannotBreak(t *testing.T) {
+	s := newLockSiteOf(t, nil)
+	p := s.dial()
+	p.expect("SET m v", ok)
+	for _, call := range []string{"'simba.break','m'", "'shutdown'", "'monitor'", "'config','get','*'", "'client','kill','id','1'", "'acl','load'", "'flushall'", "'role'"} {
+		if got := p.do(`EVAL "return redis.call(` + call + `)" 0`); !strings.Contains(got, "This Redis command is not allowed from script") {
+			t.Errorf("%s: %q", call, got)
+		}
+	}
+	p.expect("GET m", bulk("v"))
+}
+
+func TestWhatIsNotAnsweredIsAudited(t *testing.T) {
+	withLog(t, func(t *testing.T, s *site, log *logbook) {
+		s.as("boss").expect("MONITOR", ok)
+		p := s.as("boss")
+		p.send("SHUTDOWN NOSAVE")
+		p.expectEnd()
+		synctest.Wait()
+		want := []string{"user=boss addr=pipe command=monitor failed=false", "user=boss addr=pipe command=shutdown args=NOSAVE failed=false"}
+		if got := log.lines(); len(got) != 2 || !strings.HasSuffix(got[0], want[0]) || !strings.HasSuffix(got[1], want[1]) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// storm has many addresses fail to log in, each as often as it need not wait. It returns how often.
+func storm(s *site, first, addresses int) int {
+	for i := range addresses {
+		p := s.dialFrom(fmt.Sprintf("192.0.2.%d:1000", first+i))
+		for range freeGuesses {
+			p.expect("AUTH boss guess", wrongPass)
+		}
+	}
+	return freeGuesses * addresses
+}
+
+// accounted adds up what lines say of failed logins.
+func accounted(t *testing.T, lines []string) (sum int) {
+	t.Helper()
+	for _, line := range lines {
+		login, rest := strings.Contains(line, `msg="audit: authentication failed"`), strings.Contains(line, `msg="audit: left out" of="audit: authentication failed"`)
+		_, count, found := strings.Cut(line, " unlogged=")
+		n, err := strconv.Atoi(count)
+		if !found || err != nil || login == rest || !strings.HasPrefix(line, "level=WARN ") {
+			t.Fatalf("line %q", line)
+		}
+		if sum += n; login {
+			sum++
+		}
+	}
+	return sum
+}
+
+func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
+	withLog(t, func(t *testing.T, s *site, log *logbook) {
+		n := storm(s, 0, 100)
+		got := log.lines()
+		if len(got) != valveBurst || accounted(t, got) != valveBurst {
+			t.Errorf("at once: %d lines", len(got))
+		}
+		time.Sleep(2*valvePause + 1)
+		if got = log.lines(); len(got) != 1 || accounted(t, got) != n-valveBurst {
+			t.Errorf("soon after, when nothing more has come: %q, want the %d that were left out", got, n-valveBurst)
+		}
+		time.Sleep(time.Hour)
+		if got = log.lines(); len(got) != 0 {
+			t.Errorf("long after: %q", got)
+		}
+		n = storm(s, 100, 50)
+		s.x.Close()
+		if got = log.lines(); len(got) != valveBurst+1 || accounted(t, got) != n {
+			t.Errorf("at the end: %d lines that tell of %d, want %d", len(got), accounted(t, got), n)
+		}
+	})
+}
+
+func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v valve
+		var asked, told, lines atomic.Int64
+		tell := func(n int) { told.Add(int64(n)); lines.Add(1) }
+		v.late = tell
+		began := time.Now()
+		var all sync.WaitGroup
+		for g := range 4 {
+			random := rand.New(rand.NewPCG(1, uint64(g)))
+			all.Go(func() {
+				for time.Since(began) < time.Hour {
+					// Often at the very moment when the valve opens, or a timer is due.
+					time.Sleep([]time.Duration{0, 0, 0, valvePause, valvePause / 2, 3 * valvePause, time.Minute}[random.IntN(7)])
+					for range random.IntN(40) {
+						asked.Add(1)
+						if open, missed := v.pass(); open {
+							tell(1 + missed)
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		v.close()
+		if asked.Load() == 0 || told.Load() != asked.Load() {
+			t.Errorf("%d are told of, %d were asked for", told.Load(), asked.Load())
+		}
+		if most := int64(valveBurst + time.Since(began)/valvePause + 1); lines.Load() > most {
+			t.Errorf("%d lines, at most %d are allowed", lines.Load(), most)
+		}
+	})
+}
+
 func TestNobodyCanFloodTheLog(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		p := s.as("billing")
@@ -104,7 +272,9 @@ func TestNobodyCanFloodTheLog(t *testing.T) {
 		for range 1000 {
 			p.expect("FLUSHALL", noCommand("flushall"))
 		}
-		if got := log.lines(); len(got) != 10 || !strings.HasSuffix(got[0], " unlogged=980") || !strings.HasSuffix(got[1], " unlogged=0") {
+		// That of what was left out before is one of the ten.
+		got := log.lines()
+		if len(got) != 10 || got[0] != `level=WARN msg="audit: left out" of="audit: permission denied" unlogged=980` || !strings.HasSuffix(got[1], " unlogged=0") {
 			t.Errorf("after 10 s: %d lines, the first %q", len(got), got[:min(2, len(got))])
 		}
 		if got := s.dial().do("INFO stats"); !strings.Contains(got, "acl_access_denied_cmd:2000\r\n") || !strings.Contains(got, "acl_access_denied_auth:1\r\n") {
@@ -155,6 +325,11 @@ func TestWhoIsNoAdministratorCannotFloodTheLogByCommands(t *testing.T) {
 		p.do("SCRIPT FLUSH")
 		if got := log.lines(); len(got) != 1 || !strings.HasSuffix(got[0], " unlogged=980") {
 			t.Errorf("a second later: %q", got)
+		}
+		p.do("SCRIPT FLUSH")
+		time.Sleep(time.Minute)
+		if got := log.lines(); len(got) != 1 || got[0] != `level=INFO msg="audit: left out" of="audit: command" unlogged=1` {
+			t.Errorf("a minute later: %q", got)
 		}
 	})
 }

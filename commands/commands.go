@@ -147,7 +147,7 @@ func New(cfg Config) *Commands {
 	if x.log == nil {
 		x.log = slog.Default()
 	}
-	x.audit.log = x.log
+	x.audit.init(x.log)
 	if x.info.Started.IsZero() {
 		x.info.Started = time.Now()
 	}
@@ -169,6 +169,13 @@ func New(cfg Config) *Commands {
 // Attach tells the commands which server they serve: the handler needs the
 // server as much as the server its handler.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
+
+// Close ends what goes on in background, and has the log tell what it has left out. The server that is served
+// must have been shut down.
+func (x *Commands) Close() {
+	x.memory.close()
+	x.audit.close()
+}
 
 // LongArguments reports whether a command takes arguments as long as a whole command: scripts.
 // It is a resp.Limits.Long.

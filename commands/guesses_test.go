@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,39 @@ func TestOthersDoNotWaitForWhoGuesses(t *testing.T) {
 		}
 		if d := took(s.dialFrom("192.0.2.1:3000"), "AUTH guess", wrongPass); d != lastGuessWait {
 			t.Errorf("a wrong one from the same address on another connection took %v", d)
+		}
+	})
+}
+
+// What the bound is, and what it is not: many connections get many tries, but nobody is locked out by them.
+func TestWhoGuessesFromManyConnectionsDelaysARightPasswordByOneSecondAtMost(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		const connections, long = 200, time.Minute
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range connections {
+			p := s.dialFrom(fmt.Sprintf("192.0.2.1:%d", 1000+i))
+			all.Go(func() {
+				for time.Since(began) < long {
+					p.expect("AUTH guess", wrongPass)
+				}
+			})
+		}
+		slowest := time.Duration(0)
+		for time.Since(began) < long {
+			time.Sleep(700 * time.Millisecond)
+			slowest = max(slowest, took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok))
+			if d := took(s.dialFrom("192.0.2.2:9"), "AUTH sesam", ok); d != 0 {
+				t.Fatalf("a right password from another address took %v", d)
+			}
+		}
+		if slowest != tollWait {
+			t.Errorf("the slowest right password from the same address took %v", slowest)
+		}
+		all.Wait()
+		each := long/(tollWait+lastGuessWait) + 2 // the first ones wait less
+		if n := s.x.aclLog.count(deniedAuth); n > uint64(connections*each) {
+			t.Errorf("%d guesses of %d connections in %v", n, connections, long)
 		}
 	})
 }

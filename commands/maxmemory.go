@@ -171,9 +171,6 @@ func (x *Commands) SetMaxMemory(bytes uint64) {
 	x.memory.set(bytes)
 }
 
-// Close ends what goes on in background. The server that is served must have been shut down.
-func (x *Commands) Close() { x.memory.close() }
-
 // What a full server refuses. Everything is marked in the table as Redis marks it; a command that
 // may renew is judged when it runs, since then it is known: SIMBA.ACQUIRE by the engine
 // (simba.AcquireRequest.Full), SET and its kin by keyTx.mayGrow.

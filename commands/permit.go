@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -35,8 +36,8 @@ const (
 // actor says in whose name a command acts: which of its arguments are contender ids.
 type actor struct {
 	ids func(args [][]byte) [][]byte // nil = none
-	// values says that they are values of lock keys. Lock code for Redis writes random ones there,
-	// so that only those users are held to their rules who have any.
+	// values says that they are what lock code for Redis makes up at random, such as the values of lock keys:
+	// they need not be names of the user's, but must not be another's (access.User.MayName).
 	values bool
 }
 
@@ -52,7 +53,33 @@ var (
 	oneValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
 	secondValue = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
 	fieldValues = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
+	// A notice names the contender that took the mutex or gave it up. Contenders with scripts of their own
+	// publish those of themselves; of what another one is told to have done some believe it: Simba's on the JVM
+	// are owners once they hear that they are.
+	noticeOwner = actor{values: true, ids: func(args [][]byte) [][]byte { return namedByNotice(args[1], args[2]) }}
 )
+
+// namedByNotice are the contenders that a message names if it is a notice of a mutex. One that has several
+// parts names each: who knows at which @@ its readers cut it.
+func namedByNotice(channel, message []byte) [][]byte {
+	owner, acquired := bytes.CutPrefix(message, []byte(simba.AcquiredNotice("")))
+	owner, released := bytes.CutPrefix(owner, []byte(simba.ReleasedNotice("")))
+	if !acquired && !released {
+		return nil
+	}
+	if _, ok := noticesOf(string(channel)); !ok {
+		return nil
+	}
+	return bytes.Split(owner, []byte("@@"))
+}
+
+// noticesOf returns the mutex whose notices a channel carries.
+func noticesOf(channel string) (mutex string, ok bool) {
+	if mutex, ok = simba.ParseMutexChannel(channel); !ok {
+		mutex, _, ok = simba.ParseContenderChannel(channel)
+	}
+	return mutex, ok
+}
 
 func everySecond(args [][]byte) (ids [][]byte) {
 	for i := 0; i < len(args); i += 2 {
@@ -194,10 +221,15 @@ func (e *entry) deniedChannel(u *access.User, args [][]byte) []byte {
 }
 
 func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
-	if e.actor.ids == nil || e.actor.values && !u.NamesContenders() {
+	if e.actor.ids == nil {
 		return nil
 	}
-	return firstNot(e.actor.ids(args), func(id []byte) bool { return u.MayActAs(string(id)) })
+	return firstNot(e.actor.ids(args), func(id []byte) bool {
+		if e.actor.values {
+			return u.MayName(string(id))
+		}
+		return u.MayActAs(string(id))
+	})
 }
 
 // firstNot returns the first argument that is not allowed, nil if all are; never nil for one that is not.
@@ -234,9 +266,6 @@ func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
 	}
-	m, ok := simba.ParseMutexChannel(channel)
-	if !ok {
-		m, _, ok = simba.ParseContenderChannel(channel)
-	}
+	m, ok := noticesOf(channel)
 	return ok && u.MayUse(m, access.Write)
 }

@@ -98,7 +98,7 @@ const (
 	unmonitored                                  // MONITOR does not show it, as Redis hides what runs the server; or it shows itself
 	longArgs                                     // an argument may be as long as a whole command
 	mayReplicate                                 // others learn of it though it writes no key, so that a read-only script must not
-	audited                                      // who runs it is logged
+	audited                                      // who runs it is logged; newEntry sets it for all commands of administrators
 	cheap                                        // fast here, other than in Redis
 	renewing                                     // of a denyoom command: not refused where it renews what its caller has
 )
@@ -244,14 +244,16 @@ func newTable() *table {
 }
 
 func newEntry(line *command, container *entry) *entry {
-	e := &entry{command: line, full: line.name, container: container, keyUse: line.keys.use()}
+	own := *line
+	if own.run == nil && own.keyed != nil {
+		own.run = (*client).runKeyed
+	}
+	if own.acl()&catAdmin != 0 {
+		own.flags |= audited
+	}
+	e := &entry{command: &own, full: line.name, container: container, keyUse: line.keys.use()}
 	if container != nil {
 		e.full = container.name + "|" + line.name
-	}
-	if line.run == nil && line.keyed != nil {
-		own := *line
-		own.run = (*client).runKeyed
-		e.command = &own
 	}
 	if line.subs == nil {
 		return e

@@ -8,13 +8,13 @@ var aclSubcommands = []command{
 		args:       []argument{{name: "categoryname", kind: str, optional: true}},
 	},
 	{
-		name: "deluser", arity: -3, flags: adminControl | audited, since: "6.0.0", run: (*client).aclReadOnly,
+		name: "deluser", arity: -3, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
 		summary:    "Refused: users are kept in their file",
 		complexity: "O(1)",
 		args:       []argument{{name: "username", kind: str, multiple: true}},
 	},
 	{
-		name: "dryrun", arity: -4, flags: adminControl, since: "7.0.0", run: (*client).aclDryRun,
+		name: "dryrun", arity: -4, flags: adminControl | secret, since: "7.0.0", run: (*client).aclDryRun,
 		summary:    "Returns whether the user can execute the given command without executing the command.",
 		complexity: "O(1).",
 		args: []argument{{name: "username", kind: str}, {name: "command", kind: str},
@@ -38,7 +38,7 @@ var aclSubcommands = []command{
 		complexity: "O(N). Where N is the number of configured users.",
 	},
 	{
-		name: "load", arity: 2, flags: adminControl | audited, since: "6.0.0", run: (*client).aclLoad,
+		name: "load", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclLoad,
 		summary:    "Reload the ACLs from the configured ACL file",
 		complexity: "O(N). Where N is the number of configured users.",
 	},
@@ -50,12 +50,12 @@ var aclSubcommands = []command{
 			{name: "count", kind: integer}, {name: "reset", token: "RESET", kind: pureToken}}}},
 	},
 	{
-		name: "save", arity: 2, flags: adminControl | audited, since: "6.0.0", run: (*client).aclReadOnly,
+		name: "save", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
 		summary:    "Refused: the server does not write the file of its users",
 		complexity: "O(1)",
 	},
 	{
-		name: "setuser", arity: -3, flags: adminControl | secret | audited, since: "6.0.0", run: (*client).aclReadOnly,
+		name: "setuser", arity: -3, flags: adminControl | secret, since: "6.0.0", run: (*client).aclReadOnly,
 		summary:    "Refused: users are kept in their file",
 		complexity: "O(1)",
 		args: []argument{{name: "username", kind: str},

@@ -92,7 +92,7 @@ var clientSubcommands = []command{
 		tips:       []string{"nondeterministic_output"},
 	},
 	{
-		name: "kill", arity: -3, flags: adminControl | audited, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
+		name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
 		summary:    "Kill the connection of a client",
 		complexity: "O(N) where N is the number of client connections",
 		args: []argument{{name: "filter", kind: oneof, args: []argument{

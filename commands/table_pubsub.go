@@ -15,7 +15,7 @@ var pubsubCommands = []command{
 		args:       []argument{{name: "pattern", kind: pattern, multiple: true}},
 	},
 	{
-		name: "publish", arity: 3, flags: pubsub | loading | stale | fast | mayReplicate, channels: publishes,
+		name: "publish", arity: 3, flags: pubsub | loading | stale | fast | mayReplicate, channels: publishes, actor: noticeOwner,
 		group: "pubsub", since: "2.0.0", run: (*client).publish, keyed: publishKeyed,
 		summary:    "Post a message to a channel",
 		complexity: "O(N+M) where N is the number of clients subscribed to the channel and M is the number of subscribed patterns",
@@ -65,7 +65,7 @@ var pubsubCommands = []command{
 		args:       []argument{{name: "pattern", kind: pattern, optional: true, multiple: true}},
 	},
 	{
-		name: "spublish", arity: 3, flags: pubsub | loading | stale | fast, keys: shardChannel, channels: publishes,
+		name: "spublish", arity: 3, flags: pubsub | loading | stale | fast, keys: shardChannel, channels: publishes, actor: noticeOwner,
 		group: "pubsub", since: "7.0.0", run: (*client).spublish,
 		summary:    "Post a message to a shard channel",
 		complexity: "O(N) where N is the number of clients subscribed to the shard channel",

@@ -64,7 +64,7 @@ var serverCommands = []command{
 		}},
 	},
 	{
-		name: "monitor", arity: 1, flags: adminControl | unqueued | audited,
+		name: "monitor", arity: 1, flags: adminControl | unqueued,
 		group: "server", since: "1.0.0", run: (*client).monitor,
 		summary: "Listen for all requests received by the server in real time",
 	},
@@ -75,7 +75,7 @@ var serverCommands = []command{
 		complexity: "O(1)",
 	},
 	{
-		name: "shutdown", arity: -1, flags: adminControl | noMulti | allowBusy | audited,
+		name: "shutdown", arity: -1, flags: adminControl | noMulti | allowBusy,
 		group: "server", since: "1.0.0", run: (*client).shutdown,
 		summary:    "Stop the server; leases stay, on disk",
 		complexity: "O(1)",
@@ -152,7 +152,7 @@ var configSubcommands = []command{
 		args:       []argument{{name: "parameter", kind: str, multiple: true}},
 	},
 	{
-		name: "resetstat", arity: 2, flags: adminControl | audited, since: "2.0.0", run: (*client).configResetStat,
+		name: "resetstat", arity: 2, flags: adminControl, since: "2.0.0", run: (*client).configResetStat,
 		summary:    "Reset the stats returned by INFO",
 		complexity: "O(1)",
 	},
@@ -162,7 +162,7 @@ var configSubcommands = []command{
 		complexity: "O(1)",
 	},
 	{
-		name: "set", arity: -4, flags: adminControl | secret | audited, since: "2.0.0", run: (*client).configSet,
+		name: "set", arity: -4, flags: adminControl | secret, since: "2.0.0", run: (*client).configSet,
 		summary:    "Set configuration parameters to the given values, all or none",
 		complexity: "O(N) when N is the number of configuration parameters provided",
 		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
@@ -193,7 +193,7 @@ var latencySubcommands = []command{
 		tips:       []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
 	},
 	{
-		name: "reset", arity: -2, flags: adminControl | audited, since: "2.8.13", run: (*client).latencyReset,
+		name: "reset", arity: -2, flags: adminControl, since: "2.8.13", run: (*client).latencyReset,
 		summary:    "Reset latency data for one or more events.",
 		complexity: "O(1)",
 		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
@@ -216,7 +216,7 @@ var slowlogSubcommands = []command{
 		tips:       []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
 	},
 	{
-		name: "reset", arity: 2, flags: adminHidden | loading | stale | audited, since: "2.2.12", run: (*client).slowlogReset,
+		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
 		summary:    "Clear all entries from the slow log",
 		complexity: "O(N) where N is the number of entries in the slowlog",
 		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},

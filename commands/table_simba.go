@@ -84,7 +84,7 @@ var simbaCommands = []command{
 		args:       []argument{mutexArg, {name: "token", kind: integer}},
 	},
 	{
-		name: "simba.break", arity: -2, flags: write | admin | audited, keys: mutexWritten,
+		name: "simba.break", arity: -2, flags: write | admin, keys: mutexWritten,
 		group: simbaGroup, since: "0.1.0", run: (*client).simbaBreak,
 		summary:    "Frees the mutex whoever owns it; the next waiter gets it",
 		complexity: "O(1), O(log N) with N waiters of the mutex",

@@ -84,6 +84,8 @@ func TestAUserActsInNoOthersName(t *testing.T) {
 		"billing": {
 			may: []string{"SIMBA.ACQUIRE billing:1 billing:7 1000", "SIMBA.RELEASE billing:1 billing:7", "SET billing:2 random-secret", "HSET billing:3 a:1 1", "ZADD simba:{billing:4}:contender 1 billing", "ZREM simba:{billing:4}:contender billing"},
 			mayNot: []string{"SIMBA.ACQUIRE billing:1 boss 1000", "SIMBA.GUARD billing:1 billings 1000", "SIMBA.RELEASE billing:1 boss:1",
+				"SET billing:2 boss", "SET billing:2 boss:7 NX PX 1000", "SETNX billing:2 worker", "SETEX billing:2 10 boss", "PSETEX billing:2 10 boss:1", "GETSET billing:2 boss", "SET billing:2 default",
+				"HSET billing:3 billing:1 1 boss:1 1", "HMSET billing:3 boss 1", "HSETNX billing:3 boss 1", "HINCRBY billing:3 boss:1 1",
 				"ZADD simba:{billing:4}:contender NX CH 1 billing 2 boss", "ZREM simba:{billing:4}:contender billing boss"},
 		},
 		"worker": {
@@ -107,6 +109,59 @@ func TestAUserActsInNoOthersName(t *testing.T) {
 		}
 	}
 	boss.expect("GET m", bulk("boss:1"))
+}
+
+// A contender on the JVM that hears acquired@@ and its own id takes itself for the owner.
+func TestANoticeNamesNoOtherUser(t *testing.T) {
+	s := newLockSiteOf(t, newUsersFile(t, append(team, "user loud on >pw ~* &* +@all")...).open())
+	for user, publishes := range map[string]map[string]bool{
+		"billing": {
+			"simba:{billing:1} acquired@@billing:1": true, "simba:{billing:1} acquired@@random": true, "simba:{billing:1}:boss released@@billing": true, "simba:{billing:1} hello@@boss": true,
+			"simba:{billing:1} boss": true, "simba:{billing:1} acquired@@": true,
+			"simba:{billing:1} acquired@@boss": false, "simba:{billing:1} acquired@@boss:1": false, "simba:{billing:1}:billing:2 released@@boss": false, "simba:{billing:1}:boss acquired@@boss": false,
+			"simba:{billing:1} acquired@@random@@boss": false, "simba:{billing:1} acquired@@boss@@random": false,
+		},
+		"worker": {"simba:{m} acquired@@w-1": true, "simba:{m} acquired@@random": false, "simba:{m}:w-2 released@@boss": false},
+		"loud":   {"news acquired@@boss": true, "simba:{m} hello": true, "simba:{m} acquired@@boss": false, "simba:{m}:boss released@@worker:1": false},
+	} {
+		p := s.as(user)
+		for words, allowed := range publishes {
+			for _, publish := range []string{"PUBLISH ", "SPUBLISH "} {
+				if want := map[bool]string{true: ":0\r\n", false: noContender}[allowed]; p.do(publish+words) != want {
+					t.Errorf("%s: %s%s: want %q", user, publish, words, want)
+				}
+			}
+		}
+	}
+	p := s.as("billing")
+	if got := p.do(`EVAL "return redis.call('publish', 'simba:{billing:1}', 'acquired@@boss')" 0`); !strings.Contains(got, "can't act as one of the contenders") {
+		t.Errorf("in a script: %q", got)
+	}
+	if got := p.do(`EVAL "return redis.call('set', 'billing:1', 'boss')" 0`); !strings.Contains(got, "can't act as one of the contenders") {
+		t.Errorf("a value in a script: %q", got)
+	}
+	p.expect("MULTI", ok)
+	p.expect("PUBLISH simba:{billing:1} acquired@@boss", noContender)
+	p.expect("EXEC", failed("EXECABORT Transaction discarded because of previous errors."))
+	if got := s.dial().do("ACL DRYRUN billing SET billing:1 boss"); !strings.Contains(got, "This user has no permissions to act as the 'boss' contender") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAUserThatIsNewHasItsNameForItself(t *testing.T) {
+	file := newUsersFile(t, team...)
+	s := newLockSiteOf(t, file.open())
+	p := s.as("billing")
+	p.expect("SET billing:1 audit:1", ok)
+	p.expect("MULTI", ok)
+	p.expect("SET billing:1 audit:2", "+QUEUED\r\n")
+	file.write(append(team, "user audit on >pw")...)
+	s.dial().expect("ACL LOAD", ok)
+	if got := p.do("EXEC"); !strings.Contains(got, "no permission to act as one of the contenders used as arguments") {
+		t.Errorf("queued before: %q", got)
+	}
+	p.expect("SET billing:1 audit:3", noContender)
+	p.expect("GET billing:1", bulk("audit:1"))
 }
 
 func TestWhoMayReadAMutexMayListenToIt(t *testing.T) {

@@ -2,10 +2,14 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
@@ -167,4 +171,85 @@ func TestUsersAreTheSameInFrontOfAStore(t *testing.T) {
 		denied(t, "billing's BREAK", billing.Do(ctx, "SIMBA.BREAK", "billing:1").Err())
 		allowed(t, "ops' BREAK", ops.Do(ctx, "SIMBA.BREAK", "billing:1").Err())
 	})
+}
+
+func TestAKeyIsTakenInNoOtherUsersName(t *testing.T) {
+	s := start(t, "--aclfile", writeUsers(t, "user a on >1 ~* +@all", "user b on >2 ~* +@all", "user bound on >3 ~* +@all as:w-*"))
+	ctx := t.Context()
+	a, b, bound := login(t, s, "a", "1"), login(t, s, "b", "2"), login(t, s, "bound", "3")
+	allowed(t, "a random value", a.SetNX(ctx, "k1", "4f1c-random", 0).Err())
+	allowed(t, "one's own name", a.SetNX(ctx, "k2", "a:1", 0).Err())
+	for _, name := range []string{"b", "b:1", "bound", "default"} {
+		denied(t, "a SET "+name, a.Set(ctx, "k3", name, 0).Err())
+		denied(t, "a SETNX "+name, a.SetNX(ctx, "k3", name, 0).Err())
+		denied(t, "a HSET "+name, a.HSet(ctx, "k3", name, 1).Err())
+		denied(t, "a PUBLISH "+name, a.Publish(ctx, "simba:{k3}", "acquired@@"+name).Err())
+		denied(t, "a PUBLISH to "+name, a.Publish(ctx, "simba:{k3}:"+name, "released@@"+name).Err())
+	}
+	err := a.Eval(ctx, "return redis.call('set', KEYS[1], 'b:1')", []string{"k3"}).Err()
+	if err == nil || !strings.Contains(err.Error(), "can't act as one of the contenders") {
+		t.Errorf("a script: %v", err)
+	}
+	_, err = a.TxPipelined(ctx, func(p goredis.Pipeliner) error { return p.Set(ctx, "k3", "b", 0).Err() })
+	if err == nil {
+		t.Error("a transaction: it has run")
+	}
+	allowed(t, "a tells b of its own release", a.Publish(ctx, "simba:{k3}:b", "released@@a").Err())
+	if owner, err := b.Do(ctx, "SIMBA.OWNER", "k3").Result(); err != goredis.Nil {
+		t.Errorf("somebody owns it: %v, %v", owner, err)
+	}
+	allowed(t, "b itself", b.SetNX(ctx, "k3", "b:1", 0).Err())
+	denied(t, "with a rule as:, another's name", bound.Set(ctx, "k3", "b", 0).Err())
+	denied(t, "with a rule as:, a random value", bound.Set(ctx, "k3", "random", 0).Err())
+	allowed(t, "with a rule as:, what it says", bound.Set(ctx, "k3", "w-b", 0).Err())
+}
+
+func TestTheLogOfAServerThatStopsTellsOfEachFailedLogin(t *testing.T) {
+	s := start(t, "--aclfile", writeUsers(t, "user admin on >1 ~* +@all"))
+	admin := conn(t, s)
+	if _, err := admin.Do("AUTH", "admin", "1"); err != nil {
+		t.Fatal(err)
+	}
+	const tries = 35 // more than are logged each
+	for range tries {
+		c := conn(t, s)
+		if err := c.Send("AUTH", "admin", "guess"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); err != nil { // the answer is late
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(patience); ; {
+		info, err := redis.String(admin.Do("INFO", "stats"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info, fmt.Sprintf("acl_access_denied_auth:%d\r\n", tries)) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not all have failed:\n%s", info)
+		}
+	}
+	if _, err := admin.Do("SHUTDOWN"); err == nil {
+		t.Error("SHUTDOWN is answered")
+	}
+	s.wait(t)
+	log := s.out.String()
+	if !strings.Contains(log, `msg="audit: command" user=admin`) || !strings.Contains(log, "command=shutdown") {
+		t.Errorf("SHUTDOWN is not in the log:\n%s", log)
+	}
+	each := strings.Count(log, `msg="audit: authentication failed"`)
+	sum := each
+	for _, m := range regexp.MustCompile(`msg="audit: (?:authentication failed"|left out" of="audit: authentication failed").* unlogged=(\d+)`).FindAllStringSubmatch(log, -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if sum != tries || each == tries {
+		t.Errorf("%d lines tell of %d failed logins, want %d:\n%s", each, sum, tries, log)
+	}
 }

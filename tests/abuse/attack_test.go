@@ -39,6 +39,19 @@ var attacks = []attack{
 	{"ScriptErrors", floods(strings.Repeat(words("EVAL", "error({err='X x'})", 0), 100))},
 	{"DeepTransactions", floods("MULTI\r\n" + strings.Repeat(words("SET", "k", "v", "PX", 1000), 1000) + "EXEC\r\n")},
 	{"10000Patterns", patterns},
+	{"UnreadReplies", many(20, unread)},
+	{"StuckSubscriberOf1000", stuckSubscriber},
+	{"HugeNames", floods(strings.Repeat(hugeNames, 10))},
+	{"200Guess", many(200, guess)},
+	{"HTTP", again(func(addr string) error {
+		c, err := dialRaw(addr)
+		if err != nil {
+			return err
+		}
+		defer c.reset()
+		_ = c.send("POST / HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat("SIMBA.ACQUIRE stolen http 600000\r\n", 100))
+		return c.ended()
+	})},
 }
 
 // attackForever is what the process does. It says when it has begun.
@@ -88,6 +101,86 @@ func floods(command string) func(addr string) error {
 		}()
 		return nil
 	}
+}
+
+// again does the same over and over; what fails is done anew.
+func again(once func(addr string) error) func(addr string) error {
+	return func(addr string) error {
+		go func() {
+			for {
+				_ = once(addr)
+			}
+		}()
+		return nil
+	}
+}
+
+// unread sends what makes long replies and reads none, until it is cut; then it comes back.
+func unread(addr string) error {
+	batch := strings.Repeat(words("ECHO", strings.Repeat("x", 32<<10)), 8)
+	return again(func(addr string) error {
+		c, err := dialRaw(addr)
+		if err != nil {
+			return err
+		}
+		defer c.reset()
+		_ = c.SetReadBuffer(4 << 10)
+		for err == nil {
+			err = c.send(batch)
+		}
+		return err
+	})(addr)
+}
+
+// stuckSubscriber is a publisher without pause to a thousand who listen, of whom one reads nothing until it is cut, and comes back.
+func stuckSubscriber(addr string) error {
+	for range 999 {
+		c, err := dialRaw(addr)
+		if err != nil {
+			return err
+		}
+		if _, err := c.ask(words("SUBSCRIBE", "news")); err != nil {
+			return err
+		}
+		go func() { _, _ = io.Copy(io.Discard, c.in) }()
+	}
+	_ = again(func(addr string) error {
+		c, err := dialRaw(addr)
+		if err != nil {
+			return err
+		}
+		defer c.reset()
+		_ = c.SetReadBuffer(4 << 10)
+		if _, err := c.ask(words("SUBSCRIBE", "news")); err != nil {
+			return err
+		}
+		for err == nil { // that it is cut it learns by sending
+			time.Sleep(10 * time.Millisecond)
+			err = c.send("PING\r\n")
+		}
+		return err
+	})(addr)
+	return floods(words("PUBLISH", "news", strings.Repeat("x", 50)))(addr)
+}
+
+var hugeNames = func() string {
+	huge := strings.Repeat("x", 64<<10)
+	return words("SIMBA.ACQUIRE", huge, "c", 1000) + words("SIMBA.ACQUIRE", "m", huge, 1000) + words("SUBSCRIBE", huge) + words("KEYS", huge)
+}()
+
+// guess tries passwords, on a new connection when it was cut.
+func guess(addr string) error {
+	return again(func(addr string) error {
+		c, err := dialRaw(addr)
+		if err != nil {
+			return err
+		}
+		defer c.reset()
+		for err == nil {
+			_, err = c.ask(words("AUTH", "default", "guess"))
+		}
+		return err
+	})(addr)
 }
 
 // ask sends commands, and waits for so many lines of what they are answered.

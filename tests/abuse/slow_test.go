@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +49,41 @@ func TestWhoNeverAuthenticatesIsCutAndOthersGetInAgain(t *testing.T) {
 	}
 	v.before.clients++ // that one
 	v.costsAtMost(len(conns) * 32 << 10)
+	v.recovers()
+}
+
+func TestWhoGuessesFromManyConnectionsLocksNobodyOut(t *testing.T) {
+	t.Parallel()
+	const password = "secret"
+	s := simbatest.Start(t, "--requirepass", password)
+	v := watched(t, s.Addr, password, s.Log)
+	conns := v.raws(200)
+	var guessers sync.WaitGroup
+	for _, c := range conns {
+		guessers.Go(func() {
+			for {
+				if _, err := c.ask(words("AUTH", "guess")); err != nil {
+					return // it was cut, since it never authenticated; or the test is over
+				}
+			}
+		})
+	}
+	v.until("all guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
+	began := time.Now()
+	c, err := v.dialClient() // from the same address as they
+	if err != nil {
+		t.Fatalf("a right password: %v", err)
+	}
+	took := time.Since(began)
+	t.Logf("a right password was answered after %v", took)
+	if took > 5*time.Second {
+		t.Errorf("it waited as long as a wrong one: %v", took)
+	}
+	c.Close()
+	v.servesOthers()
+	v.costsAtMost(len(conns) * 64 << 10)
+	hangUp(conns)
+	guessers.Wait()
 	v.recovers()
 }
 
