@@ -79,9 +79,13 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 			s.lease.start, s.lease.wall = now, w.wallMillis()
 		}
 		ok, near := w.isLeft(s, found)
-		if ok {
+		// Two may look alike in milliseconds, a lease and its renewal at once. It is the one whose beginning was stored.
+		exact := s.held == nil || s.lease.start == w.stored[mx.name]
+		if ok && (at < 0 || exact) {
 			before[i] = s
 			at = i
+		}
+		if ok && exact {
 			break
 		}
 		if near && i >= told {

@@ -87,6 +87,8 @@ type world struct {
 	up       bool
 	boot     persist.Boot
 	boots    int
+	booted   time.Duration            // the zero of this boot's clock
+	stored   map[string]time.Duration // by mutex: when the lease began that this life found
 	disk     *disk
 	store    *persist.Store
 	engine   *engine.Engine
@@ -179,7 +181,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	if reboot || w.boots == 0 {
 		w.boots++
 		booted := w.now() - time.Hour
-		w.boot = persist.Boot{ID: fmt.Sprint("boot ", w.boots), Now: func() simba.Instant { return simba.Instant(w.now() - booted) }}
+		w.booted, w.boot = booted, persist.Boot{ID: fmt.Sprint("boot ", w.boots), Now: func() simba.Instant { return simba.Instant(w.now() - booted) }}
 	}
 	w.fatal.Store(0)
 	w.frozen = false
@@ -209,6 +211,14 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 			return
 		}
 		w.store, journal, rec = store, store, engine.Recovery(*recovered)
+		w.stored = make(map[string]time.Duration)
+		for l, err := range rec.Leases {
+			if err != nil {
+				w.violate(ruleDurable, "what the crash left cannot be read: %v", err)
+				return
+			}
+			w.stored[l.Mutex] = w.booted + time.Duration(l.Acquired)
+		}
 	}
 	e, err := engine.New(engine.Config{
 		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash,
