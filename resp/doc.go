@@ -30,8 +30,9 @@
 // looks what it is, and sets the deadline that fits now.
 //
 // Pushes (messages, MONITOR) go through a bounded queue, so that a publisher never
-// waits for a connection: who overflows it is cut. A pusher goroutine lives only
-// while there is something in the queue.
+// waits for a connection: who overflows it is cut. A pusher sends them. That is a goroutine of its own, which lives only
+// while there is something in the queue; or, for connections of a poller, one of a few that go from one to the next
+// and write what each socket takes at once, so that a message to thousands holds up nobody.
 //
 // Over TLS the same goroutine does the handshake first; what is read and written then
 // goes through crypto/tls, and deadlines are set below it.

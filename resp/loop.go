@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
-// turnBytes is after how many bytes of commands others have a turn, where a poller serves them: more than a hundred that
-// are short, or one that is long.
-const turnBytes = 4 << 10
+// Where a poller serves many, others have a turn when one's has lasted for turnTime, by a clock that is looked at after
+// lookBytes of commands: some that are short, or one that is long.
+const (
+	turnTime  = 150 * time.Microsecond
+	lookBytes = 512
+)
 
 // linger bounds how long a client that broke the protocol is listened to, so that
 // it can read why.
@@ -85,7 +88,8 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 
 // batch executes the complete commands in the buffer and sends their replies.
 func (c *Conn) batch() {
-	served, turn := 0, c.in.start // where this turn began
+	served := 0
+	looked, turn := c.in.start, time.Duration(0) // when this turn began, 0 = just now
 	for c.err == nil && !c.closing && !c.closed.Load() {
 		anonymous := c.unauthenticated()
 		args, err := c.in.next(anonymous)
@@ -101,9 +105,14 @@ func (c *Conn) batch() {
 			c.fail(errAnonymous)
 			return
 		}
-		if c.in.start-turn > turnBytes && served > 0 {
-			c.giveWay()
-			turn = c.in.start
+		if c.in.start-looked > lookBytes && served > 0 {
+			looked = c.in.start
+			if now := c.age(); turn == 0 {
+				turn = now
+			} else if now-turn > turnTime {
+				c.giveWay()
+				turn = 0
+			}
 		}
 		c.compute()
 		c.execute(args)

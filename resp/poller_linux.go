@@ -19,6 +19,9 @@ import (
 // many is how many tasks of a round are worth to wake another processor for.
 const many = 4
 
+// pushesAtOnce is to how many connections a pusher writes before it gives way.
+const pushesAtOnce = 16
+
 // events of a socket, each told once: when there is something new.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
@@ -48,8 +51,11 @@ type poller struct {
 	line     []*task // of the settler
 	closed   bool
 
+	pushes []*Conn // of the pushers: who is to be sent what is queued for it
+
 	settle chan struct{} // there is a line
 	help   chan []*task  // tasks of a round, for whoever has nothing to do
+	pushed chan struct{} // there are pushes
 }
 
 func newPoller(served *atomic.Int64) (*poller, error) {
@@ -63,7 +69,7 @@ func newPoller(served *atomic.Int64) (*poller, error) {
 	}
 	p := &poller{
 		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1), served: served,
-		socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task),
+		socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task), pushed: make(chan struct{}, 1),
 	}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		p.epoll.Close()
@@ -75,6 +81,9 @@ func newPoller(served *atomic.Int64) (*poller, error) {
 	}
 	p.ended.Go(p.run)
 	p.ended.Go(p.settleAll)
+	for range p.greedy {
+		p.ended.Go(p.pushAll)
+	}
 	for range runtime.GOMAXPROCS(0) - 1 {
 		p.ended.Go(p.helpOut)
 	}
@@ -87,6 +96,7 @@ func (p *poller) close() {
 	p.closed = true
 	p.mu.Unlock()
 	close(p.settle)
+	close(p.pushed)
 	p.wake()
 	p.ended.Wait()
 	p.epoll.Close()
@@ -208,6 +218,65 @@ func (p *poller) run() {
 			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
 		}
 	}
+}
+
+// push has c.pushSome called, or reports that it is too late for that.
+func (p *poller) push(c *Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.pushes = append(p.pushes, c)
+	p.signalPushers()
+	return true
+}
+
+// signalPushers wakes a pusher that has nothing to do, if there is one. The caller holds mu, so that the channel is open.
+func (p *poller) signalPushers() {
+	select {
+	case p.pushed <- struct{}{}:
+	default:
+	}
+}
+
+// pushAll is a pusher. It goes from one connection to the next, so that what is published meanwhile is sent with
+// the same write, and gives way to others now and then.
+func (p *poller) pushAll() {
+	var conns []*Conn
+	var scratch []byte
+	for range p.pushed {
+		for {
+			if conns = p.takePushes(conns[:0]); len(conns) == 0 {
+				break
+			}
+			for _, c := range conns {
+				if c.pushSome(&scratch) && !p.push(c) {
+					go c.pushAll()
+				}
+			}
+			clear(conns)
+			runtime.Gosched()
+		}
+	}
+}
+
+// takePushes adds some of those who wait for a pusher to conns.
+func (p *poller) takePushes(conns []*Conn) []*Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.pushes), pushesAtOnce)
+	conns = append(conns, p.pushes[:n]...)
+	clear(p.pushes[:n])
+	if n == len(p.pushes) {
+		p.pushes = p.pushes[:0]
+		return conns
+	}
+	p.pushes = p.pushes[n:]
+	if !p.closed {
+		p.signalPushers() // another one may help
+	}
+	return conns
 }
 
 // share gives helpers that have nothing to do a part of many tasks, and returns the rest.

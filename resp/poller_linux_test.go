@@ -273,6 +273,41 @@ func TestPushesReachAPolledConnection(t *testing.T) {
 	}
 }
 
+func TestASlowSubscriberHoldsUpNoOtherAndMissesNothing(t *testing.T) {
+	const n = 200
+	s, dial := polled(t, Config{Limits: Limits{PushQueue: 2 * n << 16}}, &script{commands: pubsub()})
+	slow, other := dial(), dial()
+	slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
+	other.call("SUBSCRIBE a b\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2))
+	text := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 1<<16)) } // together more than the sockets' buffers
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		frames := newFrames(other)
+		for i := range n {
+			if got := frames.next(t); got != message("a", text(i)) {
+				t.Errorf("the other is told %.40q as the %dth", got, i)
+				return
+			}
+		}
+	})
+	for i := range n {
+		if got := s.Broker().Publish("a", text(i)); got != 2 {
+			t.Fatalf("%d receive the %dth", got, i)
+		}
+	}
+	reading.Wait()
+	slow.send("PING\r\n")
+	for i, frames := 0, newFrames(slow); i < n; {
+		switch got := frames.next(t); got {
+		case message("a", text(i)):
+			i++
+		case "+PONG\r\n":
+		default:
+			t.Fatalf("it is told %.40q as the %dth", got, i)
+		}
+	}
+}
+
 func TestAPolledConnectionIsCutWhenItIsIdleForTooLong(t *testing.T) {
 	_, dial := polled(t, Config{IdleTimeout: 20 * time.Millisecond}, &script{})
 	dial().expectEnd("")

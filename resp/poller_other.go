@@ -19,11 +19,14 @@ func (p *poller) enqueue(*task, bool) {}
 
 func (p *poller) lineUp(*task) {}
 
+func (p *poller) push(*Conn) bool { return false }
+
 func (p *poller) close() {}
 
 type sock struct {
 	net.Conn
-	task *task
+	task   *task
+	poller *poller
 }
 
 func (s *sock) writeNow([]byte) (int, error) { return 0, errors.ErrUnsupported }

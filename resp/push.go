@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"sync"
@@ -61,37 +62,82 @@ func (c *Conn) enqueue(p *publication, t *topic) pushed {
 	q.bytes += cost
 	q.queue = append(q.queue, push{frame, t})
 	if q.start() {
-		go c.pushAll()
+		c.startPusher()
 	}
 	return pushQueued
+}
+
+// startPusher begins to send what is queued. Any goroutine may call it, with any lock.
+func (c *Conn) startPusher() {
+	if c.sock == nil || !c.sock.poller.push(c) {
+		go c.pushAll()
+	}
 }
 
 // scratches are where pushers put several frames together.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-// pushAll is the pusher: it sends what is queued, and ends.
+// pushAll is a pusher that may wait for its client: it sends what is queued, and ends.
 func (c *Conn) pushAll() {
+	c.wmu.Lock()
+	c.pushOn(nil)
+}
+
+// pushOn sends what is left of a write, and goes on as pushAll. The caller has locked c.wmu.
+func (c *Conn) pushOn(left []byte) {
 	scratch := scratches.Get().(*[]byte)
 	defer scratches.Put(scratch)
-	for {
-		c.wmu.Lock()
-		frames, ok := c.push.take(scratch)
+	for frames, ok := left, len(left) > 0; ; ok = false {
+		if !ok {
+			frames, ok = c.push.take(scratch)
+		}
 		if !ok {
 			c.wmu.Unlock()
 			return
 		}
 		err := c.write(frames)
 		c.wmu.Unlock()
-		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) && c.push.cutOff() {
-				c.cutSlow()
-			}
-			c.Close()
-			c.push.stop()
+		if !c.pushed(err) {
 			return
 		}
-		c.touch()
+		c.wmu.Lock()
 	}
+}
+
+// pushSome is a pusher that waits for nobody: it sends some of what is queued, and reports whether there is more. Where
+// the client or another writer is slow it leaves the rest to a goroutine.
+func (c *Conn) pushSome(scratch *[]byte) (more bool) {
+	if !c.wmu.TryLock() {
+		go c.pushAll()
+		return false
+	}
+	frames, ok := c.push.take(scratch)
+	if !ok {
+		c.wmu.Unlock()
+		return false
+	}
+	n, err := c.sock.writeNow(frames)
+	c.server.bytesOut.Add(int64(n))
+	if err == nil && n < len(frames) {
+		go c.pushOn(bytes.Clone(frames[n:]))
+		return false
+	}
+	c.wmu.Unlock()
+	return c.pushed(err) && c.push.goesOn()
+}
+
+// pushed is called after a write of pushes, and reports whether the pusher may go on.
+func (c *Conn) pushed(err error) bool {
+	if err == nil {
+		c.touch()
+		return true
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.push.cutOff() {
+		c.cutSlow()
+	}
+	c.Close()
+	c.push.stop()
+	return false
 }
 
 // cutSlow cuts a connection that does not take its pushes. Its goroutine logs it.
@@ -106,7 +152,7 @@ func (c *Conn) release() {
 	defer c.push.mu.Unlock()
 	c.push.held = false
 	if c.push.start() {
-		go c.pushAll()
+		c.startPusher()
 	}
 }
 

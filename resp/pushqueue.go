@@ -175,6 +175,17 @@ func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	return out, true
 }
 
+// goesOn reports whether there is more to take; if not, the pusher has to end.
+func (q *pushQueue) goesOn() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held || len(q.queue) == 0 {
+		q.stopLocked()
+		return false
+	}
+	return true
+}
+
 // stop says that there is no pusher any more.
 func (q *pushQueue) stop() {
 	q.mu.Lock()
