@@ -28,8 +28,8 @@ type Chronicle struct {
 
 	notices simba.Notices
 
-	sending sync.Mutex             // keeps notices in order: held from numbering to publishing
-	early   map[string][]heldEvent // by mutex, in order of their tenures; guarded by sending
+	sending sync.Mutex        // keeps notices in order: held from numbering to publishing
+	early   map[string]*early // by mutex; guarded by sending
 
 	mu   sync.Mutex // guards what follows
 	seq  simba.Seq
@@ -38,10 +38,16 @@ type Chronicle struct {
 	last map[string]simba.Event
 }
 
-// heldEvent is one that came before the end of an earlier tenure.
+// early is what came before the end of an earlier tenure, in order of the tenures.
+type early struct {
+	events []heldEvent
+	timer  *time.Timer // for the first that has waited long enough
+}
+
 type heldEvent struct {
 	simba.Event
 	announce bool
+	until    time.Time // it waits no longer, nor do those before it
 }
 
 // turn is the beginning or the end of a tenure: what happens to it only once.
@@ -102,13 +108,11 @@ func (c *Chronicle) record(announce bool, events []simba.Event) (fresh int) {
 			e.At = time.Now().UnixMilli()
 		}
 		if c.isEarly(e) {
-			c.holdBack(heldEvent{e, announce})
+			c.holdBack(heldEvent{e, announce, time.Now().Add(c.Overtaking)})
 		} else if c.enter(e, announce) {
 			fresh++
 		}
-		for held := c.early[e.Mutex]; len(held) > 0 && !c.overtakes(held[0].Event); held = c.early[e.Mutex] {
-			c.letGo(e.Mutex, held[:1])
-		}
+		c.letGoInTurn(e.Mutex)
 	}
 	return fresh
 }
@@ -135,7 +139,7 @@ func (c *Chronicle) isEarly(e simba.Event) bool {
 		return false
 	}
 	held := c.early[e.Mutex]
-	return len(held) > 0 && held[0].Token <= e.Token || c.overtakes(e)
+	return held != nil && held.events[0].Token <= e.Token || c.overtakes(e)
 }
 
 // overtakes reports whether an event begins a tenure while an earlier one has not ended, or ends one that
@@ -156,32 +160,58 @@ func (c *Chronicle) overtakes(e simba.Event) bool {
 
 // holdBack keeps an event until its turn has come, or for as long as one may be overtaken.
 func (c *Chronicle) holdBack(e heldEvent) {
-	if c.early == nil {
-		c.early = make(map[string][]heldEvent)
-	}
 	held := c.early[e.Mutex]
-	if len(held) == 0 {
-		time.AfterFunc(c.Overtaking, func() {
-			c.sending.Lock()
-			defer c.sending.Unlock()
-			c.letGo(e.Mutex, c.early[e.Mutex])
-		})
+	if held == nil {
+		held = new(early)
+		held.timer = time.AfterFunc(c.Overtaking, func() { c.letGoInTime(e.Mutex, held) })
+		if c.early == nil {
+			c.early = make(map[string]*early)
+		}
+		c.early[e.Mutex] = held
 	}
-	at, again := slices.BinarySearchFunc(held, e, byTenure)
+	at, again := slices.BinarySearchFunc(held.events, e, byTenure)
 	if again { // the first counts, as of those that do not wait
 		return
 	}
-	c.early[e.Mutex] = slices.Insert(held, at, e)
+	held.events = slices.Insert(held.events, at, e)
 }
 
-// letGo records the first of the events that a mutex holds back.
-func (c *Chronicle) letGo(mutex string, held []heldEvent) {
-	for _, e := range held {
+// letGoInTime is called by the timer.
+func (c *Chronicle) letGoInTime(mutex string, held *early) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	if c.early[mutex] != held {
+		return
+	}
+	now := time.Now()
+	for i, e := range slices.Backward(held.events) {
+		if !e.until.After(now) {
+			c.letGo(mutex, i+1)
+			break
+		}
+	}
+	c.letGoInTurn(mutex)
+	if len(held.events) > 0 {
+		next := slices.MinFunc(held.events, func(a, b heldEvent) int { return a.until.Compare(b.until) })
+		held.timer.Reset(time.Until(next.until))
+	}
+}
+
+// letGoInTurn records what has no reason to wait any more.
+func (c *Chronicle) letGoInTurn(mutex string) {
+	for held := c.early[mutex]; held != nil && !c.overtakes(held.events[0].Event); held = c.early[mutex] {
+		c.letGo(mutex, 1)
+	}
+}
+
+// letGo records the first n of the events that a mutex holds back.
+func (c *Chronicle) letGo(mutex string, n int) {
+	held := c.early[mutex]
+	for _, e := range held.events[:n] {
 		c.enter(e.Event, e.announce)
 	}
-	if rest := c.early[mutex][len(held):]; len(rest) > 0 {
-		c.early[mutex] = rest
-	} else {
+	if held.events = held.events[n:]; len(held.events) == 0 {
+		held.timer.Stop()
 		delete(c.early, mutex)
 	}
 }

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -301,5 +303,46 @@ func TestWindowsAreZeroUntilSet(t *testing.T) {
 	w.SetQueueGrace(2)
 	if w.HandoffWindow() != 1 || w.QueueGrace() != 2 {
 		t.Error("not what was set")
+	}
+}
+
+// Each change is told twice: by the reply of who made it, and by the store to all. Both may be late by less than Overtaking,
+// replies also behind each other.
+func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
+	type telling struct {
+		at     time.Duration
+		events []simba.Event
+	}
+	const tenures, overtaking = 12, 100
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			late := func() time.Duration { return time.Duration(rng.IntN(overtaking-10)) * time.Millisecond }
+			c := NewChronicle(&paper{}, 0)
+			c.Overtaking = overtaking * time.Millisecond
+			want := []simba.Event{{Kind: simba.EventAcquired, Mutex: "m", Token: 1}}
+			c.Record(want...)
+			var told []telling
+			var now, stored time.Duration
+			for token := uint64(2); token <= tenures; token++ {
+				now += time.Duration(rng.IntN(30)) * time.Millisecond
+				handoff := []simba.Event{{Kind: simba.EventReleased, Mutex: "m", Token: token - 1}, {Kind: simba.EventAcquired, Mutex: "m", Token: token}}
+				want = append(want, handoff...)
+				told = append(told, telling{now + late(), handoff})
+				stored = max(stored, now+late())
+				told = append(told, telling{stored, handoff[:1]}, telling{stored, handoff[1:]})
+			}
+			slices.SortStableFunc(told, func(a, b telling) int { return cmp.Compare(a.at, b.at) })
+			began := time.Now()
+			for _, e := range told {
+				time.Sleep(e.at - time.Since(began))
+				c.Record(e.events...)
+			}
+			time.Sleep(c.Overtaking)
+			got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100})
+			if !slices.EqualFunc(got, want, func(a, b simba.Event) bool { return a.Kind == b.Kind && a.Token == b.Token }) {
+				t.Fatalf("seed %d: %v", seed, got)
+			}
+		})
 	}
 }
