@@ -3,13 +3,17 @@ package redis
 import (
 	"container/heap"
 	"context"
+	"math"
 	"sync"
 	"time"
 )
 
 // agenda says when to look after which mutex. A later time for a mutex is only noted:
 // when the earlier one comes, the mutex is put off. So renewals cost a map's lookup.
-// Safe for concurrent use.
+//
+// Replies are taken in in any order, so each says what Redis' clock showed when its script ran, asOf: a
+// look is put off, or given up, only by what is known of later than what it was made for. If the clock
+// is set back, looks come too early for a while. Safe for concurrent use.
 type agenda struct {
 	mu      sync.Mutex // guards what follows
 	byMutex map[string]*appointment
@@ -20,6 +24,7 @@ type agenda struct {
 type appointment struct {
 	mutex string
 	at    time.Time // when
+	asOf  int64     // Unix milliseconds of the reply that it was made for; always = it may not be put off
 	slot  time.Time // by which it stands in the heap, not later than at
 	index int
 }
@@ -28,11 +33,16 @@ func newAgenda() *agenda {
 	return &agenda{byMutex: make(map[string]*appointment), wake: make(chan struct{}, 1)}
 }
 
-// set makes at the time of the mutex, whatever it was.
-func (a *agenda) set(mutex string, at time.Time) {
+// always is later than any reply.
+const always = math.MaxInt64
+
+// set makes at the time of the mutex, or advances it if what it was made for is as of later.
+func (a *agenda) set(mutex string, at time.Time, asOf int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.setLocked(mutex, at)
+	if x := a.byMutex[mutex]; x == nil || asOf > x.asOf || at.Before(x.at) {
+		a.setLocked(mutex, at, asOf)
+	}
 }
 
 // advance makes at the time of the mutex unless it has an earlier one.
@@ -40,25 +50,28 @@ func (a *agenda) advance(mutex string, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x := a.byMutex[mutex]; x == nil || at.Before(x.at) {
-		a.setLocked(mutex, at)
+		a.setLocked(mutex, at, always)
 	}
 }
 
-// cancel forgets the time of the mutex.
-func (a *agenda) cancel(mutex string) {
+// cancel forgets the time of the mutex, unless what it was made for is as of later.
+func (a *agenda) cancel(mutex string, asOf int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if x := a.byMutex[mutex]; x != nil {
+	if x := a.byMutex[mutex]; x != nil && asOf > x.asOf {
 		heap.Remove(&a.heap, x.index)
 		delete(a.byMutex, mutex)
 	}
 }
 
-func (a *agenda) setLocked(mutex string, at time.Time) {
+func (a *agenda) setLocked(mutex string, at time.Time, asOf int64) {
 	x := a.byMutex[mutex]
+	if x != nil {
+		x.asOf = max(x.asOf, asOf)
+	}
 	switch {
 	case x == nil:
-		x = &appointment{mutex: mutex, at: at, slot: at}
+		x = &appointment{mutex: mutex, at: at, asOf: asOf, slot: at}
 		a.byMutex[mutex] = x
 		heap.Push(&a.heap, x)
 	case at.Before(x.slot):

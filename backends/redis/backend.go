@@ -223,9 +223,9 @@ func (b *Backend) takeIn(mutex string, s *state) {
 	case due && b.reliesOnLooks(mutex):
 		b.agenda.advance(mutex, s.dueAt())
 	case due:
-		b.agenda.set(mutex, s.dueAt())
+		b.agenda.set(mutex, s.dueAt(), s.now)
 	case s.due == 0 && s.status == "released" && !b.reliesOnLooks(mutex):
-		b.agenda.cancel(mutex)
+		b.agenda.cancel(mutex, s.now)
 	}
 	if len(s.grants) == 0 && slices.ContainsFunc(s.events, handedOn) {
 		b.agenda.advance(mutex, time.Now().Add(checkAfter))

@@ -43,6 +43,48 @@ func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
 	}
 }
 
+// Nobody waits at this server then: who polls waits in Redis, and relies on the look that was booked by whom it was granted after.
+func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	look := func() time.Duration {
+		b.agenda.mu.Lock()
+		defer b.agenda.mu.Unlock()
+		if x := b.agenda.byMutex["m"]; x != nil {
+			return time.Until(x.at)
+		}
+		return 0
+	}
+	guard := func(ttl time.Duration, after *state) (st *state) {
+		until(t, "the clock of Redis goes on", func() bool {
+			st = runScript(t, b, "m", guardScript, "a", ttl.Milliseconds(), int64(0), "0")
+			return after == nil || st.now > after.now
+		})
+		return st
+	}
+	acquired := runScript(t, b, "m", acquireScript, "z", int64(60_000), int64(0), "busy", "", "")
+	released := runScript(t, b, "m", releaseScript, "z", "0", "", "")
+	runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
+	hour := guard(time.Hour, released)
+	minute := guard(time.Minute, hour)
+	day := guard(24*time.Hour, minute)
+
+	b.takeIn("m", minute)
+	b.takeIn("m", hour)
+	if d := look(); d == 0 || d > time.Minute+time.Second {
+		t.Errorf("put off to %v by what was before", d)
+	}
+	b.takeIn("m", released)
+	if d := look(); d == 0 {
+		t.Error("given up for a release that was before")
+	}
+	b.takeIn("m", acquired)
+	b.takeIn("m", day)
+	if d := look(); d < 23*time.Hour {
+		t.Errorf("in %v, though the lease was renewed", d)
+	}
+}
+
 func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newEar())
@@ -182,7 +224,10 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 	if list, _, err := one.Queue(t.Context(), "m", 10); err != nil || len(list) != 0 {
 		t.Fatalf("%v %v", list, err)
 	}
-	two.agenda.set("m", time.Now().Add(time.Hour))
+	two.agenda.mu.Lock()
+	two.agenda.byMutex["m"].asOf = 0
+	two.agenda.mu.Unlock()
+	two.agenda.set("m", time.Now().Add(time.Hour), 1)
 	r.want(own, false)
 	until(t, "b has its place", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
@@ -225,11 +270,11 @@ func stays(t *testing.T, b *Backend, mutex, contender string) {
 func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
 	a := newAgenda()
 	for _, m := range []string{"x", "y", "z"} {
-		a.set(m, time.Now().Add(time.Hour))
+		a.set(m, time.Now().Add(time.Hour), 1)
 	}
-	a.cancel("x")
-	a.cancel("z")
-	a.cancel("z")
+	a.cancel("x", 2)
+	a.cancel("z", 2)
+	a.cancel("z", 2)
 	if len(a.heap) != 1 || len(a.byMutex) != 1 || a.heap[0].mutex != "y" || a.heap[0].index != 0 {
 		t.Errorf("%d in the heap, %d by mutex", len(a.heap), len(a.byMutex))
 	}

@@ -310,7 +310,7 @@ func (b *Backend) attend(ctx context.Context, mutex string) {
 		}
 		b.agenda.advance(mutex, at)
 	case s.due != 0 && (waiters > 0 || b.tuner.interested(mutex)):
-		b.agenda.advance(mutex, s.dueAt())
+		b.agenda.set(mutex, s.dueAt(), s.now)
 	}
 }
 
