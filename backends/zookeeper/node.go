@@ -37,7 +37,7 @@ type node struct {
 	bare      bool      // without a lease: a JVM's
 	made      time.Time // when it was known to be there
 	keeper    string    // who keeps it, as records name it
-	clear     bool      // when it took its place, all nodes in front were this server's; guarded by Backend.mu
+	clear     bool      // all nodes in front are those that this server knows to be its own; guarded by Backend.mu
 
 	// Guarded by Backend.mu. Changes to the ensemble are made by who holds the gate of
 	// the node's place.
@@ -148,6 +148,7 @@ func (b *Backend) addLocked(n *node) {
 	if old := m.nodes[n.contender]; old != nil {
 		b.dropLocked(old)
 		m = b.mutexLocked(n.mutex)
+		m.unclearLocked()
 	}
 	m.nodes[n.contender], m.guids[n.guid] = n, n
 	if !n.foreign {
@@ -158,7 +159,14 @@ func (b *Backend) addLocked(n *node) {
 	b.armLocked(n)
 }
 
-// dropLocked forgets a node.
+// unclearLocked notes that a node was forgotten that may still be there, in front of others.
+func (m *mutex) unclearLocked() {
+	for _, n := range m.nodes {
+		n.clear = false
+	}
+}
+
+// dropLocked forgets a node. If it may still be there, the others are not clear any more.
 func (b *Backend) dropLocked(n *node) {
 	if n.gone {
 		return

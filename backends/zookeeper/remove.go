@@ -79,6 +79,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			if why.Kind != simba.EventExpired { // who asked for it, or is gone, does not ask again
 				b.mu.Lock()
 				b.dropLocked(n)
+				m.unclearLocked() // it may still be there, in front of them
 				version := n.version
 				b.mu.Unlock()
 				b.haunt(n.place(), n.guid, version)
