@@ -57,7 +57,8 @@ type node struct {
 	turn       time.Time // of a polling waiter whose turn it is: until when; else zero
 	idle       bool      // of a polling waiter that is the first: it is nobody's turn
 	listening  bool      // of a polling waiter: it can be reached through another server
-	claiming   bool      // of a blocked waiter whose node another server keeps: its turn is being asked for
+	claiming   bool      // of a blocked waiter: its turn is being asked for, or it is an heir
+	heir       bool      // of a blocked waiter: the end of another's tenure is handing it the mutex
 	watchAt    time.Time // when to begin to watch the lease node; zero = it is watched, or not ours to keep
 	writing    bool      // a change of the lease node is under way
 	dirty      time.Time // when the lease node is to be written; zero = it is right

@@ -80,7 +80,7 @@ func (b *Backend) quit(ctx context.Context, p place, why simba.EndReason) (out s
 	if why == simba.EndTimeout {
 		reason = "timeout"
 	}
-	err = b.removeOurs(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason})
+	err = b.removeOurs(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, thisVersion)
 	if errors.Is(err, errSessionOver) { // and its nodes with it
 		err = nil
 	}
@@ -118,7 +118,7 @@ func (b *Backend) passOn(ctx context.Context, p place, token uint64, unanswered 
 		return nil
 	}
 	b.mu.Unlock()
-	return gone(b.removeOurs(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}))
+	return gone(b.removeOurs(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}, thisVersion))
 }
 
 // passOnSoon is passOn in the background, unless the end of the wait has told of the tenure.
@@ -133,9 +133,9 @@ func (b *Backend) passOnSoon(p place, token uint64) {
 }
 
 // removeOurs is remove unless the contender goes on through another server.
-func (b *Backend) removeOurs(ctx context.Context, n *node, why simba.Event) error {
+func (b *Backend) removeOurs(ctx context.Context, n *node, why simba.Event, on condition) error {
 	for {
-		err := b.remove(ctx, n, why, thisVersion)
+		err := b.remove(ctx, n, why, on)
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return err
 		}

@@ -1,0 +1,129 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// What holds when the end of a tenure or of a wait crosses what another server, or another request, does
+// with the same node.
+
+// must is for the steps that lead to what is tested.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// getting has a contender ask for a mutex.
+func getting(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
+	t.Helper()
+	r.TTL = time.Minute
+	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
+		t.Fatalf("%s: %+v, %v", r.Contender, out, err)
+	}
+}
+
+// until waits for what must come soon.
+func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		b.mu.Lock()
+		is := isLocked()
+		b.mu.Unlock()
+		if is {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal(what + ": not in time")
+		}
+	}
+}
+
+func TestWhatGoesOnElsewhereIsNotEndedHere(t *testing.T) {
+	there, here := two(t)
+	t.Run("as the connection closes that it was bound to", func(t *testing.T) { closesWhatIsBoundElsewhere(t, there, here) })
+	t.Run("as its contender leaves the queue", func(t *testing.T) {
+		leavesTheQueueOfWhatItOwns(t, "kept", here, there, here)
+		leavesTheQueueOfWhatItOwns(t, "foreign", here, there, there)
+	})
+	t.Run("but as it is over, by its contender", func(t *testing.T) { releasesWhatIsOver(t, there, here) })
+}
+
+func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
+	ctx := context.Background()
+	r := simba.AcquireRequest{Mutex: "bound", Contender: "x"}
+	r.Session = 1
+	getting(t, there, r, simba.StatusAcquired)
+	n := there.nodeAt(place{r.Mutex, r.Contender})
+	until(t, there, "it is written", func() bool {
+		if !n.dirty.IsZero() {
+			return false
+		}
+		n.watchAt = time.Time{} // so it does not learn of what follows
+		return true
+	})
+	r.Session = 2
+	getting(t, here, r, simba.StatusRenewed)
+	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender, Session: 1}); ok || err != nil {
+		t.Errorf("its first connection closes: %v, %v", ok, err)
+	}
+	if o, _, err := here.Owner(ctx, r.Mutex); err != nil || o.Owner != "x" {
+		t.Errorf("after that: %+v, %v", o, err)
+	}
+}
+
+func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper *Backend) {
+	ctx := context.Background()
+	o, x := simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.AcquireRequest{Mutex: mutex, Contender: "x"}
+	p := place{mutex, x.Contender}
+	getting(t, keeper, o, simba.StatusAcquired)
+	getting(t, keeper, x, simba.StatusQueued)
+	open, err := here.hold(ctx, p) // as its release does
+	must(t, err)
+	s, err := here.current(ctx, mutex)
+	must(t, err)
+	if n, err := here.owned(ctx, s, p, 0); n != nil || err != nil {
+		t.Fatalf("%s: it owns it by %+v, %v", mutex, n, err)
+	}
+	_, _, err = keeper.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
+	must(t, err)
+	getting(t, there, x, simba.StatusAcquired)
+	if err := here.leaveQueue(ctx, s, p); !errors.Is(err, errChanged) {
+		t.Errorf("%s: it leaves the queue: %v", mutex, err)
+	}
+	open()
+	if ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: x.Contender}); !ok || err != nil {
+		t.Errorf("%s: it releases what it acquired: %v, %v", mutex, ok, err)
+	}
+}
+
+// releasesWhatIsOver has a contender release a tenure whose keeper has yet to end it: it is in no queue either.
+func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
+	ctx := context.Background()
+	p := place{"ended", "x"}
+	if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: 200 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	open, err := keeper.hold(ctx, p) // so its node stays
+	must(t, err)
+	defer open()
+	for owner := p.contender; owner == p.contender; {
+		tenure, _, err := other.Owner(ctx, p.mutex)
+		must(t, err)
+		owner = tenure.Owner
+	}
+	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: p.contender}); ok || err != nil {
+		t.Errorf("it releases it: %v, %v", ok, err)
+	}
+}
