@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
 // What holds when the end of a tenure or of a wait crosses what another server, or another request, does
@@ -126,4 +127,47 @@ func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
 	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: p.contender}); ok || err != nil {
 		t.Errorf("it releases it: %v, %v", ok, err)
 	}
+}
+
+// asleep is a simba.Waiter whom nobody wakes.
+type asleep struct{}
+
+func (asleep) Wake() {}
+
+// waiting has x wait for a mutex that o owns.
+func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
+	t.Helper()
+	getting(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	_, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+	must(t, err)
+	return ticket
+}
+
+func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	ctx := context.Background()
+	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}, Timeout: time.Second})
+	must(t, err)
+	defer b.Close()
+	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
+		ticket := waiting(t, b, "granted")
+		n := b.nodeAt(place{"granted", "x"})
+		link.Delay(50 * time.Millisecond)
+		defer link.Heal()
+		released := make(chan error, 1)
+		go func() {
+			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
+			released <- err
+		}()
+		until(t, b, "it is handed on", func() bool { return n.claiming })
+		out, err := ticket.End(simba.EndTimeout)
+		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
+			t.Errorf("x: %+v, %v", out, err)
+		}
+		must(t, <-released)
+		if o, _, err := b.Owner(ctx, "granted"); err != nil || o.Owner != "x" {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
+	})
 }
