@@ -65,6 +65,8 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, t *proxy.
 		switch {
 		case err == nil && done:
 			return out, nil
+		case t == nil && errors.Is(err, errSessionOver): // as in alone; who is blocked goes on waiting
+			return simba.Outcome{}, errUnknown
 		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged): // look again
 			if ctx.Err() != nil {
 				return simba.Outcome{}, errNoAnswer

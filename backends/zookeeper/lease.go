@@ -153,7 +153,7 @@ func (b *Backend) breakNode(ctx context.Context, s *session, mutex, child, reaso
 }
 
 // alone makes a request behind the gate of a place, again if something has changed
-// meanwhile.
+// meanwhile, but in one session only.
 func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) error {
 	open, err := b.hold(ctx, p)
 	if err != nil {
@@ -176,6 +176,8 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 			return nil
 		case ctx.Err() != nil, errors.Is(err, errUnknown), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
+		case errors.Is(err, errSessionOver): // it may have been done, and what it would find now may be another tenure
+			return errUnknown
 		case errors.Is(err, errChanged): // somebody has yet to write what came of it
 			b.pause(decidePause)
 		}
