@@ -59,6 +59,7 @@ func TestWhatGoesOnElsewhereIsNotEndedHere(t *testing.T) {
 		leavesTheQueueOfWhatItOwns(t, "foreign", here, there, there)
 	})
 	t.Run("but as it is over, by its contender", func(t *testing.T) { releasesWhatIsOver(t, there, here) })
+	t.Run("but as it is over, by its keeper", func(t *testing.T) { settlesWhatIsOver(t, there, here) })
 }
 
 func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
@@ -126,6 +127,37 @@ func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
 	}
 	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: p.contender}); ok || err != nil {
 		t.Errorf("it releases it: %v, %v", ok, err)
+	}
+}
+
+// settlesWhatIsOver has a server settle a tenure that another renewed last, and that is known to be over since.
+func settlesWhatIsOver(t *testing.T, keeper, other *Backend) {
+	ctx := context.Background()
+	p := place{"over", "x"}
+	getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
+		t.Fatalf("guard: %+v, %v", out, err)
+	}
+	open, err := keeper.hold(ctx, p)
+	must(t, err)
+	defer open()
+	n := keeper.nodeAt(p)
+	must(t, keeper.reload(ctx, n))
+	keeper.mu.Lock()
+	ended := *n // as a server sees it by whose clock it is over
+	keeper.mu.Unlock()
+	ended.since = ended.since.Add(-time.Hour)
+	must(t, keeper.conclude(ctx, &ended))
+	must(t, keeper.reload(ctx, n))
+	keeper.mu.Lock()
+	version := n.version
+	keeper.dropLocked(n)
+	keeper.mu.Unlock()
+	keeper.haunt(p, n.guid, version)
+	must(t, keeper.settle(ctx, n.s, p))
+	names, err := n.s.children(ctx, p.mutex)
+	if kept := keeper.nodeAt(p); kept != nil || len(names) != 0 || err != nil {
+		t.Errorf("it is kept: %+v, %v, %v", kept, names, err)
 	}
 }
 
