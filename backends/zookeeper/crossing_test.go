@@ -202,4 +202,28 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
+	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
+		ticket := waiting(t, b, "nobody's")
+		open, err := b.hold(ctx, place{"nobody's", "x"}) // as another request does that has none
+		must(t, err)
+		_, err = ticket.End(simba.EndTimeout)
+		var u *simba.UnavailableError
+		if !errors.As(err, &u) {
+			t.Errorf("its end: %v", err)
+		}
+		open()
+		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); !ok || err != nil {
+			t.Fatalf("o: %v, %v", ok, err)
+		}
+		for end := time.Now().Add(10 * time.Second); ; {
+			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "nobody's", Contender: "y", TTL: time.Minute, NoQueue: true})
+			must(t, err)
+			if out.Status == simba.StatusAcquired {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("y: %+v", out)
+			}
+		}
+	})
 }

@@ -53,7 +53,11 @@ func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, er
 		}
 		return simba.Outcome{Status: simba.StatusQueued}, nil
 	}
-	if out, owner, err := b.quit(ctx, p, why); owner || err != nil {
+	out, owner, err := b.quit(ctx, p, why)
+	if err != nil {
+		b.unblock(p) // if it could not be taken out, nobody waits there all the same
+	}
+	if owner || err != nil {
 		return out, b.failed(err)
 	}
 	return b.without(ctx, t, simba.StatusTimeout)
