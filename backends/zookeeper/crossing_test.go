@@ -202,6 +202,26 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
+	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
+		p := place{"told", "x"}
+		ticket := b.lobby.Enter(simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute, Waiter: asleep{}})
+		open, err := b.hold(ctx, p) // as its request does
+		must(t, err)
+		rejoined := make(chan struct{})
+		go func() {
+			defer close(rejoined)
+			b.rejoinOne(ticket)
+		}()
+		until(t, b, "it is to be taken anew", func() bool { return b.gates[p].users == 2 })
+		if !ticket.Withdraw() {
+			t.Error("it was told before")
+		}
+		open()
+		<-rejoined
+		if events := b.chronicle.Find(simba.HistoryRequest{Mutex: p.mutex}); len(events) != 0 {
+			t.Errorf("after that: %+v", events)
+		}
+	})
 	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
 		ticket := waiting(t, b, "nobody's")
 		open, err := b.hold(ctx, place{"nobody's", "x"}) // as another request does that has none
