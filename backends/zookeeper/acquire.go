@@ -27,14 +27,19 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	defer leave()
 	if r.Waiter == nil {
-		out, err := b.acquire(ctx, r, nil)
+		out, err := b.acquire(ctx, r)
 		if err != nil {
 			return simba.Outcome{}, nil, b.failed(err)
 		}
 		return out, nil, nil
 	}
 	t := b.lobby.Enter(r)
-	out, err := b.acquire(ctx, r, t)
+	var out simba.Outcome
+	open, err := b.hold(ctx, place{r.Mutex, r.Contender})
+	if err == nil {
+		defer open() // when the ticket says what came of it: see tryRejoin
+		out, err = b.acquireHeld(ctx, r, t)
+	}
 	if err == nil && out.Status == simba.StatusWaiting {
 		return out, t, nil
 	}
@@ -48,14 +53,18 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	return out, nil, nil
 }
 
-// acquire grants, renews or queues; t is the ticket of r.Waiter.
-func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
-	p := place{r.Mutex, r.Contender}
-	open, err := b.hold(ctx, p)
+// acquire is acquireHeld of a request that does not wait.
+func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, error) {
+	open, err := b.hold(ctx, place{r.Mutex, r.Contender})
 	if err != nil {
 		return simba.Outcome{}, err
 	}
 	defer open()
+	return b.acquireHeld(ctx, r, nil)
+}
+
+// acquireHeld grants, renews or queues; t is the ticket of r.Waiter. Who calls it holds the gate of the place.
+func (b *Backend) acquireHeld(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
 	for {
 		s, err := b.current(ctx, r.Mutex)
 		if err != nil {
@@ -65,6 +74,8 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, t *proxy.
 		switch {
 		case err == nil && done:
 			return out, nil
+		case t == nil && errors.Is(err, errSessionOver): // as in alone; who is blocked goes on waiting
+			return simba.Outcome{}, errUnknown
 		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged): // look again
 			if ctx.Err() != nil {
 				return simba.Outcome{}, errNoAnswer

@@ -19,8 +19,8 @@ import (
 type condition uint8
 
 const (
-	anyVersion  condition = iota // whatever has changed
-	thisVersion                  // only if nobody has changed the lease
+	thisVersion condition = iota // only if nobody has changed the lease
+	asWaiter                     // and only while its contender waits, and nobody is handing it the mutex
 )
 
 // created is a new node and what was there when it was made.

@@ -72,20 +72,35 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		if !bound || r.Token != 0 && r.Token != n.token {
 			return nil
 		}
-		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason})
+		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, thisVersion)
 		released = err == nil
 		return err // if it was gone, its contender may own the mutex through another server
 	})
 	return released, 0, b.failed(err)
 }
 
-// leaveQueue takes a waiter out of the queue.
+// leaveQueue takes a waiter out of the queue. It returns errChanged if the waiter has come to own the mutex meanwhile, or may have:
+// then the tenure is what there is to release.
 func (b *Backend) leaveQueue(ctx context.Context, s *session, p place) error {
-	n, _, err := b.locate(ctx, s, p)
+	n, first, err := b.locate(ctx, s, p)
 	if n == nil || err != nil {
 		return err
 	}
-	err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"})
+	b.mu.Lock()
+	over := n.over && !n.ownsLocked(time.Now()) // that is true for everybody, and nobody has ended it yet
+	undecided := first && n.foreign && n.openLocked()
+	b.mu.Unlock()
+	switch {
+	case over:
+		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
+	case undecided: // its keeper has yet to say whether it owns the mutex
+		return errChanged
+	default:
+		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"}, asWaiter)
+	}
+	if errors.Is(err, errChanged) {
+		return err
+	}
 	b.lobby.Grant(p.mutex, p.contender, proxy.Grant{}) // nothing: its wait is over
 	return gone(err)
 }
@@ -133,12 +148,12 @@ func (b *Backend) breakNode(ctx context.Context, s *session, mutex, child, reaso
 	if !owner {
 		return false, nil
 	}
-	err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason})
+	err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason}, thisVersion)
 	return err == nil, gone(err)
 }
 
 // alone makes a request behind the gate of a place, again if something has changed
-// meanwhile.
+// meanwhile, but in one session only.
 func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) error {
 	open, err := b.hold(ctx, p)
 	if err != nil {
@@ -161,6 +176,8 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 			return nil
 		case ctx.Err() != nil, errors.Is(err, errUnknown), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
+		case errors.Is(err, errSessionOver): // it may have been done, and what it would find now may be another tenure
+			return errUnknown
 		case errors.Is(err, errChanged): // somebody has yet to write what came of it
 			b.pause(decidePause)
 		}

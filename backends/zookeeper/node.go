@@ -37,7 +37,7 @@ type node struct {
 	bare      bool      // without a lease: a JVM's
 	made      time.Time // when it was known to be there
 	keeper    string    // who keeps it, as records name it
-	clear     bool      // when it took its place, all nodes in front were this server's; guarded by Backend.mu
+	clear     bool      // all nodes in front are those that this server knows to be its own; guarded by Backend.mu
 
 	// Guarded by Backend.mu. Changes to the ensemble are made by who holds the gate of
 	// the node's place.
@@ -57,7 +57,8 @@ type node struct {
 	turn       time.Time // of a polling waiter whose turn it is: until when; else zero
 	idle       bool      // of a polling waiter that is the first: it is nobody's turn
 	listening  bool      // of a polling waiter: it can be reached through another server
-	claiming   bool      // of a blocked waiter whose node another server keeps: its turn is being asked for
+	claiming   bool      // of a blocked waiter: its turn is being asked for, or it is an heir
+	heir       bool      // of a blocked waiter: the end of another's tenure is handing it the mutex
 	watchAt    time.Time // when to begin to watch the lease node; zero = it is watched, or not ours to keep
 	writing    bool      // a change of the lease node is under way
 	dirty      time.Time // when the lease node is to be written; zero = it is right
@@ -148,6 +149,7 @@ func (b *Backend) addLocked(n *node) {
 	if old := m.nodes[n.contender]; old != nil {
 		b.dropLocked(old)
 		m = b.mutexLocked(n.mutex)
+		m.unclearLocked()
 	}
 	m.nodes[n.contender], m.guids[n.guid] = n, n
 	if !n.foreign {
@@ -158,7 +160,14 @@ func (b *Backend) addLocked(n *node) {
 	b.armLocked(n)
 }
 
-// dropLocked forgets a node.
+// unclearLocked notes that a node was forgotten that may still be there, in front of others.
+func (m *mutex) unclearLocked() {
+	for _, n := range m.nodes {
+		n.clear = false
+	}
+}
+
+// dropLocked forgets a node. If it may still be there, the others are not clear any more.
 func (b *Backend) dropLocked(n *node) {
 	if n.gone {
 		return

@@ -11,9 +11,13 @@ import (
 )
 
 // remove deletes a node and tells why, if that is known to have been done; or
-// returns zk.ErrNoNode if it was gone, zk.ErrBadVersion if its lease has changed.
+// returns zk.ErrNoNode if it was gone, zk.ErrBadVersion if its lease has changed, errChanged if it is no waiter's, asWaiter.
 func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
 	b.mu.Lock()
+	if n.grantedLocked(on) {
+		b.mu.Unlock()
+		return errChanged
+	}
 	why.Mutex, why.Owner = n.mutex, n.contender
 	if why.Kind != 0 && why.Kind != simba.EventLeft {
 		why.Token = n.token
@@ -23,7 +27,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	next := b.nextLocked(m, n)
 	var h *heir
 	if next != nil {
-		next.claiming = true
+		next.claiming, next.heir = true, true
 		h = &heir{next, next.recordLocked(time.Now()), next.version}
 		h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
 	}
@@ -32,8 +36,12 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	defer func() {
 		b.mu.Lock()
 		delete(m.endings, n.guid)
+		if n.grantedLocked(on) && !n.gone && !n.foreign { // what was heard of its lease meanwhile was passed over
+			n.watchAt = time.Now()
+			b.armLocked(n)
+		}
 		if next != nil {
-			next.claiming = false
+			next.claiming, next.heir = false, false
 			if m.follow != nil && !handed { // it may have waited for us
 				m.follow.again()
 			}
@@ -43,11 +51,11 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}()
 	sure := true // that nothing was deleted by an earlier attempt
 	for {
-		version := int32(-1)
-		if on == thisVersion {
-			b.mu.Lock()
-			version = n.version // the end of another's tenure may hand the mutex on to it meanwhile
-			b.mu.Unlock()
+		b.mu.Lock()
+		granted, version := n.grantedLocked(on), n.version // the end of another's tenure may hand the mutex on to it meanwhile
+		b.mu.Unlock()
+		if granted {
+			return errChanged
 		}
 		start := time.Now()
 		stat, err := n.s.delete(ctx, n, version, h)
@@ -76,11 +84,18 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		case certain(err) && !errors.Is(err, errCutOff):
 			return err
 		case ctx.Err() != nil:
-			if why.Kind != simba.EventExpired { // who asked for it, or is gone, does not ask again
-				b.mu.Lock()
+			b.mu.Lock()
+			granted, version := n.grantedLocked(on), n.version
+			haunts := !granted && why.Kind != simba.EventExpired // who asked for it, or is gone, does not ask again
+			if haunts {
 				b.dropLocked(n)
-				version := n.version
-				b.mu.Unlock()
+				m.unclearLocked() // it may still be there, in front of them
+			}
+			b.mu.Unlock()
+			if granted {
+				return errChanged
+			}
+			if haunts {
 				b.haunt(n.place(), n.guid, version)
 			}
 			return err
@@ -89,10 +104,21 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}
 }
 
-// removeOnce is remove for a request that ends whatever it finds. It returns errUnknown, for which no request is made again, if the
-// session has ended: what the request would find then may be another tenure than the one that it has ended perhaps.
-func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event) error {
-	err := b.remove(ctx, n, why, anyVersion)
+// grantedLocked reports whether a node that is to go as a waiter's is none any more, or is being made an owner's.
+func (n *node) grantedLocked(on condition) bool {
+	return on == asWaiter && !n.bare && (n.heir || n.kind == kindOwner)
+}
+
+// removeOnce is remove for a request. It returns errChanged if the node is not as the request found it: then it is known as it is, and the
+// request looks again. It returns errUnknown, for which no request is made again, if the session
+// has ended: what the request would find then may be another tenure than the one that it has ended perhaps.
+func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on condition) error {
+	err := b.remove(ctx, n, why, on)
+	if errors.Is(err, zk.ErrBadVersion) {
+		if err = b.reload(ctx, n); err == nil {
+			err = errChanged
+		}
+	}
 	if errors.Is(err, errSessionOver) {
 		return errUnknown
 	}

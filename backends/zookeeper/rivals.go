@@ -71,7 +71,7 @@ func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child stri
 // undo deletes a node that was just made, unless its contender uses it through another server
 // by now: then it is kept.
 func (b *Backend) undo(ctx context.Context, n *node) (kept bool, err error) {
-	if err = b.removeOurs(ctx, n, simba.Event{}); err != nil {
+	if err = b.removeOurs(ctx, n, simba.Event{}, thisVersion); err != nil {
 		return false, gone(err)
 	}
 	b.mu.Lock()

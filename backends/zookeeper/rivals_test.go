@@ -289,13 +289,17 @@ func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 		}},
 	} {
 		t.Run(m, func(t *testing.T) {
+			t.Parallel()
 			link := stores.NewLink(t, srv.Addr)
 			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
-			take(t, far, "mark", m, time.Minute)
+			take(t, far, "mark-"+m, m, time.Minute)
 			if is.owner == "x" {
 				take(t, far, m, "x", time.Minute)
 			} else {
 				take(t, near, m, is.owner, time.Minute)
+				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil { // so nothing else has to be written
+					t.Fatal(err)
+				}
 			}
 			if is.waiter != "" {
 				acquire(t, far, m, is.waiter, time.Minute)
@@ -319,7 +323,7 @@ func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 			}
 			next := take(t, near, m, "x", time.Minute)
 			await(t, "the session is over", func() bool {
-				events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "mark", Count: 1})
+				events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "mark-" + m, Count: 1})
 				return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
 			})
 			link.Heal()

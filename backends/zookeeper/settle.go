@@ -104,7 +104,7 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 			return err
 		}
 		changed := lease.stat.Version != version
-		if rec.Over { // which was the last change
+		if changed && rec.Over { // which was the last change
 			changed = lease.stat.Version-1 != version
 		}
 		if changed && rec.Server != b.id {

@@ -364,16 +364,7 @@ func (b *Backend) rejoin(mutex string) {
 func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	r := t.Request
 	for b.lobby.Find(r.Mutex, r.Contender) == t {
-		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
-		out, err := b.acquire(ctx, r, t)
-		cancel()
-		switch {
-		case err == nil && out.Status == simba.StatusWaiting:
-			return true
-		case err == nil:
-			if !b.lobby.Grant(r.Mutex, r.Contender, proxy.Grant{Token: out.Token, Since: time.Now()}) {
-				b.passOnSoon(place{r.Mutex, r.Contender}, out.Token) // who waited is gone
-			}
+		if b.tryRejoin(t) == nil {
 			return true
 		}
 		if !b.pause(retryPause) {
@@ -381,4 +372,29 @@ func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 		}
 	}
 	return true
+}
+
+// tryRejoin takes a new place for a ticket. The request itself may be doing so just now: then that is waited for, and
+// nothing is acquired for who has been told by then.
+func (b *Backend) tryRejoin(t *proxy.Ticket) error {
+	r := t.Request
+	p := place{r.Mutex, r.Contender}
+	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+	defer cancel()
+	open, err := b.hold(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer open()
+	if b.lobby.Find(r.Mutex, r.Contender) != t {
+		return nil
+	}
+	out, err := b.acquireHeld(ctx, r, t)
+	if err != nil || out.Status == simba.StatusWaiting {
+		return err
+	}
+	if !b.lobby.Grant(r.Mutex, r.Contender, proxy.Grant{Token: out.Token, Since: time.Now()}) {
+		b.passOnSoon(p, out.Token) // who waited is gone
+	}
+	return nil
 }

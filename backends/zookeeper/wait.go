@@ -53,7 +53,11 @@ func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, er
 		}
 		return simba.Outcome{Status: simba.StatusQueued}, nil
 	}
-	if out, owner, err := b.quit(ctx, p, why); owner || err != nil {
+	out, owner, err := b.quit(ctx, p, why)
+	if err != nil {
+		b.unblock(p) // if it could not be taken out, nobody waits there all the same
+	}
+	if owner || err != nil {
 		return out, b.failed(err)
 	}
 	return b.without(ctx, t, simba.StatusTimeout)
@@ -66,25 +70,37 @@ func (b *Backend) quit(ctx context.Context, p place, why simba.EndReason) (out s
 		return out, false, err
 	}
 	defer open()
-	n := b.nodeAt(p)
-	switch {
-	case n == nil, b.lobby.Find(p.mutex, p.contender) != nil: // gone, or another connection waits
-		return out, false, nil
-	case b.owns(n):
-		b.mu.Lock()
-		n.answered = true
-		b.mu.Unlock()
-		return b.ownOutcome(n, simba.StatusAcquired), true, nil
-	}
 	reason := "left"
 	if why == simba.EndTimeout {
 		reason = "timeout"
 	}
-	err = b.removeOurs(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason})
-	if errors.Is(err, errSessionOver) { // and its nodes with it
-		err = nil
+	for {
+		n := b.nodeAt(p)
+		if n == nil || b.lobby.Find(p.mutex, p.contender) != nil { // gone, or another connection waits
+			return out, false, nil
+		}
+		b.mu.Lock()
+		granted, owns := n.kind == kindOwner, b.ownsLocked(n)
+		if owns {
+			n.answered = true
+		}
+		b.mu.Unlock()
+		switch {
+		case owns:
+			return b.ownOutcome(n, simba.StatusAcquired), true, nil
+		case granted: // and over by now: it is about to go
+			return out, false, nil
+		}
+		err = b.removeOurs(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, asWaiter)
+		switch {
+		case errors.Is(err, errChanged) && ctx.Err() == nil: // it is being handed the mutex
+			b.pause(decidePause)
+		case errors.Is(err, errSessionOver): // and its nodes with it
+			return out, false, nil
+		default:
+			return out, false, gone(err)
+		}
 	}
-	return out, false, gone(err)
 }
 
 // Pass implements proxy.Store.
@@ -118,7 +134,7 @@ func (b *Backend) passOn(ctx context.Context, p place, token uint64, unanswered 
 		return nil
 	}
 	b.mu.Unlock()
-	return gone(b.removeOurs(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}))
+	return gone(b.removeOurs(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}, thisVersion))
 }
 
 // passOnSoon is passOn in the background, unless the end of the wait has told of the tenure.
@@ -133,9 +149,9 @@ func (b *Backend) passOnSoon(p place, token uint64) {
 }
 
 // removeOurs is remove unless the contender goes on through another server.
-func (b *Backend) removeOurs(ctx context.Context, n *node, why simba.Event) error {
+func (b *Backend) removeOurs(ctx context.Context, n *node, why simba.Event, on condition) error {
 	for {
-		err := b.remove(ctx, n, why, thisVersion)
+		err := b.remove(ctx, n, why, on)
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return err
 		}
@@ -154,8 +170,10 @@ func (b *Backend) removeOurs(ctx context.Context, n *node, why simba.Event) erro
 func (b *Backend) owns(n *node) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return n.ownsLocked(time.Now()) && n.s.alive()
+	return b.ownsLocked(n)
 }
+
+func (b *Backend) ownsLocked(n *node) bool { return n.ownsLocked(time.Now()) && n.s.alive() }
 
 // without is the outcome of one who does not own the mutex.
 func (b *Backend) without(ctx context.Context, t *proxy.Ticket, status simba.Status) (out simba.Outcome, err error) {

@@ -1,0 +1,249 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// What holds when the end of a tenure or of a wait crosses what another server, or another request, does
+// with the same node.
+
+// must is for the steps that lead to what is tested.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// getting has a contender ask for a mutex.
+func getting(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
+	t.Helper()
+	r.TTL = time.Minute
+	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
+		t.Fatalf("%s: %+v, %v", r.Contender, out, err)
+	}
+}
+
+// until waits for what must come soon.
+func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		b.mu.Lock()
+		is := isLocked()
+		b.mu.Unlock()
+		if is {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal(what + ": not in time")
+		}
+	}
+}
+
+func TestWhatGoesOnElsewhereIsNotEndedHere(t *testing.T) {
+	there, here := two(t)
+	t.Run("as the connection closes that it was bound to", func(t *testing.T) { closesWhatIsBoundElsewhere(t, there, here) })
+	t.Run("as its contender leaves the queue", func(t *testing.T) {
+		leavesTheQueueOfWhatItOwns(t, "kept", here, there, here)
+		leavesTheQueueOfWhatItOwns(t, "foreign", here, there, there)
+	})
+	t.Run("but as it is over, by its contender", func(t *testing.T) { releasesWhatIsOver(t, there, here) })
+	t.Run("but as it is over, by its keeper", func(t *testing.T) { settlesWhatIsOver(t, there, here) })
+}
+
+func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
+	ctx := context.Background()
+	r := simba.AcquireRequest{Mutex: "bound", Contender: "x"}
+	r.Session = 1
+	getting(t, there, r, simba.StatusAcquired)
+	n := there.nodeAt(place{r.Mutex, r.Contender})
+	until(t, there, "it is written", func() bool {
+		if !n.dirty.IsZero() {
+			return false
+		}
+		n.watchAt = time.Time{} // so it does not learn of what follows
+		return true
+	})
+	r.Session = 2
+	getting(t, here, r, simba.StatusRenewed)
+	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender, Session: 1}); ok || err != nil {
+		t.Errorf("its first connection closes: %v, %v", ok, err)
+	}
+	if o, _, err := here.Owner(ctx, r.Mutex); err != nil || o.Owner != "x" {
+		t.Errorf("after that: %+v, %v", o, err)
+	}
+}
+
+func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper *Backend) {
+	ctx := context.Background()
+	o, x := simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.AcquireRequest{Mutex: mutex, Contender: "x"}
+	p := place{mutex, x.Contender}
+	getting(t, keeper, o, simba.StatusAcquired)
+	getting(t, keeper, x, simba.StatusQueued)
+	open, err := here.hold(ctx, p) // as its release does
+	must(t, err)
+	s, err := here.current(ctx, mutex)
+	must(t, err)
+	if n, err := here.owned(ctx, s, p, 0); n != nil || err != nil {
+		t.Fatalf("%s: it owns it by %+v, %v", mutex, n, err)
+	}
+	_, _, err = keeper.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
+	must(t, err)
+	getting(t, there, x, simba.StatusAcquired)
+	if err := here.leaveQueue(ctx, s, p); !errors.Is(err, errChanged) {
+		t.Errorf("%s: it leaves the queue: %v", mutex, err)
+	}
+	open()
+	if ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: x.Contender}); !ok || err != nil {
+		t.Errorf("%s: it releases what it acquired: %v, %v", mutex, ok, err)
+	}
+}
+
+// releasesWhatIsOver has a contender release a tenure whose keeper has yet to end it: it is in no queue either.
+func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
+	ctx := context.Background()
+	p := place{"ended", "x"}
+	if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: 200 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	open, err := keeper.hold(ctx, p) // so its node stays
+	must(t, err)
+	defer open()
+	for owner := p.contender; owner == p.contender; {
+		tenure, _, err := other.Owner(ctx, p.mutex)
+		must(t, err)
+		owner = tenure.Owner
+	}
+	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: p.contender}); ok || err != nil {
+		t.Errorf("it releases it: %v, %v", ok, err)
+	}
+}
+
+// settlesWhatIsOver has a server settle a tenure that another renewed last, and that is known to be over since.
+func settlesWhatIsOver(t *testing.T, keeper, other *Backend) {
+	ctx := context.Background()
+	p := place{"over", "x"}
+	getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
+		t.Fatalf("guard: %+v, %v", out, err)
+	}
+	open, err := keeper.hold(ctx, p)
+	must(t, err)
+	defer open()
+	n := keeper.nodeAt(p)
+	must(t, keeper.reload(ctx, n))
+	keeper.mu.Lock()
+	ended := *n // as a server sees it by whose clock it is over
+	keeper.mu.Unlock()
+	ended.since = ended.since.Add(-time.Hour)
+	must(t, keeper.conclude(ctx, &ended))
+	must(t, keeper.reload(ctx, n))
+	keeper.mu.Lock()
+	version := n.version
+	keeper.dropLocked(n)
+	keeper.mu.Unlock()
+	keeper.haunt(p, n.guid, version)
+	must(t, keeper.settle(ctx, n.s, p))
+	names, err := n.s.children(ctx, p.mutex)
+	if kept := keeper.nodeAt(p); kept != nil || len(names) != 0 || err != nil {
+		t.Errorf("it is kept: %+v, %v, %v", kept, names, err)
+	}
+}
+
+// asleep is a simba.Waiter whom nobody wakes.
+type asleep struct{}
+
+func (asleep) Wake() {}
+
+// waiting has x wait for a mutex that o owns.
+func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
+	t.Helper()
+	getting(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	_, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+	must(t, err)
+	return ticket
+}
+
+func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	ctx := context.Background()
+	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}, Timeout: time.Second})
+	must(t, err)
+	defer b.Close()
+	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
+		ticket := waiting(t, b, "granted")
+		n := b.nodeAt(place{"granted", "x"})
+		link.Delay(50 * time.Millisecond)
+		defer link.Heal()
+		released := make(chan error, 1)
+		go func() {
+			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
+			released <- err
+		}()
+		until(t, b, "it is handed on", func() bool { return n.claiming })
+		out, err := ticket.End(simba.EndTimeout)
+		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
+			t.Errorf("x: %+v, %v", out, err)
+		}
+		must(t, <-released)
+		if o, _, err := b.Owner(ctx, "granted"); err != nil || o.Owner != "x" {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
+	})
+	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
+		p := place{"told", "x"}
+		ticket := b.lobby.Enter(simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute, Waiter: asleep{}})
+		open, err := b.hold(ctx, p) // as its request does
+		must(t, err)
+		rejoined := make(chan struct{})
+		go func() {
+			defer close(rejoined)
+			b.rejoinOne(ticket)
+		}()
+		until(t, b, "it is to be taken anew", func() bool { return b.gates[p].users == 2 })
+		if !ticket.Withdraw() {
+			t.Error("it was told before")
+		}
+		open()
+		<-rejoined
+		if events := b.chronicle.Find(simba.HistoryRequest{Mutex: p.mutex}); len(events) != 0 {
+			t.Errorf("after that: %+v", events)
+		}
+	})
+	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
+		ticket := waiting(t, b, "nobody's")
+		open, err := b.hold(ctx, place{"nobody's", "x"}) // as another request does that has none
+		must(t, err)
+		_, err = ticket.End(simba.EndTimeout)
+		var u *simba.UnavailableError
+		if !errors.As(err, &u) {
+			t.Errorf("its end: %v", err)
+		}
+		open()
+		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); !ok || err != nil {
+			t.Fatalf("o: %v, %v", ok, err)
+		}
+		for end := time.Now().Add(10 * time.Second); ; {
+			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "nobody's", Contender: "y", TTL: time.Minute, NoQueue: true})
+			must(t, err)
+			if out.Status == simba.StatusAcquired {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("y: %+v", out)
+			}
+		}
+	})
+}
