@@ -112,6 +112,8 @@ func (c *Chronicle) record(announce bool, events []simba.Event) (fresh int) {
 		} else if c.enter(e, announce) {
 			fresh++
 		}
+	}
+	for _, e := range events { // behind all of them: one tells of the end of a tenure and of the next
 		c.letGoInTurn(e.Mutex)
 	}
 	return fresh

@@ -346,3 +346,21 @@ func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
 		})
 	}
 }
+
+func TestWhoseGrantWasNotToldYetIsRecordedBehindThoseBefore(t *testing.T) {
+	event := func(kind simba.EventKind, token uint64) simba.Event {
+		return simba.Event{Kind: kind, Mutex: "m", Token: token}
+	}
+	one, two, three := event(simba.EventAcquired, 1), event(simba.EventAcquired, 2), event(simba.EventAcquired, 3)
+	first, second := event(simba.EventReleased, 1), event(simba.EventReleased, 2)
+	c := NewChronicle(&paper{}, 0)
+	c.Overtaking = time.Hour
+	c.Record(one)
+	c.Record(three) // by a reply that says who owns it, not how that came
+	c.Record(first, two)
+	c.Record(second, three)
+	want := []simba.Event{one, first, two, second, three}
+	if got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 10}); !slices.EqualFunc(got, want, func(a, b simba.Event) bool { return a.Kind == b.Kind && a.Token == b.Token }) {
+		t.Errorf("%v", got)
+	}
+}
