@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // FuzzRow checks that whatever times a row has, which Simba's contenders and people write too, a lease that runs has
@@ -26,7 +28,7 @@ func FuzzRow(f *testing.F) {
 		}
 		left, ttl := r.left(), r.ttlLeft()
 		// A start that lies after the reading of the clock takes its ms off.
-		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > longest || ttl > longest {
+		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.LongestLeft || ttl > proxy.LongestLeft {
 			t.Errorf("%+v has %v and %v left", r, left, ttl)
 		}
 		b := &Backend{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // store is the table: each method is one statement, which commits by itself, or the
@@ -40,21 +41,9 @@ func (r *row) judge() {
 }
 
 // left is what remains of the lease.
-func (r row) left() time.Duration { return until(r.now, r.transitionAt) }
+func (r row) left() time.Duration { return proxy.Left(r.now, r.transitionAt) }
 
-func (r row) ttlLeft() time.Duration { return until(r.now, r.ttlAt) }
-
-// longest is what a lease is told to have left at most: one without end, which another program may have written, has
-// more than a time.Duration holds.
-const longest = 100 * 365 * 24 * time.Hour
-
-func until(now, end int64) time.Duration {
-	if end <= now {
-		return 0
-	}
-	apart := uint64(end) - uint64(now) // which may be more than an int64 holds
-	return time.Duration(min(apart, uint64(longest.Milliseconds()))) * time.Millisecond
-}
+func (r row) ttlLeft() time.Duration { return proxy.Left(r.now, r.ttlAt) }
 
 // lease is one that a statement has just begun or renewed.
 type lease struct {

@@ -177,7 +177,7 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	}
 	st.sent = sent
 	b.takeIn(mutex, st)
-	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= millis(st.now, st.ends) {
+	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Left(st.now, st.ends) {
 		return nil, b.unavailable(errLate)
 	}
 	return st, nil
@@ -245,7 +245,7 @@ func handedOn(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Re
 
 // dueAt is when to look again, on this server's clock, not before it is due.
 func (s *state) dueAt() time.Time {
-	return time.Now().Add(millis(s.now, s.due) + time.Millisecond)
+	return time.Now().Add(proxy.Left(s.now, s.due) + time.Millisecond)
 }
 
 // Acquire implements simba.Backend.
@@ -361,7 +361,7 @@ func (b *Backend) look(ctx context.Context, mutex string) (*state, error) {
 // Check implements simba.Backend.
 func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
 	s, err := b.look(ctx, mutex)
-	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < millis(s.now, s.ends), 0, err
+	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < proxy.Left(s.now, s.ends), 0, err
 }
 
 // Queue implements simba.Backend.
@@ -378,7 +378,7 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 		since, _ := list[i+2].(int64)
 		entries = append(entries, simba.QueueEntry{
 			Contender: contender, Position: i/3 + 1,
-			Waiting: millis(since, s.now), Blocked: kind == "b",
+			Waiting: proxy.Left(since, s.now), Blocked: kind == "b",
 		})
 	}
 	return entries, 0, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // state is how a mutex stands, by the reply of a script. Times are Unix milliseconds
@@ -129,24 +130,12 @@ func parseShort(mutex string, by *script, args, list []any) (*state, error) {
 	return s, nil
 }
 
-// longest is what a lease is told to have left at most: one without end, which another program may have made, has
-// more than a time.Duration holds.
-const longest = 100 * 365 * 24 * time.Hour
-
-func millis(from, to int64) time.Duration {
-	if to <= from {
-		return 0
-	}
-	apart := uint64(to) - uint64(from) // which may be more than an int64 holds
-	return time.Duration(min(apart, uint64(longest.Milliseconds()))) * time.Millisecond
-}
-
 // outcome describes the mutex. An owner is not told of more than is left after the time
 // that the reply may have travelled; others are, so that they don't ask in vain.
 func (s *state) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
-		TTL: millis(s.now, s.ttlAt), Transition: millis(s.now, s.ends),
+		TTL: proxy.Left(s.now, s.ttlAt), Transition: proxy.Left(s.now, s.ends),
 	}
 	if status == simba.StatusAcquired || status == simba.StatusRenewed {
 		gone := time.Since(s.sent)
@@ -159,7 +148,7 @@ func (s *state) outcome(status simba.Status) simba.Outcome {
 func left(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
 
 // began is an instant on this server's clock at which the windows had not begun yet.
-func (s *state) began() time.Time { return s.sent.Add(-millis(s.acquired, s.now)) }
+func (s *state) began() time.Time { return s.sent.Add(-proxy.Left(s.acquired, s.now)) }
 
 func (s *state) tenure() simba.Tenure {
 	if s.owner == "" {
@@ -169,7 +158,7 @@ func (s *state) tenure() simba.Tenure {
 	return simba.Tenure{
 		Owner: s.owner, Token: s.token,
 		AcquiredAt: s.acquired, TTLAt: s.ttlAt, TransitionAt: s.ends, Now: s.now,
-		TTL: millis(s.now, s.ttlAt), Transition: millis(s.now, s.ends),
+		TTL: proxy.Left(s.now, s.ttlAt), Transition: proxy.Left(s.now, s.ends),
 		Waiters: int(waiters),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // asReply makes of JSON what the client library makes of a reply: numbers are int64, and nothing else is
@@ -32,11 +33,11 @@ func asReply(v any) any {
 func TestALeaseWithoutEndHasMuchLeft(t *testing.T) {
 	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
 		s := &state{now: 1790000000000, ttlAt: ends, ends: ends}
-		if o := s.outcome(simba.StatusBusy); o.TTL != longest || o.Transition != longest {
+		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.LongestLeft || o.Transition != proxy.LongestLeft {
 			t.Errorf("until %d: %+v", ends, o)
 		}
 	}
-	if d := millis(math.MaxInt64, math.MinInt64); d != 0 {
+	if d := proxy.Left(math.MaxInt64, math.MinInt64); d != 0 {
 		t.Errorf("of what is long over %v is left", d)
 	}
 }
