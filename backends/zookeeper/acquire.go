@@ -284,6 +284,9 @@ func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.Acquire
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if out.Token != 0 {
+		n.behind = simba.Event{Owner: out.Owner, Token: out.Token}
+	}
 	if n.kind == kindOwner || n.gone { // granted meanwhile, or lost
 		return out, false, nil
 	}

@@ -237,12 +237,17 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 		return err
 	}
 	rec, err := decodeRecord(lease.data)
-	if err != nil {
+	if err != nil && n.foreign {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.watchAt = time.Time{}
+	if err != nil { // no server wrote that: what we know stays, and is written anew
+		n.version = lease.stat.Version
+		b.markLocked(n, 0)
+		return nil
+	}
 	if lease.stat.Version != n.version {
 		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
 			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner

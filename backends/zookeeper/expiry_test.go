@@ -145,7 +145,7 @@ func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
 	keeper, other := two(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	for teller, b := range map[string]*Backend{"its keeper": keeper, "another server": other} {
+	for teller, b := range map[string]*Backend{"its-keeper": keeper, "another-server": other} {
 		p := place{teller, "a"}
 		if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: 200 * time.Millisecond}); err != nil {
 			t.Fatal(err)

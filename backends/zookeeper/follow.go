@@ -268,7 +268,7 @@ func (b *Backend) advance(n *node, alone bool) {
 	p := n.place()
 	waits := b.lobby.Find(p.mutex, p.contender) != nil
 	listens := b.notices.Subscribed(simba.ContenderChannel(p.mutex, p.contender))
-	last, _ := b.chronicle.Last(p.mutex)
+	before := b.lastOwner(p)
 	now := time.Now()
 
 	b.mu.Lock()
@@ -306,11 +306,22 @@ func (b *Backend) advance(n *node, alone bool) {
 		}
 		b.mu.Unlock()
 		if listens {
-			b.notices.Publish(simba.ContenderChannel(p.mutex, p.contender), simba.ReleasedNotice(last.Owner))
+			b.notices.Publish(simba.ContenderChannel(p.mutex, p.contender), simba.ReleasedNotice(before))
 		}
 	default:
 		b.mu.Unlock()
 	}
+}
+
+// lastOwner returns who owned a mutex last: its waiter may have been told of a tenure that the follower has not seen.
+func (b *Backend) lastOwner(p place) string {
+	last, _ := b.chronicle.Last(p.mutex)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := b.nodeLocked(p); n != nil && n.behind.Token > last.Token {
+		return n.behind.Owner
+	}
+	return last.Owner
 }
 
 // tellEndings tells of the nodes that we deleted and that are seen to be gone, before
@@ -380,8 +391,8 @@ func (b *Backend) seeForeign(f *follower, o *outlook, child string) (incomplete 
 		b.chronicle.Announce(e)
 	case turn && b.notices.Subscribed(simba.ContenderChannel(f.mutex, n.contender)):
 		old := before.event.Owner
-		if last, ok := b.chronicle.Last(f.mutex); ok && (before.own || old == "") {
-			old = last.Owner
+		if old == "" { // as before one of ours, too
+			old = b.lastOwner(n.place())
 		}
 		b.notices.Publish(simba.ContenderChannel(f.mutex, n.contender), simba.ReleasedNotice(old))
 	}

@@ -64,6 +64,7 @@ type node struct {
 	dirty      time.Time // when the lease node is to be written; zero = it is right
 	gone       bool      // forgotten
 	timer      *time.Timer
+	behind     simba.Event // Owner and Token of the tenure that its contender was told of when it queued
 }
 
 // markAfter is how long the lease node of a new owner may lag behind: many leases are over

@@ -146,6 +146,11 @@ func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 // succeed begins the tenure of a node that was made an owner's by the end of the one before.
 func (b *Backend) succeed(n *node, start time.Time, stat *zk.Stat) {
 	b.mu.Lock()
+	if n.kind == kindOwner { // its contender has asked by another connection meanwhile, and was told
+		b.mu.Unlock()
+		b.free(n, nil)
+		return
+	}
 	n.kind, n.server, n.version = kindOwner, b.id, stat.Version
 	n.since, n.acquiredAt = start, stat.Mtime
 	n.turn, n.idle, n.dirty, n.untold, n.over = time.Time{}, false, time.Time{}, true, false

@@ -100,11 +100,8 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 			return err
 		}
 		rec, err := decodeRecord(lease.data)
-		if err != nil {
-			return err
-		}
-		changed := lease.stat.Version != version
-		if changed && rec.Over { // which was the last change
+		changed := err == nil && lease.stat.Version != version // what no server wrote goes
+		if changed && rec.Over {                               // which was the last change
 			changed = lease.stat.Version-1 != version
 		}
 		if changed && rec.Server != b.id {

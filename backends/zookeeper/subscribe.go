@@ -73,8 +73,7 @@ func (b *Backend) interest(channel string, pattern bool) <-chan struct{} {
 	}
 	b.mu.Unlock()
 	if again {
-		last, _ := b.chronicle.Last(mutex)
-		b.notices.Publish(channel, simba.ReleasedNotice(last.Owner))
+		b.notices.Publish(channel, simba.ReleasedNotice(b.lastOwner(place{mutex, contender})))
 	}
 	return f.ready
 }
