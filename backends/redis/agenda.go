@@ -54,11 +54,12 @@ func (a *agenda) advance(mutex string, at time.Time) {
 	}
 }
 
-// cancel forgets the time of the mutex, unless what it was made for is as of later.
+// cancel forgets the time of the mutex, unless what it was made for is as of later. Of what is as of the same millisecond the
+// release is taken for the later: who queues behind the next owner makes a time anew.
 func (a *agenda) cancel(mutex string, asOf int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if x := a.byMutex[mutex]; x != nil && asOf > x.asOf {
+	if x := a.byMutex[mutex]; x != nil && asOf >= x.asOf {
 		heap.Remove(&a.heap, x.index)
 		delete(a.byMutex, mutex)
 	}

@@ -272,9 +272,10 @@ func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
 	for _, m := range []string{"x", "y", "z"} {
 		a.set(m, time.Now().Add(time.Hour), 1)
 	}
-	a.cancel("x", 2)
+	a.cancel("x", 1)
 	a.cancel("z", 2)
 	a.cancel("z", 2)
+	a.cancel("y", 0)
 	if len(a.heap) != 1 || len(a.byMutex) != 1 || a.heap[0].mutex != "y" || a.heap[0].index != 0 {
 		t.Errorf("%d in the heap, %d by mutex", len(a.heap), len(a.byMutex))
 	}

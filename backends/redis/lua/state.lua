@@ -46,7 +46,7 @@ local ends = acquired + ttl + transition
 -- since: an expiry counted from here could outlive the tenure.
 local function hold(who, till)
   if redis.pcall('SET', lock, who, 'PXAT', till .. '').err then -- before Redis 6.2
-    call('SET', lock, who)
+    call('SET', lock, who, 'PX', KEEP)
     call('PEXPIREAT', lock, till .. '')
   end
 end
