@@ -200,17 +200,21 @@ func (p *poller) run() {
 		if n == 0 && p.fallsAsleep() {
 			n = p.sleep()
 		}
-		tasks, ok := p.round(p.found[:n], spare)
+		tasks, again, ok := p.round(p.found[:n], spare)
 		if !ok {
 			close(p.help)
 			return
 		}
 		p.served.Add(int64(len(tasks)))
-		mine := p.share(tasks)
+		first := len(tasks) - again
+		mine, hungry := p.share(tasks[:first]), p.offer(tasks[first:])
 		for _, t := range mine {
 			t.goOn(looped)
 		}
-		if spare = nil; len(mine) == len(tasks) {
+		for _, t := range hungry {
+			t.goOn(looped)
+		}
+		if spare = nil; len(mine)+len(hungry) == len(tasks) {
 			clear(tasks)
 			spare = tasks
 		}
@@ -293,6 +297,19 @@ func (p *poller) share(tasks []*task) []*task {
 	return tasks
 }
 
+// offer gives helpers that have nothing to do a task each, of those that have had a turn, and returns the rest: one at least.
+func (p *poller) offer(tasks []*task) []*task {
+	for n := len(tasks) - 1; n > 0; n-- {
+		select {
+		case p.help <- tasks[n:]:
+			tasks = tasks[:n:n]
+		default:
+			return tasks
+		}
+	}
+	return tasks
+}
+
 func (p *poller) helpOut() {
 	for tasks := range p.help {
 		for _, t := range tasks {
@@ -309,9 +326,9 @@ func (p *poller) fallsAsleep() bool {
 	return p.sleeping
 }
 
-// round tells the sockets what is new and returns the tasks to be run, or that there will be none any more. What it returned
-// before is used for the next.
-func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, ok bool) {
+// round tells the sockets what is new and returns the tasks to be run, and how many at their end have had a turn; ok is false
+// if there will be none any more. What it returned before is used for the next.
+func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, again int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false
 	for i := range found {
@@ -320,12 +337,12 @@ func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, o
 			p.queue = append(p.queue, s.task)
 		}
 	}
-	n := min(len(p.again), p.greedy)
-	tasks, ok = append(p.queue, p.again[:n]...), !p.closed
-	p.again = slices.Delete(p.again, 0, n)
+	again = min(len(p.again), p.greedy)
+	tasks, ok = append(p.queue, p.again[:again]...), !p.closed
+	p.again = slices.Delete(p.again, 0, again)
 	p.queue = spare[:0]
 	p.mu.Unlock()
-	return tasks, ok
+	return tasks, again, ok
 }
 
 // poll asks the kernel what is new, and does not wait for it.

@@ -424,12 +424,15 @@ func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
 		p.enqueue(hog, true)
 	}
 	p.enqueue(fresh, false)
-	for i, want := range [][]*task{{fresh, a, b}, {c}, {}} {
+	for i, want := range []struct {
+		tasks []*task
+		again int
+	}{{[]*task{fresh, a, b}, 2}, {[]*task{c}, 1}, {nil, 0}} {
 		if i < 2 && p.fallsAsleep() {
 			t.Error("the poller falls asleep while somebody wants a turn")
 		}
-		if got, ok := p.round(nil, nil); !ok || !slices.Equal(got, want) {
-			t.Errorf("round %d: %v, not %v", i, got, want)
+		if got, again, ok := p.round(nil, nil); !ok || again != want.again || !slices.Equal(got, want.tasks) {
+			t.Errorf("round %d: %v, %d again, not %v", i, got, again, want)
 		}
 	}
 	if !p.fallsAsleep() {

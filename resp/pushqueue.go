@@ -24,6 +24,7 @@ type pushQueue struct {
 	mu      sync.Mutex // protects all fields
 	stopped sync.Cond  // running became false
 	queue   []push
+	slid    bool // queue begins within its array, which may be large
 	bytes   int
 	resp3   bool // how pushes to come are encoded
 
@@ -132,11 +133,11 @@ func (q *pushQueue) drop(n int) {
 	clear(q.queue[:n])
 	switch {
 	case n < len(q.queue):
-		q.queue = q.queue[n:]
-	case cap(q.queue) <= pushRoom:
+		q.queue, q.slid = q.queue[n:], true
+	case !q.slid && cap(q.queue) <= pushRoom:
 		q.queue = q.queue[:0]
 	default:
-		q.queue = nil
+		q.queue, q.slid = nil, false
 	}
 }
 
