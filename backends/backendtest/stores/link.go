@@ -161,7 +161,7 @@ func (l *Link) listen() error {
 	if l.listener != nil || l.closed {
 		return nil
 	}
-	listener, err := net.Listen("tcp", l.addr)
+	listener, err := listen(l.addr)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 package stores
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // Ports of stores lie below those that the kernel gives to outgoing connections
@@ -55,11 +58,26 @@ func reserve(port int) bool {
 }
 
 func free(port int) bool {
+	if runtime.GOOS == "linux" { // elsewhere Listen takes this lock itself
+		syscall.ForkLock.RLock() // see listen
+		defer syscall.ForkLock.RUnlock()
+	}
 	l, err := net.Listen("tcp", local(port))
 	if err != nil {
 		return false
 	}
 	return l.Close() == nil
+}
+
+// listen listens on a port that FreePort has given. A program that another goroutine is about to start holds for a moment all
+// that this process has open, and so a listener on that port that is closed meanwhile.
+func listen(addr string) (net.Listener, error) {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		l, err := net.Listen("tcp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
 }
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
