@@ -20,9 +20,17 @@ type keyTx struct {
 	conn *resp.Conn   // of the client
 
 	// torn says that a script has failed after it changed something, which nobody must see.
-	torn bool
+	torn  bool
+	steps int // counted by step
 	// final says that a script was stopped: not even a conflict makes it run again.
 	final bool
+}
+
+// step is called in what may be done thousands of times: others have the processor in between.
+func (t *keyTx) step() {
+	if t.steps++; t.steps%64 == 0 {
+		t.conn.GiveWay()
+	}
 }
 
 // Queue is that of the Tx. It copies all of the queue, however long that is, so the client's connection is detached before.
@@ -181,6 +189,7 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 	start, ended := t.w.Len(), t.x.age()
 	t.w.Array(len(queue))
 	for i, q := range queue {
+		t.step()
 		began, from := ended, t.w.Len()
 		call := &calls[i]
 		switch {

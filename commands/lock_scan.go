@@ -26,6 +26,7 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	if err != nil {
 		return page, err
 	}
+	t.conn.GiveWay()
 	return page, t.settle(seq)
 }
 
@@ -123,10 +124,14 @@ func keysOf(t *keyTx, args [][]byte) error {
 			break
 		}
 	}
-	slices.Sort(found) // a scan may show one twice
-	found = slices.Compact(found)
+	slices.SortFunc(found, func(a, b string) int {
+		t.step()
+		return strings.Compare(a, b)
+	})
+	found = slices.Compact(found) // a scan may show one twice
 	t.w.Array(len(found))
 	for _, k := range found {
+		t.step()
 		t.w.BulkString(k)
 	}
 	return nil

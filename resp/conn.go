@@ -53,6 +53,7 @@ type Conn struct {
 	listening bool          // SetListening
 	anonymous time.Duration // since when the client has not authenticated, from created
 	effort    effort
+	turn      time.Duration // when its turn began, from created; 0 = just now
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Where a poller serves many, others have a turn when one's has lasted for turnTime, by a clock that is looked at after
-// lookBytes of commands: some that are short, or one that is long.
+// Others have a turn when one's has lasted for turnTime, by a clock that is looked at after each command; where a poller
+// serves many, and commands are short, after lookBytes of them.
 const (
 	turnTime  = 150 * time.Microsecond
 	lookBytes = 512
@@ -89,7 +89,8 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 // batch executes the complete commands in the buffer and sends their replies.
 func (c *Conn) batch() {
 	served := 0
-	looked, turn := c.in.start, time.Duration(0) // when this turn began, 0 = just now
+	looked := c.in.start
+	c.turn = 0
 	for c.err == nil && !c.closing && !c.closed.Load() {
 		anonymous := c.unauthenticated()
 		args, err := c.in.next(anonymous)
@@ -105,14 +106,9 @@ func (c *Conn) batch() {
 			c.fail(errAnonymous)
 			return
 		}
-		if c.in.start-looked > lookBytes && served > 0 {
+		if served > 0 && (c.in.start-looked > lookBytes || !c.polled()) {
 			looked = c.in.start
-			if now := c.age(); turn == 0 {
-				turn = now
-			} else if now-turn > turnTime {
-				c.giveWay()
-				turn = 0
-			}
+			c.GiveWay()
 		}
 		c.compute()
 		c.execute(args)

@@ -208,15 +208,14 @@ func (p *poller) run() {
 		p.served.Add(int64(len(tasks)))
 		first := len(tasks) - again
 		mine, hungry := p.share(tasks[:first]), p.offer(tasks[first:])
-		for _, t := range mine {
-			t.goOn(looped)
-		}
-		for _, t := range hungry {
-			t.goOn(looped)
-		}
+		hungrier := goOn(mine)
+		hungrier = goOn(hungry) || hungrier
 		if spare = nil; len(mine)+len(hungry) == len(tasks) {
 			clear(tasks)
 			spare = tasks
+		}
+		if hungrier {
+			yieldProcessor()
 		}
 		if len(tasks) > 0 {
 			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
@@ -260,6 +259,7 @@ func (p *poller) pushAll() {
 				}
 			}
 			clear(conns)
+			yieldProcessor()
 			runtime.Gosched()
 		}
 	}
@@ -312,11 +312,24 @@ func (p *poller) offer(tasks []*task) []*task {
 
 func (p *poller) helpOut() {
 	for tasks := range p.help {
-		for _, t := range tasks {
-			t.goOn(looped)
+		if goOn(tasks) {
+			yieldProcessor()
 		}
 	}
 }
+
+// goOn runs tasks, and reports whether one of them wants another turn.
+func goOn(tasks []*task) (hungry bool) {
+	for _, t := range tasks {
+		hungry = t.goOn(looped) || hungry
+	}
+	return hungry
+}
+
+// yieldProcessor lets other threads have the processor that wait for it. A thread that has just woken, as the one whose
+// fsync is done, may have to wait for the kernel's next tick otherwise, 4 ms away: while this one has not used up its slice,
+// the kernel would not take the processor from it, though one may be idle elsewhere.
+func yieldProcessor() { _, _, _ = syscall.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // fallsAsleep reports whether there is nothing in the queue: then whoever puts something there wakes the poller.
 func (p *poller) fallsAsleep() bool {

@@ -101,6 +101,40 @@ func TestADetachedCommandHoldsUpNoOther(t *testing.T) {
 	cl.call("PING\r\n", "+PONG\r\n")
 }
 
+func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
+	for _, where := range []struct {
+		name  string
+		begin func(*Conn)
+	}{
+		{"in the poller's rounds", func(*Conn) {}},
+		{"detached", (*Conn).Detach},
+	} {
+		t.Run(where.name, func(t *testing.T) {
+			served := make(chan struct{})
+			_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+				"SERVED": func(*Conn, [][]byte) { close(served) },
+				"ENDLESS": func(c *Conn, _ [][]byte) {
+					where.begin(c)
+					c.Reply().Simple("DONE")
+					for {
+						select {
+						case <-served:
+							return
+						default:
+							c.GiveWay()
+						}
+					}
+				},
+			}})
+			cl, other := dial(), dial()
+			cl.send("ENDLESS\r\nPING\r\n")
+			other.call("PING\r\n", "+PONG\r\n")
+			other.send("SERVED\r\n")
+			cl.expect("+DONE\r\n+PONG\r\n")
+		})
+	}
+}
+
 func TestWhoSendsWithoutEndHoldsUpNoOther(t *testing.T) {
 	_, dial := polled(t, Config{}, &script{})
 	long := bulk(slices.Repeat([]string{"PING"}, 900)...)

@@ -23,6 +23,8 @@ func (p *poller) push(*Conn) bool { return false }
 
 func (p *poller) close() {}
 
+func yieldProcessor() {}
+
 type sock struct {
 	net.Conn
 	task   *task

@@ -3,6 +3,7 @@ package resp
 import (
 	"fmt"
 	"iter"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 )
@@ -78,29 +79,30 @@ func (t *task) claim() bool {
 }
 
 // goOn runs the task on the caller's goroutine, whose place is given, until it wants to go on elsewhere. Only one
-// goroutine may have the task, and this one gives it away.
-func (t *task) goOn(here place) {
+// goroutine may have the task, and this one gives it away. It reports whether the task has had a turn here and wants
+// another one.
+func (t *task) goOn(here place) (hungry bool) {
 	for {
 		t.here, t.hasHad = here, here == lined // who has settled reads on in a round
 		t.state.Store(running)                 // whoever signaled before then has said why where the task looks
 		to, ok := t.resume()
 		if !ok {
-			return
+			return false
 		}
 		switch to {
 		case idle:
 			if t.state.CompareAndSwap(running, resting) {
-				return
+				return false
 			}
 		case looped:
 			t.poller.enqueue(t, here == looped)
-			return
+			return here == looped
 		case lined:
 			t.poller.lineUp(t)
-			return
+			return false
 		case away:
 			go t.goOn(away)
-			return
+			return false
 		}
 	}
 }
@@ -143,9 +145,21 @@ func (c *Conn) LineUp() {
 	}
 }
 
-// giveWay lets others have a turn.
-func (c *Conn) giveWay() {
-	if c.polled() {
+// GiveWay lets others have the processor, if the connection has had it for a turn. What computes for long calls it now
+// and then, wherever it may be held up. It costs little more than a look at the clock.
+func (c *Conn) GiveWay() {
+	now := c.age()
+	switch {
+	case c.turn == 0:
+		c.turn = now
+		return
+	case now-c.turn < turnTime:
+		return
+	case c.polled():
 		c.sock.task.to(looped)
+	default:
+		runtime.Gosched()
+		yieldProcessor()
 	}
+	c.turn = c.age()
 }

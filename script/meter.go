@@ -29,6 +29,7 @@ type meter struct {
 	stopped error // why the script is to end; nil = it is not
 
 	ctx     context.Context
+	giveWay func()
 	started int64
 	killed  *atomic.Int64 // the start of the run that is to be ended
 	clock   func() int64
@@ -55,9 +56,9 @@ func newMeter(clock func() int64, memory int64, killed *atomic.Int64) *meter {
 	return m
 }
 
-func (m *meter) begin(ctx context.Context, started int64) {
+func (m *meter) begin(ctx context.Context, started int64, giveWay func()) {
 	m.left, m.stopped = stepsBetweenChecks, nil
-	m.ctx, m.started, m.checked, m.weighed = ctx, started, started, false
+	m.ctx, m.giveWay, m.started, m.checked, m.weighed = ctx, giveWay, started, started, false
 }
 
 // Done is called before each instruction.
@@ -105,6 +106,9 @@ func (m *meter) examine() error {
 	if !m.weighed {
 		m.weighed = true
 		m.objects, m.live = m.heap()
+	}
+	if m.giveWay != nil {
+		m.giveWay()
 	}
 	now := m.clock()
 	if now-m.checked < timeBetweenChecks {

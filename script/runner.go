@@ -35,6 +35,8 @@ type Call struct {
 
 	// Waits is called before the run waits for others to end; nil = nobody need know.
 	Waits func()
+	// GiveWay is called now and then while the script runs, to let others have the processor; nil = nothing does.
+	GiveWay func()
 }
 
 // A Runner runs scripts. It is safe for concurrent use.

@@ -56,7 +56,7 @@ func newState(logger *slog.Logger, m *meter) *state {
 // run runs a script and writes its reply to w. It reports too whether the state can be used
 // again.
 func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *resp.Writer, started int64) (usable bool, err error) {
-	s.begin(ctx, started)
+	s.begin(ctx, started, c.GiveWay)
 	s.host, s.proto, s.broken = h, 2, false
 	if script.readOnly {
 		h.ForbidWrites()

@@ -21,29 +21,31 @@ var (
 type attack struct {
 	name  string
 	begin func(addr string) error // returns when it has begun
+
+	password string // that the victim's clients need, and the attacker does not know; "" = none
 }
 
 var attacks = []attack{
-	{"10000Idle", func(addr string) error { return crowd(10_000, addr) }},
-	{"1000ByteByByte", byteByByte},
-	{"Churn", churn},
-	{"Pipeline", floods(strings.Repeat("PING\r\n", 10_000))},
-	{"4Pipelines", many(4, floods(strings.Repeat("PING\r\n", 10_000)))},
-	{"PipelinedLocks", floods(strings.Repeat(words("SIMBA.ACQUIRE", "flooded", "c", 1000, "NOQUEUE"), 1000))},
-	{"Keys", func(addr string) error {
+	{name: "10000Idle", begin: func(addr string) error { return crowd(10_000, addr) }},
+	{name: "1000ByteByByte", begin: byteByByte},
+	{name: "Churn", begin: churn},
+	{name: "Pipeline", begin: floods(strings.Repeat("PING\r\n", 10_000))},
+	{name: "4Pipelines", begin: many(4, floods(strings.Repeat("PING\r\n", 10_000)))},
+	{name: "PipelinedLocks", begin: floods(strings.Repeat(words("SIMBA.ACQUIRE", "flooded", "c", 1000, "NOQUEUE"), 1000))},
+	{name: "Keys", begin: func(addr string) error {
 		if err := ask(addr, mutexes(20_000), 20_000); err != nil {
 			return err
 		}
 		return floods(strings.Repeat(words("KEYS", "*"), 2))(addr)
 	}},
-	{"ScriptErrors", floods(strings.Repeat(words("EVAL", "error({err='X x'})", 0), 100))},
-	{"DeepTransactions", floods("MULTI\r\n" + strings.Repeat(words("SET", "k", "v", "PX", 1000), 1000) + "EXEC\r\n")},
-	{"10000Patterns", patterns},
-	{"UnreadReplies", many(20, unread)},
-	{"StuckSubscriberOf1000", stuckSubscriber},
-	{"HugeNames", floods(strings.Repeat(hugeNames, 10))},
-	{"200Guess", many(200, guess)},
-	{"HTTP", again(func(addr string) error {
+	{name: "ScriptErrors", begin: floods(strings.Repeat(words("EVAL", "error({err='X x'})", 0), 100))},
+	{name: "DeepTransactions", begin: floods("MULTI\r\n" + strings.Repeat(words("SET", "k", "v", "PX", 1000), 1000) + "EXEC\r\n")},
+	{name: "10000Patterns", begin: patterns},
+	{name: "UnreadReplies", begin: many(20, unread)},
+	{name: "StuckSubscriberOf1000", begin: stuckSubscriber},
+	{name: "HugeNames", begin: floods(strings.Repeat(hugeNames, 10))},
+	{name: "200Guess", begin: many(200, guess), password: "secret"},
+	{name: "HTTP", begin: again(func(addr string) error {
 		c, err := dialRaw(addr)
 		if err != nil {
 			return err

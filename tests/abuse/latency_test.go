@@ -23,7 +23,8 @@ func BenchmarkLatency(b *testing.B) {
 		b.Run(a.name, func(b *testing.B) {
 			var calm, abused []time.Duration
 			for range b.N {
-				v := attacked(b, "--maxclients", "12000")
+				s := simbatest.Start(b, "--maxclients", "12000", "--requirepass", a.password)
+				v := watched(b, s.Addr, a.password, s.Log)
 				v.dismiss()
 				calm = append(calm, latencies(b, v)...)
 				attacker := simbatest.Run(b, testBinary(b), "-attack", a.name, "-victim", v.addr)
