@@ -51,7 +51,8 @@ type poller struct {
 	line     []*task // of the settler
 	closed   bool
 
-	pushes []*Conn // of the pushers: who is to be sent what is queued for it
+	pushes   []*Conn       // of the pushers: who is to be sent what is queued for it
+	caughtUp chan struct{} // closed when there are none; nil = nobody waits for that
 
 	settle chan struct{} // there is a line
 	help   chan []*task  // tasks of a round, for whoever has nothing to do
@@ -274,6 +275,10 @@ func (p *poller) takePushes(conns []*Conn) []*Conn {
 	clear(p.pushes[:n])
 	if n == len(p.pushes) {
 		p.pushes = p.pushes[:0]
+		if p.caughtUp != nil {
+			close(p.caughtUp)
+			p.caughtUp = nil
+		}
 		return conns
 	}
 	p.pushes = p.pushes[n:]
@@ -281,6 +286,26 @@ func (p *poller) takePushes(conns []*Conn) []*Conn {
 		p.signalPushers() // another one may help
 	}
 	return conns
+}
+
+// awaitPushes returns when the pushers have caught up, or after the patience.
+func (p *poller) awaitPushes() {
+	p.mu.Lock()
+	if len(p.pushes) <= pushesAtOnce {
+		p.mu.Unlock()
+		return
+	}
+	if p.caughtUp == nil {
+		p.caughtUp = make(chan struct{})
+	}
+	caughtUp := p.caughtUp
+	p.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-caughtUp:
+	case <-timer.C:
+	}
 }
 
 // share gives helpers that have nothing to do a part of many tasks, and returns the rest.

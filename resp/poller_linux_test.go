@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -472,4 +473,41 @@ func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
 	if !p.fallsAsleep() {
 		t.Error("the poller stays awake for nobody")
 	}
+}
+
+func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &poller{pushed: make(chan struct{}, 1)}
+		conns := make([]Conn, pushesAtOnce+1)
+		for i := range conns {
+			p.awaitPushes() // a few are nothing to wait for
+			p.push(&conns[i])
+		}
+		waits := func() (over chan struct{}) {
+			over = make(chan struct{})
+			go func() { p.awaitPushes(); close(over) }()
+			synctest.Wait()
+			return over
+		}
+		began, over := time.Now(), waits()
+		p.takePushes(nil)
+		synctest.Wait()
+		select {
+		case <-over:
+			t.Error("the wait was over before the pushers had taken all")
+		default:
+		}
+		p.takePushes(nil)
+		<-over
+		if d := time.Since(began); d != 0 {
+			t.Errorf("the wait was over %v after the pushers had taken all", d)
+		}
+		for i := range conns {
+			p.push(&conns[i])
+		}
+		<-waits()
+		if d := time.Since(began); d != patience {
+			t.Errorf("the wait for pushers that take nothing lasted %v, not %v", d, patience)
+		}
+	})
 }

@@ -21,6 +21,8 @@ func (p *poller) lineUp(*task) {}
 
 func (p *poller) push(*Conn) bool { return false }
 
+func (p *poller) awaitPushes() {}
+
 func (p *poller) close() {}
 
 func yieldProcessor() {}
