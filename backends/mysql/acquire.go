@@ -141,7 +141,7 @@ func (b *Backend) took(l *line, r simba.AcquireRequest, t lease, renewed bool) (
 		b.began(l, t, "")
 	}
 	b.exorcise(l, r.Contender)
-	b.wake(l, t)
+	b.wakeBlocked(l, t)
 	b.quitUnlessBlocked(l, r.Contender)
 	b.bind(l.mutex, r.Session, t)
 	return granted(status, t)
@@ -212,6 +212,16 @@ func (b *Backend) seat(l *line, r simba.AcquireRequest) (t *proxy.Ticket, fresh 
 	return b.lobby.Enter(r), fresh
 }
 
+// blocks has whatever grants its contender the mutex from now on wake the waiter. What did so before, and was seen here, is looked for.
+func (b *Backend) blocks(l *line, t *proxy.Ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seatOf(t).blocked = true
+	if l.last == t.Request.Contender && time.Now().Before(l.end) {
+		l.lookAt = time.Now()
+	}
+}
+
 // quitUnlessBlocked takes a contender out of the queue that has no ticket any more.
 func (b *Backend) quitUnlessBlocked(l *line, contender string) bool {
 	b.mu.Lock()
@@ -233,6 +243,7 @@ func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o s
 			return o, err
 		}
 		if s.live && s.owner != r.Contender {
+			b.blocks(l, t)
 			return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil
 		}
 	}
@@ -279,6 +290,7 @@ func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o s
 				return granted(simba.StatusAcquired, own)
 			}
 		}
+		b.blocks(l, t)
 		return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil
 	}
 	return o, errRestless

@@ -154,7 +154,7 @@ func (b *Backend) visit(ctx context.Context, l *line) error {
 		return err
 	}
 	if s.live { // a waiter may have acquired it through another server
-		b.wake(l, lease{owner: s.owner, token: s.token, ttl: s.ttlLeft(), transition: s.left() - s.ttlLeft(), since: sent})
+		b.wakeBlocked(l, lease{owner: s.owner, token: s.token, ttl: s.ttlLeft(), transition: s.left() - s.ttlLeft(), since: sent})
 	}
 	return b.offer(ctx, l, s)
 }

@@ -22,6 +22,8 @@ type seat struct {
 	simba.Waiter
 	since time.Time // it is seated; what the table was asked before is no answer to it
 	lease lease     // what was granted, once it is
+
+	blocked bool // its own request has been answered: it waits for others; guarded by Backend.mu
 }
 
 func seatOf(t *proxy.Ticket) *seat { return t.Request.Waiter.(*seat) }
@@ -137,6 +139,20 @@ func (b *Backend) wake(l *line, granted lease) bool {
 		l.removeLocked(e)
 	}
 	return true
+}
+
+// wakeBlocked is wake for a lease that the contender was granted otherwise: by another request of its own, or through another
+// server. One whose request has yet to be answered gets nothing, since that renews the lease.
+func (b *Backend) wakeBlocked(l *line, granted lease) {
+	if t := b.lobby.Find(l.mutex, granted.owner); t != nil && b.isBlocked(t) {
+		b.wake(l, granted)
+	}
+}
+
+func (b *Backend) isBlocked(t *proxy.Ticket) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return seatOf(t).blocked
 }
 
 // tell tells a polling waiter that it is its turn, and reports whether the mutex is

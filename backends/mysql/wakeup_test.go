@@ -215,6 +215,25 @@ func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
 }
 
 // TestChangesBetweenTwoLooks are told by what both looks show.
+func TestALookLeavesToARequestWhatItsContenderOwnsAlready(t *testing.T) {
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	take(t, b, "mine", "a", time.Second)
+	l := b.hold("mine")
+	defer b.drop(l)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	r := request("mine", "a", long)
+	r.Waiter = &seat{Waiter: &waiter{woken: make(chan struct{})}, since: time.Now()}
+	ticket, _ := b.seat(l, r)
+	if err := b.visit(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	o, err := b.tryBlocked(ctx, l, ticket)
+	if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Second {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
 func TestChangesBetweenTwoLooks(t *testing.T) {
 	live := func(owner string, token uint64) row { return row{owner: owner, token: token, live: true} }
 	over := func(owner string, token uint64) row { return row{owner: owner, token: token} }

@@ -113,14 +113,25 @@ func (t *Ticket) Withdraw() bool {
 // Grant tells the waiter of a contender that it owns the mutex. It reports false if
 // nobody waits: then whoever asked for the grant is gone.
 func (l *Lobby) Grant(mutex, contender string, g Grant) bool {
+	for t := l.Find(mutex, contender); t != nil; t = l.Find(mutex, contender) {
+		if t.Grant(g) {
+			return true
+		}
+	}
+	return false
+}
+
+// Grant is Lobby.Grant for this ticket. It reports false if that does not wait any more.
+func (t *Ticket) Grant(g Grant) bool {
+	l := t.lobby
 	l.mu.Lock()
-	t := l.mutexes[mutex][contender]
-	if t != nil {
+	was := t.state
+	if was == waiting {
 		t.state, t.grant = granted, g
 		l.removeLocked(t)
 	}
 	l.mu.Unlock()
-	if t == nil {
+	if was != waiting {
 		return false
 	}
 	t.Request.Waiter.Wake()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // Orders of events that a busy server meets sooner or later, made by hand.
@@ -165,6 +166,48 @@ func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
 	b.mu.Unlock()
 	b.confirm(t.Context(), "m", grant{"c", o.Token, placeOf(ticket.(seat).Ticket).ticket})
 	stays(t, b, "m", "c")
+}
+
+func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, first := acquire(t, b, "m", "c", time.Minute, newBell())
+	quiet(t, b, "m", "c")
+	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	if o, err := first.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+	release(t, b, "m", "c")
+	acquire(t, b, "m", "a", time.Minute, nil)
+	w := newBell()
+	_, second := acquire(t, b, "m", "c", time.Minute, w)
+	quiet(t, b, "m", "c")
+	b.takeIn("m", late)
+	if t2 := b.lobby.Find("m", "c"); t2 != second.(seat).Ticket {
+		t.Fatalf("who waits is %v, not %v", t2, second)
+	}
+	release(t, b, "m", "a")
+	w.await(t)
+	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
+func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
+	quiet(t, b, "m", "c")
+	b.lobby.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that is over by now
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
+		t.Fatalf("%+v %v", o, err)
+	}
+	release(t, b, "m", "a")
+	if o := owner(t, b, "m"); o.Owner != "" {
+		t.Errorf("nobody waits, and it is %+v", o)
+	}
 }
 
 func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {

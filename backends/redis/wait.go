@@ -170,7 +170,17 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, news bool) {
 	b.mu.Lock()
 	first := b.delivered.add(delivery{g.ticket, g.token})
 	b.mu.Unlock()
-	if first && !b.lobby.Grant(mutex, g.contender, with) && news && b.unclaimed(g) {
+	if !first {
+		return
+	}
+	for t := b.lobby.Find(mutex, g.contender); t != nil; t = b.lobby.Find(mutex, g.contender) {
+		// Another ticket has asked Redis for itself, or is about to: the grant may be long over, and if it is not, its
+		// request renews it.
+		if placeOf(t).ticket != g.ticket || t.Grant(with) {
+			return
+		}
+	}
+	if news && b.unclaimed(g) {
 		b.passOn(mutex, g)
 	}
 }
@@ -201,7 +211,7 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	if s.owner == r.Contender && s.token == g.Token {
 		return s.outcome(simba.StatusAcquired), nil
 	}
-	if s.position > 0 { // another server's waiter of the same contender has the place
+	if s.position > 0 { // another server's waiter of the same contender has the place, or it polls now
 		return s.outcome(simba.StatusQueued), nil
 	}
 	return s.outcome(simba.StatusTimeout), nil
