@@ -8,6 +8,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // What holds when the end of a tenure or of a wait crosses what another server, or another request, does
@@ -222,6 +223,32 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v", events)
 		}
 	})
+	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
+		goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
+	})
+	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
+		goesWhileItsPlaceIsTaken(t, b, link, "again", func(n *node) { // as a handoff leaves it before it tells of it
+			must(t, b.renew(ctx, n, time.Minute, 0, ""))
+			b.leaveUntold(n, true)
+		})
+	})
+	t.Run("its contender's, if another connection was told", func(t *testing.T) {
+		ticket := waiting(t, b, "other's")
+		n := b.nodeAt(place{"other's", "x"})
+		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
+			t.Fatalf("o: %v, %v", ok, err)
+		}
+		until(t, b, "it is granted", func() bool { return !b.waitsLocked(n.place()) })
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+		if err != nil || out.Status != simba.StatusRenewed {
+			t.Fatalf("x: %+v, %v", out, err)
+		}
+		_, err = ticket.End(simba.EndGone)
+		must(t, err)
+		if o, _, err := b.Owner(ctx, "other's"); err != nil || o.Token != out.Token {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
+	})
 	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
 		ticket := waiting(t, b, "nobody's")
 		open, err := b.hold(ctx, place{"nobody's", "x"}) // as another request does that has none
@@ -246,4 +273,31 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then.
+func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) {
+	t.Helper()
+	ctx := context.Background()
+	ticket := waiting(t, b, mutex)
+	n := b.nodeAt(place{mutex, "x"})
+	b.mu.Lock()
+	n.claiming = true // so its turn is not taken otherwise
+	b.mu.Unlock()
+	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	before(n)
+	link.Delay(50 * time.Millisecond)
+	defer link.Heal()
+	rejoined := make(chan struct{})
+	go func() {
+		defer close(rejoined)
+		b.rejoinOne(ticket.(*proxy.Ticket))
+	}()
+	until(t, b, "it is asked for", func() bool { return n.writing })
+	_, err := ticket.End(simba.EndGone)
+	must(t, err)
+	<-rejoined
+	until(t, b, "it is passed on", func() bool { return n.gone })
 }
