@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -171,8 +173,16 @@ func (asleep) Wake() {}
 func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	getting(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
-	_, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: asleep{}})
-	must(t, err)
+	return waits(t, b, mutex)
+}
+
+// waits has x wait for a mutex that is not free.
+func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
+	t.Helper()
+	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+	if err != nil || out.Status != simba.StatusWaiting {
+		t.Fatalf("x: %+v, %v", out, err)
+	}
 	return ticket
 }
 
@@ -300,4 +310,32 @@ func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex
 	must(t, err)
 	<-rejoined
 	until(t, b, "it is passed on", func() bool { return n.gone })
+}
+
+func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
+	b, _ := two(t)
+	ctx := context.Background()
+	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
+	waits(t, b, "m")
+	p := b.nodeAt(place{"m", "p"})
+	open, err := b.hold(ctx, p.place()) // so the rest of it stays
+	must(t, err)
+	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
+	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {
+		t.Fatalf("p's lease, which is gone: %v", err)
+	}
+	b.mu.Lock()
+	m := b.mutexes["m"]
+	next := b.nextLocked(m, m.nodes["o"])
+	b.mu.Unlock()
+	if next != nil {
+		t.Errorf("%s is next, and p's latch node is in front", next.contender)
+	}
+	open()
+	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	x := b.nodeAt(place{"m", "x"})
+	until(t, b, "x has it when that is gone", func() bool { return x.kind == kindOwner })
 }
