@@ -312,6 +312,38 @@ func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex
 	until(t, b, "it is passed on", func() bool { return n.gone })
 }
 
+func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
+	b, _ := two(t)
+	ctx := context.Background()
+	ticket := waiting(t, b, "m")
+	o, x := b.nodeAt(place{"m", "o"}), b.nodeAt(place{"m", "x"})
+	until(t, b, "their leases are written", func() bool { return o.dirty.IsZero() && x.dirty.IsZero() })
+	open, err := b.hold(ctx, o.place()) // as o's release does
+	must(t, err)
+	b.mu.Lock()
+	x.claiming = true
+	h := &heir{x, x.recordLocked(time.Now()), x.version}
+	h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
+	version := o.version
+	b.mu.Unlock()
+	start := time.Now()
+	stat, err := o.s.delete(ctx, o, version, h)
+	must(t, err)
+	r := simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}
+	told, _, err := b.Acquire(ctx, r)
+	if err != nil || told.Status != simba.StatusAcquired {
+		t.Fatalf("x: %+v, %v", told, err)
+	}
+	b.succeed(x, start, stat) // which is late
+	open()
+	_, err = ticket.End(simba.EndGone)
+	must(t, err)
+	now, _, err := b.Owner(ctx, "m")
+	if err != nil || now.Token != told.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
+		t.Errorf("after x was told %+v: %+v, %v", told, now, err)
+	}
+}
+
 func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
 	b, _ := two(t)
 	ctx := context.Background()
