@@ -50,6 +50,11 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		b.unblock(place{r.Mutex, r.Contender})
 		return simba.Outcome{}, nil, b.failed(err)
 	}
+	b.mu.Lock()
+	if n := b.nodeLocked(place{r.Mutex, r.Contender}); n != nil {
+		n.untold = false // this answer tells of it
+	}
+	b.mu.Unlock()
 	return out, nil, nil
 }
 
@@ -105,7 +110,7 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 		return out, false, nil
 	}
 	b.mu.Lock()
-	owner, ended := n.kind == kindOwner, n.kind == kindOwner && !n.ownsLocked(time.Now())
+	owner, ended, untold := n.kind == kindOwner, n.kind == kindOwner && !n.ownsLocked(time.Now()), n.untold
 	b.mu.Unlock()
 	switch {
 	case ended:
@@ -114,6 +119,7 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
 			return out, false, err
 		}
+		b.leaveUntold(n, t != nil && untold)
 		b.counters.renewed.Add(1)
 		return b.ownOutcome(n, simba.StatusRenewed), true, nil
 	}
@@ -262,9 +268,17 @@ func (b *Backend) takeTurn(ctx context.Context, n *node, r simba.AcquireRequest,
 	if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
 		return out, false, err
 	}
+	b.leaveUntold(n, t != nil)
 	b.began(n, "")
 	b.free(n, t)
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
+}
+
+// leaveUntold takes back that a renewal has told its contender: who is blocked may be gone before it hears of it.
+func (b *Backend) leaveUntold(n *node, untold bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n.untold = untold
 }
 
 // stay keeps a place in the queue.

@@ -328,6 +328,9 @@ func (b *Backend) vanished(n *node) {
 	}
 	owner, version := n.kind == kindOwner && !n.foreign, n.version
 	b.dropLocked(n)
+	if m := b.mutexes[n.mutex]; m != nil {
+		m.unclearLocked() // of its two nodes one may still be there
+	}
 	b.mu.Unlock()
 	if n.foreign { // its keeper sees to it
 		return

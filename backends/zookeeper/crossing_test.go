@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // What holds when the end of a tenure or of a wait crosses what another server, or another request, does
@@ -170,8 +173,16 @@ func (asleep) Wake() {}
 func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	getting(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
-	_, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: asleep{}})
-	must(t, err)
+	return waits(t, b, mutex)
+}
+
+// waits has x wait for a mutex that is not free.
+func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
+	t.Helper()
+	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+	if err != nil || out.Status != simba.StatusWaiting {
+		t.Fatalf("x: %+v, %v", out, err)
+	}
 	return ticket
 }
 
@@ -222,6 +233,32 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v", events)
 		}
 	})
+	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
+		goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
+	})
+	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
+		goesWhileItsPlaceIsTaken(t, b, link, "again", func(n *node) { // as a handoff leaves it before it tells of it
+			must(t, b.renew(ctx, n, time.Minute, 0, ""))
+			b.leaveUntold(n, true)
+		})
+	})
+	t.Run("its contender's, if another connection was told", func(t *testing.T) {
+		ticket := waiting(t, b, "other's")
+		n := b.nodeAt(place{"other's", "x"})
+		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
+			t.Fatalf("o: %v, %v", ok, err)
+		}
+		until(t, b, "it is granted", func() bool { return !b.waitsLocked(n.place()) })
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+		if err != nil || out.Status != simba.StatusRenewed {
+			t.Fatalf("x: %+v, %v", out, err)
+		}
+		_, err = ticket.End(simba.EndGone)
+		must(t, err)
+		if o, _, err := b.Owner(ctx, "other's"); err != nil || o.Token != out.Token {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
+	})
 	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
 		ticket := waiting(t, b, "nobody's")
 		open, err := b.hold(ctx, place{"nobody's", "x"}) // as another request does that has none
@@ -246,4 +283,91 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then.
+func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) {
+	t.Helper()
+	ctx := context.Background()
+	ticket := waiting(t, b, mutex)
+	n := b.nodeAt(place{mutex, "x"})
+	b.mu.Lock()
+	n.claiming = true // so its turn is not taken otherwise
+	b.mu.Unlock()
+	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	before(n)
+	link.Delay(50 * time.Millisecond)
+	defer link.Heal()
+	rejoined := make(chan struct{})
+	go func() {
+		defer close(rejoined)
+		b.rejoinOne(ticket.(*proxy.Ticket))
+	}()
+	until(t, b, "it is asked for", func() bool { return n.writing })
+	_, err := ticket.End(simba.EndGone)
+	must(t, err)
+	<-rejoined
+	until(t, b, "it is passed on", func() bool { return n.gone })
+}
+
+func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
+	b, _ := two(t)
+	ctx := context.Background()
+	ticket := waiting(t, b, "m")
+	o, x := b.nodeAt(place{"m", "o"}), b.nodeAt(place{"m", "x"})
+	until(t, b, "their leases are written", func() bool { return o.dirty.IsZero() && x.dirty.IsZero() })
+	open, err := b.hold(ctx, o.place()) // as o's release does
+	must(t, err)
+	b.mu.Lock()
+	x.claiming = true
+	h := &heir{x, x.recordLocked(time.Now()), x.version}
+	h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
+	version := o.version
+	b.mu.Unlock()
+	start := time.Now()
+	stat, err := o.s.delete(ctx, o, version, h)
+	must(t, err)
+	r := simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}
+	told, _, err := b.Acquire(ctx, r)
+	if err != nil || told.Status != simba.StatusAcquired {
+		t.Fatalf("x: %+v, %v", told, err)
+	}
+	b.succeed(x, start, stat) // which is late
+	open()
+	_, err = ticket.End(simba.EndGone)
+	must(t, err)
+	now, _, err := b.Owner(ctx, "m")
+	if err != nil || now.Token != told.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
+		t.Errorf("after x was told %+v: %+v, %v", told, now, err)
+	}
+}
+
+func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
+	b, _ := two(t)
+	ctx := context.Background()
+	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
+	waits(t, b, "m")
+	p := b.nodeAt(place{"m", "p"})
+	open, err := b.hold(ctx, p.place()) // so the rest of it stays
+	must(t, err)
+	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
+	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {
+		t.Fatalf("p's lease, which is gone: %v", err)
+	}
+	b.mu.Lock()
+	m := b.mutexes["m"]
+	next := b.nextLocked(m, m.nodes["o"])
+	b.mu.Unlock()
+	if next != nil {
+		t.Errorf("%s is next, and p's latch node is in front", next.contender)
+	}
+	open()
+	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	x := b.nodeAt(place{"m", "x"})
+	until(t, b, "x has it when that is gone", func() bool { return x.kind == kindOwner })
 }

@@ -72,7 +72,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		if !bound || r.Token != 0 && r.Token != n.token {
 			return nil
 		}
-		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, thisVersion)
+		err = creditable(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, thisVersion))
 		released = err == nil
 		return err // if it was gone, its contender may own the mutex through another server
 	})
@@ -148,7 +148,7 @@ func (b *Backend) breakNode(ctx context.Context, s *session, mutex, child, reaso
 	if !owner {
 		return false, nil
 	}
-	err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason}, thisVersion)
+	err = creditable(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason}, thisVersion))
 	return err == nil, gone(err)
 }
 

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -72,6 +73,9 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 				handed = true
 				b.succeed(next, start, stat)
 			}
+			if err != nil {
+				return errByWhom
+			}
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
 			b.mu.Lock()
@@ -102,6 +106,18 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		}
 		sure = false
 	}
+}
+
+// errByWhom is remove's, a kind of zk.ErrNoNode, when the node was gone after an attempt that had no answer: by that, or
+// by another server's request meanwhile.
+var errByWhom = fmt.Errorf("whether this ended it is not known: %w", zk.ErrNoNode)
+
+// creditable makes errByWhom errUnknown, for a request whose answer says that it has ended a tenure: only one may say so.
+func creditable(err error) error {
+	if errors.Is(err, errByWhom) {
+		return errUnknown
+	}
+	return err
 }
 
 // grantedLocked reports whether a node that is to go as a waiter's is none any more, or is being made an owner's.

@@ -393,3 +393,40 @@ func TestARenewalWithoutAnswerThatWasDoneIsCounted(t *testing.T) {
 		t.Errorf("%+v, %v, after %+v", out, err, a)
 	}
 }
+
+func TestOneRequestAtMostIsToldThatItEndedATenure(t *testing.T) {
+	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
+	srv := stores.ZooKeeper(t)
+	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	release := func(b *zookeeper.Backend, mutex string) (bool, error) {
+		ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
+		return ok, err
+	}
+	for m, ends := range map[string]func(b *zookeeper.Backend, mutex string) (bool, error){
+		"released": release,
+		"broken": func(b *zookeeper.Backend, mutex string) (bool, error) {
+			ok, _, err := b.Break(ctx, mutex, "stuck")
+			return ok, err
+		},
+	} {
+		t.Run(m, func(t *testing.T) {
+			link := stores.NewLink(t, srv.Addr)
+			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
+			take(t, near, m, "x", time.Minute)
+			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil { // so nothing else has to be written
+				t.Fatal(err)
+			}
+			lost := link.DropReplyTo(deletes)
+			ok, err := ends(far, m)
+			<-lost
+			if err == nil {
+				t.Errorf("it is told %v, though another may have ended it meanwhile", ok)
+			} else {
+				unavailable(t, err)
+			}
+			if ok, err := release(near, m); ok || err != nil {
+				t.Errorf("once more: %v, %v", ok, err)
+			}
+		})
+	}
+}

@@ -17,7 +17,7 @@ var (
 	errSessionOver = errors.New("the session with the ensemble is over")
 	errNoAnswer    = errors.New("no answer in time")
 	errCutOff      = errors.New("not connected to the ensemble")
-	errUnknown     = errors.New("the session with the ensemble ended before the answer came")
+	errUnknown     = errors.New("the session or the connection with the ensemble ended before the answer came")
 )
 
 // session is one session with the ensemble. The nodes that it made live as long as

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -236,21 +237,43 @@ func (b *Backend) beat(s *session) {
 	}
 }
 
-// farewell ends the session at Close.
+// farewell ends the session at Close, unless somebody may have been told of a tenure in it.
 func (b *Backend) farewell(s *session) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.options.Timeout)
 	defer cancel()
 	waiting, held := b.kept(s)
-	if !held {
-		s.close()
+	owns := make([]bool, len(waiting))
+	_ = each(len(waiting), func(i int) (err error) { // what fails goes with the session
+		owns[i], err = b.dismiss(ctx, waiting[i])
+		return err
+	})
+	if held || slices.Contains(owns, true) {
+		s.abandon()
 		return
 	}
-	for _, n := range waiting {
-		if _, err := s.delete(ctx, n, -1, nil); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			break // it goes with the session
+	s.close()
+}
+
+// dismiss deletes a waiter's node, unless its contender has come to own the mutex by it, as it may through another server that
+// we have yet to hear of.
+func (b *Backend) dismiss(ctx context.Context, n *node) (owns bool, err error) {
+	b.mu.Lock()
+	version := n.version
+	b.mu.Unlock()
+	for {
+		_, err := n.s.delete(ctx, n, version, nil)
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return false, gone(err)
 		}
+		lease, err := n.s.get(ctx, n.s.lease(n.guid))
+		if err != nil {
+			return false, gone(err)
+		}
+		if rec, err := decodeRecord(lease.data); err == nil && rec.Kind == kindOwner {
+			return true, nil
+		}
+		version = lease.stat.Version
 	}
-	s.abandon()
 }
 
 // successor opens the session that comes after one that was given up, and returns it when the ensemble has ended that one: until

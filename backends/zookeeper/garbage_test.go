@@ -1,0 +1,80 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// What holds when somebody writes into a lease node what no server does.
+
+func scribble(t *testing.T, n *node) {
+	t.Helper()
+	_, err := do(context.Background(), n.s, writes, func(c *zk.Conn) (*zk.Stat, error) {
+		return c.Set(n.s.lease(n.guid), []byte("c1"), -1)
+	})
+	must(t, err)
+}
+
+func TestALeaseNodeThatNoServerWroteIsWrittenAnewByItsKeeper(t *testing.T) {
+	keeper, other := two(t)
+	ctx := context.Background()
+	p := place{"m", "a"}
+	getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
+	n := keeper.nodeAt(p)
+	until(t, keeper, "it is written and watched", func() bool { return n.dirty.IsZero() && n.watchAt.IsZero() })
+	scribble(t, n)
+	for end := time.Now().Add(20 * time.Second); ; {
+		lease, err := n.s.get(ctx, n.s.lease(n.guid))
+		must(t, err)
+		rec, err := decodeRecord(lease.data)
+		if err == nil && rec.Kind == kindOwner && rec.Contender == p.contender {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it still holds %s: %v", lease.data, err)
+		}
+	}
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed || out.Token != n.token {
+		t.Errorf("its owner elsewhere: %+v, %v", out, err)
+	}
+}
+
+func TestARenewalOverwritesWhatNoServerWrote(t *testing.T) {
+	b, _ := two(t)
+	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "a"}, simba.StatusAcquired)
+	scribble(t, b.nodeAt(place{"m", "a"}))
+	if out, err := b.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
+		t.Errorf("its owner: %+v, %v", out, err)
+	}
+}
+
+func TestAGhostGoesWhateverItsLeaseNodeHolds(t *testing.T) {
+	b, _ := two(t)
+	ctx := context.Background()
+	p := place{"m", "a"}
+	getting(t, b, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
+	open, err := b.hold(ctx, p)
+	must(t, err)
+	defer open()
+	n := b.nodeAt(p)
+	scribble(t, n)
+	b.mu.Lock()
+	version := n.version
+	b.dropLocked(n)
+	b.mu.Unlock()
+	b.haunt(p, n.guid, version)
+	must(t, b.settle(ctx, n.s, p))
+	names, err := n.s.children(ctx, p.mutex)
+	if err != nil || len(names) != 0 {
+		t.Errorf("there is %v, %v", names, err)
+	}
+	if _, err := n.s.get(ctx, n.s.lease(n.guid)); !errors.Is(err, zk.ErrNoNode) {
+		t.Errorf("its lease: %v", err)
+	}
+}

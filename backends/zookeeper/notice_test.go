@@ -1,0 +1,64 @@
+package zookeeper
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// ear is the simba.Notices of who subscribes to one channel.
+type ear struct {
+	channel string
+	said    chan string
+}
+
+func (e ear) Publish(channel, payload string) int {
+	if channel != e.channel {
+		return 0
+	}
+	e.said <- payload
+	return 1
+}
+func (e ear) Subscribed(channel string) bool { return channel == e.channel }
+func (ear) SubscribedPattern(string) bool    { return false }
+func (ear) Any() bool                        { return true }
+
+func TestAWaiterIsToldWhoOwnedTheMutexThoughThatWasNotSeen(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	ctx := context.Background()
+	told := ear{simba.ContenderChannel("m", "x"), make(chan string, 10)}
+	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: told, HandoffWindow: time.Minute, QueueGrace: time.Minute})
+	must(t, err)
+	defer here.Close()
+	there, err := Open(ctx, Options{Servers: srv.Addr, Notices: ears{}})
+	must(t, err)
+	defer there.Close()
+	f := newFollower("m")
+	here.mu.Lock()
+	here.mutexLocked("m").follow = f // which has yet to look
+	here.mu.Unlock()
+	getting(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	getting(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)
+	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	here.background(func() { here.follow(f) })
+	hears := func(what string) {
+		t.Helper()
+		select {
+		case got := <-told.said:
+			if got != simba.ReleasedNotice("o") {
+				t.Errorf("%s it is told %q", what, got)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s it is told nothing", what)
+		}
+	}
+	hears("as its turn comes")
+	_, err = here.Subscribed(ctx, told.channel, false)
+	must(t, err)
+	hears("as it subscribes again")
+}
