@@ -214,7 +214,7 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	if s.position > 0 { // another server's waiter of the same contender has the place, or it polls now
 		return s.outcome(simba.StatusQueued), nil
 	}
-	return simba.Outcome{}, b.unavailable(errLate) // it may have waited without limit: its time is not up
+	return s.outcome(simba.StatusTimeout), nil
 }
 
 // Moved implements proxy.Store.
