@@ -20,16 +20,17 @@ type keyTx struct {
 	conn *resp.Conn   // of the client
 
 	// torn says that a script has failed after it changed something, which nobody must see.
-	torn  bool
-	steps int // counted by step
+	torn bool
 	// final says that a script was stopped: not even a conflict makes it run again.
 	final bool
+
+	steps int // counted by step
 }
 
 // step is called in what may be done thousands of times: others have the processor in between.
 func (t *keyTx) step() {
 	if t.steps++; t.steps%64 == 0 {
-		t.conn.GiveWay()
+		t.c.giveWay()
 	}
 }
 
@@ -189,8 +190,7 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 	start, ended := t.w.Len(), t.x.age()
 	t.w.Array(len(queue))
 	for i, q := range queue {
-		t.step()
-		began, from := ended, t.w.Len()
+		began, from := ended+t.c.giveWay(), t.w.Len()
 		call := &calls[i]
 		switch {
 		case i < known && call.err != nil:

@@ -26,7 +26,7 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	if err != nil {
 		return page, err
 	}
-	t.conn.GiveWay()
+	t.c.giveWay()
 	return page, t.settle(seq)
 }
 
@@ -91,6 +91,7 @@ func scan(t *keyTx, args [][]byte) error {
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
 	var rests simba.Seq
 	for _, m := range mutexes {
+		t.step()
 		look := *t
 		look.Tx = t.x.keyspace.Begin()
 		is := look.typeOf(keyName{mutex: m})

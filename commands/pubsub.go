@@ -109,7 +109,9 @@ func (c *client) publish(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	c.w.Int(int64(c.x.server.Broker().Publish(string(args[1]), string(args[2]))))
+	n := c.x.server.Broker().Publish(string(args[1]), string(args[2]))
+	c.conn.Published(n)
+	c.w.Int(int64(n))
 }
 
 // publishKeyed is PUBLISH in a transaction: the message is sent when that is durable, and the
@@ -120,7 +122,9 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	}
 	channel := string(args[1])
 	t.Publish(channel, string(args[2]))
-	t.w.Int(int64(t.x.receivers(channel)))
+	n := t.x.receivers(channel)
+	t.conn.Published(n)
+	t.w.Int(int64(n))
 	return nil
 }
 
@@ -140,7 +144,9 @@ func (x *Commands) receivers(channel string) int {
 }
 
 func (c *client) spublish(args [][]byte) {
-	c.w.Int(int64(c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))))
+	n := c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))
+	c.conn.Published(n)
+	c.w.Int(int64(n))
 }
 
 func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.Channel, args) }

@@ -127,6 +127,7 @@ func (c *client) execEach(tx *transaction) {
 			continue
 		}
 		c.run(q.entry, q.args)
+		c.conn.GiveWay()
 	}
 	c.executing = false
 	c.failed, c.parked = false, 0 // they were the inner commands'

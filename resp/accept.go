@@ -64,9 +64,7 @@ func (s *Server) welcome(nc net.Conn, config *tls.Config) {
 
 // adopt returns nc as a connection of the poller, or as it is.
 func (s *Server) adopt(nc net.Conn) net.Conn {
-	s.mu.Lock()
-	p := s.poller
-	s.mu.Unlock()
+	p := s.pollerOf()
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok || p == nil {
 		return nc
@@ -75,6 +73,13 @@ func (s *Server) adopt(nc net.Conn) net.Conn {
 		return polled
 	}
 	return nc
+}
+
+// pollerOf returns the server's poller, nil if it has none.
+func (s *Server) pollerOf() *poller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.poller
 }
 
 // beginPoller starts the poller at the first call, if there is to be one.

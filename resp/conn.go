@@ -53,7 +53,8 @@ type Conn struct {
 	listening bool          // SetListening
 	anonymous time.Duration // since when the client has not authenticated, from created
 	effort    effort
-	turn      time.Duration // when its turn began, from created; 0 = just now
+	turn      time.Duration // when its turn was first looked at, from created; 0 = not yet
+	published int           // messages, by receivers, since it last waited for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool

@@ -30,7 +30,7 @@
 // looks what it is, and sets the deadline that fits now.
 //
 // Pushes (messages, MONITOR) go through a bounded queue, so that a publisher never
-// waits for a connection: who overflows it is cut. A pusher sends them. That is a goroutine of its own, which lives only
+// waits for a connection: who overflows it is cut. One that publishes without end waits for the pushers. A pusher sends them. That is a goroutine of its own, which lives only
 // while there is something in the queue; or, for connections of a poller, one of a few that go from one to the next
 // and write what each socket takes at once, so that a message to thousands holds up nobody.
 //

@@ -113,6 +113,7 @@ func (c *Conn) batch() {
 		c.compute()
 		c.execute(args)
 		served++
+		c.paces()
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
 			c.Flush()
 		}

@@ -52,7 +52,7 @@ type poller struct {
 	closed   bool
 
 	pushes   []*Conn       // of the pushers: who is to be sent what is queued for it
-	caughtUp chan struct{} // closed when there are none; nil = nobody waits for that
+	caughtUp chan struct{} // closed when only a few are left; nil = nobody waits for that
 
 	settle chan struct{} // there is a line
 	help   chan []*task  // tasks of a round, for whoever has nothing to do
@@ -209,17 +209,17 @@ func (p *poller) run() {
 		p.served.Add(int64(len(tasks)))
 		first := len(tasks) - again
 		mine, hungry := p.share(tasks[:first]), p.offer(tasks[first:])
-		hungrier := goOn(mine)
-		hungrier = goOn(hungry) || hungrier
+		more := goOnAll(mine)
+		more = goOnAll(hungry) || more
 		if spare = nil; len(mine)+len(hungry) == len(tasks) {
 			clear(tasks)
 			spare = tasks
 		}
-		if hungrier {
-			yieldProcessor()
-		}
 		if len(tasks) > 0 {
 			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
+		}
+		if more {
+			yieldProcessor()
 		}
 	}
 }
@@ -259,9 +259,12 @@ func (p *poller) pushAll() {
 					go c.pushAll()
 				}
 			}
+			more := len(conns) == pushesAtOnce
 			clear(conns)
-			yieldProcessor()
 			runtime.Gosched()
+			if more {
+				yieldProcessor()
+			}
 		}
 	}
 }
@@ -273,12 +276,12 @@ func (p *poller) takePushes(conns []*Conn) []*Conn {
 	n := min(len(p.pushes), pushesAtOnce)
 	conns = append(conns, p.pushes[:n]...)
 	clear(p.pushes[:n])
+	if p.caughtUp != nil && len(p.pushes)-n <= pushesAtOnce {
+		close(p.caughtUp)
+		p.caughtUp = nil
+	}
 	if n == len(p.pushes) {
 		p.pushes = p.pushes[:0]
-		if p.caughtUp != nil {
-			close(p.caughtUp)
-			p.caughtUp = nil
-		}
 		return conns
 	}
 	p.pushes = p.pushes[n:]
@@ -288,7 +291,7 @@ func (p *poller) takePushes(conns []*Conn) []*Conn {
 	return conns
 }
 
-// awaitPushes returns when the pushers have caught up, or after the patience.
+// awaitPushes returns when the pushers have only a few connections left to send to, or after the patience.
 func (p *poller) awaitPushes() {
 	p.mu.Lock()
 	if len(p.pushes) <= pushesAtOnce {
@@ -337,23 +340,23 @@ func (p *poller) offer(tasks []*task) []*task {
 
 func (p *poller) helpOut() {
 	for tasks := range p.help {
-		if goOn(tasks) {
+		if goOnAll(tasks) {
 			yieldProcessor()
 		}
 	}
 }
 
-// goOn runs tasks, and reports whether one of them wants another turn.
-func goOn(tasks []*task) (hungry bool) {
+// goOnAll runs tasks, and reports whether one of them has had a turn and wants another one.
+func goOnAll(tasks []*task) (more bool) {
 	for _, t := range tasks {
-		hungry = t.goOn(looped) || hungry
+		more = t.goOn(looped) || more
 	}
-	return hungry
+	return more
 }
 
 // yieldProcessor lets other threads have the processor that wait for it. A thread that has just woken, as the one whose
 // fsync is done, may have to wait for the kernel's next tick otherwise, 4 ms away: while this one has not used up its slice,
-// the kernel would not take the processor from it, though one may be idle elsewhere.
+// the kernel does not take the processor from it.
 func yieldProcessor() { _, _, _ = syscall.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // fallsAsleep reports whether there is nothing in the queue: then whoever puts something there wakes the poller.

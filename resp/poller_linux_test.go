@@ -103,37 +103,26 @@ func TestADetachedCommandHoldsUpNoOther(t *testing.T) {
 }
 
 func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
-	for _, where := range []struct {
-		name  string
-		begin func(*Conn)
-	}{
-		{"in the poller's rounds", func(*Conn) {}},
-		{"detached", (*Conn).Detach},
-	} {
-		t.Run(where.name, func(t *testing.T) {
-			served := make(chan struct{})
-			_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
-				"SERVED": func(*Conn, [][]byte) { close(served) },
-				"ENDLESS": func(c *Conn, _ [][]byte) {
-					where.begin(c)
-					c.Reply().Simple("DONE")
-					for {
-						select {
-						case <-served:
-							return
-						default:
-							c.GiveWay()
-						}
-					}
-				},
-			}})
-			cl, other := dial(), dial()
-			cl.send("ENDLESS\r\nPING\r\n")
-			other.call("PING\r\n", "+PONG\r\n")
-			other.send("SERVED\r\n")
-			cl.expect("+DONE\r\n+PONG\r\n")
-		})
-	}
+	served := make(chan struct{})
+	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+		"SERVED": func(*Conn, [][]byte) { close(served) },
+		"ENDLESS": func(c *Conn, _ [][]byte) {
+			c.Reply().Simple("DONE")
+			for {
+				select {
+				case <-served:
+					return
+				default:
+					c.GiveWay()
+				}
+			}
+		},
+	}})
+	cl, other := dial(), dial()
+	cl.send("ENDLESS\r\nPING\r\n")
+	other.call("PING\r\n", "+PONG\r\n")
+	other.send("SERVED\r\n")
+	cl.expect("+DONE\r\n+PONG\r\n")
 }
 
 func TestWhoSendsWithoutEndHoldsUpNoOther(t *testing.T) {
@@ -477,36 +466,50 @@ func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
 
 func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{})
 		p := &poller{pushed: make(chan struct{}, 1)}
-		conns := make([]Conn, pushesAtOnce+1)
-		for i := range conns {
-			p.awaitPushes() // a few are nothing to wait for
-			p.push(&conns[i])
-		}
-		waits := func() (over chan struct{}) {
+		s.poller = p
+		nc, other := net.Pipe()
+		defer other.Close()
+		publisher := newConn(s, nc)
+		// publish counts messages, and returns what is closed when the next command may come.
+		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
-			go func() { p.awaitPushes(); close(over) }()
+			publisher.Published(n)
+			go func() { publisher.paces(); close(over) }()
 			synctest.Wait()
 			return over
 		}
-		began, over := time.Now(), waits()
+		pending := make([]Conn, 2*pushesAtOnce+1)
+		begin := time.Now()
+		for i := range pending {
+			if i == pushesAtOnce {
+				<-publish(manyPushes) // a few are nothing to wait for
+			}
+			p.push(&pending[i])
+		}
+		<-publish(manyPushes - 1)
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("it has waited %v so far", d)
+		}
+		over := publish(1)
 		p.takePushes(nil)
 		synctest.Wait()
 		select {
 		case <-over:
-			t.Error("the wait was over before the pushers had taken all")
+			t.Error("the wait was over while many had yet to be sent something")
 		default:
 		}
 		p.takePushes(nil)
 		<-over
-		if d := time.Since(began); d != 0 {
-			t.Errorf("the wait was over %v after the pushers had taken all", d)
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("the wait was over %v after only a few were left", d)
 		}
-		for i := range conns {
-			p.push(&conns[i])
+		for i := range pending {
+			p.push(&pending[i])
 		}
-		<-waits()
-		if d := time.Since(began); d != patience {
+		<-publish(manyPushes)
+		if d := time.Since(begin); d != patience {
 			t.Errorf("the wait for pushers that take nothing lasted %v, not %v", d, patience)
 		}
 	})

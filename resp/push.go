@@ -27,6 +27,27 @@ func (c *Conn) HoldPushes() { c.hold() }
 // subscriptions: then the idle timeout does not apply to it.
 func (c *Conn) SetListening(on bool) { c.listening = on }
 
+// manyPushes is what a connection may publish, in messages to one subscriber each, before it waits for the pushers.
+const manyPushes = 20_000
+
+// Published counts what the connection has published, by how many it was queued for. One that publishes without end waits now and then, between
+// commands, until most of what is queued for subscribers has been sent: it would take all processors otherwise.
+func (c *Conn) Published(receivers int) { c.published += receivers }
+
+// paces makes up for what the connection has published. It is called between commands.
+func (c *Conn) paces() {
+	if c.published < manyPushes {
+		return
+	}
+	c.published = 0
+	p := c.server.pollerOf()
+	if p == nil || c.Flush() != nil { // who is served by what came before must not wait too
+		return
+	}
+	c.leave()
+	p.awaitPushes()
+}
+
 // hold puts the mark at the command being executed. One that changes several
 // subscriptions takes effect at its beginning, as a whole.
 func (c *Conn) hold() {

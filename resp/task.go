@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 )
 
 // place is where a task goes on.
@@ -79,9 +80,9 @@ func (t *task) claim() bool {
 }
 
 // goOn runs the task on the caller's goroutine, whose place is given, until it wants to go on elsewhere. Only one
-// goroutine may have the task, and this one gives it away. It reports whether the task has had a turn here and wants
-// another one.
-func (t *task) goOn(here place) (hungry bool) {
+// goroutine may have the task, and this one gives it away. It reports whether the task has had a turn in a round and wants
+// another one. Who has settled does not: it has waited for the disk.
+func (t *task) goOn(here place) (more bool) {
 	for {
 		t.here, t.hasHad = here, here == lined // who has settled reads on in a round
 		t.state.Store(running)                 // whoever signaled before then has said why where the task looks
@@ -145,16 +146,16 @@ func (c *Conn) LineUp() {
 	}
 }
 
-// GiveWay lets others have the processor, if the connection has had it for a turn. What computes for long calls it now
-// and then, wherever it may be held up. It costs little more than a look at the clock.
-func (c *Conn) GiveWay() {
+// GiveWay lets others have the processor, if the connection has had it for long enough, and returns for how long they had it. What computes for
+// long calls it now and then, wherever it may be held up. It costs little more than a look at the clock.
+func (c *Conn) GiveWay() (away time.Duration) {
 	now := c.age()
 	switch {
 	case c.turn == 0:
 		c.turn = now
-		return
+		return 0
 	case now-c.turn < turnTime:
-		return
+		return 0
 	case c.polled():
 		c.sock.task.to(looped)
 	default:
@@ -162,4 +163,9 @@ func (c *Conn) GiveWay() {
 		yieldProcessor()
 	}
 	c.turn = c.age()
+	away = c.turn - now
+	if c.effort.computing {
+		c.effort.since += away
+	}
+	return away
 }

@@ -71,9 +71,6 @@ func (c *Conn) compute() {
 	now := c.age()
 	e.owed = max(0, e.owed-(now-e.since))
 	if e.owed > longTurn {
-		if c.sock != nil {
-			c.sock.poller.awaitPushes() // some may be its own
-		}
 		e.inTurn = c.server.turns.enter()
 		now, e.served = c.age(), c.server.served.Load()
 	}

@@ -74,7 +74,7 @@ func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *re
 	}
 	s.globals.RawSetString("KEYS", lua.LFalse) // not nil, which would cost more
 	s.globals.RawSetString("ARGV", lua.LFalse)
-	s.host = nil
+	s.host, s.giveWay = nil, nil
 	if failed != nil || s.stopped != nil {
 		return false, s.explain(failed, script.sha)
 	}
