@@ -148,13 +148,9 @@ func (b *Backend) visit(ctx context.Context, l *line) error {
 		return err
 	}
 	defer l.gate.leave()
-	sent := time.Now()
 	s, err := b.look(ctx, l, b.blocked(l))
 	if err != nil {
 		return err
-	}
-	if s.live { // a waiter may have acquired it through another server
-		b.wakeBlocked(l, lease{owner: s.owner, token: s.token, ttl: s.ttlLeft(), transition: s.left() - s.ttlLeft(), since: sent})
 	}
 	return b.offer(ctx, l, s)
 }
@@ -169,17 +165,23 @@ func (b *Backend) look(ctx context.Context, l *line, create bool) (row, error) {
 		read = b.store.readOrMake
 	}
 	haunted := b.haunted(l)
+	sent := time.Now()
 	s, err := read(ctx, l.mutex, haunted)
 	if err != nil {
 		return s, err
 	}
 	b.observe(l, s)
 	if !haunted {
+		b.wakeOwner(l, s, sent)
 		return s, nil
 	}
 	changed, err := b.settle(ctx, l, s)
 	if err == nil && changed {
+		sent = time.Now()
 		s, err = read(ctx, l.mutex, false)
+	}
+	if err == nil {
+		b.wakeOwner(l, s, sent)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,6 +189,13 @@ func (b *Backend) look(ctx context.Context, l *line, create bool) (row, error) {
 		l.lookAt = soon
 	}
 	return s, err
+}
+
+// wakeOwner wakes a waiter that has acquired the mutex otherwise, as a row shows that was asked for at sent.
+func (b *Backend) wakeOwner(l *line, s row, sent time.Time) {
+	if s.live {
+		b.wakeBlocked(l, lease{owner: s.owner, token: s.token, ttl: s.ttlLeft(), transition: s.left() - s.ttlLeft(), since: sent})
+	}
 }
 
 // offer passes a mutex on that a look has shown to be free. It is called in the gate.

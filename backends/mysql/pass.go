@@ -144,8 +144,8 @@ func (b *Backend) wake(l *line, granted lease) bool {
 // wakeBlocked is wake for a lease that the contender was granted otherwise: by another request of its own, or through another
 // server. One whose request has yet to be answered gets nothing, since that renews the lease.
 func (b *Backend) wakeBlocked(l *line, granted lease) {
-	if t := b.lobby.Find(l.mutex, granted.owner); t != nil && b.isBlocked(t) {
-		b.wake(l, granted)
+	if t := b.lobby.Find(l.mutex, granted.owner); t != nil && b.isBlocked(t) && !b.wake(l, granted) {
+		b.hurry(l) // it sat down after the table was asked
 	}
 }
 

@@ -260,14 +260,19 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if r.NoQueue {
 		mode = "busy"
 	}
+	blocked := b.lobby.Find(r.Mutex, r.Contender)
 	s, err := b.acquire(ctx, r, mode, "")
 	if err != nil {
 		return simba.Outcome{}, nil, err
 	}
 	out := s.result()
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
-		// The contender's own blocked request has what it waits for, too.
-		b.lobby.Grant(r.Mutex, r.Contender, proxy.Grant{Token: s.token, Since: s.sent, Confirm: true})
+		// The contender's own blocked request has what it waits for, too. One that came later asks for itself.
+		if blocked == nil || !blocked.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
+			if b.lobby.Find(r.Mutex, r.Contender) != nil {
+				b.agenda.advance(r.Mutex, time.Now())
+			}
+		}
 	}
 	return out, nil, nil
 }

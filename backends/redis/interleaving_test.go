@@ -194,6 +194,22 @@ func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
 	}
 }
 
+func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, first := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
+	w := newBell()
+	_, second := acquire(t, b, "m", "c", time.Minute, w)
+	quiet(t, b, "m", "c")
+	runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", first.ticket)
+	release(t, b, "m", "a")
+	w.await(t)
+	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
 func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newEar())

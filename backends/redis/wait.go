@@ -21,6 +21,7 @@ type place struct {
 	ended     bool          // no longer to be made sure of
 	asserting int           // how many looks that make sure of it are under way
 	idle      chan struct{} // closed when none is any more; nil = nobody waits for that
+	earlier   grant         // that of an earlier ticket of its contender; the zero value = none
 }
 
 func placeOf(t *proxy.Ticket) *place { return t.Request.Waiter.(*place) }
@@ -65,6 +66,12 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 			return simba.Outcome{Status: simba.StatusWaiting}, seat{t, b}, nil
 		}
 		b.forsake(t)
+		b.mu.Lock()
+		g := p.earlier
+		b.mu.Unlock()
+		if g.token != 0 {
+			b.passOn(r.Mutex, g)
+		}
 		return simba.Outcome{}, nil, err
 	}
 	out := s.result()
@@ -81,10 +88,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		}
 		return out, seat{t, b}, nil
 	}
-	if !t.Withdraw() {
-		out.Status = simba.StatusWaiting
-		return out, seat{t, b}, nil
-	}
+	t.Withdraw() // whatever else it was told of meanwhile: the answer is newer
 	return out, nil, nil
 }
 
@@ -141,7 +145,7 @@ func (b *Backend) suspend(ctx context.Context, t *proxy.Ticket) error {
 // request: Granted finds out to which.
 func (b *Backend) dismiss(mutex, contender, ticket string) {
 	if t := b.lobby.Find(mutex, contender); t != nil && placeOf(t).ticket == ticket {
-		b.lobby.Grant(mutex, contender, proxy.Grant{Confirm: true})
+		t.Grant(proxy.Grant{Confirm: true})
 	}
 }
 
@@ -174,15 +178,26 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, news bool) {
 		return
 	}
 	for t := b.lobby.Find(mutex, g.contender); t != nil; t = b.lobby.Find(mutex, g.contender) {
-		// Another ticket has asked Redis for itself, or is about to: the grant may be long over, and if it is not, its
-		// request renews it.
-		if placeOf(t).ticket != g.ticket || t.Grant(with) {
+		if placeOf(t).ticket != g.ticket {
+			b.supersede(mutex, t, g)
+			return
+		}
+		if t.Grant(with) {
 			return
 		}
 	}
 	if news && b.unclaimed(g) {
 		b.passOn(mutex, g)
 	}
+}
+
+// supersede takes in a grant for an earlier ticket of a waiter's contender. It may be long over. If it is not, the request of
+// the later ticket renews it; or a look finds it, where that was overtaken by the earlier one's.
+func (b *Backend) supersede(mutex string, later *proxy.Ticket, g grant) {
+	b.mu.Lock()
+	placeOf(later).earlier = g
+	b.mu.Unlock()
+	b.agenda.advance(mutex, time.Now())
 }
 
 // store is a Backend as its lobby sees it.

@@ -110,7 +110,7 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 		return out, false, nil
 	}
 	b.mu.Lock()
-	owner, ended, untold := n.kind == kindOwner, n.kind == kindOwner && !n.ownsLocked(time.Now()), n.untold
+	owner, ended, untold := n.kind == kindOwner, n.kind == kindOwner && !n.ownsLocked(time.Now()), n.untold && !n.answered
 	b.mu.Unlock()
 	switch {
 	case ended:

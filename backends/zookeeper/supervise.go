@@ -243,8 +243,9 @@ func (b *Backend) farewell(s *session) {
 	defer cancel()
 	waiting, held := b.kept(s)
 	owns := make([]bool, len(waiting))
-	_ = each(len(waiting), func(i int) (err error) { // what fails goes with the session
+	_ = each(len(waiting), func(i int) (err error) { // where it is not known the session is left to its timeout
 		owns[i], err = b.dismiss(ctx, waiting[i])
+		owns[i] = owns[i] || err != nil
 		return err
 	})
 	if held || slices.Contains(owns, true) {
@@ -269,7 +270,7 @@ func (b *Backend) dismiss(ctx context.Context, n *node) (owns bool, err error) {
 		if err != nil {
 			return false, gone(err)
 		}
-		if rec, err := decodeRecord(lease.data); err == nil && rec.Kind == kindOwner {
+		if rec, err := decodeRecord(lease.data); err == nil && rec.Kind == kindOwner && !rec.Over {
 			return true, nil
 		}
 		version = lease.stat.Version

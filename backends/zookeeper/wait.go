@@ -22,10 +22,19 @@ func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error)
 	}
 	defer leave()
 	n := b.nodeAt(place{t.Request.Mutex, t.Request.Contender})
-	if n != nil && n.token == g.Token && b.owns(n) {
+	if n != nil && n.token == g.Token && b.tells(n) {
 		return b.ownOutcome(n, simba.StatusAcquired), nil
 	}
 	return b.without(ctx, t, simba.StatusTimeout)
+}
+
+// tells reports whether a node is still the owner's, and notes that the end of its wait tells so then.
+func (b *Backend) tells(n *node) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	owns := b.ownsLocked(n)
+	n.answered = n.answered || owns
+	return owns
 }
 
 // Moved implements proxy.Store.
@@ -80,13 +89,10 @@ func (b *Backend) quit(ctx context.Context, p place, why simba.EndReason) (out s
 			return out, false, nil
 		}
 		b.mu.Lock()
-		granted, owns := n.kind == kindOwner, b.ownsLocked(n)
-		if owns {
-			n.answered = true
-		}
+		granted := n.kind == kindOwner
 		b.mu.Unlock()
 		switch {
-		case owns:
+		case b.tells(n):
 			return b.ownOutcome(n, simba.StatusAcquired), true, nil
 		case granted: // and over by now: it is about to go
 			return out, false, nil
