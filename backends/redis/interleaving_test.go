@@ -205,8 +205,12 @@ func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
 	runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", first.ticket)
 	release(t, b, "m", "a")
 	w.await(t)
-	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+	o, err := second.End(simba.EndWoken)
+	if err != nil || o.Status != simba.StatusAcquired {
 		t.Errorf("%+v %v", o, err)
+	}
+	if o.TTL < time.Minute-patience+time.Second {
+		t.Errorf("only a look that comes anyway has found it: %v are left", o.TTL)
 	}
 }
 
