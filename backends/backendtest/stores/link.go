@@ -43,10 +43,10 @@ type pair struct {
 	armed         bool // its next reply is the one to be lost. Guarded by Link.mu
 }
 
-// trap waits for a request whose reply is to be lost.
+// trap waits for a request whose reply is to be lost, or after which a fault begins.
 type trap struct {
 	text []byte
-	all  bool // and all replies after it
+	next fault // whole = only its reply is lost
 	done chan struct{}
 }
 
@@ -103,16 +103,22 @@ func (l *Link) DropNextReply() (lost <-chan struct{}) { return l.DropReplyTo("")
 // DropReplyTo waits for a request that contains the text. It is delivered, the store
 // answers, and instead of the answer the client sees its connection reset. That
 // happens once, and the channel is closed then. It is no fault that lasts.
-func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, false) }
+func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, whole) }
 
 // DropRepliesFrom is DropReplies from the first request on that contains the text. The channel
 // is closed then.
-func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, true) }
+func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) {
+	return l.setTrap(text, dropReplies)
+}
 
-func (l *Link) setTrap(text string, all bool) <-chan struct{} {
+// BlackholeFrom is Blackhole from the first request on that contains the text, which arrives after Heal. The channel is
+// closed when it begins.
+func (l *Link) BlackholeFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, blackhole) }
+
+func (l *Link) setTrap(text string, next fault) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trap = &trap{text: []byte(text), all: all, done: make(chan struct{})}
+	l.trap = &trap{text: []byte(text), next: next, done: make(chan struct{})}
 	for p := range l.pairs {
 		p.armed = false
 	}
@@ -278,17 +284,19 @@ func (l *Link) hold() bool {
 // request looks at bytes on their way to the store.
 func (l *Link) request(p *pair, b []byte) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	begins := false
 	switch {
 	case l.trap == nil || !bytes.Contains(b, l.trap.text):
-	case l.trap.all:
+	case l.trap.next != whole:
+		begins = true
 		close(l.trap.done)
+		l.setLocked(l.trap.next, 0)
 		l.trap = nil
-		l.setLocked(dropReplies, 0)
 	default:
 		p.armed = true
 	}
-	return true
+	l.mu.Unlock()
+	return !begins || l.hold()
 }
 
 // reply looks at bytes on their way back.

@@ -218,6 +218,29 @@ func TestLinkDropRepliesFromARequestOn(t *testing.T) {
 	k.expect("$1")
 }
 
+func TestLinkBlackholesFromARequestOn(t *testing.T) {
+	l := NewLink(t, Redis(t).Addr)
+	k, other := dial(t, l.Addr()), dial(t, l.Addr())
+	begun := l.BlackholeFrom("mine")
+	k.send("SET before 1")
+	k.expect("+OK")
+	k.send("GET mine")
+	<-begun
+	other.send("GET before")
+	for _, c := range []*talk{k, other} {
+		if got, err := c.line(50 * time.Millisecond); err == nil {
+			t.Errorf("got %q", got)
+		}
+	}
+	past := dial(t, l.target)
+	past.send("SET mine 1")
+	past.expect("+OK")
+	l.Heal()
+	k.expect("$1")
+	k.expect("1")
+	other.expect("$1")
+}
+
 func TestLinkDelaysBothWaysAndResets(t *testing.T) {
 	l := NewLink(t, Redis(t).Addr)
 	k := dial(t, l.Addr())
