@@ -131,6 +131,8 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 	case i < 0:
 		b.vanished(n)
 		return out, false, nil
+	case i == 0 && b.over(n): // as others tell that have taken it for an owner's
+		return out, false, b.expire(ctx, n)
 	case i == 0:
 		return b.takeTurn(ctx, n, r, t)
 	case r.NoQueue:
@@ -192,6 +194,12 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 		names, at = names[at-left:], left
 	}
 	switch {
+	case at == 0 && b.over(n): // those in front went too late
+		b.mu.Lock()
+		n.lapse = time.Now()
+		b.addLocked(n)
+		b.mu.Unlock()
+		return out, false, nil
 	case at == 0:
 		return b.begin(n, t), true, nil
 	case r.NoQueue:
@@ -218,7 +226,7 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 // begin begins a tenure: the node is the first.
 func (b *Backend) begin(n *node, t *proxy.Ticket) simba.Outcome {
 	b.mu.Lock()
-	n.kind, n.untold, n.over = kindOwner, t != nil, false
+	n.kind, n.untold, n.over, n.asking = kindOwner, t != nil, false, false
 	b.addLocked(n)
 	b.markLocked(n, markAfter)
 	b.mu.Unlock()
@@ -274,6 +282,12 @@ func (b *Backend) takeTurn(ctx context.Context, n *node, r simba.AcquireRequest,
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
 }
 
+func (b *Backend) over(n *node) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return n.overLocked(time.Now())
+}
+
 // leaveUntold takes back that a renewal has told its contender: who is blocked may be gone before it hears of it.
 func (b *Backend) leaveUntold(n *node, untold bool) {
 	b.mu.Lock()
@@ -305,6 +319,7 @@ func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.Acquire
 		return out, false, nil
 	}
 	blocked := b.waitsLocked(p)
+	n.asking = false // from here on it says that it waits
 	// A poll does not change what a blocked connection asked for and will be told.
 	if t != nil || !blocked {
 		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)

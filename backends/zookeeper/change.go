@@ -45,7 +45,7 @@ func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) 
 	}()
 	n := &node{
 		s: s, mutex: p.mutex, contender: p.contender, guid: g, kind: kindPolling, keeper: b.id, server: b.id, binding: rec.Session,
-		ttl: millis(rec.TTL), transition: millis(rec.Transition),
+		ttl: millis(rec.TTL), transition: millis(rec.Transition), asking: rec.Kind == kindAsking,
 	}
 	data := rec.encode()
 	for {
@@ -116,15 +116,20 @@ func (s *session) find(ctx context.Context, mutex string, g guid) (child string,
 }
 
 // renew begins both windows of a node anew, as its contender now asks, and makes it
-// an owner's. It returns zk.ErrNoNode if the node is gone: it is forgotten then; errChanged if the lease is over
-// by now, by our clock.
+// an owner's. Those of a node that says asking yet go on as others may have told of them: since it was made. It returns
+// zk.ErrNoNode if the node is gone: it is forgotten then; errChanged if the lease is over by now, by our clock.
 func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
 	first := time.Now()
 	for {
 		b.mu.Lock()
 		now := time.Now()
-		over := n.kind == kindOwner && !n.ownsLocked(now)
+		over := n.overLocked(now)
+		begun := n.asking && n.ttl == ttl && n.transition == transition
 		rec, version := n.recordLocked(now), n.version
+		rec.Acquired = 0
+		if begun {
+			rec.Acquired = n.acquiredAt
+		}
 		if !over {
 			n.tried = first
 		}
@@ -133,14 +138,17 @@ func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Durat
 			return errChanged
 		}
 		rec.Kind, rec.Keeper, rec.Server, rec.TTL, rec.Transition, rec.Session = kindOwner, n.keeper, b.id, ttl.Milliseconds(), transition.Milliseconds(), binding
-		rec.Acquired, rec.Over, rec.Idle, rec.Lapse, rec.Turn = 0, false, false, 0, 0
+		rec.Over, rec.Idle, rec.Lapse, rec.Turn = false, false, 0, 0
 		start := time.Now()
 		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
 			b.clock.observe(stat.Mtime, start, time.Now())
 			b.mu.Lock()
 			n.kind, n.server, n.ttl, n.transition, n.binding = kindOwner, b.id, ttl, transition, binding
-			n.version, n.since, n.acquiredAt = stat.Version, start, stat.Mtime
+			if !begun {
+				n.since, n.acquiredAt = start, stat.Mtime
+			}
+			n.version, n.asking = stat.Version, false
 			n.turn, n.idle, n.dirty, n.untold, n.over = time.Time{}, false, time.Time{}, false, false
 			b.armLocked(n)
 			b.mu.Unlock()
@@ -161,7 +169,7 @@ func (b *Backend) mark(ctx context.Context, n *node) error {
 		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
 			b.mu.Lock()
-			n.version = stat.Version
+			n.version, n.asking = stat.Version, false
 			if n.dirty.Equal(asked) {
 				n.dirty = time.Time{}
 			}
@@ -251,6 +259,7 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	if lease.stat.Version != n.version {
 		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
 			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner
+			n.asking = n.asking && rec.Kind != kindPolling
 			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.tried.IsZero() { // but of a renewal
 				n.since, n.acquiredAt = n.tried, began
 				n.ttl, n.transition, n.binding, n.untold = millis(rec.TTL), millis(rec.Transition), rec.Session, false
@@ -309,7 +318,7 @@ func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	n.kind, n.keeper, n.server = rec.Kind, rec.Keeper, rec.Server
 	n.ttl, n.transition, n.binding, n.listening = millis(rec.TTL), millis(rec.Transition), rec.Session, rec.Listening
 	n.since, n.acquiredAt, n.over = since, rec.began(stat), rec.Over
-	n.idle, n.untold, n.dirty, n.turn = rec.Idle, false, time.Time{}, time.Time{}
+	n.idle, n.untold, n.dirty, n.turn, n.asking = rec.Idle, false, time.Time{}, time.Time{}, false
 	switch {
 	case rec.Kind == kindPolling && rec.Turn > 0:
 		n.turn = now.Add(millis(rec.Turn))

@@ -52,6 +52,7 @@ type node struct {
 	answered   bool      // of an owner that was granted: the end of its wait has told it
 	untold     bool      // of an owner: granted to a waiter, and not renewed since
 	over       bool      // of an owner: the lease node says that somebody was told that it is over
+	asking     bool      // the lease node says so yet: others may take it for an owner's, with windows since it was made
 	tried      time.Time // of an owner: when the last renewal was begun, which may have been done though it had no answer
 	lapse      time.Time // of a polling waiter: when its place lapses
 	turn       time.Time // of a polling waiter whose turn it is: until when; else zero
@@ -88,6 +89,11 @@ func (n *node) left(now time.Time) (ttl, transition time.Duration) {
 // ownsLocked reports whether its contender owns the mutex.
 func (n *node) ownsLocked(now time.Time) bool {
 	return !n.gone && n.kind == kindOwner && now.Before(n.end())
+}
+
+// overLocked reports whether its contender owned the mutex, or may have been taken for its owner, and does not any more.
+func (n *node) overLocked(now time.Time) bool {
+	return (n.kind == kindOwner || n.asking) && (n.gone || !now.Before(n.end()))
 }
 
 // passedLocked reports whether it is of a polling waiter that is the first and whose turn

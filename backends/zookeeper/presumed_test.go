@@ -1,0 +1,132 @@
+package zookeeper
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// What holds of a tenure that others had to presume, since the server that made its node was held up.
+
+// heldUp is a request of x that has made its node behind o's, and is held up until the link heals: as it looks whether o may be
+// passed, or, if its own server keeps o's node and knows that, in its place. Since o is gone meanwhile, the other server takes x for
+// the owner.
+type heldUp struct {
+	far, near *Backend
+	link      *stores.Link
+	request   simba.AcquireRequest
+	begun     time.Time // its node was there
+	told      simba.Tenure
+	answered  chan error
+	out       simba.Outcome // after answered
+}
+
+func holdUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *heldUp {
+	t.Helper()
+	ctx := context.Background()
+	h := &heldUp{
+		link:     stores.NewLink(t, addr),
+		request:  simba.AcquireRequest{Mutex: t.Name(), Contender: "x", TTL: ttl, Transition: ttl},
+		answered: make(chan error, 1),
+	}
+	for b, o := range map[**Backend]Options{
+		&h.near: {Servers: addr},
+		&h.far:  {Servers: h.link.Addr(), Sessions: 1, SessionTimeout: 20 * time.Second, Timeout: 20 * time.Second, QueueGrace: time.Minute},
+	} {
+		o.Notices = ears{}
+		opened, err := Open(ctx, o)
+		must(t, err)
+		t.Cleanup(func() { opened.Close() })
+		*b = opened
+	}
+	keeper := h.near
+	if placed {
+		keeper = h.far
+	}
+	getting(t, keeper, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
+	o := keeper.nodeAt(place{h.request.Mutex, "o"})
+	until(t, keeper, "o's lease is written", func() bool {
+		if !o.dirty.IsZero() {
+			return false
+		}
+		o.watchAt = time.Time{} // so that nobody but x's request reads it
+		return true
+	})
+	begun := from(h.link, string(o.guid))
+	go func() {
+		var err error
+		h.out, _, err = h.far.Acquire(ctx, h.request)
+		h.answered <- err
+	}()
+	<-begun
+	h.begun = time.Now()
+	if ok, _, err := h.near.Release(ctx, simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	h.told = h.owner(t, h.near)
+	if h.told.Owner != "x" {
+		t.Fatalf("the owner is told to be %+v", h.told)
+	}
+	return h
+}
+
+func (h *heldUp) owner(t *testing.T, b *Backend) simba.Tenure {
+	t.Helper()
+	o, _, err := b.Owner(context.Background(), h.request.Mutex)
+	must(t, err)
+	return o
+}
+
+// goesOn checks that the presumed tenure is x's with the windows that were told; from is before it went on.
+func (h *heldUp) goesOn(t *testing.T, from time.Time) {
+	t.Helper()
+	if h.out.Status != simba.StatusAcquired || h.out.Token != h.told.Token {
+		t.Fatalf("x: %+v, after %+v was told", h.out, h.told)
+	}
+	if most := h.request.TTL - from.Sub(h.begun); h.out.TTL > most || h.out.Transition > most+h.request.Transition {
+		t.Errorf("x: %+v, though at most %v can be left", h.out, most)
+	}
+	for name, b := range map[string]*Backend{"far": h.far, "near": h.near} {
+		if now := h.owner(t, b); now.Token != h.told.Token || now.TTLAt != h.told.TTLAt || now.TransitionAt != h.told.TransitionAt {
+			t.Errorf("the %s server tells %+v, after %+v was told", name, now, h.told)
+		}
+	}
+}
+
+func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	for name, placed := range map[string]bool{"before it has a place": false, "in its place": true} {
+		t.Run(name, func(t *testing.T) {
+			h := holdUp(t, srv.Addr, placed, time.Minute, (*stores.Link).BlackholeFrom)
+			healed := time.Now()
+			h.link.Heal()
+			must(t, <-h.answered)
+			h.goesOn(t, healed)
+		})
+		t.Run(name+", and another tenure when those are over", func(t *testing.T) {
+			h := holdUp(t, srv.Addr, placed, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
+			for h.owner(t, h.near).Owner != "" {
+			}
+			h.link.Heal()
+			must(t, <-h.answered)
+			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.told.Token {
+				t.Errorf("x: %+v, after %+v was told to be over", h.out, h.told)
+			}
+		})
+	}
+	t.Run("once more, since it had no answer", func(t *testing.T) {
+		h := holdUp(t, srv.Addr, true, time.Minute, (*stores.Link).DropRepliesFrom)
+		healed := time.Now()
+		h.link.Heal()
+		if err := <-h.answered; err == nil {
+			t.Fatalf("x: %+v", h.out)
+		}
+		var err error
+		h.out, _, err = h.far.Acquire(context.Background(), h.request)
+		must(t, err)
+		h.goesOn(t, healed)
+	})
+}
