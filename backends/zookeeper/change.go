@@ -54,9 +54,9 @@ func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) 
 			&zk.CreateRequest{Path: s.newLatch(p.mutex, g), Data: []byte(p.contender), Acl: s.acl, Flags: zk.FlagEphemeralSequential},
 			&zk.CreateRequest{Path: s.lease(g), Data: data, Acl: s.acl, Flags: zk.FlagEphemeral},
 			&zk.SetDataRequest{Path: s.mutex(p.mutex), Version: -1})
-		n.since = start
 		switch {
 		case err == nil:
+			n.since = start // none before was done
 			stat := res[2].Stat
 			b.clock.observe(stat.Mtime, start, time.Now())
 			n.child, n.token, n.acquiredAt = res[0].String[len(s.mutex(p.mutex))+1:], uint64(stat.Mzxid), stat.Mtime
@@ -73,6 +73,9 @@ func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) 
 		}
 		if !s.alive() {
 			return c, errSessionOver
+		}
+		if n.since.IsZero() { // which attempt makes it we may not learn, and others count from then
+			n.since = start
 		}
 		found, err := b.recover(ctx, s, n)
 		switch {

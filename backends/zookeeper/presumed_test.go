@@ -130,3 +130,36 @@ func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
 		h.goesOn(t, healed)
 	})
 }
+
+func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	ctx := context.Background()
+	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}, Sessions: 1, SessionTimeout: 20 * time.Second, Timeout: 20 * time.Second})
+	must(t, err)
+	defer b.Close()
+	r := simba.AcquireRequest{Mutex: "m", Contender: "insists"}
+	getting(t, b, r, simba.StatusAcquired) // so the mutex' node is there
+	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender}); !ok || err != nil {
+		t.Fatalf("its release: %v, %v", ok, err)
+	}
+	begun := link.BlackholeFrom(r.Contender)
+	acquired := make(chan error, 1)
+	go func() {
+		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: r.Mutex, Contender: r.Contender, TTL: time.Minute})
+		acquired <- err
+	}()
+	<-begun
+	link.Reset() // the first is lost
+	again := time.Now()
+	lost := link.DropReplyTo(r.Contender)
+	link.Delay(0)
+	<-lost
+	must(t, <-acquired)
+	n := b.nodeAt(place{r.Mutex, r.Contender})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n.since.After(again) {
+		t.Errorf("its windows begin %v after the second attempt may have begun", n.since.Sub(again))
+	}
+}
