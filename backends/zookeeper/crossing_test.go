@@ -233,14 +233,29 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v", events)
 		}
 	})
+	handedOn := func(n *node) { // as a handoff leaves it before it tells of it
+		must(t, b.renew(ctx, n, time.Minute, 0, ""))
+		b.leaveUntold(n, true)
+	}
 	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
-		goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
+		n := goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
+		until(t, b, "it is passed on", func() bool { return n.gone })
 	})
 	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
-		goesWhileItsPlaceIsTaken(t, b, link, "again", func(n *node) { // as a handoff leaves it before it tells of it
-			must(t, b.renew(ctx, n, time.Minute, 0, ""))
-			b.leaveUntold(n, true)
+		n := goesWhileItsPlaceIsTaken(t, b, link, "again", handedOn)
+		until(t, b, "it is passed on", func() bool { return n.gone })
+	})
+	t.Run("its contender's, if an earlier wait has told of it", func(t *testing.T) {
+		n := goesWhileItsPlaceIsTaken(t, b, link, "earlier", func(n *node) {
+			handedOn(n)
+			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
+			if out, err := b.Granted(earlier, proxy.Grant{Token: n.token}); err != nil || out.Status != simba.StatusAcquired {
+				t.Errorf("the end of the earlier wait: %+v, %v", out, err)
+			}
 		})
+		if o, _, err := b.Owner(ctx, "earlier"); err != nil || o.Owner != "x" || o.Token != n.token {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
 	})
 	t.Run("its contender's, if another connection was told", func(t *testing.T) {
 		ticket := waiting(t, b, "other's")
@@ -285,8 +300,8 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 	})
 }
 
-// goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then.
-func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) {
+// goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then: the node that is returned.
+func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
 	t.Helper()
 	ctx := context.Background()
 	ticket := waiting(t, b, mutex)
@@ -309,7 +324,7 @@ func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex
 	_, err := ticket.End(simba.EndGone)
 	must(t, err)
 	<-rejoined
-	until(t, b, "it is passed on", func() bool { return n.gone })
+	return n
 }
 
 func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
