@@ -5,58 +5,98 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	for name, holds := range map[string]bool{"of a server that keeps a lease": true, "of one that keeps none": false} {
-		t.Run(name, func(t *testing.T) { closesBesideATenure(t, srv.Addr, holds) })
-	}
-}
-
-// closesBesideATenure closes a server while a waiter whose node it keeps has come to own the mutex through another one.
-func closesBesideATenure(t *testing.T, addr string, holds bool) {
+// closing is a server that is to close and keeps the node of x, who waited there for a mutex that another server's client owned, and
+// has come to own it through that server since. The first one has yet to learn of that.
+func closing(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
 	t.Helper()
 	ctx := context.Background()
-	var servers [2]*Backend
-	for i := range servers {
-		b, err := Open(ctx, Options{Servers: addr, Notices: ears{}, Sessions: 1})
+	for _, b := range []**Backend{&here, &there} {
+		opened, err := Open(ctx, Options{Servers: addr, Notices: ears{}, Sessions: 1})
 		must(t, err)
-		defer b.Close()
-		servers[i] = b
+		t.Cleanup(func() { opened.Close() })
+		*b = opened
 	}
-	here, there := servers[0], servers[1]
-	p := place{"closed", "x"}
-	if holds {
-		p.mutex = "closed-with-a-lease"
-		getting(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
-	}
-	getting(t, there, simba.AcquireRequest{Mutex: p.mutex, Contender: "o"}, simba.StatusAcquired)
-	getting(t, here, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusQueued)
-	getting(t, here, simba.AcquireRequest{Mutex: p.mutex, Contender: "w"}, simba.StatusQueued)
-	n, w := here.nodeAt(p), here.nodeAt(place{p.mutex, "w"})
-	until(t, here, "their leases are written", func() bool { return n.dirty.IsZero() && w.dirty.IsZero() })
-	for _, n := range []*node{n, w} {
-		open, err := here.hold(ctx, n.place()) // so it does not learn of what follows
-		must(t, err)
-		defer open()
-	}
-	here.mu.Lock()
-	rec, version := w.recordLocked(time.Now()), w.version
-	here.mu.Unlock()
-	_, err := w.s.change(ctx, w, rec, version) // as a write of its own that has no answer yet
-	must(t, err)
-	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: "o"}); !ok || err != nil {
+	x := simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: ttl}
+	getting(t, there, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	getting(t, here, x, simba.StatusQueued)
+	n = keeping(t, here, place{mutex, x.Contender})
+	before(here)
+	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
-	getting(t, there, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
-	must(t, here.Close())
-	if o, _, err := there.Owner(ctx, p.mutex); err != nil || o.Owner != p.contender || o.Token != n.token {
-		t.Errorf("the owner is %+v, %v", o, err)
+	if out, _, err := there.Acquire(ctx, x); err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
+		t.Fatalf("x: %+v, %v", out, err)
 	}
-	if q, _, err := there.Queue(ctx, p.mutex, 10); err != nil || len(q) != 0 {
-		t.Errorf("there wait %+v, %v", q, err)
+	return here, there, n
+}
+
+// keeping returns a waiter's node when its lease is written, behind its gate: so its server does not learn of what follows.
+func keeping(t *testing.T, b *Backend, p place) *node {
+	t.Helper()
+	n := b.nodeAt(p)
+	until(t, b, "its lease is written", func() bool { return n.dirty.IsZero() })
+	open, err := b.hold(context.Background(), p)
+	must(t, err)
+	t.Cleanup(open)
+	return n
+}
+
+func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	ctx := context.Background()
+	for name, holds := range map[string]bool{"of a server that keeps a lease": true, "of one that keeps none": false} {
+		t.Run(name, func(t *testing.T) {
+			mutex := t.Name()
+			here, there, n := closing(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
+				if holds {
+					getting(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
+				}
+				getting(t, here, simba.AcquireRequest{Mutex: mutex, Contender: "w"}, simba.StatusQueued)
+				w := keeping(t, here, place{mutex, "w"})
+				here.mu.Lock()
+				rec, version := w.recordLocked(time.Now()), w.version
+				here.mu.Unlock()
+				_, err := w.s.change(ctx, w, rec, version) // as a write of its own that has no answer yet
+				must(t, err)
+			})
+			must(t, here.Close())
+			owns(t, there, n)
+			if q, _, err := there.Queue(ctx, mutex, 10); err != nil || len(q) != 0 {
+				t.Errorf("there wait %+v, %v", q, err)
+			}
+		})
+	}
+	t.Run("though it may not delete its nodes", func(t *testing.T) {
+		here, there, n := closing(t, srv.Addr, t.Name(), time.Minute, func(*Backend) {})
+		s, err := there.current(ctx, n.mutex)
+		must(t, err)
+		_, err = s.conn.SetACL(s.mutex(n.mutex), zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
+		must(t, err)
+		must(t, here.Close())
+		owns(t, there, n)
+	})
+	t.Run("but leaves no node of one that is over", func(t *testing.T) {
+		here, there, n := closing(t, srv.Addr, t.Name(), 200*time.Millisecond, func(*Backend) {})
+		for owner := n.contender; owner != ""; {
+			o, _, err := there.Owner(ctx, n.mutex)
+			must(t, err)
+			owner = o.Owner
+		}
+		must(t, here.Close())
+		getting(t, there, simba.AcquireRequest{Mutex: n.mutex, Contender: "y", NoQueue: true}, simba.StatusAcquired)
+	})
+}
+
+// owns checks that a tenure runs.
+func owns(t *testing.T, b *Backend, n *node) {
+	t.Helper()
+	if o, _, err := b.Owner(context.Background(), n.mutex); err != nil || o.Owner != n.contender || o.Token != n.token {
+		t.Errorf("the owner is %+v, %v", o, err)
 	}
 }
