@@ -33,7 +33,8 @@
 //
 // A new lease node says "asking" until its keeper writes what came of it, a little later,
 // since most leases are over by then. Another server takes it for an owner's if the list
-// has not changed since the node was made and it is the first; else it waits a moment.
+// has not changed since the node was made and it is the first; else it waits a moment. It counts the windows from when
+// the node was made, so its keeper does the same, however late it finds the node the first.
 //
 // A node lives as long as its session. While the ensemble cannot be reached nothing is
 // confirmed, so every request fails; two thirds of the session timeout after the last
