@@ -187,11 +187,11 @@ func (t *keyTx) mayRun(q queuedCommand) error {
 // runSome runs the commands until one leaves the transaction torn, and returns its index.
 // Of those before known it knows which ones fail: they don't run.
 func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int {
-	start, ended := t.w.Len(), t.x.age()
+	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.w.Array(len(queue))
 	for i, q := range queue {
-		began, from := ended+t.c.giveWay(), t.w.Len()
-		call := &calls[i]
+		t.c.giveWay()
+		from, call := t.w.Len(), &calls[i]
 		switch {
 		case i < known && call.err != nil:
 		case from-start > maxExecReply:
@@ -200,8 +200,9 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 			if call.err = t.mayRun(q); call.err == nil {
 				call.err = q.entry.keyed(t, q.args)
 			}
-			ended = t.x.age()
-			call.took = ended - began
+			now := t.x.age()
+			call.took = now - ended - (t.c.parked - parked)
+			ended, parked = now, t.c.parked
 		}
 		if t.torn {
 			return i
