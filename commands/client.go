@@ -161,11 +161,7 @@ func (c *client) tell(e *entry, args [][]byte, took time.Duration, failed bool) 
 }
 
 // giveWay is Conn.GiveWay in the midst of a command, for which it is no work.
-func (c *client) giveWay() (away time.Duration) {
-	away = c.conn.GiveWay()
-	c.parked += away
-	return away
-}
+func (c *client) giveWay() { c.parked += c.conn.GiveWay() }
 
 // backend returns the backend for a call on behalf of this client.
 func (c *client) backend() simba.Backend {

@@ -47,6 +47,7 @@ func (c *client) clientList(args [][]byte) {
 	for _, conn := range conns {
 		text.WriteString(describe(conn, now))
 		text.WriteByte('\n')
+		c.giveWay()
 	}
 	c.w.Verbatim("txt", text.String())
 }

@@ -54,6 +54,43 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	})
 }
 
+func TestWhatACommandOfAnExecWaitsForIsTheWorkOfNone(t *testing.T) {
+	const work, parked = 3 * time.Millisecond, 50 * time.Millisecond
+	slow := func(c *client) {
+		time.Sleep(work + parked)
+		c.parked += parked
+		c.w.Null()
+	}
+	for how, c := range map[string]struct {
+		name   string
+		change func(*command)
+	}{
+		"in one transaction": {"get", func(e *command) { e.keyed = func(t *keyTx, _ [][]byte) error { slow(t.c); return nil } }},
+		"each by itself":     {"simba.owner", func(e *command) { e.run = func(c *client, _ [][]byte) { slow(c) } }},
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newLockSite(t)
+				e, err := s.x.table.find([][]byte{[]byte(c.name), []byte("m")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				changed := *e.command
+				c.change(&changed)
+				e.command = &changed
+				p := s.dial()
+				p.transaction(c.name+" m", c.name+" m")
+				info := infoFields(t, p.do("INFO commandstats"))
+				for command, want := range map[string]string{c.name: "calls=2,usec=6000,", "exec": "calls=1,usec=6000,"} {
+					if got := info["cmdstat_"+command]; !strings.HasPrefix(got, want) {
+						t.Errorf("%s has %s, want %s", command, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestTheLatencyMonitorKeepsOneSampleASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()

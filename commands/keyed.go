@@ -24,14 +24,21 @@ type keyTx struct {
 	// final says that a script was stopped: not even a conflict makes it run again.
 	final bool
 
-	steps int // counted by step
+	steps int  // counted by step
+	again bool // it conflicted with others': these don't get the processor in between any more
 }
 
 // step is called in what may be done thousands of times: others have the processor in between.
 func (t *keyTx) step() {
-	if t.steps++; t.steps%64 == 0 {
+	if t.steps++; t.steps%64 == 0 && !t.again {
 		t.c.giveWay()
 	}
+}
+
+// Lock is that of the Tx, which a command may call for each of a thousand keys.
+func (t *keyTx) Lock(mutex string) simba.Lock {
+	t.step()
+	return t.Tx.Lock(mutex)
 }
 
 // Queue is that of the Tx. It copies all of the queue, however long that is, so the client's connection is detached before.
@@ -87,8 +94,8 @@ func (c *client) transact(do func(t *keyTx) error) error {
 		return err
 	}
 	start := c.w.Len()
-	for range maxAttempts {
-		err = c.attempt(space.Begin(), do)
+	for i := range maxAttempts {
+		err = c.attempt(space.Begin(), i > 0, do)
 		if !errors.Is(err, simba.ErrConflict) {
 			break
 		}
@@ -102,14 +109,14 @@ func (c *client) transact(do func(t *keyTx) error) error {
 }
 
 // attempt runs do in tx and commits it, or nothing of it if do fails.
-func (c *client) attempt(tx simba.Tx, do func(t *keyTx) error) error {
+func (c *client) attempt(tx simba.Tx, again bool, do func(t *keyTx) error) error {
 	defer tx.Close()
 	user := c.user()
 	if user == nil { // it was removed this moment
 		c.conn.CloseAfterReply()
 		return errUserGone
 	}
-	t := &keyTx{Tx: tx, x: c.x, w: c.w, c: c, user: user, conn: c.conn}
+	t := &keyTx{Tx: tx, x: c.x, w: c.w, c: c, user: user, conn: c.conn, again: again}
 	failed := do(t)
 	if failed != nil {
 		tx.Discard() // the error tells of what was read
@@ -131,7 +138,7 @@ func (c *client) resume(watched simba.Tx, do func(t *keyTx) error) error {
 	if !alive {
 		do = func(*keyTx) error { return nil } // Commit says on what the failure rests
 	}
-	err := c.attempt(watched, do)
+	err := c.attempt(watched, false, do)
 	if err == nil && !alive {
 		err = simba.ErrConflict
 	}
@@ -187,11 +194,11 @@ func (t *keyTx) mayRun(q queuedCommand) error {
 // runSome runs the commands until one leaves the transaction torn, and returns its index.
 // Of those before known it knows which ones fail: they don't run.
 func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int {
-	start, ended := t.w.Len(), t.x.age()
+	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.w.Array(len(queue))
 	for i, q := range queue {
-		began, from := ended+t.c.giveWay(), t.w.Len()
-		call := &calls[i]
+		t.c.giveWay()
+		from, call := t.w.Len(), &calls[i]
 		switch {
 		case i < known && call.err != nil:
 		case from-start > maxExecReply:
@@ -200,8 +207,9 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 			if call.err = t.mayRun(q); call.err == nil {
 				call.err = q.entry.keyed(t, q.args)
 			}
-			ended = t.x.age()
-			call.took = ended - began
+			now := t.x.age()
+			call.took = now - ended - (t.c.parked - parked)
+			ended, parked = now, t.c.parked
 		}
 		if t.torn {
 			return i

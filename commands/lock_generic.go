@@ -144,6 +144,7 @@ func (c *client) flushLocks(args [][]byte) error {
 			if err != nil {
 				return err
 			}
+			c.giveWay()
 		}
 		if r.Cursor = page.Cursor; r.Cursor == 0 {
 			return nil

@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -114,7 +115,7 @@ func (tx *transaction) keyed() bool {
 // execEach runs the commands one after the other, each as if it were alone.
 func (c *client) execEach(tx *transaction) {
 	c.executing = true
-	start := c.w.Len()
+	start, parked := c.w.Len(), time.Duration(0)
 	c.w.Array(len(tx.queue))
 	for _, q := range tx.queue {
 		// What came before in the transaction may have changed what is allowed.
@@ -127,10 +128,11 @@ func (c *client) execEach(tx *transaction) {
 			continue
 		}
 		c.run(q.entry, q.args)
-		c.conn.GiveWay()
+		c.giveWay()
+		parked += c.parked
 	}
 	c.executing = false
-	c.failed, c.parked = false, 0 // they were the inner commands'
+	c.failed, c.parked = false, parked // they were the inner commands'
 }
 
 // execKeyed runs the commands in one transaction: in that of the watched keys, if there is

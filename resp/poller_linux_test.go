@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -462,55 +461,4 @@ func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
 	if !p.fallsAsleep() {
 		t.Error("the poller stays awake for nobody")
 	}
-}
-
-func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewServer(Config{}, &script{})
-		p := &poller{pushed: make(chan struct{}, 1)}
-		s.poller = p
-		nc, other := net.Pipe()
-		defer other.Close()
-		publisher := newConn(s, nc)
-		// publish counts messages, and returns what is closed when the next command may come.
-		publish := func(n int) (over chan struct{}) {
-			over = make(chan struct{})
-			publisher.Published(n)
-			go func() { publisher.paces(); close(over) }()
-			synctest.Wait()
-			return over
-		}
-		pending := make([]Conn, 2*pushesAtOnce+1)
-		begin := time.Now()
-		for i := range pending {
-			if i == pushesAtOnce {
-				<-publish(manyPushes) // a few are nothing to wait for
-			}
-			p.push(&pending[i])
-		}
-		<-publish(manyPushes - 1)
-		if d := time.Since(begin); d != 0 {
-			t.Errorf("it has waited %v so far", d)
-		}
-		over := publish(1)
-		p.takePushes(nil)
-		synctest.Wait()
-		select {
-		case <-over:
-			t.Error("the wait was over while many had yet to be sent something")
-		default:
-		}
-		p.takePushes(nil)
-		<-over
-		if d := time.Since(begin); d != 0 {
-			t.Errorf("the wait was over %v after only a few were left", d)
-		}
-		for i := range pending {
-			p.push(&pending[i])
-		}
-		<-publish(manyPushes)
-		if d := time.Since(begin); d != patience {
-			t.Errorf("the wait for pushers that take nothing lasted %v, not %v", d, patience)
-		}
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -214,26 +215,111 @@ func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
 	}
 }
 
-// TestChangesBetweenTwoLooks are told by what both looks show.
-func TestALookLeavesToARequestWhatItsContenderOwnsAlready(t *testing.T) {
+// TestWhatAContenderOwnsIsLeftToItsRequest, which renews it: whoever finds out while that is under way tells the waiter nothing.
+func TestWhatAContenderOwnsIsLeftToItsRequest(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
-	take(t, b, "mine", "a", time.Second)
-	l := b.hold("mine")
-	defer b.drop(l)
-	ctx, cancel := context.WithTimeout(t.Context(), long)
-	defer cancel()
-	r := request("mine", "a", long)
-	r.Waiter = &seat{Waiter: &waiter{woken: make(chan struct{})}, since: time.Now()}
-	ticket, _ := b.seat(l, r)
-	if err := b.visit(ctx, l); err != nil {
-		t.Fatal(err)
-	}
-	o, err := b.tryBlocked(ctx, l, ticket)
-	if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Second {
-		t.Errorf("%+v, %v", o, err)
+	for by, find := range map[string]func(ctx context.Context, l *line) error{
+		"a look": b.visit,
+		"a renewal": func(ctx context.Context, l *line) error {
+			_, _, err := b.Acquire(ctx, request(l.mutex, "a", time.Minute))
+			return err
+		},
+	} {
+		take(t, b, by, "a", time.Minute)
+		l := b.hold(by)
+		defer b.drop(l)
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		_, ticket := seated(b, l, "a")
+		if err := find(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		o, err := b.tryBlocked(ctx, l, ticket)
+		if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Minute {
+			t.Errorf("%s: %+v, %v", by, o, err)
+		}
 	}
 }
 
+// seated is block as far as to the waiter's seat.
+func seated(b *Backend, l *line, contender string) (*waiter, *proxy.Ticket) {
+	w := &waiter{woken: make(chan struct{})}
+	r := request(l.mutex, contender, long)
+	r.Waiter = &seat{Waiter: w, since: time.Now()}
+	t, _ := b.seat(l, r)
+	w.ticket = t
+	return w, t
+}
+
+// TestAnyLookWakesWhoHasAcquiredOtherwise: the next one that is booked comes at the end of the lease.
+func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
+	store := stores.MariaDB(t)
+	b, other := atContentionTiming(t, store.Addr, &ear{}), serve(t, store.Addr, nil)
+	// acquires has b acquire through the other server.
+	acquires := func(t *testing.T, mutex string) {
+		t.Helper()
+		release(t, other, mutex, "a")
+		take(t, other, mutex, "b", long)
+	}
+	for by, look := range map[string]func(t *testing.T, mutex string){
+		"another's poll": func(t *testing.T, mutex string) {
+			acquires(t, mutex)
+			if o, _, err := b.Acquire(t.Context(), request(mutex, "c", long)); err != nil || o.Owner != "b" {
+				t.Error(o, err)
+			}
+		},
+		"the end of another's wait": func(t *testing.T, mutex string) {
+			c := block(t, b, mutex, "c", long)
+			acquires(t, mutex)
+			if o, err := c.ticket.End(simba.EndTimeout); err != nil || o.Owner != "b" {
+				t.Error(o, err)
+			}
+		},
+		"one for who may have been granted it": func(t *testing.T, mutex string) {
+			acquires(t, mutex)
+			l := b.hold(mutex)
+			defer b.drop(l)
+			b.haunt(l, ghost{dead: math.MaxInt64})
+		},
+		"one that began before it sat down": func(t *testing.T, mutex string) {
+			acquires(t, mutex)
+			l := b.hold(mutex)
+			defer b.drop(l)
+			if err := l.gate.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer l.gate.leave()
+			s, err := b.store.read(t.Context(), mutex, false)
+			if err != nil {
+				t.Error(err)
+			}
+			b.observe(l, s)
+			b.wakeOwner(l, s, time.Now().Add(-long))
+		},
+	} {
+		t.Run(by, func(t *testing.T) {
+			take(t, b, by, "a", long)
+			w := block(t, b, by, "b", long)
+			look(t, by)
+			w.granted(t)
+		})
+	}
+	t.Run("one before its own request was answered", func(t *testing.T) {
+		const mutex = "unanswered"
+		take(t, b, mutex, "a", long)
+		l := b.hold(mutex)
+		w, ticket := seated(b, l, "b")
+		acquires(t, mutex) // its request has shown a
+		if err := b.visit(t.Context(), l); err != nil {
+			t.Error(err)
+		}
+		b.blocks(l, ticket)
+		b.drop(l)
+		w.granted(t)
+	})
+}
+
+// TestChangesBetweenTwoLooks are told by what both looks show.
 func TestChangesBetweenTwoLooks(t *testing.T) {
 	live := func(owner string, token uint64) row { return row{owner: owner, token: token, live: true} }
 	over := func(owner string, token uint64) row { return row{owner: owner, token: token} }

@@ -163,6 +163,9 @@ func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
 	if l.Find("m", "a") != second || first.Withdraw() {
 		t.Error("the first is still there")
 	}
+	if first.Grant(Grant{Token: 6}) || l.Find("m", "a") != second {
+		t.Error("a grant for the first met the second")
+	}
 	if o, _ := first.End(simba.EndWoken); o.Status != simba.StatusQueued {
 		t.Errorf("the first: %+v", o)
 	}

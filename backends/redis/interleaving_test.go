@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,6 +214,85 @@ func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
 	if o.TTL < time.Minute-patience+time.Second {
 		t.Errorf("only a look that comes anyway has found it: %v are left", o.TTL)
 	}
+}
+
+func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
+	s := stores.Redis(t)
+	b, err := Open(t.Context(), Options{URL: "redis://" + s.Addr, Notices: newEar(), Timeout: 400 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	acquire(t, b, "m", "a", time.Minute, nil)
+	acquire(t, b, "m", "c", time.Minute, moved(func() {
+		release(t, b, "m", "a")
+		s.Pause()
+	}))
+	quiet(t, b, "m", "c")
+	_, _, err = b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
+	s.Resume()
+	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
+		t.Fatalf("the later wait: %v", err)
+	}
+	until(t, "nobody owns what nobody was told of", func() bool {
+		o, _, err := b.Owner(t.Context(), "m")
+		return err == nil && o.Owner == ""
+	})
+}
+
+func TestAnAnswerThatTheMutexIsOwnedCountsWhateverElseTheWaiterWasTold(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	acquire(t, b, "m", "c", time.Minute, moved(func() {
+		release(t, b, "m", "c") // ends the later wait as well
+		release(t, b, "m", "a")
+	}))
+	quiet(t, b, "m", "c")
+	o, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
+	if o.Status == simba.StatusWaiting {
+		o, _ = ticket.End(simba.EndWoken)
+	}
+	if o.Status != simba.StatusAcquired {
+		t.Errorf("told %+v; Redis has %+v", o, owner(t, b, "m"))
+	}
+}
+
+func TestAnAnswerGrantsNoWaitThatCameAfterIt(t *testing.T) {
+	s := stores.Redis(t)
+	e := &hook{ear: newEar()}
+	b := serve(t, "redis://"+s.Addr, e)
+	var second *proxy.Ticket
+	w := newBell()
+	e.first = func() { // the answer is being taken in
+		runScript(t, b, "m", releaseScript, "c", "0", "", "")
+		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
+		second, _ = b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})
+		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", placeOf(second).ticket)
+	}
+	acquire(t, b, "m", "c", time.Minute, nil)
+	release(t, b, "m", "a")
+	w.await(t)
+	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
+// moved is a waiter that acts when a later wait of its contender has taken its place, which has yet to ask Redis.
+type moved func()
+
+func (f moved) Wake() { f() }
+
+// hook is an ear that acts when it is told something for the first time. That may do nothing that is told.
+type hook struct {
+	*ear
+	once  sync.Once
+	first func()
+}
+
+func (h *hook) Publish(channel, payload string) int {
+	h.once.Do(h.first)
+	return h.ear.Publish(channel, payload)
 }
 
 func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {

@@ -1,0 +1,151 @@
+package resp
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{})
+		p := &poller{pushed: make(chan struct{}, 1)}
+		s.poller = p
+		nc, other := net.Pipe()
+		defer other.Close()
+		publisher := newConn(s, nc)
+		// publish counts messages, and returns what is closed when the next command may come.
+		publish := func(n int) (over chan struct{}) {
+			over = make(chan struct{})
+			publisher.Published(n)
+			go func() { publisher.paces(); close(over) }()
+			synctest.Wait()
+			return over
+		}
+		pending := make([]Conn, 2*pushesAtOnce+1)
+		begin := time.Now()
+		for i := range pending {
+			if i == pushesAtOnce {
+				<-publish(manyPushes) // a few are nothing to wait for
+			}
+			p.push(&pending[i])
+		}
+		<-publish(manyPushes - 1)
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("it has waited %v so far", d)
+		}
+		over := publish(1)
+		p.takePushes(nil)
+		synctest.Wait()
+		select {
+		case <-over:
+			t.Error("the wait was over while many had yet to be sent something")
+		default:
+		}
+		p.takePushes(nil)
+		<-over
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("the wait was over %v after only a few were left", d)
+		}
+		for i := range pending {
+			p.push(&pending[i])
+		}
+		<-publish(manyPushes)
+		if d := time.Since(begin); d != patience {
+			t.Errorf("the wait for pushers that take nothing lasted %v, not %v", d, patience)
+		}
+	})
+}
+
+// backlog is a poller whose pushers are the test, and have fallen behind.
+func backlog() *poller {
+	p := &poller{pushed: make(chan struct{}, 1)}
+	pending := make([]Conn, 2*pushesAtOnce+1)
+	for i := range pending {
+		p.push(&pending[i])
+	}
+	return p
+}
+
+func (p *poller) catchUp() {
+	for len(p.takePushes(nil)) > 0 {
+	}
+}
+
+func (p *poller) awaited() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.caughtUp != nil
+}
+
+// publish is the PUBLISH of a script: it answers, and has published as much as a connection may without a wait.
+func publish(c *Conn, _ [][]byte) {
+	c.Reply().Simple("SENT")
+	c.Published(manyPushes)
+}
+
+func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){"PUBLISH": publish}})
+		s.poller = backlog()
+		cl := dial(t, s)
+		begin := time.Now()
+		cl.send("PUBLISH\r\nPING\r\n")
+		cl.expect("+SENT\r\n")
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("what came before was answered after %v", d)
+		}
+		cl.expectSilence()
+		s.poller.catchUp()
+		cl.expect("+PONG\r\n")
+		if d := time.Since(begin); d >= patience {
+			t.Errorf("it waited %v, though only a few were left", d)
+		}
+	})
+}
+
+// TestWhoAwaitsThePushersHoldsUpNoOther: another one's command ends its wait. On a slow machine that may be over before, so
+// there are some tries.
+func TestWhoAwaitsThePushersHoldsUpNoOther(t *testing.T) {
+	order := make(chan string, 2)
+	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+		"PUBLISH": publish,
+		"NEXT": func(c *Conn, _ [][]byte) {
+			order <- "next"
+			c.Reply().Simple("NEXT")
+		},
+		"OTHER": func(c *Conn, _ [][]byte) {
+			order <- "other"
+			c.server.pollerOf().catchUp()
+			c.Reply().Simple("OTHER")
+		},
+	}})
+	cl, other := dial(), dial()
+	cl.call("PING\r\n", "+PONG\r\n") // the poller has it
+	other.call("PING\r\n", "+PONG\r\n")
+	replace := func(p *poller) (old *poller) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		old, s.poller = s.poller, p
+		return old
+	}
+	defer replace(replace(backlog()))
+	for range 20 {
+		pushers := backlog()
+		replace(pushers)
+		cl.send("PUBLISH\r\nNEXT\r\n")
+		cl.expect("+SENT\r\n")
+		for !pushers.awaited() && len(order) == 0 { // it is on its way there
+			other.call("PING\r\n", "+PONG\r\n")
+		}
+		other.call("OTHER\r\n", "+OTHER\r\n")
+		cl.expect("+NEXT\r\n")
+		first := <-order
+		<-order
+		if first == "other" {
+			return
+		}
+	}
+	t.Error("nobody else is served while it waits")
+}
