@@ -133,7 +133,7 @@ func (c *client) flushLocks(args [][]byte) error {
 		return replyErrorf("ERR refused: %d locks are held; CONFIG SET %s yes allows it", held, flushHeldLocks)
 	}
 	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
-		page, seq, err := c.backend().Scan(c.conn.Context(), r)
+		page, seq, err := c.scanPage(c.backend().Scan, r)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func (t *keyTx) settle(seq simba.Seq) error {
 // page returns a part of the keyspace that may be told.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
-	page, seq, err := t.x.keyspace.Scan(t.conn.Context(), r)
+	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r)
 	if err != nil {
 		return page, err
 	}
@@ -115,7 +115,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 	}
 	g := newKeyGlob(glob)
 	var found []string
-	for r := (simba.ScanRequest{Count: simba.MaxCount, Match: g.match}); ; {
+	for r := (simba.ScanRequest{Count: pageLength, Match: g.match}); ; {
 		page, err := t.page(r)
 		if err != nil {
 			return err

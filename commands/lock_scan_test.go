@@ -58,7 +58,7 @@ func TestKeysAreListedByTheirPlainNames(t *testing.T) {
 }
 
 func TestEveryKeyIsListed(t *testing.T) {
-	const n = 25_000 // more than a page
+	const n = 25_000 // many pages
 	p := newEngineSite(t).dial()
 	for i := range n {
 		p.do("SET k" + decimal(int64(i)) + " v")
@@ -67,6 +67,11 @@ func TestEveryKeyIsListed(t *testing.T) {
 		t.Errorf("KEYS lists %d keys of %d", len(got), n)
 	}
 	p.expect("DBSIZE", ":25000\r\n")
+	for _, scan := range []string{"SCAN 0 COUNT 10000", "SIMBA.SCAN 0 COUNT 10000", "SCAN 0 COUNT 10000 MATCH k*"} {
+		if n := len(listed(p.do(scan))); n < 10_000 || n > 11_000 {
+			t.Errorf("%s lists %d", scan, n)
+		}
+	}
 }
 
 func TestRandomkeyComesFromTheWholeKeyspace(t *testing.T) {

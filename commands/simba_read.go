@@ -144,7 +144,7 @@ func (c *client) simbaScan(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	page, seq, err := c.backend().Scan(c.conn.Context(), r)
+	page, seq, err := c.scanPage(c.backend().Scan, r)
 	if err != nil {
 		c.fail(err)
 		return

@@ -54,6 +54,30 @@ func TestNoScriptSeesWhatAnotherDid(t *testing.T) {
 	}
 }
 
+func TestAScriptThatFailsLeavesItsStateToTheNext(t *testing.T) {
+	r := New(Config{})
+	r.slots, r.free = r.slots[:1], make(chan *slot, 1)
+	r.free <- r.slots[0]
+	expect(t, r, `return 1`, ":1\r\n")
+	state := r.slots[0].state
+	for _, source := range []string{
+		`error('x')`, `error({err='X x'})`, `return nil + 1`, `return redis.call('none')`, `coroutine.wrap(function() error('x') end)()`,
+		`local a, x = 1, 2 local function f() x = x + a error(x) end f()`,
+		`local t = {} for i = 1, 100 do local n = i t[i] = function() n = n + 1 return n end end for i = 1, 100 do t[i]() end error(t)`,
+		`local function f() return 1 + f() end return f()`, `table.sort({2, 1}, function() error('x') end)`,
+		`setmetatable({}, {__index = function(t, k) error(k) end}).x()`, `xpcall(function() error('x') end, function(e) error(e) end) error('y')`,
+	} {
+		if got := run(t, r, source); !strings.HasPrefix(got, "-") {
+			t.Errorf("%s: %q", source, got)
+		}
+		if r.slots[0].state != state {
+			t.Errorf("%s: its state is gone", source)
+			state = r.slots[0].state
+		}
+		expect(t, r, `local a, x = 3, 5 local function f() x = x + a return x end f() return {f(), x, select('#', ...)}`, "*3\r\n:11\r\n:11\r\n:0\r\n")
+	}
+}
+
 func TestNoRunBeginsWithTheRandomNumbersOfAnother(t *testing.T) {
 	r := New(Config{})
 	const draw = `local t = {} for i = 1, 4 do t[i] = tostring(math.random()) end return table.concat(t, ' ')`

@@ -75,10 +75,14 @@ func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *re
 	s.globals.RawSetString("KEYS", lua.LFalse) // not nil, which would cost more
 	s.globals.RawSetString("ARGV", lua.LFalse)
 	s.host, s.giveWay = nil, nil
-	if failed != nil || s.stopped != nil {
-		return false, s.explain(failed, script.sha)
+	if failed == nil && s.stopped == nil {
+		return err == nil && !s.broken, err
 	}
-	return err == nil && !s.broken, err
+	if failed != nil {
+		s.raised(failed)
+		L.SetTop(0)
+	}
+	return s.stopped == nil && !s.broken, s.explain(failed, script.sha)
 }
 
 // protected calls the function on the stack. Some errors the machine cannot word: it panics once

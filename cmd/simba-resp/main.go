@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -87,9 +86,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return err
 	}
 	if getenv("GOGC") == "" {
-		// A held mutex lives long and in memory that holds few pointers: marking it
-		// is cheap, while at the default of 100 half of the heap waits to be filled.
-		debug.SetGCPercent(75)
+		paceCollector()
 	}
 	return serve(ctx, cfg, stderr)
 }
