@@ -132,8 +132,8 @@ func (c *client) flushLocks(args [][]byte) error {
 	if held > 0 && findSetting(c.x.settings, flushHeldLocks).Get() != "yes" {
 		return replyErrorf("ERR refused: %d locks are held; CONFIG SET %s yes allows it", held, flushHeldLocks)
 	}
-	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
-		page, seq, err := c.scanPage(c.backend().Scan, r)
+	for r := (simba.ScanRequest{Count: pageLength, Held: true}); ; {
+		page, seq, err := c.backend().Scan(c.conn.Context(), r)
 		if err != nil {
 			return err
 		}
