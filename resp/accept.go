@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -35,6 +36,8 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		case err == nil:
 			pause = firstAcceptPause
 			s.welcome(nc, config)
+			runtime.Gosched() // who connects without end has turns too
+			yieldProcessor()
 		case s.stopping():
 			return nil
 		case !passing(err):
