@@ -115,7 +115,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 	}
 	g := newKeyGlob(glob)
 	var found []string
-	for r := (simba.ScanRequest{Count: pageLength, Match: g.match}); ; {
+	for r := (simba.ScanRequest{Count: simba.MaxCount, Match: g.match}); ; {
 		page, err := t.page(r)
 		if err != nil {
 			return err
