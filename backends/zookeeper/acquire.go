@@ -70,12 +70,12 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 
 // acquireHeld grants, renews or queues; t is the ticket of r.Waiter. Who calls it holds the gate of the place.
 func (b *Backend) acquireHeld(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
-	for {
+	for made := (*node)(nil); ; {
 		s, err := b.current(ctx, r.Mutex)
 		if err != nil {
 			return simba.Outcome{}, err
 		}
-		out, done, err := b.acquireInside(ctx, s, r, t)
+		out, done, err := b.acquireInside(ctx, s, r, t, &made)
 		switch {
 		case err == nil && done:
 			return out, nil
@@ -91,8 +91,8 @@ func (b *Backend) acquireHeld(ctx context.Context, r simba.AcquireRequest, t *pr
 	}
 }
 
-// acquireInside is one attempt; done is false if it has to be made anew.
-func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, done bool, err error) {
+// acquireInside is one attempt; done is false if it has to be made anew. made is the node that an attempt of this request has made.
+func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
 	p := place{r.Mutex, r.Contender}
 	if b.haunted(p) {
 		if err := b.settle(ctx, s, p); err != nil {
@@ -102,7 +102,7 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 	n := b.nodeAt(p)
 	switch {
 	case n == nil:
-		return b.enroll(ctx, s, r, t)
+		return b.enroll(ctx, s, r, t, made)
 	case n.s != s: // its session is being forgotten
 		b.mu.Lock()
 		b.dropLocked(n)
@@ -110,10 +110,10 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 		return out, false, nil
 	}
 	b.mu.Lock()
-	owner, ended, untold := n.kind == kindOwner, n.kind == kindOwner && !n.ownsLocked(time.Now()), n.untold && !n.answered
+	owner, ended, untold := n.kind == kindOwner, n.endedLocked(time.Now()), n.untold && !n.answered
 	b.mu.Unlock()
 	switch {
-	case ended:
+	case owner && ended:
 		return out, false, b.expire(ctx, n) // whoever keeps it: it is its contender that asks
 	case owner:
 		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
@@ -131,10 +131,10 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 	case i < 0:
 		b.vanished(n)
 		return out, false, nil
-	case i == 0 && b.over(n): // as others tell that have taken it for an owner's
+	case i == 0 && ended: // as others tell that have taken it for an owner's
 		return out, false, b.expire(ctx, n)
 	case i == 0:
-		return b.takeTurn(ctx, n, r, t)
+		return b.takeTurn(ctx, n, r, t, n == *made)
 	case r.NoQueue:
 		return b.refuse(ctx, s, r, names, n.child)
 	default:
@@ -143,7 +143,7 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 }
 
 // enroll makes a node for a contender that this server knows none of.
-func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, done bool, err error) {
+func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
 	p := place{r.Mutex, r.Contender}
 	if r.NoQueue && b.heldHere(r.Mutex) {
 		out, done, err = b.look(ctx, s, r)
@@ -163,6 +163,7 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 		return out, false, err
 	}
 	n := c.node
+	*made = n
 	if c.alone {
 		return b.begin(n, t), true, nil
 	}
@@ -194,7 +195,7 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 		names, at = names[at-left:], left
 	}
 	switch {
-	case at == 0 && b.over(n): // those in front went too late
+	case at == 0 && b.ended(n): // those in front went too late
 		b.mu.Lock()
 		n.lapse = time.Now()
 		b.addLocked(n)
@@ -226,7 +227,7 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 // begin begins a tenure: the node is the first.
 func (b *Backend) begin(n *node, t *proxy.Ticket) simba.Outcome {
 	b.mu.Lock()
-	n.kind, n.untold, n.over, n.asking = kindOwner, t != nil, false, false
+	n.kind, n.untold, n.over, n.presumed = kindOwner, t != nil, false, time.Time{}
 	b.addLocked(n)
 	b.markLocked(n, markAfter)
 	b.mu.Unlock()
@@ -271,9 +272,10 @@ func (b *Backend) free(n *node, t *proxy.Ticket) {
 	}
 }
 
-// takeTurn grants the mutex to a waiter that asks again and whose node is the first.
-func (b *Backend) takeTurn(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, done bool, err error) {
-	if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
+// takeTurn grants the mutex to a waiter that asks again and whose node is the first, or to a request that has made the node itself and
+// finds it the first late.
+func (b *Backend) takeTurn(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
+	if err := b.own(ctx, n, r.TTL, r.Transition, b.binding(r.Session), made); err != nil {
 		return out, false, err
 	}
 	b.leaveUntold(n, t != nil)
@@ -282,10 +284,10 @@ func (b *Backend) takeTurn(ctx context.Context, n *node, r simba.AcquireRequest,
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
 }
 
-func (b *Backend) over(n *node) bool {
+func (b *Backend) ended(n *node) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return n.overLocked(time.Now())
+	return n.endedLocked(time.Now())
 }
 
 // leaveUntold takes back that a renewal has told its contender: who is blocked may be gone before it hears of it.
@@ -319,7 +321,6 @@ func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.Acquire
 		return out, false, nil
 	}
 	blocked := b.waitsLocked(p)
-	n.asking = false // from here on it says that it waits
 	// A poll does not change what a blocked connection asked for and will be told.
 	if t != nil || !blocked {
 		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)

@@ -45,8 +45,13 @@ func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) 
 	}()
 	n := &node{
 		s: s, mutex: p.mutex, contender: p.contender, guid: g, kind: kindPolling, keeper: b.id, server: b.id, binding: rec.Session,
-		ttl: millis(rec.TTL), transition: millis(rec.Transition), asking: rec.Kind == kindAsking,
+		ttl: millis(rec.TTL), transition: millis(rec.Transition),
 	}
+	defer func() {
+		if c.node != nil && rec.Kind == kindAsking {
+			n.presumed = n.end()
+		}
+	}()
 	data := rec.encode()
 	for {
 		start := time.Now()
@@ -119,15 +124,20 @@ func (s *session) find(ctx context.Context, mutex string, g guid) (child string,
 }
 
 // renew begins both windows of a node anew, as its contender now asks, and makes it
-// an owner's. Those of a node that says asking yet go on as others may have told of them: since it was made. It returns
-// zk.ErrNoNode if the node is gone: it is forgotten then; errChanged if the lease is over by now, by our clock.
+// an owner's. It returns zk.ErrNoNode if the node is gone: it is forgotten then; errChanged if the lease is over
+// by now, by our clock, or by what others may tell.
 func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
+	return b.own(ctx, n, ttl, transition, binding, false)
+}
+
+// own is renew; or, for the request that has made the node, it lets the windows begin when that was, if others may have told of them so.
+func (b *Backend) own(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
 	first := time.Now()
 	for {
 		b.mu.Lock()
 		now := time.Now()
-		over := n.overLocked(now)
-		begun := n.asking && n.ttl == ttl && n.transition == transition
+		over := n.endedLocked(now)
+		begun := made && !n.presumed.IsZero()
 		rec, version := n.recordLocked(now), n.version
 		rec.Acquired = 0
 		if begun {
@@ -151,7 +161,7 @@ func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Durat
 			if !begun {
 				n.since, n.acquiredAt = start, stat.Mtime
 			}
-			n.version, n.asking = stat.Version, false
+			n.version, n.presumed = stat.Version, time.Time{}
 			n.turn, n.idle, n.dirty, n.untold, n.over = time.Time{}, false, time.Time{}, false, false
 			b.armLocked(n)
 			b.mu.Unlock()
@@ -172,7 +182,7 @@ func (b *Backend) mark(ctx context.Context, n *node) error {
 		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
 			b.mu.Lock()
-			n.version, n.asking = stat.Version, false
+			n.version, n.presumed = stat.Version, time.Time{}
 			if n.dirty.Equal(asked) {
 				n.dirty = time.Time{}
 			}
@@ -262,7 +272,9 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	if lease.stat.Version != n.version {
 		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
 			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner
-			n.asking = n.asking && rec.Kind != kindPolling
+			if rec.Kind != kindAsking && rec.Kind != kindOwner {
+				n.presumed = time.Time{}
+			}
 			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.tried.IsZero() { // but of a renewal
 				n.since, n.acquiredAt = n.tried, began
 				n.ttl, n.transition, n.binding, n.untold = millis(rec.TTL), millis(rec.Transition), rec.Session, false
@@ -321,7 +333,7 @@ func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	n.kind, n.keeper, n.server = rec.Kind, rec.Keeper, rec.Server
 	n.ttl, n.transition, n.binding, n.listening = millis(rec.TTL), millis(rec.Transition), rec.Session, rec.Listening
 	n.since, n.acquiredAt, n.over = since, rec.began(stat), rec.Over
-	n.idle, n.untold, n.dirty, n.turn, n.asking = rec.Idle, false, time.Time{}, time.Time{}, false
+	n.idle, n.untold, n.dirty, n.turn, n.presumed = rec.Idle, false, time.Time{}, time.Time{}, time.Time{}
 	switch {
 	case rec.Kind == kindPolling && rec.Turn > 0:
 		n.turn = now.Add(millis(rec.Turn))

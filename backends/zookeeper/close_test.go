@@ -83,10 +83,12 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 	})
 	t.Run("but leaves no node of one that is over", func(t *testing.T) {
 		here, there, n := closing(t, srv.Addr, t.Name(), 200*time.Millisecond, func(*Backend) {})
-		for owner := n.contender; owner != ""; {
+		for owner, deadline := n.contender, time.Now().Add(20*time.Second); owner != ""; {
 			o, _, err := there.Owner(ctx, n.mutex)
 			must(t, err)
-			owner = o.Owner
+			if owner = o.Owner; time.Now().After(deadline) {
+				t.Fatal("its lease does not end")
+			}
 		}
 		must(t, here.Close())
 		getting(t, there, simba.AcquireRequest{Mutex: n.mutex, Contender: "y", NoQueue: true}, simba.StatusAcquired)

@@ -52,7 +52,7 @@ type node struct {
 	answered   bool      // of an owner that was granted: the end of its wait has told it
 	untold     bool      // of an owner: granted to a waiter, and not renewed since
 	over       bool      // of an owner: the lease node says that somebody was told that it is over
-	asking     bool      // the lease node says so yet: others may take it for an owner's, with windows since it was made
+	presumed   time.Time // of a node whose lease says asking, and not of an owner: until when others may tell that it is one's; else zero
 	tried      time.Time // of an owner: when the last renewal was begun, which may have been done though it had no answer
 	lapse      time.Time // of a polling waiter: when its place lapses
 	turn       time.Time // of a polling waiter whose turn it is: until when; else zero
@@ -91,9 +91,12 @@ func (n *node) ownsLocked(now time.Time) bool {
 	return !n.gone && n.kind == kindOwner && now.Before(n.end())
 }
 
-// overLocked reports whether its contender owned the mutex, or may have been taken for its owner, and does not any more.
-func (n *node) overLocked(now time.Time) bool {
-	return (n.kind == kindOwner || n.asking) && (n.gone || !now.Before(n.end()))
+// endedLocked reports whether its contender owned the mutex, or others may have told that it does, and does not any more.
+func (n *node) endedLocked(now time.Time) bool {
+	if n.kind == kindOwner {
+		return !n.ownsLocked(now)
+	}
+	return !n.presumed.IsZero() && !now.Before(n.presumed)
 }
 
 // passedLocked reports whether it is of a polling waiter that is the first and whose turn

@@ -63,14 +63,40 @@ func holdUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func
 	}()
 	<-begun
 	h.begun = time.Now()
-	if ok, _, err := h.near.Release(ctx, simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
+	h.presume(t)
+	return h
+}
+
+// presume has o go, so that the other server takes x for the owner.
+func (h *heldUp) presume(t *testing.T) {
+	t.Helper()
+	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
 	h.told = h.owner(t, h.near)
 	if h.told.Owner != "x" {
 		t.Fatalf("the owner is told to be %+v", h.told)
 	}
-	return h
+}
+
+// ends returns when the other server tells that the presumed tenure is over.
+func (h *heldUp) ends(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); h.owner(t, h.near).Owner != ""; {
+		if time.Now().After(deadline) {
+			t.Fatal("the presumed tenure does not end")
+		}
+	}
+}
+
+// asksAgain checks that another request has the windows begin anew.
+func (h *heldUp) asksAgain(t *testing.T) {
+	t.Helper()
+	before := time.Now()
+	out, _, err := h.far.Acquire(context.Background(), h.request)
+	if err != nil || out.Token != h.told.Token || out.TTL < h.request.TTL-time.Since(before) {
+		t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
+	}
 }
 
 func (h *heldUp) owner(t *testing.T, b *Backend) simba.Tenure {
@@ -108,8 +134,7 @@ func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
 		})
 		t.Run(name+", and another tenure when those are over", func(t *testing.T) {
 			h := holdUp(t, srv.Addr, placed, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
-			for h.owner(t, h.near).Owner != "" {
-			}
+			h.ends(t)
 			h.link.Heal()
 			must(t, <-h.answered)
 			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.told.Token {
@@ -117,18 +142,46 @@ func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
 			}
 		})
 	}
-	t.Run("once more, since it had no answer", func(t *testing.T) {
+	t.Run("another one renews them", func(t *testing.T) {
 		h := holdUp(t, srv.Addr, true, time.Minute, (*stores.Link).DropRepliesFrom)
-		healed := time.Now()
 		h.link.Heal()
 		if err := <-h.answered; err == nil {
 			t.Fatalf("x: %+v", h.out)
 		}
-		var err error
-		h.out, _, err = h.far.Acquire(context.Background(), h.request)
-		must(t, err)
-		h.goesOn(t, healed)
+		h.asksAgain(t)
 	})
+}
+
+func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
+	far, near := two(t)
+	for name, over := range map[string]bool{"while it may be told of": false, "another tenure after that": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			ttl := time.Minute
+			if over {
+				ttl = 500 * time.Millisecond
+			}
+			h := &heldUp{far: far, near: near, request: simba.AcquireRequest{Mutex: t.Name(), Contender: "x", TTL: ttl, Transition: ttl}}
+			getting(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
+			open, err := far.hold(ctx, place{h.request.Mutex, "x"}) // so it is not written
+			must(t, err)
+			if out, err := far.acquireHeld(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
+				t.Fatalf("x: %+v, %v", out, err)
+			}
+			h.presume(t)
+			if over {
+				h.ends(t)
+			}
+			out, err := far.acquireHeld(ctx, h.request, nil)
+			open()
+			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.told.Token) == over {
+				t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
+			}
+			if !over {
+				h.asksAgain(t)
+			}
+		})
+	}
 }
 
 func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing.T) {

@@ -109,7 +109,7 @@ func (b *Backend) elder(ctx context.Context, s *session, p place, names []string
 			continue
 		}
 		if n.kind == kindAsking && i > 0 { // it has yet to say that it waits
-			n.kind, n.lapse = kindPolling, time.Now().Add(b.QueueGrace())
+			n.kind, n.lapse, n.presumed = kindPolling, time.Now().Add(b.QueueGrace()), n.end()
 		}
 		return n, nil
 	}
