@@ -59,11 +59,13 @@ func (s *state) thread(L *lua.LState, open lua.LGFunction) lua.LValue {
 	checkFunction(L, 1)
 	s.spend(L, coroutineSteps)
 	options, meter := L.Options, L.RemoveContext()
+	defer func() { // opening may fail
+		L.Options = options
+		L.SetContext(meter)
+	}()
 	L.Options.CallStackSize, L.Options.RegistrySize = maxCoroutineCalls, coroutineRegisters
 	L.SetTop(1)
 	open(L)
-	L.Options = options
-	L.SetContext(meter)
 	made := L.Get(-1)
 	L.Pop(1)
 	thread, ok := made.(*lua.LState)

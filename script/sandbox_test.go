@@ -1,6 +1,7 @@
 package script
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -75,6 +76,25 @@ func TestAScriptThatFailsLeavesItsStateToTheNext(t *testing.T) {
 			state = r.slots[0].state
 		}
 		expect(t, r, `local a, x = 3, 5 local function f() x = x + a return x end f() return {f(), x, select('#', ...)}`, "*3\r\n:11\r\n:11\r\n:0\r\n")
+	}
+}
+
+// A state that fails at any of the registers must have its meter still.
+func TestAScriptWithoutRoomForACoroutineLeavesItsMeterToTheNext(t *testing.T) {
+	r := New(Config{})
+	r.slots, r.free = r.slots[:1], make(chan *slot, 1)
+	r.free <- r.slots[0]
+	for n := range 64 {
+		got := run(t, r, fmt.Sprintf(`local create, f, t = coroutine.create, function() end, {}
+			local function last(...) return create(f) end
+			local function deep(...) last(...) return 1 + deep(...) end
+			return deep(unpack(t, 1, %d))`, 200+n))
+		if !strings.Contains(got, "overflow") {
+			t.Fatal(got)
+		}
+		if s := r.slots[0].state; s != nil && s.lua.Context() == nil {
+			t.Fatalf("%d: %s: the next script has no meter", n, got)
+		}
 	}
 }
 
