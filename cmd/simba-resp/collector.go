@@ -24,12 +24,10 @@ func paceCollector() {
 	watchCollections(percent)
 }
 
-// watchCollections has the growth set after the next collection, if it is not as last any more, and so on.
+// watchCollections has the growth set after the next collection, if it is another then, and so on.
 func watchCollections(last int) {
 	runtime.SetFinalizer(&collection{last: last}, func(c *collection) {
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(live)
-		now := growth(live[0].Value.Uint64())
+		now := growth(marked())
 		if now != c.last {
 			debug.SetGCPercent(now)
 		}
@@ -43,11 +41,17 @@ type collection struct {
 	_    *collection // so that it is an object of its own: small ones without pointers are allocated together
 }
 
-// growth is how much a heap may grow, in percent. It goes by eighths, since to change it stops everything for a moment.
-func growth(live uint64) int {
-	percent := collectorPercent
-	for uint64(percent)*max(live, emptyHeap) < 100*collectorRoom {
-		percent += percent / 8
+// marked is what the percents are of: the bytes that the last collection has found to be in use, stacks and globals included.
+func marked() (bytes uint64) {
+	parts := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(parts)
+	for _, p := range parts {
+		bytes += p.Value.Uint64()
 	}
-	return percent
+	return bytes
+}
+
+// growth is how much a heap may grow, in percent.
+func growth(marked uint64) int {
+	return max(collectorPercent, int(100*collectorRoom/max(marked, emptyHeap)))
 }

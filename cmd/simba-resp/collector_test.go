@@ -15,7 +15,7 @@ func TestASmallHeapMayGrowByMoreThanALargeOne(t *testing.T) {
 	}
 	for _, live := range []uint64{0, 10 << 20, 40 << 20, 1 << 40} {
 		p := growth(live)
-		if room := max(live, emptyHeap) / 100 * uint64(p); p < collectorPercent || room < collectorRoom*99/100 || p > collectorPercent && room > collectorRoom*9/8 {
+		if room := max(live, emptyHeap) / 100 * uint64(p); p < collectorPercent || room < collectorRoom*98/100 || p > collectorPercent && room > collectorRoom {
 			t.Errorf("%d bytes may grow by %d percent", live, p)
 		}
 	}
