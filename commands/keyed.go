@@ -25,13 +25,20 @@ type keyTx struct {
 	final bool
 
 	steps int  // counted by step
-	again bool // it conflicted with others': these don't get the processor in between any more
+	again bool // it conflicted with others' before
+}
+
+// giveWay is the client's, but for who begins anew: what others change meanwhile would have it conflict once more.
+func (t *keyTx) giveWay() {
+	if !t.again {
+		t.c.giveWay()
+	}
 }
 
 // step is called in what may be done thousands of times: others have the processor in between.
 func (t *keyTx) step() {
-	if t.steps++; t.steps%64 == 0 && !t.again {
-		t.c.giveWay()
+	if t.steps++; t.steps%64 == 0 {
+		t.giveWay()
 	}
 }
 
@@ -95,6 +102,9 @@ func (c *client) transact(do func(t *keyTx) error) error {
 	}
 	start := c.w.Len()
 	for i := range maxAttempts {
+		if i > 0 {
+			c.giveWay() // while nothing is read that could change
+		}
 		err = c.attempt(space.Begin(), i > 0, do)
 		if !errors.Is(err, simba.ErrConflict) {
 			break
@@ -197,7 +207,7 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.w.Array(len(queue))
 	for i, q := range queue {
-		t.c.giveWay()
+		t.giveWay()
 		from, call := t.w.Len(), &calls[i]
 		switch {
 		case i < known && call.err != nil:

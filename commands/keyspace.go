@@ -69,9 +69,9 @@ func (c *client) countHeld() (n int64, err error) {
 // pageLength is at how many mutexes a scan of an engine that has them in memory looks without a pause.
 const pageLength = 1000
 
-// scanPage is a backend's Scan. Where that computes, others have the processor now and then: whoever asks for many mutexes gets
-// them of several pages.
-func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest) (all simba.ScanPage, rests simba.Seq, err error) {
+// scanPage is a backend's Scan. Where that computes, others have the processor now and then, by giveWay: whoever asks for many
+// mutexes gets them of several pages.
+func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, giveWay func()) (all simba.ScanPage, rests simba.Seq, err error) {
 	if c.x.keyspace == nil {
 		return scan(c.conn.Context(), r)
 	}
@@ -87,7 +87,7 @@ func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.S
 		if r.Cursor = page.Cursor; r.Cursor == 0 || left <= 0 {
 			return all, rests, nil
 		}
-		c.giveWay()
+		giveWay()
 	}
 }
 
@@ -150,7 +150,7 @@ func (c *client) scan(args [][]byte) {
 	if s.matching {
 		s.Match = func(mutex string) bool { return resp.Match(s.glob, simba.MutexChannel(mutex)) }
 	}
-	page, seq, err := c.scanPage(c.backend().Scan, s.ScanRequest)
+	page, seq, err := c.scanPage(c.backend().Scan, s.ScanRequest, c.giveWay)
 	if err != nil {
 		c.fail(err)
 		return

@@ -22,11 +22,11 @@ func (t *keyTx) settle(seq simba.Seq) error {
 // page returns a part of the keyspace that may be told.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
-	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r)
+	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.giveWay)
 	if err != nil {
 		return page, err
 	}
-	t.c.giveWay()
+	t.giveWay()
 	return page, t.settle(seq)
 }
 

@@ -144,7 +144,7 @@ func (c *client) simbaScan(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	page, seq, err := c.scanPage(c.backend().Scan, r)
+	page, seq, err := c.scanPage(c.backend().Scan, r, c.giveWay)
 	if err != nil {
 		c.fail(err)
 		return
