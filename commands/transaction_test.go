@@ -251,13 +251,17 @@ func (t conflictingTx) Commit(ctx context.Context) (simba.Seq, error) {
 	return 0, simba.ErrConflict
 }
 
-func newConflictingSite(t *testing.T) (*site, *conflicting) {
+func newConflicting(t *testing.T) *conflicting {
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Stop)
-	space := &conflicting{Engine: e}
+	return &conflicting{Engine: e}
+}
+
+func newConflictingSite(t *testing.T) (*site, *conflicting) {
+	space := newConflicting(t)
 	return newSite(t, Config{Backend: space}), space
 }
 

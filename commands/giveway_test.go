@@ -1,0 +1,124 @@
+package commands
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// laborious is an engine of which each lock, page and tenure that is looked at takes longer than a turn: others are to have the next one.
+type laborious struct {
+	*conflicting
+	looked func() // called after each; nil = nothing is
+}
+
+type laboriousTx struct {
+	simba.Tx
+	space *laborious
+}
+
+func (l *laborious) work() {
+	time.Sleep(time.Millisecond)
+	if l.looked != nil {
+		l.looked()
+	}
+}
+
+func (l *laborious) Begin() simba.Tx { return laboriousTx{l.conflicting.Begin(), l} }
+
+func (t laboriousTx) Lock(mutex string) simba.Lock {
+	t.space.work()
+	return t.Tx.Lock(mutex)
+}
+
+// Scan has three pages, of one mutex each.
+func (l *laborious) Scan(_ context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+	l.work()
+	return simba.ScanPage{Cursor: (r.Cursor + 1) % 3, Mutexes: []string{"m"}}, 0, nil
+}
+
+func (l *laborious) Break(context.Context, string, string) (bool, simba.Seq, error) {
+	l.work()
+	return true, 0, nil
+}
+
+// newLaboriousSite returns a client's state, of which a test reads only what is settled with the reply, and what has its
+// commands served.
+func newLaboriousSite(t *testing.T) (c *client, space *laborious, run func(commands []string)) {
+	space = &laborious{conflicting: newConflicting(t)}
+	s := newSite(t, Config{Backend: space})
+	p := s.dial()
+	p.expect("PING", "+PONG\r\n") // from now on it has a state
+	return s.server.Conn(1).State().(*client), space, func(commands []string) {
+		t.Helper()
+		for _, command := range commands {
+			if reply := p.do(command); reply[0] == '-' {
+				t.Errorf("%.40s: %q", command, reply)
+			}
+		}
+	}
+}
+
+// longCommands have others wait for longer than a turn, wherever they could be made to give way.
+var longCommands = map[string]struct {
+	commands []string
+	keyed    bool // the last one runs in one transaction
+}{
+	"many keys":             {[]string{"MGET" + strings.Repeat(" a", 2*64)}, true},
+	"many keys to change":   {[]string{"DEL" + strings.Repeat(" a", 2*64)}, true},
+	"KEYS":                  {[]string{"KEYS *"}, true},
+	"SCAN":                  {[]string{"SCAN 0 COUNT 10000"}, true},
+	"RANDOMKEY":             {[]string{"RANDOMKEY"}, true}, // asks for page after page by itself
+	"SIMBA.SCAN":            {[]string{"SIMBA.SCAN 0 COUNT 10000"}, false},
+	"FLUSHALL":              {[]string{"FLUSHALL"}, false},
+	"CLIENT LIST":           {[]string{"CLIENT LIST ID" + strings.Repeat(" 1", 1000)}, false}, // 3 ms of formatting, 20 turns
+	"a script":              {[]string{`EVAL "for i = 1, 1000 do end redis.call('GET', 'a') for i = 1, 1000 do end" 0`}, true},
+	"EXEC in a transaction": {[]string{"MULTI", "GET a", "GET a", "GET a", "EXEC"}, true},
+	"EXEC one by one":       {[]string{"MULTI", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "EXEC"}, false},
+}
+
+func TestALongCommandGivesWay(t *testing.T) {
+	for name, long := range longCommands {
+		t.Run(name, func(t *testing.T) {
+			c, _, run := newLaboriousSite(t)
+			run(long.commands)
+			if c.parked == 0 {
+				t.Error("nobody else had the processor meanwhile")
+			}
+		})
+	}
+}
+
+func TestWhoConflictsGivesWayBeforeItBeginsAnew(t *testing.T) {
+	c, space, run := newLaboriousSite(t)
+	space.times = 2
+	run([]string{"SET a w1"})
+	if c.parked == 0 {
+		t.Error("nobody else had the processor meanwhile")
+	}
+}
+
+func TestWhoBeginsAnewDoesNotGiveWay(t *testing.T) {
+	for name, long := range longCommands {
+		if !long.keyed {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			c, space, run := newLaboriousSite(t)
+			space.times = 1
+			parked := time.Duration(-1) // when it had begun anew
+			space.looked = func() {
+				if space.times == 0 && parked < 0 {
+					parked = c.parked
+				}
+			}
+			run(long.commands)
+			if c.parked != parked {
+				t.Errorf("others had the processor for %v, and for %v when it began anew", c.parked, parked)
+			}
+		})
+	}
+}
