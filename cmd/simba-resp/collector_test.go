@@ -22,7 +22,6 @@ func TestASmallHeapMayGrowByMoreThanALargeOne(t *testing.T) {
 	large := make([]byte, 100<<20)
 	becomes(t, func(p int) bool { return p == collectorPercent })
 	runtime.KeepAlive(large)
-	large = nil
 	becomes(t, func(p int) bool { return p > collectorPercent })
 }
 
