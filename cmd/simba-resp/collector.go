@@ -12,7 +12,7 @@ const (
 	collectorPercent = 75
 	// collectorRoom is what it may grow by at least, in bytes. Who marks gives the processor to nobody for milliseconds: a
 	// small heap that somebody fills with garbage without end would be marked many times a second.
-	collectorRoom = 32 << 20
+	collectorRoom = 10 << 20
 	// emptyHeap is what Go takes a heap for that has nothing in it.
 	emptyHeap = 4 << 20
 )

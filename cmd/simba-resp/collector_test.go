@@ -13,7 +13,7 @@ func TestASmallHeapMayGrowByMoreThanALargeOne(t *testing.T) {
 	if p := percent(); p != growth(0) || p < 100*collectorRoom/emptyHeap {
 		t.Fatalf("at first by %d percent", p)
 	}
-	for _, live := range []uint64{0, 10 << 20, 40 << 20, 1 << 40} {
+	for _, live := range []uint64{0, 10 << 20, 20 << 20, 1 << 40} {
 		p := growth(live)
 		if room := max(live, emptyHeap) / 100 * uint64(p); p < collectorPercent || room < collectorRoom*98/100 || p > collectorPercent && room > collectorRoom {
 			t.Errorf("%d bytes may grow by %d percent", live, p)
