@@ -40,7 +40,7 @@ type Wait struct {
 // NewWait prepares to block the command being executed.
 func (c *Conn) NewWait() *Wait { return &Wait{c: c} }
 
-// Wake ends the wait, or the one to come if Await was not called yet. Any
+// Wake ends the wait, or the one to come if Await is not being called. Any
 // goroutine may call it, any number of times; it does not block.
 func (w *Wait) Wake() {
 	w.c.park.Lock()
@@ -54,6 +54,8 @@ func (w *Wait) Wake() {
 // Await settles and sends the replies of the commands before this one, and then
 // blocks until Wake, the deadline (zero = none) or another reason ends the wait. If
 // several apply, Gone comes first and Woken second.
+//
+// It may be called again: what woke it once does not do so twice.
 //
 // The arguments of the command remain valid. Bytes that arrive meanwhile wait in
 // the buffer; a client that sends more than one command may have is cut, sooner
@@ -92,6 +94,7 @@ func (c *Conn) endWait() {
 	c.touch()
 	c.park.Lock()
 	defer c.park.Unlock()
+	c.wait.woken = false
 	c.wait, c.unblock = nil, parked
 	c.rearm()
 }

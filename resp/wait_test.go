@@ -83,6 +83,35 @@ func TestAWakeWhileTheCommandsBeforeAreSettledIsNotLost(t *testing.T) {
 	})
 }
 
+func TestAWaitThatWasWokenMayGoOn(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
+		waits := make(chan *Wait, 1)
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"WAIT": func(c *Conn, args [][]byte) {
+				w := c.NewWait()
+				waits <- w
+				deadline := time.Now().Add(time.Second)
+				first := w.Await(deadline)
+				if string(args[1]) == "again" {
+					w.Wake() // before it is waited for
+				}
+				c.Reply().Simple(first.String() + ", " + w.Await(deadline).String())
+			},
+		}}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("WAIT again\r\n")
+		(<-waits).Wake()
+		cl.expect("+woken, woken\r\n")
+		start := time.Now()
+		cl.send("WAIT once\r\n")
+		(<-waits).Wake()
+		cl.expect("+woken, timed out\r\n")
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("it ended after %v", d)
+		}
+	})
+}
+
 func TestAStaleWakeFindsNobody(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(time.Second)
