@@ -17,7 +17,7 @@ const (
 	StatusBusy                       // not now, and NoQueue asked not to queue
 	StatusTimeout                    // the wait ended without the mutex; the contender left the queue
 	StatusLost                       // GUARD by one that is not the owner
-	StatusWaiting                    // blocked: a Ticket came with it; never on the wire
+	StatusWaiting                    // blocked: a Ticket tells what comes of it; never on the wire
 )
 
 var statusNames = [...]string{"", "acquired", "renewed", "queued", "busy", "timeout", "lost", "waiting"}
@@ -79,17 +79,21 @@ type AcquireRequest struct {
 
 // Waiter is the one who waits in a blocked acquire.
 type Waiter interface {
-	// Wake tells that the mutex was granted, durably, and that Ticket.End will say
-	// so. It is called at most once, possibly after End, and must not block.
+	// Wake tells that the mutex was granted, durably, or that the wait is over without
+	// it: Ticket.End will say. It may be called again, and after End, and must not block.
 	Wake()
 }
 
-// Ticket is a blocked acquire's place in the queue. Its End is called exactly
-// once, its Abandon at most once and after End.
+// Ticket is a blocked acquire's place in the queue. Its End is called until the outcome
+// is no longer StatusWaiting, its Abandon at most once and after that.
 type Ticket interface {
 	// End ends the wait for the reason given and returns what came of it. A mutex
 	// that was granted in the meantime is the outcome whatever the reason, except
 	// EndGone, which passes it on to the next waiter: nobody is there to be told.
+	//
+	// Who was woken may have been granted a lease that ran out before it could be told. Then
+	// it has a place again, and the outcome of EndWoken is StatusWaiting: Wake tells when
+	// there is more to be said. It is that of no other reason.
 	End(why EndReason) (Outcome, error)
 	// Abandon passes on a mutex that End said was acquired, since the waiter could
 	// not be told, unless the contender has renewed it since.

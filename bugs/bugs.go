@@ -83,6 +83,8 @@ const (
 	// OldWaitForgotten: a contender waits on a new connection, and the old one is never
 	// answered.
 	OldWaitForgotten
+	// UntoldForgotten: who was granted a lease that ran out before it could be told waits no more.
+	UntoldForgotten
 	// LostUpdate: EXEC does not see that a watched key has changed.
 	LostUpdate
 )

@@ -35,6 +35,7 @@ var names = [...]string{
 	TurnNamesTheNext:         "turn-names-the-next",
 	FaultNotFatal:            "fault-not-fatal",
 	OldWaitForgotten:         "old-wait-forgotten",
+	UntoldForgotten:          "untold-forgotten",
 	LostUpdate:               "lost-update",
 }
 

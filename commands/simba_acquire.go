@@ -135,41 +135,71 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
 	call.judge(c) // who changes the rules from now on sees the call
-	parked := time.Now()
-	why := w.Await(deadline)
-	c.parked += time.Since(parked)
+	var why resp.Wakeup
+	var revoked *denial
+	for out.Status == simba.StatusWaiting && err == nil {
+		parked := time.Now()
+		why = w.Await(deadline)
+		c.parked += time.Since(parked)
+		c.touched = true // Await has settled what came before
+		reason := endReason(why)
+		if revoked = call.revoked.Load(); revoked != nil && why == resp.Woken {
+			reason = simba.EndLeft
+		}
+		out, err = ticket.End(reason)
+		c.owe(out.Seq)
+	}
 	c.waiting.Store(nil)
-
-	c.touched = true // Await settled the batch so far
-	reason := endReason(why)
-	revoked := call.revoked.Load()
-	if revoked != nil && why == resp.Woken {
-		reason = simba.EndLeft
+	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
+		err = c.keepTrue(&a, &out)
 	}
-	out, err = ticket.End(reason)
-	if err != nil {
+	switch { // a lease is told, whatever else has happened
+	case err != nil:
 		return out, nil, err
-	}
-	switch out.Status { // a lease is told, whatever else has happened
-	case simba.StatusAcquired:
+	case out.Status == simba.StatusAcquired:
 		return out, ticket, nil
-	case simba.StatusRenewed:
+	case out.Status == simba.StatusRenewed:
 		return out, nil, nil
 	}
 	if revoked != nil {
-		c.owe(out.Seq)
 		c.noteDenial(revoked, c.where())
 		return out, nil, revoked
 	}
 	switch why {
 	case resp.UnblockedError:
-		c.owe(out.Seq)
 		return out, nil, replyError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
 	case resp.ShuttingDown:
-		c.owe(out.Seq)
 		return out, nil, replyError("UNBLOCKED the server is shutting down; ask again when it is back")
 	}
 	return out, nil, nil
+}
+
+// keepTrue settles a lease that a wait ended with, and takes off its windows what that took: who waits cannot count
+// them from when it asked. One that ran out meanwhile is told as a wait that ended without.
+func (c *client) keepTrue(a *acquisition, out *simba.Outcome) error {
+	began := time.Now()
+	if c.settle() != nil {
+		c.touched = true // what settles before the reply is sent fails likewise, and it is not
+		return nil
+	}
+	c.parked += time.Since(began)
+	took := time.Since(began).Truncate(time.Millisecond)
+	if took < out.Transition {
+		out.TTL, out.Transition = max(0, out.TTL-took), out.Transition-took
+		return nil
+	}
+	t, seq, err := c.backend().Owner(c.conn.Context(), a.Mutex)
+	if err != nil {
+		return err
+	}
+	c.touched = true
+	c.owe(seq)
+	status := simba.StatusTimeout
+	if t.Token == out.Token { // its contender has renewed it
+		status = out.Status
+	}
+	*out = simba.Outcome{Status: status, Owner: t.Owner, Token: t.Token, TTL: t.TTL, Transition: t.Transition, Seq: seq}
+	return nil
 }
 
 func endReason(w resp.Wakeup) simba.EndReason {

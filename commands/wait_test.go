@@ -21,6 +21,7 @@ type oneSeat struct {
 	mu      sync.Mutex // protects the rest
 	waiter  simba.Waiter
 	granted bool
+	missed  int // how many times more there is nothing to tell who was woken
 	ends    []simba.EndReason
 }
 
@@ -50,6 +51,10 @@ func (s *oneSeat) End(why simba.EndReason) (simba.Outcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = append(s.ends, why)
+	if why == simba.EndWoken && s.missed > 0 {
+		s.missed--
+		return simba.Outcome{Status: simba.StatusWaiting, Seq: 9}, nil
+	}
 	if s.granted && why != simba.EndGone {
 		return simba.Outcome{Status: simba.StatusAcquired, Owner: "c", Token: 7, TTL: time.Second, Transition: time.Second, Seq: 11}, nil
 	}
@@ -119,6 +124,93 @@ func TestAWaiterIsToldItsGrantWhenWoken(t *testing.T) {
 			t.Errorf("settled %v: the reply was sent before its grant was", got)
 		}
 	})
+}
+
+// missing has the mutex granted in vain: there is nothing to tell when the waiter looks up.
+func (s *oneSeat) missing() simba.Waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missed++
+	return s.waiter
+}
+
+func TestAWaiterThatIsWokenInVainWaitsOn(t *testing.T) {
+	for _, end := range []struct {
+		name, told string
+		by         func(*site, *oneSeat)
+		why        simba.EndReason
+	}{
+		{"until it is granted", "acquired", func(_ *site, seat *oneSeat) { seat.grant().Wake() }, simba.EndWoken},
+		{"until its time is up", "timeout", func(*site, *oneSeat) {}, simba.EndTimeout},
+		{"until it is unblocked", "timeout", func(s *site, _ *oneSeat) { s.dial().expect("CLIENT UNBLOCK 1", ":1\r\n") }, simba.EndTimeout},
+		{"until it is unblocked with an error", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n", func(s *site, _ *oneSeat) {
+			s.dial().expect("CLIENT UNBLOCK 1 ERROR", ":1\r\n")
+		}, simba.EndLeft},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+				p := s.dial()
+				began := time.Now()
+				p.send("SIMBA.ACQUIRE m c 1000 WAIT 1000")
+				synctest.Wait()
+				for range 2 {
+					time.Sleep(300 * time.Millisecond)
+					seat.missing().Wake()
+					synctest.Wait()
+				}
+				if got := s.backend.settlements(); !slices.Contains(got, 9) {
+					t.Errorf("settled %v: what the waiter's look has done was not", got)
+				}
+				end.by(s, seat)
+				if got := status(p.reply()); got != end.told {
+					t.Errorf("told %q, want %q", got, end.told)
+				}
+				if took := time.Since(began); end.name == "until its time is up" && took != time.Second {
+					t.Errorf("waited %v, want 1s in all", took)
+				}
+				want := []simba.EndReason{simba.EndWoken, simba.EndWoken, end.why}
+				if got := seat.endings(); !slices.Equal(got, want) {
+					t.Errorf("the wait ended with %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// An fsync that hangs holds up the reply, and the lease runs meanwhile.
+func TestAWaiterIsToldWhatIsLeftWhenTheReplyIsSent(t *testing.T) {
+	for _, tt := range []struct {
+		hangs time.Duration
+		owner simba.Tenure
+		told  []string
+	}{
+		{0, simba.Tenure{}, []string{"acquired", "c", ":7", ":1000"}},
+		{300 * time.Millisecond, simba.Tenure{}, []string{"acquired", "c", ":7", ":700"}},
+		{time.Second, simba.Tenure{}, []string{"timeout", "", ":0", ":0"}},
+		{time.Minute, simba.Tenure{Owner: "o", Token: 8, TTL: time.Hour}, []string{"timeout", "o", ":8", ":3600000"}},
+		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour}, []string{"acquired", "c", ":7", ":3600000"}}, // renewed
+	} {
+		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+			s.backend.settle = func(seq simba.Seq) error {
+				if seq == 11 {
+					time.Sleep(tt.hangs)
+				}
+				return nil
+			}
+			s.backend.owner = func(string) (simba.Tenure, simba.Seq, error) { return tt.owner, 20, nil }
+			p := s.dial()
+			p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
+			synctest.Wait()
+			seat.grant().Wake()
+			reply := strings.Split(p.reply(), "\r\n")
+			if got := []string{reply[4], reply[8], reply[11], reply[14]}; !slices.Equal(got, tt.told) {
+				t.Errorf("after %v: told %q, want %q", tt.hangs, got, tt.told)
+			}
+			if got := s.backend.settlements(); tt.hangs >= time.Second && !slices.Contains(got, 20) {
+				t.Errorf("settled %v: the owner was told before it was durable", got)
+			}
+		})
+	}
 }
 
 func TestAWaitEndsExactlyWhenItsTimeIsUp(t *testing.T) {

@@ -184,6 +184,59 @@ func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
 	})
 }
 
+// upTo opens a gate for the changes up to seq only.
+func (g *gate) upTo(seq simba.Seq) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = seq + 1
+	g.opened.Broadcast()
+}
+
+func TestOneThatIsWokenForALeaseThatIsOverWaitsForTheNextToBeDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.set(true)
+		w := newWorldOn(t, g, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := &blocked{w: w, woken: make(chan struct{})}
+		o, ticket, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, Waiter: b})
+		w.settle(o.Seq, err)
+		g.set(false)
+		_, first, err := w.e.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		released := settles(w.e, first)
+		time.Sleep(time.Minute) // the disk hangs for longer than the lease lasts
+		if s := w.e.Stats(); s.Acquired != 2 || s.Expired != 1 || s.Blocked != 1 {
+			t.Errorf("b is granted again what it cannot be told of: %+v", s)
+		}
+		if released() || b.isWoken() {
+			t.Fatal("told of what is not durable")
+		}
+		g.upTo(first)
+		if !released() || !b.isWoken() {
+			t.Fatal("b is not told of what is durable")
+		}
+		o, err = ticket.End(simba.EndWoken)
+		if err != nil || o.Status != simba.StatusWaiting || o.Owner != "b" {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		time.Sleep(2 * ms)
+		// Nor may it be told of the next one before that is durable.
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		g.set(true)
+		w.settle(o.Seq, nil)
+		o, err = ticket.End(simba.EndWoken)
+		if w.settle(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
+			t.Errorf("%+v", o)
+		}
+		w.audit()
+	})
+}
+
 func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -242,16 +243,87 @@ func TestReleaseByAWaiterEndsItsWaitElsewhere(t *testing.T) {
 	})
 }
 
-func TestLeaseThatEndedBeforeItsWaiterWasToldIsNotReportedAsAcquired(t *testing.T) {
+func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
+	for _, end := range []struct {
+		name   string
+		others uint64 // tenures until c's
+		by     func(*world)
+	}{
+		{"expired", 2, func(*world) { time.Sleep(10 * ms) }},
+		{"broken", 2, func(w *world) {
+			_, seq, err := w.e.Break(context.Background(), "m", "")
+			w.settle(seq, err)
+		}},
+		{"taken", 3, func(w *world) {
+			w.commit(func(tx simba.Tx) { tx.Take("m", str("x", 10*ms)) })
+			time.Sleep(10 * ms)
+		}},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Recovery{})
+				a := w.acquire("m", "a", time.Hour, 0)
+				b, c := w.block("m", "b", 10*ms, 0), w.block("m", "c", time.Hour, 0)
+				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+				end.by(w)
+				w.audit()
+				// Others go on: it may be that b can never be told.
+				if o := c.granted(); o.Token != a.Token+end.others {
+					t.Errorf("c: %+v", o)
+				}
+				if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
+					t.Errorf("b: %+v", o)
+				}
+				w.block("m", "d", sec, 0)
+				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "c"})
+				if o := b.granted(); o.Token != a.Token+end.others+1 || o.TTL != 10*ms {
+					t.Errorf("b: %+v", o)
+				}
+				w.audit()
+				time.Sleep(10 * ms) // b knew of this one, and does not want another
+				if got := w.owner("m"); got.Owner != "d" || got.Waiters != 0 {
+					t.Errorf("%+v", got)
+				}
+				w.audit()
+			})
+		})
+	}
+}
+
+func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		w.acquire("m", "a", time.Hour, 0)
-		b := w.block("m", "b", ms, 0)
+		b, c, d := w.block("m", "b", 10*ms, 0), w.block("m", "c", 10*ms, 0), w.block("m", "d", 10*ms, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		time.Sleep(2 * ms)
-		if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout {
+		time.Sleep(time.Minute) // all three are granted it, and none is told
+		if got := w.queue("m"); w.owner("m").Owner != "" || !slices.Equal(got, []string{"b", "c", "d"}) {
+			t.Errorf("%q", got)
+		}
+		for _, x := range []*blocked{d, c} { // who shows up first is not served first
+			if o := x.end(simba.EndWoken); o.Status != simba.StatusWaiting {
+				t.Errorf("%+v", o)
+			}
+		}
+		for _, x := range []*blocked{b, c, d} {
+			o := x.granted()
+			w.audit()
+			w.release(simba.ReleaseRequest{Mutex: "m", Contender: o.Owner})
+		}
+	})
+}
+
+func TestAReleaseEndsTheWaitThatItsTenureHasYetToBeTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "" {
 			t.Errorf("%+v", o)
 		}
+		w.audit()
 	})
 }
 

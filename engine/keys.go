@@ -130,10 +130,7 @@ func (m *mutex) seatOwner(s *step) {
 		return
 	}
 	if e := c.find(m.owner()); e != nil {
-		if t := s.wake(c.setTicket(e, nil)); t != nil {
-			t.token = m.token
-		}
-		c.remove(e)
+		m.award(s, e)
 	}
 }
 

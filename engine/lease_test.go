@@ -185,9 +185,11 @@ func TestAnIdleMutexCostsNothing(t *testing.T) {
 		w.release(simba.ReleaseRequest{Mutex: "released", Contender: "a"})
 		w.acquire("expired", "a", sec, sec)
 		w.acquire("expired", "b", sec, sec)
-		w.block("expired", "c", sec, sec)
+		c := w.block("expired", "c", sec, sec)
 		w.owner("never held")
 		w.guard("never held", "a", sec, 0, 0)
+		<-c.woken
+		c.granted()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.audit()

@@ -150,6 +150,7 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 		l.outbox = append(l.outbox, notice{after: l.seq, turn: t})
 	}
 	for _, t := range s.wakes {
+		t.after = l.seq
 		l.wakes = append(l.wakes, wakeUp{after: l.seq, waiter: t.waiter})
 	}
 }

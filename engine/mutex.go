@@ -31,7 +31,7 @@ type mutex struct {
 type contention struct {
 	queue
 	session  uint64        // the connection that the lease is bound to; 0 = none
-	untold   uint64        // the token, if only a blocked waiter has been told, perhaps in vain; else 0
+	untold   *ticket       // that of the owner, if only its waiter has been told, perhaps in vain; else nil
 	reserved *entry        // the polling waiter whose turn it is, while the mutex is free
 	until    simba.Instant // when that turn ends
 	last     string        // who owned it before it became free
@@ -154,7 +154,7 @@ func (m *mutex) idle() bool {
 }
 
 func (c *contention) isEmpty() bool {
-	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.untold == 0 && c.long == 0 && c.fields == nil
+	return len(c.all) == 0 && c.reserved == nil && c.session == 0 && c.untold == nil && c.long == 0 && c.fields == nil
 }
 
 // deadline is the next instant at which the mutex changes by itself. It may be

@@ -71,9 +71,23 @@ type ticket struct {
 	waiter    simba.Waiter
 
 	entry *entry // while it waits in the queue
-	token uint64 // of the tenure that it was granted; 0 = none
 	moved bool   // another connection of the same contender waits in its place
+	ended bool   // nobody waits by it any more
+
+	// Of the tenure that it was granted.
+	token uint64    // 0 = none
+	from  *entry    // its place before
+	after simba.Seq // the change that its waiter is told behind
 }
+
+// unrecorded is the Seq of what the ledger has yet to number.
+const unrecorded = everything
+
+// owns reports whether the tenure that it was granted lasts.
+func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token }
+
+// tellable reports whether the waiter may be told of its tenure.
+func (t *ticket) tellable() bool { return t.after <= t.engine.ledger.journal.Tellable() }
 
 // wake ends the wait of a ticket, if there is one. The caller says by the
 // ticket's fields what came of it.

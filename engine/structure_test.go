@@ -229,19 +229,24 @@ func randomWalk(t *testing.T, seed uint64) {
 		claims[mutex] = claim{contender, time.Now().Add(o.Transition)}
 	}
 	collect := func() {
-		synctest.Wait()
-		for _, m := range mutexes {
-			waiting[m] = slices.DeleteFunc(waiting[m], func(b *blocked) bool {
-				if !b.isWoken() {
-					return false
-				}
-				why := simba.EndWoken
-				if rng.IntN(5) == 0 {
-					why = simba.EndGone
-				}
-				learn(m, b.ticket.(*ticket).contender, b.end(why))
-				return true
-			})
+		for again := true; again; { // who waits on is woken once more
+			again = false
+			synctest.Wait()
+			for _, m := range mutexes {
+				waiting[m] = slices.DeleteFunc(waiting[m], func(b *blocked) bool {
+					if !b.isWoken() {
+						return false
+					}
+					why := simba.EndWoken
+					if rng.IntN(5) == 0 {
+						why = simba.EndGone
+					}
+					o := b.end(why)
+					learn(m, b.ticket.(*ticket).contender, o)
+					again = again || o.Status == simba.StatusWaiting
+					return o.Status != simba.StatusWaiting
+				})
+			}
 		}
 	}
 

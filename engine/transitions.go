@@ -47,12 +47,23 @@ func (m *mutex) endQuiet(s *step) {
 	if e == nil {
 		return
 	}
-	if t := s.wake(c.setTicket(e, nil)); t != nil {
-		t.token = m.token
+	if t := m.award(s, e); t != nil {
+		c.untold = t
 		m.renew(s, e.ttl, e.transition)
 		m.bind(e.session)
 	}
+}
+
+// award takes the entry of the owner out of the queue. If a connection waits for it, that is
+// told of the tenure.
+func (m *mutex) award(s *step, e *entry) *ticket {
+	c := m.contention
+	t := s.wake(c.setTicket(e, nil))
+	if t != nil {
+		t.token, t.from, t.after = m.token, e, unrecorded
+	}
 	c.remove(e)
+	return t
 }
 
 // acquire grants, renews or queues. The ticket of r.Waiter is t.
@@ -189,16 +200,23 @@ func (m *mutex) missTurn(s *step, contender string) {
 	}
 }
 
-// endWait ends a blocked wait and says what came of it.
+// endWait ends a blocked wait and says what came of it. Who was woken waits on if there is
+// nothing to tell: its tenure was over before, or it may not be told yet.
 func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	m.advance(s) // it may be granted in this very step
-	switch e := t.entry; {
+	e := t.entry
+	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.tellable()) {
+		m.rouse(s)
+		return simba.StatusWaiting
+	}
+	t.ended = true
+	switch {
 	case t.token != 0:
 		if why == simba.EndGone {
 			m.abandon(s, t)
 		}
 		switch {
-		case m.token != t.token:
+		case !t.owns(m):
 		case t.token <= s.former:
 			return simba.StatusRenewed // by endQuiet
 		default:
@@ -216,6 +234,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 			c.poll(e, m.lapse(s))
 		}
 		c.setReady(e, s.subscribed(m.name(), t.contender))
+		m.handOn(s) // one that waited on may not have had its turn
 		return simba.StatusQueued
 	case why == simba.EndTimeout:
 		m.contention.setTicket(e, nil)
@@ -232,7 +251,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 // connection and learned of its tenure there: then it keeps it.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
-	if t.token == 0 || m.contention == nil || m.contention.untold != t.token || bugs.On(bugs.DeadKeepsGrant) {
+	if t.token <= s.former || m.contention == nil || m.contention.untold != t || bugs.On(bugs.DeadKeepsGrant) {
 		return
 	}
 	s.forced = true // a crash must not bring it back: nobody would release it
@@ -243,7 +262,7 @@ func (m *mutex) abandon(s *step, t *ticket) {
 // told notes that the owner knows of its tenure.
 func (m *mutex) told() {
 	if m.contention != nil {
-		m.contention.untold = 0
+		m.contention.untold = nil
 	}
 }
 
@@ -263,10 +282,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 	if c := m.contention; c != nil {
 		c.reserved = nil
 		if e := c.find(contender); e != nil {
-			if t := s.wake(c.setTicket(e, nil)); t != nil {
-				t.token, c.untold = m.token, m.token
-			}
-			c.remove(e)
+			c.untold = m.award(s, e)
 		}
 	}
 	m.renew(s, ttl, transition)
@@ -289,14 +305,43 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	// The quiet time after a crash covers the leases of the run that crashed. So the
 	// end of an older one must not be lost: it would come back and outlive it.
 	s.forced = s.forced || m.token <= s.former
+	m.label = m.name()
+	m.token = 0
 	if c := m.contention; c != nil {
-		c.session, c.untold = 0, 0
+		t := c.untold
+		c.session, c.untold = 0, nil
 		c.long, c.fields = 0, nil
 		c.last = owner
 		c.newRound()
+		if t != nil && !t.ended && kind != simba.EventReleased && !bugs.On(bugs.UntoldForgotten) {
+			m.resume(s, t)
+		}
 	}
-	m.label = m.name()
-	m.token = 0
+}
+
+// resume has one wait on whose tenure is over before it could be told, in its old place. It has no turn
+// before it shows up to be told: else a disk that hangs would have it own the mutex again and again.
+func (m *mutex) resume(s *step, t *ticket) {
+	c, e := m.contention, t.from
+	t.token, t.from = 0, nil
+	c.add(e)
+	c.setTicket(e, t)
+	s.event(simba.EventQueued, m, e.contender, 0, "")
+}
+
+// rouse gives a turn to all who wait on and have been woken: one of them has shown up, so the others do, too,
+// and they keep their order.
+func (m *mutex) rouse(s *step) {
+	c := m.contention
+	if c == nil {
+		return
+	}
+	for _, e := range c.all {
+		if e.ticket != nil && !e.ready && e.ticket.tellable() {
+			c.setReady(e, true)
+		}
+	}
+	m.handOn(s)
 }
 
 // handOn gives a free mutex to the first reachable waiter: grants it to a blocked

@@ -196,10 +196,29 @@ func (w *world) turns(mutex, contender string) []string {
 type blocked struct {
 	w      *world
 	ticket simba.Ticket
-	woken  chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	rung  bool
+	woken chan struct{}
 }
 
-func (b *blocked) Wake() { close(b.woken) }
+func (b *blocked) Wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.rung {
+		b.rung = true
+		close(b.woken)
+	}
+}
+
+// await makes ready for another Wake.
+func (b *blocked) await() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung {
+		b.rung, b.woken = false, make(chan struct{})
+	}
+}
 
 func (w *world) block(mutex, contender string, ttl, transition time.Duration) *blocked {
 	w.t.Helper()
@@ -217,6 +236,7 @@ func (w *world) block(mutex, contender string, ttl, transition time.Duration) *b
 
 func (b *blocked) end(why simba.EndReason) simba.Outcome {
 	b.w.t.Helper()
+	b.await()
 	o, err := b.ticket.End(why)
 	b.w.settle(o.Seq, err)
 	return o
@@ -310,13 +330,13 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 		names[e.contender] = true
 		if e.ticket != nil {
 			blocked++
-			if !e.ready || e.ticket.entry != e {
+			if !e.ready && e.ticket.after == 0 || e.ticket.entry != e {
 				w.t.Errorf("%s: blocked waiter %s cannot be told", m.name(), e.contender)
 			}
 		} else if c.nextLapse == 0 || c.nextLapse > e.lapse {
 			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
 		}
-		if free := !m.owned() && c.reserved == nil && now >= w.e.quiet; free && !c.told(e) &&
+		if free := !m.owned() && c.reserved == nil && now >= w.e.quiet; free && e.ticket == nil && !c.told(e) &&
 			w.radio.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
 			w.t.Errorf("%s is free, %s listens and was not told: lost wake-up", m.name(), e.contender)
 		}

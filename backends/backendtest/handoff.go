@@ -165,16 +165,38 @@ func handoffRules() []rule {
 			}
 			w.equal("queue", s.queue(m), nil)
 		}},
-		{"6", "a lease that ended before its waiter was told is not reported as acquired", 0, func(w *world) {
+		{"6", "whose lease ends before it is told waits on, and is told of the next", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
 			s.take(m, "a", long, 0)
-			b := s.block(m, "b", 20*ms, 0)
+			b := s.block(m, "b", 200*ms, 0)
+			s.giveUp(m, "a")
+			b.awaitWake()
+			first := s.owner(m)
+			w.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
+			var o simba.Outcome
+			w.await("b is told", func() bool {
+				o = b.end(simba.EndWoken)
+				return o.Status != simba.StatusWaiting
+			})
+			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= first.Token {
+				w.t.Errorf("%s after %+v", show(o), first)
+			}
+			s.guard(m, "b", long, 0, o.Token)
+			c := s.block(m, "c", long, 0)
+			s.giveUp(m, "b")
+			c.granted()
+		}},
+		{"6", "whose lease ends before it is told has left when its time is up", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", long, 0)
+			b := s.block(m, "b", 200*ms, 0)
 			s.giveUp(m, "a")
 			b.awaitWake()
 			w.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
+			if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
 				w.t.Errorf("%s", show(o))
 			}
+			w.equal("queue", s.queue(m), nil)
 		}},
 		{"6", "a waiter is told what is left when it is told", 0, func(w *world) {
 			s, m := w.server(), w.mutex()

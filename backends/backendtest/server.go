@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -267,12 +268,13 @@ type waiter struct {
 	mutex  string
 	name   string
 	ticket simba.Ticket
+	wake   sync.Once
 	woken  chan struct{}
 	ended  bool
 }
 
 // Wake implements simba.Waiter.
-func (x *waiter) Wake() { close(x.woken) }
+func (x *waiter) Wake() { x.wake.Do(func() { close(x.woken) }) }
 
 // block is ACQUIRE ... WAIT of a mutex that cannot be had at once.
 func (s *server) block(mutex, contender string, ttl, transition time.Duration) *waiter {
@@ -304,8 +306,8 @@ func (s *server) enter(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 
 func (x *waiter) end(why simba.EndReason) simba.Outcome {
 	x.s.w.t.Helper()
-	x.ended = true
 	o, err := x.ticket.End(why)
+	x.ended = o.Status != simba.StatusWaiting
 	x.s.settle(o.Seq, err)
 	return o
 }

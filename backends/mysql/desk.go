@@ -34,6 +34,13 @@ func (d *desk) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	})
 }
 
+// Again implements proxy.Store.
+func (d *desk) Again(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+	r := t.Request
+	r.Waiter = seatOf(t).Waiter
+	return (*Backend)(d).Acquire(context.Background(), r)
+}
+
 // Moved implements proxy.Store.
 func (d *desk) Moved(t *proxy.Ticket) (simba.Outcome, error) {
 	b := (*Backend)(d)

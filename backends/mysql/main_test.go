@@ -114,10 +114,11 @@ func ownerOf(t testing.TB, b *Backend, mutex string) simba.Tenure {
 // waiter waits in a blocked acquire.
 type waiter struct {
 	ticket simba.Ticket
+	wake   sync.Once
 	woken  chan struct{}
 }
 
-func (w *waiter) Wake() { close(w.woken) }
+func (w *waiter) Wake() { w.wake.Do(func() { close(w.woken) }) }
 
 func block(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) *waiter {
 	t.Helper()

@@ -23,8 +23,11 @@ type Lobby struct {
 // methods may wait for the store, as long as the engine's deadline allows.
 type Store interface {
 	// Granted returns the outcome of a wait that ended with g: StatusAcquired with
-	// what is left of the windows now, or what has become of it since.
+	// what is left of the windows now, or what has become of it since: StatusTimeout if
+	// that is over.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
+	// Again asks once more for what t asked for.
+	Again(t *Ticket) (simba.Outcome, simba.Ticket, error)
 	// Moved returns the outcome, StatusQueued or what has become of it, of a waiter
 	// whose place another connection of its contender took over.
 	Moved(t *Ticket) (simba.Outcome, error)
@@ -42,6 +45,7 @@ type Store interface {
 type Grant struct {
 	Token uint64
 	Since time.Time // not later than the windows began; for an engine that counts them here
+	Over  bool      // it had a tenure of which no more is known than that it is over
 
 	// Ticket names the ticket that the store granted it to, for an engine whose store
 	// knows tickets: the contender may wait by another one by now, which asked for
@@ -62,6 +66,8 @@ type Ticket struct {
 	// Guarded by lobby.mu.
 	state ticketState
 	grant Grant
+
+	next simba.Ticket // waits in its stead, after a grant that was over too soon; only End and Abandon look
 }
 
 type ticketState uint8
@@ -216,16 +222,30 @@ func (t *Ticket) settle() (ticketState, Grant) {
 
 // End implements simba.Ticket.
 func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
+	if t.next != nil {
+		return t.next.End(why)
+	}
 	state, g := t.settle()
 	switch {
 	case state == granted && why == simba.EndGone:
 		return simba.Outcome{Status: simba.StatusTimeout}, t.lobby.store.Pass(t, g)
 	case state == granted:
-		return t.lobby.store.Granted(t, g)
+		o, err := t.lobby.store.Granted(t, g)
+		if err != nil || why != simba.EndWoken || o.Status != simba.StatusTimeout || !t.ranOut(g) {
+			return o, err
+		}
+		o, t.next, err = t.lobby.store.Again(t)
+		return t.found(o, err)
 	case state == moved:
 		return t.found(t.lobby.store.Moved(t))
 	}
 	return t.found(t.lobby.store.Leave(t, why))
+}
+
+// ranOut reports whether a tenure has ended by itself. If not, its contender has given it up elsewhere, or it
+// was broken.
+func (t *Ticket) ranOut(g Grant) bool {
+	return g.Over || g.Token != 0 && time.Since(g.Since) >= t.Request.TTL+t.Request.Transition
 }
 
 // found notes a grant that only the store knew of, for Abandon.
@@ -240,6 +260,9 @@ func (t *Ticket) found(o simba.Outcome, err error) (simba.Outcome, error) {
 
 // Abandon implements simba.Ticket.
 func (t *Ticket) Abandon() (simba.Seq, error) {
+	if t.next != nil {
+		return t.next.Abandon()
+	}
 	if state, g := t.settle(); state == granted {
 		return 0, t.lobby.store.Pass(t, g)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -15,7 +16,10 @@ import (
 type deskStore struct {
 	mu     sync.Mutex
 	asked  []string
-	answer simba.Outcome // of Moved and Leave
+	over   bool          // what Granted is asked for
+	answer simba.Outcome // of Moved and Leave, and of Again where it has no next
+	next   *Ticket       // of Again
+	again  error         // likewise
 	err    error
 }
 
@@ -27,7 +31,18 @@ func (s *deskStore) note(format string, args ...any) {
 
 func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	s.note("granted %s %d", t.Request.Contender, g.Token)
+	if s.over {
+		return simba.Outcome{Status: simba.StatusTimeout}, s.err
+	}
 	return simba.Outcome{Status: simba.StatusAcquired, Token: g.Token}, s.err
+}
+
+func (s *deskStore) Again(t *Ticket) (simba.Outcome, simba.Ticket, error) {
+	s.note("again %s", t.Request.Contender)
+	if s.next == nil {
+		return s.answer, nil, s.again
+	}
+	return simba.Outcome{Status: simba.StatusWaiting}, s.next, s.again
 }
 
 func (s *deskStore) Moved(t *Ticket) (simba.Outcome, error) {
@@ -114,6 +129,79 @@ func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
 		t.Error(err)
 	}
 	s.expect(t, "granted a 7", "pass a 7")
+}
+
+// tooLate is a grant whose lease of a second was over before its waiter could be told.
+func tooLate() Grant { return Grant{Token: 7, Since: time.Now().Add(-time.Second)} }
+
+// overtaken has a wait for a lease of a second end with g, which is over.
+func overtaken(s *deskStore, g Grant) *Ticket {
+	s.over = true
+	l := NewLobby(s)
+	t := l.Enter(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Second, Waiter: &bell{}})
+	l.Grant("m", "a", g)
+	return t
+}
+
+func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
+	for name, g := range map[string]Grant{"by time": tooLate(), "by the store's word": {Confirm: true, Over: true}} {
+		t.Run(name, func(t *testing.T) {
+			s := &deskStore{}
+			s.next, _ = enter(NewLobby(s), "m", "a")
+			ticket := overtaken(s, g)
+			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
+				t.Errorf("%+v, %v", o, err)
+			}
+			s.over = false
+			s.next.Grant(Grant{Token: 9})
+			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
+				t.Errorf("%+v, %v", o, err)
+			}
+			if _, err := ticket.Abandon(); err != nil {
+				t.Error(err)
+			}
+			s.expect(t, fmt.Sprintf("granted a %d", g.Token), "again a", "granted a 9", "pass a 9")
+		})
+	}
+}
+
+func TestWhatIsGrantedWhenItIsAskedForAgainIsTheOutcome(t *testing.T) {
+	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+	ticket := overtaken(s, tooLate())
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	_, _ = ticket.Abandon()
+	s.expect(t, "granted a 7", "again a", "pass a 9")
+}
+
+func TestAStoreThatCannotBeAskedAgainIsTold(t *testing.T) {
+	broken := errors.New("broken")
+	s := &deskStore{}
+	ticket := overtaken(s, tooLate())
+	s.again = broken
+	if _, err := ticket.End(simba.EndWoken); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+func TestAWaitThatIsOverAnywayIsNotAskedForAgain(t *testing.T) {
+	young := Grant{Token: 7, Since: time.Now().Add(time.Hour)}
+	for _, end := range []struct {
+		why simba.EndReason
+		g   Grant
+	}{
+		{simba.EndTimeout, tooLate()}, {simba.EndLeft, tooLate()}, // its own time is up, too
+		{simba.EndWoken, young},   // its contender has given it up elsewhere
+		{simba.EndWoken, Grant{}}, // its contender has left the queue elsewhere
+	} {
+		s := &deskStore{}
+		ticket := overtaken(s, end.g)
+		if o, err := ticket.End(end.why); err != nil || o.Status != simba.StatusTimeout {
+			t.Errorf("%v %+v: %+v, %v", end.why, end.g, o, err)
+		}
+		s.expect(t, fmt.Sprintf("granted a %d", end.g.Token))
+	}
 }
 
 func TestAbandonPassesOnAGrantThatOnlyTheStoreKnewOf(t *testing.T) {

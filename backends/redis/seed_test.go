@@ -136,10 +136,13 @@ func (e *ear) hear(t testing.TB, channel string, match func(payload string) bool
 func is(want string) func(string) bool { return func(got string) bool { return got == want } }
 
 // bell is a waiter.
-type bell struct{ rung chan struct{} }
+type bell struct {
+	once sync.Once
+	rung chan struct{}
+}
 
-func newBell() *bell  { return &bell{make(chan struct{})} }
-func (b *bell) Wake() { close(b.rung) }
+func newBell() *bell  { return &bell{rung: make(chan struct{})} }
+func (b *bell) Wake() { b.once.Do(func() { close(b.rung) }) }
 
 func (b *bell) await(t testing.TB) {
 	t.Helper()

@@ -144,8 +144,13 @@ func (b *Backend) suspend(ctx context.Context, t *proxy.Ticket) error {
 // dismiss ends the wait of a ticket that has lost its place to its contender's other
 // request: Granted finds out to which.
 func (b *Backend) dismiss(mutex, contender, ticket string) {
+	b.wake(mutex, contender, ticket, proxy.Grant{Confirm: true})
+}
+
+// wake ends the wait of a ticket, if that still waits.
+func (b *Backend) wake(mutex, contender, ticket string, with proxy.Grant) {
 	if t := b.lobby.Find(mutex, contender); t != nil && placeOf(t).ticket == ticket {
-		t.Grant(proxy.Grant{Confirm: true})
+		t.Grant(with)
 	}
 }
 
@@ -230,6 +235,13 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 		return s.outcome(simba.StatusQueued), nil
 	}
 	return s.outcome(simba.StatusTimeout), nil
+}
+
+// Again implements proxy.Store.
+func (b store) Again(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+	r := t.Request
+	r.Waiter = placeOf(t).Waiter
+	return b.Acquire(context.Background(), r)
 }
 
 // Moved implements proxy.Store.

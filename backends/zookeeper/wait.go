@@ -28,6 +28,11 @@ func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error)
 	return b.without(ctx, t, simba.StatusTimeout)
 }
 
+// Again implements proxy.Store.
+func (b *Backend) Again(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+	return b.Acquire(context.Background(), t.Request)
+}
+
 // tells reports whether a node is still the owner's, and notes that the end of its wait tells so then.
 func (b *Backend) tells(n *node) bool {
 	b.mu.Lock()

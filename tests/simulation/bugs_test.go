@@ -46,6 +46,7 @@ var seeded = []seededBug{
 	{bugs.TurnNamesTheNext, ruleNotices},
 	{bugs.FaultNotFatal, ruleFatal},
 	{bugs.OldWaitForgotten, ruleLiveness},
+	{bugs.UntoldForgotten, ruleWakeup},
 	{bugs.LostUpdate, ruleReplies},
 }
 

@@ -38,13 +38,16 @@ func (w *world) judgeTurn(k *wire, channel, payload string, at time.Duration) {
 			continue
 		}
 		w.logOf(mx, k, at, "← %s on %s", payload, channel)
+		if w.stopping {
+			return // the stop has taken blocked waiters out of the queue that the model keeps there
+		}
 		for i := range mx.turns {
 			t := &mx.turns[i]
 			if n := slices.Index(t.to, k); n >= 0 {
 				if payload != "released@@"+t.last {
 					w.violate(ruleNotices, "%s is told %q of %s, whose last owner was %s", k.owner, payload, mx.name, t.last)
 				}
-				w.early(mx, "the turn of "+k.owner, t.at, mx.stateAt(t.at), at)
+				w.early(mx, "the turn of "+k.owner, t.at, t.state, at)
 				t.to = slices.Delete(t.to, n, n+1)
 				mx.turns = slices.DeleteFunc(mx.turns, func(t turn) bool { return len(t.to) == 0 })
 				return
@@ -54,15 +57,6 @@ func (w *world) judgeTurn(k *wire, channel, payload string, at time.Duration) {
 		return
 	}
 	w.violate(ruleNotices, "%s hears %q on %s", k.owner, payload, channel)
-}
-
-// stateAt is the last state that the mutex was in by t.
-func (mx *mutex) stateAt(t time.Duration) int {
-	i := mx.state()
-	for i > 0 && mx.states[i].at > t {
-		i--
-	}
-	return i
 }
 
 // noticed is an event as it is told.

@@ -51,7 +51,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 	}
 	d := r.due
 	w.logf(r.wire, at, "← %s: %s", reqNames[r.kind], d.show())
-	if r.wait && status == "timeout" && d.status == "acquired" && r.mx.held != d.record.held {
+	if r.wait && status == "timeout" && d.status == "acquired" && d.record.held.spent {
 		w.count("granted and over before it was told")
 		return
 	}

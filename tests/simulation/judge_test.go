@@ -17,6 +17,7 @@ type judge struct {
 	lastSaid uint64            // the last that the onlooker was told
 	stopping bool              // the server stops: it may refuse
 	orderly  bool              // the life before ended so
+	unclear  bool              // nobody can say what must come now
 	frozen   bool              // the store has failed: nothing that is done from then on is ever told
 	stepped  time.Duration     // when the wall clock was set last
 }
@@ -28,7 +29,8 @@ func (w *world) violate(rule, format string, args ...any) {
 	w.lines[len(w.lines)-1].wire = math.MaxInt // the last of that instant
 }
 
-func (w *world) broken() bool { return len(w.report.violations) > 0 }
+// broken reports whether the run is to end here.
+func (w *world) broken() bool { return len(w.report.violations) > 0 || w.unclear }
 
 // takeIn looks at all that has happened up to now. Everybody else in the bubble waits.
 func (w *world) takeIn() {

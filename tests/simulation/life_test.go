@@ -134,7 +134,7 @@ func (w *world) isLeft(s state, found any) (ok, near bool) {
 	}
 	rec := record(found)
 	token, _ := rec["token"].(int64)
-	if rec["owner"] != s.held.owner || s.held.token != 0 && s.held.token != uint64(token) {
+	if rec["owner"] != s.held.owner || s.held.token != 0 && s.held.token != uint64(token) || uint64(token) <= s.held.floor {
 		return false, false
 	}
 	return rec["ttl"] == left(s.lease.ttlEnd(), now) && rec["transition"] == left(s.lease.end(), now) &&

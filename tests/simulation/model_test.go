@@ -20,6 +20,8 @@ type tenure struct {
 	session *wire
 	former  bool     // it began in an earlier life of the server
 	untold  *request // the blocked one that it was granted to, until its owner renews
+	from    *place   // that of untold before
+	spent   bool     // it is over, and who waited for it does not wait for another
 	windows
 }
 
@@ -36,11 +38,13 @@ func (w windows) end() time.Duration    { return w.start + w.ttl + w.transition 
 // place is a contender's in a queue.
 type place struct {
 	who             string
+	order           int      // of its arrival
 	blocked         *request // nil = it polls
 	ttl, transition time.Duration
 	session         *wire
 	since, lapse    time.Duration
-	told            bool // polling: it has had its turn since the mutex became free
+	told            bool     // polling: it has had its turn since the mutex became free
+	missed          *outcome // blocked: a grant that was over before it was told, and has yet to be; nil = none
 }
 
 // state is one that a mutex was in.
@@ -57,6 +61,7 @@ type mutex struct {
 	name     string
 	held     *tenure
 	ranks    int
+	arrivals int
 	queue    []*place
 	reserved *place // whose turn it is, while the mutex is free
 	until    time.Duration
@@ -82,10 +87,11 @@ type event struct {
 
 // turn is a notice that must reach a polling waiter.
 type turn struct {
-	at   time.Duration
-	who  string
-	last string
-	to   []*wire
+	at    time.Duration
+	who   string
+	last  string
+	to    []*wire
+	state int // of the mutex
 }
 
 // model is all mutexes of a server.
@@ -164,6 +170,11 @@ func (mx *mutex) deadline() (d time.Duration, ok bool) {
 		at(mx.until)
 	}
 	for _, p := range mx.queue {
+		if p.missed != nil {
+			if t := mx.tellable(p.missed); t > mx.m.now || !mx.inBatch(p) {
+				at(t)
+			}
+		}
 		switch {
 		case p.blocked == nil:
 			at(p.lapse)
@@ -202,6 +213,7 @@ func (mx *mutex) tick() {
 		mx.silent = false
 	}
 	mx.endQuiet()
+	mx.rouse(false)
 	mx.handOn()
 	for _, p := range slices.Clone(mx.queue) {
 		if p.blocked == nil && p.lapse <= now {
@@ -225,6 +237,7 @@ func (mx *mutex) endQuiet() {
 	if r != nil { // a poll was answered, and is over
 		mx.renew(p.ttl, p.transition)
 		mx.held.session = p.session
+		mx.held.untold, mx.held.from = r, p
 		mx.settle(r, "renewed")
 	}
 }
@@ -237,6 +250,57 @@ func (mx *mutex) vacate(kind, reason string, forced bool) {
 	}
 	mx.changed(forced || t.former)
 	mx.event(kind, t.owner, t, reason)
+	if r := t.untold; r == nil || kind == "released" || mx.answered(r) {
+		t.spent = true
+	} else {
+		mx.resume(t.from, r)
+	}
+}
+
+// answered reports whether the server has looked what came of a wait that it has granted the mutex to: when it could tell,
+// when the time of the wait ran out, or when it was told to stop.
+func (mx *mutex) answered(r *request) bool {
+	w, now := mx.m.w, mx.m.now
+	switch {
+	case r.due.at == now: // over by another command of the same batch, at whose end it will be woken
+		return false
+	case len(r.got) > 0, r.limit > 0 && r.sent+r.limit <= now, w.stopping:
+		return true
+	}
+	return mx.tellable(r.due) <= now
+}
+
+// tellable is when the server tells of a grant.
+func (mx *mutex) tellable(d *outcome) time.Duration {
+	w := mx.m.w
+	s := w.span(mx, d.at, d.state)
+	if w.durability == async && s.from != s.until && !w.unclear {
+		// The store alone knows what it had to hold back.
+		w.count("unclear")
+		w.unclear = true
+	}
+	return s.from
+}
+
+// rouse gives those a turn who wait on and have been woken.
+func (mx *mutex) rouse(batchOver bool) {
+	for _, p := range mx.queue {
+		if p.missed != nil && mx.tellable(p.missed) <= mx.m.now && (batchOver || !mx.inBatch(p)) {
+			p.missed = nil
+		}
+	}
+}
+
+// inBatch reports whether a grant that a place missed is of the present instant, and so of the batch that a client has just sent.
+func (mx *mutex) inBatch(p *place) bool { return p.missed.at == mx.m.now }
+
+// resume gives a wait its place back. It has no turn before it was woken for what it missed.
+func (mx *mutex) resume(p *place, r *request) {
+	p.blocked, p.told, p.missed, r.due = r, false, r.due, nil
+	i, _ := slices.BinarySearchFunc(mx.queue, p, func(a, b *place) int { return a.order - b.order })
+	mx.queue = slices.Insert(mx.queue, i, p)
+	mx.event("queued", p.who, nil, "")
+	mx.m.w.count("waits on")
 }
 
 func (mx *mutex) grant(who string, ttl, transition time.Duration, session *wire, reason string) {
@@ -244,14 +308,15 @@ func (mx *mutex) grant(who string, ttl, transition time.Duration, session *wire,
 	t := &tenure{rank: mx.ranks, owner: who, began: mx.m.now, session: session, floor: mx.m.w.maxToken}
 	mx.held, mx.reserved = t, nil
 	var r *request
-	if p := mx.find(who); p != nil {
+	p := mx.find(who)
+	if p != nil {
 		r = p.blocked
 		mx.remove(p)
 	}
 	mx.renew(ttl, transition)
 	mx.event("acquired", who, t, reason)
 	if r != nil {
-		t.untold = r
+		t.untold, t.from = r, p
 		mx.settle(r, "acquired")
 	}
 }
@@ -267,6 +332,9 @@ func (mx *mutex) handOn() {
 		return
 	}
 	for _, p := range mx.queue {
+		if p.missed != nil {
+			continue
+		}
 		if p.blocked != nil {
 			mx.grant(p.who, p.ttl, p.transition, p.session, "handoff")
 			return
@@ -277,7 +345,7 @@ func (mx *mutex) handOn() {
 		}
 		p.told = true
 		mx.version++
-		mx.turns = append(mx.turns, turn{mx.m.now, p.who, mx.last, to})
+		mx.turns = append(mx.turns, turn{mx.m.now, p.who, mx.last, to, mx.state()})
 		if mx.m.window > 0 {
 			mx.reserved, mx.until = p, mx.m.now+mx.m.window
 			p.lapse = max(p.lapse, mx.until)
@@ -428,10 +496,12 @@ func (mx *mutex) acquire(r *request) {
 		if mx.held == nil && mx.reserved == nil && len(mx.queue) == 0 {
 			mx.last = "" // of a mutex that is free and that nobody waits for, nothing is remembered
 		}
-		p = &place{who: r.who, since: mx.m.now}
+		mx.arrivals++
+		p = &place{who: r.who, order: mx.arrivals, since: mx.m.now}
 		mx.queue = append(mx.queue, p)
 		mx.event("queued", r.who, nil, "")
 	}
+	p.missed = nil
 	if r.wait || p.blocked == nil {
 		p.ttl, p.transition, p.session = r.ttl, r.transition, session
 	}
@@ -456,12 +526,13 @@ func (mx *mutex) gone(r *request) {
 	mx.pass()
 	for _, p := range mx.queue {
 		if p.blocked == r {
-			p.blocked = nil
+			p.blocked, p.missed = nil, nil
 			p.lapse = mx.lapse()
+			mx.handOn()
 			return
 		}
 	}
-	if mx.held != nil && mx.held.untold == r {
+	if mx.held != nil && mx.held.untold == r && !mx.held.former {
 		mx.vacate("released", "waiter gone", true)
 		mx.handOn()
 	}

@@ -233,4 +233,8 @@ func (w *world) sent(k *wire, requests ...*request) {
 		}
 		r.mx.apply(r)
 	}
+	for _, mx := range w.model.mutexes { // the batch is over
+		mx.rouse(true)
+		mx.handOn()
+	}
 }

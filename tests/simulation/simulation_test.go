@@ -68,6 +68,9 @@ func runs(t *testing.T, base uint64, n int) iter.Seq[*report] {
 // regress are seeds that have found something once.
 var regress = []uint64{
 	1795295060895000362, // one that missed its turn and blocked then was left out
+	1795375034490002125, // one that was told of its turn was taken for told of what it did at the same instant
+	1795375578148002679, // an earlier tenure of the same owner was taken for one that nobody was told of
+	1795376030258018501, // one whose turn came since a stop had sent those before it away was out of order
 	759,                 // a disk that hung for too long while the server stopped was no breach
 }
 
