@@ -207,6 +207,13 @@ func (l *Lobby) removeLocked(t *Ticket) {
 	}
 }
 
+// waits reports whether nothing has come of the ticket yet.
+func (t *Ticket) waits() bool {
+	t.lobby.mu.Lock()
+	defer t.lobby.mu.Unlock()
+	return t.state == waiting
+}
+
 // settle ends the ticket and returns what had come of it.
 func (t *Ticket) settle() (ticketState, Grant) {
 	l := t.lobby
@@ -224,6 +231,9 @@ func (t *Ticket) settle() (ticketState, Grant) {
 func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	if t.next != nil {
 		return t.next.End(why)
+	}
+	if why == simba.EndWoken && t.waits() {
+		return simba.Outcome{Status: simba.StatusWaiting}, nil
 	}
 	state, g := t.settle()
 	switch {

@@ -152,6 +152,9 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 				t.Errorf("%+v, %v", o, err)
 			}
+			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
+				t.Errorf("woken for nothing: %+v, %v", o, err)
+			}
 			s.over = false
 			s.next.Grant(Grant{Token: 9})
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {

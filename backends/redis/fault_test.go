@@ -221,3 +221,41 @@ func TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners(t *testing.T) {
 	}
 	t.Logf("%d tenures", tenures)
 }
+
+func TestAWaiterWhoseLeaseRanOutWhileRedisWasAwayWaitsOn(t *testing.T) {
+	s := stores.Redis(t)
+	link := stores.NewLink(t, s.Addr)
+	one, two := serve(t, "redis://"+link.Addr(), deaf{}), serve(t, "redis://"+s.Addr, deaf{})
+	a, _ := acquire(t, two, "m", "a", time.Minute, nil)
+	w := newBell()
+	_, ticket := acquire(t, one, "m", "b", 100*time.Millisecond, w)
+	link.Blackhole()
+	release(t, two, "m", "a")
+	first := owner(t, two, "m")
+	until(t, "b's lease has run out", func() bool { return owner(t, two, "m").Owner == "" })
+	c, _ := acquire(t, two, "m", "c", time.Minute, nil)
+	if c.Status != simba.StatusAcquired || c.Token <= a.Token {
+		t.Fatalf("%+v", c)
+	}
+	link.Heal()
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
+		t.Fatalf("%+v, %v (it owned %+v)", o, err, first)
+	}
+	release(t, two, "m", "c")
+	var o simba.Outcome
+	until(t, "b is told", func() (told bool) {
+		var err error
+		if o, err = ticket.End(simba.EndWoken); err != nil {
+			t.Fatal(err)
+		}
+		return o.Status != simba.StatusWaiting
+	})
+	if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= c.Token {
+		t.Errorf("%+v", o)
+	}
+	if _, err := ticket.Abandon(); err != nil {
+		t.Error(err)
+	}
+	until(t, "it is passed on", func() bool { return owner(t, two, "m").Owner == "" })
+}
