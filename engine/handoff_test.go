@@ -290,6 +290,20 @@ func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
 	}
 }
 
+func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", sec, 0)
+		b := w.block("m", "b", sec, 0)
+		sh, _ := w.e.shard("m")
+		sh.timer.Stop() // so that nobody sees the end of a's lease before
+		time.Sleep(sec)
+		if o := b.end(simba.EndTimeout); o.Status != simba.StatusAcquired || o.Owner != "b" || b.isWoken() {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
 func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})

@@ -151,7 +151,9 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 	}
 	for _, t := range s.wakes {
 		t.after = l.seq
-		l.wakes = append(l.wakes, wakeUp{after: l.seq, waiter: t.waiter})
+		if !t.ended { // in this very step
+			l.wakes = append(l.wakes, wakeUp{after: l.seq, waiter: t.waiter})
+		}
 	}
 }
 

@@ -209,7 +209,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		m.rouse(s)
 		return simba.StatusWaiting
 	}
-	t.ended = true
+	t.ended, t.from, t.waiter = true, nil, nil // the mutex may remember the ticket for as long as the lease runs
 	switch {
 	case t.token != 0:
 		if why == simba.EndGone {
