@@ -22,6 +22,9 @@ const many = 4
 // pushesAtOnce is to how many connections a pusher writes before it gives way.
 const pushesAtOnce = 16
 
+// pushPause is for how long a pusher rests in a flood, at least, after having written to so many.
+const pushPause = 200 * time.Microsecond
+
 // events of a socket, each told once: when there is something new.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
@@ -53,6 +56,7 @@ type poller struct {
 
 	pushes   []*Conn       // of the pushers: who is to be sent what is queued for it
 	caughtUp chan struct{} // closed when only a few are left; nil = nobody waits for that
+	flood    time.Time     // when somebody last had to wait for that
 
 	settle chan struct{} // there is a line
 	help   chan []*task  // tasks of a round, for whoever has nothing to do
@@ -245,7 +249,8 @@ func (p *poller) signalPushers() {
 }
 
 // pushAll is a pusher. It goes from one connection to the next, so that what is published meanwhile is sent with
-// the same write, and gives way to others now and then.
+// the same write, and gives way to others now and then. In a flood it rests instead: who yields the processor may leave it to the
+// client that floods until the kernel's next tick, even if that is of lower priority; who wakes from a sleep mostly need not wait.
 func (p *poller) pushAll() {
 	var conns []*Conn
 	var scratch []byte
@@ -261,6 +266,10 @@ func (p *poller) pushAll() {
 			}
 			more := len(conns) == pushesAtOnce
 			clear(conns)
+			if more && p.flooded() {
+				time.Sleep(pushPause)
+				continue
+			}
 			runtime.Gosched()
 			if more {
 				yieldProcessor()
@@ -302,6 +311,7 @@ func (p *poller) awaitPushes() {
 		p.caughtUp = make(chan struct{})
 	}
 	caughtUp := p.caughtUp
+	p.flood = time.Now()
 	p.mu.Unlock()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -309,6 +319,13 @@ func (p *poller) awaitPushes() {
 	case <-caughtUp:
 	case <-timer.C:
 	}
+}
+
+// flooded reports whether somebody publishes more than the pushers send.
+func (p *poller) flooded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.flood) < patience
 }
 
 // share gives helpers that have nothing to do a part of many tasks, and returns the rest.

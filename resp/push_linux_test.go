@@ -68,6 +68,39 @@ func backlog() *poller {
 	return p
 }
 
+func TestPushersRestOnlyWhileWhoPublishesWithoutEndAwaitsThem(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(*poller)
+		rest   bool
+	}{
+		{"nobody awaits them", func(*poller) {}, false},
+		{"somebody does", func(p *poller) { go p.awaitPushes(); synctest.Wait() }, true},
+		{"somebody has given up", (*poller).awaitPushes, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := backlog()
+				c.before(p)
+				p.ended.Go(p.pushAll)
+				synctest.Wait()
+				if rest := !p.sentAll(); rest != c.rest {
+					t.Errorf("they rest: %v", rest)
+				}
+				p.catchUp()
+				close(p.pushed)
+				p.ended.Wait()
+			})
+		})
+	}
+}
+
+func (p *poller) sentAll() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pushes) == 0
+}
+
 func (p *poller) catchUp() {
 	for len(p.takePushes(nil)) > 0 {
 	}
