@@ -91,7 +91,7 @@ type Ticket interface {
 	// that was granted in the meantime is the outcome whatever the reason, except
 	// EndGone, which passes it on to the next waiter: nobody is there to be told.
 	//
-	// Who was woken may have been granted a lease that ran out before it could be told. Then
+	// Who was woken may have been granted a lease that was over before it could be told. Then
 	// it has a place again, and the outcome of EndWoken is StatusWaiting: Wake tells when
 	// there is more to be said. It is that of no other reason.
 	End(why EndReason) (Outcome, error)

@@ -37,10 +37,10 @@ func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 	first := false // who is told of the tenure
 	seq, err := t.engine.do(t.mutex, func(m *mutex, s *step) {
 		o = m.outcome(m.endWait(s, t, why), s, t.contender)
-		first = t.owns(m) && m.contention != nil && m.contention.untold == t
+		first = o.Status != simba.StatusWaiting && t.owns(m) && m.contention != nil && m.contention.untold == t
 	})
 	o.Seq = seq
-	if first { // it has changed nothing since, so what others have done meanwhile is not waited for
+	if first { // its lease is as it was granted, so what others have done meanwhile is not waited for
 		o.Seq = t.after
 	}
 	return o, err

@@ -21,6 +21,8 @@
 //     crash could undo.
 //   - While a mutex is free, not reserved and the quiet time is over, no reachable
 //     waiter is untold: every transition that could break this ends in handOn.
+//     (One whose lease was over before it could be told is not reachable until it
+//     shows up.)
 //   - The owner is not in the queue, except in the quiet time.
 //   - A mutex without owner, queue and reservation is not in memory at all.
 //

@@ -304,6 +304,68 @@ func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
 	})
 }
 
+// waitingOn returns one who waits for m on, as the only one: its lease is over, and it was not told of it.
+func (w *world) waitingOn(contender string) *blocked {
+	w.t.Helper()
+	w.acquire("m", "a", time.Hour, 0)
+	b := w.block("m", contender, 10*ms, 0)
+	w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+	time.Sleep(20 * ms)
+	w.audit()
+	return b
+}
+
+func TestWhatTheContenderOfOneThatWaitsOnIsGivenElsewhereIsItsOwn(t *testing.T) {
+	for name, ask := range map[string]func(*world){
+		"by asking again": func(w *world) { w.acquire("m", "b", time.Hour, 0) },
+		"as a key":        func(w *world) { w.commit(func(tx simba.Tx) { tx.Take("m", str("b", time.Hour)) }) },
+	} {
+		for _, why := range []simba.EndReason{simba.EndGone, simba.EndWoken} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, Recovery{})
+					b := w.waitingOn("b")
+					ask(w)
+					w.block("m", "c", sec, 0)
+					o := b.end(why)
+					if got := w.owner("m"); got.Owner != "b" || o.Token != got.Token {
+						t.Errorf("%+v is told, and %+v owns it", o, got)
+					}
+					if _, err := b.ticket.Abandon(); err != nil || w.owner("m").Owner != "b" {
+						t.Errorf("passed on: %v", err)
+					}
+					w.audit()
+				})
+			})
+		}
+	}
+}
+
+func TestOneThatWaitsOnHasOnePlaceWhateverAScriptDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{})
+		w.acquire("m", "a", time.Hour, 0)
+		b := w.block("m", "b", 10*sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		w.commit(func(tx simba.Tx) {
+			tx.Enqueue("m", "b", 5)
+			tx.Take("m", str("x", sec))
+		})
+		w.audit()
+		if got := w.queue("m"); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("%q", got)
+		}
+		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
+			t.Errorf("%+v", o)
+		}
+		time.Sleep(sec)
+		if o := b.granted(); o.TTL != 10*sec {
+			t.Errorf("%+v", o)
+		}
+		w.audit()
+	})
+}
+
 func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})

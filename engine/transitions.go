@@ -206,7 +206,9 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	m.advance(s) // it may be granted in this very step
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.tellable()) {
-		m.rouse(s)
+		if e != nil && !e.ready {
+			m.rouse(s)
+		}
 		return simba.StatusWaiting
 	}
 	t.ended, t.from, t.waiter = true, nil, nil // the mutex may remember the ticket for as long as the lease runs
@@ -282,7 +284,9 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 	if c := m.contention; c != nil {
 		c.reserved = nil
 		if e := c.find(contender); e != nil {
-			c.untold = m.award(s, e)
+			if t := m.award(s, e); reason == reasonHandoff {
+				c.untold = t // else its contender learns of it by the request that grants it
+			}
 		}
 	}
 	m.renew(s, ttl, transition)
@@ -324,18 +328,21 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 func (m *mutex) resume(s *step, t *ticket) {
 	c, e := m.contention, t.from
 	t.token, t.from = 0, nil
-	c.add(e)
+	if x := c.find(e.contender); x != nil { // a script has given it a place in this very step
+		x.ttl, x.transition, x.session = e.ttl, e.transition, e.session
+		c.setReady(x, false)
+		e = x
+	} else {
+		c.add(e)
+		s.event(simba.EventQueued, m, e.contender, 0, "")
+	}
 	c.setTicket(e, t)
-	s.event(simba.EventQueued, m, e.contender, 0, "")
 }
 
 // rouse gives a turn to all who wait on and have been woken: one of them has shown up, so the others do, too,
 // and they keep their order.
 func (m *mutex) rouse(s *step) {
 	c := m.contention
-	if c == nil {
-		return
-	}
 	for _, e := range c.all {
 		if e.ticket != nil && !e.ready && e.ticket.tellable() {
 			c.setReady(e, true)

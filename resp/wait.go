@@ -38,7 +38,12 @@ type Wait struct {
 }
 
 // NewWait prepares to block the command being executed.
-func (c *Conn) NewWait() *Wait { return &Wait{c: c} }
+func (c *Conn) NewWait() *Wait {
+	c.park.Lock()
+	defer c.park.Unlock()
+	c.unblock = parked
+	return &Wait{c: c}
+}
 
 // Wake ends the wait, or the one to come if Await is not being called. Any
 // goroutine may call it, any number of times; it does not block.
@@ -95,7 +100,7 @@ func (c *Conn) endWait() {
 	c.park.Lock()
 	defer c.park.Unlock()
 	c.wait.woken = false
-	c.wait, c.unblock = nil, parked
+	c.wait = nil // not what unblocked it: if it goes on after a Wake that came first, that still holds
 	c.rearm()
 }
 

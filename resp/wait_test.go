@@ -112,6 +112,49 @@ func TestAWaitThatWasWokenMayGoOn(t *testing.T) {
 	})
 }
 
+func TestAWaitThatGoesOnIsUnblockedByWhoCameBehindItsWake(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"WAIT": func(c *Conn, _ [][]byte) {
+				w := c.NewWait()
+				told := ""
+				for range 2 {
+					if told != "" {
+						told += ", "
+					}
+					told += w.Await(time.Now().Add(time.Second)).String()
+				}
+				c.Reply().Simple(told)
+			},
+		}}
+		durable := make(chan struct{})
+		conns := make(chan *Conn, 1)
+		h.settle = func(c *Conn) error { // while what came before is settled
+			select {
+			case conns <- c:
+				<-durable
+			default:
+			}
+			return nil
+		}
+		cl := dial(t, NewServer(Config{}, h))
+		cl.send("WAIT\r\n")
+		c := <-conns
+		synctest.Wait()
+		if !c.Unblock(false) {
+			t.Error("it does not wait")
+		}
+		c.park.Lock()
+		w := c.wait
+		c.park.Unlock()
+		w.Wake()
+		close(durable)
+		cl.expect("+woken, unblocked\r\n")
+		cl.send("WAIT\r\n")
+		cl.expect("+timed out, timed out\r\n")
+	})
+}
+
 func TestAStaleWakeFindsNobody(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(time.Second)

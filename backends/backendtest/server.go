@@ -268,13 +268,31 @@ type waiter struct {
 	mutex  string
 	name   string
 	ticket simba.Ticket
-	wake   sync.Once
-	woken  chan struct{}
 	ended  bool
+
+	mu    sync.Mutex // guards what follows
+	rung  bool
+	woken chan struct{}
 }
 
 // Wake implements simba.Waiter.
-func (x *waiter) Wake() { x.wake.Do(func() { close(x.woken) }) }
+func (x *waiter) Wake() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.rung {
+		x.rung = true
+		close(x.woken)
+	}
+}
+
+// goOn makes ready for another Wake.
+func (x *waiter) goOn() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.rung {
+		x.rung, x.woken = false, make(chan struct{})
+	}
+}
 
 // block is ACQUIRE ... WAIT of a mutex that cannot be had at once.
 func (s *server) block(mutex, contender string, ttl, transition time.Duration) *waiter {
@@ -306,6 +324,7 @@ func (s *server) enter(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 
 func (x *waiter) end(why simba.EndReason) simba.Outcome {
 	x.s.w.t.Helper()
+	x.goOn()
 	o, err := x.ticket.End(why)
 	x.ended = o.Status != simba.StatusWaiting
 	x.s.settle(o.Seq, err)

@@ -207,13 +207,6 @@ func (l *Lobby) removeLocked(t *Ticket) {
 	}
 }
 
-// waits reports whether nothing has come of the ticket yet.
-func (t *Ticket) waits() bool {
-	t.lobby.mu.Lock()
-	defer t.lobby.mu.Unlock()
-	return t.state == waiting
-}
-
 // settle ends the ticket and returns what had come of it.
 func (t *Ticket) settle() (ticketState, Grant) {
 	l := t.lobby
@@ -232,17 +225,18 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	if t.next != nil {
 		return t.next.End(why)
 	}
-	if why == simba.EndWoken && t.waits() {
-		return simba.Outcome{Status: simba.StatusWaiting}, nil
-	}
 	state, g := t.settle()
 	switch {
 	case state == granted && why == simba.EndGone:
 		return simba.Outcome{Status: simba.StatusTimeout}, t.lobby.store.Pass(t, g)
 	case state == granted:
 		o, err := t.lobby.store.Granted(t, g)
-		if err != nil || why != simba.EndWoken || o.Status != simba.StatusTimeout || !t.ranOut(g) {
+		if err != nil || why != simba.EndWoken || o.Status != simba.StatusTimeout || !t.ranOut(g) || o.Owner == t.Request.Contender {
 			return o, err
+		}
+		// Its contender may wait by a later connection, or poll.
+		if o.Position > 0 || t.lobby.Find(t.Request.Mutex, t.Request.Contender) != nil {
+			return t.found(t.lobby.store.Moved(t))
 		}
 		o, t.next, err = t.lobby.store.Again(t)
 		return t.found(o, err)

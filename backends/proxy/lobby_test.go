@@ -14,13 +14,15 @@ import (
 
 // deskStore is a Store that notes what it is asked.
 type deskStore struct {
-	mu     sync.Mutex
-	asked  []string
-	over   bool          // what Granted is asked for
-	answer simba.Outcome // of Moved and Leave, and of Again where it has no next
-	next   *Ticket       // of Again
-	again  error         // likewise
-	err    error
+	mu       sync.Mutex
+	asked    []string
+	over     bool          // what Granted is asked for
+	owner    string        // that it finds then
+	position int           // likewise
+	answer   simba.Outcome // of Moved and Leave, and of Again where it has no next
+	next     *Ticket       // of Again
+	again    error         // likewise
+	err      error
 }
 
 func (s *deskStore) note(format string, args ...any) {
@@ -32,7 +34,7 @@ func (s *deskStore) note(format string, args ...any) {
 func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	s.note("granted %s %d", t.Request.Contender, g.Token)
 	if s.over {
-		return simba.Outcome{Status: simba.StatusTimeout}, s.err
+		return simba.Outcome{Status: simba.StatusTimeout, Owner: s.owner, Position: s.position}, s.err
 	}
 	return simba.Outcome{Status: simba.StatusAcquired, Token: g.Token}, s.err
 }
@@ -152,9 +154,6 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 				t.Errorf("%+v, %v", o, err)
 			}
-			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-				t.Errorf("woken for nothing: %+v, %v", o, err)
-			}
 			s.over = false
 			s.next.Grant(Grant{Token: 9})
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
@@ -176,6 +175,34 @@ func TestWhatIsGrantedWhenItIsAskedForAgainIsTheOutcome(t *testing.T) {
 	}
 	_, _ = ticket.Abandon()
 	s.expect(t, "granted a 7", "again a", "pass a 9")
+}
+
+func TestAGrantThatRanOutIsNotAskedForAgainIfItsContenderHasBeenElsewhere(t *testing.T) {
+	queued := simba.Outcome{Status: simba.StatusQueued}
+	t.Run("and waits there", func(t *testing.T) {
+		s := &deskStore{answer: queued}
+		ticket := overtaken(s, tooLate())
+		_, later := enter(ticket.lobby, "m", "a")
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
+			t.Errorf("%+v, %v", o, err)
+		}
+		s.expect(t, "granted a 7", "moved a")
+		later.expect(t, 0)
+	})
+	t.Run("and polls", func(t *testing.T) {
+		s := &deskStore{answer: queued, position: 3}
+		if o, err := overtaken(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
+			t.Errorf("%+v, %v", o, err)
+		}
+		s.expect(t, "granted a 7", "moved a")
+	})
+	t.Run("and owns the mutex", func(t *testing.T) {
+		s := &deskStore{owner: "a"}
+		if o, err := overtaken(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Owner != "a" {
+			t.Errorf("%+v, %v", o, err)
+		}
+		s.expect(t, "granted a 7")
+	})
 }
 
 func TestAStoreThatCannotBeAskedAgainIsTold(t *testing.T) {

@@ -38,9 +38,6 @@ func (w *world) judgeTurn(k *wire, channel, payload string, at time.Duration) {
 			continue
 		}
 		w.logOf(mx, k, at, "← %s on %s", payload, channel)
-		if w.stopping {
-			return // the stop has taken blocked waiters out of the queue that the model keeps there
-		}
 		for i := range mx.turns {
 			t := &mx.turns[i]
 			if n := slices.Index(t.to, k); n >= 0 {
@@ -52,6 +49,9 @@ func (w *world) judgeTurn(k *wire, channel, payload string, at time.Duration) {
 				mx.turns = slices.DeleteFunc(mx.turns, func(t turn) bool { return len(t.to) == 0 })
 				return
 			}
+		}
+		if w.stopping {
+			return // the stop has taken blocked waiters out of the queue that the model keeps there
 		}
 		w.violate(ruleOrder, "%s is told %q of %s, and it is not its turn", k.owner, payload, mx.name)
 		return

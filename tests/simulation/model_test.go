@@ -316,7 +316,9 @@ func (mx *mutex) grant(who string, ttl, transition time.Duration, session *wire,
 	mx.renew(ttl, transition)
 	mx.event("acquired", who, t, reason)
 	if r != nil {
-		t.untold, t.from = r, p
+		if reason == "handoff" {
+			t.untold, t.from = r, p
+		}
 		mx.settle(r, "acquired")
 	}
 }
