@@ -266,6 +266,7 @@ func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
 				b, c := w.block("m", "b", 10*ms, 0), w.block("m", "c", time.Hour, 0)
 				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 				end.by(w)
+				synctest.Wait()
 				w.audit()
 				// Others go on: it may be that b can never be told.
 				if o := c.granted(); o.Token != a.Token+end.others {
@@ -281,6 +282,7 @@ func TestWhoseLeaseEndsBeforeItCanBeToldWaitsOnInItsPlace(t *testing.T) {
 				}
 				w.audit()
 				time.Sleep(10 * ms) // b knew of this one, and does not want another
+				synctest.Wait()
 				if got := w.owner("m"); got.Owner != "d" || got.Waiters != 0 {
 					t.Errorf("%+v", got)
 				}
@@ -311,6 +313,7 @@ func (w *world) waitingOn(contender string) *blocked {
 	b := w.block("m", contender, 10*ms, 0)
 	w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 	time.Sleep(20 * ms)
+	synctest.Wait()
 	w.audit()
 	return b
 }
@@ -359,7 +362,7 @@ func TestOneThatWaitsOnHasOnePlaceWhateverAScriptDoes(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		time.Sleep(sec)
-		if o := b.granted(); o.TTL != 10*sec {
+		if o := b.granted(); o.TTL != 10*sec { // which waits until all is at rest
 			t.Errorf("%+v", o)
 		}
 		w.audit()
@@ -373,6 +376,7 @@ func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
 		b, c, d := w.block("m", "b", 10*ms, 0), w.block("m", "c", 10*ms, 0), w.block("m", "d", 10*ms, 0)
 		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 		time.Sleep(time.Minute) // all three are granted it, and none is told
+		synctest.Wait()
 		if got := w.queue("m"); w.owner("m").Owner != "" || !slices.Equal(got, []string{"b", "c", "d"}) {
 			t.Errorf("%q", got)
 		}
