@@ -173,6 +173,7 @@ func handoffRules() []rule {
 			b.awaitWake()
 			first := s.owner(m)
 			w.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
+			pass(2 * rounding) // by this server's clock, too
 			s.take(m, "c", long, 0)
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 				w.t.Errorf("%s after %+v", show(o), first)
@@ -196,6 +197,7 @@ func handoffRules() []rule {
 			s.giveUp(m, "a")
 			b.awaitWake()
 			w.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
+			pass(2 * rounding) // by this server's clock, too
 			if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
 				w.t.Errorf("%s", show(o))
 			}
