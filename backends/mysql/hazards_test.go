@@ -406,6 +406,19 @@ func TestARequestIsBoundedByItsContext(t *testing.T) {
 	link.Heal()
 }
 
+// TestClosingWithoutADatabaseIsNoError: a server that is stopped while its connections are cut off
+// has stopped all the same.
+func TestClosingWithoutADatabaseIsNoError(t *testing.T) {
+	store := stores.MariaDB(t)
+	link := stores.NewLink(t, store.Addr)
+	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute }) // nothing finds out before Close does
+	take(t, b, "cut", "a", long)
+	link.Reset()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAWaiterWhoseTurnItIsMayComeWithWait and gets the mutex at once.
 func TestAWaiterWhoseTurnItIsMayComeWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
