@@ -30,6 +30,9 @@ func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		}
 	}
 	f, err := s.FS.Create(name, category)
+	if category == logCategory {
+		return s.log("create", name, f, err)
+	}
 	return s.file("create", name, f, err)
 }
 
@@ -40,7 +43,7 @@ func (s strictFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opt
 
 func (s strictFS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := s.FS.ReuseForWrite(oldName, newName, category)
-	return s.file("reuse", newName, f, err)
+	return s.log("reuse", newName, f, err) // Pebble reuses nothing else
 }
 
 // OpenDir opens a directory, to sync it.
@@ -57,6 +60,14 @@ func (s strictFS) Rename(oldName, newName string) error {
 func (s strictFS) file(op, name string, f vfs.File, err error) (vfs.File, error) {
 	s.check(op, name, err)
 	return strictFile{File: f, fs: s, name: name}, nil
+}
+
+// log is file for a file of Pebble's log.
+func (s strictFS) log(op, name string, f vfs.File, err error) (vfs.File, error) {
+	s.check(op, name, err)
+	info, err := f.Stat()
+	s.check("stat", name, err)
+	return &logFile{strictFile: strictFile{File: f, fs: s, name: name}, filled: info.Size()}, nil
 }
 
 func (s strictFS) check(op, name string, err error) {
@@ -98,4 +109,32 @@ func (f strictFile) SyncTo(length int64) (fullSync bool, err error) {
 	fullSync, err = f.File.SyncTo(length)
 	f.fs.check("sync", f.name, err)
 	return fullSync, nil
+}
+
+const (
+	// logCategory is what Pebble calls the writes to its log.
+	logCategory vfs.DiskWriteCategory = "pebble-wal"
+	// logAhead is by how much a log is filled at a time: for some thousand changes.
+	logAhead = 256 << 10
+)
+
+var zeros [logAhead]byte
+
+// logFile is a file of Pebble's log. It is filled with zeros ahead of what is written, so that nearly every sync finds the
+// file as long as before and its blocks in place, and has the data alone to write: that takes two thirds of the time.
+// Pebble takes the zeros for the log's end, as it takes what an earlier log has left in a file that it uses again.
+type logFile struct {
+	strictFile
+	offset int64 // of the next write
+	filled int64 // the file's length
+}
+
+// Write is called by one goroutine at a time.
+func (f *logFile) Write(p []byte) (int, error) {
+	n, err := f.strictFile.Write(p)
+	if f.offset += int64(n); f.offset > f.filled {
+		m, _ := f.WriteAt(zeros[:], f.offset) // before the sync that makes p durable
+		f.filled = f.offset + int64(m)
+	}
+	return n, err
 }
