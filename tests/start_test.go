@@ -5,8 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -180,29 +178,5 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	}
 	for range 300 - tooMany {
 		<-told
-	}
-}
-
-// TestOneOfTwoProcessorsIsUsedWhereRepliesWaitForTheDisk, unless the environment says otherwise.
-func TestOneOfTwoProcessorsIsUsedWhereRepliesWaitForTheDisk(t *testing.T) {
-	all := strconv.Itoa(runtime.NumCPU())
-	always := all
-	if runtime.NumCPU() == 2 {
-		always = "1"
-	}
-	for _, c := range []struct{ environment, durability, want string }{
-		{"GOMAXPROCS=", "always", always},
-		{"GOMAXPROCS=", "memory", all},
-		{"GOMAXPROCS=2", "always", "2"},
-	} {
-		s := &server{process: run(t, "env", c.environment, binary, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--durability", c.durability)}
-		s.addr = s.wants(t, readyLine)[1]
-		info, err := client(t, s).Info(t.Context(), "cpu").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(info, "used_cpu_cores:"+c.want+"\r\n") {
-			t.Errorf("%s %s: not %s:\n%s", c.environment, c.durability, c.want, info)
-		}
 	}
 }

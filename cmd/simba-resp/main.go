@@ -88,15 +88,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if getenv("GOGC") == "" {
 		paceCollector()
 	}
-	processors := 0
-	if getenv("GOMAXPROCS") == "" {
-		processors = cfg.processors(runtime.GOMAXPROCS(0))
-	}
-	return serve(ctx, cfg, processors, stderr)
+	return serve(ctx, cfg, stderr)
 }
 
-// serve runs the server, on so many processors unless that is 0, until ctx ends or a client sends SHUTDOWN.
-func serve(ctx context.Context, cfg *config, processors int, stderr io.Writer) error {
+// serve runs the server until ctx ends or a client sends SHUTDOWN.
+func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
 	log, level := newLogger(cfg, stderr)
@@ -104,8 +100,6 @@ func serve(ctx context.Context, cfg *config, processors int, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(processors) // only now: a million leases are read on all there are
-
 	hangups := make(chan os.Signal, 1)
 	if cfg.TLSAddr != "" {
 		// Who renews certificates sends SIGHUP: from now on it does not end the process. In
