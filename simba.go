@@ -85,12 +85,12 @@ func (e *NameError) Error() string { return fmt.Sprintf("invalid %s: %s", e.Argu
 
 // CheckMutex returns a *NameError unless s can name a mutex: 1 to MaxMutexLen
 // bytes of printable UTF-8 without braces and white space.
-func CheckMutex(s string) error { return checkName("mutex", s, MaxMutexLen) }
+func CheckMutex[S string | []byte](s S) error { return checkName("mutex", s, MaxMutexLen) }
 
 // CheckContender returns a *NameError unless s can be a contender's id: as a
 // mutex' name but at most MaxContenderLen bytes and without "@@", which parts the
 // fields of a notice.
-func CheckContender(s string) error {
+func CheckContender[S string | []byte](s S) error {
 	if err := checkName("contender", s, MaxContenderLen); err != nil {
 		return err
 	}
@@ -102,9 +102,9 @@ func CheckContender(s string) error {
 	return nil
 }
 
-func checkName(argument, s string, limit int) error {
+func checkName[S string | []byte](argument string, s S, limit int) error {
 	switch {
-	case s == "":
+	case len(s) == 0:
 		return &NameError{argument, "it is empty"}
 	case len(s) > limit:
 		return &NameError{argument, fmt.Sprintf("it has %d bytes, at most %d are allowed", len(s), limit)}
@@ -116,7 +116,7 @@ func checkName(argument, s string, limit int) error {
 		case c <= ' ' || c == 0x7f:
 			return &NameError{argument, "it must not contain white space or control characters"}
 		case c >= utf8.RuneSelf:
-			return checkUnicode(argument, s[i:])
+			return checkUnicode(argument, string(s[i:]))
 		}
 	}
 	return nil

@@ -69,11 +69,13 @@ func (o *options) wait() time.Duration {
 
 // parseNames reads the mutex and the contender.
 func parseNames(mutex, contender []byte) (m, c string, err error) {
-	m, c = string(mutex), string(contender)
-	if err = simba.CheckMutex(m); err == nil {
-		err = simba.CheckContender(c)
+	if m, err = parseMutex(mutex); err == nil {
+		err = simba.CheckContender(contender)
 	}
-	return m, c, err
+	if err != nil {
+		return "", "", err
+	}
+	return m, string(contender), nil
 }
 
 func (c *client) simbaAcquire(args [][]byte) {

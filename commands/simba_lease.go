@@ -131,9 +131,12 @@ func (c *client) simbaBreak(args [][]byte) {
 	c.replyYes(freed, seq)
 }
 
+// parseMutex reads a mutex. What is no name may be of any length, and is not copied.
 func parseMutex(b []byte) (string, error) {
-	mutex := string(b)
-	return mutex, simba.CheckMutex(mutex)
+	if err := simba.CheckMutex(b); err != nil {
+		return "", err
+	}
+	return string(b), nil
 }
 
 // replyYes replies 1 or 0.

@@ -52,6 +52,7 @@ type machine struct {
 	appended []simba.Change
 	torn     map[int]bool // so many of them are a part of what goes together
 	after    int          // operations of the file system until the crash
+	reused   int          // logs, so far
 	crashed  *vfs.MemFS
 	told     simba.Seq // when it crashed
 }
@@ -79,6 +80,25 @@ func (m *machine) beforeOp(op errorfs.Op) error {
 	return nil
 }
 
+// watchedFS is errorfs' for the files, too, that are used again.
+type watchedFS struct {
+	vfs.FS
+	m *machine
+}
+
+func (w watchedFS) Unwrap() vfs.FS { return w.FS }
+
+func (w watchedFS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := w.FS.ReuseForWrite(oldName, newName, category)
+	if err != nil {
+		return nil, err
+	}
+	w.m.mu.Lock()
+	w.m.reused++
+	w.m.mu.Unlock()
+	return errorfs.WrapFile(f, errorfs.InjectorFunc(w.m.beforeOp)), nil
+}
+
 // run opens the store, checks it, works on it, and ends by a crash.
 func (m *machine) run() {
 	m.mu.Lock()
@@ -86,7 +106,7 @@ func (m *machine) run() {
 	m.crashed, m.told, m.store = nil, 0, nil
 	m.mu.Unlock()
 
-	o := testOptions(m.t, errorfs.Wrap(m.disk, errorfs.InjectorFunc(m.beforeOp)), m.mode)
+	o := testOptions(m.t, watchedFS{errorfs.Wrap(m.disk, errorfs.InjectorFunc(m.beforeOp)), m}, m.mode)
 	o.HistoryLen = machineHistory
 	s, r := mustOpen(m.t, o)
 	m.check(r)
@@ -136,7 +156,7 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 		} else {
 			s.AppendAll(together)
 		}
-		switch last := seq; m.draw(4) {
+		switch last := seq; m.draw(5) {
 		case 0:
 			mustCommit(m.t, s, seq)
 		case 1:
@@ -147,6 +167,13 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 			})
 		case 2:
 			s.flushNext()
+		case 3:
+			if m.draw(5) > 0 {
+				break
+			}
+			if _, err := s.db.AsyncFlush(); err != nil { // begins another log
+				m.t.Error(err)
+			}
 		}
 	}
 }
@@ -235,6 +262,9 @@ func TestACrashAtAnyMomentLosesNothingThatWasPromised(t *testing.T) {
 				}
 				for range 25 {
 					m.run()
+				}
+				if m.reused == 0 {
+					t.Error("no log was used again")
 				}
 			})
 		}

@@ -71,6 +71,12 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 			}
 			return nil
 		}},
+		{"filling the log", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWriteAt && isLog(op) {
+				return errBroken
+			}
+			return nil
+		}},
 		{"flush of a memtable", func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
 				return errBroken

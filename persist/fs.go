@@ -11,7 +11,7 @@ import (
 // fault's halt. Pebble's own ways to treat one differ from place to place: some
 // retry without end, and one unlocks a mutex twice while it panics.
 //
-// To remove a file, or to reserve space for it, may fail: that costs space only.
+// To remove a file may fail, or to have the file system reserve space for it: that costs space only. To fill a log may not.
 type strictFS struct {
 	vfs.FS
 	fault *fault
@@ -114,15 +114,19 @@ func (f strictFile) SyncTo(length int64) (fullSync bool, err error) {
 const (
 	// logCategory is what Pebble calls the writes to its log.
 	logCategory vfs.DiskWriteCategory = "pebble-wal"
-	// logAhead is by how much a log is filled at a time: for some thousand changes.
+	// logAhead is by how much a log is filled at a time: for a thousand changes, or two.
 	logAhead = 256 << 10
 )
 
 var zeros [logAhead]byte
 
 // logFile is a file of Pebble's log. It is filled with zeros ahead of what is written, so that nearly every sync finds the
-// file as long as before and its blocks in place, and has the data alone to write: that takes two thirds of the time.
-// Pebble takes the zeros for the log's end, as it takes what an earlier log has left in a file that it uses again.
+// file as long as before and its blocks in place, and has the data alone to write: two thirds of the time that it takes otherwise,
+// except on file systems that never write in place.
+//
+// Pebble takes the zeros for the end of the last log, as it takes what an earlier one has left in a file that it uses again. In an earlier
+// log than the last they would be damage: but that is closed, with a mark and a sync, before there is a next one (rotateWAL), or, after
+// a crash, what is in it is in tables and it is read no more before there is a next one (Open).
 type logFile struct {
 	strictFile
 	offset int64 // of the next write

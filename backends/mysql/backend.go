@@ -85,7 +85,7 @@ func (b *Backend) Close() error {
 	if !first {
 		return nil
 	}
-	_ = b.store.db.Close() // fails when a connection was cut that it says goodbye on: there is nothing to be done about it
+	_ = b.store.db.Close() // fails on a connection that was cut: it is closed all the same
 	return nil
 }
 
