@@ -9,7 +9,8 @@
 // When somebody asks for a change to be committed, one goroutine takes the whole
 // group, writes it with a single fsync, and wakes all who wait for it; what is
 // appended meanwhile makes up the next group. So the commands of a pipeline and
-// of many clients share an fsync, and no caller runs inside Pebble.
+// of many clients share an fsync, and no caller runs inside Pebble. The log is filled
+// with zeros ahead of what is written, so that an fsync has the data alone to write.
 //
 // What is told to a client must not be undone by a crash. The rule that decides
 // it is in one place, (*Store).holds: a change that holds is not tellable before
