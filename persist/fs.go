@@ -114,8 +114,8 @@ func (f strictFile) SyncTo(length int64) (fullSync bool, err error) {
 const (
 	// logCategory is what Pebble calls the writes to its log.
 	logCategory vfs.DiskWriteCategory = "pebble-wal"
-	// logAhead is by how much a log is filled at a time: for a thousand changes, or two.
-	logAhead = 256 << 10
+	// logAhead is by how much a log is filled at a time: for some hundred changes.
+	logAhead = 64 << 10
 )
 
 var zeros [logAhead]byte
