@@ -75,7 +75,7 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.stream.Read(room)
+	n, err := c.readOn(room)
 	if n == 0 {
 		return err
 	}
@@ -86,11 +86,25 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	return nil
 }
 
+// readOn reads from the stream. What is read begins a turn, but for who needed not wait for it and is in no poller's rounds, where a
+// turn has one read.
+func (c *Conn) readOn(room []byte) (int, error) {
+	if c.sock != nil {
+		c.turn = 0
+		return c.stream.Read(room)
+	}
+	began := c.age()
+	n, err := c.stream.Read(room)
+	if c.age()-began >= turnTime {
+		c.turn = 0
+	}
+	return n, err
+}
+
 // batch executes the complete commands in the buffer and sends their replies.
 func (c *Conn) batch() {
 	served := 0
 	looked := c.in.start
-	c.turn = 0
 	for c.err == nil && !c.closing && !c.closed.Load() {
 		anonymous := c.unauthenticated()
 		args, err := c.in.next(anonymous)
@@ -106,7 +120,7 @@ func (c *Conn) batch() {
 			c.fail(errAnonymous)
 			return
 		}
-		if served > 0 && (c.in.start-looked > lookBytes || !c.polled()) {
+		if !c.polled() || served > 0 && c.in.start-looked > lookBytes {
 			looked = c.in.start
 			c.GiveWay()
 		}

@@ -101,6 +101,21 @@ func TestADetachedCommandHoldsUpNoOther(t *testing.T) {
 	cl.call("PING\r\n", "+PONG\r\n")
 }
 
+func TestWhoWasDetachedReadsOnInARound(t *testing.T) {
+	detached, sent := make(chan struct{}), make(chan struct{})
+	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+		"WORK":  func(c *Conn, _ [][]byte) { c.Detach(); close(detached); <-sent },
+		"WHERE": func(c *Conn, _ [][]byte) { c.Reply().Simple(fmt.Sprint(c.polled())) },
+	}})
+	cl, other := dial(), dial()
+	cl.send("WORK\r\n")
+	<-detached
+	cl.send("WHERE\r\n")
+	other.call("PING\r\n", "+PONG\r\n") // by now it was seen
+	close(sent)
+	cl.expect("+true\r\n")
+}
+
 func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
 	served := make(chan struct{})
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){

@@ -84,8 +84,8 @@ func (t *task) claim() bool {
 // another one. Who has settled does not: it has waited for the disk.
 func (t *task) goOn(here place) (more bool) {
 	for {
-		t.here, t.hasHad = here, here == lined // who has settled reads on in a round
-		t.state.Store(running)                 // whoever signaled before then has said why where the task looks
+		t.here, t.hasHad = here, here != looped // who was elsewhere reads on in a round
+		t.state.Store(running)                  // whoever signaled before then has said why where the task looks
 		to, ok := t.resume()
 		if !ok {
 			return false
@@ -115,7 +115,7 @@ func (t *task) to(p place) { t.yield(p) }
 // it is full of.
 func (t *task) mayRead() bool {
 	had := t.hasHad
-	t.hasHad = t.here != away
+	t.hasHad = true
 	return !had
 }
 
