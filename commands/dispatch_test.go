@@ -264,7 +264,12 @@ var acquireArgs = [][]byte{[]byte("SIMBA.ACQUIRE"), []byte("mutex"), []byte("con
 // onConnection calls f on the goroutine of a connection, with a backend that
 // grants at once.
 func onConnection(t testing.TB, f func(*Commands, *resp.Conn)) {
-	x := New(Config{Backend: new(plainBackend)})
+	onConnectionTo(t, new(plainBackend), f)
+}
+
+// onConnectionTo is onConnection with another backend.
+func onConnectionTo(t testing.TB, backend simba.Backend, f func(*Commands, *resp.Conn)) {
+	x := New(Config{Backend: backend})
 	server := resp.NewServer(resp.Config{}, &detour{x, f})
 	x.Attach(server)
 	near, far := net.Pipe()

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -172,19 +173,19 @@ const errTorn replyError = "ERR nothing executed: too many scripts of this trans
 
 // runAll runs the commands of an EXEC and replies with the array of their replies. A command
 // that fails has an error for its reply, and the others go on, as in Redis.
-func (t *keyTx) runAll(queue []queuedCommand) ([]execution, error) {
-	calls := make([]execution, len(queue))
+func (t *keyTx) runAll(tx *transaction) error {
+	tx.calls = slices.Grow(tx.calls[:0], len(tx.queue))[:len(tx.queue)]
 	start, torn := t.w.Len(), 0
 	for from := 0; ; {
-		i := t.runSome(queue, calls, from)
-		if i == len(queue) {
-			return calls, nil
+		i := t.runSome(tx, from)
+		if i == len(tx.queue) {
+			return nil
 		}
 		// What the script did before it failed must go, and the transaction can only forget
 		// everything. The commands before run again, with the same result: what they read
 		// and the time are the same.
 		if torn++; torn > maxTorn {
-			return nil, errTorn
+			return errTorn
 		}
 		t.Discard()
 		t.torn = false
@@ -194,8 +195,8 @@ func (t *keyTx) runAll(queue []queuedCommand) ([]execution, error) {
 }
 
 // mayRun says why a command that was queued must not run any more.
-func (t *keyTx) mayRun(q queuedCommand) error {
-	if d := q.entry.deny(t.user, q.args); d != nil {
+func (t *keyTx) mayRun(e *entry, args [][]byte) error {
+	if d := e.deny(t.user, args); d != nil {
 		return d.inExec()
 	}
 	return nil
@@ -203,19 +204,20 @@ func (t *keyTx) mayRun(q queuedCommand) error {
 
 // runSome runs the commands until one leaves the transaction torn, and returns its index.
 // Of those before known it knows which ones fail: they don't run.
-func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int {
+func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
-	t.w.Array(len(queue))
-	for i, q := range queue {
+	t.w.Array(len(tx.queue))
+	for i, q := range tx.queue {
 		t.giveWay()
-		from, call := t.w.Len(), &calls[i]
+		from, call := t.w.Len(), &tx.calls[i]
 		switch {
 		case i < known && call.err != nil:
 		case from-start > maxExecReply:
 			call.err = errExecReply
 		default:
-			if call.err = t.mayRun(q); call.err == nil {
-				call.err = q.entry.keyed(t, q.args)
+			args := tx.unpack(q)
+			if call.err = t.mayRun(q.entry, args); call.err == nil {
+				call.err = q.entry.keyed(t, args)
 			}
 			now := t.x.age()
 			call.took = now - ended - (t.c.parked - parked)
@@ -229,5 +231,5 @@ func (t *keyTx) runSome(queue []queuedCommand, calls []execution, known int) int
 			t.w.Error(wireText(call.err))
 		}
 	}
-	return len(queue)
+	return len(tx.queue)
 }

@@ -85,12 +85,18 @@ func newLockSite(t testing.TB) *site { return newLockSiteOf(t, nil) }
 // newLockSiteOf is newLockSite with these users.
 func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
 	t.Helper()
+	return newSite(t, Config{Backend: newEngine(t), Users: users})
+}
+
+// newEngine returns one without a disk. It is stopped after what is made later is cleaned up.
+func newEngine(t testing.TB) *engine.Engine {
+	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Stop) // after the site, which is cleaned up first
-	return newSite(t, Config{Backend: e, Users: users})
+	t.Cleanup(e.Stop)
+	return e
 }
 
 // same reports whether two replies are the same but for a known difference.

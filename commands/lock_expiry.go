@@ -56,10 +56,10 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 	if !ok {
 		return lease{}, errNotInteger
 	}
-	invalid := replyErrorf("ERR invalid expire time in '%s' command", nameOf(args))
+	invalid := func() error { return replyErrorf("ERR invalid expire time in '%s' command", nameOf(args)) }
 	factor := int64(f.unit / time.Millisecond)
 	if n < lo || n > math.MaxInt64/factor || n < math.MinInt64/factor {
-		return lease{}, invalid
+		return lease{}, invalid()
 	}
 	d := lease{}
 	now, left := t.Now().UnixMilli(), n*factor
@@ -71,7 +71,7 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 		return lease{over: true}, nil
 	}
 	if left > simba.MaxLockTTL.Milliseconds() {
-		return lease{}, invalid
+		return lease{}, invalid()
 	}
 	d.ttl = time.Duration(left) * time.Millisecond
 	return d, nil

@@ -1,8 +1,10 @@
 package commands
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -14,11 +16,70 @@ type transaction struct {
 	bytes  int
 	broken bool // a command was refused: EXEC will not run the others
 	grows  bool // one of the commands takes memory
+
+	chunk []byte      // of what is packed
+	args  [][]byte    // of the command that runs
+	calls []execution // by EXEC, of the queue
 }
 
 type queuedCommand struct {
-	entry *entry
-	args  [][]byte
+	entry  *entry
+	packed []byte // its arguments, each behind its length
+}
+
+// queueChunk is the memory for the arguments of several commands, in bytes. What would leave much of one unused has its own.
+const queueChunk = 4 << 10
+
+// pack keeps the arguments of a command, which live in the connection's buffer.
+func (tx *transaction) pack(args [][]byte, size int) []byte {
+	packed := tx.chunk
+	switch {
+	case size > queueChunk/4:
+		packed = make([]byte, 0, size)
+	case size > cap(packed)-len(packed):
+		packed = make([]byte, 0, max(size, min(2*cap(packed), queueChunk)))
+	}
+	from := len(packed)
+	for _, a := range args {
+		packed = append(binary.LittleEndian.AppendUint32(packed, uint32(len(a))), a...)
+	}
+	if size <= queueChunk/4 {
+		tx.chunk = packed
+	}
+	return packed[from:]
+}
+
+// unpack returns the arguments of a command of the queue. They are good until the next call.
+func (tx *transaction) unpack(q queuedCommand) [][]byte {
+	tx.args = tx.args[:0]
+	for rest := q.packed; len(rest) > 0; {
+		end := argumentOverhead + int(binary.LittleEndian.Uint32(rest))
+		tx.args = append(tx.args, rest[argumentOverhead:end:end])
+		rest = rest[end:]
+	}
+	return tx.args
+}
+
+// idleTransactions are transactions that are over, for their memory: who sends them without end would make garbage without end.
+var idleTransactions = sync.Pool{New: func() any { return new(transaction) }}
+
+// mostKept is how many commands, and how many arguments of one, a transaction has room for that is used again.
+const mostKept = 2 << 10
+
+// recycle is called at the end, when nobody has anything of the transaction any more.
+func (tx *transaction) recycle() {
+	if cap(tx.queue) <= mostKept && cap(tx.args) <= mostKept {
+		tx.reset()
+		idleTransactions.Put(tx)
+	}
+}
+
+// reset empties the transaction, but for its memory.
+func (tx *transaction) reset() {
+	clear(tx.queue)
+	clear(tx.args[:cap(tx.args)]) // those of commands with more arguments too
+	clear(tx.calls)
+	*tx = transaction{queue: tx.queue[:0], chunk: tx.chunk[:0], args: tx.args[:0], calls: tx.calls[:0]}
 }
 
 // The most that a transaction may hold in memory: what MULTI queues, and what
@@ -29,9 +90,8 @@ const (
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
 
-	// argumentOverhead is what an argument costs besides its bytes: its slice, and
-	// what the allocator rounds up.
-	argumentOverhead = 40
+	// argumentOverhead is what an argument costs besides its bytes: its length.
+	argumentOverhead = 4
 )
 
 const errExecReply replyError = "ERR not executed: the replies of this transaction are too large"
@@ -41,7 +101,7 @@ func (c *client) multi([][]byte) {
 		c.fail(replyError("ERR MULTI calls can not be nested"))
 		return
 	}
-	c.tx = new(transaction)
+	c.tx = idleTransactions.Get().(*transaction)
 	c.queued.Store(0)
 	c.w.Simple("OK")
 }
@@ -56,12 +116,7 @@ func (c *client) enqueue(e *entry, args [][]byte) {
 		c.reject(e, replyErrorf("ERR transaction too large: at most %d commands and %d bytes", maxQueuedCommands, maxQueuedBytes))
 		return
 	}
-	// The arguments live in the connection's buffer, which moves on.
-	kept := make([][]byte, len(args))
-	for i, a := range args {
-		kept[i] = slices.Clone(a)
-	}
-	c.tx.queue = append(c.tx.queue, queuedCommand{e, kept})
+	c.tx.queue = append(c.tx.queue, queuedCommand{e, c.tx.pack(args, size)})
 	c.tx.bytes += size
 	c.tx.grows = c.tx.grows || e.has(denyoom)
 	c.queued.Store(int32(len(c.tx.queue)))
@@ -73,6 +128,7 @@ func (c *client) discard([][]byte) {
 		c.fail(replyError("ERR DISCARD without MULTI"))
 		return
 	}
+	defer c.tx.recycle()
 	c.endTransaction()
 	c.w.Simple("OK")
 }
@@ -92,6 +148,7 @@ func (c *client) exec(args [][]byte) {
 		c.fail(replyError("ERR EXEC without MULTI"))
 		return
 	}
+	defer tx.recycle()
 	c.watched = watch{}
 	c.endTransaction()
 	if watched != nil {
@@ -118,8 +175,9 @@ func (c *client) execEach(tx *transaction) {
 	start, parked := c.w.Len(), time.Duration(0)
 	c.w.Array(len(tx.queue))
 	for _, q := range tx.queue {
+		args := tx.unpack(q)
 		// What came before in the transaction may have changed what is allowed.
-		err := c.admit(q.entry, q.args)
+		err := c.admit(q.entry, args)
 		if c.w.Len()-start > maxExecReply {
 			err = errExecReply
 		}
@@ -127,7 +185,7 @@ func (c *client) execEach(tx *transaction) {
 			c.reject(q.entry, err)
 			continue
 		}
-		c.run(q.entry, q.args)
+		c.run(q.entry, args)
 		c.giveWay()
 		parked += c.parked
 	}
@@ -138,11 +196,7 @@ func (c *client) execEach(tx *transaction) {
 // execKeyed runs the commands in one transaction: in that of the watched keys, if there is
 // one, and then only once.
 func (c *client) execKeyed(tx *transaction, watched simba.Tx) {
-	var calls []execution
-	do := func(t *keyTx) (err error) {
-		calls, err = t.runAll(tx.queue)
-		return err
-	}
+	do := func(t *keyTx) error { return t.runAll(tx) }
 	var err error
 	if watched == nil {
 		err = c.transact(do)
@@ -155,27 +209,28 @@ func (c *client) execKeyed(tx *transaction, watched simba.Tx) {
 	case err != nil:
 		c.fail(err)
 	default:
-		c.executed(tx.queue, calls)
+		c.executed(tx)
 	}
 }
 
 // executed notes the commands of an EXEC where each would be noted that runs alone. It waits
 // for the end of the transaction, since one that conflicts begins anew.
-func (c *client) executed(queue []queuedCommand, calls []execution) {
-	for i, q := range queue {
-		call := &calls[i]
+func (c *client) executed(tx *transaction) {
+	for i, q := range tx.queue {
+		call := &tx.calls[i]
 		if call.err != nil {
 			c.x.errors.add(call.err)
 			c.noteDenial(call.err, "multi")
+			if errors.Is(call.err, errExecReply) || errors.As(call.err, new(*denial)) {
+				q.entry.tally.rejected.Add(1)
+				continue
+			}
 		}
-		if errors.Is(call.err, errExecReply) || errors.As(call.err, new(*denial)) {
-			q.entry.tally.rejected.Add(1)
-			continue
-		}
+		args := tx.unpack(q)
 		if !q.entry.has(secret | unmonitored) {
-			c.x.monitors.feed(c, q.args)
+			c.x.monitors.feed(c, args)
 		}
-		c.tell(q.entry, q.args, call.took, call.err != nil)
+		c.tell(q.entry, args, call.took, call.err != nil)
 	}
 }
 

@@ -268,12 +268,27 @@ func (t *tx) Take(name string, l simba.Lock) {
 // Change implements simba.Tx.
 func (t *tx) Change(name string, l simba.Lock, renew bool) {
 	k := t.key(name)
-	k.work = append(k.work, op{kind: opChange, lock: l, renew: renew})
+	k.change(l, renew)
 	was := k.lock
 	if k.lock = t.timed(l); !renew {
 		k.lock.TTL, k.lock.EndsAt = was.TTL, was.EndsAt
 	}
 	k.lock.Token = was.Token
+}
+
+// change adds a change to the work: to the change before it, if there is one. So a key that is changed a thousand times
+// is changed once.
+func (k *txKey) change(l simba.Lock, renew bool) {
+	n := len(k.work)
+	if n == 0 || k.work[n-1].kind != opChange {
+		k.work = append(k.work, op{kind: opChange, lock: l, renew: renew})
+		return
+	}
+	last := &k.work[n-1]
+	if !renew {
+		l.TTL, l.EndsAt = last.lock.TTL, last.lock.EndsAt
+	}
+	last.lock, last.renew = l, last.renew || renew
 }
 
 // timed is a lock as it will be read, when it is written now.

@@ -261,6 +261,48 @@ func TestAChangeKeepsTheTenure(t *testing.T) {
 	})
 }
 
+func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", sec)) })
+		before := w.lock("m")
+		for _, c := range []struct {
+			what    string
+			changes []op
+			want    simba.Lock
+		}{
+			{"the last value and lease", []op{{lock: str("b", 2*sec), renew: true}, {lock: str("c", 3*sec), renew: true}}, str("c", 3*sec)},
+			{"the last value, the only lease", []op{{lock: str("d", 4*sec), renew: true}, {lock: str("e", 9*sec)}}, str("e", 4*sec)},
+			{"a lease after a value", []op{{lock: str("f", 9*sec)}, {lock: str("g", 5*sec), renew: true}}, str("g", 5*sec)},
+			{"values only", []op{{lock: str("h", 9*sec)}, {lock: str("i", 8*sec)}}, str("i", 5*sec)},
+			{"an end after none", []op{{lock: str("j", simba.Endless), renew: true}, {lock: str("j", 6*sec), renew: true}}, str("j", 6*sec)},
+			{"no end", []op{{lock: str("k", 6*sec), renew: true}, {lock: str("k", simba.Endless), renew: true}, {lock: str("l", sec)}}, str("l", simba.Endless)},
+		} {
+			w.commit(func(tx simba.Tx) {
+				for _, o := range c.changes {
+					tx.Change("m", o.lock, o.renew)
+				}
+				if n := len(tx.(*handle).first.work); n != 1 {
+					w.t.Errorf("%s: %d changes", c.what, n)
+				}
+				if l := tx.Lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL {
+					w.t.Errorf("%s: it sees %+v, want %+v", c.what, l, c.want)
+				}
+			})
+			if l := w.lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL || l.Token != before.Token {
+				w.t.Errorf("%s: %+v, want %+v of tenure %d", c.what, l, c.want, before.Token)
+			}
+		}
+		w.commit(func(tx simba.Tx) {
+			tx.Change("m", str("n", sec), true)
+			tx.Take("m", str("o", sec))
+			tx.Change("m", str("p", 7*sec), true)
+		})
+		if l := w.lock("m"); l.Owner != "p" || l.TTL != 7*sec || l.Token == before.Token {
+			w.t.Errorf("a change before and after a tenure's begin: %+v", l)
+		}
+	})
+}
+
 func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 	inBubble(t, func(w *world) {
 		const year = 365 * 24 * time.Hour
