@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/simba-resp/simba-resp"
@@ -81,7 +82,11 @@ func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.S
 		if err != nil {
 			return simba.ScanPage{}, 0, err
 		}
-		all.Mutexes, all.Cursor = append(all.Mutexes, page.Mutexes...), page.Cursor
+		if all.Cursor = page.Cursor; all.Mutexes == nil {
+			all.Mutexes = page.Mutexes
+		} else {
+			all.Mutexes = append(slices.Grow(all.Mutexes, left), page.Mutexes...)
+		}
 		rests = max(rests, seq)
 		left -= r.Count
 		if r.Cursor = page.Cursor; r.Cursor == 0 || left <= 0 {

@@ -130,6 +130,11 @@ func keysOf(t *keyTx, args [][]byte) error {
 		return strings.Compare(a, b)
 	})
 	found = slices.Compact(found) // a scan may show one twice
+	size := 0
+	for _, k := range found {
+		size += len(k) + len("$100\r\n\r\n")
+	}
+	t.w.Grow(size)
 	t.w.Array(len(found))
 	for _, k := range found {
 		t.step()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/bugs"
@@ -135,13 +136,13 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 	}
 	from := r.Cursor << cursorShift
 	for i := shardOf(from); i < len(e.shards); i++ {
-		names, next, seen, rests := e.shards[i].scan(max(from, shardStart(i)), r)
+		before := len(page.Mutexes)
+		names, next, seen, rests := e.shards[i].scan(page.Mutexes, max(from, shardStart(i)), r)
 		seq = max(seq, rests)
-		for _, name := range names { // a glob may take its time, so not under the lock
-			if r.Match == nil || r.Match(name) {
-				page.Mutexes = append(page.Mutexes, name)
-			}
+		if r.Match != nil { // it may take its time, so not under the lock
+			names = names[:before+len(slices.DeleteFunc(names[before:], func(name string) bool { return !r.Match(name) }))]
 		}
+		page.Mutexes = names
 		if next != 0 {
 			page.Cursor = next >> cursorShift
 			return page, seq, nil
@@ -154,9 +155,11 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 	return page, seq, nil
 }
 
-func (sh *shard) scan(from uint64, r simba.ScanRequest) (names []string, next uint64, seen int, seq simba.Seq) {
+// scan adds the names of some mutexes to names.
+func (sh *shard) scan(names []string, from uint64, r simba.ScanRequest) (all []string, next uint64, seen int, seq simba.Seq) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	names = slices.Grow(names, min(r.Count, sh.table.len))
 	now := sh.engine.clock.Now()
 	next, seen = sh.table.scan(from, r.Count, func(m *mutex) {
 		held, contended := m.owned() && now < m.end(), m.waiters() > 0

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tidwall/redcon"
@@ -24,6 +25,9 @@ func (w *Writer) Bytes() []byte { return w.buf }
 
 // Truncate keeps the first n bytes, which must end with a frame.
 func (w *Writer) Truncate(n int) { w.buf = w.buf[:n] }
+
+// Grow makes room for n bytes more, for what would be copied several times while it grows.
+func (w *Writer) Grow(n int) { w.buf = slices.Grow(w.buf, n) }
 
 // Proto is the protocol's version, 2 or 3.
 func (w *Writer) Proto() int {
