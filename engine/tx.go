@@ -129,15 +129,18 @@ func (t *tx) find(name string) *txKey {
 }
 
 func (t *tx) add(name string) *txKey {
+	t.tooLarge = t.tooLarge || len(t.keys) == simba.MaxTxKeys
 	k := &t.first
-	if len(t.keys) > 0 {
+	if len(t.keys) > 0 || t.tooLarge {
 		k = new(txKey)
 	}
-	t.tooLarge = t.tooLarge || len(t.keys) == simba.MaxTxKeys
 	k.name = name
 	k.shard, k.hash = t.engine.shard(name)
 	k.index = shardOf(k.hash)
 	k.work = k.room[:0]
+	if t.tooLarge { // Commit will refuse it: nothing more is to be remembered
+		return k
+	}
 	t.keys = append(t.keys, k)
 	switch {
 	case t.byName != nil:
@@ -186,6 +189,9 @@ func (t *tx) Watch(name string, queue bool) {
 	k := t.find(name)
 	if k == nil {
 		k = t.add(name)
+	}
+	if t.tooLarge {
+		return
 	}
 	t.read(k, func(m *mutex, s *step) {
 		k.load(m, s)

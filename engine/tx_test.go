@@ -543,6 +543,30 @@ func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
 	})
 }
 
+func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for range 2 { // a tx is used again
+			tx := w.e.Begin()
+			for i := range 2 * simba.MaxTxKeys {
+				tx.Watch(fmt.Sprint("w", i), false)
+				tx.Lock(fmt.Sprint("k", i))
+			}
+			if n := len(tx.(*handle).keys); n != simba.MaxTxKeys {
+				w.t.Errorf("it remembers %d keys", n)
+			}
+			if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrTooLarge) {
+				w.t.Error(err)
+			}
+			tx.Close()
+			for i := range w.e.shards {
+				if n := len(w.e.shards[i].watched); n != 0 {
+					w.t.Fatalf("shard %d has %d watches left", i, n)
+				}
+			}
+		}
+	})
+}
+
 func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) {
