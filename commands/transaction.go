@@ -30,8 +30,15 @@ type queuedCommand struct {
 // queueChunk is the memory for the arguments of several commands, in bytes. What would leave much of one unused has its own.
 const queueChunk = 4 << 10
 
+// lengthSize is what an argument takes there besides its bytes.
+const lengthSize = 4
+
 // pack keeps the arguments of a command, which live in the connection's buffer.
-func (tx *transaction) pack(args [][]byte, size int) []byte {
+func (tx *transaction) pack(args [][]byte) []byte {
+	size := len(args) * lengthSize
+	for _, a := range args {
+		size += len(a)
+	}
 	packed := tx.chunk
 	switch {
 	case size > queueChunk/4:
@@ -53,8 +60,8 @@ func (tx *transaction) pack(args [][]byte, size int) []byte {
 func (tx *transaction) unpack(q queuedCommand) [][]byte {
 	tx.args = tx.args[:0]
 	for rest := q.packed; len(rest) > 0; {
-		end := argumentOverhead + int(binary.LittleEndian.Uint32(rest))
-		tx.args = append(tx.args, rest[argumentOverhead:end:end])
+		end := lengthSize + int(binary.LittleEndian.Uint32(rest))
+		tx.args = append(tx.args, rest[lengthSize:end:end])
 		rest = rest[end:]
 	}
 	return tx.args
@@ -90,8 +97,8 @@ const (
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
 
-	// argumentOverhead is what an argument costs besides its bytes: its length.
-	argumentOverhead = 4
+	// argumentOverhead is what an argument counts besides its bytes: what EXEC makes of it costs memory too.
+	argumentOverhead = 40
 )
 
 const errExecReply replyError = "ERR not executed: the replies of this transaction are too large"
@@ -116,7 +123,7 @@ func (c *client) enqueue(e *entry, args [][]byte) {
 		c.reject(e, replyErrorf("ERR transaction too large: at most %d commands and %d bytes", maxQueuedCommands, maxQueuedBytes))
 		return
 	}
-	c.tx.queue = append(c.tx.queue, queuedCommand{e, c.tx.pack(args, size)})
+	c.tx.queue = append(c.tx.queue, queuedCommand{e, c.tx.pack(args)})
 	c.tx.bytes += size
 	c.tx.grows = c.tx.grows || e.has(denyoom)
 	c.queued.Store(int32(len(c.tx.queue)))

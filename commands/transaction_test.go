@@ -110,12 +110,8 @@ func TestQueuedArgumentsAreKeptAsTheyCame(t *testing.T) {
 	for i, size := range []int{0, 1, 100, 500, queueChunk/4 - 9, queueChunk/4 - 8, queueChunk / 4, queueChunk, 10 * queueChunk, 7, 1000, 1000, 1000, 1000, 1000} {
 		long := bytes.Repeat([]byte{byte(i)}, size)
 		for _, args := range [][][]byte{{[]byte("SET"), long}, {long, {}, long}, {{}}} {
-			sum := len(args) * argumentOverhead
-			for _, a := range args {
-				sum += len(a)
-			}
 			want = append(want, args)
-			tx.queue = append(tx.queue, queuedCommand{packed: tx.pack(args, sum)})
+			tx.queue = append(tx.queue, queuedCommand{packed: tx.pack(args)})
 		}
 	}
 	for i, q := range tx.queue {
@@ -128,7 +124,7 @@ func TestQueuedArgumentsAreKeptAsTheyCame(t *testing.T) {
 func TestATransactionHasNothingOfTheOneBefore(t *testing.T) {
 	tx := &transaction{broken: true, grows: true, bytes: 1, calls: []execution{{took: 1, err: errWrongType}}}
 	for _, args := range [][][]byte{{[]byte("GET"), []byte("a")}, {[]byte("QUIT")}} {
-		tx.queue = append(tx.queue, queuedCommand{new(entry), tx.pack(args, 100)})
+		tx.queue = append(tx.queue, queuedCommand{new(entry), tx.pack(args)})
 		tx.unpack(tx.queue[len(tx.queue)-1])
 	}
 	tx.reset()
