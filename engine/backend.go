@@ -159,7 +159,7 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 func (sh *shard) scan(names []string, from uint64, r simba.ScanRequest) (all []string, next uint64, seen int, seq simba.Seq) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	names = slices.Grow(names, min(r.Count, sh.table.len))
+	names = slices.Grow(names, max(0, min(r.Count, sh.table.len)))
 	now := sh.engine.clock.Now()
 	next, seen = sh.table.scan(from, r.Count, func(m *mutex) {
 		held, contended := m.owned() && now < m.end(), m.waiters() > 0

@@ -14,6 +14,8 @@ import (
 const (
 	turnTime  = 150 * time.Microsecond
 	lookBytes = 512
+	// promptRead is longer than it takes to read, and decrypt, what is there already.
+	promptRead = 20 * time.Microsecond
 )
 
 // linger bounds how long a client that broke the protocol is listened to, so that
@@ -86,8 +88,8 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	return nil
 }
 
-// readOn reads from the stream. What is read begins a turn, but for who needed not wait for it and is in no poller's rounds, where a
-// turn has one read.
+// readOn reads from the stream. In a poller's rounds that begins a turn. Without a poller the turn of who sends without end goes on,
+// until it has waited: for what is read, or, as it is long since it was here, for the disk or a store.
 func (c *Conn) readOn(room []byte) (int, error) {
 	if c.sock != nil {
 		c.turn = 0
@@ -95,7 +97,7 @@ func (c *Conn) readOn(room []byte) (int, error) {
 	}
 	began := c.age()
 	n, err := c.stream.Read(room)
-	if c.age()-began >= turnTime {
+	if now := c.age(); now-began >= promptRead || now-time.Duration(c.lastActive.Load()) >= turnTime {
 		c.turn = 0
 	}
 	return n, err

@@ -57,6 +57,38 @@ func TestWhoSendsOneCommandAfterTheOtherHasTurnsToo(t *testing.T) {
 	})
 }
 
+// reads is a stream of which each read takes as long as it says.
+type reads struct {
+	io.ReadWriter
+	take time.Duration
+}
+
+func (r *reads) Read([]byte) (int, error) {
+	time.Sleep(r.take)
+	return 1, nil
+}
+
+func TestATurnWithoutAPollerEndsWhenItsHolderWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			what       string
+			work, read time.Duration
+			ends       bool
+		}{
+			{"what is there is read at once", turnTime / 2, promptRead / 2, false},
+			{"it waits for what is read", turnTime / 2, promptRead, true},
+			{"it waits for the disk", turnTime, 0, true},
+		} {
+			conn := &Conn{stream: &reads{take: c.read}, created: time.Now(), turn: 1}
+			conn.touch()
+			time.Sleep(c.work)
+			if _, err := conn.readOn(nil); err != nil || (conn.turn == 0) != c.ends {
+				t.Errorf("%s: the turn of %v goes on (%v)", c.what, conn.turn, err)
+			}
+		}
+	})
+}
+
 func TestRepliesWaitForSettle(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})

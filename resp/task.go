@@ -28,7 +28,7 @@ type task struct {
 	resume func() (place, bool)
 	yield  func(place) bool
 	here   place // of the task alone, while it runs
-	hasHad bool  // likewise: it has read in this turn
+	hasHad bool  // likewise: it has read in this round, or was elsewhere
 
 	state atomic.Uint32 // a taskState
 }
@@ -81,7 +81,7 @@ func (t *task) claim() bool {
 
 // goOn runs the task on the caller's goroutine, whose place is given, until it wants to go on elsewhere. Only one
 // goroutine may have the task, and this one gives it away. It reports whether the task has had a turn in a round and wants
-// another one. Who has settled does not: it has waited for the disk.
+// another one. Who has settled does not want another one, but its first: it has waited for the disk.
 func (t *task) goOn(here place) (more bool) {
 	for {
 		t.here, t.hasHad = here, here != looped // who was elsewhere reads on in a round
@@ -96,7 +96,7 @@ func (t *task) goOn(here place) (more bool) {
 				return false
 			}
 		case looped:
-			t.poller.enqueue(t, here == looped)
+			t.poller.enqueue(t, here != lined)
 			return here == looped
 		case lined:
 			t.poller.lineUp(t)
@@ -111,7 +111,7 @@ func (t *task) goOn(here place) (more bool) {
 // to has the task go on elsewhere. It is called by the task itself.
 func (t *task) to(p place) { t.yield(p) }
 
-// mayRead reports whether the task has not read in this turn. Who sends without end has one buffer a round, whatever
+// mayRead reports whether the task may read in this round. Who sends without end has one buffer a round, whatever
 // it is full of.
 func (t *task) mayRead() bool {
 	had := t.hasHad
@@ -122,7 +122,7 @@ func (t *task) mayRead() bool {
 // polled reports whether others wait while the connection's goroutine does anything.
 func (c *Conn) polled() bool { return c.sock != nil && c.sock.task.here != away }
 
-// Detach is called before anything that may wait, but for Await, or compute for long: until it has nothing more to do, the
+// Detach is called before anything that may wait, but for Await, or compute for long: until it reads on, the
 // connection then holds up no other one. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.polled() {
