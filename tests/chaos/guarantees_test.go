@@ -21,7 +21,7 @@ type guarantees struct {
 	unwritten time.Duration
 
 	// A lease whose grant or renewal is answered after its end is nobody's, and the server asks
-	// the store again by itself: such a request may have been done twice. A waiter whose time is over by
+	// the store again by itself, as often as that happens: such a request may have been done several times. A waiter whose time is over by
 	// then may see its second grant being given back.
 	again bool
 

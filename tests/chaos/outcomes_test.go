@@ -45,11 +45,14 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 			}
 		}
 		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
-			// Its first try was too late to be told of.
+			// Its first try was too late to be told of; and the next ones, each when the lease of the one before was over.
+			tries := int((o.ret - o.call) / int64(o.lease))
 			o.until = o.ret
 			perhaps(o, renewal)
 			if o.kind != guard {
-				perhaps(o, acquire)
+				for range min(tries, 1+r.more(o, all)) {
+					perhaps(o, acquire)
+				}
 			}
 		}
 	}
@@ -121,8 +124,8 @@ func toldTo(contender string, all []operation) map[uint64]operation {
 	return told
 }
 
-// more returns how many tenures a request without a reply may have begun beyond the first, where the
-// server asks again when a grant is late: as many as there are that its contender was not told of.
+// more returns how many tenures a request may have begun beyond the first that its contender was not told of, where the
+// server asks again when a grant is late: as many as there are.
 func (r *rules) more(w operation, all []operation) int {
 	if !r.again {
 		return 0

@@ -202,6 +202,9 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"one that was made anew for ever", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
 		{"one request that began two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
 		{"one request that began two elsewhere", rules{}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
+		{"one that was late twice before it was told", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
+		{"and another client's then", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2)), in(250, 260, acquires("b"), granted("b", 3))}, true},
+		{"not in the time of one", rules{guarantees: guarantees{again: true}}, []operation{in(0, 190, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(120, 130, breaks, yes), in(140, 150, asks, owned("a", 2)), in(160, 165, breaks, yes), in(170, 180, acquires("b"), granted("b", 3))}, false},
 		{"too late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
