@@ -44,6 +44,7 @@ type poller struct {
 
 	greedy int           // of those who had a turn: so many are run in a round, that a processor is left for the others
 	served *atomic.Int64 // counts the tasks that were run in rounds
+	pace   *pace
 
 	mu       sync.Mutex       // protects this group
 	socks    map[uint64]*sock // not by descriptor: what is told of one that was closed is not for the next with its number
@@ -73,7 +74,7 @@ func newPoller(served *atomic.Int64) (*poller, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	p := &poller{
-		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1), served: served,
+		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1), served: served, pace: newPace(),
 		socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task), pushed: make(chan struct{}, 1),
 	}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {

@@ -33,6 +33,10 @@ type sock struct {
 	until     time.Time // writes
 	born      time.Time
 
+	// Of the task alone.
+	sentMuch bool        // was read last
+	rest     *time.Timer // of one who comes too fast; nil = it never did
+
 	closing sync.Once
 	closed  atomic.Bool
 	uses    atomic.Int64 // of fd, one of them until it is closed
@@ -94,6 +98,9 @@ func (s *sock) Read(b []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		case !s.readable.Load() && !s.ended.Load():
 			s.task.to(idle)
+		case s.sentMuch && s.tooFast():
+			s.task.to(idle)
+			s.task.hasHad = true // behind those who need not rest
 		case !s.task.mayRead():
 			s.task.to(looped)
 		default:
@@ -103,6 +110,9 @@ func (s *sock) Read(b []byte) (int, error) {
 				s.readable.Store(true)
 			}
 			if n > 0 || err != nil {
+				if s.sentMuch = n >= much; s.sentMuch {
+					s.poller.pace.took(n, time.Now())
+				}
 				return n, err
 			}
 			if !s.readable.Load() {
@@ -110,6 +120,20 @@ func (s *sock) Read(b []byte) (int, error) {
 			}
 		}
 	}
+}
+
+// tooFast reports whether the client has to rest, and has the task look again when it has.
+func (s *sock) tooFast() bool {
+	rest := s.poller.pace.rest(time.Now())
+	switch {
+	case rest <= 0:
+		return false
+	case s.rest == nil:
+		s.rest = time.AfterFunc(rest, s.task.signal)
+	default:
+		s.rest.Reset(rest)
+	}
+	return true
 }
 
 // readNow returns what has come, 0 and no error if nothing has.
