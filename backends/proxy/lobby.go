@@ -223,7 +223,11 @@ func (t *Ticket) settle() (ticketState, Grant) {
 // End implements simba.Ticket.
 func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	if t.next != nil {
-		return t.next.End(why)
+		o, err := t.next.End(why)
+		if next, ok := t.next.(*Ticket); ok && next.next != nil { // so there is no chain of those who came before
+			t.next = next.next
+		}
+		return o, err
 	}
 	state, g := t.settle()
 	switch {

@@ -167,6 +167,21 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 	}
 }
 
+func TestWhoIsAskedForAgainAndAgainKeepsOneTicket(t *testing.T) {
+	s := &deskStore{}
+	ticket := overtaken(s, tooLate())
+	for range 5 {
+		s.next, _ = enter(NewLobby(s), "m", "a")
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		if ticket.next != simba.Ticket(s.next) {
+			t.Fatalf("waits by %v, not by the last ticket", ticket.next)
+		}
+		s.next.Grant(tooLate())
+	}
+}
+
 func TestWhatIsGrantedWhenItIsAskedForAgainIsTheOutcome(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 	ticket := overtaken(s, tooLate())
