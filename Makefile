@@ -64,7 +64,7 @@ ifeq ($(PKG),./...)
 	$(TEST) -race -p 3 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip $(TIMED)) $(LONG) ./tests/chaos $(REST)
 	$(TEST) -p 2 -timeout 12m -run '$(RUN)' $(ATTACKS)
 else
-	$(TEST) -race -p 3 -timeout 12m -run '$(RUN)' $(PKG)
+	$(TEST) $(if $(filter $(PKG),$(ATTACKS)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 endif
 ifeq ($(PKG)$(RUN),./...) # without the race detector there is time for five times as many crashes
 	$(TEST) -run NothingToldIsLost ./tests
