@@ -18,7 +18,7 @@ func (c *Conn) Flush() error {
 		c.fail(c.send())
 		c.reply.Truncate(0)
 	}
-	if err := c.server.handler.Settle(c); err != nil {
+	if err := c.settle(); err != nil {
 		c.fail(fmt.Errorf("%w: %w", errSettle, err))
 	}
 	if c.err == nil {
@@ -27,6 +27,15 @@ func (c *Conn) Flush() error {
 	c.command, c.holds = 0, false
 	c.reply.reset(2 * batchBuffer)
 	return c.err
+}
+
+func (c *Conn) settle() error {
+	if c.sock != nil {
+		return c.server.handler.Settle(c)
+	}
+	began := c.age()
+	defer c.waitedSince(began)
+	return c.server.handler.Settle(c)
 }
 
 // send writes the replies, between the pushes that came before them, and lets go

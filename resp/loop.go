@@ -14,8 +14,8 @@ import (
 const (
 	turnTime  = 150 * time.Microsecond
 	lookBytes = 512
-	// promptRead is longer than it takes to read, and decrypt, what is there already.
-	promptRead = 20 * time.Microsecond
+	// prompt is longer than it takes to read, and decrypt, what is there already, or to settle what is durable.
+	prompt = 20 * time.Microsecond
 )
 
 // linger bounds how long a client that broke the protocol is listened to, so that
@@ -88,8 +88,8 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	return nil
 }
 
-// readOn reads from the stream. In a poller's rounds that begins a turn. Without a poller the turn of who sends without end goes on,
-// until it has waited: for what is read, or, as it is long since it was here, for the disk or a store.
+// readOn reads from the stream. In a poller's rounds that begins a turn. Without a poller the turn of who sends without end goes on
+// until it has waited.
 func (c *Conn) readOn(room []byte) (int, error) {
 	if c.sock != nil {
 		c.turn = 0
@@ -97,10 +97,15 @@ func (c *Conn) readOn(room []byte) (int, error) {
 	}
 	began := c.age()
 	n, err := c.stream.Read(room)
-	if now := c.age(); now-began >= promptRead || now-time.Duration(c.lastActive.Load()) >= turnTime {
+	c.waitedSince(began)
+	return n, err
+}
+
+// waitedSince ends the turn of a connection without a poller if it has waited: for what is read, or for the disk.
+func (c *Conn) waitedSince(began time.Duration) {
+	if c.age()-began >= prompt {
 		c.turn = 0
 	}
-	return n, err
 }
 
 // batch executes the complete commands in the buffer and sends their replies.

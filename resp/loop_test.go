@@ -71,19 +71,27 @@ func (r *reads) Read([]byte) (int, error) {
 func TestATurnWithoutAPollerEndsWhenItsHolderWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
-			what       string
-			work, read time.Duration
-			ends       bool
+			what               string
+			work, settle, read time.Duration
+			ends               bool
 		}{
-			{"what is there is read at once", turnTime / 2, promptRead / 2, false},
-			{"it waits for what is read", turnTime / 2, promptRead, true},
-			{"it waits for the disk", turnTime, 0, true},
+			{"what is there is read at once", turnTime / 2, prompt / 2, prompt / 2, false},
+			{"it computes for long", 10 * turnTime, prompt / 2, prompt / 2, false},
+			{"it waits for what is read", turnTime / 2, 0, prompt, true},
+			{"it waits for the disk", turnTime / 2, prompt, 0, true},
 		} {
-			conn := &Conn{stream: &reads{take: c.read}, created: time.Now(), turn: 1}
+			s := NewServer(Config{}, &script{settle: func(*Conn) error {
+				time.Sleep(c.settle)
+				return nil
+			}})
+			conn := &Conn{server: s, stream: &reads{take: c.read}, created: time.Now(), turn: 1}
 			conn.touch()
 			time.Sleep(c.work)
+			if err := conn.Flush(); err != nil {
+				t.Error(err)
+			}
 			if _, err := conn.readOn(nil); err != nil || (conn.turn == 0) != c.ends {
-				t.Errorf("%s: the turn of %v goes on (%v)", c.what, conn.turn, err)
+				t.Errorf("%s: ends its turn: %v, want %v (%v)", c.what, conn.turn == 0, c.ends, err)
 			}
 		}
 	})

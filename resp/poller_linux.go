@@ -42,7 +42,7 @@ type poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // of its goroutines
 
-	greedy int           // of those who had a turn: so many are run in a round, that a processor is left for the others
+	greedy int           // of those who wait again: so many are run in a round, that a processor is left for the others
 	served *atomic.Int64 // counts the tasks that were run in rounds
 	pace   *pace
 
@@ -50,7 +50,7 @@ type poller struct {
 	socks    map[uint64]*sock // not by descriptor: what is told of one that was closed is not for the next with its number
 	lastID   uint64
 	queue    []*task // to be run in the next round
-	again    []*task // who had a turn and wants another: run behind those, few in a round
+	again    []*task // who had a turn and wants another, or was elsewhere: run behind those, few in a round
 	sleeping bool    // the poller waits for the kernel, and must be woken for the queue
 	line     []*task // of the settler
 	closed   bool
@@ -153,11 +153,11 @@ func (p *poller) forget(s *sock) {
 	delete(p.socks, s.id)
 }
 
-// enqueue has t run in the next round; or, if it has just had a turn, in one of the next, behind those who have not. Any
-// goroutine may call it.
-func (p *poller) enqueue(t *task, hadTurn bool) {
+// enqueue has t run in the next round; or, if it has just had a turn, or was elsewhere, in one of the next, behind those who have
+// not. Any goroutine may call it.
+func (p *poller) enqueue(t *task, behind bool) {
 	p.mu.Lock()
-	if hadTurn {
+	if behind {
 		p.again = append(p.again, t)
 	} else {
 		p.queue = append(p.queue, t)
@@ -343,7 +343,7 @@ func (p *poller) share(tasks []*task) []*task {
 	return tasks
 }
 
-// offer gives helpers that have nothing to do a task each, of those that have had a turn, and returns the rest: one at least.
+// offer gives helpers that have nothing to do a task each, of those that wait again, and returns the rest: one at least.
 func (p *poller) offer(tasks []*task) []*task {
 	for n := len(tasks) - 1; n > 0; n-- {
 		select {
@@ -385,7 +385,7 @@ func (p *poller) fallsAsleep() bool {
 	return p.sleeping
 }
 
-// round tells the sockets what is new and returns the tasks to be run, and how many at their end have had a turn; ok is false
+// round tells the sockets what is new and returns the tasks to be run, and how many at their end waited again; ok is false
 // if there will be none any more. What it returned before is used for the next.
 func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, again int, ok bool) {
 	p.mu.Lock()

@@ -116,6 +116,19 @@ func TestWhoWasDetachedReadsOnInARound(t *testing.T) {
 	cl.expect("+true\r\n")
 }
 
+func TestWhoHasNotWaitedIsBehindTheOthers(t *testing.T) {
+	for here, behind := range map[place]bool{looped: true, away: true, lined: false} {
+		p := new(poller)
+		task := &task{poller: p, resume: func() (place, bool) { return looped, true }}
+		if more := task.goOn(here); more != (here == looped) {
+			t.Errorf("from %d: wants another turn: %v", here, more)
+		}
+		if got := len(p.again) == 1 && len(p.queue) == 0; got != behind {
+			t.Errorf("from %d: behind the others: %v, want %v", here, got, behind)
+		}
+	}
+}
+
 func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
 	served := make(chan struct{})
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
