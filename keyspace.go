@@ -120,6 +120,9 @@ type Tx interface {
 	// first. If nothing follows, Commit only tells whether that is so, and by its Seq what it
 	// rests on.
 	Discard()
+	// TooLarge reports whether it has more keys or messages than Commit takes. Keys that it has not seen before look then as if
+	// they did not exist.
+	TooLarge() bool
 	// Commit does it all, or nothing with ErrConflict, ErrQuiet, ErrTooLarge or ErrStopped. The Seq must be
 	// settled before anything of the transaction is told, also after ErrConflict and ErrQuiet.
 	// The transaction is over then.

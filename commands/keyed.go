@@ -178,7 +178,10 @@ func (t *keyTx) runAll(tx *transaction) error {
 	start, torn := t.w.Len(), 0
 	for from := 0; ; {
 		i := t.runSome(tx, from)
-		if i == len(tx.queue) {
+		switch {
+		case t.TooLarge():
+			return simba.ErrTooLarge
+		case i == len(tx.queue):
 			return nil
 		}
 		// What the script did before it failed must go, and the transaction can only forget
@@ -202,7 +205,7 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	return nil
 }
 
-// runSome runs the commands until one leaves the transaction torn, and returns its index.
+// runSome runs the commands until one leaves the transaction torn, or too large, and returns its index.
 // Of those before known it knows which ones fail: they don't run.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
@@ -223,7 +226,7 @@ func (t *keyTx) runSome(tx *transaction, known int) int {
 			call.took = now - ended - (t.c.parked - parked)
 			ended, parked = now, t.c.parked
 		}
-		if t.torn {
+		if t.torn || t.TooLarge() {
 			return i
 		}
 		if call.err != nil {

@@ -130,7 +130,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 		return strings.Compare(a, b)
 	})
 	found = slices.Compact(found) // a scan may show one twice
-	size := 0
+	size := len("*1000000\r\n")
 	for _, k := range found {
 		size += len(k) + len("$100\r\n\r\n")
 	}

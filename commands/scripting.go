@@ -123,6 +123,9 @@ func (h *scriptHost) Call(args [][]byte, proto int) []byte {
 }
 
 func (h *scriptHost) run(args [][]byte) error {
+	if h.tx.TooLarge() {
+		return simba.ErrTooLarge
+	}
 	e, err := h.tx.x.table.find(args)
 	writes := e != nil && e.has(write|mayReplicate)
 	switch {

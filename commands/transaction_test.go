@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,7 +108,7 @@ func TestALongTransactionMakesLittleGarbage(t *testing.T) {
 func TestQueuedArgumentsAreKeptAsTheyCame(t *testing.T) {
 	tx := new(transaction)
 	var want [][][]byte
-	for i, size := range []int{0, 1, 100, 500, queueChunk/4 - 9, queueChunk/4 - 8, queueChunk / 4, queueChunk, 10 * queueChunk, 7, 1000, 1000, 1000, 1000, 1000} {
+	for i, size := range []int{0, 1, 100, 500, queueChunk/4 - 12, queueChunk/4 - 11, queueChunk/4 - 10, queueChunk / 4, queueChunk, 10 * queueChunk, 7, 1000, 1000, 1000, 1000, 1000} {
 		long := bytes.Repeat([]byte{byte(i)}, size)
 		for _, args := range [][][]byte{{[]byte("SET"), long}, {long, {}, long}, {{}}} {
 			want = append(want, args)
@@ -293,6 +294,57 @@ func TestAnEngineWithoutKeysWatchesNone(t *testing.T) {
 	p.expect("WATCH a", failed("ERR 'watch' is served by the embedded engine only, and this server keeps its mutexes in redis"))
 	p.expect("UNWATCH", ok)
 	p.expectTransaction("*1\r\n"+ok, "UNWATCH")
+}
+
+// counting is a keyspace that counts the locks that are read.
+type counting struct {
+	*engine.Engine
+	reads atomic.Int64
+}
+
+type countingTx struct {
+	simba.Tx
+	space *counting
+}
+
+func (s *counting) Begin() simba.Tx { return countingTx{s.Engine.Begin(), s} }
+
+func (t countingTx) Lock(mutex string) simba.Lock {
+	t.space.reads.Add(1)
+	return t.Tx.Lock(mutex)
+}
+
+func TestATransactionThatIsTooLargeIsNotFinished(t *testing.T) {
+	space := &counting{Engine: newConflicting(t).Engine}
+	p := newSite(t, Config{Backend: space}).dial()
+	const most = simba.MaxTxKeys + 1000
+	mgets := make([]string, 0, 100)
+	for n := 0; len(mgets) < cap(mgets); {
+		command := new(strings.Builder)
+		command.WriteString("MGET")
+		for range 500 {
+			fmt.Fprintf(command, " k%d", n)
+			n++
+		}
+		mgets = append(mgets, command.String())
+	}
+	for _, c := range []struct {
+		name  string
+		reply string
+	}{
+		{"EXEC", p.transaction(mgets...)},
+		{"a script", p.do(`EVAL "for i=1,100000 do redis.call('GET','k'..i) end" 0`)},
+		{"a script that would go on", p.do(`EVAL "for i=1,100000 do redis.pcall('GET','k'..i) end" 0`)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.reply != failed("ERR "+simba.ErrTooLarge.Error()) {
+				t.Errorf("%.100q", c.reply)
+			}
+		})
+	}
+	if n := space.reads.Load(); n > 3*most {
+		t.Errorf("%d locks were read", n)
+	}
 }
 
 func TestTheReplyOfATransactionOverKeysIsBounded(t *testing.T) {

@@ -112,6 +112,10 @@ func (t *tx) key(name string) *txKey {
 		return k
 	}
 	k := t.add(name)
+	if t.tooLarge { // nothing of it will ever be told
+		k.queueRead = true
+		return k
+	}
 	t.read(k, k.load)
 	return k
 }
@@ -371,6 +375,9 @@ func (t *tx) Publish(channel, payload string) {
 		t.messages = append(t.messages, message{channel, payload})
 	}
 }
+
+// TooLarge implements simba.Tx.
+func (t *tx) TooLarge() bool { return t.tooLarge }
 
 // Discard implements simba.Tx.
 func (t *tx) Discard() {

@@ -545,6 +545,10 @@ func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
 
 func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 	inBubble(t, func(w *world) {
+		w.commit(func(tx simba.Tx) {
+			tx.Take("held", str("a", sec))
+			tx.Enqueue("held", "b", 1)
+		})
 		for range 2 { // a tx is used again
 			tx := w.e.Begin()
 			for i := range 2 * simba.MaxTxKeys {
@@ -553,6 +557,9 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 			}
 			if n := len(tx.(*handle).keys); n != simba.MaxTxKeys {
 				w.t.Errorf("it remembers %d keys", n)
+			}
+			if l, places := tx.Lock("held"), tx.Queue("held"); !tx.TooLarge() || l.Exists() || len(places) > 0 {
+				w.t.Errorf("it goes on reading: %v, %v", l, places)
 			}
 			if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrTooLarge) {
 				w.t.Error(err)
