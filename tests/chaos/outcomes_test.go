@@ -19,10 +19,18 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	}
 	for _, o := range all {
 		switch {
-		case !o.unknown || o.kind != acquire && o.kind != wait:
+		case !o.unknown:
+			add(o)
+		case o.kind == guard:
+			for range r.renewals(o, all) {
+				add(o)
+			}
+		case o.kind != acquire && o.kind != wait:
 			add(o)
 		default:
-			perhaps(o, renewal)
+			for range r.renewals(o, all) {
+				perhaps(o, renewal)
+			}
 			if !r.signs(o, all) {
 				break
 			}
@@ -48,7 +56,9 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 			// Its first try was too late to be told of; and the next ones, each when the lease of the one before was over.
 			tries := int((o.ret - o.call) / int64(o.lease))
 			o.until = o.ret
-			perhaps(o, renewal)
+			for range min(tries, r.renewals(o, all)) {
+				perhaps(o, renewal)
+			}
 			if o.kind != guard {
 				for range min(tries, 1+r.more(o, all)) {
 					perhaps(o, acquire)
@@ -122,6 +132,49 @@ func toldTo(contender string, all []operation) map[uint64]operation {
 		}
 	}
 	return told
+}
+
+// renewals returns how many times a request may have renewed a lease without telling: once, or, where the server asks again
+// when the answer is late, as often as a lease of its contender was seen to be shorter than that was told last.
+func (r *rules) renewals(w operation, all []operation) int {
+	cut := make(map[int]bool) // leases, by who was told of them
+	for _, o := range all {
+		if last, ok := toldLast(w.contender, o, all); r.again && ok && o.ret >= w.call && cutShort(last, o, all) {
+			cut[last.id] = true
+		}
+	}
+	return max(1, len(cut))
+}
+
+// toldLast returns the last that told a contender of its lease before it was seen, unless others come in between.
+func toldLast(contender string, seen operation, all []operation) (last operation, ok bool) {
+	for _, o := range all {
+		if o.contender != contender || o.unknown || o.status != "acquired" && o.status != "renewed" || o.call > seen.ret || o.id == seen.id {
+			continue
+		}
+		if o.ret > seen.call {
+			return last, false
+		}
+		if o.ret > last.ret {
+			last, ok = o, true
+		}
+	}
+	return last, ok
+}
+
+// cutShort reports whether a lease was seen to end before its time, though nobody asked for that.
+func cutShort(lease, seen operation, all []operation) bool {
+	ends := after(lease.call, lease.lease)
+	if seen.unknown || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= ends {
+		return false
+	}
+	if seen.owner == lease.owner && seen.reply.token == lease.reply.token {
+		return seen.left > 0
+	}
+	return !slices.ContainsFunc(all, func(o operation) bool {
+		ended := o.kind == breakUp || o.kind == release && o.contender == lease.contender
+		return ended && o.call <= seen.ret && o.ret >= lease.call
+	})
 }
 
 // more returns how many tenures a request may have begun beyond the first that its contender was not told of, where the

@@ -167,6 +167,11 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 	stopped := []loss{{server: 0, from: 50 * ms, to: 70 * ms}}
 	next := in(55, 60, acquires("b"), granted("b", 2))
 	at := func(server int, o operation) operation { o.server = server; return o }
+	long := request{kind: guard, contender: "a", token: 1, lease: time.Second}
+	short := reply{owner: "a", token: 1, left: 95 * time.Millisecond}
+	renewedTwice := []operation{
+		first, lost(12, acquires("a")), in(15, 20, long, renewed("a", 1)), in(30, 40, asks, short), in(50, 60, long, renewed("a", 1)), in(70, 80, asks, short),
+	}
 	for _, c := range []struct {
 		name  string
 		rules rules
@@ -200,6 +205,8 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"told free in the lease", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(50, 99, asks, free)}, false},
 		{"a renewal that was made anew", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(300, 310, asks, owned("a", 1))}, true},
 		{"one that was made anew for ever", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
+		{"one request that renewed twice", rules{guarantees: guarantees{again: true}}, renewedTwice, true},
+		{"one that renewed once, where nothing is asked again", rules{}, renewedTwice, false},
 		{"one request that began two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
 		{"one request that began two elsewhere", rules{}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
 		{"one that was late twice before it was told", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
