@@ -16,6 +16,25 @@ func (s *stepped) now() time.Time { return time.Now().Add(time.Duration(s.by.Loa
 
 func (s *stepped) step(d time.Duration) { s.by.Add(int64(d)) }
 
+func TestAClockShowsWhatItIsOfThoughReadingsAreHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boot := time.Now().Add(-time.Hour)
+		readings := 0
+		read := func() simba.Instant {
+			if readings++; readings%7 != 3 {
+				time.Sleep(time.Duration(readings) * time.Millisecond) // off the processor
+				defer time.Sleep(time.Millisecond)
+			}
+			return simba.Instant(time.Since(boot))
+		}
+		c := ClockOf(read)
+		time.Sleep(time.Minute)
+		if got, want := c.Now(), simba.Instant(time.Since(boot)); got != want {
+			t.Errorf("%v off", time.Duration(got-want))
+		}
+	})
+}
+
 func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -5 * sec, 5 * sec, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

@@ -164,7 +164,7 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(boot.Now())}, store, engine.Recovery(*rec))
+	e, err := engine.New(engine.Config{Clock: engine.ClockOf(boot.Now)}, store, engine.Recovery(*rec))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	if err != nil {
 		return nil, engine.Clock{}, engine.Recovery{}, err
 	}
-	clock := engine.NewClock(boot.Now())
+	clock := engine.ClockOf(boot.Now)
 	mode := persist.Always
 	if a.cfg.Durability == durabilityAsync {
 		mode = persist.Async
