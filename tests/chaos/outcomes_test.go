@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"slices"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -139,7 +140,7 @@ func toldTo(contender string, all []operation) map[uint64]operation {
 func (r *rules) renewals(w operation, all []operation) int {
 	cut := make(map[int]bool) // leases, by who was told of them
 	for _, o := range all {
-		if last, ok := toldLast(w.contender, o, all); r.again && ok && o.ret >= w.call && cutShort(last, o, all) {
+		if last, ok := toldLast(w.contender, o, all); r.again && ok && cutShort(last, o, w, all) {
 			cut[last.id] = true
 		}
 	}
@@ -162,14 +163,18 @@ func toldLast(contender string, seen operation, all []operation) (last operation
 	return last, ok
 }
 
-// cutShort reports whether a lease was seen to end before its time, though nobody asked for that.
-func cutShort(lease, seen operation, all []operation) bool {
-	ends := after(lease.call, lease.lease)
-	if seen.unknown || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= ends {
+// cutShort reports whether a lease was seen to end before its time, as if it had been renewed by w since, though nobody asked for
+// its end.
+func cutShort(lease, seen, w operation, all []operation) bool {
+	if seen.unknown || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= after(lease.call, lease.lease) {
 		return false
 	}
+	from := max(lease.call, w.call) // w was done since then
 	if seen.owner == lease.owner && seen.reply.token == lease.reply.token {
-		return seen.left > 0
+		return seen.left > 0 && seen.left-time.Millisecond <= w.lease && after(seen.ret, seen.left) >= after(from, w.lease)
+	}
+	if after(from, w.lease) > seen.ret {
+		return false
 	}
 	return !slices.ContainsFunc(all, func(o operation) bool {
 		ended := o.kind == breakUp || o.kind == release && o.contender == lease.contender
