@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -247,6 +251,22 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 			spoil(t, o)
 			wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
 		})
+	}
+}
+
+func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
+	o := filled(t)
+	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte("h12345678"), []byte("\x01garbage"), nil) })
+	logger := func() weak.Pointer[slog.Logger] { // all that is open has it
+		o := o
+		o.Logger = slog.New(slog.DiscardHandler)
+		wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
+		return weak.Make(o.Logger)
+	}()
+	for began := time.Now(); logger.Value() != nil; runtime.GC() {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("something has kept the store")
+		}
 	}
 }
 

@@ -116,11 +116,18 @@ func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store
 		fault:     fault,
 		next:      newGroup(db),
 	}
-	s.flush = time.AfterFunc(math.MaxInt64, s.flushNext)
-	s.watchdog = time.AfterFunc(math.MaxInt64, func() {
+	s.flush = stoppedTimer(s.flushNext)
+	s.watchdog = stoppedTimer(func() {
 		s.fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))
 	})
 	return s
+}
+
+// stoppedTimer returns a timer for Reset. One that runs would keep what f uses in memory, also of an Open that failed.
+func stoppedTimer(f func()) *time.Timer {
+	t := time.AfterFunc(math.MaxInt64, f)
+	t.Stop()
+	return t
 }
 
 // begin reads what earlier runs left and makes durable that this one has begun:
