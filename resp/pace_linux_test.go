@@ -5,76 +5,160 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-func TestAPaceIsKept(t *testing.T) {
+func TestAnAllowanceIsFreeAndComesBack(t *testing.T) {
+	a, now := new(allowance), time.Unix(1e9, 0)
+	want := func(n int, covered bool) {
+		t.Helper()
+		if a.covers(n, now) != covered {
+			t.Errorf("%d bytes are covered: %v", n, !covered)
+		}
+	}
+	want(freeBytes/2, true)
+	want(freeBytes/2, true)
+	want(1<<30, false) // and are not taken off
+	want(bigRead, false)
+	now = now.Add(bigRead * time.Second / freePerSecond)
+	want(bigRead, true)
+	want(bigRead, false)
+	now = now.Add(time.Hour)
+	want(freeBytes, true)
+	want(bigRead, false)
+}
+
+// paced is a client that is read, in pieces, as soon as it may be.
+type paced struct {
+	sock
+	read int
+}
+
+func newPaced() *paced { return &paced{sock: sock{task: new(task)}} }
+
+func (c *paced) mayBeRead() bool {
+	if c.held.Load() {
+		return false
+	}
+	c.task.state.Store(running)
+	return true
+}
+
+func TestAPaceIsKeptByAllTogetherAndInTurn(t *testing.T) {
 	const piece = 64 << 10
 	for _, c := range []struct {
-		name  string
-		sent  float64 // as a part of the rate
-		rests bool
+		name    string
+		clients int
+		sent    float64 // by each, as a part of the rate
+		held    bool
 	}{
-		{"slower", 0.5, false},
-		{"as fast as is read", 1, false},
-		{"faster", 4, true},
-		{"much faster", 1000, true},
+		{"one, slower", 1, 0.5, false},
+		{"one, as fast as is read", 1, 1, false},
+		{"one, faster", 1, 4, true},
+		{"many, slower together", 10, 0.05, false},
+		{"many, each of them slower", 10, 0.5, true},
+		{"many, much faster", 10, 1000, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newPace()
-			rate := float64(p.perSecond)
-			began := time.Unix(1e9, 0)
-			now := began
-			var read, rested float64
-			for now.Sub(began) < time.Second {
-				now = now.Add(time.Duration(piece / (c.sent * rate) * float64(time.Second)))
-				p.took(piece, now)
-				read += piece
-				rest := p.rest(now)
-				now = now.Add(rest)
-				rested += rest.Seconds()
-			}
-			if most := rate*now.Sub(began).Seconds() + rate*mostAhead.Seconds() + piece; read > most {
-				t.Errorf("%.0f bytes in %v, at most %.0f are to be read", read, now.Sub(began), most)
-			}
-			if least := min(c.sent, 1) * rate * 0.95; read < least {
-				t.Errorf("%.0f bytes in %v, at least %.0f have come", read, now.Sub(began), least)
-			}
-			if (rested > 0) != c.rests {
-				t.Errorf("rested for %v s", rested)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				p := &pace{perSecond: 100 << 20}
+				rate := float64(p.perSecond)
+				every := max(20*time.Microsecond, time.Duration(piece/(c.sent*rate)*float64(time.Second)))
+				began := time.Now()
+				var mu sync.Mutex
+				var held, most int
+				least, total := 1<<40, 0
+				var all sync.WaitGroup
+				for i := range c.clients {
+					client := newPaced()
+					all.Go(func() {
+						time.Sleep(every * time.Duration(i) / time.Duration(c.clients)) // not all at once
+						for time.Since(began) < time.Second {
+							if !client.mayBeRead() {
+								mu.Lock()
+								held++
+								mu.Unlock()
+								time.Sleep(20 * time.Microsecond)
+								continue
+							}
+							time.Sleep(every)
+							client.read += piece
+							p.pay(&client.sock, piece, time.Now())
+						}
+						mu.Lock()
+						most, least, total = max(most, client.read), min(least, client.read), total+client.read
+						mu.Unlock()
+					})
+				}
+				all.Wait()
+				if got, limit := float64(total), rate*(time.Second+mostAhead).Seconds()+float64((1+c.clients)*piece); got > limit {
+					t.Errorf("%.0f bytes were read in a second, at most %.0f are to be", got, limit)
+				}
+				if got, limit := float64(total), min(c.sent*float64(c.clients), 1)*rate*0.95; got < limit {
+					t.Errorf("%.0f bytes were read in a second, at least %.0f could be", got, limit)
+				}
+				if most-least > piece {
+					t.Errorf("one was read %d bytes, another one %d", most, least)
+				}
+				if (held > 0) != c.held {
+					t.Errorf("%d times somebody was held", held)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if len(p.line) > 0 {
+					t.Errorf("%d are held for ever", len(p.line))
+				}
+			})
 		})
 	}
 }
 
-func TestTheBucketOfAPaceIsEmptyInTheEnd(t *testing.T) {
-	p, now := newPace(), time.Unix(1e9, 0)
-	p.took(p.perSecond, now) // a second's
-	if got := p.rest(now); got != time.Second {
-		t.Errorf("rests for %v after a second's bytes", got)
-	}
-	if got := p.rest(now.Add(time.Second - mostAhead)); got != 0 {
-		t.Errorf("rests for %v when it is ahead by what it may be", got)
-	}
-	p.took(1, now.Add(time.Hour))
-	if got := p.rest(now.Add(time.Hour)); got != 0 {
-		t.Errorf("rests for %v after an hour's silence", got)
-	}
+func TestWhoIsLetGoIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pace{perSecond: 1 << 20}
+		began := time.Now()
+		var line [3]*paced
+		for i := range line {
+			line[i] = newPaced()
+			p.pay(&line[i].sock, 1<<20, began)
+		}
+		for i, c := range line {
+			if i > 0 && c.mayBeRead() {
+				t.Errorf("the one of place %d may be read at once", i)
+			}
+			time.Sleep(time.Until(began.Add(time.Duration(i)*time.Second + time.Millisecond)))
+			synctest.Wait()
+			if told := c.task.state.Load() == signaled; told != (i > 0) {
+				t.Errorf("the one of place %d is told: %v", i, told)
+			}
+			if !c.mayBeRead() {
+				t.Errorf("the one of place %d waits for longer than those before it pay", i)
+			}
+		}
+	})
 }
 
 // All of it is read and answered, but not too fast, however many send it.
 func TestWhoSendsMuchIsReadAtThePace(t *testing.T) {
-	const clients = 4
-	_, dial := polled(t, Config{}, &script{})
-	long := []byte(bulk("PING", strings.Repeat("x", 50<<10)))
-	each := newPace().perSecond/2/clients/len(long) + 1
-	began := time.Now()
+	const clients, each, rate = 4, 40, 16 << 20
+	s, dial := polled(t, Config{}, &script{})
+	long := bulk("PING", strings.Repeat("x", 50<<10))
 	var all sync.WaitGroup
-	for range clients {
+	var began time.Time
+	for i := range clients {
 		cl := dial()
+		cl.call("PING\r\n", "+PONG\r\n")
+		if i == 0 {
+			p := s.Conns()[0].sock.poller.pace
+			p.mu.Lock()
+			p.perSecond = rate
+			p.mu.Unlock()
+			began = time.Now()
+		}
 		all.Go(func() {
 			for range each {
-				if _, err := cl.Write(long); err != nil {
+				if _, err := io.WriteString(cl, long); err != nil {
 					t.Error(err)
 					return
 				}
@@ -87,20 +171,64 @@ func TestWhoSendsMuchIsReadAtThePace(t *testing.T) {
 		})
 	}
 	all.Wait()
+	took := time.Since(began)
+	free := clients * (freeBytes + took.Seconds()*freePerSecond)
 	// A little may come in pieces that do not count.
-	if took, least := time.Since(began), 2*time.Second/5; took < least {
-		t.Errorf("%d bytes were read in %v, sooner than in %v", clients*each*len(long), took, least)
+	if least := (clients*each*float64(len(long))*0.8 - free) / rate; took.Seconds() < least {
+		t.Errorf("it was read in %v, sooner than in %.2f s", took, least)
 	}
 }
 
-// Who sends little does not rest, whatever the others send.
-func TestOnlyWhoSendsMuchRests(t *testing.T) {
-	s, dial := polled(t, Config{}, &script{})
+// heldUp returns a client that sends 100 long commands to a server whose pace lets nobody go before goOn, and the server's end of it,
+// which is held.
+func heldUp(t *testing.T, s *Server, dial func() *client) (*client, *Conn) {
+	t.Helper()
 	cl := dial()
 	cl.call("PING\r\n", "+PONG\r\n")
-	p := s.Conns()[0].sock.poller.pace
-	p.took(p.perSecond, time.Now().Add(time.Hour)) // the bucket is full for longer than the test may last
+	conn := s.Conns()[0]
+	p := conn.sock.poller.pace
+	p.mu.Lock()
+	p.paid.emptied = time.Now().Add(time.Hour)
+	p.mu.Unlock()
+	go func() { _, _ = io.WriteString(cl, strings.Repeat(bulk("PING", strings.Repeat("x", 50<<10)), 100)) }()
+	for began := time.Now(); !conn.sock.held.Load(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it is not held")
+		}
+	}
+	return cl, conn
+}
+
+func TestOnlyWhoSendsMuchIsHeld(t *testing.T) {
+	s, dial := polled(t, Config{}, &script{})
+	held, conn := heldUp(t, s, dial)
+	other := dial()
 	for range 10 {
-		cl.call("PING\r\n", "+PONG\r\n")
+		other.call("PING\r\n", "+PONG\r\n")
+	}
+	other.call(bulk("PING", strings.Repeat("x", freeBytes/2)), "+PONG\r\n") // is its own
+	if !conn.sock.held.Load() {
+		t.Error("it is held no more")
+	}
+	p := conn.sock.poller.pace
+	p.mu.Lock()
+	p.paid = bucket{}
+	p.mu.Unlock()
+	p.goOn()
+	held.expect(strings.Repeat("+PONG\r\n", 100))
+	held.call("PING\r\n", "+PONG\r\n")
+}
+
+func TestWhoIsHeldMayBeClosedAndShutDown(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *Server, *Conn){
+		"closed":    func(_ *testing.T, _ *Server, c *Conn) { c.Close() },
+		"shut down": func(t *testing.T, s *Server, _ *Conn) { stopServer(t, s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dial := polled(t, Config{}, &script{})
+			cl, conn := heldUp(t, s, dial)
+			end(t, s, conn)
+			_, _ = io.Copy(io.Discard, cl) // it is reset, as not all was read
+		})
 	}
 }

@@ -33,9 +33,8 @@ type sock struct {
 	until     time.Time // writes
 	born      time.Time
 
-	// Of the task alone.
-	sentMuch bool        // was read last
-	rest     *time.Timer // of one who comes too fast; nil = it never did
+	free allowance   // of the task alone
+	held atomic.Bool // by the pace: not read until its turn comes
 
 	closing sync.Once
 	closed  atomic.Bool
@@ -98,9 +97,9 @@ func (s *sock) Read(b []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		case !s.readable.Load() && !s.ended.Load():
 			s.task.to(idle)
-		case s.sentMuch && s.tooFast():
+		case s.held.Load():
 			s.task.to(idle)
-			s.task.hasHad = true // behind those who need not rest
+			s.task.hasHad = true // behind those who are not held
 		case !s.task.mayRead():
 			s.task.to(looped)
 		default:
@@ -110,9 +109,7 @@ func (s *sock) Read(b []byte) (int, error) {
 				s.readable.Store(true)
 			}
 			if n > 0 || err != nil {
-				if s.sentMuch = n >= much; s.sentMuch {
-					s.poller.pace.took(n, time.Now())
-				}
+				s.keepPace(n)
 				return n, err
 			}
 			if !s.readable.Load() {
@@ -122,18 +119,14 @@ func (s *sock) Read(b []byte) (int, error) {
 	}
 }
 
-// tooFast reports whether the client has to rest, and has the task look again when it has.
-func (s *sock) tooFast() bool {
-	rest := s.poller.pace.rest(time.Now())
-	switch {
-	case rest <= 0:
-		return false
-	case s.rest == nil:
-		s.rest = time.AfterFunc(rest, s.task.signal)
-	default:
-		s.rest.Reset(rest)
+// keepPace is told of what was read.
+func (s *sock) keepPace(n int) {
+	if n < bigRead {
+		return
 	}
-	return true
+	if now := time.Now(); !s.free.covers(n, now) {
+		s.poller.pace.pay(s, n, now)
+	}
 }
 
 // readNow returns what has come, 0 and no error if nothing has.
