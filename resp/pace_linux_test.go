@@ -2,6 +2,7 @@ package resp
 
 import (
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -68,7 +69,7 @@ func TestAPaceIsKeptByAllTogetherAndInTurn(t *testing.T) {
 				began := time.Now()
 				var mu sync.Mutex
 				var held, most int
-				least, total := 1<<40, 0
+				least, total := math.MaxInt, 0
 				var all sync.WaitGroup
 				for i := range c.clients {
 					client := newPaced()
