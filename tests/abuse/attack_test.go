@@ -45,6 +45,7 @@ var attacks = []attack{
 	{name: "StuckSubscriberOf1000", begin: stuckSubscriber},
 	{name: "HugeNames", begin: floods(strings.Repeat(hugeNames, 10))},
 	{name: "4HugeNames", begin: many(4, floods(strings.Repeat(hugeNames, 10)))},
+	{name: "300HugeNames", begin: many(300, floods(strings.Repeat(hugeNames, 10)))},
 	{name: "200Guess", begin: many(200, guess), password: "secret"},
 	{name: "HTTP", begin: again(func(addr string) error {
 		c, err := dialRaw(addr)
