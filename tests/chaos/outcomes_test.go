@@ -18,20 +18,23 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		o.kind, o.reply = k, reply{unknown: true, ret: never}
 		add(o)
 	}
+	// Each try is made when the lease of the one before was over.
+	renews := func(o operation, k kind, times int) {
+		for range times {
+			perhaps(o, k)
+			o.call = after(o.call, o.lease)
+		}
+	}
 	for _, o := range all {
 		switch {
 		case !o.unknown:
 			add(o)
 		case o.kind == guard:
-			for range r.renewals(o, all) {
-				add(o)
-			}
+			renews(o, guard, r.renewals(o, all))
 		case o.kind != acquire && o.kind != wait:
 			add(o)
 		default:
-			for range r.renewals(o, all) {
-				perhaps(o, renewal)
-			}
+			renews(o, renewal, r.renewals(o, all))
 			if !r.signs(o, all) {
 				break
 			}
@@ -54,12 +57,10 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 			}
 		}
 		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
-			// Its first try was too late to be told of; and the next ones, each when the lease of the one before was over.
+			// Its first try was too late to be told of; and the next ones.
 			tries := int((o.ret - o.call) / int64(o.lease))
 			o.until = o.ret
-			for range min(tries, r.renewals(o, all)) {
-				perhaps(o, renewal)
-			}
+			renews(o, renewal, min(tries, r.renewals(o, all)))
 			if o.kind != guard {
 				for range min(tries, 1+r.more(o, all)) {
 					perhaps(o, acquire)
@@ -166,7 +167,8 @@ func toldLast(contender string, seen operation, all []operation) (last operation
 // cutShort reports whether a lease was seen to end before its time, as if it had been renewed by w since, though nobody asked for
 // its end.
 func cutShort(lease, seen, w operation, all []operation) bool {
-	if seen.unknown || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= after(lease.call, lease.lease) {
+	set := seen.contender == lease.contender && (seen.status == "acquired" || seen.status == "renewed") // anew, by who is told of it
+	if seen.unknown || set || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= after(lease.call, lease.lease) {
 		return false
 	}
 	from := max(lease.call, w.call) // w was done since then

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -169,9 +170,13 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 	at := func(server int, o operation) operation { o.server = server; return o }
 	long := request{kind: guard, contender: "a", token: 1, lease: time.Second}
 	short := reply{owner: "a", token: 1, left: 95 * time.Millisecond}
-	renewedTwice := []operation{
-		first, lost(12, acquires("a")), in(15, 20, long, renewed("a", 1)), in(30, 40, asks, short), in(50, 60, long, renewed("a", 1)), in(70, 80, asks, short),
+	renewedTwice := func(at int64) []operation {
+		return []operation{
+			first, lost(12, acquires("a")), in(15, 20, long, renewed("a", 1)), in(30, 40, asks, short),
+			in(50, 60, long, renewed("a", 1)), in(at, at+10, asks, short),
+		}
 	}
+	again := rules{guarantees: guarantees{again: true}}
 	for _, c := range []struct {
 		name  string
 		rules rules
@@ -205,8 +210,14 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"told free in the lease", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(50, 99, asks, free)}, false},
 		{"a renewal that was made anew", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(300, 310, asks, owned("a", 1))}, true},
 		{"one that was made anew for ever", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
-		{"one request that renewed twice", rules{guarantees: guarantees{again: true}}, renewedTwice, true},
-		{"one that renewed once, where nothing is asked again", rules{}, renewedTwice, false},
+		{"one request that renewed twice", again, renewedTwice(110), true},
+		{"one that renewed a second time before its first lease was over", again, renewedTwice(90), false},
+		{"one that renewed once, where nothing is asked again", rules{}, renewedTwice(110), false},
+		{"a lease cut short by nobody", again, slices.Delete(renewedTwice(110), 1, 2), false},
+		{"one cut short before it was asked for", again, slices.Insert(slices.Delete(renewedTwice(110), 1, 2), 3, lost(45, acquires("a"))), false},
+		{"one cut to what nobody asked for", again, []operation{
+			first, lost(12, acquires("a")), in(15, 20, long, renewed("a", 1)), in(30, 40, asks, reply{owner: "a", token: 1, left: 300 * time.Millisecond}),
+		}, false},
 		{"one request that began two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
 		{"one request that began two elsewhere", rules{}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
 		{"one that was late twice before it was told", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
