@@ -207,6 +207,9 @@ func (l *Lobby) removeLocked(t *Ticket) {
 	}
 }
 
+// successor returns what waits in the ticket's stead, nil if nothing does. A store's own tickets have it of the one that they embed.
+func (t *Ticket) successor() simba.Ticket { return t.next }
+
 // settle ends the ticket and returns what had come of it.
 func (t *Ticket) settle() (ticketState, Grant) {
 	l := t.lobby
@@ -224,8 +227,8 @@ func (t *Ticket) settle() (ticketState, Grant) {
 func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	if t.next != nil {
 		o, err := t.next.End(why)
-		if next, ok := t.next.(*Ticket); ok && next.next != nil { // so there is no chain of those who came before
-			t.next = next.next
+		if next, ok := t.next.(interface{ successor() simba.Ticket }); ok && next.successor() != nil {
+			t.next = next.successor() // so there is no chain of those who came before
 		}
 		return o, err
 	}

@@ -25,6 +25,9 @@ type deskStore struct {
 	err      error
 }
 
+// ownTicket is one of a store that has its own.
+type ownTicket struct{ *Ticket }
+
 func (s *deskStore) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +47,7 @@ func (s *deskStore) Again(t *Ticket) (simba.Outcome, simba.Ticket, error) {
 	if s.next == nil {
 		return s.answer, nil, s.again
 	}
-	return simba.Outcome{Status: simba.StatusWaiting}, s.next, s.again
+	return simba.Outcome{Status: simba.StatusWaiting}, ownTicket{s.next}, s.again
 }
 
 func (s *deskStore) Moved(t *Ticket) (simba.Outcome, error) {
@@ -175,7 +178,7 @@ func TestWhoIsAskedForAgainAndAgainKeepsOneTicket(t *testing.T) {
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 			t.Fatalf("%+v, %v", o, err)
 		}
-		if ticket.next != simba.Ticket(s.next) {
+		if ticket.next != simba.Ticket(ownTicket{s.next}) {
 			t.Fatalf("waits by %v, not by the last ticket", ticket.next)
 		}
 		s.next.Grant(tooLate())
