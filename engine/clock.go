@@ -19,16 +19,17 @@ type Clock struct {
 // NewClock returns a clock that shows base now.
 func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
 
-// ClockOf returns a clock that shows what read does: the time since the machine's boot, if leases are to be understood after a
-// restart. It reads several times, and goes by the reading that took the shortest: between two that are looked at for
-// each other the process may be off its processor for milliseconds, by which leases would end too early or too late then.
+// ClockOf returns a clock that shows what read does, or a little less: the time since the machine's boot, if leases are to be
+// understood after a restart. It reads several times, and goes by the reading that took the shortest: between two that are looked
+// at for each other the process may be off its processor for milliseconds, by which leases would end too late then.
 func ClockOf(read func() simba.Instant) Clock {
 	var best Clock
 	shortest := time.Duration(math.MaxInt64)
 	for range 100 {
-		c := Clock{start: time.Now()}
-		c.base = read()
-		if took := time.Since(c.start); took < shortest {
+		began := time.Now()
+		c := Clock{base: read()}
+		c.start = time.Now() // after read: no lease ends too early
+		if took := c.start.Sub(began); took < shortest {
 			best, shortest = c, took
 		}
 	}

@@ -35,6 +35,20 @@ func TestAClockShowsWhatItIsOfThoughReadingsAreHeldUp(t *testing.T) {
 	})
 }
 
+func TestAClockIsNeverAheadOfWhatItShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boot := time.Now().Add(-time.Hour)
+		c := ClockOf(func() simba.Instant {
+			time.Sleep(time.Microsecond)
+			defer time.Sleep(time.Microsecond)
+			return simba.Instant(time.Since(boot))
+		})
+		if got, want := c.Now(), simba.Instant(time.Since(boot)); got > want || want.Sub(got) > 2*time.Microsecond {
+			t.Errorf("%v ahead", time.Duration(got-want))
+		}
+	})
+}
+
 func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -5 * sec, 5 * sec, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
