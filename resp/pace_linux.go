@@ -15,7 +15,7 @@ const (
 	freePerSecond = 1 << 20
 	// ratePerProcessor is how many bytes a second are read beyond that, of all clients together: several times what the fastest pipelines
 	// of commands that do something bring. What comes faster is long names, refused mostly, and to copy them takes the kernel's time, on both sides.
-	ratePerProcessor = 128 << 20
+	ratePerProcessor int64 = 128 << 20
 	// mostAhead is how far they may be ahead of that, but for one read.
 	mostAhead = time.Millisecond
 )
@@ -37,7 +37,7 @@ func (b *bucket) left(now time.Time) time.Duration { return b.emptied.Sub(now) }
 // allowance is what a client may send without keeping the pace. Its zero value is a whole one.
 type allowance struct{ bucket }
 
-// covers takes n bytes off the allowance, unless that are more than are left.
+// covers takes n bytes off the allowance, unless they are more than are left.
 func (a *allowance) covers(n int, now time.Time) bool {
 	b := a.bucket
 	b.pour(n, freePerSecond, now)
@@ -65,7 +65,7 @@ type debt struct {
 	bytes int
 }
 
-func newPace() *pace { return &pace{perSecond: int64(ratePerProcessor * runtime.GOMAXPROCS(0))} }
+func newPace() *pace { return &pace{perSecond: ratePerProcessor * int64(runtime.GOMAXPROCS(0))} }
 
 // pay has s held until its turn comes, if it does not at once.
 func (p *pace) pay(s *sock, n int, now time.Time) {

@@ -1,13 +1,17 @@
 package resp
 
 import (
+	"fmt"
 	"io"
 	"math"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 func TestAnAllowanceIsFreeAndComesBack(t *testing.T) {
@@ -187,17 +191,37 @@ func heldUp(t *testing.T, s *Server, dial func() *client) (*client, *Conn) {
 	cl := dial()
 	cl.call("PING\r\n", "+PONG\r\n")
 	conn := s.Conns()[0]
-	p := conn.sock.poller.pace
-	p.mu.Lock()
-	p.paid.emptied = time.Now().Add(time.Hour)
-	p.mu.Unlock()
+	conn.sock.poller.pace.set(bucket{time.Now().Add(time.Hour)})
 	go func() { _, _ = io.WriteString(cl, strings.Repeat(bulk("PING", strings.Repeat("x", 50<<10)), 100)) }()
-	for began := time.Now(); !conn.sock.held.Load(); time.Sleep(time.Millisecond) {
+	within10s(t, "it is not held", conn.sock.held.Load)
+	return cl, conn
+}
+
+func within10s(t *testing.T, not string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("it is not held")
+			t.Fatal(not)
 		}
 	}
-	return cl, conn
+}
+
+func (p *pace) set(paid bucket) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paid = paid
+}
+
+// forgive lets all go who stand in the line.
+func (p *pace) forgive() {
+	p.set(bucket{})
+	p.goOn()
+}
+
+func (p *pace) debts() []debt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.line)
 }
 
 func TestOnlyWhoSendsMuchIsHeld(t *testing.T) {
@@ -211,13 +235,43 @@ func TestOnlyWhoSendsMuchIsHeld(t *testing.T) {
 	if !conn.sock.held.Load() {
 		t.Error("it is held no more")
 	}
-	p := conn.sock.poller.pace
-	p.mu.Lock()
-	p.paid = bucket{}
-	p.mu.Unlock()
-	p.goOn()
+	conn.sock.poller.pace.forgive()
 	held.expect(strings.Repeat("+PONG\r\n", 100))
 	held.call("PING\r\n", "+PONG\r\n")
+}
+
+// Who has sent a long command has more room to be read into, but not more of a turn.
+func TestATurnIsAsLongForAll(t *testing.T) {
+	s, dial := polled(t, Config{}, &script{})
+	cl := dial()
+	long := fmt.Sprintf("*17\r\n$4\r\nPING\r\n%s", strings.Repeat(fmt.Sprintf("$%d\r\n%s\r\n", 60<<10, strings.Repeat("x", 60<<10)), 16))
+	cl.call(long, "+PONG\r\n")
+	p := s.Conns()[0].sock.poller.pace
+	holds := bucket{time.Now().Add(time.Hour)}
+	p.set(holds)
+	const more = 10
+	go func() { _, _ = io.WriteString(cl, strings.Repeat(long, more)) }()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		cl.expect(strings.Repeat("+PONG\r\n", more))
+	}()
+	most := 0
+	for {
+		select {
+		case <-answered:
+			if most != batchBuffer {
+				t.Errorf("%d bytes were read at once, at most", most)
+			}
+			return
+		default:
+		}
+		for _, d := range p.debts() {
+			most = max(most, d.bytes)
+			p.forgive()
+			p.set(holds)
+		}
+	}
 }
 
 func TestWhoIsHeldMayBeClosedAndShutDown(t *testing.T) {
@@ -228,8 +282,18 @@ func TestWhoIsHeldMayBeClosedAndShutDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, dial := polled(t, Config{}, &script{})
 			cl, conn := heldUp(t, s, dial)
+			p, gone := conn.sock.poller.pace, weak.Make(conn)
 			end(t, s, conn)
 			_, _ = io.Copy(io.Discard, cl) // it is reset, as not all was read
+			conn = nil
+			within10s(t, "what was read of it keeps its memory", func() bool { runtime.GC(); return gone.Value() == nil })
+			if n := len(p.debts()); n != 1 {
+				t.Errorf("%d stand in the line, before what was read of it is paid", n)
+			}
+			p.forgive()
+			if n := len(p.debts()); n != 0 {
+				t.Errorf("%d stand in the line", n)
+			}
 		})
 	}
 }

@@ -104,6 +104,7 @@ func (s *sock) Read(b []byte) (int, error) {
 			s.task.to(looped)
 		default:
 			s.readable.Store(false)
+			b = b[:min(len(b), batchBuffer)] // a turn is as long for all, whatever room they have
 			n, err := s.readNow(b)
 			if n == len(b) { // else there was no more, or what there is comes behind urgent data, which nobody sends
 				s.readable.Store(true)

@@ -88,6 +88,7 @@ func (t *task) goOn(here place) (more bool) {
 		t.state.Store(running)                  // whoever signaled before then has said why where the task looks
 		to, ok := t.resume()
 		if !ok {
+			t.resume, t.yield = nil, nil // which would keep the connection in memory as long as anybody has the task
 			return false
 		}
 		switch to {
