@@ -167,7 +167,8 @@ func toldLast(contender string, seen operation, all []operation) (last operation
 // cutShort reports whether a lease was seen to end before its time, as if it had been renewed by w since, though nobody asked for
 // its end.
 func cutShort(lease, seen, w operation, all []operation) bool {
-	set := seen.contender == lease.contender && (seen.status == "acquired" || seen.status == "renewed") // anew, by who is told of it
+	mine := seen.contender == lease.contender && seen.reply.token == lease.reply.token
+	set := mine && (seen.status == "acquired" || seen.status == "renewed") // anew, by who is told of it
 	if seen.unknown || set || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= after(lease.call, lease.lease) {
 		return false
 	}

@@ -211,6 +211,7 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"a renewal that was made anew", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(300, 310, asks, owned("a", 1))}, true},
 		{"one that was made anew for ever", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
 		{"one request that renewed twice", again, renewedTwice(110), true},
+		{"one that renewed twice, as another tenure shows", again, append(renewedTwice(110)[:5], in(400, 410, acquires("a"), granted("a", 2))), true},
 		{"one that renewed a second time before its first lease was over", again, renewedTwice(90), false},
 		{"one that renewed once, where nothing is asked again", rules{}, renewedTwice(110), false},
 		{"a lease cut short by nobody", again, slices.Delete(renewedTwice(110), 1, 2), false},
@@ -230,6 +231,26 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 				t.Errorf("accepted: %v", !c.ok)
 			}
 		})
+	}
+}
+
+func TestALeaseIsCutShortByWhoDoesNotTell(t *testing.T) {
+	w := lost(12, acquires("a"))
+	lease := in(15, 20, request{kind: guard, contender: "a", token: 1, lease: time.Second}, renewed("a", 1))
+	left := func(p reply) reply { p.left = 95 * time.Millisecond; return p }
+	for name, c := range map[string]struct {
+		seen operation
+		cut  bool
+	}{
+		"a lease that is over sooner":           {in(30, 40, asks, left(owned("a", 1))), true},
+		"one that its contender set anew":       {in(30, 40, guards("a", 1), left(renewed("a", 1))), false},
+		"the next tenure of another":            {in(120, 130, acquires("b"), granted("b", 2)), true},
+		"that of its contender":                 {in(120, 130, acquires("a"), granted("a", 2)), true},
+		"that of another, sooner than it could": {in(90, 100, acquires("b"), granted("b", 2)), false},
+	} {
+		if cutShort(lease, c.seen, w, []operation{w, lease, c.seen}) != c.cut {
+			t.Errorf("%s was taken for one cut short: %v", name, !c.cut)
+		}
 	}
 }
 
