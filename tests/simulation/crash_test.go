@@ -79,3 +79,28 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 		}
 	}
 }
+
+// Pebble numbers its files as its goroutines come, and removes old ones when it has time: neither decides what a crash leaves.
+func TestACrashLeavesTheSameOfAFileWhateverItsNumber(t *testing.T) {
+	logs := func(numbers ...int) *disk {
+		mem := vfs.NewCrashableMem()
+		must(0, mem.MkdirAll("data", 0o755))
+		syncDirs(mem, "/")
+		for _, n := range numbers {
+			f := must(mem.Create(fmt.Sprintf("data/%06d.log", n), vfs.WriteCategoryUnspecified))
+			syncDirs(mem, "/")
+			must(f.Write([]byte(strings.Repeat("new", 5000))))
+			must(0, f.Close())
+		}
+		return newDisk(mem, time.Now(), 0)
+	}
+	for seed := range uint64(20) {
+		want := contents(logs(46).crash(50, seed, 1))["000046.log"]
+		if got := contents(logs(47).crash(50, seed, 1))["000047.log"]; got != want {
+			t.Errorf("seed %d leaves %.200q of a log and %.200q of the same of another number", seed, want, got)
+		}
+		if got := contents(logs(41, 46).crash(50, seed, 1))["000046.log"]; got != want {
+			t.Errorf("seed %d leaves %.200q of a log and %.200q when there is an older one, too", seed, want, got)
+		}
+	}
+}

@@ -2,16 +2,19 @@ package simulation
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // remains is what a crash leaves of a file system: all that was synced, and of the rest what chance decides,
-// as vfs.MemFS.CrashClone has it. That asks chance in the order of a map; here each name has a chance of its own, so
-// that a seed leaves the same whenever it is run.
+// as vfs.MemFS.CrashClone has it. That asks chance in the order of a map; here each file has a chance of its own, so
+// that a seed leaves the same whenever it is run. A file is known by its name without numbers, and by how many younger ones have
+// the same: which number it gets, and when an old one is removed, is decided by whichever of Pebble's goroutines comes first.
 type remains struct {
 	synced *vfs.MemFS // the names that were synced, with the data that was
 	named  *vfs.MemFS // the names that there were, with the data that was synced
@@ -35,11 +38,16 @@ func (d *disk) crash(percent int, seed, life uint64) *vfs.MemFS {
 	return r.left
 }
 
+var digits = regexp.MustCompile("[0-9]+")
+
 // keep leaves what it should of a directory.
 func (r *remains) keep(dir string) {
-	for _, name := range list(r.all, dir) {
+	younger := map[string]int{}
+	for _, name := range slices.Backward(list(r.all, dir)) {
 		path := r.all.PathJoin(dir, name)
-		rng := rand.New(rand.NewPCG(r.seed, r.life^fixedHash(path)))
+		kind := digits.ReplaceAllString(path, "")
+		rng := rand.New(rand.NewPCG(r.seed, r.life^fixedHash(fmt.Sprint(kind, younger[kind]))))
+		younger[kind]++
 		chosen := rng.IntN(100) < r.percent
 		old, wasSynced := read(r.synced, path)
 		data, isNamed := read(r.named, path)
