@@ -23,6 +23,9 @@ type Config struct {
 	// Hash says where a mutex is kept; nil = by a hash that is drawn anew for every engine, so that
 	// nobody can choose names which meet. A simulation whose seed decides everything brings its own.
 	Hash func(name string) uint64
+	// Turn is called by each timer that fires, before it does its work, with the least hash of the mutexes that it is for, and may
+	// wait; nil = it does not. Several fire at one instant: the simulation has one come after the other.
+	Turn func(hash uint64)
 }
 
 // Engine keeps mutexes in memory and its changes in a Journal. It is a
@@ -73,7 +76,7 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	}
 	e.quiet = e.clock.Now().Add(rec.Quiet)
 	for i := range e.shards {
-		e.shards[i].start(e)
+		e.shards[i].start(e, shardStart(i), cfg.Turn)
 	}
 	if err := e.restore(rec.Leases); err != nil {
 		e.Stop()

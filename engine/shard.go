@@ -42,7 +42,7 @@ func (c *counts) add(o counts) {
 	c.handedOn += o.handedOn
 }
 
-func (sh *shard) start(e *Engine) {
+func (sh *shard) start(e *Engine, hash uint64, turn func(hash uint64)) {
 	sh.engine = e
 	sh.table = newTable(0)
 	sh.armed = never
@@ -54,7 +54,14 @@ func (sh *shard) start(e *Engine) {
 		arrival:    sh.arrival,
 		subscribed: e.subscribed,
 	}
-	sh.timer = time.AfterFunc(time.Hour, sh.tick)
+	tick := sh.tick
+	if turn != nil {
+		tick = func() {
+			turn(hash)
+			sh.tick()
+		}
+	}
+	sh.timer = time.AfterFunc(time.Hour, tick)
 	sh.timer.Stop()
 }
 

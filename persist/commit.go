@@ -2,7 +2,6 @@ package persist
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -74,7 +73,7 @@ func (s *Store) gather() {
 		if n != changes {
 			changes, idle = n, 0
 		}
-		runtime.Gosched()
+		s.yield()
 		if time.Since(began) > enough {
 			return
 		}

@@ -111,6 +111,7 @@ func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store
 		slept:     o.slept,
 		timeout:   o.CommitTimeout,
 		syncEvery: o.SyncEvery,
+		yield:     o.Yield,
 		db:        db,
 		lock:      lock,
 		fault:     fault,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -69,6 +70,9 @@ type Options struct {
 	Fatal func(error)
 	// Logger gets what Pebble has to say; nil is slog.Default.
 	Logger *slog.Logger
+	// Yield lets others add to the group of changes that is about to be written; nil is runtime.Gosched. A simulation brings one
+	// that returns when nobody can go on, so that who was faster decides nothing.
+	Yield func()
 	// HistoryLen is how many events are kept; 0 is 10,000.
 	HistoryLen int
 
@@ -134,6 +138,9 @@ func (o *Options) ensureDefaults() error {
 			logger.Error("the data directory failed, exiting", "dir", dir, "err", err)
 			os.Exit(ExitCode)
 		}
+	}
+	if o.Yield == nil {
+		o.Yield = runtime.Gosched
 	}
 	if o.HistoryLen == 0 {
 		o.HistoryLen = 10000

@@ -37,6 +37,7 @@ type Store struct {
 	slept      func() time.Duration // nil = now is the boot's clock
 	timeout    time.Duration
 	syncEvery  time.Duration
+	yield      func()
 	inherited  time.Duration // quiet time left behind by earlier runs
 	quietUntil simba.Instant // the end of it
 	template   meta          // with what does not change during a run

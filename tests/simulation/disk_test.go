@@ -26,7 +26,7 @@ const (
 // disk is a file system that loses what was not synced when it crashes, and that can be slow,
 // hang and fail. When an fsync returns depends on nothing but the time: it does so at the next
 // multiple of a period, and all that are under way do so together. So who happens to be in which
-// group commit changes nothing that a client can see.
+// group commit changes nothing that a client can see, until a write fails or is undone.
 //
 // What fails returns a usable file along with its error, for persist.Store.Bury.
 type disk struct {

@@ -1,9 +1,6 @@
 package simulation
 
-import (
-	"testing/synctest"
-	"time"
-)
+import "time"
 
 // audit asks a server that has just begun for every mutex, and holds that against what may be left
 // of the life before: every state that anyone was told of, or a later one.
@@ -30,19 +27,19 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 	}
 	w.lastSaid = w.lastSeq
 	w.hangUp(auditor)
-	synctest.Wait()
+	w.lulls.rest()
 	w.takeIn()
 }
 
 // raw asks and returns the last reply or push. Nobody else does anything meanwhile.
 func (w *world) raw(k *wire, words ...string) any {
-	synctest.Wait()
+	w.lulls.rest()
 	w.takeIn()
 	if !w.write(k, command(words...)) {
 		w.violate(ruleLiveness, "the server does not take %q", words)
 		return nil
 	}
-	synctest.Wait()
+	w.lulls.rest()
 	for _, h := range w.inbox.take() {
 		if h.wire == k && h.what == heard {
 			return h.value
@@ -207,6 +204,6 @@ func (w *world) sleep(d time.Duration) {
 	if d > 0 {
 		time.Sleep(d)
 	}
-	synctest.Wait()
+	w.lulls.rest()
 	w.takeIn()
 }

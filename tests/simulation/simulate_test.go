@@ -59,7 +59,9 @@ func bubble(t *testing.T, seed uint64) (r *report) {
 	}()
 	synctest.Test(t, func(*testing.T) {
 		rng := rand.New(rand.NewPCG(seed, stream))
-		w := &world{config: draw(rng), rng: rng, report: r, start: time.Now()}
+		w := &world{config: draw(rng), rng: rng, report: r, start: time.Now(), lulls: newLulls()}
+		go w.lulls.watch()
+		defer w.lulls.stop()
 		w.events = map[uint64]string{}
 		w.model = &model{w: w, window: w.window, grace: w.grace}
 		for i := range w.mutexes {

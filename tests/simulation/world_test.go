@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -76,6 +75,7 @@ type world struct {
 	start  time.Time
 	wall   atomic.Int64 // how far the wall clock is ahead, in nanoseconds
 	inbox  inbox
+	lulls  *lulls
 	crew   sync.WaitGroup // goroutines of wires
 
 	clients []*client
@@ -205,6 +205,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 				w.fatal.Store(int64(w.now()))
 				w.inbox.add(happening{at: w.now(), what: died})
 			},
+			Yield: w.yields(),
 		})
 		if err != nil {
 			w.violate(ruleDurable, "what the crash left cannot be opened: %v", err)
@@ -221,7 +222,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		}
 	}
 	e, err := engine.New(engine.Config{
-		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash,
+		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash, Turn: w.turns(),
 	}, journal, rec)
 	if err != nil {
 		w.violate(ruleDurable, "the engine does not start: %v", err)
@@ -233,9 +234,28 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	x.Attach(w.server)
 	w.up = true
 	w.logf(nil, w.now(), "the server runs, life %d, boot %d, quiet for %v", w.life, w.boots, rec.Quiet)
-	synctest.Wait()
+	w.lulls.rest()
 	w.audit(rec.Quiet, reboot)
 	w.disk.setCalm(false)
+}
+
+// turns lets the timers of an instant come in the order of the mutexes' hashes, each when nobody has anything left to do of
+// what the one before did.
+func (w *world) turns() func(hash uint64) {
+	yield := w.yields()
+	return func(hash uint64) {
+		for _, mx := range w.model.mutexes {
+			if fixedHash(mx.name) < hash {
+				yield()
+			}
+		}
+	}
+}
+
+// yields returns what lets all others go on, in this life.
+func (w *world) yields() func() {
+	dead := w.disk.dead
+	return func() { w.lulls.yield(dead) }
 }
 
 // dial opens a connection. The server must be up.
