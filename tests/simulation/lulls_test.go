@@ -2,6 +2,8 @@ package simulation
 
 import (
 	"sync"
+	"sync/atomic"
+	"testing"
 	"testing/synctest"
 )
 
@@ -9,23 +11,30 @@ import (
 // nobody else can before time passes: first all who yield, and who rests when nobody yields any more.
 type lulls struct {
 	asked chan struct{} // somebody waits
+	over  chan struct{} // closed by stop
 
 	mu      sync.Mutex // protects what follows
 	yielded []chan struct{}
 	resting chan struct{}
 }
 
-func newLulls() *lulls { return &lulls{asked: make(chan struct{}, 1)} }
+func newLulls() *lulls { return &lulls{asked: make(chan struct{}, 1), over: make(chan struct{})} }
 
 // watch waits for lulls until stop. It alone may do so in a bubble.
 func (l *lulls) watch() {
-	for range l.asked {
-		for synctest.Wait(); l.goOn(); synctest.Wait() {
+	for {
+		select {
+		case <-l.asked:
+			for synctest.Wait(); l.goOn(); synctest.Wait() {
+			}
+		case <-l.over:
+			return
 		}
 	}
 }
 
-func (l *lulls) stop() { close(l.asked) }
+// stop is the end of all lulls: who yields from then on, as a timer that fired at the last instant, goes on at once.
+func (l *lulls) stop() { close(l.over) }
 
 // goOn reports whether there was anybody who waited for this lull.
 func (l *lulls) goOn() bool {
@@ -41,7 +50,7 @@ func (l *lulls) goOn() bool {
 	return len(list) > 0
 }
 
-// yield returns at the next lull, or when dead is closed.
+// yield returns at the next lull, when dead is closed, or after stop.
 func (l *lulls) yield(dead <-chan struct{}) {
 	waits := make(chan struct{})
 	l.mu.Lock()
@@ -51,6 +60,7 @@ func (l *lulls) yield(dead <-chan struct{}) {
 	select {
 	case <-waits:
 	case <-dead:
+	case <-l.over:
 	}
 }
 
@@ -69,4 +79,35 @@ func (l *lulls) ask() {
 	case l.asked <- struct{}{}:
 	default:
 	}
+}
+
+func TestWhoRestsGoesOnWhenNobodyYieldsAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLulls()
+		go l.watch()
+		defer l.stop()
+		var yields atomic.Int32
+		for range 2 {
+			go func() {
+				for range 3 {
+					l.yield(nil)
+					yields.Add(1)
+				}
+			}()
+		}
+		l.rest()
+		if n := yields.Load(); n != 6 {
+			t.Errorf("who rests went on after %d of 6 yields", n)
+		}
+	})
+}
+
+// A run ends where a rule is broken, and a timer may have fired at that instant.
+func TestWhoYieldsAfterTheLastLullGoesOn(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		l := newLulls()
+		go l.watch()
+		l.stop()
+		l.yield(nil)
+	})
 }
