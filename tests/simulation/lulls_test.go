@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // lulls puts in order what happens at one instant, that nothing is decided by who is faster. Whoever yields or rests goes on when
@@ -12,16 +13,20 @@ import (
 type lulls struct {
 	asked chan struct{} // somebody waits
 	over  chan struct{} // closed by stop
+	ended chan struct{} // closed when watch has returned
 
 	mu      sync.Mutex // protects what follows
 	yielded []chan struct{}
 	resting chan struct{}
 }
 
-func newLulls() *lulls { return &lulls{asked: make(chan struct{}, 1), over: make(chan struct{})} }
+func newLulls() *lulls {
+	return &lulls{asked: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
+}
 
 // watch waits for lulls until stop. It alone may do so in a bubble.
 func (l *lulls) watch() {
+	defer close(l.ended)
 	for {
 		select {
 		case <-l.asked:
@@ -33,8 +38,12 @@ func (l *lulls) watch() {
 	}
 }
 
-// stop is the end of all lulls: who yields from then on, as a timer that fired at the last instant, goes on at once.
-func (l *lulls) stop() { close(l.over) }
+// stop is the end of all lulls: who yields from then on, as a timer that fired at the last instant, goes on at once. It waits for
+// watch: a bubble whose first goroutine has exited, while a timer is due, lets no Wait return.
+func (l *lulls) stop() {
+	close(l.over)
+	<-l.ended
+}
 
 // goOn reports whether there was anybody who waited for this lull.
 func (l *lulls) goOn() bool {
@@ -109,5 +118,16 @@ func TestWhoYieldsAfterTheLastLullGoesOn(t *testing.T) {
 		go l.watch()
 		l.stop()
 		l.yield(nil)
+	})
+}
+
+func TestARunMayEndWhileATimerIsDue(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		l := newLulls()
+		go l.watch()
+		defer l.stop()
+		timer := time.AfterFunc(time.Hour, func() {})
+		l.yield(nil)
+		timer.Reset(0)
 	})
 }
