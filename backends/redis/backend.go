@@ -211,7 +211,7 @@ func (b *Backend) takeIn(mutex string, s *state) {
 	// A look may find a grant of earlier, so how much is left of it is not known.
 	for _, g := range s.grants {
 		if g.token == 0 {
-			b.wake(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Over: true})
+			b.wake(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Over: g.ranOut})
 			continue
 		}
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "seen"}, true)

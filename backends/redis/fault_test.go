@@ -259,6 +259,77 @@ func TestAWaiterWhoseLeaseRanOutWhileRedisWasAwayWaitsOn(t *testing.T) {
 	until(t, "it is passed on", func() bool { return owner(t, two, "m").Owner == "" })
 }
 
+// Another waiter has had the mutex by then, so what Redis notes of the last grant is its.
+func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.T) {
+	s := stores.Redis(t)
+	direct := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer direct.Close()
+	for name, end := range map[string]func(two *Backend){
+		"broken": func(two *Backend) {
+			acquire(t, two, "broken", "c", time.Minute, newBell())
+			if done, _, err := two.Break(t.Context(), "broken", ""); err != nil || !done {
+				t.Fatal(done, err)
+			}
+		},
+		"released": func(two *Backend) {
+			release(t, two, "released", "b")
+			acquire(t, two, "released", "a", time.Minute, nil)
+			acquire(t, two, "released", "c", time.Minute, newBell())
+			release(t, two, "released", "a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link := stores.NewLink(t, s.Addr)
+			one, two := serve(t, "redis://"+link.Addr(), deaf{}), serve(t, "redis://"+s.Addr, deaf{})
+			acquire(t, two, name, "a", time.Minute, nil)
+			w := newBell()
+			_, ticket := acquire(t, one, name, "b", time.Minute, w)
+			link.Blackhole()
+			release(t, two, name, "a")
+			if o := owner(t, two, name); o.Owner != "b" {
+				t.Fatalf("%+v", o)
+			}
+			end(two)
+			if o := owner(t, two, name); o.Owner != "c" {
+				t.Fatalf("%+v", o)
+			}
+			link.Heal()
+			w.await(t)
+			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Position != 0 {
+				t.Errorf("%+v %v", o, err)
+			}
+			if left, err := direct.Keys(t.Context(), "*:ended:*").Result(); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %q %v", left, err)
+			}
+		})
+	}
+}
+
+func TestAWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
+	s := stores.Redis(t)
+	link := stores.NewLink(t, s.Addr)
+	one, two := serve(t, "redis://"+link.Addr(), deaf{}), serve(t, "redis://"+s.Addr, deaf{})
+	acquire(t, two, "m", "a", time.Minute, nil)
+	w := newBell()
+	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
+	link.Blackhole()
+	release(t, two, "m", "a")
+	if o := owner(t, two, "m"); o.Owner != "b" {
+		t.Fatalf("%+v", o)
+	}
+	link.Refuse()
+	until(t, "its tenure is taken back", func() bool {
+		o, _ := acquire(t, two, "m", "c", time.Minute, nil)
+		return o.Status == simba.StatusAcquired
+	})
+	release(t, two, "m", "c")
+	link.Heal()
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("%+v %v", o, err)
+	}
+}
+
 // doorbell is a Waiter that may be woken more than once.
 type doorbell struct{ rung chan struct{} }
 

@@ -166,7 +166,7 @@ func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
 	b.mu.Lock()
 	b.delivered, b.told = generations[delivery]{}, generations[string]{}
 	b.mu.Unlock()
-	b.confirm(t.Context(), "m", grant{"c", o.Token, placeOf(ticket.(seat).Ticket).ticket})
+	b.confirm(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: placeOf(ticket.(seat).Ticket).ticket})
 	stays(t, b, "m", "c")
 }
 
@@ -329,6 +329,63 @@ func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {
 		if o := owner(t, b, "m"); o.Owner != "" {
 			t.Errorf("after %d: %+v", why, o)
 		}
+	}
+}
+
+// The server has yet to hear of the grant, and finds by a look that it is over.
+func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, newEar())
+	unheard := func(mutex string, script *script, args ...any) { runScript(t, b, mutex, script, args...) }
+	ranOut := func(mutex string) {
+		until(t, "the lease has run out", func() bool { return owner(t, b, mutex).Owner == "" })
+	}
+	for name, story := range map[string]struct {
+		ttl  time.Duration
+		then func(mutex string)
+		want simba.Status
+	}{
+		"broken":   {time.Minute, func(m string) { unheard(m, breakScript, "") }, simba.StatusTimeout},
+		"released": {time.Minute, func(m string) { unheard(m, releaseScript, "c", "0", "", "") }, simba.StatusTimeout},
+		"renewed-released": {time.Minute, func(m string) {
+			unheard(m, guardScript, "c", int64(60_000), int64(0), "0")
+			unheard(m, releaseScript, "c", "0", "", "")
+		}, simba.StatusTimeout},
+		"deleted": {time.Minute, func(m string) {
+			if err := c.Del(t.Context(), simba.MutexChannel(m)).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}, simba.StatusTimeout},
+		"ran-out": {50 * time.Millisecond, ranOut, simba.StatusAcquired},
+		"ran-out-another-broken": {50 * time.Millisecond, func(m string) {
+			ranOut(m)
+			acquire(t, b, m, "d", time.Minute, nil)
+			unheard(m, breakScript, "")
+		}, simba.StatusAcquired},
+		"ran-out-another-released": {50 * time.Millisecond, func(m string) {
+			ranOut(m)
+			acquire(t, b, m, "d", time.Minute, nil)
+			unheard(m, releaseScript, "d", "0", "", "")
+		}, simba.StatusAcquired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			acquire(t, b, name, "a", time.Minute, nil)
+			w := newBell()
+			_, ticket := acquire(t, b, name, "c", story.ttl, w)
+			quiet(t, b, name, "c")
+			unheard(name, releaseScript, "a", "0", "", "")
+			if o := owner(t, b, name); o.Owner != "c" && story.want == simba.StatusTimeout {
+				t.Fatalf("%+v", o)
+			}
+			story.then(name)
+			b.agenda.advance(name, time.Now())
+			w.await(t)
+			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != story.want {
+				t.Errorf("%+v %v", o, err)
+			}
+		})
 	}
 }
 

@@ -71,7 +71,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 					seed = `redis.call('SET', KEYS[1], 'before', 'PX', '60000')
 						local now = redis.call('TIME')[1] * 1000
 						return redis.call('SET', KEYS[1]..':tenure',
-							cmsgpack.pack(ARGV[1], 'before', '', now, 50000, 0, '', '', '', 0, 's/1', 0))`
+							cmsgpack.pack(ARGV[1], 'before', '', now, 50000, 0, '', 's/1!', '', 0, 's/1 ' .. ARGV[1], 0))`
 				}
 				if err := c.Eval(t.Context(), seed, []string{key}, farToken).Err(); err != nil {
 					t.Fatal(err)

@@ -32,8 +32,9 @@ type state struct {
 // grant is a tenure that a script gave to a waiter of this server.
 type grant struct {
 	contender string
-	token     uint64
+	token     uint64 // 0 = no more is known than that it has ended
 	ticket    string
+	ranOut    bool // by itself
 }
 
 var errReply = errors.New("redis: a script's reply is not what it should be; is another version of the scripts' keys in use?")
@@ -71,11 +72,17 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 		return nil, errReply
 	}
 	for i := 0; i < len(grants); i += 3 {
-		token, err := strconv.ParseUint(grants[i+1].(string), 10, 64)
-		if err != nil {
-			return nil, errReply
+		g := grant{contender: grants[i].(string), ticket: grants[i+2].(string)}
+		switch fate := grants[i+1].(string); fate {
+		case "over":
+			g.ranOut = true
+		case "ended":
+		default:
+			if g.token, err = strconv.ParseUint(fate, 10, 64); err != nil {
+				return nil, errReply
+			}
 		}
-		s.grants = append(s.grants, grant{grants[i].(string), token, grants[i+2].(string)})
+		s.grants = append(s.grants, g)
 	}
 	for i := 0; i < len(events); i += 4 {
 		token, err := strconv.ParseUint(events[i+2].(string), 10, 64)

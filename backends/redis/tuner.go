@@ -501,7 +501,7 @@ func (t *tuner) granted(payload string) {
 		t.b.dismiss(f[0], f[1], f[3])
 		return
 	}
-	t.b.background(func(ctx context.Context) { t.b.confirm(ctx, f[0], grant{f[1], token, f[3]}) })
+	t.b.background(func(ctx context.Context) { t.b.confirm(ctx, f[0], grant{contender: f[1], token: token, ticket: f[3]}) })
 }
 
 // record takes in an event that some script announced.

@@ -15,6 +15,7 @@ elseif ARGV[9] == 'told' then
   -- The wait is over all the same: a place of this very ticket must catch no grant any more.
   local kind, wttl, wtransition, wserver, wticket, _, since = describe(ARGV[6])
   if kind == 'b' and wserver == server and wticket == ARGV[8] then poll(ARGV[6], wttl, wtransition, since) end
+  call('DEL', ended .. server .. '/' .. ARGV[8])
 end
 local rank = call('ZRANK', queue, ARGV[6])
 return reply(status, rank and rank + 1 or 0, news)

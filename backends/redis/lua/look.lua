@@ -7,14 +7,16 @@ if owner ~= '' then compare() end
 local unconfirmed = takeBack()
 
 for i = 8, #ARGV, 6 do
-  local c = ARGV[i]
+  local c, ticket = ARGV[i], server .. '/' .. ARGV[i + 5]
+  local latest = string.match(served, '^[^ ]*') == ticket
+  local commanded = latest and string.sub(served, -1) == '!' or not latest and call('EXISTS', ended .. ticket) == 1
   if c == owner then
     local n = #grants
     grants[n + 1], grants[n + 2], grants[n + 3] = c, token, ARGV[i + 5]
-  elseif served == server .. '/' .. ARGV[i + 5] then
+  elseif latest or commanded then
     -- It had its tenure, and that has ended: it waits no more.
     local n = #grants
-    grants[n + 1], grants[n + 2], grants[n + 3] = c, '0', ARGV[i + 5]
+    grants[n + 1], grants[n + 2], grants[n + 3] = c, commanded and 'ended' or 'over', ARGV[i + 5]
   else
     local kind, _, _, wserver = describe(c)
     local place = kind and call('ZSCORE', queue, c)

@@ -1,9 +1,10 @@
--- By the owner, in its lease, and nobody waits: vacate, as in steps.lua.
+-- By the owner, in its lease, whose server knows of it, and nobody waits: vacate, as in steps.lua.
 if owner == ARGV[6] and holder == owner and now < ends and (ARGV[7] == '0' or ARGV[7] == token) and
-    (ARGV[8] == '' or ARGV[8] == session) and call('EXISTS', queue) == 0 then
+    (ARGV[8] == '' or ARGV[8] == session) and (untold == '' or string.sub(untold, -1) == '!') and call('EXISTS', queue) == 0 then
   call('DEL', lock)
   local record
   if served ~= '' then
+    if string.sub(served, -1 - #token) == ' ' .. token then served = served .. '!' end
     record = cmsgpack.pack(token, '', owner, 0, 0, 0, '', '', '', 0, served, 0)
   else
     record = cmsgpack.pack(token, '', owner)

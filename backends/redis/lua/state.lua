@@ -29,7 +29,8 @@ local holder = state[1]
 -- untold: the ticket that was granted the mutex while it waited, until its contender
 --   renews; '!' at its end = its server knows, and its client may. Without, nobody
 --   was told yet, so the tenure can be taken back.
--- served: the ticket that was granted the mutex last, however its tenure went.
+-- served: the ticket that was granted the mutex last, and the token, however that tenure went;
+--   '!' at its end = a command ended it.
 -- turn: the polling contender for whom the free mutex is kept, until till.
 -- lapse: no polling contender is forgotten before; 0 = none waits.
 local token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse

@@ -7,6 +7,7 @@
 -- those are short: status, token, now.
 
 local waiting = lock .. ':waiting' -- hash: contender -> what only our servers know of it
+local ended = lock .. ':ended:'    -- and a ticket: a command ended its tenure, of which its server did not know
 local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local changed, grants, events = false, {}, {}
 
@@ -46,13 +47,19 @@ local function grant(c, t, tr, s, ticket, reason)
   owner, turn, till = c, '', 0
   renew(t, tr, s)
   untold = ticket
-  if ticket ~= '' then served = string.match(ticket, '^[^!]*') end
+  if ticket ~= '' then served = string.match(ticket, '^[^!]*') .. ' ' .. token end
   event('acquired', c, token, reason)
   call('PUBLISH', lock, 'acquired@@' .. c)
 end
 
+-- A tenure that ran out before its waiter was told, or that its server seemed too dead to tell of, does not end the
+-- wait. One that a command ends does: the next look of the server finds that.
 local function finish(kind, reason)
   event(kind, owner, token, reason)
+  if kind == 'broken' or kind == 'released' and reason ~= 'server gone' then
+    if string.sub(served, -1 - #token) == ' ' .. token then served = served .. '!' end
+    if string.match(untold, '/%d+$') then call('SET', ended .. untold, '', 'PX', KEEP) end
+  end
   last, owner, session, untold, turn, till = owner, '', '', '', '', 0
   acquired, ttl, transition, ends = 0, 0, 0, 0
   changed = true
