@@ -15,7 +15,7 @@
 //	simba:{m}:contender  the queue: contenders by arrival
 //	simba:{m}:tenure     what the lock cannot say: token, windows, session, whose turn
 //	simba:{m}:waiting    what the queue cannot say: who is blocked at which server
-//	simba:{m}:ended:t  a command ended the tenure of ticket t before its server knew of it; gone when that has told it
+//	simba:{m}:ended:t    a command ended the tenure of ticket t before its server knew of it; gone when that has told it
 //
 // Simba's own scripts know the first two. What they did is found out by comparing the
 // lock with the record: a tenure that began without us gets its token at first sight.
