@@ -107,10 +107,11 @@ func outageRules() (rules []rule) {
 			w.e.Link.Heal()
 			hearsTenures(w, one, two, m)
 		}},
-		rule{"outage", "a subscription that was asked for in an outage is made good after it", link | shared, func(w *world) {
-			one, two := w.pair()
+		rule{"outage", "a subscription that was asked for in an outage is made good after it", link | shared | direct, func(w *world) {
+			one, two := w.server(), w.directServer()
 			m := w.mutex()
 			w.e.Link.Blackhole()
+			two.take(m, "a", long, 0) // so it is owned when one sees it first
 			one.radio.subscribe(simba.MutexChannel(m))
 			asked := time.Now()
 			_, err := one.b.Subscribed(context.Background(), simba.MutexChannel(m), false)
@@ -223,13 +224,21 @@ func abandonedInOutage(w *world, cut func(*stores.Link)) {
 func hearsTenures(w *world, one, two *server, m string) {
 	w.t.Helper()
 	channel := simba.MutexChannel(m)
-	heard := func() bool { return len(one.radio.heardOn(channel)) > 0 }
-	w.await("the other's tenures are heard", func() bool {
-		two.acquireAgain(m, "a", long)
-		for range 20 { // a server that looks now and then must find it owned
-			if pass(5 * ms); heard() {
+	// A server that looks now and then must find it owned, and find it free before: one
+	// owner at two looks may be one tenure.
+	heard := func() bool {
+		for range 20 {
+			if len(one.radio.heardOn(channel)) > 0 {
 				return true
 			}
+			pass(5 * ms)
+		}
+		return false
+	}
+	w.await("the other's tenures are heard", func() bool {
+		two.acquireAgain(m, "a", long)
+		if heard() {
+			return true
 		}
 		two.again("release", func(ctx context.Context) (simba.Seq, error) {
 			_, seq, err := two.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})

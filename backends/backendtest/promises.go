@@ -168,7 +168,7 @@ var Promises = []Promise{
 	{ID: "notices", Rule: "`acquired@@…` for every new tenure, `released@@…` for a waiter's turn, and every change as JSON"},
 	{
 		ID: "notices-s", Rule: "Also for what other servers do", Embedded: one,
-		MySQL:     KeptIf("they may come late, when the server looks next (`--mysql-poll`); a tenure that begins and ends between two looks is not seen"),
+		MySQL:     KeptIf("they may come late, when the server looks next (`--mysql-poll`); a tenure that begins and ends between two looks is not seen, and an owner that releases and acquires again between them is taken to have renewed"),
 		ZooKeeper: KeptIf("the tenure lasts: one of some milliseconds may begin and end between two looks"),
 	},
 	{
