@@ -75,6 +75,9 @@ func TestWhoWakesAfterItsLeaseDoesNoWork(t *testing.T) {
 			frozen.Wants(t, e.works)
 			other := e.start(t, s, m.option, "other", long)
 			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
+			// Just after a piece of work, a second before the next: frozen between its look at the lease
+			// and a piece that one would come when it wakes, and only the token can tell.
+			frozen.WantsAfter(t, frozen.Lines(), e.works)
 			frozen.Pause()
 			e.token(t, other)
 			before := frozen.Lines()
