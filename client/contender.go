@@ -127,7 +127,8 @@ func (k *Contender) Start() error {
 // Stop ends contending: the ownership's context ends, OnReleased is called, and when it has returned the
 // mutex is released, or the place in the queue. It waits for that until ctx ends; it goes on without.
 // The error is that of ctx, or of the release: the mutex is free then when its lease
-// is over; or ErrLost, if it was lost in the meantime. A Contender that is stopped is stopped.
+// is over; or ErrLost, if it was lost in the meantime. After any other error the release may be delivered
+// yet, and end what this ID acquires by then: start another ID instead. A Contender that is stopped is stopped.
 //
 // Called from a callback, it must not be waited for: cancel ctx before.
 func (k *Contender) Stop(ctx context.Context) error {
