@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	mutexes    = 8                      // of a window
+	fewest     = 8                      // mutexes of a window; twice as many each time that it is repeated
 	contenders = 3                      // for each of them
 	calm       = 300 * time.Millisecond // before a fault, and at least after it
 	enough     = 100                    // operations a second that a window must have
 	extra      = 5 * time.Second        // after the recovery, and at least as long as all took till then, for so many
-	repeats    = 5                      // of a window that did not come to so many
+	repeats    = 5                      // of a window that did not come to so many, and of what the machine slept through
 	patience   = 90 * time.Second       // for servers to recover
 )
 
@@ -36,8 +36,8 @@ type window struct {
 // through runs the window until it counts, and judges it each time.
 func (n *window) through(f fault) (v verdict) {
 	n.t.Helper()
-	for range repeats {
-		once, counts := n.once(f)
+	for i := range repeats {
+		once, counts := n.once(f, fewest<<i) // where answers take long, it takes more clients to get as many
 		if len(once.violations) > 0 || once.unknown > 0 || n.t.Failed() {
 			return once
 		}
@@ -50,7 +50,7 @@ func (n *window) through(f fault) (v verdict) {
 	return v
 }
 
-func (n *window) once(f fault) (total verdict, counts bool) {
+func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	n.t.Helper()
 	n.number++
 	names := n.w.names(n.number, mutexes)
