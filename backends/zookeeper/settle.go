@@ -82,7 +82,8 @@ func (b *Backend) settle(ctx context.Context, s *session, p place) error {
 }
 
 // banish deletes what there is of a node, unless its contender has gone on with it through
-// another server: then it is kept.
+// another server: then it is kept. A node may be noted twice, by its place and as a stray: what one has
+// kept is no ghost for the other, though its lease is of our own writing by then.
 func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, version int32) error {
 	for {
 		child, err := s.find(ctx, p.mutex, g)
@@ -93,6 +94,12 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 			return gone(s.remove(ctx, s.lease(g)))
 		}
 		lease, err := s.get(ctx, s.lease(g))
+		b.mu.Lock()
+		kept := b.keeps[g] != nil // asked when the lease was read: what we keep is added before it is written
+		b.mu.Unlock()
+		if kept {
+			return nil
+		}
 		if errors.Is(err, zk.ErrNoNode) { // somebody's hand
 			return gone(s.remove(ctx, s.latch(p.mutex, child)))
 		}
@@ -128,6 +135,9 @@ func (b *Backend) keepGhost(ctx context.Context, s *session, child string, g gui
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.keeps[g] != nil {
+		return nil
+	}
 	b.adoptLocked(n, rec, stat)
 	b.addLocked(n)
 	if n.kind != kindOwner {
