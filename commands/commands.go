@@ -22,6 +22,7 @@
 package commands
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -59,6 +60,8 @@ type Config struct {
 	Shutdown func()
 	// Logger takes what no client can be told; nil = slog.Default().
 	Logger *slog.Logger
+	// Audit takes who did what that matters to those who run the server; nil = Logger.
+	Audit *slog.Logger
 }
 
 // prompt is a backend of which only Settle waits.
@@ -147,7 +150,7 @@ func New(cfg Config) *Commands {
 	if x.log == nil {
 		x.log = slog.Default()
 	}
-	x.audit.init(x.log)
+	x.audit.init(cmp.Or(cfg.Audit, x.log))
 	if x.info.Started.IsZero() {
 		x.info.Started = time.Now()
 	}

@@ -41,7 +41,7 @@ func startTLS(t *testing.T, args ...string) *tlsServer {
 		args[i] = strings.ReplaceAll(args[i], "$ca", ca)
 	}
 	s.process = launch(t, append([]string{
-		"--addr", "", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--data-dir", t.TempDir() + "/data",
+		"--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--data-dir", t.TempDir() + "/data",
 	}, args...)...)
 	s.addr = s.wants(t, tlsReady)[1]
 	return s
@@ -163,8 +163,8 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 	}
 }
 
-// With an empty --addr nothing listens but TLS, and that answers no command in the open.
-func TestThereIsNoPlainTextWithoutAnAddress(t *testing.T) {
+// Where TLS is served nothing else listens that was not asked for, and TLS answers no command in the open.
+func TestThereIsNoPlainTextBesideTLSUnlessItIsAskedFor(t *testing.T) {
 	s := startTLS(t)
 	if log := s.out.String(); strings.Contains(log, " addr=") {
 		t.Errorf("it says\n%s", log)

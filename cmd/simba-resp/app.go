@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -28,8 +27,7 @@ import (
 // opposite one.
 type app struct {
 	cfg    *config
-	log    *slog.Logger
-	level  *slog.LevelVar
+	log    *logs
 	undo   []func(context.Context) error // how to take down what is up, in the order that it came up
 	store  *persist.Store                // of the embedded engine; nil without a disk
 	engine keeper
@@ -46,14 +44,14 @@ type app struct {
 //
 // Its error is one line. When ctx ends while it waits for the store of another
 // engine, it gives up.
-func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.LevelVar, shutdown func()) (_ *app, err error) {
+func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *app, err error) {
 	own := *cfg
 	cfg = &own
 	if most := clientLimit(); cfg.MaxClients > most {
 		log.Warn("maxclients is lowered to what the limit of open files allows", "maxclients", most, "asked", cfg.MaxClients)
 		cfg.MaxClients = most
 	}
-	a := &app{cfg: cfg, log: log, level: level}
+	a := &app{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.stop(context.Background()))
@@ -81,14 +79,15 @@ func newApp(ctx context.Context, cfg *config, log *slog.Logger, level *slog.Leve
 		Persistence:  a.persistence(),
 		MaxMemory:    cfg.MaxMemory,
 		Shutdown:     shutdown,
-		Logger:       log,
+		Logger:       log.Logger,
+		Audit:        log.audit,
 	})
 	a.undo = append(a.undo, func(context.Context) error { a.handler.Close(); return nil })
 	a.server = resp.NewServer(resp.Config{
 		Limits:      resp.Limits{Long: a.handler.LongArguments},
 		MaxClients:  cfg.MaxClients,
 		IdleTimeout: cfg.Timeout,
-		Logger:      log,
+		Logger:      log.Logger,
 		Broker:      broker,
 		RequireAuth: a.handler.RequireAuth,
 		Turns:       a.turns(),
@@ -110,7 +109,7 @@ func (a *app) turns() int {
 // listen takes the addresses.
 func (a *app) listen() (err error) {
 	if a.cfg.TLSAddr != "" {
-		if a.certs, err = openCertificates(a.cfg, a.log); err != nil {
+		if a.certs, err = openCertificates(a.cfg, a.log.Logger); err != nil {
 			return err
 		}
 		a.undo = append(a.undo, func(context.Context) error { a.certs.close(); return nil })

@@ -22,8 +22,8 @@ func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelV
 	if err != nil {
 		t.Fatal(err)
 	}
-	logger, level := newLogger(c, log)
-	a, err := newApp(t.Context(), c, logger, level, func() {})
+	logs := newLogs(c, log)
+	a, err := newApp(t.Context(), c, logs, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelV
 			t.Error(err)
 		}
 	})
-	return a, level
+	return a, logs.level
 }
 
 func dial(t *testing.T, a *app) redis.Conn {
@@ -56,7 +56,7 @@ func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newApp(t.Context(), c, slog.New(slog.DiscardHandler), new(slog.LevelVar), func() {}); err == nil {
+	if _, err := newApp(t.Context(), c, newLogs(c, io.Discard), func() {}); err == nil {
 		t.Fatal("it starts on an address that is taken")
 	}
 	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if the store were open
@@ -133,6 +133,36 @@ func TestLogLevelCanBeSetInRedisWords(t *testing.T) {
 		if err != nil || got["loglevel"] != want || !strings.EqualFold(level.Level().String(), want) {
 			t.Errorf("after %s: %v, %v, level %v", word, got, err, level.Level())
 		}
+	}
+}
+
+// Who may set the level must not be able to do the rest unseen.
+func TestWhatIsAuditedIsLoggedWhateverTheLevel(t *testing.T) {
+	var log bytes.Buffer
+	a, _ := newTestApp(t, &log, "--log-level", "error")
+	a.start()
+	c := dial(t, a)
+	for _, command := range [][]any{{"CONFIG", "SET", "loglevel", "debug"}, {"CONFIG", "SET", "loglevel", "error"}, {"SIMBA.BREAK", "m"}} {
+		if _, err := c.Do(command[0].(string), command[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Do("AUTH", "nobody", "guess"); err == nil {
+		t.Fatal("it was let in")
+	}
+	if err := a.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"command=config|set", "command=simba.break mutex=m", `level=WARN msg="audit: authentication failed" user=nobody`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("there is no %s in\n%s", want, &log)
+		}
+	}
+	if n := strings.Count(log.String(), "audit: command"); n != 3 {
+		t.Errorf("%d commands are audited:\n%s", n, &log)
+	}
+	if strings.Contains(log.String(), "msg=ready") {
+		t.Errorf("the level holds for nothing:\n%s", &log)
 	}
 }
 

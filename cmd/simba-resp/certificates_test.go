@@ -153,6 +153,25 @@ func TestOtherMachinesAreServedByTLSIfTheyShowAPasswordOrACertificate(t *testing
 	}
 }
 
+func TestPlainTextIsServedBesideTLSOnlyIfItIsAskedFor(t *testing.T) {
+	s := newSite(t)
+	withTLS := s.args()[2:]
+	for _, c := range []struct {
+		more []string
+		file string
+		want string
+	}{
+		{nil, "", ""},
+		{[]string{"--addr", "127.0.0.1:7379"}, "", "127.0.0.1:7379"}, // the default where there is no TLS
+		{nil, "addr = '127.0.0.1:0'", "127.0.0.1:0"},
+	} {
+		cfg, err := settle(t, append(withTLS[:len(withTLS):len(withTLS)], c.more...), nil, c.file)
+		if err != nil || cfg.Addr != c.want {
+			t.Errorf("%v, %q: %v, %v", c.more, c.file, cfg, err)
+		}
+	}
+}
+
 func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 	s := newSite(t)
 	a, _ := newTestApp(t, io.Discard, s.args()...)

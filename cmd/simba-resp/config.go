@@ -22,7 +22,7 @@ import (
 type config struct {
 	File string // that it was read from, "" = none; no field of the table
 
-	Addr string // "" = plain text is not served
+	Addr string // "" = plain text is not served: the default where TLS is
 
 	TLSAddr        string // "" = TLS is not served
 	TLSCertFile    string
@@ -90,8 +90,10 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	inFile, wrong := readFile(file)
 
 	c := &config{File: file}
+	given := make(map[string]bool)
 	for _, f := range fields {
-		text, source := f.initial, "default of "+f.name
+		initially := "default of " + f.name
+		text, source := f.initial, initially
 		if s, ok := inFile[f.name]; ok {
 			text, source = s, f.name+" in "+file
 		}
@@ -101,11 +103,15 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		if s, ok := flags[f.name]; ok {
 			text, source = s, "--"+f.name
 		}
+		given[f.name] = source != initially
 		if err := f.value(c).Set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
 			// Validate then judges the other fields without a fault that only follows from this one.
 			_ = f.value(c).Set(f.initial)
 		}
+	}
+	if c.TLSAddr != "" && !given["addr"] {
+		c.Addr = "" // who wants TLS gets no plain text that was not asked for, past passwords and certificates
 	}
 
 	if c.RequirePassFile != "" {

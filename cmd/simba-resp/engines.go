@@ -54,14 +54,14 @@ func (a *app) adopt(k keeper, closeIt func() error) {
 
 func (a *app) redisOptions(n simba.Notices) redis.Options {
 	return redis.Options{
-		URL: a.cfg.RedisURL, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log,
+		URL: a.cfg.RedisURL, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
 		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace,
 	}
 }
 
 func (a *app) mysqlOptions(n simba.Notices) mysql.Options {
 	return mysql.Options{
-		DSN: a.cfg.MySQLDSN, Migrate: a.cfg.MySQLMigrate, Poll: a.cfg.MySQLPoll, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log,
+		DSN: a.cfg.MySQLDSN, Migrate: a.cfg.MySQLMigrate, Poll: a.cfg.MySQLPoll, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
 		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace,
 	}
 }
@@ -69,7 +69,7 @@ func (a *app) mysqlOptions(n simba.Notices) mysql.Options {
 func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 	return zookeeper.Options{
 		Servers: a.cfg.ZooKeeperServers, Auth: a.cfg.ZooKeeperAuth, SessionTimeout: a.cfg.ZooKeeperSessionTimeout,
-		Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log,
+		Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
 		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace,
 	}
 }
@@ -118,7 +118,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	if a.cfg.Durability == durabilityAsync {
 		mode = persist.Async
 	}
-	store, recovered, err := persist.Open(persist.Options{Dir: a.cfg.DataDir, Mode: mode, Boot: boot, Now: clock.Now, Logger: a.log})
+	store, recovered, err := persist.Open(persist.Options{Dir: a.cfg.DataDir, Mode: mode, Boot: boot, Now: clock.Now, Logger: a.log.Logger})
 	if err != nil {
 		return nil, engine.Clock{}, engine.Recovery{}, err
 	}

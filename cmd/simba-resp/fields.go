@@ -53,7 +53,7 @@ var (
 var fields = []field{
 	{
 		name: "addr", kind: "host:port", initial: "127.0.0.1:7379",
-		help:  "address to listen on; port 0 picks a free one; beyond loopback every user needs a password, or --insecure; empty = only --tls-addr",
+		help:  "address to listen on; port 0 picks a free one; beyond loopback every user needs a password, or --insecure; empty, the default with --tls-addr, serves no plain text",
 		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
 	},
 	{
@@ -193,7 +193,7 @@ var fields = []field{
 	},
 	{
 		name: "log-level", kind: strings.Join(logLevels, "|"), initial: "info",
-		help:  "least severity that is logged",
+		help:  "least severity that is logged; what is audited is logged with any",
 		value: func(c *config) flag.Value { return choice{&c.LogLevel, logLevels} },
 	},
 	{

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -95,8 +94,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
-	log, level := newLogger(cfg, stderr)
-	a, err := newApp(ctx, cfg, log, level, shutdown)
+	log := newLogs(cfg, stderr)
+	a, err := newApp(ctx, cfg, log, shutdown)
 	if err != nil {
 		return err
 	}
@@ -123,14 +122,4 @@ func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
 	return errors.Join(err, a.stop(stopCtx))
-}
-
-func newLogger(cfg *config, w io.Writer) (*slog.Logger, *slog.LevelVar) {
-	level := new(slog.LevelVar)
-	level.Set(cfg.level())
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.LogFormat == logJSON {
-		return slog.New(slog.NewJSONHandler(w, options)), level
-	}
-	return slog.New(slog.NewTextHandler(w, options)), level
 }

@@ -30,7 +30,7 @@ func newSettings(a *app) *settings {
 		"queue-grace":    func(c *config) error { a.engine.SetQueueGrace(c.QueueGrace); return nil },
 		"timeout":        func(c *config) error { a.server.SetIdleTimeout(c.Timeout); return nil },
 		"maxmemory":      func(c *config) error { a.handler.SetMaxMemory(c.MaxMemory); return nil },
-		"log-level":      func(c *config) error { a.level.Set(c.level()); return nil },
+		"log-level":      func(c *config) error { a.log.level.Set(c.level()); return nil },
 		"maxclients": func(c *config) error {
 			if most := clientLimit(); c.MaxClients > most {
 				return fmt.Errorf("the limit of open files allows %d clients", most)

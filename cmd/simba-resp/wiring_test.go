@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -282,7 +282,7 @@ func TestAStoreThatCannotBeReachedIsToldInOneLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = newApp(t.Context(), c, slog.New(slog.DiscardHandler), new(slog.LevelVar), func() {})
+		_, err = newApp(t.Context(), c, newLogs(c, io.Discard), func() {})
 		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") {
 			t.Errorf("--engine %s says %v", engine, err)
 		}
