@@ -56,7 +56,7 @@ func TestTheNextOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	tenures := f.noted.neverTwo(t)
 	f.read()
 	n := serverSaw(t, f.history, tenures)
-	t.Counted(kills, "granted after transition_at: %v; %d tenures noted, %d at the server", f.late, len(tenures), n)
+	t.Counted(kills, "granted after transition_at: %v; %d while the host took the processors, done again; %d tenures noted, %d at the server", f.late, f.stood, len(tenures), n)
 	if n < kills || len(tenures) < kills {
 		t.Errorf("the server saw %d tenures, the contenders %d", n, len(tenures))
 	}
@@ -98,7 +98,7 @@ func TestABlockedWaiterOwnsItWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 			t.Fatalf("the waiter releases: %d, %v", n, err)
 		}
 	}
-	t.Counted(kills, "granted after transition_at: %v; told after it: %v", f.late, f.told)
+	t.Counted(kills, "granted after transition_at: %v; told after it: %v; %d while the host took the processors, done again", f.late, f.told, f.stood)
 }
 
 // preferred starts a server that others' work holds up as little as can be: the rule is about the server and
