@@ -208,6 +208,11 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	}
 	ours := askOurs(t, p.ours, data, piece)
 	theirs := askRedis(t, p.theirs(t), p.reset[1], data, piece)
+	if password && theirs.closed && !ours.closed {
+		// Redis cuts off who has not authenticated and left more than 1 KiB of replies unread, but only where it has
+		// given back its buffer for them, after 5 s: that is, where the machine stood still for so long (CVE-2025-21605).
+		theirs = askRedis(t, p.theirs(t), p.reset[1], data, piece)
+	}
 	if why := differs(data, ours, theirs); why != "" {
 		t.Errorf("%s\ninput %q in pieces of %d, password %v\n  ours %v\ntheirs %v", why, data, piece, password, ours, theirs)
 	}
