@@ -12,7 +12,13 @@ type Promise struct {
 	Rule string
 
 	Embedded, Redis, MySQL, ZooKeeper Keeping
+
+	Tests Tests // what the suite cannot do to every engine
 }
+
+// Tests names, for each engine, tests that attack a promise beside the suite: what kills a store or sets a clock is another
+// thing on each. A name is that of the folder, a dot, and the function's: "persist.TestX".
+type Tests struct{ Embedded, Redis, MySQL, ZooKeeper []string }
 
 // Keeping is how far an engine keeps a rule. The zero Keeping is Kept.
 type Keeping struct {
@@ -68,6 +74,20 @@ func (p Promise) of(engine string) Keeping {
 	return p.Embedded
 }
 
+// of returns the tests of an engine.
+func (t Tests) of(engine string) []string {
+	name, _, _ := strings.Cut(engine, "-")
+	switch name {
+	case "redis":
+		return t.Redis
+	case "mysql":
+		return t.MySQL
+	case "zookeeper":
+		return t.ZooKeeper
+	}
+	return t.Embedded
+}
+
 func promiseOf(t testing.TB, id string) Promise {
 	t.Helper()
 	for _, p := range Promises {
@@ -84,6 +104,12 @@ const (
 	redisDurable = "`appendfsync always`, and no failover: a replica that takes over may lack the last writes"
 	mysqlDurable = "`innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and no failover to an asynchronous replica; with Galera, if all servers write to one node"
 	sessionLives = "the server's session lives: if the server stops, or is cut off for longer than two thirds of the session timeout, the leases that it granted end"
+)
+
+// The tests that several engines share.
+const (
+	itsOwnClock = "backends/backendtest.TestNoEngineWithAStoreReadsTheWallClockOfItsMachine"
+	tenThousand = "backends/proxy.TestOfEventsTheLastTenThousandAreKept"
 )
 
 var (
@@ -113,6 +139,17 @@ var Promises = []Promise{
 		ID: "5", Rule: "Nothing is told before it is durable",
 		Embedded: KeptIf("`--durability always`; `async` is safe too, since it grants nothing new for a while after a crash"),
 		Redis:    KeptIf(redisDurable), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf("`forceSync=yes`, ZooKeeper's default"),
+		Tests: Tests{
+			Embedded: []string{
+				"engine.TestWithFsyncHeldBackNobodyCanSeeAGrant", "tests.TestNothingToldIsLostInACrash", "tests.TestKillLosesNothingThatWasTold",
+				"tests.TestKillLosesNothingThatAsyncPromises", "tests/simulation.TestSimulation",
+			},
+			Redis: []string{
+				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold", "backends/redis.TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners",
+			},
+			MySQL:     []string{"backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold", "backends/mysql.TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled"},
+			ZooKeeper: []string{"backends/zookeeper.TestACrashOfTheEnsembleLosesNothingThatWasTold", "backends/zookeeper.TestKillingTheLeaderNeverMakesTwoOwners"},
+		},
 	},
 	{ID: "6", Rule: "A lease is counted from the grant; a waiter that died before it was told is skipped"},
 	{ID: "7", Rule: "First come, first served among the waiters of one server"},
@@ -135,10 +172,29 @@ var Promises = []Promise{
 		Redis:     KeptIf("Redis' wall clock is not set: Redis expires keys by it; a lease goes on ending while Redis is down"),
 		MySQL:     KeptIf("the database's wall clock is not set; a lease goes on ending while the database is down"),
 		ZooKeeper: KeptIf("the server is not restarted: the leases that it granted end with its session, at the latest after the session timeout; what other servers tell of a lease's end is by the leader's clock, its end is not"),
+		Tests: Tests{
+			Embedded: []string{
+				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsWhatIsLeftOfIt",
+				"persist.TestALeaseOfTheSameBootIsAsItWas", "persist.TestAfterARebootLeasesBeginAnew", "tests/simulation.TestSimulation",
+			},
+			Redis: []string{
+				itsOwnClock, "backends/redis.TestAWrongIdeaOfRedisClockMovesNoLease",
+				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold",
+			},
+			MySQL: []string{
+				itsOwnClock, "backends/mysql.TestAStepOfTheDatabasesClockIsNoticed",
+				"backends/mysql.TestALeaseOutlivesARestartOfTheDatabase", "backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold",
+			},
+			ZooKeeper: []string{
+				itsOwnClock, "backends/zookeeper.TestNoLeaseDependsOnTheEnsemblesClock", "backends/zookeeper.TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt",
+				"backends/zookeeper.TestACrashOfTheEnsembleLosesNothingThatWasTold",
+			},
+		},
 	},
 	{
 		ID: "10s", Rule: "A lease outlives the server through which it was granted", Embedded: KeptIf("the server comes back on the same data"),
 		ZooKeeper: KeptIf("it ends before the session timeout has passed: what a server granted ends with its session"),
+		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests.TestKillLosesNothingThatWasTold"}},
 	},
 	{ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its place"},
 	{
@@ -177,6 +233,10 @@ var Promises = []Promise{
 	},
 	{
 		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server did or saw, in the order in which it learnt of them",
+		Tests: Tests{
+			Embedded: []string{"tests.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
+			MySQL: []string{tenThousand}, ZooKeeper: []string{tenThousand},
+		},
 	},
 	{ID: "scan", Rule: "SIMBA.SCAN has the guarantees of Redis' SCAN"},
 	{

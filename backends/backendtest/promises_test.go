@@ -4,6 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,7 +24,7 @@ func markdown() string {
 }
 
 func TestDocsShowTheTableOfPromises(t *testing.T) {
-	const page, begin, end = "../../docs/ENGINES.md", "<!-- promises -->\n", "<!-- /promises -->"
+	const page, begin, end = root + "/docs/ENGINES.md", "<!-- promises -->\n", "<!-- /promises -->"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -65,5 +68,80 @@ func TestEveryRuleProvesAPromiseAndEveryNameIsUsedOnce(t *testing.T) {
 			t.Errorf("the name %q is used twice", r.name)
 		}
 		names[r.name] = true
+	}
+}
+
+const root = "../.."
+
+// engines are those of the table, by Engine.Name.
+var engines = []string{"embedded", "redis", "mysql", "zookeeper"}
+
+// runsOn reports whether Run does not skip the rule on an engine: the embedded one has no store that servers share or
+// a network parts from them.
+func (r rule) runsOn(engine string) bool { return engine != "embedded" || r.needs == 0 }
+
+func TestEveryPromiseIsAttackedOnEveryEngineThatKeepsIt(t *testing.T) {
+	for _, p := range Promises {
+		for _, engine := range engines {
+			named := p.Tests.of(engine)
+			switch k := p.of(engine); {
+			case k.state == notKept || k.state == moot:
+				if len(named) > 0 {
+					t.Errorf("promise %q: %v on %s, and yet it has tests there: %q", p.ID, k, engine, named)
+				}
+			case len(named) == 0 && !slices.ContainsFunc(rules(), func(r rule) bool { return r.promise == p.ID && r.runsOn(engine) }):
+				t.Errorf("promise %q has neither a rule of the suite nor a test on %s", p.ID, engine)
+			}
+			for _, name := range named {
+				if !exists(t, name) {
+					t.Errorf("promise %q on %s: there is no test %s", p.ID, engine, name)
+				}
+			}
+		}
+	}
+}
+
+// exists reports whether a folder has the test, by "folder.TestName".
+func exists(t *testing.T, name string) bool {
+	t.Helper()
+	folder, function, _ := strings.Cut(name, ".")
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(function) + `\(\w+ \*testing\.T\) {`)
+	return strings.HasPrefix(function, "Test") && slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return declared.Match(text)
+	})
+}
+
+// A lease of theirs is counted by the store's clock or by the process' monotonic one. The clock that somebody may set on
+// the machine of simba-resp moves none, since nothing asks for it; but once, for where the monotonic one begins.
+func TestNoEngineWithAStoreReadsTheWallClockOfItsMachine(t *testing.T) {
+	reads := regexp.MustCompile(`.*(\.Unix(Milli|Micro|Nano)?\(|\.Round\(0\)|\.(Append)?Format\().*`)
+	const once = "var baseWall = epoch.UnixNano()"
+	for _, engine := range engines[1:] {
+		files, err := filepath.Glob(filepath.Join(root, "backends", engine, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", engine, len(files), err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range reads.FindAllString(string(text), -1) {
+				if line != once {
+					t.Errorf("%s: %s", file, strings.TrimSpace(line))
+				}
+			}
+		}
 	}
 }

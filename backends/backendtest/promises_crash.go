@@ -1,0 +1,197 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	crashContenders = 8
+	crashTransition = sec
+	// skewed is how far two servers may be apart about what is left of a lease, as far as they know the store's clock.
+	skewed = 100 * ms
+)
+
+// Crash kills the store again and again while contenders acquire, renew and release, and starts it again. What
+// any of them was told must be there afterwards: whose a mutex is, by which token and for how long at least, and that
+// one is free that was given up. A request without a reply may be done or not.
+//
+// A process that is killed leaves its files as they are, synced or not: what a crash of the machine spares is the
+// store's own affair, and its settings are the promise's condition. What fails here is to tell something before
+// the store has confirmed it.
+//
+// It is not one of the suite's rules, since a store under a Link, a cluster or Sentinel is not killed so.
+func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
+	t.Helper()
+	w := newWorld(t, e)
+	s := w.server()
+	all := 0
+	for range rounds {
+		r := &crashRound{w: w, s: s, stop: make(chan struct{}), enough: make(chan struct{})}
+		r.left.Store(int64(20 + rand.IntN(300)))
+		var contenders sync.WaitGroup
+		for i := range crashContenders {
+			contenders.Go(func() { r.work(fmt.Sprintf("c%d", i)) })
+		}
+		select {
+		case <-r.enough:
+		case <-time.After(w.patience()):
+			w.t.Error("the contenders are not answered")
+		}
+		kill()
+		close(r.stop)
+		start()
+		contenders.Wait()
+		// Who was there before may remember what the store has forgotten; who is new cannot.
+		fresh := w.server()
+		for _, h := range r.all {
+			w.survived("the server of before", s, h)
+			w.survived("a new server", fresh, h)
+		}
+		for _, h := range r.all[:min(len(r.all), crashContenders)] {
+			if !h.open { // else it may be taken back yet
+				w.goesOn(fresh, h)
+			}
+		}
+		all += len(r.all)
+		fresh.close()
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("%d crashes, %d mutexes", rounds, all)
+	if all < rounds*crashContenders {
+		t.Errorf("only %d mutexes were used", all)
+	}
+}
+
+// crashRound is what happens until one crash.
+type crashRound struct {
+	w      *world
+	s      *server
+	stop   chan struct{} // closed when the store is gone
+	left   atomic.Int64  // replies until the crash
+	enough chan struct{} // closed when left is 0
+
+	mu  sync.Mutex // guards what follows
+	all []hearsay
+}
+
+// hearsay is what a contender knows of a mutex that nobody else wants.
+type hearsay struct {
+	mutex, contender string
+	token            uint64    // of its tenure; 0 = it was told of none
+	until            time.Time // its lease lasts so long at least
+	released         bool      // it was told so
+	open             bool      // its last request has no reply
+}
+
+// work acquires new mutexes, renews some and releases some, until the store is gone.
+func (r *crashRound) work(contender string) {
+	for n := 0; ; n++ {
+		select {
+		case <-r.stop:
+			return
+		default:
+		}
+		h := hearsay{mutex: fmt.Sprintf("%s-%s-%d", r.name(), contender, n), contender: contender}
+		err := r.use(&h)
+		h.open = err != nil
+		r.mu.Lock()
+		r.all = append(r.all, h)
+		r.mu.Unlock()
+		if err == nil {
+			continue
+		}
+		if unavailable := (*simba.UnavailableError)(nil); !errors.As(err, &unavailable) {
+			r.w.t.Errorf("%s: %v", contender, err)
+		}
+		return
+	}
+}
+
+// name sets the mutexes of a round apart from those of others.
+func (r *crashRound) name() string { return fmt.Sprintf("m-%s-%p", r.w.prefix, r) }
+
+func (r *crashRound) use(h *hearsay) error {
+	ctx := context.Background()
+	ttl := long
+	asked := time.Now()
+	o, _, err := r.s.b.Acquire(ctx, simba.AcquireRequest{Mutex: h.mutex, Contender: h.contender, TTL: ttl, Transition: crashTransition, NoQueue: true})
+	if err = r.replied(o.Seq, err); err != nil {
+		return err
+	}
+	if o.Status != simba.StatusAcquired {
+		return fmt.Errorf("it acquires a new mutex: %s", show(o))
+	}
+	h.token, h.until = o.Token, asked.Add(ttl)
+	if rand.IntN(3) == 0 {
+		asked = time.Now()
+		o, err := r.s.b.Guard(ctx, simba.GuardRequest{Mutex: h.mutex, Contender: h.contender, TTL: 2 * ttl, Transition: crashTransition, Token: h.token})
+		if err = r.replied(o.Seq, err); err != nil {
+			return err
+		}
+		if o.Status != simba.StatusRenewed || o.Token != h.token {
+			return fmt.Errorf("it renews token %d: %s", h.token, show(o))
+		}
+		h.until = asked.Add(2 * ttl)
+	}
+	if rand.IntN(3) == 0 {
+		owned, seq, err := r.s.b.Release(ctx, simba.ReleaseRequest{Mutex: h.mutex, Contender: h.contender, Token: h.token})
+		if err = r.replied(seq, err); err != nil {
+			return err
+		}
+		if !owned {
+			return fmt.Errorf("it releases token %d, which it does not own", h.token)
+		}
+		h.released = true
+	}
+	return nil
+}
+
+// replied settles, and counts a reply.
+func (r *crashRound) replied(seq simba.Seq, err error) error {
+	if err == nil {
+		err = r.s.b.Settle(context.Background(), seq)
+	}
+	if err == nil && r.left.Add(-1) == 0 {
+		close(r.enough)
+	}
+	return err
+}
+
+// survived holds what a server tells after the crash against what was told before.
+func (w *world) survived(who string, s *server, h hearsay) {
+	w.t.Helper()
+	o := s.ownerAgain(h.mutex)
+	now := time.Now()
+	switch {
+	case o.Owner != "" && o.Owner != h.contender:
+		w.t.Errorf("%s tells of %s: %+v, which nobody but %s asked for", who, h.mutex, o, h.contender)
+	case h.open && (h.token == 0 || o.Owner == ""): // acquired or not; released or not
+	case h.released && o.Owner != "":
+		w.t.Errorf("%s tells of %s: %+v, but %s was told that it has released token %d", who, h.mutex, o, h.contender, h.token)
+	case h.released:
+	case o.Owner == "" || o.Token != h.token:
+		w.t.Errorf("%s tells of %s: %+v, but %s was told that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
+	case o.TTL < h.until.Sub(now)-skewed:
+		w.t.Errorf("%s tells that %s is %s's for another %v, which was told of %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
+	}
+}
+
+// goesOn ends what a contender owns, and has another be the next: by a larger token.
+func (w *world) goesOn(s *server, h hearsay) {
+	w.t.Helper()
+	s.release(h.mutex, h.contender)
+	if o := s.take(h.mutex, "next", long, 0); o.Token <= h.token {
+		w.t.Errorf("%s: token %d comes after %d", h.mutex, o.Token, h.token)
+	}
+}

@@ -1,0 +1,13 @@
+package mysql
+
+import (
+	"testing"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+func TestACrashOfTheDatabaseLosesNothingThatWasTold(t *testing.T) {
+	store := stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--log-bin=binlog", "--sync-binlog=1")
+	backendtest.Crash(t, suiteEngine(t, store), 4, store.Kill, store.Start)
+}
