@@ -40,6 +40,7 @@ func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
 		t.Errorf("the body of a request was executed: %s, %v", owner, err)
 	}
 	v.servesOthers()
+	v.costsAtMost(16 << 20)
 	v.recovers()
 }
 
@@ -55,6 +56,7 @@ func TestATLSClientIsToldAtOnceThatThePortIsPlain(t *testing.T) {
 		}
 	}
 	v.servesOthers()
+	v.costsAtMost(16 << 20)
 	v.recovers()
 }
 

@@ -33,6 +33,7 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 	}
 	fill(t, v, 60_000) // more than its table in memory takes: it makes files
 	v.servesOthers()
+	v.costsAtMost(64 << 20)
 	v.before.heap += 60_000 * 1 << 10
 	v.before.files += 32
 	hangUp(conns)
@@ -72,6 +73,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	const refused = `connections cannot be accepted now.*pause=(\S+)`
 	p.Wants(t, refused)
 	v.servesOthers()
+	v.costsAtMost(16 << 20)
 
 	// When the pauses are as long as they get, and the bystanders are gone.
 	p.Wants(t, `connections cannot be accepted now.*pause=1s`)

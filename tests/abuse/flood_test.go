@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -38,6 +40,51 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 		c.Close()
 	}
 	v.costsAtMost(16 << 20)
+	v.recovers()
+}
+
+// Not a million: each of these waits for the disk, is answered with a record that is ten times as long, and is read by
+// itself to see that it is right. So many take one to two seconds alone, and five beside the other tests.
+func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
+	t.Parallel()
+	v := attacked(t)
+	const pairs = 25_000
+	c := v.raw()
+	c.in = bufio.NewReaderSize(c, 1<<20)
+	sent := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		sent <- c.send(strings.Repeat(words("SIMBA.ACQUIRE", "flooded", "c", bystanderTTL, "NOQUEUE")+words("SIMBA.RELEASE", "flooded", "c"), pairs))
+	}()
+	last := 0
+	for i := range pairs {
+		r, err := c.record()
+		if err != nil {
+			t.Fatalf("acquire %d: %v", i, err)
+		}
+		token, err := strconv.Atoi(r["token"])
+		if err != nil || r["status"] != "acquired" || r["owner"] != "c" || token <= last {
+			t.Fatalf("acquire %d, after token %d: %v", i, last, r)
+		}
+		last = token
+		if line, err := c.line(); err != nil || line != ":1" {
+			t.Fatalf("release %d: %q, %v", i, line, err)
+		}
+		if i == pairs/2 {
+			v.servesOthers()
+		}
+	}
+	t.Logf("%d commands were answered in %v", 2*pairs, time.Since(began))
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	// Nothing but the replies, and the last of what they tell is so.
+	if line, err := c.ask(words("SIMBA.OWNER", "flooded")); err != nil || line != "$-1" {
+		t.Errorf("after all of them the owner is %q, %v", line, err)
+	}
+	c.Close()
+	v.servesOthers()
+	v.costsAtMost(32 << 20)
 	v.recovers()
 }
 

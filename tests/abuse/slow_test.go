@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,6 +60,8 @@ func TestWhoGuessesFromManyConnectionsLocksNobodyOut(t *testing.T) {
 	s := simbatest.Start(t, "--requirepass", password)
 	v := watched(t, s.Addr, password, s.Log)
 	conns := v.raws(200)
+	var answered atomic.Int64
+	began := time.Now()
 	var guessers sync.WaitGroup
 	for _, c := range conns {
 		guessers.Go(func() {
@@ -65,23 +69,42 @@ func TestWhoGuessesFromManyConnectionsLocksNobodyOut(t *testing.T) {
 				if _, err := c.ask(words("AUTH", "guess")); err != nil {
 					return // it was cut, since it never authenticated; or the test is over
 				}
+				answered.Add(1)
 			}
 		})
 	}
 	v.until("all guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
-	began := time.Now()
-	c, err := v.dialClient() // from the same address as they
-	if err != nil {
-		t.Fatalf("a right password: %v", err)
+
+	// "A right password from the same address waits 1 s at most." To each the machine adds what it is busy for, so
+	// the quickest of some is what is held against that.
+	const promised, slack = time.Second, time.Second
+	quickest := time.Duration(math.MaxInt64)
+	for range 5 {
+		asked := time.Now()
+		c, err := v.dialClient() // from the same address as they
+		if err != nil {
+			t.Fatalf("a right password: %v", err)
+		}
+		quickest = min(quickest, time.Since(asked))
+		c.Close()
 	}
+	t.Logf("the quickest right password was answered after %v", quickest)
+	if quickest > promised+slack {
+		t.Errorf("each right password waited for %v and more", quickest)
+	}
+
+	// Behind the first wrong ones of an address each waits for as long as any, and a connection's next one for the
+	// answer to the last. Who is slow guesses less.
+	const firstOnes, wait = 9, 5 * time.Second
+	n := int(answered.Load())
 	took := time.Since(began)
-	t.Logf("a right password was answered after %v", took)
-	if took > 5*time.Second {
-		t.Errorf("it waited as long as a wrong one: %v", took)
+	most := firstOnes + len(conns)*int(took/wait)
+	t.Logf("%d guesses were answered in %v, %d are allowed", n, took, most)
+	if n > most {
+		t.Errorf("%d guesses of %d connections were answered in %v, more than %d", n, len(conns), took, most)
 	}
-	c.Close()
 	v.servesOthers()
-	v.costsAtMost(len(conns) * 64 << 10)
+	v.costsAtMost(10<<20 + len(conns)*32<<10) // a heap may grow by 10 MiB before its garbage is collected
 	hangUp(conns)
 	guessers.Wait()
 	v.recovers()

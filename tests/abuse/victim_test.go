@@ -62,6 +62,11 @@ func attacked(t testing.TB, args ...string) *victim {
 func watched(t testing.TB, addr, password string, log func() string) *victim {
 	t.Helper()
 	v := &victim{t: t, addr: addr, password: password, log: log}
+	t.Cleanup(func() {
+		if all := log(); t.Failed() { // why a server ended, only it can tell
+			t.Logf("the server says\n%s", all[max(0, len(all)-4<<10):])
+		}
+	})
 	v.eye = v.client()
 	v.pid = v.info("process_id")
 	v.bystanders()
