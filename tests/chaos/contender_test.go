@@ -31,19 +31,22 @@ func (l *latest) note(at instant) {
 }
 
 // mayLose is how many requests to change something a contender may lose until it only looks: each of them
-// doubles the orders in which all may have happened.
+// doubles the orders in which all may have happened. Once the fault is over it goes on as another contender: else a fault
+// that loses much would leave nobody who contends.
 const mayLose = 2
 
 // contender is a client that wants a mutex, now and then, by the means of a client: it
 // asks for it, keeps it for a while, forgets it, asks whose it is, and acts on tenures that are over.
 type contender struct {
 	id, mutex string
+	heir      string // who it goes on as; "" = it has
 	history   *history
 	rng       *rand.Rand
 	doors     []*door
 	at        int // the door that it uses
-	counted   *atomic.Int64
-	hurry     *atomic.Bool // there is more to be done
+	counted   *counter
+	healed    *atomic.Int64 // the instant at which the fault was healed; 0 = not yet
+	hurry     *atomic.Bool  // there is more to be done
 
 	conn  redis.Conn // nil = not connected
 	doubt bool       // its last request to change something had no reply
@@ -68,6 +71,9 @@ func (c *contender) run(ctx context.Context) error {
 			c.hangUp()
 			c.at = c.rng.IntN(len(c.doors))
 			continue
+		}
+		if c.lost >= mayLose && c.heir != "" && c.served() {
+			c.id, c.heir, c.lost, c.token, c.past = c.heir, "", 0, 0, 0
 		}
 		if err := c.do(c.choose()); err != nil {
 			return err
@@ -104,6 +110,12 @@ func (c *contender) connect() bool {
 	}
 	c.conn = conn
 	return true
+}
+
+// served reports whether its door leads to a server that does its work since the fault was healed.
+func (c *contender) served() bool {
+	healed := c.healed.Load()
+	return !c.doubt && healed != 0 && c.doors[c.at].good.at.Load() > healed
 }
 
 // choose says what to do next.
@@ -222,7 +234,7 @@ func (c *contender) do(r request, args []any) error {
 	switch {
 	case err == nil:
 		c.doubt = false
-		c.counted.Add(1)
+		c.counted.note(o)
 		d.good.note(r.call)
 	case !errors.As(err, &said): // no reply
 		o.unknown = true

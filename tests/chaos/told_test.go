@@ -17,7 +17,7 @@ type event struct {
 // told returns what a server remembers of a mutex, in its order.
 func (w *world) told(t *testing.T, server int, mutex string) (events []event) {
 	t.Helper()
-	conn, err := redis.Dial("tcp", w.servers[server].Addr)
+	conn, err := redis.Dial("tcp", w.servers[server].addr)
 	if err != nil {
 		t.Fatal(err)
 	}

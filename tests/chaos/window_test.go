@@ -14,7 +14,6 @@ const (
 	fewest     = 8                      // mutexes of a window; twice as many each time that it is repeated
 	contenders = 3                      // for each of them
 	calm       = 300 * time.Millisecond // before a fault, and at least after it
-	enough     = 100                    // operations a second that a window must have
 	extra      = 5 * time.Second        // after the recovery, and at least as long as all took till then, for so many
 	repeats    = 5                      // of a window that did not come to so many, and of what the machine slept through
 	patience   = 90 * time.Second       // for servers to recover
@@ -22,9 +21,10 @@ const (
 
 // window is a time in which clients want some mutexes that nobody wanted before, a fault is
 // inflicted and healed, and the servers recover. It counts from the beginning of the fault to the end of the recovery, since
-// a server that is alone and frozen answers nothing in between: operations that were answered in that time.
-// It goes on until there were enough of them, or is repeated. If the fault spares somebody who can be asked, there
-// must be enough of them till the recovery already.
+// a server that is alone and frozen answers nothing in between: operations that were answered in that time, and of
+// them those that contend. It goes on until there were enough of both, and so many mutexes as there are in the first
+// were granted anew since the fault was healed: what that left behind shows in the next tenure. Else it is repeated. If the
+// fault spares somebody who can be asked, there must be enough till the recovery already.
 type window struct {
 	t      *testing.T
 	w      *world
@@ -46,7 +46,8 @@ func (n *window) through(f fault) (v verdict) {
 		}
 		n.t.Logf("%s: again, that were too few", f.name)
 	}
-	n.t.Errorf("%s, %s: it never comes to %d operations a second, or not before the recovery", n.w.engine, f.name, enough)
+	n.t.Errorf("%s, %s: it never comes to %d operations a second, %d of them writes, or not before the recovery, or not to %d mutexes granted anew",
+		n.w.engine, f.name, enough, contended, fewest)
 	return v
 }
 
@@ -55,8 +56,9 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	n.number++
 	names := n.w.names(n.number, mutexes)
 	histories := make([]history, mutexes)
-	var counted atomic.Int64
+	counted := make(counters, mutexes)
 	var hurry atomic.Bool
+	var healed atomic.Int64
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -64,7 +66,8 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	for i := range mutexes {
 		for j := range contenders {
 			c := &contender{
-				id: fmt.Sprint("c", j), mutex: names[i], history: &histories[i], counted: &counted, hurry: &hurry,
+				id: fmt.Sprint("c", j), heir: fmt.Sprint("c", j+contenders), mutex: names[i],
+				history: &histories[i], counted: &counted[i], hurry: &hurry, healed: &healed,
 				rng: rand.New(rand.NewPCG(n.rng.Uint64(), n.rng.Uint64())), doors: n.w.doors, at: j % len(n.w.doors),
 			}
 			clients.Go(func() {
@@ -84,30 +87,35 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 
 	victim := n.rng.IntN(len(n.w.servers))
 	length := time.Duration(float64(800*time.Millisecond) * (1 + n.rng.Float64()) * n.longer)
-	before, from := counted.Load(), now()
+	before := counted.mark()
 	clients.Go(func() { // who keeps its clients waiting has them want more
 		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-			hurry.Store(!rate{int(counted.Load() - before), time.Duration(now() - from)}.suffices())
+			sofar, _ := counted.since(before)
+			hurry.Store(!sofar.suffices())
 		}
 	})
 	parted := f.inflict(n.w, victim, length, n.rng)
-	healed := now()
-	n.recover(f, healed)
+	behind := counted.mark()
+	healed.Store(behind.at)
+	n.recover(f, behind.at)
 	recovered := now()
-	meanwhile := rate{int(counted.Load() - before), time.Duration(recovered - from)}
+	meanwhile, _ := counted.since(before)
 	served := meanwhile.suffices() || f.spares == nil || !f.spares(n.w)
-	last := max(after(recovered, extra), recovered+(recovered-from)) // a store may take long to start
+	last := max(after(recovered, extra), recovered+(recovered-before.at)) // a store may take long to start
+	var anew int
 	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
-		total = verdict{rate: rate{int(counted.Load() - before), time.Duration(now() - from)}, meanwhile: meanwhile}
-		counts = total.suffices()
+		_, anew = counted.since(behind)
+		total.meanwhile = meanwhile
+		total.rate, _ = counted.since(before)
+		counts = total.suffices() && anew >= fewest
 	}
 	cancel()
 	clients.Wait()
 
 	r := &rules{guarantees: n.w.rules}
-	r.losses, r.absences = r.parts(f, parted, from, healed)
+	r.losses, r.absences = r.parts(f, parted, before.at, behind.at)
 	if f.ofServer && r.unwritten > 0 {
-		r.crash = &crash{from: from, ended: n.w.killed, back: healed}
+		r.crash = &crash{from: before.at, ended: n.w.killed, back: behind.at}
 		for i := range mutexes {
 			r.crash.crashed(histories[i].operations())
 		}
@@ -120,7 +128,8 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 		}
 		total.add(r.judge(n.w.engine+" "+names[i], histories[i].operations(), told))
 	}
-	n.t.Logf("%s: %v, till the recovery %v, judged in %v", f.name, total.rate, meanwhile, time.Since(judging))
+	n.t.Logf("%s: %v, till the recovery %v, %d of %d mutexes granted since it was healed, judged in %v",
+		f.name, total.rate, meanwhile, anew, mutexes, time.Since(judging))
 	return total, counts && served
 }
 
@@ -153,20 +162,3 @@ func (v *verdict) add(o verdict) {
 	v.violations = append(v.violations, o.violations...)
 	v.unknown += o.unknown
 }
-
-// rate is how many operations were answered in a time.
-type rate struct {
-	operations int
-	took       time.Duration
-}
-
-func (r *rate) add(o rate) {
-	r.operations += o.operations
-	r.took += o.took
-}
-
-func (r rate) aSecond() float64 { return float64(r.operations) / r.took.Seconds() }
-
-func (r rate) suffices() bool { return float64(r.operations) >= enough*r.took.Seconds() }
-
-func (r rate) String() string { return fmt.Sprintf("%d operations in %v", r.operations, r.took) }

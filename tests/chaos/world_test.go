@@ -14,11 +14,26 @@ import (
 type world struct {
 	engine  string // and its variant: a key of documented
 	rules   guarantees
-	servers []*simbatest.Server
+	servers []host
 	store   *stores.Server // nil = the engine needs none
 	links   []*stores.Link // from each server to the store
 	doors   []*door        // from the clients to the servers
 	killed  instant        // a server was killed last, and gone, then
+}
+
+// host is a server, the same through all its restarts.
+type host struct {
+	program
+	addr string // host:port
+}
+
+// program is what faults do to a server, and what it logs.
+type program interface {
+	Start()
+	Kill()
+	Pause()
+	Resume()
+	Log() string
 }
 
 // door is a way for clients to a server.
@@ -66,13 +81,19 @@ func open(t *testing.T, engine string) *world {
 			link = w.links[i].Addr()
 		}
 		s := simbatest.Start(t, append([]string{"--engine", name}, args(link)...)...)
-		w.servers = append(w.servers, s)
+		w.servers = append(w.servers, host{s, s.Addr})
 	}
-	for i := range 2 {
-		server := i % servers
-		w.doors = append(w.doors, &door{Link: stores.NewLink(t, w.servers[server].Addr), server: server})
-	}
+	w.hang(t)
 	return w
+}
+
+// hang gives clients two doors, to two servers or to the only one.
+func (w *world) hang(t *testing.T) {
+	t.Helper()
+	for i := range 2 {
+		server := i % len(w.servers)
+		w.doors = append(w.doors, &door{Link: stores.NewLink(t, w.servers[server].addr), server: server})
+	}
 }
 
 // names makes names for mutexes that nobody has used.
