@@ -171,8 +171,8 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 	if err != nil {
 		b.mu.Lock()
 		b.dropLocked(n)
+		b.hauntLocked(p, n.guid, 0)
 		b.mu.Unlock()
-		b.haunt(p, n.guid, 0)
 		return out, false, err
 	}
 	at := slices.Index(names, n.child)

@@ -355,11 +355,10 @@ func (b *Backend) vanished(n *node) {
 	if m := b.mutexes[n.mutex]; m != nil {
 		m.unclearLocked() // of its two nodes one may still be there
 	}
-	b.mu.Unlock()
-	if n.foreign { // its keeper sees to it
-		return
+	if !n.foreign { // else its keeper sees to it
+		b.hauntLocked(n.place(), n.guid, version)
 	}
-	b.haunt(n.place(), n.guid, version)
+	b.mu.Unlock()
 	if owner {
 		b.tell(simba.Event{
 			Kind: simba.EventReleased, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: "through another server",

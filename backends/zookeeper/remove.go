@@ -94,13 +94,11 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			if haunts {
 				b.dropLocked(n)
 				m.unclearLocked() // it may still be there, in front of them
+				b.hauntLocked(n.place(), n.guid, version)
 			}
 			b.mu.Unlock()
 			if granted {
 				return errChanged
-			}
-			if haunts {
-				b.haunt(n.place(), n.guid, version)
 			}
 			return err
 		}

@@ -17,19 +17,32 @@ const maxGhosts = 10000
 // server has changed its lease since version; and sees to it in the background.
 func (b *Backend) haunt(p place, g guid, version int32) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hauntLocked(p, g, version)
+}
+
+// hauntLocked is haunt in the step that forgets the node: in between, a follower would take it for a stray.
+func (b *Backend) hauntLocked(p place, g guid, version int32) {
 	if b.ghosts[p] == nil {
 		b.ghosts[p] = make(map[guid]int32)
 	}
 	b.ghosts[p][g] = version
-	s, first, many := b.lane(p.mutex).session, len(b.ghosts[p]) == 1, len(b.ghosts) > maxGhosts
-	b.mu.Unlock()
-	if many {
-		s.end(errors.New("too many of its requests had no answer"))
-		return
+	switch {
+	case len(b.ghosts) > maxGhosts:
+		b.lane(p.mutex).session.end(errors.New("too many of its requests had no answer"))
+	case len(b.ghosts[p]) == 1 && !b.closed:
+		b.all.Go(func() { b.exorcise(p) })
 	}
-	if first {
-		b.background(func() { b.exorcise(p) })
+}
+
+// notedLocked reports whether a node is noted already, by the place that it was.
+func (b *Backend) notedLocked(g guid) bool {
+	for _, list := range b.ghosts {
+		if _, noted := list[g]; noted {
+			return true
+		}
 	}
+	return false
 }
 
 // exorcise settles what is noted of a place.
@@ -82,8 +95,7 @@ func (b *Backend) settle(ctx context.Context, s *session, p place) error {
 }
 
 // banish deletes what there is of a node, unless its contender has gone on with it through
-// another server: then it is kept. A node may be noted twice, by its place and as a stray: what one has
-// kept is no ghost for the other, though its lease is of our own writing by then.
+// another server: then it is kept.
 func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, version int32) error {
 	for {
 		child, err := s.find(ctx, p.mutex, g)
@@ -94,12 +106,6 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 			return gone(s.remove(ctx, s.lease(g)))
 		}
 		lease, err := s.get(ctx, s.lease(g))
-		b.mu.Lock()
-		kept := b.keeps[g] != nil // asked when the lease was read: what we keep is added before it is written
-		b.mu.Unlock()
-		if kept {
-			return nil
-		}
 		if errors.Is(err, zk.ErrNoNode) { // somebody's hand
 			return gone(s.remove(ctx, s.latch(p.mutex, child)))
 		}
@@ -135,9 +141,6 @@ func (b *Backend) keepGhost(ctx context.Context, s *session, child string, g gui
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.keeps[g] != nil {
-		return nil
-	}
 	b.adoptLocked(n, rec, stat)
 	b.addLocked(n)
 	if n.kind != kindOwner {
@@ -149,30 +152,27 @@ func (b *Backend) keepGhost(ctx context.Context, s *session, child string, g gui
 // strays looks for nodes of ours that we know nothing of: made by requests that were
 // late on their way. Nobody was told of them, so they go. A listing may be older than
 // what we know, so one is suspected first, in suspects, and goes when it is seen again.
-// It reports whether there is any suspicion.
+// What is noted by its place is none: who settled it twice, once without the version that it had, would keep
+// what has to go, or take what was kept. It reports whether there is any suspicion.
 func (b *Backend) strays(s *session, mutex string, children []string, suspects map[guid]bool) bool {
-	var found []guid
+	seen := make(map[guid]bool)
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	m := b.mutexes[mutex]
 	for _, child := range children {
 		g := guidOf(child)
 		if !g.tagged(s.tag) {
 			continue
 		}
-		if _, making := b.making[g]; making || m != nil && m.guids[g] != nil {
+		if _, making := b.making[g]; making || m != nil && m.guids[g] != nil || b.notedLocked(g) {
 			continue
 		}
-		found = append(found, g)
-	}
-	b.mu.Unlock()
-	seen := make(map[guid]bool, len(found))
-	for _, g := range found {
 		seen[g] = true
 		if suspects[g] {
-			b.haunt(place{mutex, ""}, g, 0)
+			b.hauntLocked(place{mutex, ""}, g, 0)
 		}
 	}
 	clear(suspects)
 	maps.Copy(suspects, seen)
-	return len(found) != 0
+	return len(seen) != 0
 }

@@ -2,60 +2,63 @@ package zookeeper
 
 import (
 	"context"
-	"slices"
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
 )
 
-// A node whose end had no answer is noted by its place, and as a stray when a follower sees it. Its contender goes on
-// with it elsewhere, so who settles first keeps it, and its keeper writes its lease soon. Who settles later must leave it.
-func TestWhatIsKeptAnewIsNoGhostForWhoSettlesLater(t *testing.T) {
+// What is to be settled is noted by its place, with the version of its lease that its server knew. A follower that lists
+// it meanwhile must not note it again as a stray, of which no version is known: who settled it second would take what the
+// first one has kept, since its contender goes on with it elsewhere; or keep, first, what has to go.
+func TestWhatIsNotedByItsPlaceIsNoStray(t *testing.T) {
 	keeper, other := two(t)
 	ctx := context.Background()
-	for name, strayFirst := range map[string]bool{"as a stray": false, "by its place": true} {
-		t.Run(name, func(t *testing.T) {
-			p := place{"m-" + name[:2], "x"}
-			order := []place{p, {p.mutex, ""}}
-			if strayFirst {
-				slices.Reverse(order)
-			}
+	for _, c := range []struct {
+		mutex string
+		after bool // the other server has written its lease since the request that had no answer
+	}{{"kept", true}, {"gone", false}} {
+		t.Run(c.mutex, func(t *testing.T) {
+			p := place{c.mutex, "x"}
 			getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: "o"}, simba.StatusAcquired)
 			getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusQueued)
 			n := keeper.nodeAt(p)
 			until(t, keeper, "its place is written", func() bool { return n.dirty.IsZero() })
-			for _, noted := range order { // nobody but we settle it
-				open, err := keeper.hold(ctx, noted)
-				must(t, err)
-				defer open()
+			asksElsewhere := func() {
+				getting(t, other, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusQueued)
+				elsewhere := other.nodeAt(p)
+				until(t, other, "its place is written by the other", func() bool { return elsewhere.dirty.IsZero() })
+			}
+			open, err := keeper.hold(ctx, p) // so that nobody settles it but we
+			must(t, err)
+			defer open()
+			if !c.after {
+				asksElsewhere()
+				must(t, keeper.reload(ctx, n))
 			}
 			keeper.mu.Lock()
-			version := n.version
 			keeper.dropLocked(n)
+			keeper.hauntLocked(p, n.guid, n.version)
 			keeper.mu.Unlock()
-			keeper.haunt(p, n.guid, version)
-			keeper.haunt(place{p.mutex, ""}, n.guid, 0)
-
-			getting(t, other, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusQueued)
-			elsewhere := other.nodeAt(p)
-			until(t, other, "its place is written by the other", func() bool { return elsewhere.dirty.IsZero() })
-			must(t, keeper.settle(ctx, n.s, order[0]))
-			kept := keeper.nodeAt(p)
-			if kept == nil || kept.guid != n.guid {
-				t.Fatalf("its keeper has %+v", kept)
+			if c.after {
+				asksElsewhere()
 			}
-			keeper.mu.Lock()
-			keeper.markLocked(kept, 0) // as when its turn begins
-			keeper.mu.Unlock()
-			must(t, keeper.mark(ctx, kept))
-			must(t, keeper.settle(ctx, n.s, order[1]))
 
 			names, err := n.s.children(ctx, p.mutex)
-			if err != nil || !slices.Contains(names, n.child) {
-				t.Errorf("it is gone, there is %v, %v", names, err)
+			must(t, err)
+			suspects := make(map[guid]bool)
+			for range 3 {
+				if keeper.strays(n.s, p.mutex, names, suspects) || keeper.haunted(place{p.mutex, ""}) {
+					t.Fatal("it is taken for a stray")
+				}
 			}
-			if now := keeper.nodeAt(p); now != kept {
-				t.Errorf("its keeper has %+v now", now)
+			must(t, keeper.settle(ctx, n.s, p))
+			names, err = n.s.children(ctx, p.mutex)
+			must(t, err)
+			if left := len(names); left != 1 && !c.after || left != 2 && c.after {
+				t.Errorf("there is %v", names)
+			}
+			if kept := keeper.nodeAt(p); (kept != nil) != c.after {
+				t.Errorf("its keeper has %+v", kept)
 			}
 		})
 	}
