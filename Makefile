@@ -83,6 +83,7 @@ campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minu
 
 lint: ## go vet, and golangci-lint with the rules of who may import whom
 	go vet ./...
+	go vet -tags bugs ./tests/simulation ./tests/chaos
 	cd bench && go vet ./...
 	$(LINT) run
 

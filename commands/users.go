@@ -31,18 +31,8 @@ func (c *client) begin() {
 	if account := c.x.users.Find(name); account != nil {
 		if u := account.User(); u != nil && u.Enabled() {
 			c.become(account)
-			return
 		}
 	}
-	if len(c.x.users.Names()) > 1 { // else certificates say who may connect, not who it is
-		c.noteFailedLogin("certificate", []byte(name))
-	}
-}
-
-// noteFailedLogin notes that who said to be name was not believed, or is no user that is on; by is how it was said.
-func (c *client) noteFailedLogin(by string, name []byte) {
-	c.x.aclLog.add(c, aclRecord{reason: deniedAuth, context: "toplevel", object: by, user: string(shorten(name))})
-	c.x.audit.failedLogin(c, name)
 }
 
 func (c *client) become(account *access.Account) {
@@ -72,7 +62,8 @@ func (c *client) authenticate(command, name, password []byte) error {
 		c.become(account)
 		return nil
 	}
-	c.noteFailedLogin(string(command), name)
+	c.x.aclLog.add(c, aclRecord{reason: deniedAuth, context: "toplevel", object: string(command), user: string(shorten(name))})
+	c.x.audit.failedLogin(c, name)
 	c.pause(c.x.guesses.failed(host))
 	return errWrongPass
 }

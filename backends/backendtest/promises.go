@@ -62,30 +62,26 @@ func (k Keeping) String() string {
 
 // of returns what an engine, by Engine.Name, makes of the promise.
 func (p Promise) of(engine string) Keeping {
-	name, _, _ := strings.Cut(engine, "-")
-	switch name {
-	case "redis":
-		return p.Redis
-	case "mysql":
-		return p.MySQL
-	case "zookeeper":
-		return p.ZooKeeper
-	}
-	return p.Embedded
+	return column(engine, p.Embedded, p.Redis, p.MySQL, p.ZooKeeper)
 }
 
 // of returns the tests of an engine.
 func (t Tests) of(engine string) []string {
+	return column(engine, t.Embedded, t.Redis, t.MySQL, t.ZooKeeper)
+}
+
+// column returns what is about an engine, by Engine.Name.
+func column[T any](engine string, embedded, redis, mysql, zookeeper T) T {
 	name, _, _ := strings.Cut(engine, "-")
 	switch name {
 	case "redis":
-		return t.Redis
+		return redis
 	case "mysql":
-		return t.MySQL
+		return mysql
 	case "zookeeper":
-		return t.ZooKeeper
+		return zookeeper
 	}
-	return t.Embedded
+	return embedded
 }
 
 func promiseOf(t testing.TB, id string) Promise {
@@ -106,11 +102,8 @@ const (
 	sessionLives = "the server's session lives: if the server stops, or is cut off for longer than two thirds of the session timeout, the leases that it granted end"
 )
 
-// The tests that several engines share.
-const (
-	itsOwnClock = "backends/backendtest.TestNoEngineWithAStoreReadsTheWallClockOfItsMachine"
-	tenThousand = "backends/proxy.TestOfEventsTheLastTenThousandAreKept"
-)
+// tenThousand is of all engines with a store.
+const tenThousand = "backends/proxy.TestOfEventsTheLastTenThousandAreKept"
 
 var (
 	one   = Moot("one server has the data for itself")
@@ -178,15 +171,15 @@ var Promises = []Promise{
 				"persist.TestALeaseOfTheSameBootIsAsItWas", "persist.TestAfterARebootLeasesBeginAnew", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{
-				itsOwnClock, "backends/redis.TestAWrongIdeaOfRedisClockMovesNoLease",
+				"backends/redis.TestAWrongIdeaOfRedisClockMovesNoLease",
 				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold",
 			},
 			MySQL: []string{
-				itsOwnClock, "backends/mysql.TestAStepOfTheDatabasesClockIsNoticed",
+				"backends/mysql.TestAStepOfTheDatabasesClockIsNoticed",
 				"backends/mysql.TestALeaseOutlivesARestartOfTheDatabase", "backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold",
 			},
 			ZooKeeper: []string{
-				itsOwnClock, "backends/zookeeper.TestNoLeaseDependsOnTheEnsemblesClock", "backends/zookeeper.TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt",
+				"backends/zookeeper.TestNoLeaseDependsOnTheEnsemblesClock", "backends/zookeeper.TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt",
 				"backends/zookeeper.TestACrashOfTheEnsembleLosesNothingThatWasTold",
 			},
 		},

@@ -118,30 +118,3 @@ func exists(t *testing.T, name string) bool {
 		return declared.Match(text)
 	})
 }
-
-// A lease of theirs is counted by the store's clock or by the process' monotonic one. The clock that somebody may set on
-// the machine of simba-resp moves none, since nothing asks for it; but once, for where the monotonic one begins.
-func TestNoEngineWithAStoreReadsTheWallClockOfItsMachine(t *testing.T) {
-	reads := regexp.MustCompile(`.*(\.Unix(Milli|Micro|Nano)?\(|\.Round\(0\)|\.(Append)?Format\().*`)
-	const once = "var baseWall = epoch.UnixNano()"
-	for _, engine := range engines[1:] {
-		files, err := filepath.Glob(filepath.Join(root, "backends", engine, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", engine, len(files), err)
-		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, line := range reads.FindAllString(string(text), -1) {
-				if line != once {
-					t.Errorf("%s: %s", file, strings.TrimSpace(line))
-				}
-			}
-		}
-	}
-}

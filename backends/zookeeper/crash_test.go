@@ -12,7 +12,7 @@ import (
 
 // The session is so long that it outlives the crash also where a JVM takes its time to start: else its leases end.
 func TestACrashOfTheEnsembleLosesNothingThatWasTold(t *testing.T) {
-	srv := stores.SyncingZooKeeper(t)
+	srv := stores.ZooKeeper(t, "forceSync=yes")
 	open := func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
 		return openSoon(t, zookeeper.Options{Servers: srv.Addr, Notices: n, Timeout: timeout, SessionTimeout: time.Minute})

@@ -155,19 +155,24 @@ func TestOtherMachinesAreServedByTLSIfTheyShowAPasswordOrACertificate(t *testing
 
 func TestPlainTextIsServedBesideTLSOnlyIfItIsAskedFor(t *testing.T) {
 	s := newSite(t)
-	withTLS := s.args()[2:]
+	files := []string{"--tls-cert-file", s.path("server.crt"), "--tls-key-file", s.path("server.key")}
+	const initial = "127.0.0.1:7379" // where there is no TLS
 	for _, c := range []struct {
-		more []string
-		file string
-		want string
+		flags []string
+		env   map[string]string
+		file  string
+		want  string
 	}{
-		{nil, "", ""},
-		{[]string{"--addr", "127.0.0.1:7379"}, "", "127.0.0.1:7379"}, // the default where there is no TLS
-		{nil, "addr = '127.0.0.1:0'", "127.0.0.1:0"},
+		{flags: []string{"--tls-addr", "127.0.0.1:0"}, want: ""},
+		{env: map[string]string{"SIMBA_TLS_ADDR": "127.0.0.1:0"}, want: ""},
+		{file: "tls-addr = '127.0.0.1:0'", want: ""},
+		{flags: []string{"--tls-addr", "127.0.0.1:0", "--addr", initial}, want: initial},
+		{flags: []string{"--tls-addr", "127.0.0.1:0"}, env: map[string]string{"SIMBA_ADDR": initial}, want: initial},
+		{file: "tls-addr = '127.0.0.1:0'\naddr = '" + initial + "'", want: initial},
 	} {
-		cfg, err := settle(t, append(withTLS[:len(withTLS):len(withTLS)], c.more...), nil, c.file)
+		cfg, err := settle(t, append(c.flags, files...), c.env, c.file)
 		if err != nil || cfg.Addr != c.want {
-			t.Errorf("%v, %q: %v, %v", c.more, c.file, cfg, err)
+			t.Errorf("%+v: %+v, %v", c, cfg, err)
 		}
 	}
 }

@@ -92,18 +92,16 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	c := &config{File: file}
 	given := make(map[string]bool)
 	for _, f := range fields {
-		initially := "default of " + f.name
-		text, source := f.initial, initially
+		text, source := f.initial, "default of "+f.name
 		if s, ok := inFile[f.name]; ok {
-			text, source = s, f.name+" in "+file
+			text, source, given[f.name] = s, f.name+" in "+file, true
 		}
 		if s := getenv(variable(f.name)); s != "" {
-			text, source = s, variable(f.name)
+			text, source, given[f.name] = s, variable(f.name), true
 		}
 		if s, ok := flags[f.name]; ok {
-			text, source = s, "--"+f.name
+			text, source, given[f.name] = s, "--"+f.name, true
 		}
-		given[f.name] = source != initially
 		if err := f.value(c).Set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
 			// Validate then judges the other fields without a fault that only follows from this one.

@@ -270,7 +270,7 @@ func TestEveryFlagOfAStoreReachesItsEngine(t *testing.T) {
 			t.Errorf("--%s: %v", row.flag, err)
 			continue
 		}
-		if got := fmt.Sprint(row.got(&app{cfg: c})); got != row.value {
+		if got := fmt.Sprint(row.got(&app{cfg: c, log: newLogs(c, io.Discard)})); got != row.value {
 			t.Errorf("--%s: engine %s gets %s, want %s", row.flag, row.engine, got, row.value)
 		}
 	}

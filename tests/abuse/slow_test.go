@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,26 +76,27 @@ func TestWhoGuessesFromManyConnectionsLocksNobodyOut(t *testing.T) {
 	v.until("all guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
 
 	// "A right password from the same address waits 1 s at most." To each the machine adds what it is busy for, so
-	// the quickest of some is what is held against that.
+	// most of some are held against that, and all against what a wrong one waits.
 	const promised, slack = time.Second, time.Second
-	quickest := time.Duration(math.MaxInt64)
+	const firstOnes, wait = 9, 5 * time.Second
+	var waits []time.Duration
 	for range 5 {
 		asked := time.Now()
 		c, err := v.dialClient() // from the same address as they
 		if err != nil {
 			t.Fatalf("a right password: %v", err)
 		}
-		quickest = min(quickest, time.Since(asked))
+		waits = append(waits, time.Since(asked))
 		c.Close()
 	}
-	t.Logf("the quickest right password was answered after %v", quickest)
-	if quickest > promised+slack {
-		t.Errorf("each right password waited for %v and more", quickest)
+	slices.Sort(waits)
+	t.Logf("right passwords were answered after %v", waits)
+	if waits[len(waits)/2] > promised+slack || waits[len(waits)-1] > wait {
+		t.Errorf("right passwords waited for %v", waits)
 	}
 
 	// Behind the first wrong ones of an address each waits for as long as any, and a connection's next one for the
 	// answer to the last. Who is slow guesses less.
-	const firstOnes, wait = 9, 5 * time.Second
 	n := int(answered.Load())
 	took := time.Since(began)
 	most := firstOnes + len(conns)*int(took/wait)
@@ -104,7 +105,7 @@ func TestWhoGuessesFromManyConnectionsLocksNobodyOut(t *testing.T) {
 		t.Errorf("%d guesses of %d connections were answered in %v, more than %d", n, len(conns), took, most)
 	}
 	v.servesOthers()
-	v.costsAtMost(10<<20 + len(conns)*32<<10) // a heap may grow by 10 MiB before its garbage is collected
+	v.costsAtMost(len(conns)*64<<10 + 10<<20) // with what the collector has yet to see: a heap may grow by 10 MiB
 	hangUp(conns)
 	guessers.Wait()
 	v.recovers()

@@ -39,7 +39,7 @@ var seeded = []struct {
 	{bugs.RenewalKeepsWindows, "clients delayed", "no order of its operations keeps the rules"},
 }
 
-func TestSeededBugsOfARealServerAreCaughtAndNothingElse(t *testing.T) {
+func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 	path := buildWithBugs(t)
 	t.Run(bugs.None.String(), func(t *testing.T) {
 		n := with(t, path, bugs.None)

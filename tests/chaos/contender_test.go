@@ -234,7 +234,7 @@ func (c *contender) do(r request, args []any) error {
 	switch {
 	case err == nil:
 		c.doubt = false
-		c.counted.note(o)
+		c.counted.note(o, c.healed.Load())
 		d.good.note(r.call)
 	case !errors.As(err, &said): // no reply
 		o.unknown = true

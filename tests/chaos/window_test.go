@@ -90,32 +90,28 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	before := counted.mark()
 	clients.Go(func() { // who keeps its clients waiting has them want more
 		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-			sofar, _ := counted.since(before)
-			hurry.Store(!sofar.suffices())
+			hurry.Store(!counted.since(before).suffices())
 		}
 	})
 	parted := f.inflict(n.w, victim, length, n.rng)
-	behind := counted.mark()
-	healed.Store(behind.at)
-	n.recover(f, behind.at)
+	back := now()
+	healed.Store(back)
+	n.recover(f, back)
 	recovered := now()
-	meanwhile, _ := counted.since(before)
+	meanwhile := counted.since(before)
 	served := meanwhile.suffices() || f.spares == nil || !f.spares(n.w)
 	last := max(after(recovered, extra), recovered+(recovered-before.at)) // a store may take long to start
-	var anew int
 	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
-		_, anew = counted.since(behind)
-		total.meanwhile = meanwhile
-		total.rate, _ = counted.since(before)
-		counts = total.suffices() && anew >= fewest
+		total = verdict{rate: counted.since(before), meanwhile: meanwhile}
+		counts = total.suffices() && counted.anew() >= fewest
 	}
 	cancel()
 	clients.Wait()
 
 	r := &rules{guarantees: n.w.rules}
-	r.losses, r.absences = r.parts(f, parted, before.at, behind.at)
+	r.losses, r.absences = r.parts(f, parted, before.at, back)
 	if f.ofServer && r.unwritten > 0 {
-		r.crash = &crash{from: before.at, ended: n.w.killed, back: behind.at}
+		r.crash = &crash{from: before.at, ended: n.w.killed, back: back}
 		for i := range mutexes {
 			r.crash.crashed(histories[i].operations())
 		}
@@ -129,7 +125,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 		total.add(r.judge(n.w.engine+" "+names[i], histories[i].operations(), told))
 	}
 	n.t.Logf("%s: %v, till the recovery %v, %d of %d mutexes granted since it was healed, judged in %v",
-		f.name, total.rate, meanwhile, anew, mutexes, time.Since(judging))
+		f.name, total.rate, meanwhile, counted.anew(), mutexes, time.Since(judging))
 	return total, counts && served
 }
 
