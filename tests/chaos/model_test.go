@@ -209,7 +209,7 @@ func (r *rules) within(in request, out reply) bool {
 	if r.again {
 		return out.left <= r.longest[in.contender]+r.late+r.rough
 	}
-	return out.left <= in.lease
+	return out.left <= max(in.lease, in.most)
 }
 
 // lost is a GUARD that was answered so, with the present owner.
@@ -377,6 +377,16 @@ func roams(all []operation, o operation) bool {
 	})
 }
 
+// lostLease is the longest lease of the requests without a reply that a contender has made before it was answered.
+func lostLease(all []operation, o operation) (longest time.Duration) {
+	for _, p := range all {
+		if p.unknown && p.contender == o.contender && p.call <= o.ret {
+			longest = max(longest, p.lease)
+		}
+	}
+	return longest
+}
+
 // check looks for an order of the operations of one mutex that keeps the rules. It is for one goroutine at a time.
 func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	if r.crash != nil {
@@ -391,6 +401,9 @@ func (r *rules) search(all []operation) (porcupine.CheckResult, porcupine.Linear
 	all = slices.Clone(all)
 	for i, o := range all {
 		all[i].roams = roams(all, o)
+		if o.kind == wait {
+			all[i].most = lostLease(all, o)
+		}
 		r.longest[o.contender] = max(r.longest[o.contender], o.lease)
 		if !o.unknown {
 			r.returns = append(r.returns, o.ret)

@@ -62,6 +62,9 @@ type request struct {
 	roams     bool          // its contender has asked another server for the mutex too
 	call      instant
 	until     instant // of an outcome that is possible, not told: it came before; 0 = no limit
+	// most is the longest lease of a request without a reply of the same contender: of a wait, which is told what
+	// is left when it looks up, and by then that may have come and renewed what it was granted.
+	most time.Duration
 }
 
 // reply is what it was told. A record that names no owner says that the mutex was free.

@@ -74,6 +74,33 @@ func judged(t *testing.T, r *rules, all []operation) bool {
 	return false
 }
 
+// TestAWaitMayBeToldOfWhatALostRequestOfItsOwnHasRenewed: seen once in ten minutes, when the network was whole again as a lease ended.
+func TestAWaitMayBeToldOfWhatALostRequestOfItsOwnHasRenewed(t *testing.T) {
+	lostBy := func(who string) operation {
+		return lost(5, request{kind: acquire, contender: who, lease: 150 * time.Millisecond})
+	}
+	told := func(left time.Duration) []operation {
+		return []operation{
+			in(0, 10, acquires("b"), granted("b", 1)),
+			in(20, 120, waits("a"), reply{status: "acquired", owner: "a", token: 2, left: left}),
+			in(130, 131, asks, reply{owner: "a", token: 2, left: 135 * time.Millisecond}),
+		}
+	}
+	const all = 140 * time.Millisecond
+	if !judged(t, &rules{}, append(told(all), lostBy("a"))) {
+		t.Error("it is refused")
+	}
+	for name, refused := range map[string][]operation{
+		"nobody's":                 told(all),
+		"another's":                append(told(all), lostBy("c")),
+		"for less than it is told": append(told(151*time.Millisecond), lostBy("a")),
+	} {
+		if judged(t, &rules{}, refused) {
+			t.Errorf("a lost request that is %s: accepted", name)
+		}
+	}
+}
+
 func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	for name, all := range map[string][]operation{
