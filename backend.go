@@ -55,6 +55,21 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
+// A MisconfiguredError is returned when an engine's store answered, and refuses what
+// the engine needs for a reason that does not pass by itself: a missing table, a
+// missing privilege, a value of another type at a key. Nothing has been done. A retry
+// fails the same until an operator has changed the store.
+type MisconfiguredError struct {
+	Engine string // "redis", "mysql", "zookeeper"
+	Err    error  // names the fault
+}
+
+func (e *MisconfiguredError) Error() string {
+	return "engine " + e.Engine + " misconfigured: " + e.Err.Error()
+}
+
+func (e *MisconfiguredError) Unwrap() error { return e.Err }
+
 // AcquireRequest asks for a mutex, or to renew it by the one who owns it.
 type AcquireRequest struct {
 	Mutex      string

@@ -42,6 +42,7 @@ func wireText(err error) string {
 	var scripted scriptedError
 	var name *simba.NameError
 	var refusal *denial
+	var misconfigured *simba.MisconfiguredError
 	switch {
 	case errors.As(err, &reply):
 		return string(reply)
@@ -51,7 +52,7 @@ func wireText(err error) string {
 		return string(scripted)
 	case errors.Is(err, simba.ErrOutOfMemory):
 		return "OOM command not allowed when used memory > 'maxmemory'."
-	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed), errors.Is(err, simba.ErrTooLarge):
+	case errors.As(err, &name), errors.As(err, &misconfigured), errors.Is(err, simba.ErrNotServed), errors.Is(err, simba.ErrTooLarge):
 		return "ERR " + err.Error()
 	default:
 		return "TRYAGAIN " + err.Error()

@@ -12,12 +12,12 @@ import (
 // Link is a TCP proxy in front of a store that plays the network's faults. It begins
 // whole. A fault lasts until Heal or another fault takes its place.
 type Link struct {
-	t      TB
-	addr   string
-	target string
-	all    sync.WaitGroup // every goroutine
+	t    TB
+	addr string
+	all  sync.WaitGroup // every goroutine
 
 	mu       sync.Mutex // guards what follows; held for no I/O but the listener's
+	target   string     // where new connections go
 	changed  chan struct{}
 	fault    fault
 	delay    time.Duration
@@ -88,6 +88,14 @@ func (l *Link) Reset() {
 	for p := range l.pairs {
 		p.reset()
 	}
+}
+
+// Retarget leads new connections to another store. Those that are open stay where they
+// are, as after a failover that moves an address.
+func (l *Link) Retarget(target string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.target = target
 }
 
 // Delay lets everything pass late by d, on the way to the store and on the way back.
@@ -201,7 +209,10 @@ func (l *Link) accept(listener net.Listener) {
 func (l *Link) serve(client *net.TCPConn) {
 	p := &pair{client: client}
 	defer client.Close()
-	store, err := net.Dial("tcp", l.target)
+	l.mu.Lock()
+	target := l.target
+	l.mu.Unlock()
+	store, err := net.Dial("tcp", target)
 	if err != nil {
 		p.reset() // nobody listens at the store: the client finds a broken connection
 		return
