@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,17 @@ import (
 // no password (root@tcp(Addr)/simba). What was committed outlives Stop and Kill.
 // Arguments are those of mariadbd and win over the defaults.
 func MariaDB(t TB, args ...string) *Server {
+	t.Helper()
+	return mariaDB(t, []string{createDatabase}, args...)
+}
+
+const createDatabase = "CREATE DATABASE IF NOT EXISTS simba"
+
+// initFile is the file below Server.Dir that a MariaDB executes at each start, before it
+// accepts connections: one statement a line.
+const initFile = "begin.sql"
+
+func mariaDB(t TB, begin []string, args ...string) *Server {
 	t.Helper()
 	program := Need(t, "mariadbd", "mariadb-server")
 	port := FreePort(t)
@@ -36,18 +48,23 @@ func MariaDB(t TB, args ...string) *Server {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, tail(string(out), 30))
 	}
-	begin := filepath.Join(s.Dir, "begin.sql")
-	if err := os.WriteFile(begin, []byte("CREATE DATABASE IF NOT EXISTS simba;\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeInitFile(t, s, begin)
 	s.args = append([]string{"--no-defaults"}, cheap...)
 	s.args = append(s.args,
 		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(port), "--skip-name-resolve",
 		"--socket=sock", // relative to the data: the path of a socket must be short
-		"--pid-file=pid", "--init-file="+begin, "--performance-schema=off", "--max-connections=500")
+		"--pid-file=pid", "--init-file="+filepath.Join(s.Dir, initFile), "--performance-schema=off", "--max-connections=500")
 	s.args = append(s.args, args...)
 	s.ready = func() error { return greets(s.Addr) }
 	return start(t, s)
+}
+
+func writeInitFile(t TB, s *Server, statements []string) {
+	t.Helper()
+	text := strings.Join(statements, ";\n") + ";\n"
+	if err := os.WriteFile(filepath.Join(s.Dir, initFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // greets reports whether a MariaDB greets whoever connects: it does so only when it

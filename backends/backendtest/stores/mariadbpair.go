@@ -1,0 +1,171 @@
+package stores
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
+)
+
+// MariaDBPair is a Pair of two MariaDB servers. The replica follows asynchronously, by
+// GTID. A server that is restarted keeps its role.
+type MariaDBPair struct {
+	t                TB
+	link             *Link
+	primary, replica *Server // the replica is fed by nobody between Failover and Rejoin
+}
+
+var _ Pair = (*MariaDBPair)(nil)
+
+// pairUser is the user of clients. It may not write to a server that is read_only, as
+// root may.
+const pairUser = "simba"
+
+// pairTimeout bounds each step of a Failover or Rejoin.
+const pairTimeout = 60 * time.Second
+
+// NewMariaDBPair starts both servers, and returns when the replica follows. Arguments
+// are those of mariadbd, for both.
+func NewMariaDBPair(t TB, args ...string) *MariaDBPair {
+	t.Helper()
+	p := &MariaDBPair{t: t}
+	node := func(id string, readOnly bool) *Server {
+		own := []string{
+			"--server-id=" + id, "--log-bin=bin", "--binlog-format=ROW", "--log-slave-updates", "--slave-net-timeout=4",
+			"--gtid-strict-mode=1", // a server that went its own way is an error, not followed in silence
+		}
+		return mariaDB(t, pairStart(readOnly), append(own, args...)...)
+	}
+	p.primary, p.replica = node("1", false), node("2", true)
+	p.link = NewLink(t, p.primary.Addr)
+	p.follow()
+	return p
+}
+
+// pairStart is what a server of a pair executes at its start. None of it goes into the
+// binary log: both do it.
+func pairStart(readOnly bool) []string {
+	list := []string{
+		"SET SESSION sql_log_bin = 0", createDatabase,
+		"CREATE USER IF NOT EXISTS " + pairUser,
+		"GRANT SELECT, INSERT, UPDATE, CREATE ON simba.* TO " + pairUser,
+	}
+	if readOnly {
+		list = append(list, "SET GLOBAL read_only = ON")
+	}
+	return list
+}
+
+// Link implements Pair.
+func (p *MariaDBPair) Link() *Link { return p.link }
+
+// DSN is how clients reach the primary through the Link, as a user without a password
+// who may not write to a server that is read_only.
+func (p *MariaDBPair) DSN() string { return pairUser + "@tcp(" + p.link.Addr() + ")/simba" }
+
+// Primary is the server that takes writes.
+func (p *MariaDBPair) Primary() *Server { return p.primary }
+
+// Other is the server that is not the primary: its replica or, between Failover and
+// Rejoin, the old primary.
+func (p *MariaDBPair) Other() *Server { return p.replica }
+
+// Failover implements Pair. Both servers must run, and the replica must follow.
+func (p *MariaDBPair) Failover() {
+	p.t.Helper()
+	old, next := p.connect(p.primary), p.connect(p.replica)
+	defer old.close()
+	defer next.close()
+	// It returns when nobody is in the middle of a write any more. A transaction that is
+	// open can no longer commit.
+	old.exec("SET GLOBAL read_only = ON")
+	writeInitFile(p.t, p.primary, pairStart(true))
+	next.catchUp(old.position())
+	next.exec("STOP SLAVE")
+	next.exec("RESET SLAVE ALL")
+	writeInitFile(p.t, p.replica, pairStart(false))
+	next.exec("SET GLOBAL read_only = OFF")
+	p.primary, p.replica = p.replica, p.primary
+	p.link.Retarget(p.primary.Addr)
+}
+
+// Rejoin implements Pair. Both servers must run.
+func (p *MariaDBPair) Rejoin() {
+	p.t.Helper()
+	p.follow()
+}
+
+// follow makes the replica follow the primary.
+func (p *MariaDBPair) follow() {
+	p.t.Helper()
+	primary, replica := p.connect(p.primary), p.connect(p.replica)
+	defer primary.close()
+	defer replica.close()
+	host, port, err := net.SplitHostPort(p.primary.Addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	// What it has done itself as a primary counts as replicated.
+	replica.exec("SET GLOBAL gtid_slave_pos = '" + replica.position() + "'")
+	replica.exec(fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_PASSWORD = '',"+
+		" MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_HEARTBEAT_PERIOD = 1", host, port))
+	replica.exec("START SLAVE")
+	replica.catchUp(primary.position())
+}
+
+// administrator is one session of root on one of the servers.
+type administrator struct {
+	t    TB
+	addr string
+	db   *sql.DB
+}
+
+func (p *MariaDBPair) connect(s *Server) administrator {
+	p.t.Helper()
+	db, err := sql.Open("mysql", "root@tcp("+s.Addr+")/")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	return administrator{p.t, s.Addr, db}
+}
+
+func (a administrator) close() { _ = a.db.Close() } // nothing is open but an idle connection
+
+func (a administrator) exec(statement string) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), pairTimeout)
+	defer cancel()
+	if _, err := a.db.ExecContext(ctx, statement); err != nil {
+		a.t.Fatalf("MariaDB at %s: %s: %v", a.addr, statement, err)
+	}
+}
+
+// position is the last transaction of the server's binary log.
+func (a administrator) position() (gtid string) {
+	a.t.Helper()
+	a.get(&gtid, "SELECT @@GLOBAL.gtid_binlog_pos")
+	return gtid
+}
+
+// catchUp waits until a replica has done everything up to a position.
+func (a administrator) catchUp(gtid string) {
+	a.t.Helper()
+	var state int
+	a.get(&state, fmt.Sprintf("SELECT MASTER_GTID_WAIT('%s', %d)", gtid, int(pairTimeout.Seconds())-5))
+	if state != 0 {
+		a.t.Fatalf("MariaDB at %s has not caught up with %s", a.addr, gtid)
+	}
+}
+
+func (a administrator) get(value any, query string) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), pairTimeout)
+	defer cancel()
+	if err := a.db.QueryRowContext(ctx, query).Scan(value); err != nil {
+		a.t.Fatalf("MariaDB at %s: %s: %v", a.addr, query, err)
+	}
+}
