@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -292,4 +293,60 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	s.Hold(t) // else the old one, once it is back, may take over in its turn, and follows nobody
 	old.Start()
 	await(t, "the old primary follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
+}
+
+func TestRedisPairFailsOverUnderLoadWithoutLosingAWrite(t *testing.T) {
+	p := RedisPair(t)
+	acknowledged := make(chan int)
+	stop := make(chan struct{})
+	go func() { // writes 1, 2, 3, … and says how far it came
+		n := 0
+		defer func() { acknowledged <- n }()
+		for c := (net.Conn)(nil); ; {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if c == nil {
+				var err error
+				if c, err = net.Dial("tcp", p.Link().Addr()); err != nil {
+					continue
+				}
+			}
+			k := &talk{t, c, bufio.NewReader(c)}
+			if _, err := io.WriteString(c, "SET n "+strconv.Itoa(n+1)+"\r\n"); err != nil {
+				c.Close()
+				c = nil
+				continue
+			}
+			if got, err := k.line(10 * time.Second); err != nil || got != "+OK" {
+				c.Close()
+				c = nil
+				continue
+			}
+			n++
+		}
+	}()
+	for range 5 {
+		time.Sleep(50 * time.Millisecond) // of load
+		k := dial(t, p.Link().Addr())
+		k.send("PING")
+		k.expect("+PONG")
+		p.Failover()
+		k.send("SET k 1")
+		if got, _ := k.line(10 * time.Second); !strings.HasPrefix(got, "-READONLY") {
+			t.Errorf("an old connection may write: %q", got)
+		}
+		k = dial(t, p.Link().Addr())
+		k.send("SET k 1")
+		k.expect("+OK")
+		p.Rejoin()
+	}
+	close(stop)
+	n := <-acknowledged
+	got, err := ask(p.Link().Addr(), "GET n")
+	if found, _ := strconv.Atoi(got); err != nil || found < n || n == 0 {
+		t.Errorf("%d writes were acknowledged, %q is there, %v", n, got, err)
+	}
 }

@@ -1,0 +1,97 @@
+package stores
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Replicated is a Redis primary and its replica behind a Link. It is a Pair. Failover
+// and Rejoin must not overlap.
+type Replicated struct {
+	t    TB
+	link *Link
+
+	mu               sync.Mutex // guards what follows; held for no I/O
+	primary, replica *Server
+}
+
+// RedisPair starts both, and returns when the replica follows. The arguments are those of
+// redis-server, for both.
+func RedisPair(t TB, args ...string) *Replicated {
+	t.Helper()
+	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
+	p := &Replicated{t: t, primary: Redis(t, args...)}
+	host, port, _ := strings.Cut(p.primary.Addr, ":")
+	p.replica = Redis(t, append(args, "--replicaof", host+" "+port)...)
+	p.awaitSync()
+	p.link = NewLink(t, p.primary.Addr)
+	return p
+}
+
+var _ Pair = (*Replicated)(nil)
+
+// Link implements Pair.
+func (p *Replicated) Link() *Link { return p.link }
+
+// Primary returns the server that takes writes.
+func (p *Replicated) Primary() *Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.primary
+}
+
+// Replica returns the other server: the replica, or after Failover the old primary.
+func (p *Replicated) Replica() *Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.replica
+}
+
+// Failover implements Pair. The old primary is demoted before the new one is promoted, so
+// that no two servers take writes at any time.
+func (p *Replicated) Failover() {
+	p.t.Helper()
+	old, next := p.Primary(), p.Replica()
+	// Writes, and scripts, wait until the old primary is demoted. Then they fail.
+	mustAsk(p.t, old.Addr, "CLIENT PAUSE 60000 WRITE")
+	p.awaitSync()
+	mustAsk(p.t, old.Addr, "REPLICAOF 127.0.0.1 1") // nobody listens there
+	mustAsk(p.t, old.Addr, "CLIENT UNPAUSE")
+	mustAsk(p.t, next.Addr, "REPLICAOF NO ONE")
+	p.link.Retarget(next.Addr)
+	p.mu.Lock()
+	p.primary, p.replica = next, old
+	p.mu.Unlock()
+}
+
+// Rejoin implements Pair.
+func (p *Replicated) Rejoin() {
+	p.t.Helper()
+	host, port, _ := strings.Cut(p.Primary().Addr, ":")
+	mustAsk(p.t, p.Replica().Addr, "REPLICAOF "+host+" "+port)
+	p.awaitSync()
+}
+
+// awaitSync waits until the replica has what the primary has at the time of the call.
+func (p *Replicated) awaitSync() {
+	p.t.Helper()
+	wanted := offset(p.t, p.Primary().Addr)
+	await(p.t, "the replica has caught up", func() bool {
+		addr := p.Replica().Addr
+		return says(addr, "INFO replication", "master_link_status:up", "master_sync_in_progress:0") &&
+			offset(p.t, addr) >= wanted
+	})
+}
+
+// offset is how much of the primary's stream of changes a server has.
+func offset(t TB, addr string) int64 {
+	t.Helper()
+	_, rest, _ := strings.Cut(mustAsk(t, addr, "INFO replication"), "master_repl_offset:")
+	text, _, _ := strings.Cut(rest, "\r")
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatalf("the replication offset of %s: %v", addr, err)
+	}
+	return n
+}
