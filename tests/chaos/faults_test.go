@@ -11,6 +11,7 @@ import (
 type fault struct {
 	name     string
 	ofStore  bool // there must be a store
+	ofPair   bool // the store must be a primary and its replica
 	ofServer bool // the server's process ends
 	// spares reports whether somebody can be asked all the time: a server that works, and a way to it; nil = nobody.
 	spares func(w *world) bool
@@ -59,13 +60,14 @@ var faults = []fault{
 		return nil
 	}},
 	{name: "store killed", ofStore: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
-		w.store.Kill()
+		store := w.store()
+		store.Kill()
 		time.Sleep(length / 4)
-		w.store.Start()
+		store.Start()
 		return w.all()
 	}},
 	{name: "store stopped", ofStore: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
-		stopped(w.store, length)
+		stopped(w.store(), length)
 		return w.all()
 	}},
 	{name: "store cut", ofStore: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
@@ -84,6 +86,12 @@ var faults = []fault{
 	{name: "store delayed", ofStore: true, spares: others, inflict: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
 		delayed(w.links[victim], length, rng)
 		return []int{victim}
+	}},
+	{name: "primary demoted, old connections kept", ofPair: true, inflict: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
+		w.pair.Failover()
+		time.Sleep(length)
+		w.pair.Rejoin()
+		return w.all()
 	}},
 }
 

@@ -64,17 +64,20 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	defer clients.Wait()
 	defer cancel()
 	for i := range mutexes {
-		for j := range contenders {
-			c := &contender{
-				id: fmt.Sprint("c", j), heir: fmt.Sprint("c", j+contenders), mutex: names[i],
-				history: &histories[i], counted: &counted[i], hurry: &hurry, healed: &healed,
-				rng: rand.New(rand.NewPCG(n.rng.Uint64(), n.rng.Uint64())), doors: n.w.doors, at: j % len(n.w.doors),
-			}
+		begin := func(c contender) {
+			c.mutex, c.history, c.counted, c.hurry, c.healed = names[i], &histories[i], &counted[i], &hurry, &healed
+			c.rng = rand.New(rand.NewPCG(n.rng.Uint64(), n.rng.Uint64()))
 			clients.Go(func() {
 				if err := c.run(ctx); err != nil {
 					n.t.Error(err)
 				}
 			})
+		}
+		for j := range contenders {
+			begin(contender{id: fmt.Sprint("c", j), heir: fmt.Sprint("c", j+contenders), doors: n.w.doors, at: j % len(n.w.doors)})
+		}
+		if n.w.reading != nil { // one that only looks, as after too many lost writes
+			begin(contender{id: "reader", lost: mayLose, doors: []*door{n.w.reading}})
 		}
 	}
 	for range repeats { // the clients work
@@ -141,6 +144,7 @@ func (n *window) recover(f fault, healed instant) {
 		for _, d := range n.w.doors {
 			good = good && d.good.at.Load() > healed
 		}
+		good = good && (n.w.reading == nil || n.w.reading.good.at.Load() > healed)
 		switch at := now(); {
 		case good && at >= least:
 			return

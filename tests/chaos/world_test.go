@@ -15,9 +15,11 @@ type world struct {
 	engine  string // and its variant: a key of documented
 	rules   guarantees
 	servers []host
-	store   *stores.Server // nil = the engine needs none
+	single  *stores.Server // the store; nil = the engine needs none, or has a pair
+	pair    stores.Pair    // the store, of an engine whose store fails over; else nil
 	links   []*stores.Link // from each server to the store
 	doors   []*door        // from the clients to the servers
+	reading *door          // to a server that gets reads only, as one beside a resource; nil = there is none
 	killed  instant        // a server was killed last, and gone, then
 }
 
@@ -44,7 +46,8 @@ type door struct {
 }
 
 // open starts an engine: two servers with a store between them, or one that needs none. Clients have two
-// doors in either case, so that a fault of the network leaves one of them.
+// doors in either case, so that a fault of the network leaves one of them. A store that fails over has a
+// third server, which gets reads only: no refused write tells it that the store is another one.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
 	w := &world{engine: engine, rules: documented[engine]}
@@ -60,24 +63,28 @@ func open(t *testing.T, engine string) *world {
 		}
 		args = func(string) []string { return flags }
 	case "redis":
-		w.store = stores.Redis(t, "--appendfsync", "always")
+		w.pair = stores.RedisPair(t, "--appendfsync", "always")
 		args = func(link string) []string { return []string{"--redis-url", "redis://" + link} }
 	case "mysql":
-		w.store = stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1")
+		pair := stores.NewMariaDBPair(t, "--innodb-flush-log-at-trx-commit=1")
+		w.pair = pair
 		args = func(link string) []string {
-			return []string{"--mysql-dsn", "root@tcp(" + link + ")/simba", "--mysql-migrate", "--mysql-poll", "50ms"}
+			return []string{"--mysql-dsn", strings.Replace(pair.DSN(), pair.Link().Addr(), link, 1), "--mysql-migrate", "--mysql-poll", "50ms"}
 		}
 	case "zookeeper":
-		w.store = stores.ZooKeeper(t, "forceSync=yes")
+		w.single = stores.ZooKeeper(t, "forceSync=yes")
 		args = func(link string) []string {
 			return []string{"--zookeeper-servers", link, "--zookeeper-session-timeout", sessionTimeout.String(),
 				"--backend-timeout", "10s"} // for its start, beside a ZooKeeper that has just begun
 		}
 	}
+	if w.pair != nil {
+		servers++
+	}
 	for i := range servers {
 		link := ""
-		if w.store != nil {
-			w.links = append(w.links, stores.NewLink(t, w.store.Addr))
+		if addr := w.storeAddr(); addr != "" {
+			w.links = append(w.links, stores.NewLink(t, addr))
 			link = w.links[i].Addr()
 		}
 		s := simbatest.Start(t, append([]string{"--engine", name}, args(link)...)...)
@@ -87,12 +94,36 @@ func open(t *testing.T, engine string) *world {
 	return w
 }
 
-// hang gives clients two doors, to two servers or to the only one.
+// store is the server that the engine's requests reach, nil if it needs none.
+func (w *world) store() *stores.Server {
+	if w.pair != nil {
+		return w.pair.Primary()
+	}
+	return w.single
+}
+
+// storeAddr is where servers reach the store, "" if the engine needs none.
+func (w *world) storeAddr() string {
+	switch {
+	case w.pair != nil:
+		return w.pair.Link().Addr()
+	case w.single != nil:
+		return w.single.Addr
+	}
+	return ""
+}
+
+// hang gives clients two doors, to two servers or to the only one, and readers theirs.
 func (w *world) hang(t *testing.T) {
 	t.Helper()
+	to := func(server int) *door {
+		return &door{Link: stores.NewLink(t, w.servers[server].addr), server: server}
+	}
 	for i := range 2 {
-		server := i % len(w.servers)
-		w.doors = append(w.doors, &door{Link: stores.NewLink(t, w.servers[server].addr), server: server})
+		w.doors = append(w.doors, to(i%len(w.servers)))
+	}
+	if w.pair != nil {
+		w.reading = to(2)
 	}
 }
 

@@ -5,6 +5,8 @@ package stores
 type Pair interface {
 	// Link is the way to the primary. Clients know no other address.
 	Link() *Link
+	// Primary returns the server that takes writes.
+	Primary() *Server
 	// Failover makes the replica the primary, without losing an acknowledged write, and
 	// leads new connections to it. The old primary lives on: it refuses writes, is fed no
 	// longer, and keeps the connections that it has.

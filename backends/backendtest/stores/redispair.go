@@ -16,15 +16,15 @@ type Replicated struct {
 	primary, replica *Server
 }
 
-// RedisPair starts both, and returns when the replica follows. The arguments are those of
+// RedisPair starts both, and returns when the replica follows. A primary that is restarted
+// is the primary again, and its replica follows. The arguments are those of
 // redis-server, for both.
 func RedisPair(t TB, args ...string) *Replicated {
 	t.Helper()
 	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
-	p := &Replicated{t: t, primary: Redis(t, args...)}
-	host, port, _ := strings.Cut(p.primary.Addr, ":")
-	p.replica = Redis(t, append(args, "--replicaof", host+" "+port)...)
-	p.awaitSync()
+	// No argument makes the replica one: after a failover it must restart as the primary.
+	p := &Replicated{t: t, primary: Redis(t, args...), replica: Redis(t, args...)}
+	p.Rejoin()
 	p.link = NewLink(t, p.primary.Addr)
 	return p
 }
