@@ -1,13 +1,25 @@
 package persist
 
-import "github.com/simba-resp/simba-resp"
+import (
+	"time"
 
-// Boot is one run of the machine, from its start to its stop.
+	"github.com/simba-resp/simba-resp"
+)
+
+// Boot is one run of the machine, from its start to its stop, as seen from one time namespace.
 type Boot struct {
-	// ID is different for every boot. An empty ID is unlike any other, so that
-	// every start counts as one after a reboot.
+	// ID names the boot and the scale of Now: two processes with the same ID read
+	// the same clock. An empty ID is unlike any other, so that every start counts
+	// as one after a reboot.
 	ID string
-	// Now is the time since the boot, times of sleep included. Processes of the
-	// same boot must read the same clock.
+	// Now is the time since the boot, times of sleep included.
 	Now func() simba.Instant
+	// Unknown says why ID is empty. It may be nil.
+	Unknown error
+}
+
+// unknownBoot returns a boot without an ID, whose clock begins now.
+func unknownBoot(why error) Boot {
+	start := time.Now()
+	return Boot{Now: func() simba.Instant { return simba.Instant(time.Since(start)) }, Unknown: why}
 }

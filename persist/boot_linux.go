@@ -1,7 +1,9 @@
 package persist
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -11,16 +13,68 @@ import (
 )
 
 // MachineBoot returns the boot that the machine is in: the kernel's boot_id
-// (random(4)) and CLOCK_BOOTTIME (clock_gettime(2)).
-func MachineBoot() (Boot, error) {
+// (random(4)), the offset of the process's time namespace (time_namespaces(7)),
+// and CLOCK_BOOTTIME (clock_gettime(2)). Where one of them cannot be read, as
+// without /proc, the boot has no ID.
+func MachineBoot() Boot {
+	id, err := bootID()
+	if err == nil {
+		err = unix.ClockGettime(unix.CLOCK_BOOTTIME, new(unix.Timespec))
+	}
+	if err != nil {
+		return unknownBoot(err)
+	}
+	return Boot{ID: id, Now: bootTime}
+}
+
+// bootID names the boot and the offset of CLOCK_BOOTTIME. The boot_id alone does
+// not tell the scale of the clock: containers with a shifted clock share it.
+func bootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return Boot{}, fmt.Errorf("read the boot id: %w", err)
+		return "", err
 	}
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, new(unix.Timespec)); err != nil {
-		return Boot{}, fmt.Errorf("read CLOCK_BOOTTIME: %w", err)
+	offset, err := bootOffset()
+	if err != nil {
+		return "", err
 	}
-	return Boot{ID: strings.TrimSpace(string(id)), Now: bootTime}, nil
+	return strings.TrimSpace(string(id)) + " boottime " + offset, nil
+}
+
+// bootOffset returns by how much the time namespace shifts CLOCK_BOOTTIME, as
+// the kernel writes it: "1000000 0", in seconds and nanoseconds.
+func bootOffset() (string, error) {
+	text, err := os.ReadFile("/proc/self/timens_offsets")
+	if errors.Is(err, fs.ErrNotExist) {
+		// A kernel without time namespaces has no such file, and no offset either. A
+		// /proc that does not show this process at all says nothing.
+		if _, err := os.Stat("/proc/self/ns"); err != nil {
+			return "", err
+		}
+		return "0 0", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// The file is about the children's namespace. The process itself may have been
+	// left in another one.
+	own, err := os.Readlink("/proc/self/ns/time")
+	if err != nil {
+		return "", err
+	}
+	if children, err := os.Readlink("/proc/self/ns/time_for_children"); children != own {
+		return "", fmt.Errorf("the process is in %s, its children are in %s (%v)", own, children, err)
+	}
+	return parseBootOffset(string(text))
+}
+
+func parseBootOffset(text string) (string, error) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "boottime" {
+			return f[1] + " " + f[2], nil
+		}
+	}
+	return "", fmt.Errorf("no offset of boottime in /proc/self/timens_offsets: %q", text)
 }
 
 // bootTime reads CLOCK_BOOTTIME itself, rather than going on from one reading by

@@ -2,15 +2,7 @@
 
 package persist
 
-import (
-	"time"
+import "errors"
 
-	"github.com/simba-resp/simba-resp"
-)
-
-// MachineBoot returns a boot of its own for every call: without Linux' boot id,
-// every start has to count as one after a reboot.
-func MachineBoot() (Boot, error) {
-	start := time.Now()
-	return Boot{Now: func() simba.Instant { return simba.Instant(time.Since(start)) }}, nil
-}
+// MachineBoot returns a boot without an ID: only Linux tells one boot from another.
+func MachineBoot() Boot { return unknownBoot(errors.ErrUnsupported) }

@@ -119,7 +119,7 @@ func (s *Store) promiseLocked(final bool) (floors, meta) {
 		f.token += tokenReserve
 	}
 	m := s.template
-	m.Seq, m.Token, m.Quiet = f.seq, f.token, f.longest
+	m.Seq, m.Token, m.Quiet, m.Latest = f.seq, f.token, f.longest, s.bootNow()
 	if left := s.quietUntil.Sub(s.now()); left > 0 {
 		if final {
 			m.Quiet = left

@@ -32,7 +32,9 @@
 //   - a lease is never shorter than it was told. Instants count from a boot of
 //     the machine, so each lease names the boot, as a generation number; leases
 //     of an earlier generation begin anew at one instant of this boot, which the
-//     meta record fixes at the first start on it.
+//     meta record fixes at the first start on it. A boot is another one if its
+//     id differs, or the offset of the time namespace, or if the clock lies
+//     behind the last record: then a lease would have more left than was granted.
 //
 // # Crash only
 //

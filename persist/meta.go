@@ -11,14 +11,18 @@ import (
 )
 
 // metaFormat is the version of everything that is stored; the records of leases
-// and of the history have versions of their own within it.
-const metaFormat = 1
+// and of the history have versions of their own within it. Format 1 has no Latest.
+const metaFormat = 2
 
 // meta is the record that says what the others mean. It is written with every
 // group of changes.
 type meta struct {
 	Boot       string // the id of the boot that the generation stands for
 	Generation uint64 // of the boots of this store, from 1
+
+	// Latest is the boot's clock when the record was made: stored instants of this
+	// generation are not later, but for the time between two readings of a clock.
+	Latest simba.Instant
 
 	// Rebased is the instant of this boot at which the leases of earlier
 	// generations begin anew, RebasedAt the same in Unix milliseconds.
@@ -38,14 +42,17 @@ func appendMeta(b []byte, m *meta) []byte {
 	b = binary.AppendVarint(b, m.RebasedAt)
 	b = binary.AppendUvarint(b, uint64(m.Seq))
 	b = binary.AppendUvarint(b, m.Token)
-	return binary.AppendUvarint(b, uint64(m.Quiet))
+	b = binary.AppendUvarint(b, uint64(m.Quiet))
+	return binary.AppendVarint(b, int64(m.Latest))
 }
 
 func decodeMeta(value []byte) (m meta, err error) {
 	r := reader{rest: value}
-	if v := r.uvarint(); v > metaFormat {
-		return meta{}, &versionError{v, metaFormat}
-	} else if v == 0 {
+	format := r.uvarint()
+	switch {
+	case format > metaFormat:
+		return meta{}, &versionError{format, metaFormat}
+	case format == 0:
 		r.fail()
 	}
 	m.Boot = r.string()
@@ -55,6 +62,9 @@ func decodeMeta(value []byte) (m meta, err error) {
 	m.Seq = simba.Seq(r.uvarint())
 	m.Token = r.uvarint()
 	m.Quiet = r.duration(math.MaxInt64)
+	if format >= 2 {
+		m.Latest = simba.Instant(r.varint())
+	}
 	if m.Generation == 0 {
 		r.fail()
 	}
@@ -62,6 +72,13 @@ func decodeMeta(value []byte) (m meta, err error) {
 		return meta{}, fmt.Errorf("meta record: %w", err)
 	}
 	return m, nil
+}
+
+// isOf reports whether the generation's instants can be read by the clock of that
+// boot, which shows now. A clock that has gone back is another one: by it, leases
+// would have more left than was granted.
+func (m *meta) isOf(boot Boot, now simba.Instant) bool {
+	return m.Generation != 0 && m.Boot != "" && m.Boot == boot.ID && m.Latest <= now
 }
 
 // place returns the lease as it stands on the current boot's scale.

@@ -108,6 +108,7 @@ func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store
 	s := &Store{
 		mode:      o.Mode,
 		now:       o.Now,
+		bootNow:   o.Boot.Now,
 		slept:     o.slept,
 		timeout:   o.CommitTimeout,
 		syncEvery: o.SyncEvery,
@@ -144,7 +145,8 @@ func (s *Store) begin(o *Options) (*Recovered, error) {
 	}
 	r := &Recovered{Seq: m.Seq, Token: m.Token, Quiet: m.Quiet, History: events}
 	now := s.now()
-	if m.Generation == 0 || m.Boot != o.Boot.ID || m.Boot == "" {
+	if !m.isOf(o.Boot, s.bootNow()) {
+		warnOfBoot(o, &m)
 		m.Boot = o.Boot.ID
 		m.Generation++
 		m.Rebased, m.RebasedAt = now, o.Wall().UnixMilli()
@@ -162,6 +164,18 @@ func (s *Store) begin(o *Options) (*Recovered, error) {
 	}
 	s.publish(g, time.Since(start))
 	return r, nil
+}
+
+// warnOfBoot logs why leases begin anew, unless the machine was simply booted.
+func warnOfBoot(o *Options, m *meta) {
+	switch {
+	case o.Boot.ID == "":
+		o.Logger.Warn("the boot of the machine is unknown: each start counts as one after a reboot, and every lease gets its full windows again",
+			"err", o.Boot.Unknown)
+	case m.Boot == o.Boot.ID:
+		o.Logger.Warn("the clock of the machine lies behind what the data directory says: every lease gets its full windows again",
+			"behind", m.Latest.Sub(o.Boot.Now()))
+	}
 }
 
 // pebbleOptions tune Pebble for what it is here: a log that is read once, at the

@@ -101,11 +101,7 @@ func (o *Options) ensureDefaults() error {
 		o.FS = vfs.Default
 	}
 	if o.Boot.ID == "" && o.Boot.Now == nil {
-		boot, err := MachineBoot()
-		if err != nil {
-			return err
-		}
-		o.Boot = boot
+		o.Boot = MachineBoot()
 	}
 	if o.Now == nil {
 		o.Now = o.Boot.Now
@@ -114,6 +110,9 @@ func (o *Options) ensureDefaults() error {
 	}
 	if o.Now == nil {
 		return errors.New("no clock given for the boot")
+	}
+	if o.Boot.Now == nil {
+		o.Boot.Now = o.Now
 	}
 	if o.Wall == nil {
 		o.Wall = time.Now

@@ -1,11 +1,15 @@
 package persist
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
@@ -60,7 +64,9 @@ func TestWithoutABootIDEveryStartIsAReboot(t *testing.T) {
 	fsys := vfs.NewMem()
 	var c clock
 	o := testOptions(t, fsys, Always)
-	o.Boot = Boot{Now: c.now}
+	o.Boot = Boot{Now: c.now, Unknown: errors.New("no /proc here")}
+	var log strings.Builder
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	s, _ := mustOpen(t, o)
 	s.Append(put(1, "m"))
 	mustClose(t, s)
@@ -68,6 +74,59 @@ func TestWithoutABootIDEveryStartIsAReboot(t *testing.T) {
 	_, r := openClosed(t, o)
 	if got := leasesOf(t, r)["m"]; got.Acquired != 7 {
 		t.Errorf("acquired at %d, want at 7, the start", got.Acquired)
+	}
+	if got := log.String(); strings.Count(got, "the boot of the machine is unknown") != 2 || !strings.Contains(got, "no /proc here") {
+		t.Errorf("the log says %s, want a warning of each start, with the reason", got)
+	}
+}
+
+// A clock that lies behind what is stored is not the one that it was stored by: a
+// snapshot of the machine was restored, say. The first start sees it, and the next
+// ones go on from there.
+func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	var c clock
+	o := testOptions(t, fsys, Always)
+	o.Boot.Now = c.now
+	c.advance(time.Hour)
+	s, _ := openClosed(t, o)
+	grant := put(1, "m")
+	grant.Lease.Acquired = c.now()
+	s.Append(grant)
+	mustCommit(t, s, 1)
+
+	var back clock
+	back.advance(time.Minute)
+	began := back.now()
+	var log strings.Builder
+	for range 2 {
+		fsys = crash(fsys)
+		o = testOptions(t, fsys, Always)
+		o.Boot.Now = back.now
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		_, r := openClosed(t, o)
+		if got := leasesOf(t, r)["m"]; got.Acquired != began || got.TTL != grant.Lease.TTL {
+			t.Errorf("acquired at %v for %v, want at %v, the first start, for %v", got.Acquired, got.TTL, began, grant.Lease.TTL)
+		}
+		back.advance(time.Second)
+	}
+	if got := strings.Count(log.String(), "lies behind"); got != 1 {
+		t.Errorf("the log tells %d times of the clock, want once:\n%s", got, &log)
+	}
+}
+
+// The directory of a build that stored neither the offset of the boot's clock nor
+// its latest instant.
+func TestADirectoryOfAnEarlierBuildOpensWithFullWindows(t *testing.T) {
+	o := filled(t)
+	earlier := []byte("\x01\x06boot-1\x01\x00\x00\x80\x80\x40\x01\x00")
+	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), earlier, nil) })
+	var c clock
+	c.advance(time.Hour)
+	o.Boot = Boot{ID: "boot-1 boottime 0 0", Now: c.now}
+	_, r := openClosed(t, o)
+	if got := leasesOf(t, r)["m"]; got.Acquired != c.now() {
+		t.Errorf("acquired at %v, want at %v, the start", got.Acquired, c.now())
 	}
 }
 

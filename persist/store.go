@@ -34,6 +34,7 @@ const (
 type Store struct {
 	mode       Mode
 	now        func() simba.Instant
+	bootNow    func() simba.Instant
 	slept      func() time.Duration // nil = now is the boot's clock
 	timeout    time.Duration
 	syncEvery  time.Duration

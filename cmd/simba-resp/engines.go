@@ -109,10 +109,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 		began := time.Now().UnixMicro()
 		return engine.Memory(), engine.NewClock(0), engine.Recovery{Token: uint64(began), Seq: simba.Seq(began)}, nil
 	}
-	boot, err := persist.MachineBoot()
-	if err != nil {
-		return nil, engine.Clock{}, engine.Recovery{}, err
-	}
+	boot := persist.MachineBoot()
 	clock := engine.ClockOf(boot.Now)
 	mode := persist.Always
 	if a.cfg.Durability == durabilityAsync {
