@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,13 +53,35 @@ func signDir(fsys vfs.FS, dir string) error {
 	if slices.Contains(names, signName) {
 		return nil
 	}
-	for _, name := range names {
-		// A fresh file system of its own has that one.
-		if name != "lost+found" {
-			return ErrForeign
-		}
+	strays := slices.DeleteFunc(names, isLeftover)
+	slices.Sort(strays)
+	switch len(strays) {
+	case 0:
+		return writeSign(fsys, dir, signText)
+	case 1:
+		return fmt.Errorf("%w: it has %q", ErrForeign, strays[0])
+	default:
+		return fmt.Errorf("%w: it has %q and %d more", ErrForeign, strays[0], len(strays)-1)
 	}
-	return writeSign(fsys, dir, signText)
+}
+
+// leftovers are the names of what is in a directory that nobody has used: file
+// systems, desktops, editors and version control leave it there unasked.
+var leftovers = []string{
+	"lost+found",              // the root of ext2, 3 and 4
+	".snapshot", ".snapshots", // a view of old states on network storage, and on Btrfs
+	".nfs*", ".fuse_hidden*", // a file that is removed and still open, on NFS and FUSE
+	".DS_Store", "._*", // macOS, on any file system that it writes to
+	"*~", ".*.swp", ".#*", // a backup, and locks, of editors
+	".gitkeep", ".keep", // what has version control keep an empty directory
+	".gitignore",
+}
+
+func isLeftover(name string) bool {
+	return slices.ContainsFunc(leftovers, func(pattern string) bool {
+		ok, _ := path.Match(pattern, name) // the patterns are sound
+		return ok
+	})
 }
 
 // signStore notes in the directory's sign that the store has been made.

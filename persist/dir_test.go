@@ -125,21 +125,29 @@ func TestADirectoryThatCannotBeWrittenIsRefused(t *testing.T) {
 
 func TestAForeignDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 	o := testOptions(t, vfs.Default, Always)
-	o.Dir = t.TempDir()
-	if err := os.WriteFile(filepath.Join(o.Dir, "precious"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	wantForeign := func() {
+	wantForeign := func(text string) {
 		t.Helper()
 		before, _ := filepath.Glob(filepath.Join(o.Dir, "*"))
-		if _, _, err := Open(o); !errors.Is(err, ErrForeign) {
-			t.Errorf("Open = %v, want ErrForeign", err)
+		want := "data directory " + o.Dir + " is not empty and not a data directory of simba-resp: " + text
+		if _, _, err := Open(o); !errors.Is(err, ErrForeign) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Open = %v, want %s", err, want)
 		}
 		if after, _ := filepath.Glob(filepath.Join(o.Dir, "*")); len(after) != len(before) {
 			t.Errorf("files %v became %v", before, after)
 		}
 	}
-	wantForeign()
+	write := func(name string) {
+		if err := os.WriteFile(filepath.Join(o.Dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Dir = t.TempDir()
+	write("precious")
+	write("notes.txt~")
+	wantForeign(`it has "precious"`)
+	write("more")
+	write(".hidden\n")
+	wantForeign(`it has ".hidden\n" and 2 more`)
 
 	o.Dir = t.TempDir()
 	db, err := pebble.Open(o.Dir, &pebble.Options{Logger: pebbleLogger{Logger: o.Logger}})
@@ -149,16 +157,33 @@ func TestAForeignDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantForeign()
+	wantForeign(`it has "`)
 }
 
-func TestAFreshFileSystemIsNotForeign(t *testing.T) {
+func TestWhatFileSystemsAndEditorsLeaveIsNotForeign(t *testing.T) {
 	o := testOptions(t, vfs.Default, Always)
 	o.Dir = t.TempDir()
-	if err := os.Mkdir(filepath.Join(o.Dir, "lost+found"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"lost+found", ".snapshot"} {
+		if err := os.Mkdir(filepath.Join(o.Dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	openClosed(t, o)
+	for _, name := range []string{
+		".nfs000000000000a1b200000001", ".fuse_hidden0000abcd00000001", ".DS_Store", "._SIMBA-RESP",
+		"README~", ".README.swp", ".#README", ".gitkeep", ".keep", ".gitignore",
+	} {
+		if err := os.WriteFile(filepath.Join(o.Dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, _ := mustOpen(t, o)
+	s.Append(put(1, "m"))
+	mustCommit(t, s, 1)
+	mustClose(t, s)
+	_, r := openClosed(t, o) // Pebble minds none of them either
+	if got := leasesOf(t, r); len(got) != 1 {
+		t.Errorf("leases %v", got)
+	}
 }
 
 func TestTooLittleFreeSpaceIsRefused(t *testing.T) {

@@ -3,6 +3,7 @@ package persist
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -15,6 +16,7 @@ import (
 type strictFS struct {
 	vfs.FS
 	fault *fault
+	log   *atomic.Pointer[string] // the path of the newest log
 }
 
 func (s strictFS) Unwrap() vfs.FS { return s.FS }
@@ -31,7 +33,7 @@ func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	}
 	f, err := s.FS.Create(name, category)
 	if category == logCategory {
-		return s.log("create", name, f, err)
+		return s.logFile("create", name, f, err)
 	}
 	return s.file("create", name, f, err)
 }
@@ -43,7 +45,7 @@ func (s strictFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opt
 
 func (s strictFS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := s.FS.ReuseForWrite(oldName, newName, category)
-	return s.log("reuse", newName, f, err) // Pebble reuses nothing else
+	return s.logFile("reuse", newName, f, err) // Pebble reuses nothing else
 }
 
 // OpenDir opens a directory, to sync it.
@@ -62,11 +64,12 @@ func (s strictFS) file(op, name string, f vfs.File, err error) (vfs.File, error)
 	return strictFile{File: f, fs: s, name: name}, nil
 }
 
-// log is file for a file of Pebble's log.
-func (s strictFS) log(op, name string, f vfs.File, err error) (vfs.File, error) {
+// logFile is file for a file of Pebble's log.
+func (s strictFS) logFile(op, name string, f vfs.File, err error) (vfs.File, error) {
 	s.check(op, name, err)
 	info, err := f.Stat()
 	s.check("stat", name, err)
+	s.log.Store(&name)
 	return &logFile{strictFile: strictFile{File: f, fs: s, name: name}, filled: info.Size()}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -66,7 +67,7 @@ func TestASyncSeldomFindsALongerLog(t *testing.T) {
 // TestALogThatIsUsedAgainIsNotFilledAgain, up to where it ended; and what is written is what is read.
 func TestALogThatIsUsedAgainIsNotFilledAgain(t *testing.T) {
 	mem := vfs.NewMem()
-	fsys := strictFS{FS: mem, fault: newFault(func(err error) { t.Error(err) })}
+	fsys := strictFS{FS: mem, fault: newFault(func(err error) { t.Error(err) }), log: new(atomic.Pointer[string])}
 	write := func(f vfs.File, err error, text string, times int) {
 		t.Helper()
 		if err != nil {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Open opens the store in o.Dir, and returns with it what earlier runs left. Its
@@ -49,14 +51,19 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 			_ = lock.Close() // the error at hand says more
 			return nil, nil, got.err
 		}
-		return got.store, got.recovered, fault.arm()
+		err := fault.arm()
+		if err == nil {
+			got.store.beginWatch()
+		}
+		return got.store, got.recovered, err
 	case <-fault.stopped:
 		return nil, nil, fault.cause()
 	}
 }
 
 func openPebble(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered, error) {
-	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault))
+	log := new(atomic.Pointer[string])
+	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault, log))
 	if err != nil {
 		return nil, nil, pebbleError(err)
 	}
@@ -65,7 +72,7 @@ func openPebble(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered
 		// The first log of a new Pebble is of an old format, in which damage cannot be
 		// told from the torn end that a crash leaves. A second Open begins a new one.
 		if err = db.Close(); err == nil {
-			db, err = pebble.Open(o.Dir, pebbleOptions(o, lock, fault))
+			db, err = pebble.Open(o.Dir, pebbleOptions(o, lock, fault, log))
 		}
 		if err != nil {
 			return nil, nil, pebbleError(err)
@@ -77,6 +84,9 @@ func openPebble(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered
 	}
 	s := newStore(o, db, lock, fault)
 	r, err := s.begin(o)
+	if err == nil && o.FS == vfs.Default { // nobody removes what is in memory
+		s.watch, err = newWatch(o.Dir, log)
+	}
 	if err != nil {
 		_ = db.Close() // as above
 		return nil, nil, err
@@ -117,6 +127,7 @@ func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store
 		lock:      lock,
 		fault:     fault,
 		next:      newGroup(db),
+		unwatch:   make(chan struct{}),
 	}
 	s.flush = stoppedTimer(s.flushNext)
 	s.watchdog = stoppedTimer(func() {
@@ -180,9 +191,9 @@ func warnOfBoot(o *Options, m *meta) {
 
 // pebbleOptions tune Pebble for what it is here: a log that is read once, at the
 // start. What is not set has Pebble's default.
-func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault) *pebble.Options {
+func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, log *atomic.Pointer[string]) *pebble.Options {
 	return &pebble.Options{
-		FS:            strictFS{FS: o.FS, fault: fault},
+		FS:            strictFS{FS: o.FS, fault: fault, log: log},
 		Lock:          lock,
 		Logger:        pebbleLogger{Logger: o.Logger, fault: fault},
 		EventListener: fault.listener(),

@@ -49,6 +49,10 @@ type Store struct {
 
 	tellable atomic.Uint64 // written under mu
 
+	watch   *watch // nil if nothing has to be watched
+	watcher sync.WaitGroup
+	unwatch chan struct{} // closed to end the watcher
+
 	// history, watchdog and took belong to the goroutine that writes.
 	history  history
 	watchdog *time.Timer
@@ -270,6 +274,8 @@ func (s *Store) close() error {
 		return fmt.Errorf("close the data directory: %w", s.fault.cause())
 	}
 	s.writer.Wait()
+	close(s.unwatch)
+	s.watcher.Wait()
 	err := s.db.Close()
 	if lockErr := s.lock.Close(); err == nil {
 		err = lockErr
@@ -287,5 +293,6 @@ func (s *Store) close() error {
 func (s *Store) Bury() error {
 	close(s.fault.buried)
 	s.writer.Wait()
+	s.watcher.Wait()
 	return errors.Join(s.db.Close(), s.lock.Close())
 }

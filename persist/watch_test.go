@@ -1,0 +1,145 @@
+package persist
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// ways are how a data directory gets lost under an open store.
+var ways = map[string]func(o Options) error{
+	"the directory is removed": func(o Options) error { return os.RemoveAll(o.Dir) },
+	"its parent is removed":    func(o Options) error { return os.RemoveAll(filepath.Dir(o.Dir)) },
+	"it is renamed":            func(o Options) error { return os.Rename(o.Dir, o.Dir+".old") },
+	"it is a file now": func(o Options) error {
+		return errors.Join(os.RemoveAll(o.Dir), os.WriteFile(o.Dir, nil, 0o600))
+	},
+	"another data directory is in its place": func(o Options) error {
+		other := o
+		other.Dir += ".other"
+		s, _, err := Open(other)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.Close(), os.Rename(o.Dir, o.Dir+".old"), os.Rename(other.Dir, o.Dir))
+	},
+	"its files are removed": func(o Options) error {
+		names, err := filepath.Glob(filepath.Join(o.Dir, "*"))
+		for _, name := range names {
+			err = errors.Join(err, os.Remove(name))
+		}
+		return err
+	},
+	"the lock is removed": func(o Options) error { return os.Remove(filepath.Join(o.Dir, lockName)) },
+	"the log is removed": func(o Options) error {
+		names, err := filepath.Glob(filepath.Join(o.Dir, "*.log"))
+		for _, name := range names {
+			err = errors.Join(err, os.Remove(name))
+		}
+		return err
+	},
+}
+
+func TestADataDirectoryThatIsLostWhileItIsOpenEndsTheStoreWithinASecond(t *testing.T) {
+	for name, lose := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := diskOptions(t)
+			fatal := failing(&o)
+			s, _ := mustOpen(t, o)
+			s.Append(put(1, "m"))
+			mustCommit(t, s, 1)
+
+			if err := lose(o); err != nil {
+				t.Fatal(err)
+			}
+			lost := time.Now()
+			select {
+			case err := <-fatal:
+				if !errors.Is(err, errRemoved) {
+					t.Errorf("the store failed: %v, want errRemoved", err)
+				}
+				// A second is the promise. A machine that does much else gets two more.
+				if took := time.Since(lost); took > 3*time.Second {
+					t.Errorf("it is noticed after %v", took)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("nothing is noticed")
+			}
+			s.Append(put(2, "m"))
+			if err := s.Commit(2); !errors.Is(err, simba.ErrStopped) {
+				t.Errorf("Commit after that = %v, want ErrStopped", err)
+			}
+			if err := s.Close(); !errors.Is(err, errRemoved) {
+				t.Errorf("Close = %v, want errRemoved", err)
+			}
+			if len(fatal) > 0 {
+				t.Errorf("Fatal was called again: %v", <-fatal)
+			}
+			_ = s.Bury() // its files are gone
+		})
+	}
+}
+
+// Pebble replaces its log and removes the old one while the watch looks.
+func TestAStoreThatReplacesItsLogIsNotTakenForLost(t *testing.T) {
+	o := diskOptions(t)
+	o.Mode = Async
+	s, _ := openClosed(t, o)
+	logs := map[string]bool{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		big := strings.Repeat("x", 60<<10)
+		for seq := simba.Seq(1); seq <= 600; seq++ {
+			ch := put(seq, "m")
+			ch.Lease.Fields = []simba.Field{{Name: big, Value: "1"}}
+			s.Append(ch)
+			mustCommit(t, s, seq)
+		}
+	}()
+	for {
+		if err := s.watch.look(); err != nil {
+			t.Fatal(err)
+		}
+		logs[*s.watch.log.Load()] = true
+		select {
+		case <-done:
+			if len(logs) < 3 {
+				t.Errorf("only the logs %v were looked at", logs)
+			}
+			return
+		default:
+		}
+	}
+}
+
+func TestAFileThatCannotBeLookedAtIsNotTakenForLost(t *testing.T) {
+	for err, want := range map[error]bool{
+		&fs.PathError{Op: "stat", Err: syscall.ENOENT}:  true,
+		&fs.PathError{Op: "stat", Err: syscall.ENOTDIR}: true,
+		&fs.PathError{Op: "stat", Err: syscall.EACCES}:  false,
+		&fs.PathError{Op: "stat", Err: syscall.EIO}:     false,
+		&fs.PathError{Op: "stat", Err: syscall.EINTR}:   false,
+	} {
+		if got := isGone(err); got != want {
+			t.Errorf("%v: gone is %v, want %v", err, got, want)
+		}
+	}
+}
+
+func TestAStoreInMemoryIsNotWatched(t *testing.T) {
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	if s.watch != nil {
+		t.Error("a file system in memory is looked at on disk")
+	}
+}
