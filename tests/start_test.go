@@ -80,7 +80,7 @@ func TestDataDirectoryOfSomethingElseIsNotAdopted(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "thesis.doc"), []byte("years of work"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, 1, `it has \"thesis.doc\"`, "--addr", "127.0.0.1:0", "--data-dir", dir)
+	refused(t, 1, `it has "thesis.doc"`, "--addr", "127.0.0.1:0", "--data-dir", dir)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("it left %v there, %v", entries, err)
 	}
