@@ -108,8 +108,8 @@ func TestEachBadArgumentIsNamedAndChangesNothing(t *testing.T) {
 		{"SIMBA.CHECK m", arity("simba.check")},
 		{"SIMBA.CHECK m 1 2", arity("simba.check")},
 		{"SIMBA.CHECK m{} 1", "ERR invalid mutex: it must not contain '{' or '}'"},
-		{"SIMBA.CHECK m x", "ERR token is not an integer or out of range: 1 to 9223372036854775807"},
-		{"SIMBA.CHECK m 0", "ERR token is not an integer or out of range: 1 to 9223372036854775807"},
+		{"SIMBA.CHECK m x", "ERR token is not an integer or out of range: 0 to 9223372036854775807"},
+		{"SIMBA.CHECK m -1", "ERR token is not an integer or out of range: 0 to 9223372036854775807"},
 
 		{"SIMBA.BREAK", arity("simba.break")},
 		{`SIMBA.BREAK ""`, "ERR invalid mutex: it is empty"},

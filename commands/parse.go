@@ -82,8 +82,14 @@ func parseGlob(name string, b []byte) (string, error) {
 	return string(b), nil
 }
 
-// parseToken reads a fencing token. 0 names no tenure, and to take it for "any"
-// would undo the fence for whoever sends a token that it never got.
+// parseAnyToken reads a fencing token as replies have it: 0 if there is none.
+func parseAnyToken(name string, b []byte) (uint64, error) {
+	n, err := parseRange(name, b, 0, math.MaxInt64)
+	return uint64(n), err
+}
+
+// parseToken reads a fencing token that names a tenure. To take 0 for "any" would
+// undo the fence for whoever sends a token that it never got.
 func parseToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 1, math.MaxInt64)
 	return uint64(n), err

@@ -96,6 +96,8 @@ func TestRepliesOfTheSimbaCommands(t *testing.T) {
 			{"SIMBA.RELEASE theirs c", ":0\r\n"},
 			{"SIMBA.CHECK m 7", ":1\r\n"},
 			{"SIMBA.CHECK m 8", ":0\r\n"},
+			{"SIMBA.CHECK m 0", ":0\r\n"},
+			{"SIMBA.CHECK free 0", ":0\r\n"},
 			{"SIMBA.BREAK mine", ":1\r\n"},
 			{"SIMBA.BREAK theirs", ":0\r\n"},
 			{"SIMBA.OWNER free", null},

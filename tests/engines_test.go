@@ -165,6 +165,14 @@ func TestTwoServersShareAStore(t *testing.T) {
 				}
 			}
 		})
+		t.Run("what replies call no token is the token of no tenure", func(t *testing.T) {
+			ask(t, a, "SIMBA.ACQUIRE", "zero", "a", 600_000)
+			for _, mutex := range []string{"zero", "nobodys"} {
+				if n, err := redis.Int(a.Do("SIMBA.CHECK", mutex, 0)); err != nil || n != 0 {
+					t.Errorf("SIMBA.CHECK %s 0: %d, %v, want 0", mutex, n, err)
+				}
+			}
+		})
 		t.Run("an owner renews and releases on either", func(t *testing.T) {
 			first := ask(t, a, "SIMBA.ACQUIRE", "either", "a", 600_000)
 			for _, command := range []string{"SIMBA.GUARD", "SIMBA.ACQUIRE"} {

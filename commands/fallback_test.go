@@ -1,0 +1,68 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+)
+
+// Spring Integration 7.1 sends the compare-and-set commands of Redis 8.4 first. It
+// falls back to its scripts only if the error says that the server does not know
+// them, in exactly these words.
+const (
+	unknownWords = "-ERR unknown command"
+	syntaxWords  = "-ERR syntax error"
+)
+
+var newerThanRedis7 = []struct{ command, words string }{
+	{"DELEX billing:1 IFEQ v", unknownWords},
+	{"delex billing:1", unknownWords},
+	{"SET billing:1 v IFEQ v", syntaxWords},
+	{"SET billing:1 v IFEQ v PX 1000", syntaxWords},
+	{"SET billing:1 v PX 1000 IFEQ v", syntaxWords},
+	{"SET billing:1 v ifeq v EX 10 GET", syntaxWords},
+	{"SET billing:1 v IFNE v", syntaxWords},
+}
+
+// fallback is how the commands reach a server: the answers are to the command itself.
+var fallback = map[string]func(p *peer, command string) string{
+	"alone":             func(p *peer, command string) string { return p.do(command) },
+	"while it is held":  func(p *peer, command string) string { p.do("SET billing:1 v"); return p.do(command) },
+	"as alice":          func(p *peer, command string) string { p.do("AUTH alice pw"); return p.do(command) },
+	"in a pipeline":     func(p *peer, command string) string { return inPipeline(p, command) },
+	"in MULTI":          func(p *peer, command string) string { return queuedAndRun(p, command) },
+	"as alice in MULTI": func(p *peer, command string) string { p.do("AUTH alice pw"); return queuedAndRun(p, command) },
+}
+
+func inPipeline(p *peer, command string) string {
+	p.send("PING", command, "PING")
+	p.reply()
+	got := p.reply()
+	p.reply()
+	return got
+}
+
+// queuedAndRun returns what the command is answered, then what EXEC is.
+func queuedAndRun(p *peer, command string) string {
+	p.do("MULTI")
+	return p.do(command) + p.do("EXEC")
+}
+
+func TestCommandsThatRedis7DoesNotKnowAreRefusedInItsWords(t *testing.T) {
+	redis := realRedis(t, "--aclfile", newUsersFile(t, sharedUsers...).path)
+	for name, send := range fallback {
+		for _, tt := range newerThanRedis7 {
+			ours, theirs := newLockSiteOf(t, newUsersFile(t, sharedUsers...).open()).dial(), redis(t)
+			theirs.do("FLUSHALL")
+			got, want := send(ours, tt.command), send(theirs, tt.command)
+			if got != want {
+				t.Errorf("%s, %s:\n  ours %q\ntheirs %q", name, tt.command, got, want)
+			}
+			if strings.Contains(name, "MULTI") && tt.words == syntaxWords {
+				tt.words = "+QUEUED\r\n*1\r\n" + syntaxWords // it is queued, and EXEC says so
+			}
+			if !strings.HasPrefix(got, tt.words) {
+				t.Errorf("%s, %s: %q, want %s", name, tt.command, got, tt.words)
+			}
+		}
+	}
+}
