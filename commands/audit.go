@@ -60,7 +60,6 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 			return
 		}
 	}
-	c.conn.Detach() // whoever reads the log may be slow
 	attrs := append(whoAsked(c), slog.String("command", e.full))
 	if e.keys.first > 0 && e.keys.first < len(args) {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit(args[e.keys.first])))
@@ -105,7 +104,6 @@ func quoteForAudit(b []byte) string { return string(cutArgument(b, maxAuditText)
 // failedLogin logs a name and a password that do not fit, without the password.
 func (a *audit) failedLogin(c *client, name []byte) {
 	if open, missed := a.logins.pass(); open {
-		c.conn.Detach()
 		a.log.LogAttrs(context.Background(), slog.LevelWarn, auditLogin,
 			slog.String("user", quoteForAudit(name)), slog.String("addr", c.conn.RemoteAddr()), slog.Int("unlogged", missed))
 	}
@@ -117,7 +115,6 @@ func (a *audit) denied(c *client, d *denial, where string) {
 	if !open {
 		return
 	}
-	c.conn.Detach()
 	attrs := append(whoAsked(c), slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", where))
 	if d.reason == deniedKey {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit([]byte(parseKey([]byte(d.object)).mutex))))

@@ -58,9 +58,11 @@ type Config struct {
 	// Shutdown asks for a graceful stop and returns at once; nil = SHUTDOWN is
 	// refused.
 	Shutdown func()
-	// Logger takes what no client can be told; nil = slog.Default().
+	// Logger takes what no client can be told; nil = slog.Default(). It must not block: clients
+	// wait for it.
 	Logger *slog.Logger
-	// Audit takes who did what that matters to those who run the server; nil = Logger.
+	// Audit takes who did what that matters to those who run the server; nil = Logger. It must
+	// not block either.
 	Audit *slog.Logger
 }
 

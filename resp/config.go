@@ -77,7 +77,7 @@ type Config struct {
 
 	MaxClients  int           // connections at a time; 0 = 10000
 	IdleTimeout time.Duration // close a connection that is silent for so long; 0 = never
-	Logger      *slog.Logger  // nil = no log
+	Logger      *slog.Logger  // must not block, connections wait for it; nil = no log
 	Broker      *Broker       // of the connections' subscriptions; nil = one of the server's own
 
 	// Turns is how many connections may compute for long at a time: of more, each waits for its turn. It is

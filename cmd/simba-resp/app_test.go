@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
@@ -22,7 +23,7 @@ func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelV
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs := newLogs(c, log)
+	logs := newTestLogs(t, c, log)
 	a, err := newApp(t.Context(), c, logs, func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +34,14 @@ func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelV
 		}
 	})
 	return a, logs.level
+}
+
+// newTestLogs writes to w what is logged. What w has is whole after a flush.
+func newTestLogs(t *testing.T, c *config, w io.Writer) *logs {
+	t.Helper()
+	out := newLogBuffer(w)
+	t.Cleanup(func() { out.close(time.Minute) })
+	return newLogs(c, out)
 }
 
 func dial(t *testing.T, a *app) redis.Conn {
@@ -56,7 +65,7 @@ func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newApp(t.Context(), c, newLogs(c, io.Discard), func() {}); err == nil {
+	if _, err := newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {}); err == nil {
 		t.Fatal("it starts on an address that is taken")
 	}
 	newTestApp(t, io.Discard, "--data-dir", dir) // would be refused if the store were open
@@ -81,7 +90,8 @@ func TestStopIsIdempotentAlsoBeforeStart(t *testing.T) {
 func TestDurabilityMemoryWarnsAndWritesNothing(t *testing.T) {
 	var log bytes.Buffer
 	dir := t.TempDir() + "/data"
-	newTestApp(t, &log, "--durability", "memory", "--data-dir", dir)
+	a, _ := newTestApp(t, &log, "--durability", "memory", "--data-dir", dir)
+	a.log.out.flush(time.Minute)
 	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "durability memory") {
 		t.Errorf("the log says %s", &log)
 	}
@@ -153,6 +163,7 @@ func TestWhatIsAuditedIsLoggedWhateverTheLevel(t *testing.T) {
 	if err := a.stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	a.log.out.flush(time.Minute)
 	for _, want := range []string{"command=config|set", "command=simba.break mutex=m", `level=WARN msg="audit: authentication failed" user=nobody`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("there is no %s in\n%s", want, &log)
@@ -217,6 +228,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	if err := a.stop(t.Context()); err != nil {
 		t.Error(err)
 	}
+	a.log.out.flush(time.Minute)
 	if strings.Contains(log.String(), "sesame") {
 		t.Error("the log shows the password")
 	}
@@ -240,7 +252,7 @@ func TestRunPrintsVersionHelpAndVerdict(t *testing.T) {
 		{"--check-config", "the configuration is valid\n"},
 	} {
 		var out bytes.Buffer
-		if err := run(t.Context(), []string{c.arg}, none, &out, io.Discard); err != nil || !strings.Contains(out.String(), c.want) {
+		if err := run(t.Context(), []string{c.arg}, none, &out, nil); err != nil || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: %v, %s", c.arg, err, &out)
 		}
 	}

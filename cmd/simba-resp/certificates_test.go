@@ -235,6 +235,7 @@ func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
 	}
 	a.hangup()
 	shows("third")
+	a.log.out.flush(time.Minute)
 	if !strings.Contains(log.String(), "the TLS certificate stays what it was") || !strings.Contains(log.String(), "private key does not match") {
 		t.Errorf("the log says %s", &log)
 	}
@@ -369,6 +370,7 @@ func TestAnEndThatComesNearIsToldAtStartAndDaily(t *testing.T) {
 		}
 		s.write("server", certs.Leaf{NotBefore: time.Now().Add(day)})
 		newTestApp(t, &log, s.args("--durability", "memory")...)
+		synctest.Wait()
 		if warnings(&log)["not yet"] != 1 {
 			t.Errorf("a certificate of tomorrow: %s", &log)
 		}
@@ -379,14 +381,14 @@ func TestCheckConfigSaysThatTheCertificateHasExpired(t *testing.T) {
 	s := newSite(t)
 	s.write("server", certs.Leaf{NotAfter: time.Now().Add(-time.Hour)})
 	var out bytes.Buffer
-	err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, io.Discard)
+	err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, nil)
 	if want := "warning: the TLS certificate has expired: clients refuse it\nthe configuration is valid\n"; err != nil || out.String() != want {
 		t.Errorf("it says %q, %v", &out, err)
 	}
 	if err := os.Remove(s.path("server.key")); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, io.Discard); err == nil {
+	if err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, nil); err == nil {
 		t.Error("a missing key is no fault")
 	}
 }

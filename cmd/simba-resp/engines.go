@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -115,7 +116,9 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	if a.cfg.Durability == durabilityAsync {
 		mode = persist.Async
 	}
-	store, recovered, err := persist.Open(persist.Options{Dir: a.cfg.DataDir, Mode: mode, Boot: boot, Now: clock.Now, Logger: a.log.Logger})
+	store, recovered, err := persist.Open(persist.Options{
+		Dir: a.cfg.DataDir, Mode: mode, Boot: boot, Now: clock.Now, Logger: a.log.Logger, Fatal: a.storeFailed,
+	})
 	if err != nil {
 		return nil, engine.Clock{}, engine.Recovery{}, err
 	}
@@ -126,4 +129,11 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 			"wait", recovered.Quiet)
 	}
 	return store, clock, engine.Recovery(*recovered), nil
+}
+
+// storeFailed ends the process. The log gets a moment to say why.
+func (a *app) storeFailed(err error) {
+	a.log.Error("the data directory failed, exiting", "dir", a.cfg.DataDir, "err", err)
+	a.log.out.flush(lastWords)
+	os.Exit(persist.ExitCode)
 }

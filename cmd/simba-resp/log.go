@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"io"
 	"log/slog"
 )
@@ -11,32 +11,29 @@ type logs struct {
 	*slog.Logger                // of what is as grave as level, or graver
 	audit        *slog.Logger   // of what is audited, whatever the level: else who may set that could do the rest unseen
 	level        *slog.LevelVar // of Logger
+	out          *logBuffer     // of both
 }
 
-func newLogs(cfg *config, w io.Writer) *logs {
+// lossMessages say which lines are missing. They are written whatever the level.
+var lossMessages = [lineKinds]string{
+	plainLine: "log lines were dropped while the log's reader did not read",
+	auditLine: "audit lines were dropped while the log's reader did not read",
+}
+
+func newLogs(cfg *config, out *logBuffer) *logs {
 	level := new(slog.LevelVar)
 	level.Set(cfg.level())
-	all := &slog.HandlerOptions{Level: slog.LevelDebug}
-	lines := slog.Handler(slog.NewTextHandler(w, all))
-	if cfg.LogFormat == logJSON {
-		lines = slog.NewJSONHandler(w, all)
+	logger := func(w io.Writer, level slog.Leveler) *slog.Logger {
+		options := &slog.HandlerOptions{Level: level}
+		if cfg.LogFormat == logJSON {
+			return slog.New(slog.NewJSONHandler(w, options))
+		}
+		return slog.New(slog.NewTextHandler(w, options))
 	}
-	return &logs{Logger: slog.New(threshold{lines, level}), audit: slog.New(lines), level: level}
-}
-
-// threshold passes on what is as grave as level, or graver. Handlers can do that by themselves, but then not on the
-// same lines for two loggers: each would write with a lock of its own.
-type threshold struct {
-	slog.Handler
-	level slog.Leveler
-}
-
-func (h threshold) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level.Level() }
-
-func (h threshold) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return threshold{h.Handler.WithAttrs(attrs), h.level}
-}
-
-func (h threshold) WithGroup(name string) slog.Handler {
-	return threshold{h.Handler.WithGroup(name), h.level}
+	out.setReport(func(kind lineKind, lost int) []byte {
+		var line bytes.Buffer
+		logger(&line, slog.LevelDebug).Warn(lossMessages[kind], "lines", lost)
+		return line.Bytes()
+	})
+	return &logs{Logger: logger(out, level), audit: logger(auditLog{out}, slog.LevelDebug), level: level, out: out}
 }

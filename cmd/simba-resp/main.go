@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -25,7 +26,16 @@ const (
 // secondSignal is how long after the first signal another one means impatience.
 const secondSignal = time.Second
 
+// lastWords is how long the process waits for the log's reader when it ends.
+const lastWords = 200 * time.Millisecond
+
 func main() {
+	log := newLogBuffer(os.Stderr)
+	fail := func(code int, why ...any) {
+		fmt.Fprintln(log, append([]any{"simba-resp:"}, why...)...)
+		log.flush(lastWords)
+		os.Exit(code)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	// A terminal that is closed sends SIGHUP. With TLS it has another meaning; see serve.
@@ -43,24 +53,22 @@ func main() {
 				break
 			}
 		}
-		fmt.Fprintln(os.Stderr, "simba-resp: a second signal: not waiting for an orderly stop")
-		os.Exit(exitFailed)
+		fail(exitFailed, "a second signal: not waiting for an orderly stop")
 	}()
 
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, log)
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "simba-resp:", err)
 	if wrong := (faults)(nil); errors.As(err, &wrong) {
-		os.Exit(exitUsage)
+		fail(exitUsage, err)
 	}
-	os.Exit(exitFailed)
+	fail(exitFailed, err)
 }
 
 // run does what the command line asks for. If that is to serve, it returns when
 // ctx has ended and everything is stopped.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
 	inv, err := parseArgs(args)
 	if err != nil {
 		return err
@@ -87,14 +95,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if getenv("GOGC") == "" {
 		paceCollector()
 	}
-	return serve(ctx, cfg, stderr)
+	return serve(ctx, cfg, log)
 }
 
 // serve runs the server until ctx ends or a client sends SHUTDOWN.
-func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
+func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
-	log := newLogs(cfg, stderr)
+	log := newLogs(cfg, out)
+	slog.SetDefault(log.Logger) // what a library logs on its own does not wait for the reader either
 	a, err := newApp(ctx, cfg, log, shutdown)
 	if err != nil {
 		return err
@@ -121,5 +130,9 @@ func serve(ctx context.Context, cfg *config, stderr io.Writer) error {
 	// The context that told to stop must not cut the stop short.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
-	return errors.Join(err, a.stop(stopCtx))
+	// A reader that does not read gets the rest of the timeout, less what the process needs to end.
+	patience := time.Now().Add(cfg.ShutdownTimeout * 9 / 10)
+	err = errors.Join(err, a.stop(stopCtx))
+	out.flush(max(time.Until(patience), lastWords))
+	return err
 }

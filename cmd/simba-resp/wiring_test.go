@@ -216,11 +216,13 @@ var wirings = []wiring{
 		}
 	}},
 	{"log-level", "--durability memory --log-level error", func(w *wired) {
+		synctest.Wait()
 		if w.log.Len() > 0 {
 			w.t.Errorf("it logs %s", w.log)
 		}
 	}},
 	{"log-format", "--durability memory --log-format json", func(w *wired) {
+		synctest.Wait()
 		if !strings.HasPrefix(w.log.String(), "{") {
 			w.t.Errorf("it logs %s", w.log)
 		}
@@ -270,7 +272,7 @@ func TestEveryFlagOfAStoreReachesItsEngine(t *testing.T) {
 			t.Errorf("--%s: %v", row.flag, err)
 			continue
 		}
-		if got := fmt.Sprint(row.got(&app{cfg: c, log: newLogs(c, io.Discard)})); got != row.value {
+		if got := fmt.Sprint(row.got(&app{cfg: c, log: newTestLogs(t, c, io.Discard)})); got != row.value {
 			t.Errorf("--%s: engine %s gets %s, want %s", row.flag, row.engine, got, row.value)
 		}
 	}
@@ -282,7 +284,7 @@ func TestAStoreThatCannotBeReachedIsToldInOneLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = newApp(t.Context(), c, newLogs(c, io.Discard), func() {})
+		_, err = newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {})
 		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") {
 			t.Errorf("--engine %s says %v", engine, err)
 		}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipe is a log whose reader can stop to read, or be gone.
+type pipe struct {
+	mu     sync.Mutex // held by a reader that is stuck
+	text   bytes.Buffer
+	broken bool
+}
+
+func (p *pipe) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken {
+		return 0, errors.New("broken pipe")
+	}
+	return p.text.Write(line)
+}
+
+func (p *pipe) setBroken(broken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = broken
+}
+
+// lines returns what the reader has read.
+func (p *pipe) lines() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Split(strings.TrimSuffix(p.text.String(), "\n"), "\n")
+}
+
+func newPipedLogs(t *testing.T, args ...string) (*pipe, *logs) {
+	t.Helper()
+	c, err := settle(t, args, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(pipe)
+	return p, newTestLogs(t, c, p)
+}
+
+func TestTheLogIsCompleteAndInOrderWhileItsReaderReads(t *testing.T) {
+	p, logs := newPipedLogs(t)
+	const lines = 20_000 // more than the rooms hold
+	for i := range lines {
+		if i%2 == 0 {
+			logs.Info("said", "n", i)
+		} else {
+			logs.audit.Info("said", "n", i)
+		}
+		if i%1000 == 0 {
+			logs.out.flush(time.Minute) // the test must not outrun the writer
+		}
+	}
+	logs.out.flush(time.Minute)
+	got := p.lines()
+	if len(got) != lines {
+		t.Fatalf("%d lines, want %d", len(got), lines)
+	}
+	for i, line := range got {
+		if !strings.HasSuffix(line, fmt.Sprintf("msg=said n=%d", i)) {
+			t.Fatalf("line %d is %s", i, line)
+		}
+	}
+}
+
+var droppedLine = regexp.MustCompile(`level=WARN msg="(log|audit) lines were dropped while the log's reader did not read" lines=(\d+)$`)
+
+// account returns how many lines of each kind were read, and how many are reported as dropped.
+func account(t *testing.T, lines []string) (read, dropped map[string]int) {
+	t.Helper()
+	read, dropped = map[string]int{}, map[string]int{}
+	for _, line := range lines {
+		if match := droppedLine.FindStringSubmatch(line); match != nil {
+			n, err := strconv.Atoi(match[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			dropped[match[1]] += n
+			continue
+		}
+		_, kind, _ := strings.Cut(line, "msg=")
+		read[kind]++
+	}
+	return read, dropped
+}
+
+func TestLinesThatAStuckReaderCostsAreCountedInTheirPlace(t *testing.T) {
+	p, logs := newPipedLogs(t)
+	p.mu.Lock()
+	const lines = 50_000 // of some 60 bytes
+	for range lines {
+		logs.Info("log")
+	}
+	p.mu.Unlock()
+	logs.out.flush(time.Minute)
+	logs.Info("later")
+	logs.out.flush(time.Minute)
+	got := p.lines()
+	read, dropped := account(t, got)
+	if read["log"]+dropped["log"] != lines || dropped["log"] == 0 || read["log"] == 0 {
+		t.Errorf("of %d lines %d were read and %d are reported as dropped", lines, read["log"], dropped["log"])
+	}
+	if n := len(got); !droppedLine.MatchString(got[n-2]) || !strings.HasSuffix(got[n-1], "msg=later") {
+		t.Errorf("the report is not where the lines are missing: %q", got[n-2:])
+	}
+}
+
+func TestOtherLinesTakeNoRoomOfTheAudit(t *testing.T) {
+	p, logs := newPipedLogs(t)
+	p.mu.Lock()
+	for range 50_000 {
+		logs.Info("log")
+	}
+	for range 1000 {
+		logs.audit.Info("audit")
+	}
+	p.mu.Unlock()
+	logs.out.flush(time.Minute)
+	if read, dropped := account(t, p.lines()); read["audit"] != 1000 || dropped["audit"] != 0 {
+		t.Errorf("of 1000 audit lines %d were read, %d are reported as dropped", read["audit"], dropped["audit"])
+	}
+}
+
+func TestAReaderThatIsTooSlowGetsFewReports(t *testing.T) {
+	p, logs := newPipedLogs(t)
+	const lines = 100_000
+	p.mu.Lock()
+	for i := range lines {
+		logs.Info("log")
+		if i > lines/2 && i%100 == 0 { // it reads a line or some, now and then
+			p.mu.Unlock()
+			time.Sleep(50 * time.Microsecond)
+			p.mu.Lock()
+		}
+	}
+	p.mu.Unlock()
+	logs.out.flush(time.Minute)
+	got := p.lines()
+	read, dropped := account(t, got)
+	if read["log"]+dropped["log"] != lines || dropped["log"] == 0 {
+		t.Errorf("of %d lines %d were read and %d are reported as dropped", lines, read["log"], dropped["log"])
+	}
+	reports := 0
+	for _, line := range got {
+		if droppedLine.MatchString(line) {
+			reports++
+		}
+	}
+	if reports > 20 {
+		t.Errorf("there are %d reports", reports)
+	}
+}
+
+func TestLinesThatCannotBeWrittenAreCountedToo(t *testing.T) {
+	p, logs := newPipedLogs(t, "--log-format", "json", "--log-level", "error")
+	p.setBroken(true)
+	for range 3 {
+		logs.audit.Info("unwritten")
+		logs.out.flush(time.Minute)
+	}
+	p.setBroken(false)
+	logs.audit.Info("written")
+	logs.out.flush(time.Minute)
+	got := p.lines()
+	if len(got) != 2 || !strings.Contains(got[0], `"msg":"audit lines were dropped while the log's reader did not read","lines":3}`) ||
+		!strings.Contains(got[1], `"msg":"written"`) {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+func TestAFlushWaitsForAStuckReaderOnlyAsLongAsItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unread := make(chan struct{})
+		out := newLogBuffer(writerFunc(func(line []byte) (int, error) { <-unread; return len(line), nil }))
+		fmt.Fprintln(out, "a line")
+		began := time.Now()
+		out.close(time.Second)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+		close(unread)
+		<-out.ended
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
