@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp/persist"
 )
 
 // pipe is a log whose reader can stop to read, or be gone.
@@ -200,3 +206,48 @@ func TestAFlushWaitsForAStuckReaderOnlyAsLongAsItIsTold(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// The process that ends is this test's own binary, started again.
+func TestAFailedStoreEndsTheProcessWithALineIfTheLogIsRead(t *testing.T) {
+	const child = "SIMBA_TEST_FAILED_STORE"
+	if os.Getenv(child) != "" {
+		c, err := settle(t, nil, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &app{cfg: c, log: newLogs(c, newLogBuffer(os.Stderr))}
+		a.log.Info(strings.Repeat("x", 200_000)) // more than a pipe holds
+		a.storeFailed(errors.New("the disk broke"))
+		return
+	}
+	for name, read := range map[string]bool{"read": true, "stuck": false} {
+		t.Run(name, func(t *testing.T) {
+			out, in, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestAFailedStoreEndsTheProcessWithALineIfTheLogIsRead$")
+			cmd.Env, cmd.Stderr = append(os.Environ(), child+"=1"), in
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			in.Close()
+			var text []byte
+			if read {
+				if text, err = io.ReadAll(out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != persist.ExitCode {
+				t.Errorf("exit code %d, want %d", code, persist.ExitCode)
+			}
+			if got := strings.Contains(string(text), "the disk broke"); got != read {
+				t.Errorf("the log says why: %v, want %v", got, read)
+			}
+		})
+	}
+}
