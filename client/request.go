@@ -129,7 +129,10 @@ func refused(err error) bool {
 	if !errors.As(err, &said) {
 		return false
 	}
-	for _, passing := range [...]string{"TRYAGAIN", "OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED", "ERR max number of clients reached"} {
+	for _, passing := range [...]string{
+		"TRYAGAIN", "OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED",
+		"ERR max number of clients reached", "ERR max number of blocked clients reached",
+	} {
 		if strings.HasPrefix(said.Error(), passing) {
 			return false
 		}

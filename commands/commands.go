@@ -120,6 +120,7 @@ type Commands struct {
 	rates    rates
 	aclLog   aclLog
 	memory   memoryLimit
+	waits    waitLimit
 	audit    audit
 	guesses  guesses
 

@@ -194,7 +194,7 @@ func newSite(t testing.TB, cfg Config) *site {
 	}
 	s.x = New(cfg)
 	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // who guesses passwords takes longer than strangers may
-	s.server = resp.NewServer(resp.Config{Limits: patient, RequireAuth: s.x.RequireAuth}, s.x)
+	s.server = resp.NewServer(resp.Config{Limits: patient, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s

@@ -7,6 +7,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/bugs"
+	"github.com/simba-resp/simba-resp/resp"
 )
 
 // sessionLeases are the leases that SESSION bound to one connection, by mutex.
@@ -79,6 +80,31 @@ func (c *client) bindUnknown(a *acquisition, err error) {
 
 // unknownToken is no tenure's.
 const unknownToken = 0
+
+// InUse reports whether the connection owns a lease by SESSION, which its end would release. It is
+// a resp.Config.InUse.
+func (x *Commands) InUse(conn *resp.Conn) bool {
+	c, ok := conn.State().(*client)
+	return ok && c.ownsBoundLease()
+}
+
+// ownsBoundLease reports whether a lease runs that SESSION bound to this connection, or may run
+// since the store does not say. It forgets those that have ended.
+func (c *client) ownsBoundLease() bool {
+	for mutex, b := range c.session.byMutex {
+		// What is not told to anyone needs no settling.
+		t, _, err := c.x.backend.Owner(c.conn.Context(), mutex)
+		switch {
+		case err != nil, t.Token == b.token && t.Token != 0:
+			return true
+		case b.token != unknownToken:
+			delete(c.session.byMutex, mutex)
+		case t.Owner == b.contender:
+			return true
+		}
+	}
+	return false
+}
 
 // releaseSession gives up what is bound to the connection, which is closed. What it
 // cannot give up, since the store does not answer, ends with its windows.

@@ -1,10 +1,12 @@
 package commands
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -123,5 +125,50 @@ func TestASessionForgetsLeasesThatExpired(t *testing.T) {
 	s.stop() // after it the state is nobody's
 	if n := len(c.session.byMutex); n >= firstSweep {
 		t.Errorf("%d leases remembered, all have ended", n)
+	}
+}
+
+func TestAnIdleConnectionThatOwnsASessionLeaseIsNotCut(t *testing.T) {
+	unavailable := &simba.UnavailableError{Engine: "redis", Err: errors.New("away")}
+	for name, row := range map[string]struct {
+		acquire string
+		fault   error // of the acquire
+		owner   simba.Tenure
+		err     error // of a look at the owner
+		kept    bool
+	}{
+		"lease runs":       {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", owner: simba.Tenure{Owner: "c", Token: 1}, kept: true},
+		"lease has ended":  {acquire: "SIMBA.ACQUIRE m c 1000 SESSION"},
+		"another's lease":  {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", owner: simba.Tenure{Owner: "d", Token: 2}},
+		"store is away":    {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", err: unavailable, kept: true},
+		"lease may run":    {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", fault: unavailable, owner: simba.Tenure{Owner: "c", Token: 9}, kept: true},
+		"lease never was":  {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", fault: unavailable},
+		"lease is unbound": {acquire: "SIMBA.ACQUIRE m c 1000", owner: simba.Tenure{Owner: "c", Token: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				backend := granting()
+				if row.fault != nil {
+					backend.acquire = func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+						return simba.Outcome{}, nil, row.fault
+					}
+				}
+				backend.owner = func(string) (simba.Tenure, simba.Seq, error) { return row.owner, 0, row.err }
+				s := newSite(t, Config{Backend: backend})
+				s.server.SetIdleTimeout(time.Minute)
+				p := s.dial()
+				p.do(row.acquire)
+				if !row.kept {
+					began := time.Now()
+					p.expectEnd()
+					if d := time.Since(began); d != time.Minute {
+						t.Errorf("it was cut after %v", d)
+					}
+					return
+				}
+				time.Sleep(time.Hour)
+				p.expect("PING", "+PONG\r\n")
+			})
+		})
 	}
 }

@@ -93,8 +93,11 @@ func (c *client) simbaAcquire(args [][]byte) {
 	switch {
 	case a.wait && c.executing:
 		out, err = c.acquireUnwaiting(a)
-	case a.wait:
+	case a.wait && c.x.waits.enter(c.x.server.MaxClients()):
 		out, ticket, err = c.acquireWaiting(a)
+		c.x.waits.leave()
+	case a.wait:
+		out, err = c.acquireOrRefuse(a)
 	default:
 		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	}
@@ -119,6 +122,18 @@ func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 		return out, err
 	}
 	return ticket.End(simba.EndTimeout)
+}
+
+// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may be blocked: an owner renews, a free
+// mutex is granted, and who would have to wait is refused.
+func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
+	a.NoQueue = true
+	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if err == nil && out.Status == simba.StatusBusy {
+		c.owe(out.Seq)
+		err = errTooManyWaiting
+	}
+	return out, err
 }
 
 // acquireWaiting is ACQUIRE ... WAIT. A ticket comes with a mutex that was granted

@@ -90,6 +90,10 @@ type Config struct {
 	// Without it each connection has a goroutine, as those over TLS have in any case.
 	Poll bool
 
+	// InUse reports whether a connection that has been silent for IdleTimeout is in use all the same
+	// and stays; nil = it is not. It is asked on the connection's goroutine, and may ask a store.
+	InUse func(c *Conn) bool
+
 	// RequireAuth reports whether clients have to authenticate now; nil = never.
 	// It is asked before each command of a connection that has not, from the
 	// connection's goroutine.
@@ -104,6 +108,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Broker == nil {
 		c.Broker = NewBroker()
+	}
+	if c.InUse == nil {
+		c.InUse = func(*Conn) bool { return false }
 	}
 	if c.RequireAuth == nil {
 		c.RequireAuth = func() bool { return false }

@@ -51,6 +51,7 @@ type Conn struct {
 	err       error         // why the connection cannot go on; the first reason counts
 	shrinking bool          // a read deadline is set to look after a grown buffer
 	listening bool          // SetListening
+	spared    time.Duration // when it was last found in use while it was silent, from created
 	anonymous time.Duration // since when the client has not authenticated, from created
 	effort    effort
 	turn      time.Duration // when its turn was first looked at, from created; 0 = not yet

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -340,6 +341,24 @@ func TestAnIdleClientIsCut(t *testing.T) {
 		start := time.Now()
 		go io.Copy(io.Discard, cl)
 		if d := (<-ended).Sub(start); d != time.Minute {
+			t.Errorf("it was cut after %v", d)
+		}
+	})
+}
+
+func TestAConnectionInUseMayBeSilentUntilItIsNot(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
+		var inUse atomic.Bool
+		inUse.Store(true)
+		s := NewServer(Config{IdleTimeout: time.Minute, InUse: func(*Conn) bool { return inUse.Load() }}, &script{})
+		cl := dial(t, s)
+		cl.call("PING\r\n", "+PONG\r\n")
+		time.Sleep(time.Hour + time.Second)
+		cl.expectSilence()
+		inUse.Store(false)
+		start := time.Now()
+		cl.expectEnd("")
+		if d := time.Since(start); d > time.Minute {
 			t.Errorf("it was cut after %v", d)
 		}
 	})

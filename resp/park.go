@@ -51,12 +51,15 @@ func (c *Conn) reconsider() {
 // lookAround is called when the read deadline has passed between commands. It
 // returns why the connection ends, or does what was due and sets the next deadline.
 func (c *Conn) lookAround() error {
+	if c.idle() && c.server.inUse(c) { // not under the lock: a store may be asked
+		c.spared = c.age()
+	}
 	c.park.Lock()
 	defer c.park.Unlock()
 	if c.draining {
 		return errDraining
 	}
-	if idle := c.server.IdleTimeout(); idle > 0 && !c.exempt() && time.Since(c.LastActive()) >= idle {
+	if c.idle() {
 		return errIdle
 	}
 	if c.overdue() {
@@ -72,6 +75,17 @@ func (c *Conn) lookAround() error {
 // grown reports whether the connection holds more memory than a quiet one should.
 func (c *Conn) grown() bool { return c.in.grown() || cap(c.reply.buf) > minBuffer }
 
+// idle reports whether the client has been silent for the idle timeout, and may not be.
+func (c *Conn) idle() bool {
+	timeout := c.server.IdleTimeout()
+	return timeout > 0 && !c.exempt() && time.Since(c.idleSince()) >= timeout
+}
+
+// idleSince is when the idle timeout began to count.
+func (c *Conn) idleSince() time.Time {
+	return c.created.Add(max(time.Duration(c.lastActive.Load()), c.spared))
+}
+
 // exempt reports whether the client listens: it may be silent as long as it likes.
 func (c *Conn) exempt() bool { return c.listening || c.SubscriptionCount() > 0 }
 
@@ -85,7 +99,7 @@ func (c *Conn) rearm() {
 	}
 	var next time.Time
 	if idle := c.server.IdleTimeout(); idle > 0 {
-		next = c.LastActive().Add(idle)
+		next = c.idleSince().Add(idle)
 		if c.exempt() {
 			next = time.Now().Add(idle)
 		}

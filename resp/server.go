@@ -41,6 +41,7 @@ type Server struct {
 	handler     Handler
 	limits      Limits
 	requireAuth func() bool
+	inUse       func(*Conn) bool
 	log         *slog.Logger
 	broker      *Broker
 	turns       turns
@@ -75,6 +76,7 @@ func NewServer(cfg Config, h Handler) *Server {
 		handler:     h,
 		limits:      cfg.Limits,
 		requireAuth: cfg.RequireAuth,
+		inUse:       cfg.InUse,
 		log:         cfg.Logger,
 		broker:      cfg.Broker,
 		turns:       newTurns(cfg.Turns),
@@ -214,7 +216,8 @@ func (s *Server) SetMaxClients(n int) { s.maxClients.Store(int64(n)) }
 func (s *Server) IdleTimeout() time.Duration { return time.Duration(s.idleTimeout.Load()) }
 
 // SetIdleTimeout sets how long a client may be silent, also for those connected
-// now; 0 = for ever. A client that is blocked or that listens may be silent anyway.
+// now; 0 = for ever. A client that is blocked, that listens, or whose connection is in
+// use (Config.InUse) may be silent anyway.
 func (s *Server) SetIdleTimeout(d time.Duration) {
 	s.idleTimeout.Store(int64(d))
 	for _, c := range s.Conns() {

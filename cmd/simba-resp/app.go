@@ -89,6 +89,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		IdleTimeout: cfg.Timeout,
 		Logger:      log.Logger,
 		Broker:      broker,
+		InUse:       a.handler.InUse,
 		RequireAuth: a.handler.RequireAuth,
 		Turns:       a.turns(),
 		Poll:        a.cfg.Engine == engineEmbedded, // others wait for their stores, each command on its own

@@ -173,7 +173,7 @@ var fields = []field{
 	},
 	{
 		name: "maxclients", kind: "number", initial: "10000",
-		help:  "connections served at a time",
+		help:  "connections served at a time; WAIT may block three quarters of them",
 		value: func(c *config) flag.Value { return (*number)(&c.MaxClients) },
 	},
 	{
@@ -183,7 +183,7 @@ var fields = []field{
 	},
 	{
 		name: "timeout", kind: "seconds or duration", initial: "0",
-		help:  "a client that is idle for so long is disconnected, unless it is blocked or subscribed; 0 = never",
+		help:  "a client that is idle for so long is disconnected, unless it is blocked or subscribed, or owns a SESSION lease; 0 = never",
 		value: func(c *config) flag.Value { return (*seconds)(&c.Timeout) },
 	},
 	{

@@ -1,0 +1,83 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const tooManyWaiting = "-ERR max number of blocked clients reached"
+
+func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, _ *oneSeat) {
+		waits := func(p *peer) bool {
+			t.Helper()
+			before := s.server.Stats().Blocked
+			p.send("SIMBA.ACQUIRE m c 1000 WAIT 60000")
+			synctest.Wait()
+			return s.server.Stats().Blocked == before+1
+		}
+		s.server.SetMaxClients(4)
+		first := s.dial()
+		if !waits(first) || !waits(s.dial()) || !waits(s.dial()) {
+			t.Fatal("three of four may wait")
+		}
+		refused := s.dial()
+		if waits(refused) {
+			t.Fatal("the fourth of four waits")
+		}
+		if got := refused.reply(); !strings.HasPrefix(got, tooManyWaiting) {
+			t.Errorf("it is answered %q", got)
+		}
+		first.nc.Close() // who has waited makes room
+		synctest.Wait()
+		if !waits(refused) {
+			t.Error("no place has become free")
+		}
+		s.server.SetMaxClients(8)
+		for range 3 {
+			if !waits(s.dial()) {
+				t.Error("the limit has not moved with maxclients")
+			}
+		}
+		if waits(s.dial()) {
+			t.Error("the seventh of eight waits")
+		}
+		time.Sleep(time.Hour) // all waits time out
+		if n := s.x.waits.blocked.Load(); n != 0 {
+			t.Errorf("%d places are taken and nobody waits", n)
+		}
+	})
+}
+
+func TestTheOnlyClientMayWait(t *testing.T) {
+	seated(t, func(t *testing.T, s *site, _ *oneSeat) {
+		s.server.SetMaxClients(1)
+		if got := status(s.dial().do("SIMBA.ACQUIRE m c 1000 WAIT 1000")); got != "timeout" {
+			t.Errorf("it is answered %s", got)
+		}
+	})
+}
+
+func TestWhoNeedNotWaitIsNotRefusedAtTheLimit(t *testing.T) {
+	for want, answer := range map[string]simba.Status{"renewed": simba.StatusRenewed, "acquired": simba.StatusAcquired} {
+		seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+			s.server.SetMaxClients(1)
+			s.dial().send("SIMBA.ACQUIRE m c 1000 WAIT 60000")
+			synctest.Wait()
+			s.server.SetMaxClients(2) // one of two may wait
+			seat.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+				if !r.NoQueue || r.Waiter != nil {
+					t.Errorf("the engine is asked for a place: %+v", r)
+				}
+				return simba.Outcome{Status: answer, Owner: r.Contender, Token: 1}, nil, nil
+			}
+			if got := status(s.dial().do("SIMBA.ACQUIRE m c 1000 WAIT 60000")); got != want {
+				t.Errorf("it is answered %s, want %s", got, want)
+			}
+		})
+	}
+}
