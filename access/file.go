@@ -35,13 +35,13 @@ func (f Faults) Error() string {
 func (f Faults) Unwrap() []error { return f }
 
 // parse reads a file of users, in the form of Redis' aclfile: lines "user <name>
-// <rule> …", empty ones, and comments that begin with #.
+// <rule> …", empty ones, and comments that begin with #. A byte order mark is no part of them.
 func parse(c *Catalog, path string, text []byte) (map[string]*User, Faults) {
 	users := make(map[string]*User)
 	lines := make(map[string]int)
 	var wrong Faults
 	number := 0
-	for line := range bytes.Lines(text) {
+	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		number++
 		fault := func(format string, args ...any) {
 			wrong = append(wrong, &Fault{path, number, fmt.Sprintf(format, args...)})

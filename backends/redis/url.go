@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -201,7 +202,7 @@ func (t *target) setQuery(raw string, secure bool) error {
 func tlsConfig(ca, cert, key, name string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
 	if ca != "" {
-		pem, err := os.ReadFile(ca)
+		pem, err := readPEM(ca)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read tls-ca: %w", err)
 		}
@@ -214,11 +215,29 @@ func tlsConfig(ca, cert, key, name string) (*tls.Config, error) {
 		return nil, errors.New("tls-cert and tls-key belong together")
 	}
 	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+		pair, err := loadPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read tls-cert and tls-key: %w", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
+}
+
+func loadPair(cert, key string) (pair tls.Certificate, err error) {
+	certPEM, err := readPEM(cert)
+	if err != nil {
+		return pair, err
+	}
+	keyPEM, err := readPEM(key)
+	if err != nil {
+		return pair, err
+	}
+	return tls.X509KeyPair(certPEM, keyPEM)
+}
+
+// readPEM reads a file without a byte order mark, which would hide its first block.
+func readPEM(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	return bytes.TrimPrefix(text, []byte("\ufeff")), err
 }

@@ -1,9 +1,13 @@
 package redis
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
 func TestAURLNamesTheWayToRedis(t *testing.T) {
@@ -69,5 +73,27 @@ func TestAWrongURLIsRefusedWithTheReasonAndWithoutItsPassword(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "hunt") {
 			t.Errorf("%q: %v, want %s", url, err, word)
 		}
+	}
+}
+
+func TestByteOrderMarksAreNoPartOfCertificates(t *testing.T) {
+	authority, dir := certs.NewAuthority(t, "test CA"), t.TempDir()
+	ca := authority.Write(t, dir, "ca")
+	cert, key := authority.Sign(t, certs.Leaf{Name: "client"}).Write(t, dir, "client")
+	for _, path := range []string{ca, cert, key} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, append([]byte("\ufeff"), text...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to, err := parseURL(fmt.Sprintf("rediss://h?tls-ca=%s&tls-cert=%s&tls-key=%s", ca, cert, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(to.tls.Certificates) != 1 || to.tls.Certificates[0].Leaf.Subject.CommonName != "client" {
+		t.Errorf("got %+v", to.tls.Certificates)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -217,5 +218,5 @@ func readPEM(path string) ([]byte, error) {
 	if err == nil && len(text) > maxPEM {
 		err = fmt.Errorf("%s has more than %d bytes", path, maxPEM)
 	}
-	return text, err
+	return bytes.TrimPrefix(text, []byte("\ufeff")), err // a byte order mark would hide the first block
 }

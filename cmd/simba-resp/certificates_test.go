@@ -392,3 +392,24 @@ func TestCheckConfigSaysThatTheCertificateHasExpired(t *testing.T) {
 		t.Error("a missing key is no fault")
 	}
 }
+
+func TestByteOrderMarksAreNoPartOfCertificates(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"server.crt", "server.key", "ca.crt"} {
+		text, err := os.ReadFile(s.path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(s.path("bom."+name), append([]byte("\ufeff"), text...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := settle(t, s.args("--tls-cert-file", s.path("bom.server.crt"), "--tls-key-file", s.path("bom.server.key"),
+		"--tls-auth-clients", "yes", "--tls-ca-cert-file", s.path("bom.ca.crt")), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, wrong := loadTLS(c); len(wrong) > 0 || l.subject != "CN=first" {
+		t.Errorf("got %+v, %v", l, wrong)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -83,9 +84,9 @@ func (f faults) Error() string {
 // loadConfig settles every field by the first source that names it: flags, the
 // environment, the file of --config, the default. Its error is of type faults.
 func loadConfig(flags map[string]string, getenv func(string) string) (*config, error) {
-	file := flags[configFlag]
+	file := plain(flags[configFlag])
 	if file == "" {
-		file = getenv(variable(configFlag))
+		file = plain(getenv(variable(configFlag)))
 	}
 	inFile, wrong := readFile(file)
 
@@ -96,11 +97,11 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		if s, ok := inFile[f.name]; ok {
 			text, source, given[f.name] = s, f.name+" in "+file, true
 		}
-		if s := getenv(variable(f.name)); s != "" {
+		if s := plain(getenv(variable(f.name))); s != "" {
 			text, source, given[f.name] = s, variable(f.name), true
 		}
 		if s, ok := flags[f.name]; ok {
-			text, source, given[f.name] = s, "--"+f.name, true
+			text, source, given[f.name] = plain(s), "--"+f.name, true
 		}
 		if err := f.value(c).Set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
@@ -129,6 +130,12 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	return c, nil
 }
 
+// plain returns a text without what editors, echo and "$(cat file)" leave around it: a byte order
+// mark before it and line ends behind it.
+func plain(text string) string {
+	return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n")
+}
+
 // readFile returns the keys of a TOML file as the texts that a flag would have.
 func readFile(path string) (map[string]string, faults) {
 	if path == "" {
@@ -155,8 +162,7 @@ func readFile(path string) (map[string]string, faults) {
 	return texts, wrong
 }
 
-// readPassword takes the password from its file. One line end, LF or CRLF, belongs
-// to the file and not to the password: editors and `echo` leave it there.
+// readPassword takes the password from its file.
 func (c *config) readPassword() error {
 	const name = "requirepass-file"
 	if c.RequirePass != "" {
@@ -166,8 +172,10 @@ func (c *config) readPassword() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
-	if c.RequirePass = text; c.RequirePass == "" {
+	if bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff")) {
+		return fmt.Errorf("%s: %s is in UTF-16: save it as UTF-8", name, c.RequirePassFile)
+	}
+	if c.RequirePass = plain(string(b)); c.RequirePass == "" {
 		return fmt.Errorf("%s: %s is empty", name, c.RequirePassFile)
 	}
 	return nil

@@ -183,7 +183,7 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 	if err != nil || c.RequirePass != "two words " {
 		t.Errorf("got %+v, %v", c, err)
 	}
-	for content, want := range map[string]string{"word": "word", "word\n": "word", "word\r\n": "word", "word\n\n": "word\n", "word\r\r\n": "word\r"} {
+	for content, want := range map[string]string{"word": "word", "word\n": "word", "word\r\n": "word", "word\n\n": "word", "\ufeffword\r\n": "word"} {
 		if c, err := settle(t, []string{"--requirepass-file", write("line end", content)}, nil, ""); err != nil || c.RequirePass != want {
 			t.Errorf("%q: got %+v, %v", content, c, err)
 		}
@@ -191,6 +191,7 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 	for name, args := range map[string][]string{
 		"missing": {"--requirepass-file", filepath.Join(dir, "nowhere")},
 		"empty":   {"--requirepass-file", write("empty", "\n")},
+		"UTF-16":  {"--requirepass-file", write("UTF-16", "\xff\xfew\x00o\x00r\x00d\x00")},
 		"long":    {"--requirepass-file", write("long", strings.Repeat("x", maxPassword+1))},
 		"both":    {"--requirepass-file", write("other", "x"), "--requirepass", "y"},
 	} {
@@ -243,5 +244,27 @@ func TestFaultsDoNotShowSecrets(t *testing.T) {
 	_, err := settle(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("it says %v", err)
+	}
+}
+
+func TestByteOrderMarksAndLineEndsAreNoPartOfAValue(t *testing.T) {
+	// As from an editor on Windows, and from "$(cat file)" of such a file.
+	acl := usersFile(t, "\ufeffuser default off\r\nuser a on >word +@all\r\n")
+	c, err := settle(t, []string{"--queue-grace", "1s\r"}, map[string]string{
+		"SIMBA_REQUIREPASS": "\ufeffword\r\n", "SIMBA_MAXCLIENTS": "7\n", "SIMBA_TIMEOUT": "\n",
+	}, "\ufeffhandoff-window = '3s'\r\ntimeout = 9\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.RequirePass != "word" || c.MaxClients != 7 || c.QueueGrace != time.Second || c.HandoffWindow != 3*time.Second || c.Timeout != 9*time.Second {
+		t.Errorf("got %+v", *c)
+	}
+	if c, err = settle(t, nil, map[string]string{"SIMBA_ACLFILE": acl + "\n"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for password, want := range map[string]bool{"word": true, "word\r": false} {
+		if got := c.users.Authenticate([]byte("a"), []byte(password)) != nil; got != want {
+			t.Errorf("the password %q is right: %v", password, got)
+		}
 	}
 }
