@@ -3,6 +3,7 @@ package examples_test
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -91,6 +92,30 @@ func TestWhoWakesAfterItsLeaseDoesNoWork(t *testing.T) {
 			for _, p := range []*simbatest.Process{frozen, other} {
 				p.Signal(syscall.SIGTERM)
 				p.Wait(t)
+			}
+		})
+	}
+}
+
+// As containers do that share the host's network, and so its name: each program is process 1.
+func TestTwoWithOneProcessNumberAndHostNameAreTwoContenders(t *testing.T) {
+	t.Parallel()
+	isolated := []string{"unshare", "--pid", "--fork", "--kill-child"}
+	if out, err := exec.Command(isolated[0], append(isolated[1:], "true")...).CombinedOutput(); err != nil {
+		missing(t, fmt.Errorf("no PID namespaces (unshare of util-linux, as root): %w: %s", err, out))
+	}
+	s := simbatest.Start(t)
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMutex(t, s, e)
+			first := e.startAs(t, isolated, s, m.option, "", long)
+			token := e.token(t, first)
+			second := e.startAs(t, isolated, s, m.option, "", long)
+			owns := regexp.MustCompile("(?m)" + e.owns)
+			m.waitFor("the second waits, or has the mutex", func() bool { return m.waiters() == 1 || owns.MatchString(second.Output()) })
+			if owns.MatchString(second.Output()) {
+				t.Errorf("both have the mutex, the first by token %d, and the second says\n%s", token, second.Output())
 			}
 		})
 	}

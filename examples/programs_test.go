@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -45,8 +46,15 @@ var examples = []example{
 // start runs the example against a server.
 func (e example) start(t *testing.T, s *simbatest.Server, mutex, id string, ttl time.Duration) *simbatest.Process {
 	t.Helper()
-	args := append(e.program(t), "--addr", s.Addr, "--mutex", mutex)
-	if !e.noID {
+	return e.startAs(t, nil, s, mutex, id, ttl)
+}
+
+// startAs is start by a command that runs another. Without an id the example makes one up.
+func (e example) startAs(t *testing.T, by []string, s *simbatest.Server, mutex, id string, ttl time.Duration) *simbatest.Process {
+	t.Helper()
+	args := append(slices.Clone(by), e.program(t)...)
+	args = append(args, "--addr", s.Addr, "--mutex", mutex)
+	if !e.noID && id != "" {
 		args = append(args, "--id", id)
 	}
 	if e.millis {

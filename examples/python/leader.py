@@ -9,6 +9,7 @@ The first leads. End it with Ctrl-C or with kill -9, and the other takes over.
 import argparse
 import os
 import random
+import secrets
 import signal
 import socket
 import threading
@@ -187,7 +188,9 @@ def main():
     parser = argparse.ArgumentParser(description="Lead, or wait to lead.")
     parser.add_argument("--addr", default="127.0.0.1:7379", help="the server's host:port")
     parser.add_argument("--mutex", default="leader", help="what to contend for")
-    parser.add_argument("--id", default=f"{os.getpid()}@{socket.gethostname()}", help="who contends")
+    # The random part makes it unique: containers can share process number and host name.
+    unique = f"{os.getpid()}@{socket.gethostname()}~{secrets.token_hex(8)}"
+    parser.add_argument("--id", default=unique, help="who contends")
     parser.add_argument("--ttl", type=int, default=3000, metavar="MS",
                         help="how long a leader that died may be missed; 1000 of transition follow")
     options = parser.parse_args()

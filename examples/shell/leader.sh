@@ -9,7 +9,9 @@ set -uf
 
 addr=127.0.0.1:7379
 mutex=leader
-id=$$@$(uname -n)
+random=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
+[ ${#random} -eq 16 ] || { echo "$0: no random number for an id" >&2; exit 1; }
+id=$$@$(uname -n)~$random # containers can share process number and host name
 ttl=3000        # how long a leader that died may be missed, in milliseconds
 transition=1000 # follows the ttl: nobody else may lead yet, and we may still renew
 
