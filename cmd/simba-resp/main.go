@@ -58,6 +58,7 @@ func main() {
 
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, log)
 	if err == nil {
+		log.close(0) // serve has given the reader its time
 		return
 	}
 	if wrong := (faults)(nil); errors.As(err, &wrong) {
