@@ -24,7 +24,7 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
 	primary := Redis(t, args...)
 	host, port, _ := strings.Cut(primary.Addr, ":")
-	replica := Redis(t, append(args, "--replicaof", host+" "+port)...)
+	replica := Redis(t, append(args, "--replicaof", host, port)...)
 	s.Nodes = []*Server{primary, replica}
 	await(t, "the replica follows", func() bool { return says(replica.Addr, "INFO replication", "master_link_status:up") })
 	for range 3 {
