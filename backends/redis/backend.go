@@ -177,11 +177,17 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	}
 	st.sent = sent
 	b.takeIn(mutex, st)
+	if st.status == "full" {
+		return nil, b.unavailable(errFull)
+	}
 	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Left(st.now, st.ends) {
 		return nil, b.unavailable(errLate)
 	}
 	return st, nil
 }
+
+// errFull is the fate of who is new at a Redis that has no memory left, in Redis' own words.
+var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
 
 // errLate is what an owner is told whose lease may be over when its reply arrives.
 var errLate = errors.New("the answer took longer than the lease")
@@ -219,7 +225,7 @@ func (b *Backend) takeIn(mutex string, s *state) {
 	// Who began, renewed or handed on a lease looks when it ends. Replies are taken in
 	// in any order, so where someone relies on a look, none is put off: only the look
 	// itself books the next one.
-	switch due := s.due != 0 && s.status != "busy" && s.status != "lost" && s.status != "seen" && s.status != "confirmed" || len(s.grants) > 0; {
+	switch due := s.due != 0 && s.status != "busy" && s.status != "lost" && s.status != "full" && s.status != "seen" && s.status != "confirmed" || len(s.grants) > 0; {
 	case due && b.reliesOnLooks(mutex):
 		b.agenda.advance(mutex, s.dueAt())
 	case due:

@@ -17,7 +17,7 @@ func (b *Backend) check(ctx context.Context, t target, warn warning) error {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
 	for _, node := range masters {
-		if err := checkNode(ctx, t, node, warn); err != nil {
+		if err := b.checkNode(ctx, t, node, warn); err != nil {
 			return err
 		}
 	}
@@ -27,11 +27,13 @@ func (b *Backend) check(ctx context.Context, t target, warn warning) error {
 // warning takes note of what weakens a promise.
 type warning func(message string, args ...any)
 
-func checkNode(ctx context.Context, t target, node *redis.Client, warn warning) error {
-	name := node.Options().Addr
+func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client, warn warning) error {
+	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master
 	}
+	node := client.Conn() // all is asked of one node, which takes a write at last
+	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
 		return explain(err, name)
 	}
@@ -58,15 +60,22 @@ func checkNode(ctx context.Context, t target, node *redis.Client, warn warning) 
 	if err := checkSettings(ctx, t, node, name, warn); err != nil {
 		return err
 	}
-	if err := (&pipeline{client: node}).load(ctx); err != nil {
+	key, err := b.up.proofKey(ctx, client)
+	if err == nil {
+		err = node.Eval(ctx, proofLua, []string{key}).Err()
+	}
+	if err == nil {
+		err = (&pipeline{client: client}).load(ctx)
+	}
+	if err != nil {
 		return explain(err, name)
 	}
 	return nil
 }
 
-func checkSettings(ctx context.Context, t target, node *redis.Client, name string, warn warning) error {
+func checkSettings(ctx context.Context, t target, node *redis.Conn, name string, warn warning) error {
 	set := make(map[string]string)
-	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync"} {
+	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "replica-read-only"} {
 		m, err := node.ConfigGet(ctx, field).Result()
 		if err != nil {
 			if ctx.Err() != nil {
@@ -88,6 +97,9 @@ func checkSettings(ctx context.Context, t target, node *redis.Client, name strin
 			return fmt.Errorf("redis at %s evicts keys when its memory is full (maxmemory-policy %s), and locks with them: set it to noeviction, or accept it with allow-eviction=true in the url", name, policy)
 		}
 	}
+	if set["replica-read-only"] == "no" {
+		warn("a primary that is demoted would go on taking writes, and two owners are possible: set replica-read-only to yes", "node", name)
+	}
 	switch {
 	case set["appendonly"] == "no":
 		warn("redis writes no append only file: a restart loses locks that are held, and two owners are possible", "node", name)
@@ -108,6 +120,8 @@ func explain(err error, name string) error {
 		return fmt.Errorf("redis at %s refuses user or password of the url: %w", name, err)
 	case strings.HasPrefix(text, "NOPERM"):
 		return fmt.Errorf("redis at %s does not permit what is needed, which is ~simba:* &simba* +@all -@dangerous +info, and better +config|get: %w", name, err)
+	case unfit(err):
+		return fmt.Errorf("redis at %s takes no writes: %w", name, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("redis at %s does not answer in time: %w", name, err)
 	}

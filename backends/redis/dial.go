@@ -12,7 +12,7 @@ import (
 // dialer returns a dialer that does not fail: a connection that could not be made fails
 // at its first use, with the same error. After a number of failures go-redis would else
 // refuse to dial at all but once a second, by a goroutine that outlives its client.
-func dialer(timeout time.Duration, secure *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+func dialer(timeout time.Duration, secure *tls.Config, all *connections) func(context.Context, string, string) (net.Conn, error) {
 	dial := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -21,7 +21,7 @@ func dialer(timeout time.Duration, secure *tls.Config) func(context.Context, str
 		if err != nil {
 			return unmade{err}, nil
 		}
-		return conn, nil
+		return all.add(conn, addr), nil
 	}
 }
 

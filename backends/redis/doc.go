@@ -16,9 +16,15 @@
 //	simba:{m}:tenure     what the lock cannot say: token, windows, session, whose turn
 //	simba:{m}:waiting    what the queue cannot say: who is blocked at which server
 //	simba:{m}:ended:t    a command ended the tenure of ticket t before its server knew of it; gone when that has told it
+//	simba:{m}:proof      never exists: to delete it proves that the node takes writes
 //
 // Simba's own scripts know the first two. What they did is found out by comparing the
 // lock with the record: a tenure that began without us gets its token at first sight.
+//
+// A node that was demoted goes on answering on old connections. So each answer comes from a
+// script that writes, even if the write changes nothing (proof.go); a refusal closes all
+// connections to that node (connections.go). The node that commands go to is asked whether
+// the radio's connection listens there (whereabouts.go).
 //
 // What happens without a request is found by looking: at the end of each lease that
 // concerns this server (agenda), after each connection of the radio, and after each

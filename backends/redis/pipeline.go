@@ -28,6 +28,8 @@ type pipeline struct {
 	timeout time.Duration
 	tasks   *tasks
 	clock   clock // of the node
+	// judge takes in the error of a request that was sent at some time.
+	judge func(client *redis.Client, sent time.Time, err error)
 
 	mu      sync.Mutex // guards what follows
 	queue   []*request
@@ -163,36 +165,39 @@ func (p *pipeline) take(batch []*request) []*request {
 }
 
 func (p *pipeline) send(ctx context.Context, batch []*request) {
-	missing := p.exchange(ctx, batch)
+	missing := p.exchange(ctx, batch, false)
 	if len(missing) == 0 {
 		return
 	}
 	// A script that Redis does not know has not run.
-	if err := p.load(ctx); err != nil {
-		for _, r := range missing {
-			r.err = err
-			close(r.done)
-		}
-		return
-	}
-	for _, r := range p.exchange(ctx, missing) {
+	for _, r := range p.exchange(ctx, missing, true) {
 		close(r.done)
 	}
 }
 
-// exchange sends a batch, and ends its requests but those whose script is missing.
-func (p *pipeline) exchange(ctx context.Context, batch []*request) (missing []*request) {
-	cmds := make([]redis.Cmder, len(batch))
+// exchange sends a batch, and ends its requests but those whose script is missing. The scripts
+// are loaded on the same connection, since another may lead to another node.
+func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (missing []*request) {
+	cmds := make([]*redis.Cmd, len(batch))
 	pipe := p.client.Pipeline()
-	for i, r := range batch {
-		cmd := redis.NewCmd(ctx, r.args...)
-		cmds[i] = cmd
-		_ = pipe.Process(ctx, cmd) // only queues it
+	if load {
+		queueScripts(ctx, pipe)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, r := range batch {
-		r.reply, r.err = cmds[i].(*redis.Cmd).Result()
+		cmds[i] = redis.NewCmd(ctx, r.args...)
+		_ = pipe.Process(ctx, cmds[i]) // only queues it
+	}
+	sent := time.Now()
+	_, err := pipe.Exec(ctx) // the first error; each command has its own
+	for i, r := range batch {
+		r.reply, r.err = cmds[i].Result()
+		p.judge(p.client, sent, r.err) // before anyone asks again
+	}
+	for _, r := range batch {
 		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+			if load && err != nil {
+				r.err = err // why it was not loaded
+			}
 			missing = append(missing, r)
 			continue
 		}
@@ -201,12 +206,16 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request) (missing []*r
 	return missing
 }
 
-// load tells the node every script.
-func (p *pipeline) load(ctx context.Context) error {
-	pipe := p.client.Pipeline()
+func queueScripts(ctx context.Context, pipe redis.Pipeliner) {
 	for _, s := range scripts {
 		pipe.ScriptLoad(ctx, s.text)
 	}
+}
+
+// load tells the node every script.
+func (p *pipeline) load(ctx context.Context) error {
+	pipe := p.client.Pipeline()
+	queueScripts(ctx, pipe)
 	_, err := pipe.Exec(ctx)
 	return err
 }

@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -39,7 +41,11 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	if r.Count == 0 {
 		r.Count = 10
 	}
-	keys, cursor, err := masters[at].Scan(ctx, r.Cursor>>nodeBits, "simba:{*", int64(r.Count)).Result()
+	reply, err := b.up.eval(ctx, masters[at], scanLua, r.Cursor>>nodeBits, "simba:{*", r.Count)
+	if err != nil {
+		return page, err
+	}
+	keys, cursor, err := parseScan(reply)
 	if err != nil {
 		return page, err
 	}
@@ -49,15 +55,34 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	case at+1 < len(masters):
 		page.Cursor = uint64(at + 1)
 	}
-	page.Mutexes, err = pick(ctx, masters[at], keys, r)
+	page.Mutexes, err = b.up.pick(ctx, masters[at], keys, r)
 	return page, err
 }
 
+// parseScan reads a reply of SCAN.
+func parseScan(reply any) (keys []string, cursor uint64, err error) {
+	list, _ := reply.([]any)
+	if len(list) != 2 {
+		return nil, 0, errReply
+	}
+	text, _ := list[0].(string)
+	if cursor, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return nil, 0, errReply
+	}
+	found, _ := list[1].([]any)
+	for _, k := range found {
+		if key, ok := k.(string); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, cursor, nil
+}
+
 // pick returns the mutexes of keys that a request asks for, each once.
-func pick(ctx context.Context, node *redis.Client, keys []string, r simba.ScanRequest) (names []string, err error) {
+func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, r simba.ScanRequest) (names []string, err error) {
 	seen := make(map[string]bool)
 	pipe := node.Pipeline()
-	var checks []*redis.IntCmd
+	var checks []*redis.Cmd
 	for _, key := range keys {
 		lock, queued := strings.CutSuffix(key, ":contender")
 		mutex, ok := simba.ParseMutexChannel(lock)
@@ -72,18 +97,20 @@ func pick(ctx context.Context, node *redis.Client, keys []string, r simba.ScanRe
 		seen[mutex] = true
 		names = append(names, mutex)
 		if r.Held && r.Contended {
-			checks = append(checks, pipe.Exists(ctx, lock, lock+":contender"))
+			checks = append(checks, pipe.Eval(ctx, bothLua, []string{lock}))
 		}
 	}
 	if len(checks) == 0 {
 		return names, nil
 	}
+	sent := time.Now()
 	if _, err := pipe.Exec(ctx); err != nil {
+		u.judge(node, sent, err)
 		return nil, err
 	}
 	both := names[:0]
 	for i, name := range names {
-		if checks[i].Val() == 2 {
+		if checks[i].Val() == int64(2) {
 			both = append(both, name)
 		}
 	}

@@ -11,7 +11,7 @@ type script struct {
 	name, text, sha string
 }
 
-// Every script is state, its own fast path if it has one, steps, and its body.
+// Every script is state, its own fast path or first lines if it has some, steps, and its body.
 
 //go:embed lua/state.lua
 var stateLua string
@@ -37,8 +37,14 @@ var guardLua string
 //go:embed lua/release.lua
 var releaseLua string
 
+//go:embed lua/break_first.lua
+var breakFirstLua string
+
 //go:embed lua/break.lua
 var breakLua string
+
+//go:embed lua/look_fast.lua
+var lookFastLua string
 
 //go:embed lua/look.lua
 var lookLua string
@@ -59,8 +65,8 @@ var (
 	acquireScript = newScript("acquire", acquireFastLua, acquireLua)
 	guardScript   = newScript("guard", guardFastLua, guardLua)
 	releaseScript = newScript("release", releaseFastLua, releaseLua)
-	breakScript   = newScript("break", "", breakLua)
-	lookScript    = newScript("look", "", lookLua)
+	breakScript   = newScript("break", breakFirstLua, breakLua)
+	lookScript    = newScript("look", lookFastLua, lookLua)
 	confirmScript = newScript("confirm", "", confirmLua)
 	leaveScript   = newScript("leave", "", leaveLua)
 	passScript    = newScript("pass", "", passLua)

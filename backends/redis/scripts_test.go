@@ -31,6 +31,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 		acquireScript: newScript("acquire", "", acquireLua),
 		guardScript:   newScript("guard", "", guardLua),
 		releaseScript: newScript("release", "", releaseLua),
+		lookScript:    newScript("look", "", lookLua),
 	}
 	for _, s := range slow {
 		if err := c.ScriptLoad(t.Context(), s.text).Err(); err != nil {
@@ -46,6 +47,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 		free := run{releaseScript, []any{me, "0", "", "done"}}
 		byToken := run{releaseScript, []any{me, "9007199254740001", "", `be"cause`}}
 		poll := run{acquireScript, []any{"poller", int64(1000), int64(0), "queue", "", ""}}
+		look := run{lookScript, []any{"0", ""}}
 		served := run{releaseScript, []any{"before", "0", "", ""}} // of the record below
 		for name, story := range map[string][]run{
 			"acquire":                    {take},
@@ -59,8 +61,13 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 			"after a handoff":            {served, take, guard, free},
 			"after a handoff, a session": {served, bound, guard},
 			"acquire that would wait":    {wait, free},
+			"look":                       {look},
+			"acquire, look":              {take, look},
+			"acquire, poll, look":        {take, poll, look},
+			"acquire, release, look":     {take, free, look},
+			"after a handoff, look":      {served, bound, look},
 		} {
-			results := make([]string, 2)
+			results, seen := make([]string, 2), make([]string, 2)
 			for i, fast := range []bool{true, false} {
 				key := `simba:{m"` + me + `}`
 				if err := c.FlushDB(t.Context()).Err(); err != nil {
@@ -93,12 +100,23 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 					}
 					now, _ := clockOf(reply)
 					clock = append(clock, now)
+					if step.s == lookScript {
+						list := slices.Clone(reply.([]any))
+						for _, at := range []int{4, 5, 9} { // the ends of windows, which both count from the same instant
+							list[at] = list[at].(int64) - list[3].(int64)
+						}
+						list[3], list[6] = nil, nil // instants
+						seen[i] = fmt.Sprint(list)
+					}
 					if _, err := parseState("m", step.s, step.args, reply); err != nil {
 						t.Fatalf("%s: %v", name, err)
 					}
 				}
 				results[i] = remains(t, c, heard, clock)
 				_ = heard.Close()
+			}
+			if seen[0] != seen[1] {
+				t.Errorf("%s by %q: fast %s, slow %s", name, me, seen[0], seen[1])
 			}
 			if results[0] != results[1] {
 				t.Errorf("%s by %q: fast\n%s\nslow\n%s", name, me, results[0], results[1])
@@ -153,14 +171,18 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, deaf{})
-	text := heldUp(t, lookScript, "local ms = call('PTTL', lock)")
 	acquire(t, b, "m", "a", time.Minute, nil)
 	before := owner(t, b, "m")
-	if err := c.Eval(t.Context(), text, []string{"simba:{m}"}, b.id, 1000, 5000, "0", never, "0", "").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
-		t.Errorf("%+v, and before %+v", now, before)
+	for _, text := range []string{
+		heldUp(t, lookScript, "local waiters, ms = call('ZCARD', queue)"),
+		heldUp(t, newScript("look", "", lookLua), "local ms = call('PTTL', lock)"),
+	} {
+		if err := c.Eval(t.Context(), text, []string{"simba:{m}"}, b.id, 1000, 5000, "0", never, "0", "").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
+			t.Errorf("%+v, and before %+v", now, before)
+		}
 	}
 }
 
@@ -169,7 +191,7 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, deaf{})
-	const set = "if redis.pcall('SET', lock, who, 'PXAT'"
+	const set, extend = "if redis.pcall('SET', lock, who, 'PXAT'", "if call('PEXPIREAT', lock"
 	for _, version := range []string{"PXAT", "none"} { // a Redis before 6.2 knows no PXAT
 		for name, run := range map[string]struct {
 			s    *script
@@ -180,11 +202,12 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 			"guard":             {guardScript, []any{"a", 50, 0, "0"}},
 			"guard, by steps":   {newScript("guard", "", guardLua), []any{"a", 50, 0, "0"}},
 		} {
-			text := strings.Replace(heldUp(t, run.s, set), "'PXAT'", "'"+version+"'", 1)
-			mutex := name + version
+			line, mutex := set, name+version
 			if strings.HasPrefix(name, "guard") {
+				line = extend
 				acquire(t, b, mutex, "a", time.Minute, nil)
 			}
+			text := strings.Replace(heldUp(t, run.s, line), "'PXAT'", "'"+version+"'", 1)
 			key := "simba:{" + mutex + "}"
 			args := append([]any{b.id, 1000, 5000, "0", never}, run.args...)
 			if err := c.Eval(t.Context(), text, []string{key}, args...).Err(); err != nil {

@@ -19,15 +19,20 @@ type upstream struct {
 	client  *redis.Client        // of a single server or behind Sentinel
 	cluster *redis.ClusterClient // else
 
+	connections *connections
+
 	mu    sync.RWMutex // guards nodes
 	nodes map[*redis.Client]*pipeline
 }
 
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
-	u := &upstream{timeout: timeout, tasks: tasks, nodes: make(map[*redis.Client]*pipeline)}
+	u := &upstream{
+		timeout: timeout, tasks: tasks,
+		connections: newConnections(), nodes: make(map[*redis.Client]*pipeline),
+	}
 	// Nothing is retried by the client: it cannot know whether a script has run.
 	dialTimeout := min(timeout, 2*time.Second)
-	dial := dialer(dialTimeout, t.tls)
+	dial := dialer(dialTimeout, t.tls, u.connections)
 	switch t.topology {
 	case sentinel:
 		u.client = redis.NewFailoverClient(&redis.FailoverOptions{
@@ -101,7 +106,7 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if p = u.nodes[c]; p == nil {
-		p = &pipeline{client: c, timeout: u.timeout, tasks: u.tasks}
+		p = &pipeline{client: c, timeout: u.timeout, tasks: u.tasks, judge: u.judge}
 		u.nodes[c] = p
 	}
 	return p
@@ -182,8 +187,10 @@ func (u *upstream) ask(ctx context.Context, addr string, s *script, args []any) 
 	limit, _ := ctx.Deadline()
 	args[limitArg] = u.pipeline(client).clock.limit(limit)
 	cmd := pipe.Do(ctx, args...)
+	sent := time.Now()
 	_, _ = pipe.Exec(ctx)
 	reply, err := cmd.Result()
+	u.judge(client, sent, err)
 	if _, late := clockOf(reply); late && err == nil {
 		return nil, errOverdue
 	}

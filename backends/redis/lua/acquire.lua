@@ -8,7 +8,11 @@ if owner == '' then anyone = handOn() end
 if owner == me then
   renew(t, tr, asked)
   return reply('renewed', 0, '')
-elseif owner == '' and (turn == '' or turn == me) then
+end
+-- A full Redis takes nobody new. Who has a place in the queue, or a turn, keeps it.
+local refused = full and turn ~= me and not call('ZSCORE', queue, me)
+if owner == '' and (turn == '' or turn == me) then
+  if refused then return reply('full', 0, '') end
   if anyone then forget(me) end
   grant(me, t, tr, asked, '', '')
   return reply('acquired', 0, '')
@@ -18,5 +22,6 @@ if mode == 'busy' then
   local rank = call('ZRANK', queue, me)
   return reply('busy', rank and rank + 1 or 0, '')
 end
+if refused then return reply('full', 0, '') end
 local score = enqueue(me, mode == 'wait' and 'b' or 'p', t, tr, asked, ARGV[11])
 return reply(mode == 'wait' and 'waiting' or 'queued', call('ZRANK', queue, me) + 1, score)

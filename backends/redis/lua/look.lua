@@ -4,7 +4,7 @@
 --       8… of waiters here that must have a place: contender, score, ttl, transition, session, ticket
 local sweep, again = ARGV[6] == '1', ARGV[7]
 if owner ~= '' then compare() end
-local unconfirmed = takeBack()
+local unconfirmed, status = takeBack(), 'seen'
 
 for i = 8, #ARGV, 6 do
   local c, ticket = ARGV[i], server .. '/' .. ARGV[i + 5]
@@ -23,7 +23,11 @@ for i = 8, #ARGV, 6 do
     -- Another server's waiter for the same contender has taken the place over, if it lives.
     if not place or kind ~= 'b' or
         (wserver ~= server and call('PUBLISH', 'simba-server:' .. wserver, '') == 0) then
-      enqueue(c, 'b', tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5], ARGV[i + 1])
+      if full and not place then
+        status = 'full' -- tried again later
+      else
+        enqueue(c, 'b', tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5], ARGV[i + 1])
+      end
     end
   end
 end
@@ -54,4 +58,4 @@ handOn()
 local due = owner ~= '' and ends or turn ~= '' and till or 0
 if unconfirmed then due = math.min(due, now + LATE / 2) end
 if sweep and lapse ~= 0 and (due == 0 or lapse < due) then due = lapse end
-return reply('seen', 0, call('ZCARD', queue), due)
+return reply(status, 0, call('ZCARD', queue), due)

@@ -43,6 +43,9 @@ served = served or ''
 acquired, ttl, transition, till, lapse = acquired or 0, ttl or 0, transition or 0, till or 0, lapse or 0
 local ends = acquired + ttl + transition
 
+-- Whether this is BREAK, which a full Redis takes whoever the owner is.
+local breaks = false
+
 -- hold sets the lock until an end by the clock that now is of. Redis may have been held up
 -- since: an expiry counted from here could outlive the tenure.
 local function hold(who, till)
@@ -50,4 +53,10 @@ local function hold(who, till)
     call('SET', lock, who, 'PX', KEEP)
     call('PEXPIREAT', lock, till .. '')
   end
+end
+
+-- extend moves the end of a lock that is there. Redis takes PEXPIREAT when its memory is full,
+-- and then every write of the same script: it must be the first write of a renewal.
+local function extend(who, till)
+  if call('PEXPIREAT', lock, till .. '') == 0 then hold(who, till) end
 end

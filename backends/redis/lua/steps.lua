@@ -6,6 +6,18 @@
 -- its functions anew in each run, and that alone costs as much as the rest. Replies of
 -- those are short: status, token, now.
 
+-- Redis runs a script that only reads on a replica too, and on a primary that takes no writes. So
+-- the first step is a write that changes nothing: a node that takes no writes refuses it, and with
+-- it the whole script. Neither replicas nor the append only file see it. Fast paths write, too.
+-- Redis refuses SETRANGE when its memory is full. The script must know that before its first write
+-- that needs no memory, since Redis checks the memory for none of the writes that follow one.
+local full, proof = false, redis.pcall('SETRANGE', lock .. ':proof', 0, '')
+if type(proof) == 'table' then
+  if not string.find(proof.err, 'OOM ', 1, true) then return proof end
+  full = true
+  call('DEL', lock .. ':proof')
+end
+
 local waiting = lock .. ':waiting' -- hash: contender -> what only our servers know of it
 local ended = lock .. ':ended:'    -- and a ticket: a command ended its tenure, of which its server did not know
 local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
@@ -35,17 +47,22 @@ local function nextToken()
   return string.format('%.0f', token + 1)
 end
 
-local function renew(t, tr, s)
+local function begin(t, tr, s)
   acquired, ttl, transition, ends = now, t, tr, now + t + tr
   session, untold, changed = s, '', true
-  hold(owner, ends)
+end
+
+local function renew(t, tr, s)
+  begin(t, tr, s)
+  extend(owner, ends)
 end
 
 -- grant begins a tenure for who has no place in the queue.
 local function grant(c, t, tr, s, ticket, reason)
   token = nextToken()
   owner, turn, till = c, '', 0
-  renew(t, tr, s)
+  begin(t, tr, s)
+  hold(owner, ends)
   untold = ticket
   if ticket ~= '' then served = string.match(ticket, '^[^!]*') .. ' ' .. token end
   event('acquired', c, token, reason)
@@ -136,6 +153,8 @@ elseif holder then
     vacate('expired', '') -- Redis expires a key after its last millisecond, not at its end
   elseif holder == owner and session == FOREIGN then
     follow(ms)
+  elseif full and not state[2] and holder ~= ARGV[6] and not breaks then
+    return { err = "OOM command not allowed when used memory > 'maxmemory'." } -- no record for somebody new
   else
     if owner ~= '' then finish(now < ends and 'released' or 'expired', '') end
     adopt(ms)

@@ -1,0 +1,90 @@
+package redis
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// connections are all that are open to Redis: those of go-redis' pools and the radios'.
+// go-redis closes a connection that fails, but not the others that lead to the same node.
+// Safe for concurrent use.
+type connections struct {
+	mu   sync.Mutex // guards open
+	open map[*connection]struct{}
+}
+
+func newConnections() *connections {
+	return &connections{open: make(map[*connection]struct{})}
+}
+
+// connection is one of them.
+type connection struct {
+	net.Conn
+	set    *connections
+	addr   string // that was dialed
+	opened time.Time
+	closed atomic.Bool
+}
+
+func (s *connections) add(conn net.Conn, addr string) net.Conn {
+	c := &connection{Conn: conn, set: s, addr: addr, opened: time.Now()}
+	s.mu.Lock()
+	s.open[c] = struct{}{}
+	s.mu.Unlock()
+	return c
+}
+
+// closeBefore closes the connections to an address (or to any, if it is empty) that were
+// opened before some time.
+func (s *connections) closeBefore(addr string, before time.Time) {
+	var list []*connection
+	s.mu.Lock()
+	for c := range s.open {
+		if (addr == "" || c.addr == addr) && c.opened.Before(before) {
+			delete(s.open, c)
+			list = append(list, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range list {
+		c.closed.Store(true)
+		// TLS would say goodbye first, and wait for a peer that may not read.
+		if secure, ok := c.Conn.(*tls.Conn); ok {
+			_ = secure.NetConn().Close()
+		} else {
+			_ = c.Conn.Close()
+		}
+	}
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.set.mu.Lock()
+	delete(c.set.open, c)
+	c.set.mu.Unlock()
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
+
+// SyscallConn implements syscall.Conn. go-redis looks at an idle connection by it before it
+// uses the connection, so one that was closed here fails no request.
+func (c *connection) SyscallConn() (syscall.RawConn, error) {
+	if c.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	if plain, ok := c.Conn.(syscall.Conn); ok {
+		return plain.SyscallConn()
+	}
+	return opaque{}, nil
+}
+
+// opaque is the socket of a TLS connection: what can be read of it says nothing.
+type opaque struct{}
+
+func (opaque) Control(func(uintptr)) error    { return nil }
+func (opaque) Read(func(uintptr) bool) error  { return nil }
+func (opaque) Write(func(uintptr) bool) error { return nil }

@@ -1,0 +1,63 @@
+package redis
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
+	cert, key := selfSigned(t, t.TempDir())
+	port := strconv.Itoa(stores.FreePort(t))
+	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	for name, url := range map[string]string{
+		"plain": "redis://" + s.Addr,
+		"TLS":   fmt.Sprintf("rediss://127.0.0.1:%s?tls-ca=%s&tls-cert=%s&tls-key=%s", port, cert, cert, key),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := serve(t, url, deaf{})
+			c := b.up.client
+			var all sync.WaitGroup
+			for range 10 { // so that the pool has many
+				all.Go(func() { _ = c.Ping(t.Context()).Err() })
+			}
+			all.Wait()
+			had := c.PoolStats().TotalConns
+			b.up.connections.closeBefore("", time.Now())
+			for range 20 {
+				if err := c.Ping(t.Context()).Err(); err != nil {
+					t.Errorf("with %d connections that were closed: %v", had, err)
+				}
+			}
+			until(t, "the subscriber is back", func() bool { return b.tuner.hears("m") })
+		})
+	}
+}
+
+func TestOnlyConnectionsToThatAddressThatWereOpenBeforeAreClosed(t *testing.T) {
+	all := newConnections()
+	pipe := func(addr string) net.Conn {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		return all.add(near, addr)
+	}
+	old, other := pipe("a"), pipe("b")
+	now := time.Now().Add(time.Nanosecond)
+	time.Sleep(time.Millisecond)
+	young := pipe("a")
+	all.closeBefore("a", now)
+	for c, closed := range map[net.Conn]bool{old: true, other: false, young: false} {
+		if got := c.SetDeadline(time.Now()) != nil; got != closed {
+			t.Errorf("closed: %v, want %v", got, closed)
+		}
+		_ = c.Close()
+	}
+	if len(all.open) != 0 {
+		t.Errorf("%d are remembered", len(all.open))
+	}
+}

@@ -1,0 +1,398 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// recovery is how soon a server serves as before after a failover.
+const recovery = 5 * time.Second
+
+// readRequest is one kind of request that rests on a read. It reports whether the answer is the
+// one after the failover, where T1 is alice's token on s and T2 bob's.
+type readRequest func(ctx context.Context, b *Backend, t1, t2 uint64) (right bool, err error)
+
+var readRequests = map[string]readRequest{
+	"CHECK of the old token": func(ctx context.Context, b *Backend, t1, _ uint64) (bool, error) {
+		ok, _, err := b.Check(ctx, "s", t1)
+		return !ok, err
+	},
+	"CHECK of the new token": func(ctx context.Context, b *Backend, _, t2 uint64) (bool, error) {
+		ok, _, err := b.Check(ctx, "s", t2)
+		return ok, err
+	},
+	"OWNER": func(ctx context.Context, b *Backend, _, t2 uint64) (bool, error) {
+		o, _, err := b.Owner(ctx, "s")
+		return o.Owner == "bob" && o.Token == t2, err
+	},
+	"QUEUE": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+		list, _, err := b.Queue(ctx, "s", 10)
+		return len(list) == 1 && list[0].Contender == "carol", err
+	},
+	"SCAN": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+		return scans(ctx, b, simba.ScanRequest{}, "new", "s")
+	},
+	"SCAN HELD": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+		return scans(ctx, b, simba.ScanRequest{Held: true}, "new", "s")
+	},
+	"SCAN CONTENDED": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+		return scans(ctx, b, simba.ScanRequest{Contended: true}, "s")
+	},
+	"SCAN HELD CONTENDED": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+		return scans(ctx, b, simba.ScanRequest{Held: true, Contended: true}, "s")
+	},
+	"ACQUIRE without a place": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+		o, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "s", Contender: "dave", TTL: time.Minute, NoQueue: true})
+		return o.Status == simba.StatusBusy && o.Owner == "bob", err
+	},
+	"GUARD by another": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+		o, err := b.Guard(ctx, simba.GuardRequest{Mutex: "s", Contender: "dave", TTL: time.Minute})
+		return o.Status == simba.StatusLost && o.Owner == "bob", err
+	},
+}
+
+// scans reports whether a scan to its end finds just these mutexes.
+func scans(ctx context.Context, b *Backend, r simba.ScanRequest, want ...string) (bool, error) {
+	var got []string
+	for {
+		page, _, err := b.Scan(ctx, r)
+		if err != nil {
+			return false, err
+		}
+		got = append(got, page.Mutexes...)
+		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			slices.Sort(got)
+			return slices.Equal(slices.Compact(got), want), nil
+		}
+	}
+}
+
+// unavailable reports whether an error is answered TRYAGAIN, and fails the test at others.
+func unavailable(t testing.TB, err error) bool {
+	t.Helper()
+	lost := (*simba.UnavailableError)(nil)
+	if err != nil && !errors.As(err, &lost) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// staleReader checks a server that only reads, before and after a failover that leaves its
+// connections at the old primary. The url leads to the primary; failover returns one of the
+// new primary itself. At most so many reads may be refused, one after another.
+func staleReader(t *testing.T, url string, failover func() string, most int, read readRequest) {
+	reader := serve(t, url, deaf{})
+	for _, r := range reader.tuner.all() {
+		r.stop() // only its reads can notice
+	}
+	before := serve(t, url, deaf{})
+	alice, _ := acquire(t, before, "s", "alice", 10*time.Minute, nil)
+	acquire(t, before, "old", "alice", 10*time.Minute, nil)
+	acquire(t, before, "old", "bob", 10*time.Minute, nil)
+	var all sync.WaitGroup
+	for range 20 { // so that it has many connections
+		all.Go(func() {
+			_, err := read(t.Context(), reader, alice.Token, 0)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	url = failover()
+	failed := time.Now()
+
+	writer := serve(t, url, deaf{})
+	release(t, writer, "s", "alice")
+	release(t, writer, "old", "alice")
+	release(t, writer, "old", "bob")
+	bob, _ := acquire(t, writer, "s", "bob", 10*time.Minute, nil)
+	acquire(t, writer, "s", "carol", 10*time.Minute, nil)
+	acquire(t, writer, "new", "bob", 10*time.Minute, nil)
+	refusals := 0
+	for {
+		right, err := read(t.Context(), reader, alice.Token, bob.Token)
+		if !unavailable(t, err) {
+			if !right {
+				t.Fatal("the answer is that of the old primary")
+			}
+			break
+		}
+		if refusals++; refusals > most || time.Since(failed) > recovery {
+			t.Fatalf("no answer %v after the failover, %d times: %v", time.Since(failed), refusals, err)
+		}
+	}
+	for range 20 {
+		all.Go(func() {
+			if right, err := read(t.Context(), reader, alice.Token, bob.Token); err != nil || !right {
+				t.Errorf("a stale connection is left: %v %v", right, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAReadIsAnsweredByANodeThatTakesWrites(t *testing.T) {
+	for name, read := range readRequests {
+		t.Run(name, func(t *testing.T) {
+			p := stores.RedisPair(t)
+			staleReader(t, "redis://"+p.Link().Addr(), func() string {
+				p.Failover()
+				return "redis://" + p.Primary().Addr
+			}, 2, read)
+		})
+	}
+}
+
+func TestAReadBehindSentinelIsAnsweredByANodeThatTakesWrites(t *testing.T) {
+	for name, read := range readRequests {
+		switch name {
+		case "CHECK of the old token", "SCAN":
+			t.Run(name, func(t *testing.T) {
+				s := stores.RedisSentinel(t)
+				url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
+				staleReader(t, url, func() string { return "redis://" + sentinelFailover(t, s).Addr }, math.MaxInt, read)
+			})
+		}
+	}
+}
+
+// sentinelFailover has the sentinels promote the replica, and demotes the old primary so that
+// nobody feeds it and its connections stay: the sentinels would end those some seconds later.
+// It returns the new primary, which the sentinels may not name yet.
+func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
+	t.Helper()
+	old, next := s.Nodes[0], s.Nodes[1]
+	ask := func(n *stores.Server, args ...any) any {
+		t.Helper()
+		c := redis.NewClient(&redis.Options{Addr: n.Addr})
+		defer c.Close()
+		v, err := c.Do(t.Context(), args...).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	until(t, "the replica has caught up", func() bool {
+		offset := func(n *stores.Server) string {
+			_, rest, _ := strings.Cut(ask(n, "INFO", "replication").(string), "master_repl_offset:")
+			text, _, _ := strings.Cut(rest, "\r")
+			return text
+		}
+		return offset(old) == offset(next)
+	})
+	ask(s.Sentinels[0], "SENTINEL", "FAILOVER", s.MasterName)
+	until(t, "the replica is promoted", func() bool {
+		return strings.Contains(ask(next, "INFO", "replication").(string), "role:master")
+	})
+	ask(old, "REPLICAOF", "127.0.0.1", "1")
+	return next
+}
+
+// named is the primary that all sentinels name, "" if they differ.
+func named(t *testing.T, s *stores.Sentinel) string {
+	all := ""
+	for _, addr := range s.SentinelAddrs {
+		c := redis.NewSentinelClient(&redis.Options{Addr: addr})
+		got := strings.Join(c.GetMasterAddrByName(t.Context(), s.MasterName).Val(), ":")
+		_ = c.Close()
+		if all != "" && got != all {
+			return ""
+		}
+		all = got
+	}
+	return all
+}
+
+func TestAPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	for _, set := range []string{"1", "0"} {
+		if err := c.ConfigSet(t.Context(), "min-replicas-to-write", set).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for name, read := range readRequests {
+			_, err := read(t.Context(), b, a.Token, 0)
+			if refused := unavailable(t, err); refused != (set == "1") {
+				t.Errorf("%s with min-replicas-to-write %s: %v", name, set, err)
+			}
+		}
+	}
+	if err := c.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOREPLICAS")
+}
+
+// What carries no key is proven too, by each master for itself.
+func TestAMasterOfAClusterThatRefusesWritesAnswersNoReads(t *testing.T) {
+	c := stores.RedisCluster(t)
+	b := serve(t, "redis+cluster://"+strings.Join(c.Addrs, ","), deaf{})
+	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
+	acquire(t, b, "s", "carol", time.Minute, nil)
+	master := redis.NewClient(&redis.Options{Addr: c.Master("simba:{s}").Addr})
+	defer master.Close()
+	for _, set := range []string{"5", "0"} {
+		if err := master.ConfigSet(t.Context(), "min-replicas-to-write", set).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for name, read := range readRequests {
+			_, err := read(t.Context(), b, a.Token, 0)
+			if refused := unavailable(t, err); refused != (set == "5") {
+				t.Errorf("%s with min-replicas-to-write %s: %v", name, set, err)
+			}
+		}
+	}
+	if right, err := scans(t.Context(), b, simba.ScanRequest{Held: true, Contended: true}, "s"); err != nil || !right {
+		t.Error(right, err)
+	}
+}
+
+func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
+	p := stores.RedisPair(t)
+	open := opener("redis://" + p.Link().Addr())
+	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
+	tenures, faults := backendtest.Hammer(t, e, 6*time.Second, func(stop <-chan struct{}) {
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				p.Failover()
+			}
+			p.Rejoin()
+		}
+	})
+	for _, f := range faults {
+		t.Error(f)
+	}
+	t.Logf("%d tenures", tenures)
+}
+
+// A read costs neither the replicas nor the disk.
+func TestAReadChangesNothingAtRedis(t *testing.T) {
+	p := stores.RedisPair(t)
+	b := serve(t, "redis://"+p.Link().Addr(), deaf{})
+	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
+	c := redis.NewClient(&redis.Options{Addr: p.Primary().Addr})
+	defer c.Close()
+	size := func() string {
+		for line := range strings.Lines(c.Info(t.Context(), "persistence").Val()) {
+			if n, ok := strings.CutPrefix(line, "aof_current_size:"); ok {
+				return n
+			}
+		}
+		return ""
+	}
+	keys, before := c.DBSize(t.Context()).Val(), size()
+	for range 100 {
+		for _, name := range []string{"CHECK of the old token", "OWNER", "QUEUE", "SCAN", "SCAN HELD CONTENDED", "ACQUIRE without a place"} {
+			if _, err := readRequests[name](t.Context(), b, a.Token, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if after := size(); before == "" || after != before || c.DBSize(t.Context()).Val() != keys {
+		t.Errorf("the append only file grew from %s to %s", before, after)
+	}
+}
+
+// awaitGrant waits until a waiter owns the mutex, and returns how long that took.
+func awaitGrant(t *testing.T, w doorbell, ticket simba.Ticket) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for {
+		select {
+		case <-w.rung:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the waiter was not woken")
+		}
+		if o, err := ticket.End(simba.EndWoken); err != nil {
+			t.Fatal(err)
+		} else if o.Status == simba.StatusAcquired {
+			return time.Since(start)
+		}
+	}
+}
+
+// deafSubscriber checks that waiters and subscribers of a server that sends nothing are
+// served after a failover that leaves its connections at the old primary.
+func deafSubscriber(t *testing.T, url string, failover func()) {
+	e := newEar()
+	waits, before := serve(t, url, e), serve(t, url, deaf{})
+	acquire(t, before, "m", "alice", 10*time.Minute, nil)
+	e.listen(t, waits, "simba:{n}")
+	w := doorbell{make(chan struct{}, 1)}
+	_, ticket := acquire(t, waits, "m", "bob", 10*time.Minute, w)
+	failover()
+	failed := time.Now()
+
+	other := serve(t, url, deaf{})
+	release(t, other, "m", "alice")
+	awaitGrant(t, w, ticket)
+	if took := time.Since(failed); took > recovery {
+		t.Errorf("granted %v after the failover", took)
+	}
+	time.Sleep(time.Until(failed.Add(recovery)))
+	acquire(t, other, "n", "alice", 10*time.Minute, nil)
+	e.hear(t, "simba:{n}", is("acquired@@alice"))
+	_, ticket = acquire(t, waits, "n", "bob", 10*time.Minute, w)
+	release(t, other, "n", "alice")
+	if took := awaitGrant(t, w, ticket); took > time.Second {
+		t.Errorf("granted %v after the release", took)
+	}
+}
+
+func TestWaitersAndSubscribersFollowTheNodeThatTakesWrites(t *testing.T) {
+	p := stores.RedisPair(t)
+	deafSubscriber(t, "redis://"+p.Link().Addr(), p.Failover)
+}
+
+func TestWaitersAndSubscribersBehindSentinelFollowTheNodeThatTakesWrites(t *testing.T) {
+	s := stores.RedisSentinel(t)
+	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
+	deafSubscriber(t, url, func() {
+		sentinelFailover(t, s)
+		until(t, "the sentinels name the new primary", func() bool { return named(t, s) == s.Primary().Addr })
+	})
+}
+
+// The old primary is not even demoted: nothing tells but that commands go elsewhere.
+func TestASubscriberLeavesANodeThatCommandsDoNotGoTo(t *testing.T) {
+	one, two := stores.Redis(t), stores.Redis(t)
+	link := stores.NewLink(t, one.Addr)
+	b := serve(t, "redis://"+link.Addr(), deaf{})
+	link.Retarget(two.Addr)
+	c := redis.NewClient(&redis.Options{Addr: one.Addr})
+	defer c.Close()
+	if err := c.ClientKillByFilter(t.Context(), "TYPE", "normal").Err(); err != nil {
+		t.Fatal(err)
+	}
+	d := redis.NewClient(&redis.Options{Addr: two.Addr})
+	defer d.Close()
+	moved, channel := time.Now(), b.tuner.serverChannel()
+	until(t, "the subscriber has moved", func() bool {
+		return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 0 &&
+			d.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+	})
+	if took := time.Since(moved); took > recovery {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,209 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// fill writes until Redis has no memory left, and a little more is missing then.
+func fill(t *testing.T, c *redis.Client) {
+	t.Helper()
+	const limit = 8 << 20
+	set := func(bytes int) {
+		t.Helper()
+		if err := c.ConfigSet(t.Context(), "maxmemory", strconv.Itoa(bytes)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(limit)
+	big := strings.Repeat("x", 10000)
+	for i := 0; ; i++ {
+		err := c.Set(t.Context(), "filler:"+strconv.Itoa(i), big, 0).Err()
+		if err != nil && strings.HasPrefix(err.Error(), "OOM ") {
+			break
+		}
+		if err != nil || i > 10000 {
+			t.Fatalf("Redis is not full after %d: %v", i, err)
+		}
+	}
+	set(limit - 200_000) // connections come and go
+}
+
+func refusedForMemory(t *testing.T, what string, err error) {
+	t.Helper()
+	lost := (*simba.UnavailableError)(nil)
+	if !errors.As(err, &lost) || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("%s on a full Redis: %v", what, err)
+	}
+}
+
+func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	url := "redis://" + s.Addr
+	b := serve(t, url, deaf{})
+	other := serve(t, url, deaf{})
+	b.SetQueueGrace(time.Minute)
+	b.SetHandoffWindow(0)
+
+	// What is there before the memory is full. Each name says what it is for.
+	tokens := make(map[string]uint64)
+	hold := func(mutex string, ttl time.Duration, session uint64) {
+		o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: ttl, Session: session})
+		if err != nil || o.Status != simba.StatusAcquired {
+			t.Fatal(o, err)
+		}
+		tokens[mutex] = o.Token
+	}
+	renewed := []string{"plain", "session", "contended", "handed", "foreign"}
+	for _, m := range []string{"plain", "contended", "release", "break", "on", "queue", "poll", "handed"} {
+		hold(m, time.Minute, 0)
+	}
+	hold("session", time.Minute, 7)
+	hold("lapsed", 50*time.Millisecond, 0)
+	hold("free", time.Minute, 0)
+	release(t, b, "free", "a")
+	acquire(t, b, "contended", "w", time.Minute, nil)
+	acquire(t, b, "poll", "w", time.Minute, nil)
+	w := newBell()
+	_, ticket := acquire(t, other, "on", "w", time.Minute, w)
+	h := newBell()
+	_, handed := acquire(t, b, "handed", "b", time.Minute, h)
+	release(t, b, "handed", "a")
+	h.await(t)
+	got, err := handed.End(simba.EndWoken)
+	if err != nil || got.Status != simba.StatusAcquired {
+		t.Fatal(got, err)
+	}
+	tokens["handed"] = got.Token
+	for _, m := range []string{"foreign", "unseen", "unbroken"} {
+		if !newJVM(t, s.Addr, m, "a").acquire(60_000) {
+			t.Fatal("the foreign contender does not own", m)
+		}
+	}
+	until(t, "a lease has lapsed", func() bool { return c.Exists(t.Context(), "simba:{lapsed}").Val() == 0 })
+	fill(t, c)
+
+	// An owner keeps its lease.
+	for _, m := range renewed {
+		who := "a"
+		if m == "handed" {
+			who = "b"
+		}
+		const ttl = 10 * time.Minute
+		for what, renew := range map[string]func() (simba.Outcome, error){
+			"GUARD": func() (simba.Outcome, error) {
+				return b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: who, TTL: ttl})
+			},
+			"GUARD TOKEN": func() (simba.Outcome, error) {
+				return b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: who, TTL: ttl, Token: tokens[m]})
+			},
+			"ACQUIRE": func() (simba.Outcome, error) {
+				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl})
+				return o, err
+			},
+			"ACQUIRE NOQUEUE": func() (simba.Outcome, error) {
+				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, NoQueue: true})
+				return o, err
+			},
+			"ACQUIRE WAIT": func() (simba.Outcome, error) {
+				o, _, err := other.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, Waiter: newBell()})
+				return o, err
+			},
+			"ACQUIRE at most all": func() (simba.Outcome, error) {
+				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, Full: true})
+				return o, err
+			},
+		} {
+			if err := c.PExpire(t.Context(), "simba:{"+m+"}", time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			o, err := renew()
+			if err != nil || o.Status != simba.StatusRenewed || tokens[m] != 0 && o.Token != tokens[m] {
+				t.Errorf("%s of %s: %+v %v", what, m, o, err)
+			}
+			if left := c.PTTL(t.Context(), "simba:{"+m+"}").Val(); left < ttl-20*time.Second {
+				t.Errorf("%s of %s leaves %v", what, m, left)
+			}
+			tokens[m] = o.Token
+		}
+	}
+
+	// Nobody new is taken, and nothing is left of the attempt.
+	keys := c.DBSize(t.Context()).Val()
+	for what, try := range map[string]func(mutex string) error{
+		"ACQUIRE": func(m string) error {
+			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "n", TTL: time.Minute})
+			return err
+		},
+		"ACQUIRE WAIT": func(m string) error {
+			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "n", TTL: time.Minute, Waiter: newBell()})
+			return err
+		},
+	} {
+		for _, m := range []string{"never", "free", "lapsed", "queue", "poll"} {
+			refusedForMemory(t, what+" of "+m, try(m))
+			if holder := c.Get(t.Context(), "simba:{"+m+"}").Val(); holder == "n" {
+				t.Errorf("%s of %s was refused and granted", what, m)
+			}
+			if c.ZScore(t.Context(), "simba:{"+m+"}:contender", "n").Err() == nil {
+				t.Errorf("%s of %s was refused and queued", what, m)
+			}
+		}
+	}
+	_, _, err = b.Owner(t.Context(), "unseen")
+	refusedForMemory(t, "OWNER of a tenure without a record", err)
+	if got := c.DBSize(t.Context()).Val(); got != keys {
+		t.Errorf("%d keys became %d", keys, got)
+	}
+
+	// Reads are answered, places are kept, and tenures end.
+	for name, read := range readRequests {
+		if strings.HasPrefix(name, "ACQUIRE") || strings.HasPrefix(name, "GUARD") {
+			continue
+		}
+		if _, err := read(context.Background(), b, 1, 2); err != nil {
+			t.Errorf("%s on a full Redis: %v", name, err)
+		}
+	}
+	if ok, _, err := b.Check(t.Context(), "plain", tokens["plain"]); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	if o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "poll", Contender: "w", TTL: time.Minute}); err != nil || o.Status != simba.StatusQueued || o.Position != 1 {
+		t.Errorf("who polls: %+v %v", o, err)
+	}
+	if !release(t, b, "release", "a") || owner(t, b, "release").Owner != "" {
+		t.Error("not released")
+	}
+	for _, m := range []string{"break", "unbroken"} {
+		if done, _, err := b.Break(t.Context(), m, ""); !done || err != nil {
+			t.Errorf("%s: %v %v", m, done, err)
+		}
+	}
+	release(t, b, "on", "a")
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("the waiter: %+v %v", o, err)
+	}
+
+	// There is memory again.
+	if err := c.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := acquire(t, b, "never", "n", time.Minute, nil); o.Status != simba.StatusAcquired {
+		t.Errorf("%+v", o)
+	}
+	if o := owner(t, b, "unseen"); o.Owner != "a" || o.Token == 0 {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,86 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A node that is no primary any more goes on answering reads on the connections that it
+// has. So each read is made in one script with a write that changes nothing, which such a
+// node refuses: steps.lua does so for what concerns one mutex, and these for the rest.
+// DEL of nothing needs no memory, and neither replicas nor the append only file see it. See
+// look_fast.lua for why it comes last, and is not replicated.
+const (
+	proofLua = `return redis.call('DEL', KEYS[1])`
+	// ARGV  1 cursor  2 pattern  3 count
+	scanLua = `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+		redis.set_repl(redis.REPL_NONE) redis.call('DEL', KEYS[1]) return page`
+	// KEYS  1 lock
+	bothLua = `local n = redis.call('EXISTS', KEYS[1], KEYS[1] .. ':contender')
+		redis.set_repl(redis.REPL_NONE) redis.call('DEL', KEYS[1] .. ':proof') return n`
+	// ARGV  1 channel
+	listenersLua = `redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
+)
+
+// unfit reports whether an error says that a node takes no writes at this moment. Before
+// Redis 7 the words are inside the text of a script's error.
+func unfit(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	for _, word := range []string{"READONLY ", "MASTERDOWN ", "LOADING ", "NOREPLICAS ", "MISCONF "} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// judge closes the connections of a node that were opened before a request was sent, if the
+// error of that request says that the node takes no writes. Their address may lead to
+// another node by now.
+func (u *upstream) judge(node *redis.Client, sent time.Time, err error) {
+	if !unfit(err) {
+		return
+	}
+	addr := "" // there is one node only
+	if u.cluster != nil {
+		addr = node.Options().Addr
+	}
+	u.connections.closeBefore(addr, sent)
+}
+
+// eval runs one of the scripts above that has no key but the proof's.
+func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
+	key, err := u.proofKey(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	reply, err := node.Eval(ctx, script, []string{key}, args...).Result()
+	u.judge(node, sent, err)
+	return reply, err
+}
+
+var errNoSlot = errors.New("redis: the node has no slots of the cluster any more")
+
+// proofKey is a key that never exists, in one of the node's slots.
+func (u *upstream) proofKey(ctx context.Context, node *redis.Client) (string, error) {
+	for i := range 1 << 16 {
+		key := "simba:{" + strconv.Itoa(i) + "}:proof"
+		c, err := u.of(ctx, key)
+		if err != nil {
+			return "", err
+		}
+		if c == node {
+			return key, nil
+		}
+	}
+	return "", errNoSlot
+}
