@@ -23,15 +23,20 @@ type radio struct {
 	// were wanted when the connection was made.
 	tuned func(channel string)
 	begun func()
+	// server names the channels of which each connection listens to one that is its own.
+	server string
 
 	mu       sync.Mutex // guards what follows
 	stations map[string]*station
-	fresh    []string // to subscribe
-	stale    []string // to unsubscribe
-	missing  int      // stations of this connection that must be on before begun
-	failure  error    // why the last connection ended, or a channel was refused
-	sent     []batch  // subscriptions that are yet to be answered, in order
-	singly   bool     // a channel was refused: one that is goes alone
+	fresh    []string                // to subscribe
+	stale    []string                // to unsubscribe
+	missing  int                     // stations of this connection that must be on before begun
+	failure  error                   // why the last connection ended, or a channel was refused
+	sent     []batch                 // subscriptions that are yet to be answered, in order
+	singly   bool                    // a channel was refused: one that is goes alone
+	sessions int                     // connections so far
+	own      string                  // the channel of this connection alone, "" = not listened to yet
+	leave    context.CancelCauseFunc // ends this connection; nil = there is none
 
 	kick chan struct{} // of one: fresh or stale has something
 	stop context.CancelFunc
@@ -175,16 +180,19 @@ func (r *radio) session(ctx context.Context) error {
 	if err := r.tuneIn(connect, ps); err != nil {
 		return err
 	}
-	over, end := context.WithCancel(ctx)
+	over, end := context.WithCancelCause(ctx)
+	r.mu.Lock()
+	r.leave = end
+	r.mu.Unlock()
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		r.write(over, ps)
 		_ = ps.Close() // ends the read
 	})
 	err := r.read(over, ps)
-	end()
+	end(err) // the first cause stands
 	writer.Wait()
-	return err
+	return context.Cause(over)
 }
 
 // tuneIn makes the connection and subscribes to all that is wanted.
@@ -200,7 +208,13 @@ func (r *radio) tuneIn(ctx context.Context, ps *redis.PubSub) error {
 		r.fresh = append(r.fresh, name)
 	}
 	r.missing = len(r.stations)
+	r.sessions++
+	own := r.ownLocked()
+	r.sent = append(r.sent, batch{[]string{own}, 1})
 	r.mu.Unlock()
+	if err := ps.Subscribe(spent, own); err != nil {
+		return err
+	}
 	return r.retune(ps)
 }
 
@@ -208,6 +222,7 @@ func (r *radio) tuneIn(ctx context.Context, ps *redis.PubSub) error {
 func (r *radio) silence() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.own, r.leave = "", nil
 	for _, s := range r.stations {
 		if s.isOn {
 			s.on, s.isOn = make(chan struct{}), false
@@ -308,7 +323,9 @@ func (r *radio) read(ctx context.Context, ps *redis.PubSub) error {
 		}
 		switch m := got.(type) {
 		case *redis.Message:
-			r.heard(m)
+			if !r.isOwn(m.Channel) {
+				r.heard(m)
+			}
 		case *redis.Subscription:
 			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
 				r.confirm(m.Channel)
@@ -323,6 +340,9 @@ func (r *radio) confirm(name string) {
 		if r.sent[0].left--; r.sent[0].left == 0 {
 			r.sent = r.sent[1:]
 		}
+	}
+	if name == r.ownLocked() {
+		r.own = name
 	}
 	s := r.stations[name]
 	if s == nil || s.isOn {

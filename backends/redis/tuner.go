@@ -191,11 +191,16 @@ func (t *tuner) followMasters(ctx context.Context) error {
 
 func (t *tuner) startLocked(c *redis.Client) *radio {
 	r := newRadio(c, t.alive)
-	r.heard, r.tuned, r.begun = t.heard, t.tuned, t.begun
+	r.heard, r.tuned, r.begun, r.server = t.heard, t.tuned, t.begun, t.serverChannel()
 	r.want(t.serverChannel(), false)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(t.b.tasks.ctx)
 	t.b.tasks.start(func() { r.run(ctx) })
+	t.b.tasks.start(func() {
+		r.watch(ctx, func(ctx context.Context, channel string) (listeners any, err error) {
+			return t.b.up.eval(ctx, c, listenersLua, channel)
+		})
+	})
 	return r
 }
 
