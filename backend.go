@@ -57,8 +57,9 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // A MisconfiguredError is returned when an engine's store answered, and refuses what
 // the engine needs for a reason that does not pass by itself: a missing table, a
-// missing privilege, a value of another type at a key. Nothing has been done. A retry
-// fails the same until an operator has changed the store.
+// missing privilege, a value of another type at a key. A retry fails the same until an
+// operator has changed the store. What was asked may have been done in part, as where a
+// grant was written and its notice was refused: whoever asks again later learns it.
 type MisconfiguredError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // names the fault
@@ -95,7 +96,8 @@ type AcquireRequest struct {
 // Waiter is the one who waits in a blocked acquire.
 type Waiter interface {
 	// Wake tells that the mutex was granted, durably, or that the wait is over without
-	// it: Ticket.End will say. It may be called again, and after End, and must not block.
+	// it, by an error too: Ticket.End will say. It may be called again, and after End, and
+	// must not block.
 	Wake()
 }
 
@@ -109,6 +111,11 @@ type Ticket interface {
 	// Who was woken may have been granted a lease that was over before it could be told. Then
 	// it has a place again, and the outcome of EndWoken is StatusWaiting: Wake tells when
 	// there is more to be said. It is that of no other reason.
+	//
+	// An engine whose store refuses to go on ends the wait by an error: it wakes the
+	// waiter, and End(EndWoken) returns a *MisconfiguredError. The waiter has left the queue
+	// then, or does as soon as the store allows it, and is granted nothing any more. A grant
+	// that came before End wins over the error.
 	End(why EndReason) (Outcome, error)
 	// Abandon passes on a mutex that End said was acquired, since the waiter could
 	// not be told, unless the contender has renewed it since.

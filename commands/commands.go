@@ -113,16 +113,17 @@ type Commands struct {
 	scripting scripting
 	keyEvents keyEvents
 
-	errors   errorTally
-	slowlog  slowlog
-	latency  latencyMonitor
-	monitors monitors
-	rates    rates
-	aclLog   aclLog
-	memory   memoryLimit
-	waits    waitLimit
-	audit    audit
-	guesses  guesses
+	errors      errorTally
+	storeFaults storeFaults
+	slowlog     slowlog
+	latency     latencyMonitor
+	monitors    monitors
+	rates       rates
+	aclLog      aclLog
+	memory      memoryLimit
+	waits       waitLimit
+	audit       audit
+	guesses     guesses
 
 	certificateName func(*resp.Conn) string // that of the connection; a test's own
 	memPeak         atomic.Uint64           // largest used_memory that INFO has seen
@@ -153,6 +154,7 @@ func New(cfg Config) *Commands {
 	if x.log == nil {
 		x.log = slog.Default()
 	}
+	x.storeFaults.log = x.log
 	x.audit.init(cmp.Or(cfg.Audit, x.log))
 	if x.info.Started.IsZero() {
 		x.info.Started = time.Now()

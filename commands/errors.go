@@ -35,7 +35,8 @@ const (
 
 // wireText turns an error into the text of an error reply, code first. What an
 // engine failed at may be tried again: every request of a contender is idempotent
-// by its id. The one command that must not be repeated blindly is BREAK: it names
+// by its id. What its store refuses until an operator mends it is no TRYAGAIN: clients
+// would ask for ever, and nobody would look. The one command that must not be repeated blindly is BREAK: it names
 // no tenure, so the second may end that of the next owner.
 func wireText(err error) string {
 	var reply replyError
@@ -64,6 +65,7 @@ func (c *client) fail(err error) {
 	text := wireText(err)
 	c.failed = true
 	c.outage.met(err)
+	c.x.storeFaults.met(err)
 	c.x.errors.add(err)
 	c.w.Error(text)
 }

@@ -11,7 +11,8 @@ import (
 // outage is what the commands of one batch have lost to a store that does not
 // answer. The replies of a batch are sent together, so a pipeline or a transaction
 // of a hundred commands must not wait a hundred timeouts long. Failures that come at
-// once cost nothing, and don't keep the next command from asking another node.
+// once cost nothing, and don't keep the next command from asking another node. A store
+// that refuses (simba.MisconfiguredError) has answered, so it is no outage.
 type outage struct {
 	err   error         // the last
 	lost  time.Duration // time that failed commands took

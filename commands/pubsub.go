@@ -61,6 +61,7 @@ func (c *client) subscribed(channel string, pattern bool) {
 	if err != nil {
 		c.outage.met(err)
 		c.outage.note(time.Since(began))
+		c.x.storeFaults.met(err) // the client's reply does not say it
 		c.x.log.Debug("cannot tell the engine of a subscriber yet", "channel", channel, "err", err)
 		return
 	}

@@ -69,11 +69,13 @@ func (c *client) sweepSession() {
 	c.session.sweepAt = max(firstSweep, 2*len(c.session.byMutex))
 }
 
-// bindUnknown notes that SESSION may have bound a lease: the store did not say. If it
-// did, the session's end releases it; if not, that changes nothing.
+// bindUnknown notes that SESSION may have bound a lease: the store did not say, or refused
+// after it had done a part. If it did, the session's end releases it; if not, that
+// changes nothing.
 func (c *client) bindUnknown(a *acquisition, err error) {
-	lost := (*simba.UnavailableError)(nil)
-	if _, bound := c.session.byMutex[a.Mutex]; a.session && !bound && errors.As(err, &lost) {
+	lost, refusal := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
+	unknown := errors.As(err, &lost) || errors.As(err, &refusal)
+	if _, bound := c.session.byMutex[a.Mutex]; a.session && !bound && unknown {
 		c.bind(a.Mutex, a.Contender, unknownToken)
 	}
 }
@@ -123,6 +125,7 @@ func (c *client) releaseSession() {
 			kept, cause = kept+1, err
 			c.outage.met(err)
 			c.outage.note(time.Since(began))
+			c.x.storeFaults.met(err)
 		}
 		c.owe(seq)
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -64,8 +65,9 @@ type Ticket struct {
 	order uint64
 
 	// Guarded by lobby.mu.
-	state ticketState
-	grant Grant
+	state   ticketState
+	grant   Grant
+	failure error // why the wait is to end, if it still waits; nil = it goes on
 
 	next simba.Ticket // waits in its stead, after a grant that was over too soon; only End and Abandon look
 }
@@ -144,6 +146,29 @@ func (t *Ticket) Grant(g Grant) bool {
 	return true
 }
 
+// Fail ends the waits for a mutex by an error that does not pass by itself.
+func (l *Lobby) Fail(mutex string, err error) {
+	for _, t := range l.Waiting(mutex) {
+		t.Fail(err)
+	}
+}
+
+// Fail is Lobby.Fail for this ticket. It wakes the waiter, and End(EndWoken) returns the
+// error. Until End is called the ticket waits like any other, so a grant that comes first
+// wins.
+func (t *Ticket) Fail(err error) {
+	l := t.lobby
+	l.mu.Lock()
+	fails := t.state == waiting && t.failure == nil
+	if fails {
+		t.failure = err
+	}
+	l.mu.Unlock()
+	if fails {
+		t.Request.Waiter.Wake()
+	}
+}
+
 // Waiting returns the tickets of a mutex in the order in which they entered.
 func (l *Lobby) Waiting(mutex string) []*Ticket {
 	l.mu.Lock()
@@ -210,6 +235,17 @@ func (l *Lobby) removeLocked(t *Ticket) {
 // successor returns what waits in the ticket's stead, nil if nothing does. A store's own tickets have it of the one that they embed.
 func (t *Ticket) successor() simba.Ticket { return t.next }
 
+// failed ends the wait of a ticket that Fail has woken. What the store grants all the same
+// before the place is left is the outcome.
+func (t *Ticket) failed() (simba.Outcome, error) {
+	o, err := t.found(t.lobby.store.Leave(t, simba.EndLeft))
+	switch {
+	case err == nil && o.Status == simba.StatusAcquired, errors.Is(err, simba.ErrStopped):
+		return o, err
+	}
+	return simba.Outcome{}, t.failure
+}
+
 // settle ends the ticket and returns what had come of it.
 func (t *Ticket) settle() (ticketState, Grant) {
 	l := t.lobby
@@ -249,6 +285,8 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 		return t.found(o, err)
 	case state == moved:
 		return t.found(t.lobby.store.Moved(t))
+	case t.failure != nil && why == simba.EndWoken: // it changes no more, since the ticket has ended
+		return t.failed()
 	}
 	return t.found(t.lobby.store.Leave(t, why))
 }

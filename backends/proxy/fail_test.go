@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+var errRefused = errors.New("the store refuses")
+
+func TestAWaiterThatFailsIsWokenAndTheEndOfItsWaitIsTheError(t *testing.T) {
+	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+	l := NewLobby(s)
+	a, bellOfA := enter(l, "m", "a")
+	_, bellOfB := enter(l, "other", "b")
+	l.Fail("m", errRefused)
+	l.Fail("m", errors.New("another")) // it is told the first
+	bellOfA.expect(t, 1)
+	bellOfB.expect(t, 0)
+	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.expect(t, "leave a 2")
+	if l.Find("m", "a") != nil || l.Grant("m", "a", Grant{Token: 7}) {
+		t.Error("it waits on")
+	}
+	if _, err := a.Abandon(); err != nil {
+		t.Error(err)
+	}
+	s.expect(t, "leave a 2")
+}
+
+func TestTheErrorIsToldThoughThePlaceCannotBeLeft(t *testing.T) {
+	s := &deskStore{err: errors.New("cannot leave")}
+	l := NewLobby(s)
+	a, _ := enter(l, "m", "a")
+	l.Fail("m", errRefused)
+	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestAGrantThatComesBeforeTheEndWinsOverTheError(t *testing.T) {
+	for name, grant := range map[string]func(*Lobby){
+		"after the error":  func(l *Lobby) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
+		"before the error": func(l *Lobby) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
+	} {
+		s := &deskStore{}
+		l := NewLobby(s)
+		a, _ := enter(l, "m", "a")
+		grant(l)
+		if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+	}
+}
+
+func TestAGrantThatOnlyTheStoreKnowsWinsOverTheError(t *testing.T) {
+	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
+	l := NewLobby(s)
+	a, _ := enter(l, "m", "a")
+	l.Fail("m", errRefused)
+	if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := a.Abandon(); err != nil {
+		t.Error(err)
+	}
+	s.expect(t, "leave a 2", "pass a 7")
+}
+
+func TestAWaiterThatFailsKeepsItsPlaceIfItsConnectionIsGone(t *testing.T) {
+	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
+	l := NewLobby(s)
+	a, _ := enter(l, "m", "a")
+	l.Fail("m", errRefused)
+	if o, err := a.End(simba.EndGone); err != nil || o.Status != simba.StatusQueued {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.expect(t, "leave a 3")
+}

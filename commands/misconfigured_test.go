@@ -1,0 +1,108 @@
+package commands
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const misconfigured = "ERR engine mysql misconfigured: table simba_mutex does not exist"
+
+var errNoTable = &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("table simba_mutex does not exist")}
+
+// refusingStore is a backend whose store refuses each request.
+func refusingStore() *fakeBackend {
+	return &fakeBackend{
+		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			return simba.Outcome{}, nil, errNoTable
+		},
+		release: func(simba.ReleaseRequest) (bool, simba.Seq, error) { return false, 0, errNoTable },
+		guard:   func(simba.GuardRequest) (simba.Outcome, error) { return simba.Outcome{}, errNoTable },
+		owner:   func(string) (simba.Tenure, simba.Seq, error) { return simba.Tenure{}, 0, errNoTable },
+		queue:   func(string, int) ([]simba.QueueEntry, simba.Seq, error) { return nil, 0, errNoTable },
+		scan:    func(simba.ScanRequest) (simba.ScanPage, simba.Seq, error) { return simba.ScanPage{}, 0, errNoTable },
+		check:   func(string, uint64) (bool, simba.Seq, error) { return false, 0, errNoTable },
+		break_:  func(string, string) (bool, simba.Seq, error) { return false, 0, errNoTable },
+	}
+}
+
+func TestAStoreThatRefusesIsAnErrorOfItsOwn(t *testing.T) {
+	p := newSite(t, Config{Backend: refusingStore()}).dial()
+	for _, command := range storeCommands {
+		p.expect(command, failed(misconfigured))
+	}
+	if info := p.do("INFO errorstats"); !strings.Contains(info, "errorstat_ERR:count=") || strings.Contains(info, "errorstat_TRYAGAIN") {
+		t.Errorf("%s", info)
+	}
+}
+
+func TestTheLogSaysOnceAMinuteThatTheStoreRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := newSite(t, Config{Backend: refusingStore(), Logger: slog.New(slog.NewTextHandler(&log, nil))}).dial()
+		for range 5 {
+			p.expect("SIMBA.OWNER m", failed(misconfigured))
+		}
+		line := `level=ERROR msg="the store refuses what the engine needs, until an operator mends it" engine=mysql err="table simba_mutex does not exist"`
+		if got := log.String(); strings.Count(got, line) != 1 || strings.Count(got, "\n") != 1 {
+			t.Errorf("the log after five errors:\n%s", got)
+		}
+		time.Sleep(faultPause)
+		log.Reset()
+		p.expect("SIMBA.OWNER m", failed(misconfigured))
+		if got := log.String(); strings.Count(got, line+" unlogged=4") != 1 {
+			t.Errorf("the log a minute later:\n%s", got)
+		}
+	})
+}
+
+// brokenSeat is a place in the queue whose wait ends by an error.
+type brokenSeat struct{ *oneSeat }
+
+func (s brokenSeat) End(simba.EndReason) (simba.Outcome, error) { return simba.Outcome{}, errNoTable }
+
+func TestABlockedClientIsToldThatTheStoreRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seat := newOneSeat()
+		acquire := seat.acquire
+		seat.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			out, _, err := acquire(r)
+			return out, brokenSeat{seat}, err
+		}
+		s := newSite(t, Config{Backend: seat})
+		p := s.dial()
+		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
+		synctest.Wait()
+		seat.grant().Wake()
+		if got := p.reply(); got != failed(misconfigured) {
+			t.Errorf("the wait is answered %q", got)
+		}
+		p.expect("PING", "+PONG\r\n")
+	})
+}
+
+func TestASessionsLeaseThatARefusalMayHaveBegunIsReleasedWithIt(t *testing.T) {
+	backend := refusingStore()
+	released := make(chan simba.ReleaseRequest, 1)
+	backend.release = func(r simba.ReleaseRequest) (bool, simba.Seq, error) {
+		released <- r
+		return true, 0, nil
+	}
+	p := newSite(t, Config{Backend: backend}).dial()
+	p.expect("SIMBA.ACQUIRE m c 1000 SESSION", failed(misconfigured))
+	p.nc.Close()
+	select {
+	case r := <-released:
+		if r.Mutex != "m" || r.Contender != "c" || r.Session == 0 {
+			t.Errorf("%+v", r)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nothing was released")
+	}
+}
