@@ -114,8 +114,8 @@ type Ticket interface {
 	//
 	// An engine whose store refuses to go on ends the wait by an error: it wakes the
 	// waiter, and End(EndWoken) returns a *MisconfiguredError. The waiter has left the queue
-	// then, or does as soon as the store allows it, and is granted nothing any more. A grant
-	// that came before End wins over the error.
+	// then, or does as soon as the store allows it; a tenure that the store gives to its
+	// place meanwhile is passed on. A grant that came before End wins over the error.
 	End(why EndReason) (Outcome, error)
 	// Abandon passes on a mutex that End said was acquired, since the waiter could
 	// not be told, unless the contender has renewed it since.

@@ -150,7 +150,8 @@ func (b *Backend) background(f func(ctx context.Context)) {
 }
 
 // ask runs a script on a mutex and takes in what its reply tells. Its errors are
-// simba.ErrStopped and *simba.UnavailableError: then it may have run or not.
+// simba.ErrStopped, *simba.UnavailableError and *simba.MisconfiguredError: then it may
+// have run or not.
 func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*state, error) {
 	if b.tasks.ctx.Err() != nil {
 		return nil, simba.ErrStopped
@@ -199,12 +200,16 @@ func (b *Backend) inCluster() string {
 	return "0"
 }
 
+// unavailable makes an error of a request into what clients are told.
 func (b *Backend) unavailable(err error) error {
 	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
 		return simba.ErrStopped
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %v", b.timeout)
+	}
+	if refusal := lasting(err); refusal != nil {
+		return &simba.MisconfiguredError{Engine: "redis", Err: refusal}
 	}
 	return &simba.UnavailableError{Engine: "redis", Err: err}
 }

@@ -188,9 +188,12 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (m
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	sent := time.Now()
-	_, err := pipe.Exec(ctx) // the first error; each command has its own
+	_, err := pipe.Exec(ctx) // the first error; each command has its own, unless no connection could be made
 	for i, r := range batch {
 		r.reply, r.err = cmds[i].Result()
+		if r.reply == nil && r.err == nil {
+			r.err = err
+		}
 		p.judge(p.client, sent, r.err) // before anyone asks again
 	}
 	for _, r := range batch {

@@ -34,6 +34,7 @@ type radio struct {
 	failure  error                   // why the last connection ended, or a channel was refused
 	sent     []batch                 // subscriptions that are yet to be answered, in order
 	singly   bool                    // a channel was refused: one that is goes alone
+	refused  []string                // channels that were; asked for again, since rights may be mended
 	sessions int                     // connections so far
 	own      string                  // the channel of this connection alone, "" = not listened to yet
 	leave    context.CancelCauseFunc // ends this connection; nil = there is none
@@ -201,7 +202,8 @@ func (r *radio) tuneIn(ctx context.Context, ps *redis.PubSub) error {
 		return err
 	}
 	r.mu.Lock()
-	r.fresh, r.stale, r.sent, r.singly = nil, nil, nil, false
+	r.failure = nil // that was of an earlier connection
+	r.fresh, r.stale, r.sent, r.singly, r.refused = nil, nil, nil, false, nil
 	for name, s := range r.stations {
 		s.initial = true
 		s.breaks++
@@ -241,6 +243,7 @@ func (r *radio) write(ctx context.Context, ps *redis.PubSub) {
 			err = r.retune(ps)
 		case <-ping.C:
 			err = ps.Ping(spent)
+			r.appeal()
 		case <-ctx.Done():
 			return
 		}
@@ -373,12 +376,23 @@ func (r *radio) refuse(err error) {
 			r.fresh = append(r.fresh, names...)
 			r.nudge()
 		} else if s := r.stations[names[0]]; s != nil {
+			r.refused = append(r.refused, names[0])
 			begun = r.settleLocked(s)
 		}
 	}
 	r.mu.Unlock()
 	if begun {
 		r.begun()
+	}
+}
+
+// appeal asks again for what was refused.
+func (r *radio) appeal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.refused) > 0 {
+		r.fresh, r.refused = append(r.fresh, r.refused...), nil
+		r.nudge()
 	}
 }
 

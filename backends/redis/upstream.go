@@ -188,8 +188,11 @@ func (u *upstream) ask(ctx context.Context, addr string, s *script, args []any) 
 	args[limitArg] = u.pipeline(client).clock.limit(limit)
 	cmd := pipe.Do(ctx, args...)
 	sent := time.Now()
-	_, _ = pipe.Exec(ctx)
+	_, failure := pipe.Exec(ctx)
 	reply, err := cmd.Result()
+	if reply == nil && err == nil { // no connection could be made
+		err = failure
+	}
 	u.judge(client, sent, err)
 	if _, late := clockOf(reply); late && err == nil {
 		return nil, errOverdue

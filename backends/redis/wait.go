@@ -324,8 +324,8 @@ func (b *Backend) attendSoon(mutex string) {
 // attend looks after a mutex: ends waits that Redis has yet to hear of, makes sure
 // that who waits here has a place, and lets the mutex be handed on if it is free.
 func (b *Backend) attend(ctx context.Context, mutex string) {
-	if !b.exorcise(ctx, mutex) {
-		b.agenda.advance(mutex, time.Now().Add(retryAfter))
+	if err := b.exorcise(ctx, mutex); err != nil {
+		b.retry(mutex, err)
 		return
 	}
 	waiting := b.lobby.Waiting(mutex)
@@ -335,8 +335,11 @@ func (b *Backend) attend(ctx context.Context, mutex string) {
 	}
 	s, err := b.assert(ctx, mutex, "", waiting)
 	if err != nil {
-		b.agenda.advance(mutex, time.Now().Add(retryAfter))
+		b.retry(mutex, err)
 		return
+	}
+	if err := b.deafness(mutex); err != nil {
+		b.lobby.Fail(mutex, err)
 	}
 	waiters, _ := s.extra.(int64)
 	switch {
@@ -403,8 +406,8 @@ func (b *Backend) see(mutex string, s *state) {
 	b.chronicle.Record(e)
 }
 
-// exorcise ends the waits of a mutex' ghosts, and reports whether none is left.
-func (b *Backend) exorcise(ctx context.Context, mutex string) bool {
+// exorcise ends the waits of a mutex' ghosts. On an error some are left.
+func (b *Backend) exorcise(ctx context.Context, mutex string) error {
 	b.mu.Lock()
 	list := b.ghosts[mutex]
 	delete(b.ghosts, mutex)
@@ -417,10 +420,10 @@ func (b *Backend) exorcise(ctx context.Context, mutex string) bool {
 			b.mu.Lock()
 			b.ghosts[mutex] = append(b.ghosts[mutex], list[i:]...)
 			b.mu.Unlock()
-			return false
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 // generations remember what was added lately: until turn was called twice.

@@ -1,5 +1,6 @@
 -- Free, and nobody waits: grant, as in steps.lua.
 if not holder and owner == '' and turn == '' and call('EXISTS', queue) == 0 then
+  audible()
   local me, t, tr = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
   token = tonumber(token) < micros and microsText or string.format('%.0f', token + 1)
   hold(me, now + t + tr)

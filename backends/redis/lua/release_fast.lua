@@ -1,6 +1,7 @@
 -- By the owner, in its lease, whose server knows of it, and nobody waits: vacate, as in steps.lua.
 if owner == ARGV[6] and holder == owner and now < ends and (ARGV[7] == '0' or ARGV[7] == token) and
     (ARGV[8] == '' or ARGV[8] == session) and (untold == '' or string.sub(untold, -1) == '!') and call('EXISTS', queue) == 0 then
+  audible()
   call('DEL', lock)
   local record
   if served ~= '' then

@@ -21,8 +21,30 @@ if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- both are who
 -- The same in decimal. Lua is slow to write numbers, and writes large ones as 1.8e+15.
 local microsText = time[1] .. string.sub('00000' .. time[2], -6)
 
+-- refuse ends the script by an error that an operator must see to. A node that takes no writes
+-- says so instead: what it has may be old. See steps.lua.
+local function refuse(why)
+  call('DEL', lock .. ':proof')
+  error(why)
+end
+
+-- foreign refuses a key that other programs wrote. Nothing of theirs is overwritten.
+local function foreign(key, what) refuse('key ' .. key .. ' ' .. what .. ': move it away') end
+
+-- audible does so if the user may not publish what the script will. Redis tells since 7.0;
+-- before, a change is made whose notice is refused, and a record of it may be missing.
+local function audible()
+  local may = redis.acl_check_cmd
+  if may and not (may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
+    refuse('the user may not publish to the channels ' .. lock .. ' and simba-events:' .. string.sub(lock, 7))
+  end
+end
+
 local state = call('MGET', lock, tenure)
 local holder = state[1]
+-- MGET takes a key of another type for a missing one.
+if not holder and call('EXISTS', lock) == 1 then foreign(lock, 'is not a string') end
+if not state[2] and call('EXISTS', tenure) == 1 then foreign(tenure, 'is not a string') end
 -- token: in decimal.
 -- last: the owner before the mutex became free.
 -- session: the connection that the lease is bound to, or ''.
@@ -35,7 +57,12 @@ local holder = state[1]
 -- lapse: no polling contender is forgotten before; 0 = none waits.
 local token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse
 if state[2] then
-  token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse = cmsgpack.unpack(state[2])
+  local read
+  read, token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse = pcall(cmsgpack.unpack, state[2])
+  if not read or type(token) ~= 'string' or not tonumber(token) or type(owner) ~= 'string' or type(last) ~= 'string' or
+      type(transition or 0) ~= 'number' or type(lapse or 0) ~= 'number' then
+    foreign(tenure, 'holds no record of simba-resp')
+  end
 end
 -- A record ends with the last field that is not what it mostly is: see save.
 token, owner, last, session, untold, turn = token or '0', owner or '', last or '', session or '', untold or '', turn or ''

@@ -22,6 +22,14 @@ local waiting = lock .. ':waiting' -- hash: contender -> what only our servers k
 local ended = lock .. ':ended:'    -- and a ticket: a command ended its tenure, of which its server did not know
 local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local changed, grants, events = false, {}, {}
+-- Before anything is done: a key of another type fails later steps.
+local function expect(key, kind)
+  local is = call('TYPE', key).ok
+  if is ~= kind and is ~= 'none' then foreign(key, 'is not a ' .. kind) end
+end
+expect(queue, 'zset')
+expect(waiting, 'hash')
+audible()
 
 local DAY = 86400000
 -- Two clock readings of one script may differ by this much, in ms.
@@ -169,7 +177,12 @@ if turn ~= '' and till <= now then turn, till, changed = '', 0, true end
 -- whose end it was told last.
 local function describe(c)
   local w = call('HGET', waiting, c)
-  if w then return cmsgpack.unpack(w) end
+  if not w then return end
+  local read, kind, t, tr, wserver, wticket, wsession, since, lapses, told = pcall(cmsgpack.unpack, w)
+  if not read or kind ~= 'b' and kind ~= 'p' or type(since) ~= 'number' or type(lapses) ~= 'number' then
+    foreign(waiting, 'has a field that holds no record of simba-resp')
+  end
+  return kind, t, tr, wserver, wticket, wsession, since, lapses, told
 end
 
 local function remember(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end

@@ -1,0 +1,306 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// question is a request about mutex m by the contender c.
+type question struct {
+	name string
+	ask  func(context.Context, *Backend) error
+}
+
+var questions = []question{
+	{"ACQUIRE", func(ctx context.Context, b *Backend) error {
+		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute})
+		return err
+	}},
+	{"ACQUIRE NOQUEUE", func(ctx context.Context, b *Backend) error {
+		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, NoQueue: true})
+		return err
+	}},
+	{"ACQUIRE WAIT", func(ctx context.Context, b *Backend) error {
+		_, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
+		if ticket != nil {
+			_, _ = ticket.End(simba.EndLeft)
+		}
+		return err
+	}},
+	{"GUARD", func(ctx context.Context, b *Backend) error {
+		_, err := b.Guard(ctx, simba.GuardRequest{Mutex: "m", Contender: "c", TTL: time.Minute})
+		return err
+	}},
+	{"RELEASE", func(ctx context.Context, b *Backend) error {
+		_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "c"})
+		return err
+	}},
+	{"OWNER", func(ctx context.Context, b *Backend) error { _, _, err := b.Owner(ctx, "m"); return err }},
+	{"CHECK", func(ctx context.Context, b *Backend) error { _, _, err := b.Check(ctx, "m", 1); return err }},
+	{"QUEUE", func(ctx context.Context, b *Backend) error { _, _, err := b.Queue(ctx, "m", 10); return err }},
+	{"BREAK", func(ctx context.Context, b *Backend) error { _, _, err := b.Break(ctx, "m", ""); return err }},
+}
+
+// mustBeMisconfigured fails unless the error is of its own kind, of one line, and names
+// the fault.
+func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
+	t.Helper()
+	var refusal *simba.MisconfiguredError
+	if !errors.As(err, &refusal) || refusal.Engine != "redis" || !strings.Contains(err.Error(), names) || strings.ContainsAny(err.Error(), "\r\n") {
+		t.Errorf("%s: %v, want a misconfigured error that names %q", what, err, names)
+	}
+}
+
+// scan scans all mutexes.
+func scan(t testing.TB, b *Backend) (names []string) {
+	t.Helper()
+	for r := (simba.ScanRequest{}); ; {
+		page, _, err := b.Scan(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, page.Mutexes...)
+		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			return names
+		}
+	}
+}
+
+func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	for _, theirs := range []struct {
+		key    string
+		values []any // commands' words
+		owned  bool  // by c, before
+	}{
+		{"simba:{m}", []any{"RPUSH", "simba:{m}", "x"}, false},
+		{"simba:{m}", []any{"HSET", "simba:{m}", "x", "y"}, false},
+		{"simba:{m}:tenure", []any{"RPUSH", "simba:{m}:tenure", "x"}, false},
+		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", "x"}, false},
+		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", "\xc1"}, false},
+		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", "\xa11"}, false},
+		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", ""}, false},
+		{"simba:{m}:contender", []any{"SET", "simba:{m}:contender", "x"}, false},
+		{"simba:{m}:contender", []any{"SADD", "simba:{m}:contender", "x"}, true},
+		{"simba:{m}:waiting", []any{"SET", "simba:{m}:waiting", "x"}, true},
+	} {
+		for _, q := range questions {
+			name := fmt.Sprintf("%q: %s", theirs.values, q.name)
+			if err := c.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if theirs.owned {
+				acquire(t, b, "m", "c", time.Minute, nil)
+			}
+			if err := c.Do(t.Context(), theirs.values...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			before := c.Dump(t.Context(), theirs.key).Val()
+			lock := c.Get(t.Context(), "simba:{m}").Val()
+			err := q.ask(t.Context(), b)
+			// An owner renews without a look at the queue, and leaves without one if nobody waits.
+			if !theirs.owned || err != nil {
+				mustBeMisconfigured(t, name, err, "key "+theirs.key+" ")
+				if now := c.Get(t.Context(), "simba:{m}").Val(); now != lock {
+					t.Errorf("%s: refused, and the owner is %q after %q", name, now, lock)
+				}
+			}
+			if now := c.Dump(t.Context(), theirs.key).Val(); now != before || before == "" {
+				t.Errorf("%s: the key holds %q after %q", name, now, before)
+			}
+			scan(t, b)
+			if now := c.Dump(t.Context(), theirs.key).Val(); now != before {
+				t.Errorf("%s, SCAN: the key holds %q after %q", name, now, before)
+			}
+		}
+	}
+}
+
+func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	for _, garbage := range []string{"x", "", "\xc1", "\x93\xa1b\x01\x01"} {
+		for _, q := range questions {
+			if err := c.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			acquire(t, b, "m", "a", time.Minute, nil)
+			acquire(t, b, "m", "w", time.Minute, nil)
+			pipe := c.TxPipeline()
+			pipe.HSet(t.Context(), "simba:{m}:waiting", "w", garbage)
+			pipe.Del(t.Context(), "simba:{m}") // so that the waiter's turn has come
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			mustBeMisconfigured(t, fmt.Sprintf("%q: %s", garbage, q.name), q.ask(t.Context(), b), "key simba:{m}:waiting ")
+			if now := c.HGet(t.Context(), "simba:{m}:waiting", "w").Val(); now != garbage {
+				t.Errorf("%s: the field holds %q, not %q", q.name, now, garbage)
+			}
+		}
+	}
+}
+
+// Each case breaks a Redis as an operator may, and mends it. The owner's lease is short: when it ends, a look finds the fault.
+func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	do := func(words ...any) {
+		t.Helper()
+		if err := c.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rights := []any{"ACL", "SETUSER", "simba", "reset", "on", ">secret", "~simba:*", "&simba*", "+@all", "-@dangerous", "+info", "+config|get"}
+	do(rights...)
+	b := serve(t, "redis://simba:secret@"+s.Addr, deaf{})
+	for i, fault := range []struct {
+		name, names string
+		harm, mend  func()
+	}{
+		{
+			"no right to run scripts", "evalsha",
+			func() { do("ACL", "SETUSER", "simba", "-evalsha") }, func() { do(rights...) },
+		},
+		{
+			"no right to publish", "publish",
+			func() { do("ACL", "SETUSER", "simba", "-publish") }, func() { do(rights...) },
+		},
+		{
+			"no right to the channels", "publish",
+			func() { do("ACL", "SETUSER", "simba", "resetchannels", "&other") }, func() { do(rights...) },
+		},
+		{
+			"no right to the keys", "key",
+			func() { do("ACL", "SETUSER", "simba", "resetkeys", "~other") }, func() { do(rights...) },
+		},
+		{
+			"another password", "WRONGPASS",
+			func() {
+				do("ACL", "SETUSER", "simba", "resetpass", ">other")
+				do("CLIENT", "KILL", "USER", "simba")
+			},
+			func() { do(rights...) },
+		},
+		{
+			"another type at a key", "simba:{m4}:tenure",
+			func() {
+				do("RENAME", "simba:{m4}:tenure", "kept")
+				do("RPUSH", "simba:{m4}:tenure", "x")
+			},
+			func() { do("RENAME", "kept", "simba:{m4}:tenure") },
+		},
+	} {
+		m := fmt.Sprint("m", i)
+		if fault.names == "simba:{m4}:tenure" {
+			m = "m4"
+			c.Del(t.Context(), "simba:{m4}", "simba:{m4}:tenure", "simba:{m4}:contender", "simba:{m4}:waiting")
+		}
+		acquire(t, b, m, "a", 500*time.Millisecond, nil)
+		w := newBell()
+		_, ticket := acquire(t, b, m, "w", time.Minute, w)
+		if ticket == nil {
+			t.Fatalf("%s: w does not wait", fault.name)
+		}
+		fault.harm()
+		asked := time.Now()
+		until(t, fault.name+": a request is refused", func() bool { // a connection that was cut fails as one first
+			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "c", TTL: time.Second})
+			refusal := (*simba.MisconfiguredError)(nil)
+			if errors.As(err, &refusal) {
+				mustBeMisconfigured(t, fault.name, err, fault.names)
+			}
+			return errors.As(err, &refusal)
+		})
+		w.await(t)
+		if o, err := ticket.End(simba.EndWoken); err == nil {
+			t.Errorf("%s: the wait ends with %+v", fault.name, o)
+		} else {
+			mustBeMisconfigured(t, fault.name+", the wait", err, fault.names)
+		}
+		t.Logf("%s: the waiter is told after %v", fault.name, time.Since(asked))
+		fault.mend()
+		// Before w's lease would end: what Redis grants to its place is passed on.
+		until(t, fault.name+": another contender is served when it is mended", func() bool {
+			o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "d", TTL: time.Minute})
+			return err == nil && (o.Status == simba.StatusAcquired || o.Status == simba.StatusRenewed)
+		})
+		next := newBell()
+		until(t, fault.name+": waiters wait again", func() bool {
+			var err error
+			_, ticket, err = b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "x", TTL: time.Minute, Waiter: next})
+			return err == nil
+		})
+		release(t, b, m, "d")
+		next.await(t)
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+			t.Errorf("%s: a waiter after it: %+v, %v", fault.name, o, err)
+		}
+	}
+}
+
+type said string
+
+func (e said) Error() string { return string(e) }
+func (said) RedisError()     {}
+
+func TestOnlyErrorsThatRedisMakesAgainAreTakenForLasting(t *testing.T) {
+	const at7 = " script: ab81a0e4e11674d35e5af392da84baadf7c6da22, on @user_script:1."
+	const at6 = "ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:12: "
+	for _, e := range []struct{ said, names string }{ // names "" = it passes
+		{"WRONGTYPE Operation against a key holding the wrong kind of value" + at7, "WRONGTYPE Operation against a key holding the wrong kind of value"},
+		{at6 + "@user_script: 12: WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"},
+		{at6 + "user_script:12: key simba:{m} is not a string", "key simba:{m} is not a string"},
+		{"ERR user_script:12: key simba:{m} is not a string" + at7, "key simba:{m} is not a string"},
+		{"ERR Unknown Redis command called from script" + at7, "Unknown Redis command called from script"},
+		{"ERR The user executing the script can't run this command or subcommand" + at7, "The user executing the script can't run this command or subcommand"},
+		{"NOPERM this user has no permissions to run the 'evalsha' command", "NOPERM this user has no permissions to run the 'evalsha' command"},
+		{"NOAUTH Authentication required.", "NOAUTH Authentication required."},
+		{"WRONGPASS invalid username-password pair or user is disabled.", "WRONGPASS invalid username-password pair or user is disabled."},
+		{"ERR unknown command 'evalsha', with args beginning with: 'x'", "unknown command 'evalsha', with args beginning with: 'x'"},
+		{"ERR DB index is out of range", "DB index is out of range"},
+
+		{"OOM command not allowed when used memory > 'maxmemory'." + at7, ""},
+		{at6 + "@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.", ""},
+		{"READONLY You can't write against a read only replica." + at7, ""},
+		{at6 + "@user_script: 12: -READONLY You can't write against a read only replica.", ""},
+		{"READONLY You can't write against a read only replica.", ""},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk." + at7, ""},
+		{"NOREPLICAS Not enough good replicas to write." + at7, ""},
+		{"LOADING Redis is loading the dataset in memory", ""},
+		{"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", ""},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", ""},
+		{"CLUSTERDOWN The cluster is down", ""},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", ""},
+		{"MOVED 3999 127.0.0.1:6381", ""},
+		{"ERR Script attempted to access a non local key in a cluster node" + at7, ""},
+		{"ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:1: Script killed by user with SCRIPT KILL...", ""},
+		{"ERR max number of clients reached", ""},
+		{"ERR something that nobody has heard of", ""},
+	} {
+		err := fmt.Errorf("ask: %w", said(e.said))
+		got := lasting(err)
+		if (got == nil) != (e.names == "") || got != nil && got.Error() != e.names {
+			t.Errorf("%s: %v, want %q", e.said, got, e.names)
+		}
+	}
+	for _, err := range []error{context.DeadlineExceeded, errors.New("WRONGTYPE, says the network"), errOverdue, errLate} {
+		if got := lasting(err); got != nil {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
