@@ -32,6 +32,10 @@ type Engine struct {
 	// Direct is Open for a server whose way to the store is not by Link; nil = the
 	// rules that need one server cut off and another not are not tested.
 	Direct Opener
+	// Harm changes the store of a mutex as an operator may by mistake, so that it refuses
+	// what the engine needs, and mend takes that back; nil = the rules of that are not
+	// tested.
+	Harm func(t testing.TB, mutex string) (mend func())
 	// Shared says that several servers can share the store.
 	Shared bool
 	// PollLatency is how late a waiter may learn what another server did, or that a
@@ -59,6 +63,7 @@ const (
 	shared need = 1 << iota // several servers on one store
 	link                    // a network that can fail
 	direct                  // a server that it does not cut off
+	harm                    // a store that can be made to refuse
 )
 
 // Run tests every rule as a subtest of t, one after another.
@@ -84,6 +89,8 @@ func Run(t *testing.T, e Engine) {
 				t.Skip("no network between the engine and its store")
 			case r.needs&direct != 0 && e.Direct == nil:
 				t.Skip("no second way to the store")
+			case r.needs&harm != 0 && e.Harm == nil:
+				t.Skip("nobody knows how to harm the store")
 			}
 			e := e
 			if r.needs&link == 0 {
@@ -99,6 +106,6 @@ func rules() []rule {
 	return slices.Concat(
 		leaseRules(), tokenRules(), requestRules(), handoffRules(), deadWaiterRules(), pollingRules(),
 		noticeRules(), listingRules(), lifeRules(), sharedRules(), sharedQueueRules(), sharedNoticeRules(),
-		hammerRules(), outageRules(), lostReplyRules(), cutOffRules(),
+		hammerRules(), outageRules(), lostReplyRules(), cutOffRules(), refusedRules(),
 	)
 }

@@ -242,6 +242,10 @@ var Promises = []Promise{
 		ZooKeeper: KeptIf("it is over before two thirds of the session timeout: else its leases have ended, its waiters queue up anew, and its mutexes are served when the ensemble has ended the session"),
 	},
 	{
+		ID: "refused", Rule: "A store that refuses until an operator mends it: `-ERR engine … misconfigured: …`, which ends waits too, and all goes on when it is mended",
+		Embedded: alone,
+	},
+	{
 		ID: "lost", Rule: "A reply that was lost is settled: the retry gets the same tenure",
 		Embedded: alone,
 	},

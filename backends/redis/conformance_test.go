@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
@@ -35,6 +37,20 @@ func TestSingleRedisKeepsTheRules(t *testing.T) {
 		Name: "redis", Shared: true, Link: link, Timeout: suiteTimeout,
 		Open:   opener("redis://" + link.Addr()),
 		Direct: opener("redis://" + s.Addr),
+		Harm: func(t testing.TB, mutex string) func() {
+			c := redis.NewClient(&redis.Options{Addr: s.Addr})
+			t.Cleanup(func() { _ = c.Close() })
+			key, kept := simba.MutexChannel(mutex)+":tenure", "kept:"+mutex
+			do := func(words ...any) {
+				t.Helper()
+				if err := c.Do(t.Context(), words...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do("RENAME", key, kept)
+			do("RPUSH", key, "another program's")
+			return func() { do("RENAME", kept, key) }
+		},
 	})
 }
 

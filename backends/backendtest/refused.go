@@ -1,0 +1,87 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// What holds while a store refuses what the engine needs, until an operator mends it.
+
+func refusedRules() []rule {
+	return []rule{
+		{"refused", "a store that refuses is named to a request and to a waiter, and serves on when it is mended", harm, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.take(m, "a", 2*sec, 0)
+			x := s.block(m, "x", long, 0)
+			mend := w.e.Harm(w.t, m)
+			w.mustBeMisconfigured("acquire", s.refused(m, "b"))
+			x.awaitWake() // when the lease has ended at the latest
+			x.ended = true
+			_, err := x.ticket.End(simba.EndWoken)
+			w.mustBeMisconfigured("the wait", err)
+			w.mustBeMisconfigured("acquire after it", s.refused(m, "b"))
+
+			mend()
+			s.acquiresAgain(m, "c") // before x's lease would end: it has none
+			y := s.block(m, "y", long, 0)
+			s.giveUp(m, "c")
+			y.granted()
+		}},
+		{"refused", "a waiter that a store fails is told once, and waits again when it is mended", harm, func(w *world) {
+			s, m := w.server(), w.mutex()
+			a := s.take(m, "a", 2*sec, 0)
+			x := s.block(m, "x", long, 0)
+			mend := w.e.Harm(w.t, m)
+			x.awaitWake()
+			x.ended = true
+			_, err := x.ticket.End(simba.EndWoken)
+			w.mustBeMisconfigured("the wait", err)
+			mend()
+			s.acquiresAgain(m, "x")
+			if o := s.owner(m); o.Owner != "x" || o.Token <= a.Token {
+				w.t.Errorf("the owner is %+v, after token %d", o, a.Token)
+			}
+		}},
+	}
+}
+
+// refused asks until the store says that it refuses, and returns the error.
+func (s *server) refused(mutex, contender string) error {
+	s.w.t.Helper()
+	var err error
+	s.w.await("the store refuses", func() bool {
+		_, _, err = s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: sec, NoQueue: true})
+		lost := (*simba.UnavailableError)(nil)
+		return err != nil && !errors.As(err, &lost)
+	})
+	return err
+}
+
+// acquiresAgain asks for a mutex until it is had from a store that was mended.
+func (s *server) acquiresAgain(mutex, contender string) {
+	s.w.t.Helper()
+	s.w.await(contender+" acquires", func() bool {
+		o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
+		if err == nil {
+			err = s.b.Settle(context.Background(), o.Seq)
+		}
+		return err == nil && o.Owner == contender
+	})
+}
+
+// mustBeMisconfigured checks that a request was refused as the wire wants it.
+func (w *world) mustBeMisconfigured(what string, err error) {
+	w.t.Helper()
+	var refusal *simba.MisconfiguredError
+	if !errors.As(err, &refusal) {
+		w.t.Errorf("%s: %v, not a MisconfiguredError", what, err)
+		return
+	}
+	name, _, _ := strings.Cut(w.e.Name, "-")
+	if refusal.Engine != name || refusal.Err == nil || strings.Contains(err.Error(), "\n") {
+		w.t.Errorf("%s: %q", what, err)
+	}
+}
