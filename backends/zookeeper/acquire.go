@@ -159,6 +159,13 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 		rec.Kind = kindBlocked
 	}
 	c, err := b.create(ctx, s, p, rec)
+	if lasting(err) || outOfQuota(err) {
+		// A renewal makes no node. So who may own the mutex by a node that was made through
+		// another server goes on with that.
+		if n, found := b.owned(ctx, s, p, 0); n != nil && found == nil {
+			return out, false, nil
+		}
+	}
 	if err != nil {
 		return out, false, err
 	}

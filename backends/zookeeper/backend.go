@@ -154,6 +154,8 @@ func (b *Backend) failed(err error) error {
 		return simba.ErrStopped
 	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed):
 		return err
+	case lasting(err):
+		return b.misconfigured(err)
 	}
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
 }
@@ -164,6 +166,7 @@ type lane struct {
 	// Guarded by Backend.mu.
 	session *session
 	renewed chan struct{} // closed when session is replaced
+	fault   error         // why there will be no other before somebody mends it; nil = none is known
 }
 
 // lane returns the lane of a mutex.
@@ -176,10 +179,13 @@ func (b *Backend) current(ctx context.Context, mutex string) (*session, error) {
 	l := b.lane(mutex)
 	for {
 		b.mu.Lock()
-		s, renewed := l.session, l.renewed
+		s, renewed, fault := l.session, l.renewed, l.fault
 		b.mu.Unlock()
-		if s.alive() {
+		switch {
+		case s.alive():
 			return s, s.await(ctx)
+		case fault != nil:
+			return nil, fault
 		}
 		select {
 		case <-renewed:

@@ -73,7 +73,7 @@ func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) 
 			}
 			return c, err
 		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt was late
-		case certain(err):
+		case certain(err), outOfQuota(err):
 			return c, err
 		}
 		if !s.alive() {

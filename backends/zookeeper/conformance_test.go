@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
@@ -29,6 +31,11 @@ func TestConformance(t *testing.T) {
 	backendtest.Run(t, backendtest.Engine{
 		Name: "zookeeper", Open: opener(link.Addr()), Direct: opener(srv.Addr), Link: link,
 		Shared: true, Timeout: suiteTimeout,
+		Harm: func(t testing.TB, mutex string) func() {
+			o := operator(t, srv.Addr)
+			setACL(t, o, "/simba/"+mutex, nobodys)
+			return func() { setACL(t, o, "/simba/"+mutex, zk.WorldACL(zk.PermAll)) }
+		},
 	})
 }
 

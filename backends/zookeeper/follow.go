@@ -89,6 +89,7 @@ func (b *Backend) follow(f *follower) {
 				later = time.After(retryPause)
 			}
 		} else {
+			b.failWaits(f.mutex, err)
 			later = time.After(retryPause)
 		}
 	waiting:
@@ -363,6 +364,7 @@ func (b *Backend) seeForeign(f *follower, o *outlook, child string) (incomplete 
 	defer cancel()
 	n, err := b.foreign(ctx, o.s, f.mutex, child)
 	if err != nil || n == nil {
+		b.failWaits(f.mutex, err)
 		return true
 	}
 	before := o.first

@@ -31,6 +31,7 @@ func (b *Backend) claim(n *node) {
 	if err == nil {
 		return
 	}
+	b.failWaits(n.mutex, err)
 	if n.s.alive() && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, errChanged) && b.pause(retryPause) {
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -174,7 +174,7 @@ func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) er
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil, errors.Is(err, errUnknown), certain(err) && !errors.Is(err, zk.ErrNoNode):
+		case ctx.Err() != nil, errors.Is(err, errUnknown), lasting(err), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
 		case errors.Is(err, errSessionOver): // it may have been done, and what it would find now may be another tenure
 			return errUnknown

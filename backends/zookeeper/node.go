@@ -301,6 +301,7 @@ func (b *Backend) tendInside(ctx context.Context, n *node) error {
 		if errors.Is(err, zk.ErrBadVersion) { // another server was faster
 			err = b.reload(ctx, n)
 		}
+		b.failWaits(n.mutex, err) // who waits behind it has no turn before it goes
 		return gone(err)
 	}
 	if dirty {

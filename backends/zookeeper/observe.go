@@ -354,7 +354,7 @@ func (b *Backend) ask(ctx context.Context, mutex string, f func(*session) error)
 		if err == nil {
 			err = f(s)
 		}
-		if err == nil || certain(err) || errors.Is(err, errUnknown) || errors.Is(err, simba.ErrNotServed) || ctx.Err() != nil {
+		if err == nil || certain(err) || lasting(err) || errors.Is(err, errUnknown) || errors.Is(err, simba.ErrNotServed) || ctx.Err() != nil {
 			return err
 		}
 	}

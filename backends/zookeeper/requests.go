@@ -63,7 +63,7 @@ func certain(err error) bool {
 	for _, known := range [...]error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL,
 		zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrInvalidPath, zk.ErrInvalidFlags,
-		errCutOff,
+		errCutOff, errNoChroot,
 	} {
 		if errors.Is(err, known) {
 			return true
@@ -192,7 +192,7 @@ func (s *session) multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 func (s *session) ensure(ctx context.Context, mutex string) error {
 	err := s.makeContainer(ctx, s.mutex(mutex))
 	if errors.Is(err, zk.ErrNoNode) {
-		if err = s.makeContainer(ctx, s.mutexes()); err == nil || errors.Is(err, zk.ErrNodeExists) {
+		if err = s.inChroot(s.makeContainer(ctx, s.mutexes())); err == nil || errors.Is(err, zk.ErrNodeExists) {
 			err = s.makeContainer(ctx, s.mutex(mutex))
 		}
 	}
@@ -214,10 +214,18 @@ func (s *session) makeContainer(ctx context.Context, path string) error {
 
 func (s *session) ensureLeases(ctx context.Context) error {
 	_, err := do(ctx, s, writes, func(c *zk.Conn) (string, error) { return c.Create(s.leases(), nil, 0, s.acl) })
-	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+	if err = s.inChroot(err); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return fmt.Errorf("create %s: %w", s.leases(), err)
 	}
 	return nil
+}
+
+// inChroot judges the making of a node right below the chroot.
+func (s *session) inChroot(err error) error {
+	if errors.Is(err, zk.ErrNoNode) && s.root != "" {
+		return errNoChroot
+	}
+	return err
 }
 
 // register makes the session's marker.
@@ -249,11 +257,14 @@ func (s *session) outlives(ctx context.Context, old tag) (bool, error) {
 	return false, err
 }
 
-// beat shows the ensemble's leader that we are there, and returns its clock.
+// beat shows the ensemble's leader that we are there, and returns its clock. It returns
+// zk.ErrNoNode if the session's marker is missing.
 func (s *session) beat(ctx context.Context) (mtime int64, err error) {
-	stat, err := do(ctx, s, writes, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(s.leases(), nil, -1) })
+	res, err := s.multi(ctx,
+		&zk.CheckVersionRequest{Path: s.marker(s.tag), Version: -1},
+		&zk.SetDataRequest{Path: s.leases(), Version: -1})
 	if err != nil {
 		return 0, err
 	}
-	return stat.Mtime, nil
+	return res[1].Stat.Mtime, nil
 }

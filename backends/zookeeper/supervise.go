@@ -168,13 +168,13 @@ func (b *Backend) supervise(l *lane, s *session) {
 		}
 		ctx, over := context.WithCancel(b.life)
 		b.all.Go(func() { s.finish(ctx) }) // this goroutine is one of all, so that does not race with Close
-		s = b.successor(s)
+		s = b.successor(l, s)
 		over()
 		if s == nil {
 			return
 		}
 		b.mu.Lock()
-		l.session = s
+		l.session, l.fault = s, nil
 		close(l.renewed)
 		l.renewed = make(chan struct{})
 		b.mu.Unlock()
@@ -230,7 +230,7 @@ func (b *Backend) beat(s *session) {
 	case err == nil:
 		b.clock.observe(mtime, start, time.Now())
 	case errors.Is(err, zk.ErrNoNode):
-		err = s.ensureLeases(ctx)
+		err = s.register(ctx) // somebody has deleted the marker, or what it was in
 	}
 	if err != nil && b.life.Err() == nil {
 		b.log.Debug("the ensemble did not confirm the session", "err", err)
@@ -279,10 +279,10 @@ func (b *Backend) dismiss(ctx context.Context, n *node) (owns bool, err error) {
 
 // successor opens the session that comes after one that was given up, and returns it when the ensemble has ended that one: until
 // then other servers may go on with its tenures, and requests of its own may still be on their way.
-func (b *Backend) successor(old *session) *session {
+func (b *Backend) successor(l *lane, old *session) *session {
 	said := false
 	for {
-		s := b.reconnect()
+		s := b.reconnect(l)
 		if s == nil {
 			return nil
 		}
@@ -310,12 +310,16 @@ func (b *Backend) successor(old *session) *session {
 	}
 }
 
-func (b *Backend) reconnect() *session {
+// reconnect opens a lane's next session, however long that takes; nil = the engine is closed.
+func (b *Backend) reconnect(l *lane) *session {
 	said := false
 	for {
 		ctx, cancel := context.WithTimeout(b.life, max(b.options.Timeout, 5*time.Second))
 		s, err := b.join(ctx)
 		cancel()
+		if b.life.Err() == nil {
+			b.troubled(l, err)
+		}
 		if err == nil {
 			return s
 		}
@@ -388,9 +392,11 @@ func (b *Backend) rejoin(mutex string) {
 func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	r := t.Request
 	for b.lobby.Find(r.Mutex, r.Contender) == t {
-		if b.tryRejoin(t) == nil {
+		err := b.tryRejoin(t)
+		if err == nil {
 			return true
 		}
+		b.failWaits(r.Mutex, err)
 		if !b.pause(retryPause) {
 			return false
 		}

@@ -1,0 +1,282 @@
+package zookeeper_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
+)
+
+// nobodys is the ACL of a node that only its super user can change: raw connects as one.
+var nobodys = zk.DigestACL(zk.PermAll, "other", "secret")
+
+// operator connects as a user whose rights outlive those that a test takes away.
+func operator(t testing.TB, addr string) *zk.Conn {
+	t.Helper()
+	c := raw(t, addr)
+	if err := c.AddAuth("digest", []byte("other:secret")); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// setACL changes the rights to a node.
+func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
+	t.Helper()
+	if _, err := c.SetACL(path, acl, -1); err != nil {
+		t.Fatalf("set the ACL of %s: %v", path, err)
+	}
+}
+
+// without is everybody's ACL without some rights; the operator keeps all.
+func without(rights int32) []zk.ACL {
+	return append(zk.WorldACL(zk.PermAll&^rights), nobodys...)
+}
+
+func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
+	t.Helper()
+	var refusal *simba.MisconfiguredError
+	if !errors.As(err, &refusal) || refusal.Engine != "zookeeper" || !strings.Contains(err.Error(), names) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: %v, want a misconfigured error that names %q", what, err, names)
+	}
+}
+
+// ask makes an ACQUIRE.
+func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
+	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Minute})
+	return out, err
+}
+
+func TestAnOwnerRenewsWithoutTheRightToCreate(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
+	a := take(t, one, "m", "a", time.Minute)
+	o := operator(t, srv.Addr)
+	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
+		setACL(t, o, path, without(zk.PermCreate))
+	}
+	renewsByAllCommands(t, one, two, a)
+	_, err := ask(one, "m", "b")
+	mustBeMisconfigured(t, "another acquires", err, "/simba-leases")
+	_, err = ask(two, "new", "b")
+	mustBeMisconfigured(t, "another acquires another mutex", err, "/simba-leases")
+	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
+		setACL(t, o, path, zk.WorldACL(zk.PermAll))
+	}
+	if out, err := ask(two, "new", "b"); err != nil || out.Status != simba.StatusAcquired {
+		t.Errorf("another acquires when it may: %+v, %v", out, err)
+	}
+}
+
+// renewsByAllCommands fails unless a renews through the server that granted it the mutex m, and through another.
+func renewsByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
+	t.Helper()
+	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
+		for range 2 {
+			if out, err := b.Guard(context.Background(), guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+				t.Errorf("GUARD through %s: %+v, %v", name, out, err)
+			}
+			if out, err := ask(b, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+				t.Errorf("ACQUIRE through %s: %+v, %v", name, out, err)
+			}
+		}
+	}
+}
+
+func TestAnOwnerAcquiresAgainThroughAnotherServerWithoutTheRightToCreate(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
+	a := take(t, one, "m", "a", time.Minute)
+	setACL(t, operator(t, srv.Addr), "/simba-leases", without(zk.PermCreate))
+	if out, err := ask(two, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestAnOwnerRenewsWhereAQuotaIsUsedUp(t *testing.T) {
+	srv := stores.ZooKeeper(t, "enforceQuota=true")
+	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
+	a := take(t, one, "m", "a", time.Minute)
+	o := operator(t, srv.Addr)
+	const quota = "/zookeeper/quota/simba"
+	for _, node := range []struct{ path, data string }{
+		{quota, ""},
+		{quota + "/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1"},
+		{quota + "/zookeeper_stats", "count=3,bytes=1"},
+	} {
+		if _, err := o.Create(node.path, []byte(node.data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	_, err := ask(one, "m", "b")
+	unavailable(t, err) // it passes when other nodes go
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	renewsByAllCommands(t, one, two, a)
+}
+
+func TestWhatTheEnsembleRefusesIsNamedOnEveryCommand(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, b, "m", "a", time.Minute)
+	o := operator(t, srv.Addr)
+	setACL(t, o, "/simba/m", nobodys)
+	ctx := context.Background()
+	for name, question := range map[string]func() error{
+		"ACQUIRE": func() error { _, err := ask(b, "m", "b"); return err },
+		"ACQUIRE WAIT": func() error {
+			_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+			return err
+		},
+		"RELEASE": func() error {
+			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			return err
+		},
+		"OWNER": func() error { _, _, err := b.Owner(ctx, "m"); return err },
+		"CHECK": func() error { _, _, err := b.Check(ctx, "m", 1); return err },
+		"QUEUE": func() error { _, _, err := b.Queue(ctx, "m", 10); return err },
+		"BREAK": func() error { _, _, err := b.Break(ctx, "m", ""); return err },
+		"SCAN":  func() error { _, _, err := b.Scan(ctx, simba.ScanRequest{}); return err },
+	} {
+		mustBeMisconfigured(t, name, question(), "no permission (NoAuth)")
+	}
+	if names, _, err := o.Children("/simba/m"); err != nil || len(names) != 1 {
+		t.Errorf("below the node is %v, %v", names, err)
+	}
+	setACL(t, o, "/simba/m", zk.WorldACL(zk.PermAll))
+	giveUp(t, b, "m", "a")
+}
+
+func TestAnotherProgramsEphemeralNodeIsNamedAndStays(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	o := operator(t, srv.Addr)
+	if _, err := o.Create("/simba/m", []byte("theirs"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ask(b, "m", "a")
+	mustBeMisconfigured(t, "acquire", err, "ephemeral")
+	if data, _, err := o.Get("/simba/m"); err != nil || string(data) != "theirs" {
+		t.Errorf("the node holds %q, %v", data, err)
+	}
+	if err := o.Delete("/simba/m", -1); err != nil {
+		t.Fatal(err)
+	}
+	take(t, b, "m", "a", time.Minute)
+}
+
+func TestAChrootThatIsDeletedIsNamedAndServesOnWhenItIsMadeAgain(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	o := operator(t, srv.Addr)
+	make := func() {
+		t.Helper()
+		if _, err := o.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	make()
+	b := open(t, zookeeper.Options{Servers: srv.Addr + "/locks"})
+	take(t, b, "m", "a", time.Minute)
+	await(t, "the chroot is deleted", func() bool { // the server makes nodes in it all the time
+		deleteAll(o, "/locks")
+		_, _, err := o.Get("/locks")
+		return errors.Is(err, zk.ErrNoNode)
+	})
+	began := time.Now()
+	_, err := ask(b, "n", "b")
+	mustBeMisconfigured(t, "acquire", err, "the chroot /locks does not exist")
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	make()
+	take(t, b, "n", "b", time.Minute)
+	await(t, "the sessions' markers are there again", func() bool {
+		names, _, err := o.Children("/locks/simba-leases")
+		markers := 0
+		for _, name := range names {
+			if strings.HasPrefix(name, "session-") {
+				markers++
+			}
+		}
+		return err == nil && markers == zookeeper.DefaultSessions
+	})
+}
+
+func deleteAll(c *zk.Conn, path string) {
+	names, _, _ := c.Children(path)
+	for _, name := range names {
+		deleteAll(c, path+"/"+name)
+	}
+	_ = c.Delete(path, -1)
+}
+
+// A session is lost, and the next one may not make its marker.
+func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	b := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	other := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, other, "m", "a", time.Minute)
+	ticket, w := block(t, b, "m", "w", time.Minute)
+	o := operator(t, srv.Addr)
+	link.Refuse()
+	await(t, "the sessions are lost", func() bool {
+		names, _, err := o.Children("/simba/m")
+		return err == nil && len(names) == 1
+	})
+	time.Sleep(time.Second) // two thirds of the timeout have passed for the server, too
+	setACL(t, o, "/simba-leases", without(zk.PermCreate))
+	link.Heal()
+	w.await(t)
+	_, err := ticket.End(simba.EndWoken)
+	mustBeMisconfigured(t, "the wait", err, "no permission")
+	_, err = ask(b, "m", "c")
+	mustBeMisconfigured(t, "acquire", err, "no permission")
+	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
+	await(t, "it serves on", func() bool { out, err := ask(b, "m", "c"); return err == nil && out.Owner == "a" })
+	ticket, w = block(t, b, "m", "w", time.Minute)
+	giveUp(t, other, "m", "a")
+	w.await(t)
+	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// Each right is missing on the way of a waiter to its turn: to read the queue, to see who is first, to take the turn.
+func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, zookeeper.Options{Servers: srv.Addr})
+	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	o := operator(t, srv.Addr)
+	for i, right := range []int32{zk.PermRead, zk.PermWrite} {
+		m := fmt.Sprint("m", i)
+		take(t, one, m, "a", time.Minute)
+		ticket, w := block(t, two, m, "w", time.Minute)
+		var path string
+		switch right {
+		case zk.PermRead: // of the queue
+			path = "/simba/" + m
+		case zk.PermWrite: // of the waiter's own lease
+			for _, name := range leases(t, o) {
+				if data, _, err := o.Get("/simba-leases/" + name); err == nil && strings.Contains(string(data), `"`+m+`"`) && strings.Contains(string(data), `"w"`) {
+					path = "/simba-leases/" + name
+				}
+			}
+		}
+		setACL(t, o, path, without(right))
+		giveUp(t, one, m, "a")
+		w.await(t)
+		_, err := ticket.End(simba.EndWoken)
+		mustBeMisconfigured(t, path, err, "no permission")
+	}
+}
