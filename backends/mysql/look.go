@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -119,7 +120,10 @@ func (b *Backend) wakeUp(l *line) {
 	ctx, cancel := context.WithTimeout(b.ctx, min(b.timeout, lookTimeout))
 	defer cancel()
 	if err := b.visit(ctx, l); err != nil && b.ctx.Err() == nil {
-		_ = b.fail(err) // for its effect on the pool
+		err = b.fail(err) // for its effect on the pool, too
+		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
+			b.lobby.Fail(l.mutex, refusal)
+		}
 		b.log.Debug("cannot look at a mutex", "mutex", l.mutex, "err", err)
 		b.mu.Lock()
 		l.fails++
