@@ -18,6 +18,8 @@ const (
 	// at most retryPauseMax.
 	retryPause    = 100 * time.Millisecond
 	retryPauseMax = 15 * time.Second
+	// mendPauseMax bounds the pause instead while the server's store is misconfigured.
+	mendPauseMax = 20 * time.Second
 	// guardPauses is into how many pauses what is left of a lease is divided between
 	// attempts to renew it.
 	guardPauses = 8
@@ -84,6 +86,7 @@ type pursuit struct {
 	present   bool           // the server may know us: as the owner, or in the queue
 	uncertain bool           // as which, is not known
 	failing   bool           // the last request failed
+	refusing  bool           // and one since the last that did not was refused
 	pause     time.Duration  // after the next failure
 
 	// Renewals are done in guards, which ends when we give up: one that is late then finds nothing to
@@ -134,7 +137,7 @@ func (p *pursuit) step() bool {
 		return p.fail(err)
 	}
 	if p.failing {
-		p.failing = false
+		p.failing, p.refusing = false, false
 		p.c.log.Info("the server answers again", "mutex", p.mutex, "contender", p.id)
 	}
 	switch out.Status {
@@ -180,7 +183,7 @@ func (p *pursuit) ask() (out simba.Outcome, sent instant, err error) {
 			if a.n != n && (token == 0 || a.token != token || a.err != nil) {
 				continue
 			}
-			p.uncertain = p.uncertain || token == 0 && a.err != nil && !refused(a.err)
+			p.uncertain = p.uncertain || token == 0 && a.err != nil && (!refused(a.err) || misconfigured(a.err))
 			return a.out, a.sent, a.err
 		case <-enough.C:
 			p.uncertain = p.uncertain || token == 0
@@ -226,20 +229,27 @@ func (p *pursuit) send(token uint64, life time.Duration) uint64 {
 
 // fail judges a request that failed.
 func (p *pursuit) fail(err error) bool {
-	final := refused(err)
+	final, longest := refused(err), min(p.ttl, retryPauseMax)
+	if misconfigured(err) {
+		longest = mendPauseMax
+	}
 	switch {
-	case p.failing:
+	case p.failing && (p.refusing || !final): // it was logged
 	case final:
 		p.c.log.Error("the server refuses a contender", "mutex", p.mutex, "contender", p.id, "err", err)
 	default:
 		p.c.log.Warn("cannot ask the server", "mutex", p.mutex, "contender", p.id, "err", err)
 	}
-	p.failing = true
+	p.failing, p.refusing = true, p.refusing || final
 	if p.failed != nil {
 		p.failed(err, final)
 	}
 	if p.own != nil {
-		return p.sleep(min(p.pause, p.own.left()/guardPauses), nil)
+		d := min(p.pause, p.own.left()/guardPauses)
+		if final {
+			p.pause = min(2*p.pause, longest)
+		}
+		return p.sleep(d, nil)
 	}
 	if p.once {
 		return false
@@ -252,7 +262,7 @@ func (p *pursuit) fail(err error) bool {
 	if errors.Is(err, errUnanswered) || errors.Is(err, context.DeadlineExceeded) {
 		d = retryPause // it has cost time enough
 	} else {
-		p.pause = min(2*p.pause, p.ttl, retryPauseMax)
+		p.pause = min(2*p.pause, longest)
 	}
 	return p.sleep(d/2+rand.N(d), p.poke)
 }

@@ -123,7 +123,20 @@ func field[T any](f *fields, name string) (value T) {
 	return value
 }
 
-// refused reports whether the server has said no for good: to ask again would not help.
+// misconfigured reports whether the server's store refuses what its engine needs, until an
+// operator has mended it. What was asked may have been done in part.
+func misconfigured(err error) bool {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return false
+	}
+	text, engine := strings.CutPrefix(said.Error(), "ERR engine ")
+	_, rest, _ := strings.Cut(text, " ") // of the engine's name
+	return engine && strings.HasPrefix(rest, "misconfigured: ")
+}
+
+// refused reports whether the server has said no for good: to ask again would not help
+// before somebody has changed something.
 func refused(err error) bool {
 	var said redis.Error
 	if !errors.As(err, &said) {

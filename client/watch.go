@@ -17,6 +17,8 @@ const (
 	lookPause = 10 * time.Millisecond
 	// lookRetryMax is the longest pause after a look that failed.
 	lookRetryMax = 2 * time.Second
+	// lookMendMax is the longest instead while the server refuses.
+	lookMendMax = 20 * time.Second
 	// maxTidings is how many changes may wait to be told; if there are more, it looks instead.
 	maxTidings = 1024
 )
@@ -47,6 +49,7 @@ type watch struct {
 	// Used by run only.
 	newest uint64        // the largest token heard of: what is said of it again is old
 	pause  time.Duration // after the next look that fails
+	denied bool          // the last look was refused
 }
 
 func newWatch(o *Observer) *watch {
@@ -164,8 +167,11 @@ func (w *watch) look() time.Duration {
 	w.mu.Unlock()
 	switch {
 	case err != nil:
-		d := w.pause
-		w.pause = min(2*d, lookRetryMax)
+		d, longest := w.pause, lookRetryMax
+		if refused(err) {
+			longest = lookMendMax
+		}
+		w.pause = min(2*d, longest)
 		return d/2 + rand.N(d)
 	case overtaken: // what was said meanwhile is told first: the answer may be older
 		return 0
@@ -190,7 +196,15 @@ func (w *watch) ask() (Owner, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.o.c.timeout)
 	defer cancel()
 	owner, err := w.o.c.owner(ctx, w.o.cfg.Mutex)
-	if err != nil && w.ctx.Err() == nil {
+	switch {
+	case err == nil && w.denied:
+		w.denied = false
+		w.o.c.log.Info("the server answers an observer again", "mutex", w.o.cfg.Mutex)
+	case err == nil || w.ctx.Err() != nil:
+	case refused(err) && !w.denied:
+		w.denied = true
+		w.o.c.log.Error("the server refuses an observer", "mutex", w.o.cfg.Mutex, "err", err)
+	default:
 		w.o.c.log.Debug("an observer could not look", "mutex", w.o.cfg.Mutex, "err", err)
 	}
 	return owner, err

@@ -40,6 +40,7 @@ type world struct {
 	engine *engine.Engine
 	broker *resp.Broker
 	server *resp.Server // nil = down
+	store  *store       // stands before the engine; nil = nothing does
 	guests []*guest
 }
 
@@ -106,7 +107,11 @@ func (w *world) stop() {
 func (w *world) begin() {
 	w.stop()
 	quiet := slog.New(slog.DiscardHandler)
-	x := commands.New(commands.Config{Backend: w.engine, Logger: quiet})
+	var backend simba.Backend = w.engine
+	if w.store != nil {
+		backend = w.store
+	}
+	x := commands.New(commands.Config{Backend: backend, Logger: quiet})
 	w.server = resp.NewServer(resp.Config{Broker: w.broker, Logger: quiet}, x)
 	x.Attach(w.server)
 	for _, g := range w.guests {

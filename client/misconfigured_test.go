@@ -1,0 +1,220 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// store is a backend before an engine whose store refuses when it is told to.
+type store struct {
+	simba.Backend
+	refuses atomic.Bool
+	asked   atomic.Int64 // in vain
+}
+
+const noTable = "ERR engine mysql misconfigured: table simba_mutex does not exist"
+
+func (s *store) refuse() error {
+	if !s.refuses.Load() {
+		return nil
+	}
+	s.asked.Add(1)
+	return &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("table simba_mutex does not exist")}
+}
+
+func (s *store) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	if err := s.refuse(); err != nil {
+		return simba.Outcome{}, nil, err
+	}
+	return s.Backend.Acquire(ctx, r)
+}
+
+func (s *store) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcome, error) {
+	if err := s.refuse(); err != nil {
+		return simba.Outcome{}, err
+	}
+	return s.Backend.Guard(ctx, r)
+}
+
+func (s *store) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
+	if err := s.refuse(); err != nil {
+		return false, 0, err
+	}
+	return s.Backend.Release(ctx, r)
+}
+
+func (s *store) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Seq, error) {
+	if err := s.refuse(); err != nil {
+		return simba.Tenure{}, 0, err
+	}
+	return s.Backend.Owner(ctx, mutex)
+}
+
+// withStore puts a store before the world's engine.
+func (w *world) withStore() *store {
+	w.stop()
+	w.store = &store{Backend: w.engine}
+	w.begin()
+	return w.store
+}
+
+// logged is a client and what it has logged so far.
+func (w *world) logged() (_ *guest, read func() string) {
+	log := new(bytes.Buffer)
+	return w.clientWith(Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
+		synctest.Wait()
+		return log.String()
+	}
+}
+
+func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.withStore()
+		g, log := w.logged()
+		s.refuses.Store(true)
+		k := w.contendOver(g, "k")
+		time.Sleep(10 * time.Minute)
+		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s, give or take a half, after the first
+			t.Errorf("%d requests in ten minutes", n)
+		}
+		if got := log(); strings.Count(got, "the server refuses a contender") != 1 || strings.Count(got, noTable) != 1 {
+			t.Errorf("the log:\n%s", got)
+		}
+		s.refuses.Store(false)
+		time.Sleep(30 * time.Second)
+		if !k.IsOwner() {
+			t.Error("it is not the owner when the store is mended")
+		}
+		if got := log(); !strings.Contains(got, "the server answers again") {
+			t.Errorf("the log:\n%s", got)
+		}
+	})
+}
+
+func TestARefusalIsReportedThoughTheServerWasAwayBefore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.withStore()
+		g, log := w.logged()
+		w.stop()
+		w.contendOver(g, "k")
+		time.Sleep(time.Minute)
+		s.refuses.Store(true)
+		w.begin()
+		time.Sleep(2 * time.Minute)
+		if got := log(); strings.Count(got, "the server refuses a contender") != 1 {
+			t.Errorf("the log:\n%s", got)
+		}
+		w.stop()
+		time.Sleep(time.Minute)
+		w.begin()
+		time.Sleep(2 * time.Minute)
+		if got := log(); strings.Count(got, "the server refuses a contender") != 1 {
+			t.Errorf("the log, after another outage:\n%s", got)
+		}
+	})
+}
+
+func TestAnOwnerKeepsItsLeaseIfTheStoreIsMendedInTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.withStore()
+		g, _ := w.logged()
+		k := w.contendOver(g, "k", lease(10*time.Second, 10*time.Second))
+		time.Sleep(10*time.Second - 1)
+		s.refuses.Store(true)
+		time.Sleep(5 * time.Second)
+		if n := s.asked.Load(); n < 3 || n > 20 {
+			t.Errorf("%d attempts to renew in 5 s", n)
+		}
+		s.refuses.Store(false)
+		time.Sleep(time.Minute)
+		if got := k.said(); got != "[acquired 1]" {
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+func TestALockerReturnsThatTheStoreRefuses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.withStore()
+		g := w.client()
+		l, err := g.NewLocker(LockerConfig{Mutex: "job", TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.refuses.Store(true)
+		for name, lock := range map[string]func(context.Context) (context.Context, error){"Lock": l.Lock, "TryLock": l.TryLock} {
+			var said redis.Error
+			if _, err := lock(t.Context()); !errors.As(err, &said) || said.Error() != noTable || w.elapsed() != 0 {
+				t.Errorf("%s: %v after %v", name, err, w.elapsed())
+			}
+		}
+		synctest.Wait()
+		s.refuses.Store(false)
+		if _, err := l.Lock(t.Context()); err != nil {
+			t.Errorf("when it is mended: %v", err)
+		}
+		s.refuses.Store(true)
+		var said redis.Error
+		if err := l.Unlock(t.Context()); !errors.As(err, &said) || said.Error() != noTable {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.withStore()
+		g, log := w.logged()
+		s.refuses.Store(true)
+		o, _ := observe(t, g)
+		time.Sleep(10 * time.Minute)
+		if n := s.asked.Load(); n < 20 || n > 70 {
+			t.Errorf("%d requests in ten minutes", n)
+		}
+		if got := log(); strings.Count(got, "the server refuses an observer") != 1 {
+			t.Errorf("the log:\n%s", got)
+		}
+		s.refuses.Store(false)
+		w.client().take(t, "a", time.Minute)
+		time.Sleep(30 * time.Second)
+		if o.Owner().ID != "a" {
+			t.Errorf("the owner is %+v", o.Owner())
+		}
+		if got := log(); !strings.Contains(got, "the server answers an observer again") {
+			t.Errorf("the log:\n%s", got)
+		}
+	})
+}
+
+func TestOnlyTheEnginesOwnWordsAreTakenForAMisconfiguredStore(t *testing.T) {
+	for text, want := range map[string]bool{
+		noTable:                                 true,
+		"ERR engine zookeeper misconfigured: x": true,
+		"ERR engine zookeeper is not misconfigured: x":            false,
+		"ERR the engine misconfigured: x":                         false,
+		"TRYAGAIN engine mysql unavailable: misconfigured: maybe": false,
+	} {
+		if got := misconfigured(reply(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+		if misconfigured(errors.New(text)) {
+			t.Errorf("%q: it is no reply", text)
+		}
+	}
+}
+
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
