@@ -77,6 +77,8 @@ type outlook struct {
 func (b *Backend) follow(f *follower) {
 	o := outlook{suspects: make(map[guid]bool), flagged: make(map[guid]bool)}
 	var seen sync.Once
+	doubt := time.NewTicker(doubtEvery)
+	defer doubt.Stop()
 	for {
 		changed, err := b.list(f, &o)
 		var later <-chan time.Time
@@ -119,6 +121,11 @@ func (b *Backend) follow(f *follower) {
 				if b.refresh(&o, f) || b.evaluate(f, &o) {
 					later = time.After(lookAgain)
 				}
+			case <-doubt.C:
+				before := o.pzxid
+				if changed != nil && b.reliedOn(f) && (b.refresh(&o, f) || o.pzxid != before) {
+					break waiting
+				}
 			case <-over(o.s):
 				break waiting
 			case <-f.stop:
@@ -128,6 +135,22 @@ func (b *Backend) follow(f *follower) {
 			}
 		}
 	}
+}
+
+// doubtEvery is how often the queue is read though no watch has told of a change, while
+// somebody waits or listens. The ensemble keeps a change to itself if we may not read the
+// queue when it comes, and forgets the watch (ZooKeeper 3.8.4, CVE-2024-23944).
+const doubtEvery = 10 * time.Second
+
+// reliedOn reports whether somebody here waits for the mutex or listens to it.
+func (b *Backend) reliedOn(f *follower) bool {
+	if b.lobby.Count(f.mutex) > 0 {
+		return true
+	}
+	b.mu.Lock()
+	m := b.mutexes[f.mutex]
+	b.mu.Unlock()
+	return m != nil && b.wanted(m)
 }
 
 // lookAgain is between two looks at what will be clear soon.

@@ -234,7 +234,7 @@ func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
 		names, _, err := o.Children("/simba/m")
 		return err == nil && len(names) == 1
 	})
-	time.Sleep(time.Second) // two thirds of the timeout have passed for the server, too
+	pause() // two thirds of the timeout have passed for the server, too
 	setACL(t, o, "/simba-leases", without(zk.PermCreate))
 	link.Heal()
 	w.await(t)
@@ -252,6 +252,8 @@ func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
 	}
 }
 
+func pause() { <-time.After(time.Second) }
+
 // Each right is missing on the way of a waiter to its turn: to read the queue, to see who is first, to take the turn.
 func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
 	srv := stores.ZooKeeper(t)
@@ -262,6 +264,7 @@ func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
 		m := fmt.Sprint("m", i)
 		take(t, one, m, "a", time.Minute)
 		ticket, w := block(t, two, m, "w", time.Minute)
+		pause() // it watches the queue by now
 		var path string
 		switch right {
 		case zk.PermRead: // of the queue
@@ -278,5 +281,33 @@ func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
 		w.await(t)
 		_, err := ticket.End(simba.EndWoken)
 		mustBeMisconfigured(t, path, err, "no permission")
+		if right == zk.PermRead { // the lease has gone with the wait
+			setACL(t, o, path, zk.WorldACL(zk.PermAll))
+		}
+		await(t, "another has its turn", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
+		ticket, w = block(t, two, m, "y", time.Minute)
+		giveUp(t, two, m, "x")
+		w.await(t)
+		if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
+			t.Errorf("%s, mended: %+v, %v", path, out, err)
+		}
+	}
+}
+
+// The ensemble tells nobody of a change of what he may not read, and forgets that he asked to be told.
+func TestAWatchThatTheEnsembleForgotLosesNoWakeUp(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, zookeeper.Options{Servers: srv.Addr})
+	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	o := operator(t, srv.Addr)
+	take(t, one, "m", "a", time.Minute)
+	ticket, w := block(t, two, "m", "w", time.Minute)
+	pause() // it watches the queue by now
+	setACL(t, o, "/simba/m", without(zk.PermRead))
+	giveUp(t, one, "m", "a")
+	setACL(t, o, "/simba/m", zk.WorldACL(zk.PermAll))
+	w.await(t)
+	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
+		t.Errorf("%+v, %v", out, err)
 	}
 }
