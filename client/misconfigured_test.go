@@ -213,8 +213,3 @@ func TestOnlyTheEnginesOwnWordsAreTakenForAMisconfiguredStore(t *testing.T) {
 		}
 	}
 }
-
-type reply string
-
-func (r reply) Error() string { return string(r) }
-func (reply) RedisError()     {}
