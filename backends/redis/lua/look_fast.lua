@@ -1,8 +1,11 @@
 -- Only to see how it stands, and there is nothing to settle: as in steps.lua.
 if #ARGV == 7 and ARGV[6] == '0' and ARGV[7] == '' and turn == '' and not string.find(untold, '/%d+$') then
-  local waiters, ms = call('ZCARD', queue), holder and call('PTTL', lock) or 0
+  -- A queue of another type is for steps.lua to refuse.
+  local waiters, ms = redis.pcall('ZCARD', queue), holder and call('PTTL', lock) or 0
   local off = now + ms - ends -- see compare
-  if holder and holder == owner and now < ends and off >= -20 and off <= 20 or not holder and owner == '' and waiters == 0 then
+  local held = holder and holder == owner and now < ends and off >= -20 and off <= 20
+  local free = not holder and owner == '' and waiters == 0
+  if type(waiters) == 'number' and (held or free) then
     -- The proof of steps.lua, here the last command: before Redis 7, a command after a write begins a
     -- transaction for the append only file, even if that write changed nothing.
     redis.set_repl(redis.REPL_NONE)
