@@ -258,7 +258,7 @@ func (r *round) ended(t tenure) time.Time {
 	case w.fate.alive():
 		return w.released
 	}
-	return t.at.Add(deadTTL)
+	return t.at.Add(deadTTL())
 }
 
 // fates are those of all waiters, in their order.

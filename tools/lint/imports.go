@@ -1,0 +1,93 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+const module = "github.com/simba-resp/simba-resp"
+
+// mayImport says who may import whom beyond the standard library. Imports run only to the right and to the
+// vocabulary, and siblings do not import siblings:
+//
+//	cmd → resp → commands → simba.Backend → engine → Journal → persist
+//
+// A name of our own is one package; a name of another module stands for all its packages. The packages that
+// are not listed (tests, examples) may import what they like, except the program. Tests are free.
+var mayImport = map[string][]string{
+	"":                   {},
+	"access":             {},
+	"bugs":               {},
+	"history":            {module},
+	"resp":               {module + "/bugs", "github.com/tidwall/redcon", "golang.org/x/sys"},
+	"script":             {module + "/resp", "github.com/yuin/gopher-lua"},
+	"commands":           {module, module + "/access", module + "/bugs", module + "/resp", module + "/script"},
+	"engine":             {module, module + "/bugs", module + "/history", "golang.org/x/sys"},
+	"persist":            {module, module + "/bugs", "github.com/cockroachdb/pebble/v2", "golang.org/x/sys"},
+	"backends/proxy":     {module, module + "/history"},
+	"backends/redis":     {module, module + "/backends/proxy", "github.com/redis/go-redis/v9"},
+	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
+	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
+	"client":             {module, "github.com/redis/go-redis/v9", "golang.org/x/sys"},
+}
+
+// program is what only main packages are: nobody depends on it.
+const program = module + "/cmd"
+
+var imports = &analysis.Analyzer{
+	Name: "imports",
+	Doc:  "check who imports whom",
+	Run: func(pass *analysis.Pass) (any, error) {
+		allowed, limited := rule(pass.Pkg.Path())
+		for _, f := range pass.Files {
+			test := isTest(fileName(pass, f))
+			for _, spec := range f.Imports {
+				name, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					return nil, err
+				}
+				switch {
+				case within(name, program):
+					pass.Reportf(spec.Pos(), "nobody imports %s: only cmd wires", name)
+				case limited && !test && !isStandard(name) && !allows(allowed, name):
+					pass.Reportf(spec.Pos(), "%s may not import %s", pass.Pkg.Path(), name)
+				}
+			}
+		}
+		return nil, nil
+	},
+}
+
+// rule returns what a package of the module may import, which is that of the closest listed folder;
+// limited is false if none is.
+func rule(pkg string) (allowed []string, limited bool) {
+	if pkg == module {
+		return mayImport[""], true
+	}
+	folder, ours := strings.CutPrefix(pkg, module+"/")
+	for ours && folder != "" {
+		if allowed, limited = mayImport[folder]; limited {
+			return allowed, true
+		}
+		folder = folder[:max(strings.LastIndexByte(folder, '/'), 0)]
+	}
+	return nil, false
+}
+
+func allows(allowed []string, name string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool {
+		return a == name || !within(a, module) && within(name, a)
+	})
+}
+
+// within reports whether a package is root, or below it.
+func within(name, root string) bool { return name == root || strings.HasPrefix(name, root+"/") }
+
+// isStandard reports whether a package comes with Go: the names of all others begin with a domain.
+func isStandard(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return !strings.Contains(first, ".")
+}
