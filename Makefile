@@ -24,15 +24,11 @@ SEED     ?=
 RACE     ?=
 DURATION ?= 10m
 
-# Linters live in a module of their own, so that the server's go.mod holds only
-# what the server needs.
-LINT := go tool -modfile=tools/go.mod golangci-lint
-
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fuzz bench gobench simulate bugs chaos campaigns
+.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks timed campaigns
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 	@sed -n 's/^#   /  /p' $(MAKEFILE_LIST)
 
 run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
@@ -43,49 +39,56 @@ build: ## bin/simba-resp
 
 # Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
 # the longest first.
-LONG := ./tests ./backends/zookeeper ./backends/mysql ./backends/redis
+FIRST := ./tests ./backends/zookeeper ./tests/contenders ./tests/handoffs ./backends/mysql ./backends/redis
 
-# What attacks a server with thousands of connections, or simulates it, comes behind the
-# others, without the race detector: that finds the same races in the tests of the parts.
-ATTACKS := ./tests/abuse ./tests/simulation
+# What make test leaves to make test-long: attacks with thousands of connections, chaos, and what has to happen within
+# milliseconds. It needs the machine for itself.
+ATTACKS := ./tests/abuse
+CHAOS   := WhateverFails
+TIMED   := LeaseOfAKilledOwnerEnds
 
-# What has to happen within milliseconds has the machine for itself.
-TIMED := LeaseOfAKilledOwnerEnds
-REST   = $(filter-out $(ATTACKS:./%=github.com/simba-resp/simba-resp/%),$(shell go list ./...))
+# The simulation runs without the race detector: that finds the same races in the tests of the parts.
+SIMULATION := ./tests/simulation
+REST = $(filter-out $(patsubst ./%,github.com/simba-resp/simba-resp/%,$(FIRST) $(ATTACKS) $(SIMULATION)),$(shell go list ./...))
 
 # Tests that run a server of their own build it themselves, which go test does not see: it would take a result of
 # another server for theirs. So none is taken from its cache.
 TEST := go test -count 1
 
-test: ## everything that must pass: lint, then all tests, those of the parts with the race detector
+test: ## what must pass on any machine: all tests but those of test-long, with the race detector
 	@tools/install
-	@$(MAKE) --no-print-directory lint
 ifeq ($(PKG),./...)
-	$(TEST) -race -p 3 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip $(TIMED)) $(LONG) ./tests/chaos $(REST)
-	$(TEST) -p 2 -timeout 12m -run '$(RUN)' $(ATTACKS)
+	$(TEST) -race -p 3 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)') $(FIRST) $(REST)
+	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
 else
-	$(TEST) $(if $(filter $(PKG),$(ATTACKS)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
+	$(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 endif
-ifeq ($(PKG)$(RUN),./...) # without the race detector there is time for five times as many crashes
-	$(TEST) -run NothingToldIsLost ./tests
-	$(TEST) -run $(TIMED) ./tests/contenders
-	$(TEST) -tags bugs -run SeededBugs ./tests/simulation
-endif
+
+test-long: attacks timed bugs campaigns simulate chaos ## what make test leaves out: it wants a quiet machine, and some 45 minutes
+
+attacks: ## hostile and careless clients by the thousand
+	@tools/install
+	$(TEST) -timeout 12m $(ATTACKS)
+
+timed: ## what has to happen within milliseconds, a few times
+	@tools/install
+	$(TEST) -run '$(TIMED)' ./tests/contenders
 
 # The same tests as in make test, told to do it more often by -long. Without the race detector: what is counted is
 # what users run. The table's path is absolute, since each package's tests run in its folder.
-CAMPAIGNS := 'NothingToldIsLost|KillLosesNothing|LeaseOfAKilledOwnerEnds|NoHandoffIsLost|MayBeCutOffAndHeal'
+CAMPAIGNS := 'NothingToldIsLost|KillLosesNothing|$(TIMED)|NoHandoffIsLost|MayBeCutOffAndHeal'
 campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minutes; a table of them at the end
 	@tools/install
 	@rm -f bin/campaigns; mkdir -p bin
 	@go test -p 2 -timeout 60m -count 1 -run $(CAMPAIGNS) ./tests ./tests/contenders ./tests/handoffs -long -table $(CURDIR)/bin/campaigns; \
 	code=$$?; { echo '| campaign | engine | count | violations | figures |'; echo '| --- | --- | --- | --- | --- |'; sort bin/campaigns; }; exit $$code
 
-lint: ## go vet, and golangci-lint with the rules of who may import whom
-	go vet ./...
-	go vet -tags bugs ./tests/simulation ./tests/chaos
+lint: ## look for bugs and dead code, and hold the rules of who may import whom
+	@go -C tools test ./lint
+	@mkdir -p bin && go -C tools build -o ../bin/lint ./lint
+	go vet -vettool=$(CURDIR)/bin/lint ./...
+	go vet -vettool=$(CURDIR)/bin/lint -tags bugs ./tests/simulation ./tests/chaos
 	cd bench && go vet ./...
-	$(LINT) run
 
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
@@ -107,6 +110,6 @@ simulate: ## whole servers in fake time, from SEEDS seeds; SEED=… runs one aga
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
 # Each wait of it is bounded, so go test need not end it.
-chaos: ## faults on every engine for DURATION, each history checked by porcupine, and a table of them
+chaos: ## faults on every engine for DURATION (0 = a few of them, once), each history checked by porcupine, and a table of them
 	@tools/install
-	go test -timeout 0 -count 1 -v -run WhateverFails ./tests/chaos -duration $(DURATION) -seed $(or $(SEED),0)
+	go test -timeout 0 -count 1 -v -run $(CHAOS) ./tests/chaos -duration $(DURATION) -seed $(or $(SEED),0)

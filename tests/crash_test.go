@@ -28,7 +28,7 @@ func TestNothingToldIsLostInACrash(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			c := simbatest.NewCampaign(t, "crash clones, "+mode.String(), "embedded")
-			want := simbatest.Count(crashClones, 10_000)
+			want := simbatest.Count(3*crashClones, 10_000)
 			var clones, tenures, lost int
 			for seed := uint64(1); clones < want && !c.Failed(); seed++ { // each on a store of its own, which must not grow too large
 				n, l := crash(c, mode, seed)
@@ -153,6 +153,9 @@ func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
 	}
 	return p
 }
+
+// crashClones is how many crashes of one store are looked at.
+const crashClones = 100
 
 // crash looks at crashClones crashes of one store. It returns how many tenures there were, and how many
 // states that were told are gone.

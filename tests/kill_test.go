@@ -24,7 +24,7 @@ const (
 // release, and starts it again on the same data, many times.
 func TestKillLosesNothingThatWasTold(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server", "embedded")
-	rounds := simbatest.Count(200, 500)
+	rounds := simbatest.Count(30, 500)
 	m := &model{t: t, held: make(map[string]tenure), asked: make(map[string]map[string]bool), seen: make(map[int64]string)}
 	dir := t.TempDir() + "/data"
 	for round := range rounds {

@@ -6,32 +6,14 @@
 package tests
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// binary is the path of the server that is under test.
-var binary string
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "simba-resp-tests-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "simba-resp")
-	if out, err := exec.Command("go", "build", raceFlag, "-o", binary, "../cmd/simba-resp").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the server: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
 // needRedisTools skips the test where redis-cli or redis-benchmark is not installed.
 // Where CI runs they have to be.

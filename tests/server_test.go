@@ -3,6 +3,8 @@ package tests
 import (
 	"strings"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // server is a running simba-resp. What it writes is its log.
@@ -32,7 +34,7 @@ func startIn(t testing.TB, dir string, args ...string) *server {
 // launch runs the binary and does not wait for anything.
 func launch(t testing.TB, args ...string) *process {
 	t.Helper()
-	return run(t, binary, args...)
+	return run(t, simbatest.Binary(t), args...)
 }
 
 // port is the last part of the address.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // refused starts a server that must not start: it says why in one line and exits
@@ -123,10 +125,10 @@ func TestCorruptDataIsRefused(t *testing.T) {
 }
 
 func TestCheckConfigSaysEveryFaultAndDoesNotServe(t *testing.T) {
-	if out := output(t, binary, "--check-config"); out != "the configuration is valid\n" {
+	if out := output(t, simbatest.Binary(t), "--check-config"); out != "the configuration is valid\n" {
 		t.Errorf("it says %q", out)
 	}
-	out := output(t, binary, "--check-config", "--maxclients", "0", "--engine", "mysql")
+	out := output(t, simbatest.Binary(t), "--check-config", "--maxclients", "0", "--engine", "mysql")
 	for _, want := range []string{"2 faults", "--maxclients", "--mysql-dsn: --engine mysql needs it, for example "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it says %q, want %q in it", out, want)
@@ -137,7 +139,7 @@ func TestCheckConfigSaysEveryFaultAndDoesNotServe(t *testing.T) {
 // Clients must not take the files that the store needs for its next write.
 func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	dir := t.TempDir() + "/data"
-	s := &server{dir: dir, process: run(t, "sh", "-c", `ulimit -n 256; exec "$0" --addr 127.0.0.1:0 --data-dir "$1"`, binary, dir)}
+	s := &server{dir: dir, process: run(t, "sh", "-c", `ulimit -n 256; exec "$0" --addr 127.0.0.1:0 --data-dir "$1"`, simbatest.Binary(t), dir)}
 	s.addr = s.wants(t, readyLine)[1]
 	c := client(t, s)
 	if got := c.ConfigGet(t.Context(), "maxclients").Val()["maxclients"]; got != "128" {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // blocked waits until so many clients of the server at addr are blocked.
@@ -167,7 +169,7 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(binary, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "debug")
+	cmd := exec.Command(simbatest.Binary(t), "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "debug")
 	cmd.Env, cmd.Stderr = cleanEnv(), in
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestAnOwnerThatIsCutOffHasStoppedWhenAnotherBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			link := stores.NewLink(t, s.Addr)
-			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 500 * time.Millisecond, Transition: 2 * time.Second}
+			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 500 * time.Millisecond, Transition: 6 * time.Second}
 			k, rival := newTold(t, newClient(t, link.Addr()), cfg), newTold(t, newClient(t, s.Addr), cfg)
 			k.start(t)
 			within(t, "acquired", k.acquired)
@@ -81,7 +81,7 @@ func TestASlowNetworkDoesNotEndATenure(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
-	k := newTold(t, newClient(t, link.Addr()), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 5 * time.Second})
+	k := newTold(t, newClient(t, link.Addr()), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 20 * time.Second})
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	link.Delay(700 * time.Millisecond) // a request takes longer than the ttl

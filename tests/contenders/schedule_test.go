@@ -25,7 +25,7 @@ func schedule(t *testing.T, s *simbatest.Server) {
 	var all []*client.Scheduler
 	for i := range schedulers {
 		sch, err := newClient(t, s.Addr).NewScheduler(client.ScheduleConfig{
-			Mutex: "schedule", TTL: 5 * time.Second, Transition: 5 * time.Second,
+			Mutex: "schedule", TTL: stableLease, Transition: stableLease,
 			Period: 20 * time.Millisecond, Strategy: client.Strategy(i % 2), // both strategies
 			Work: func(ownership context.Context) {
 				if !working.TryLock() {

@@ -77,7 +77,7 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 func TestATenureEndsInTimeWhenTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	k := newTold(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: 500 * time.Millisecond, Transition: 500 * time.Millisecond})
+	k := newTold(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 4 * time.Second})
 	k.start(t)
 	within(t, "acquired", k.acquired)
 	ownership, token := k.ownership(), k.token()

@@ -1,6 +1,7 @@
 package simbatest
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -74,10 +76,58 @@ func Build(t stores.TB, program string) string {
 	return path
 }
 
+// build links a program for all tests of this clone, and returns the path by which this run has it. To link takes
+// many seconds with the race detector, and go leaves a program alone that is up to date: so the tests of all
+// packages share one below bin/, and take turns to see to it. A run keeps what it started with: it has a
+// hard link, and go replaces the file.
 func build(program string) (string, error) {
-	path := filepath.Join(dir, strings.ReplaceAll(program, "/", "-"))
-	if out, err := exec.Command("go", "build", raceFlag, "-o", path, module+program).CombinedOutput(); err != nil {
+	root, err := clone()
+	if err != nil {
+		return "", err
+	}
+	name := strings.ReplaceAll(program, "/", "-")
+	shared := filepath.Join(root, "bin", "tests"+raceFlag)
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(shared, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // unlocks it
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	latest, path := filepath.Join(shared, name), filepath.Join(dir, name)
+	if out, err := exec.Command("go", "build", raceFlag, "-o", latest, module+program).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}
-	return path, nil
+	if os.Link(latest, path) == nil {
+		return path, nil
+	}
+	return path, copyProgram(path, latest) // dir is on another file system
+}
+
+func copyProgram(to, from string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o755)
+}
+
+// clone returns the folder of the go.mod above the tests that run.
+func clone() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", errors.New("there is no go.mod above the tests")
+		}
+	}
 }
