@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	outageTimeout = time.Second // --backend-timeout
+	outageTimeout = 2 * time.Second // --backend-timeout
 	// outageSlack is how much later than that an answer may be: less than a second deadline that is
 	// waited for, or a try more, would take. The server's timer is exact to some milliseconds; the rest is for
 	// this process, which has to be given a processor when the answer is here.
-	outageSlack = 500 * time.Millisecond
+	outageSlack = 1500 * time.Millisecond
 	// outageRecovery is how soon after the network has healed everybody must be served.
 	outageRecovery = 5 * time.Second
 	outageAskers   = 8
