@@ -42,21 +42,22 @@ const (
 	prompt     = "$ "
 )
 
-func TestTranscriptOfTheReadmeRunsAsWritten(t *testing.T) {
+// Both ways in one copy of the source tree: what is built in it is built anew for each copy.
+func TestTranscriptOfTheReadme(t *testing.T) {
 	needRedisTools(t)
-	newPlayer(t, copyTree(t)).playAll(readme(t))
+	home := copyTree(t)
+	t.Run("runs as written", func(t *testing.T) { newPlayer(t, home).playAll(readme(t)) })
+	t.Run("runs on every engine", func(t *testing.T) { onEveryEngine(t, home) })
 }
 
 // The first part of the transcript is the same on every engine, except for figures
 // that are the store's own: tokens, and what is left of a lease that the store's
 // answer took a moment of.
-func TestTranscriptOfTheReadmeRunsOnEveryEngine(t *testing.T) {
-	needRedisTools(t)
+func onEveryEngine(t *testing.T, home string) {
 	page, _, ok := strings.Cut(readme(t), "\n## ")
 	if !ok {
 		t.Fatal("the README has no sections")
 	}
-	home := copyTree(t)
 	onEveryStore(t, func(t *testing.T, s *shared) {
 		p := newPlayer(t, home)
 		p.run = "make run ENGINE=" + s.engine + ` ARGS="'` + strings.Join(s.args[2:], "' '") + `'"`
