@@ -153,8 +153,9 @@ func deadWaiterRules() []rule {
 		{"9", "a waiter whose connection broke lapses", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
 			s.b.SetQueueGrace(100 * ms)
-			s.take(m, "a", 100*ms, 0)
+			s.take(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
+			s.guard(m, "a", 100*ms, 0, 0)
 			b.end(simba.EndGone)
 			w.await("b's place lapses", func() bool { return len(s.queue(m)) == 0 })
 		}},

@@ -32,9 +32,10 @@ func handoffRules() []rule {
 		}},
 		{"8", "expiry grants the next by itself, and not before transition_at", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
-			sent := time.Now()
-			a := s.take(m, "a", 150*ms, 150*ms)
+			a := s.take(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
+			sent := time.Now()
+			s.guard(m, "a", 150*ms, 150*ms, 0)
 			o := b.granted()
 			if took := time.Since(sent); took < 300*ms-rounding {
 				w.t.Errorf("b got it after %v", took)
@@ -45,12 +46,13 @@ func handoffRules() []rule {
 		}},
 		{"8", "waiters follow one another as each lease expires", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
-			begun := time.Now()
-			s.take(m, "a", 100*ms, 0)
+			s.take(m, "a", long, 0)
 			var waiting []*waiter
 			for _, c := range []string{"b", "c", "d"} {
 				waiting = append(waiting, s.block(m, c, 100*ms, 0))
 			}
+			begun := time.Now()
+			s.guard(m, "a", 100*ms, 0, 0)
 			for i, x := range waiting {
 				x.awaitWake()
 				if took, leases := time.Since(begun), time.Duration(i+1)*100*ms; took < leases-rounding {
