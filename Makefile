@@ -25,7 +25,7 @@ RACE     ?=
 DURATION ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks timed campaigns
+.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed campaigns
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,11 +41,12 @@ build: ## bin/simba-resp
 # the longest first.
 FIRST := ./tests ./backends/zookeeper ./tests/contenders ./tests/handoffs ./backends/mysql ./backends/redis
 
-# What make test leaves to make test-long: attacks with thousands of connections, chaos, and what has to happen within
-# milliseconds. It needs the machine for itself.
-ATTACKS := ./tests/abuse
-CHAOS   := WhateverFails
-TIMED   := LeaseOfAKilledOwnerEnds
+# What make test leaves to make test-long: attacks with thousands of connections, chaos, what has to happen within
+# milliseconds, and the conformance suite on stores of other forms. It needs the machine for itself.
+ATTACKS  := ./tests/abuse
+CHAOS    := WhateverFails
+TIMED    := LeaseOfAKilledOwnerEnds
+VARIANTS := OfAnEnsemble|KillingTheLeader|ClusterKeepsTheRules|AtTheContentionTiming|OnTheSeedsTable
 
 # The simulation runs without the race detector: that finds the same races in the tests of the parts.
 SIMULATION := ./tests/simulation
@@ -58,17 +59,21 @@ TEST := go test -count 1
 test: ## what must pass on any machine: all tests but those of test-long, with the race detector
 	@tools/install
 ifeq ($(PKG),./...)
-	$(TEST) -race -p 3 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)') $(FIRST) $(REST)
+	$(TEST) -race -p 3 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(VARIANTS)') $(FIRST) $(REST)
 	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
 else
 	$(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 endif
 
-test-long: attacks timed bugs campaigns simulate chaos ## what make test leaves out: it wants a quiet machine, and some 45 minutes
+test-long: attacks variants timed bugs campaigns simulate chaos ## what make test leaves out: it wants a quiet machine, and some 45 minutes
 
 attacks: ## hostile and careless clients by the thousand
 	@tools/install
 	$(TEST) -timeout 12m $(ATTACKS)
+
+variants: ## the conformance suite on an ensemble of ZooKeeper, a cluster of Redis, and MySQL as the seed has it
+	@tools/install
+	$(TEST) -p 3 -timeout 12m -run '$(VARIANTS)' ./backends/zookeeper ./backends/mysql ./backends/redis
 
 timed: ## what has to happen within milliseconds, a few times
 	@tools/install
