@@ -59,7 +59,7 @@ TEST := go test -count 1
 test: ## what must pass on any machine: all tests but those of test-long, with the race detector
 	@tools/install
 ifeq ($(PKG),./...)
-	$(TEST) -race -p 3 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(VARIANTS)') $(FIRST) $(REST)
+	$(TEST) -race -p 4 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(VARIANTS)') $(FIRST) $(REST)
 	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
 else
 	$(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)

@@ -54,9 +54,12 @@ func (s *shared) serve(t testing.TB, flags ...string) *server {
 	return start(t, append(s.args[:len(s.args):len(s.args)], flags...)...)
 }
 
-// onEveryStore runs a test on each engine with a store, which is the test's own.
+// onEveryStore runs a test on each engine with a store, which is the test's own, side by side: they mostly wait.
 func onEveryStore(t *testing.T, test func(*testing.T, *shared)) {
 	for _, engine := range sharedEngines {
-		t.Run(engine, func(t *testing.T) { test(t, openShared(t, engine)) })
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			test(t, openShared(t, engine))
+		})
 	}
 }
