@@ -47,13 +47,13 @@ func TestTranscriptOfTheReadme(t *testing.T) {
 	needRedisTools(t)
 	home := copyTree(t)
 	t.Run("runs as written", func(t *testing.T) { newPlayer(t, home).playAll(readme(t)) })
-	t.Run("runs on every engine", func(t *testing.T) { onEveryEngine(t, home) })
+	t.Run("runs on every engine", func(t *testing.T) { playedOnEveryStore(t, home) })
 }
 
 // The first part of the transcript is the same on every engine, except for figures
 // that are the store's own: tokens, and what is left of a lease that the store's
 // answer took a moment of.
-func onEveryEngine(t *testing.T, home string) {
+func playedOnEveryStore(t *testing.T, home string) {
 	page, _, ok := strings.Cut(readme(t), "\n## ")
 	if !ok {
 		t.Fatal("the README has no sections")
