@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // unshared are the words that run a program with namespaces of its own. Where that is
@@ -29,7 +31,7 @@ func unshared(t *testing.T, flags ...string) []string {
 // startBy is startIn with words in front of the command, nil for none.
 func startBy(t *testing.T, words []string, dir string) *server {
 	t.Helper()
-	words = append(words[:len(words):len(words)], binary, "--addr", "127.0.0.1:0", "--data-dir", dir)
+	words = append(words[:len(words):len(words)], simbatest.Binary(t), "--addr", "127.0.0.1:0", "--data-dir", dir)
 	s := &server{process: run(t, words[0], words[1:]...), dir: dir}
 	s.addr = s.wants(t, readyLine)[1]
 	return s

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // unread is a server whose log's reader is alive, but reads only when the test does.
@@ -34,7 +36,7 @@ func startUnread(t *testing.T, args ...string) *unread {
 	t.Cleanup(func() { out.Close() })
 	defer in.Close()
 	args = append([]string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, args...)
-	s := &unread{cmd: exec.Command(binary, args...), log: bufio.NewScanner(out), exited: make(chan struct{})}
+	s := &unread{cmd: exec.Command(simbatest.Binary(t), args...), log: bufio.NewScanner(out), exited: make(chan struct{})}
 	s.cmd.Env, s.cmd.Stderr = cleanEnv(), in
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
