@@ -56,7 +56,7 @@ func again(late, o simba.Outcome) simba.Outcome {
 
 // acquire is Acquire without a Waiter. If nobody waits here it is one statement.
 func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) (o simba.Outcome, err error) {
-	if err := l.gate.enter(ctx); err != nil {
+	if err := l.gate.enter(ctx, b.owns(l, r.Contender)); err != nil {
 		return o, err
 	}
 	defer l.gate.leave()
@@ -247,7 +247,7 @@ func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o s
 			return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil
 		}
 	}
-	if err := l.gate.enter(ctx); err != nil {
+	if err := l.gate.enter(ctx, b.owns(l, r.Contender)); err != nil {
 		return o, err
 	}
 	defer l.gate.leave()

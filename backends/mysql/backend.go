@@ -18,6 +18,7 @@ type Backend struct {
 	proxy.Windows
 
 	store     store
+	at        place
 	log       *slog.Logger
 	notices   simba.Notices
 	timeout   time.Duration
@@ -53,12 +54,11 @@ const maxLooks = maxConns / 2
 
 var _ simba.Backend = (*Backend)(nil)
 
-func newBackend(o Options, s store) *Backend {
+func newBackend(o Options, s store, at place) *Backend {
 	b := &Backend{
-		store: s, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
+		store: s, at: at, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
 		chronicle: proxy.NewChronicle(o.Notices, 0),
 		looking:   make(chan struct{}, maxLooks),
-		following: make(gate, 1),
 		lines:     make(map[string]*line),
 		sessions:  make(map[string]binding),
 		patterns:  make(map[string]struct{}),
@@ -125,14 +125,17 @@ func (b *Backend) fail(err error) error {
 		return simba.ErrStopped
 	case errors.As(err, &name):
 		return err
-	case errorNumber(err) == errOutOfRange, errorNumber(err) == errValueOutOfRange:
-		err = errors.New("column version of table simba_mutex is at its end: make it BIGINT UNSIGNED, as in init-simba-mysql.sql")
-	case errors.Is(err, errBusy), errors.Is(err, errLate), errors.Is(err, errRestless):
-	case isReadOnly(err), errorNumber(err) == 0 && !errors.Is(err, context.Canceled):
-		// Other connections of the pool may be as dead, or lead to a server that was
-		// primary once: have them made anew instead of failing one by one.
-		b.store.db.SetMaxIdleConns(0)
-		b.store.db.SetMaxIdleConns(maxConns)
+	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errRestless):
+	default:
+		if f := b.at.fault(err); f != nil {
+			return &simba.MisconfiguredError{Engine: "mysql", Err: f}
+		}
+		if isReadOnly(err) || errorNumber(err) == 0 && !errors.Is(err, context.Canceled) {
+			// Other connections of the pool may be as dead, or lead to a server that was
+			// primary once: have them made anew instead of failing one by one.
+			b.store.db.SetMaxIdleConns(0)
+			b.store.db.SetMaxIdleConns(maxConns)
+		}
 	}
 	return &simba.UnavailableError{Engine: "mysql", Err: err}
 }

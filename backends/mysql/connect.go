@@ -22,17 +22,13 @@ const (
 	maxIdle = 3 * time.Minute
 )
 
-// lockWait is for how long a statement waits for a row that another transaction
-// holds, in whole seconds as the database counts them.
-const lockWait = time.Second
-
 // settings are what the engine needs of every connection. They come after those of
 // the DSN, so they win over them.
 var settings = []string{
 	// Nothing may be cut or wrap, and quoting must be what the driver takes it for.
-	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, ` +
-		fmt.Sprintf("innodb_lock_wait_timeout = %d", int(lockWait.Seconds())),
-	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
+	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, ` + lockWaitSetting,
+	// READ WRITE, since what the server has for new sessions says nothing of the server.
+	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`,
 }
 
 // parseDSN reads a DSN and makes of it what the engine needs. Its errors never show
@@ -76,6 +72,7 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	cfg.ClientFoundRows = true   // a renewal that changes nothing still counts
 	cfg.InterpolateParams = true // one round trip a statement
 	cfg.RejectReadOnly = false   // would ask again by itself
+	cfg.MultiStatements = true   // a read comes with its proof: see query
 	cfg.Logger = driverLog{o.Logger}
 	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {
 		return nil, err
@@ -118,49 +115,3 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 type driverLog struct{ log *slog.Logger }
 
 func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", "msg", fmt.Sprint(v...)) }
-
-// Numbers of the server's errors.
-const (
-	errAccessDenied    = 1045
-	errDatabaseDenied  = 1044
-	errUnknownDatabase = 1049
-	errNoColumn        = 1054
-	errDuplicate       = 1062
-	errTableDenied     = 1142
-	errNoTable         = 1146
-	errColumnDenied    = 1143
-	errOutOfRange      = 1264
-	errReadOnlyOption  = 1290
-	errLockWait        = 1205
-	errDeadlock        = 1213
-	errReadOnlyTx      = 1792
-	errReadOnlyMode    = 1836
-	errValueOutOfRange = 1690
-)
-
-// errorNumber is the server's number of an error, 0 if the server did not answer.
-func errorNumber(err error) uint16 {
-	var e *mysqldriver.MySQLError
-	if errors.As(err, &e) {
-		return e.Number
-	}
-	return 0
-}
-
-func isReadOnly(err error) bool {
-	switch errorNumber(err) {
-	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode:
-		return true
-	}
-	return false
-}
-
-// isConflict reports whether a statement lost to another transaction: it has done
-// nothing and may be tried again.
-func isConflict(err error) bool {
-	switch errorNumber(err) {
-	case errLockWait, errDeadlock:
-		return true
-	}
-	return false
-}

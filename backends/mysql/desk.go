@@ -74,7 +74,7 @@ func (b *Backend) settleWait(t *proxy.Ticket, say func(*line, row) simba.Outcome
 		return o, err
 	}
 	defer done()
-	if err := l.gate.enter(ctx); err != nil {
+	if err := l.gate.enter(ctx, false); err != nil {
 		return o, b.fail(err)
 	}
 	defer l.gate.leave()
@@ -127,7 +127,7 @@ func (d *desk) Pass(t *proxy.Ticket, g proxy.Grant) error {
 	// Should this request fail, a look passes it on.
 	end := granted.at + (granted.ttl + granted.transition).Milliseconds()
 	b.haunt(l, ghost{owner: granted.owner, at: granted.at, dead: end})
-	if err := l.gate.enter(ctx); err != nil {
+	if err := l.gate.enter(ctx, false); err != nil {
 		return b.fail(err)
 	}
 	defer l.gate.leave()

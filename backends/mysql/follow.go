@@ -14,6 +14,8 @@ const (
 	// followEvery is how often the table is read as a whole while someone subscribes
 	// to a pattern that can match the channels of mutexes.
 	followEvery = time.Second
+	// gatePatience is how long one mutex may hold up the reading of the table.
+	gatePatience = 100 * time.Millisecond
 )
 
 // Subscribed implements simba.Backend. When it returns without error the mutex has been
@@ -166,7 +168,7 @@ func (b *Backend) follow() {
 	ctx, cancel := context.WithTimeout(b.ctx, b.timeout)
 	defer cancel()
 	if !wanted {
-		if b.following.enter(ctx) == nil {
+		if b.following.enter(ctx, false) == nil {
 			b.held = nil
 			b.following.leave()
 		}
@@ -182,7 +184,7 @@ func (b *Backend) follow() {
 // time, what is there already is no news. A tenure that is shorter than the pause and
 // is not of this server's making goes unnoticed.
 func (b *Backend) followTable(ctx context.Context) error {
-	if err := b.following.enter(ctx); err != nil {
+	if err := b.following.enter(ctx, false); err != nil {
 		return err
 	}
 	defer b.following.leave()
@@ -206,23 +208,35 @@ func (b *Backend) followTable(ctx context.Context) error {
 				continue
 			}
 		}
-		b.tellAlone(ctx, mutex, was, is)
+		if !b.tellAlone(ctx, mutex, was, is) {
+			now[mutex] = was
+		}
 	}
 	for mutex, is := range now {
 		if _, known := before[mutex]; !known {
-			b.tellAlone(ctx, mutex, row{}, is)
+			if !b.tellAlone(ctx, mutex, row{}, is) {
+				delete(now, mutex)
+			}
 		}
 	}
 	return nil
 }
 
 // tellAlone is tellChange in the gate: a request of this server that is under way may
-// know more of the same change, and tells it first.
-func (b *Backend) tellAlone(ctx context.Context, mutex string, was, is row) {
+// know more of the same change, and tells it first. It reports false if that takes long,
+// as while the row is locked: the change is told the next time.
+func (b *Backend) tellAlone(ctx context.Context, mutex string, was, is row) bool {
+	if b.store.waits.isLocked(mutex) {
+		return false
+	}
 	l := b.hold(mutex)
 	defer b.drop(l)
-	if l.gate.enter(ctx) == nil {
-		defer l.gate.leave()
+	ctx, cancel := context.WithTimeout(ctx, gatePatience)
+	defer cancel()
+	if l.gate.enter(ctx, false) != nil {
+		return false
 	}
+	defer l.gate.leave()
 	b.tellChange(mutex, was, is)
+	return true
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Guard implements simba.Backend. It is one statement, and waits for nobody in the
-// gate: a renewal must not come late.
+// gate, only for other GUARDs of the mutex: a renewal must not come late.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	if err := b.checkNames(r.Mutex, r.Contender); err != nil {
 		return o, err
@@ -26,7 +26,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outc
 
 func (b *Backend) guard(ctx context.Context, l *line, r simba.GuardRequest) (o simba.Outcome, err error) {
 	for range attempts {
-		t, ok, err := b.store.guard(ctx, r)
+		t, ok, err := b.guardOnce(ctx, l, r)
 		if err != nil {
 			return o, err
 		}
@@ -50,6 +50,15 @@ func (b *Backend) guard(ctx context.Context, l *line, r simba.GuardRequest) (o s
 		}
 	}
 	return o, errRestless
+}
+
+// guardOnce asks the table, one GUARD of the mutex at a time.
+func (b *Backend) guardOnce(ctx context.Context, l *line, r simba.GuardRequest) (t lease, ok bool, err error) {
+	if err := l.renewing.enter(ctx, b.owns(l, r.Contender)); err != nil {
+		return t, false, err
+	}
+	defer l.renewing.leave()
+	return b.store.guard(ctx, r)
 }
 
 // Release implements simba.Backend.
@@ -83,7 +92,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 }
 
 func (b *Backend) release(ctx context.Context, l *line, r simba.ReleaseRequest, from holder) (released bool, err error) {
-	if err := l.gate.enter(ctx); err != nil {
+	if err := l.gate.enter(ctx, b.owns(l, r.Contender)); err != nil {
 		return false, err
 	}
 	defer l.gate.leave()
@@ -138,7 +147,7 @@ func (b *Backend) Break(ctx context.Context, mutex, reason string) (bool, simba.
 }
 
 func (b *Backend) breakTenure(ctx context.Context, l *line, reason string) (bool, error) {
-	if err := l.gate.enter(ctx); err != nil {
+	if err := l.gate.enter(ctx, false); err != nil {
 		return false, err
 	}
 	defer l.gate.leave()

@@ -15,10 +15,12 @@ import (
 // server's own waiters have their turns.
 //
 // Whoever may pass the mutex on does so in the gate: it is for one at a time, and
-// the table is asked there. Backend.mu guards the rest and is held for no I/O.
+// the table is asked there. Backend.mu guards the rest and is held for no I/O. Since a
+// GUARD has a gate of its own, a mutex whose row is locked takes two connections at most.
 type line struct {
-	mutex string
-	gate  gate
+	mutex    string
+	gate     gate
+	renewing gate // of GUARDs: with the one in the other gate, no more than two ask at a time
 
 	// Of the one in the gate.
 	seen  row // what the table last showed
@@ -71,7 +73,7 @@ func (b *Backend) hold(mutex string) *line {
 	defer b.mu.Unlock()
 	l := b.lines[mutex]
 	if l == nil {
-		l = &line{mutex: mutex, gate: make(gate, 1)}
+		l = &line{mutex: mutex}
 		b.lines[mutex] = l
 	}
 	l.refs++
@@ -90,25 +92,12 @@ func (b *Backend) drop(l *line) {
 	}
 }
 
-// gate is for one at a time, in the order in which they come. Its capacity is 1.
-type gate chan struct{}
-
-// enter waits for its turn. It fails with errBusy when the context ends first.
-func (g gate) enter(ctx context.Context) error {
-	select {
-	case g <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case g <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return errBusy
-	}
+// owns reports whether a contender is the owner as far as this server knows.
+func (b *Backend) owns(l *line, contender string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return l.last == contender && time.Now().Before(l.end)
 }
-
-func (g gate) leave() { <-g }
 
 // join gives a contender a place, or keeps the one that it has, and reports whether
 // it is new.

@@ -111,15 +111,9 @@ func (b *Backend) wakeUp(l *line) {
 	if !look {
 		return
 	}
-	select {
-	case b.looking <- struct{}{}:
-		defer func() { <-b.looking }()
-	case <-b.ctx.Done():
-		return
-	}
 	ctx, cancel := context.WithTimeout(b.ctx, min(b.timeout, lookTimeout))
 	defer cancel()
-	if err := b.visit(ctx, l); err != nil && b.ctx.Err() == nil {
+	if err := b.lookByItself(ctx, l); err != nil && b.ctx.Err() == nil {
 		err = b.fail(err) // for its effect on the pool, too
 		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
 			b.lobby.Fail(l.mutex, refusal)
@@ -130,6 +124,25 @@ func (b *Backend) wakeUp(l *line) {
 		l.lookAt = time.Now().Add(min(lastRetry, firstRetry<<min(l.fails, 8)))
 		b.mu.Unlock()
 	}
+}
+
+// lookByItself is a visit that nobody asked for. One whose row is locked is put off:
+// other mutexes want the connections that looks have.
+func (b *Backend) lookByItself(ctx context.Context, l *line) error {
+	if b.store.waits.isLocked(l.mutex) {
+		return errLocked
+	}
+	if err := l.gate.enter(ctx, false); err != nil {
+		return err
+	}
+	defer l.gate.leave()
+	select {
+	case b.looking <- struct{}{}:
+		defer func() { <-b.looking }()
+	case <-ctx.Done():
+		return errBusy
+	}
+	return b.visitInGate(brief(ctx), l)
 }
 
 // sleep lets the timer be set again.
@@ -148,10 +161,14 @@ func (b *Backend) hurry(l *line) {
 
 // visit looks at a mutex and passes it on if it is free.
 func (b *Backend) visit(ctx context.Context, l *line) error {
-	if err := l.gate.enter(ctx); err != nil {
+	if err := l.gate.enter(ctx, false); err != nil {
 		return err
 	}
 	defer l.gate.leave()
+	return b.visitInGate(ctx, l)
+}
+
+func (b *Backend) visitInGate(ctx context.Context, l *line) error {
 	s, err := b.look(ctx, l, b.blocked(l))
 	if err != nil {
 		return err

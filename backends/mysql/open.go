@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -37,16 +36,17 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	b, err := open(ctx, o, db)
+	at := place{cfg.User, cfg.Addr, cfg.DBName}
+	b, err := open(ctx, o, db, at)
 	if err != nil {
 		_ = db.Close()
-		return nil, explain(err, cfg.User, cfg.Addr, cfg.DBName)
+		return nil, at.explain(err)
 	}
 	return b, nil
 }
 
-func open(ctx context.Context, o Options, db *sql.DB) (*Backend, error) {
-	warnings, err := checkServer(ctx, db)
+func open(ctx context.Context, o Options, db *sql.DB, at place) (*Backend, error) {
+	warnings, err := checkServer(ctx, db, at)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func open(ctx context.Context, o Options, db *sql.DB) (*Backend, error) {
 	for _, w := range warnings {
 		o.Logger.Warn("the database weakens what the engine promises", "why", w)
 	}
-	b := newBackend(o, store{db: db, table: t, clock: newClock()})
+	b := newBackend(o, newStore(db, t), at)
 	if err := b.store.readClock(ctx); err != nil {
 		return nil, err
 	}
@@ -71,10 +71,11 @@ func open(ctx context.Context, o Options, db *sql.DB) (*Backend, error) {
 	return b, nil
 }
 
-// checkServer judges the server and its settings.
-func checkServer(ctx context.Context, db *sql.DB) (warnings []string, err error) {
+// checkServer judges the server and its settings. A server that is read-only is refused,
+// whatever the user may do: reads would be.
+func checkServer(ctx context.Context, db *sql.DB, at place) (warnings []string, err error) {
 	var version string
-	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {
 		return nil, err
 	}
 	if !supported(version) {
@@ -85,8 +86,8 @@ func checkServer(ctx context.Context, db *sql.DB) (warnings []string, err error)
 		return v == "1" || strings.EqualFold(v, "ON")
 	}
 	switch {
-	case on("super_read_only") || on("read_only") && !mayIgnoreReadOnly(ctx, db):
-		return nil, faultf("the server is read-only: name the primary in the DSN, or set read_only to OFF")
+	case on("wsrep_on") && on("wsrep_dirty_reads"):
+		return nil, faultf("the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
 	case on("log_bin") && strings.EqualFold(setting(ctx, db, "binlog_format"), "STATEMENT"):
 		return nil, faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	}
@@ -97,7 +98,7 @@ func checkServer(ctx context.Context, db *sql.DB) (warnings []string, err error)
 		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo grants that were told")
 	}
 	var fixed bool
-	if err := db.QueryRowContext(ctx, "SELECT SLEEP(0.002), SYSDATE(6) = NOW(6)").Scan(new(int), &fixed); err != nil {
+	if err := queryRow(ctx, db, []any{new(int), &fixed}, "SELECT SLEEP(0.002), SYSDATE(6) = NOW(6)"); err != nil {
 		return nil, err
 	}
 	if fixed {
@@ -106,20 +107,20 @@ func checkServer(ctx context.Context, db *sql.DB) (warnings []string, err error)
 	if on("wsrep_on") {
 		warnings = append(warnings, "the server is a node of a Galera cluster: give every simba-resp the same node, or set wsrep_sync_wait, or a read may be old")
 	}
+	privilege, err := mayIgnoreReadOnly(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if privilege != "" {
+		warnings = append(warnings, mightWriteAnywhere(at.user, privilege))
+	}
 	return warnings, nil
 }
 
 // setting returns a global variable, "" if the server does not have it.
 func setting(ctx context.Context, db *sql.DB, name string) (value string) {
-	_ = db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE '"+strings.ReplaceAll(name, "_", `\_`)+"'").Scan(new(string), &value)
+	_ = queryRow(ctx, db, []any{new(string), &value}, "SHOW GLOBAL VARIABLES LIKE '"+strings.ReplaceAll(name, "_", `\_`)+"'")
 	return value
-}
-
-// mayIgnoreReadOnly reports whether the user may write although the server is
-// read_only, as administrators may.
-func mayIgnoreReadOnly(ctx context.Context, db *sql.DB) bool {
-	_, err := db.ExecContext(ctx, "UPDATE simba_mutex SET version = version WHERE 1 = 0")
-	return !isReadOnly(err)
 }
 
 // supported reports whether the engine works with a server: MySQL 5.7, MariaDB 10.3 or
@@ -140,35 +141,3 @@ func supported(version string) bool {
 	}
 	return major > 5 || major == 5 && minor >= 7
 }
-
-// explain makes one line of why the database cannot be used, with what to do.
-func explain(err error, user, addr, database string) error {
-	switch errorNumber(err) {
-	case errAccessDenied:
-		return fmt.Errorf("the database at %s refuses user %q: check user and password in the DSN", addr, user)
-	case errDatabaseDenied:
-		return fmt.Errorf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", user, database, addr)
-	case errUnknownDatabase:
-		return fmt.Errorf("there is no database %q at %s: create it, or correct the DSN", database, addr)
-	case errTableDenied, errColumnDenied:
-		return fmt.Errorf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE for --mysql-migrate", user, oneLine(err))
-	case errNoTable:
-		return fmt.Errorf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", database)
-	}
-	if isReadOnly(err) {
-		return errors.New("the server is read-only: name the primary in the DSN, or set read_only to OFF")
-	}
-	if own := fault(""); errorNumber(err) == 0 && !errors.As(err, &own) {
-		return fmt.Errorf("cannot reach the database at %s: %s", addr, oneLine(err))
-	}
-	return errors.New(oneLine(err))
-}
-
-// fault is what is wrong with a database that does answer.
-type fault string
-
-func (f fault) Error() string { return string(f) }
-
-func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

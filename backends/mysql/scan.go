@@ -28,7 +28,7 @@ func byCRC(a, b found) int {
 // readHeld returns the rows whose lease runs.
 func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
 	sent := time.Now()
-	rows, err := s.db.QueryContext(ctx, "SELECT mutex, owner_id, version, acquired_at, ttl_at, transition_at, "+dbNow+
+	rows, err := query(ctx, s.db, "SELECT mutex, owner_id, version, acquired_at, ttl_at, transition_at, "+dbNow+
 		" FROM simba_mutex WHERE transition_at > "+dbNow)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
 	for rows.Next() {
 		var mutex string
 		var r row
-		if err := rows.Scan(&mutex, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now); err != nil {
+		if err := scan(rows, &mutex, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now); err != nil {
 			return nil, err
 		}
 		s.clock.learn(r.now, sent, time.Now())
@@ -65,14 +65,14 @@ func (s *store) scanHeld(ctx context.Context, from uint64, limit int) (page []fo
 }
 
 func (s *store) queryHeld(ctx context.Context, where string, args ...any) (page []found, err error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT "+crcOfMutex+", mutex FROM simba_mutex WHERE transition_at > "+dbNow+" AND "+where, args...)
+	rows, err := query(ctx, s.db, "SELECT "+crcOfMutex+", mutex FROM simba_mutex WHERE transition_at > "+dbNow+" AND "+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var f found
-		if err := rows.Scan(&f.crc, &f.mutex); err != nil {
+		if err := scan(rows, &f.crc, &f.mutex); err != nil {
 			return nil, err
 		}
 		page = append(page, f)

@@ -43,7 +43,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 			return t, err
 		}
 	}
-	rows, err := db.QueryContext(ctx, `SELECT column_name, data_type, column_type,
+	rows, err := query(ctx, db, `SELECT column_name, data_type, column_type,
 		COALESCE(character_maximum_length, 0), COALESCE(character_set_name, ''), column_key
 		FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`)
 	if err != nil {
@@ -80,8 +80,8 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		return t, faultf("table simba_mutex: column mutex is not its primary key")
 	}
 	var engine string
-	err = db.QueryRowContext(ctx, `SELECT COALESCE(engine, '') FROM information_schema.tables
-		WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`).Scan(&engine)
+	err = queryRow(ctx, db, []any{&engine}, `SELECT COALESCE(engine, '') FROM information_schema.tables
+		WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`)
 	if err != nil {
 		return t, err
 	}

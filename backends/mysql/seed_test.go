@@ -294,7 +294,7 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 		await(t, "the server looks", func() bool {
 			l := b.hold(mutex)
 			defer b.drop(l)
-			if l.gate.enter(t.Context()) != nil {
+			if l.gate.enter(t.Context(), false) != nil {
 				return false
 			}
 			defer l.gate.leave()

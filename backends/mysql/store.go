@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -12,11 +12,17 @@ import (
 )
 
 // store is the table: each method is one statement, which commits by itself, or the
-// same one again if it lost to another transaction.
+// same one again if it lost to another transaction (lockWaits). One that reads comes with
+// the proof that the server takes writes (query).
 type store struct {
 	db    *sql.DB
 	table table
 	clock *clock
+	waits *lockWaits
+}
+
+func newStore(db *sql.DB, t table) store {
+	return store{db: db, table: t, clock: newClock(), waits: newLockWaits()}
 }
 
 // row is the state of a mutex in the table. Times are Unix ms of the database.
@@ -128,44 +134,66 @@ const (
 // read returns the row of a mutex. With lock it waits until no statement that began
 // before it can change the row any more.
 func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err error) {
-	query := readRow
-	if lock {
-		query += " FOR UPDATE"
+	for i := 1; ; i++ {
+		if lock {
+			err = s.waits.run(ctx, mutex, func(patience string) (err error) {
+				r, err = s.readOnce(ctx, mutex, patience+readRow+" FOR UPDATE")
+				return err
+			})
+		} else {
+			r, err = s.readOnce(ctx, mutex, readRow)
+		}
+		// It changes nothing, so it is sent again when its connection broke.
+		if !isBroken(err) || ctx.Err() != nil || i == reads {
+			return r, err
+		}
 	}
-	err = retryRead(ctx, func() error {
-		var name string
-		sent := time.Now()
-		err := s.db.QueryRowContext(ctx, query, mutex).
-			Scan(&name, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now)
-		if errors.Is(err, sql.ErrNoRows) {
-			r = row{missing: true}
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if name != mutex {
-			return &simba.NameError{Argument: "mutex", Problem: "the database's table takes it for " + name + ", by the collation of its column mutex"}
-		}
-		s.clock.learn(r.now, sent, time.Now())
-		r.judge()
-		return nil
-	})
-	return r, err
 }
 
-// readOrMake is read that makes the row if it is missing.
+// reads is how often a statement is sent that changes nothing.
+const reads = 3
+
+// isBroken reports whether an error says that the database could not be asked.
+func isBroken(err error) bool {
+	var name *simba.NameError
+	own := fault("")
+	return err != nil && errorNumber(err) == 0 &&
+		!errors.As(err, &name) && !errors.As(err, &own) && !isReadOnly(err) && !isConflict(err)
+}
+
+func (s *store) readOnce(ctx context.Context, mutex, statement string) (r row, err error) {
+	var name string
+	sent := time.Now()
+	err = queryRow(ctx, s.db, []any{&name, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now}, statement, mutex)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return row{missing: true}, nil
+	case err != nil:
+		return row{}, err
+	case name != mutex:
+		return row{}, &simba.NameError{Argument: "mutex", Problem: "the database's table takes it for " + name + ", by the collation of its column mutex"}
+	}
+	s.clock.learn(r.now, sent, time.Now())
+	r.judge()
+	return r, nil
+}
+
+// readOrMake is read that makes the row if it is missing. A row that is there needs no
+// room for another.
 func (s *store) readOrMake(ctx context.Context, mutex string, lock bool) (row, error) {
 	for {
 		r, err := s.read(ctx, mutex, lock)
 		if err != nil || !r.missing {
 			return r, err
 		}
-		err = retry(ctx, func() error {
-			_, err := s.db.ExecContext(ctx, insertRow, mutex)
+		err = s.waits.run(ctx, mutex, func(patience string) error {
+			_, err := s.db.ExecContext(ctx, patience+insertRow, mutex)
 			return err
 		})
-		if err != nil && errorNumber(err) != errDuplicate {
+		switch {
+		case isFull(err):
+			return r, fmt.Errorf("the database has no room for the row of a new mutex: %w", err)
+		case err != nil && errorNumber(err) != errDuplicate:
 			return r, err
 		}
 	}
@@ -175,7 +203,7 @@ func (s *store) readOrMake(ctx context.Context, mutex string, lock bool) (row, e
 func (s *store) readClock(ctx context.Context) error {
 	var now int64
 	sent := time.Now()
-	err := s.db.QueryRowContext(ctx, "SELECT "+dbNow).Scan(&now)
+	err := queryRow(ctx, s.db, []any{&now}, "SELECT "+dbNow)
 	if err == nil {
 		s.clock.learn(now, sent, time.Now())
 	}
@@ -185,10 +213,10 @@ func (s *store) readClock(ctx context.Context) error {
 // acquire takes a mutex that is free, or renews the lease of its owner. ok is false
 // if neither was possible.
 func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, renewed, ok bool, err error) {
-	err = retry(ctx, func() error {
+	err = s.waits.run(ctx, r.Mutex, func(patience string) error {
 		ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		id, matched, err := s.exec(ctx, acquireRow,
+		id, matched, err := s.exec(ctx, patience+acquireRow,
 			r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.fence(ctx), r.Contender)
 		l.token, renewed, ok = id/2, id%2 == 1, matched
 		return err
@@ -198,9 +226,9 @@ func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, r
 
 // guard renews the lease of its owner; a token other than 0 must be the tenure's.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
-	err = retry(ctx, func() error {
+	err = s.waits.run(ctx, r.Mutex, func(patience string) error {
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		query := guardRow
+		query := patience + guardRow
 		args := []any{r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds(), r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
 		if r.Token != 0 {
 			query += " AND version = ?"
@@ -226,9 +254,9 @@ func (h holder) free() bool { return h.owner == "" }
 // It sets to's token, and before the statement is sent its start. ok is false if the
 // mutex is not the holder's any more.
 func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) (token uint64, ok bool, err error) {
-	err = retry(ctx, func() error {
+	err = s.waits.run(ctx, mutex, func(patience string) error {
 		var args []any
-		query := passRow
+		query := patience + passRow
 		if to == nil {
 			args = append(args, 0, 0, 0, "")
 		} else {
@@ -290,37 +318,4 @@ func (s *store) exec(ctx context.Context, query string, args ...any) (id uint64,
 	}
 	last, err := res.LastInsertId()
 	return uint64(last), true, err
-}
-
-// conflicts is how often a statement is tried that loses to other transactions.
-const conflicts = 8
-
-// retryRead is retry of a statement that changes nothing, so it may also be sent again
-// when its connection broke.
-func retryRead(ctx context.Context, statement func() error) error {
-	for i := 1; ; i++ {
-		err := retry(ctx, statement)
-		var name *simba.NameError
-		if err == nil || ctx.Err() != nil || errorNumber(err) != 0 || errors.As(err, &name) || i == reads {
-			return err
-		}
-	}
-}
-
-// reads is how often a statement is sent that changes nothing.
-const reads = 3
-
-// retry runs a statement until it no longer loses to other transactions.
-func retry(ctx context.Context, statement func() error) error {
-	for i := 1; ; i++ {
-		err := statement()
-		if !isConflict(err) || i == conflicts {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(rand.N(time.Duration(i) * 2 * time.Millisecond)):
-		}
-	}
 }

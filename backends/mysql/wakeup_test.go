@@ -136,7 +136,7 @@ func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
 	release(t, b, "dead", "a")
 	<-w.woken
 	l := b.hold("dead")
-	if err := l.gate.enter(t.Context()); err != nil {
+	if err := l.gate.enter(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.ticket.End(simba.EndGone); !isUnavailable(err) {
@@ -285,7 +285,7 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 			acquires(t, mutex)
 			l := b.hold(mutex)
 			defer b.drop(l)
-			if err := l.gate.enter(t.Context()); err != nil {
+			if err := l.gate.enter(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
 			defer l.gate.leave()
@@ -340,7 +340,7 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		"still free":               {over("", 1), over("", 5), nil},
 		"still over":               {over("a", 1), over("a", 1), nil},
 	} {
-		b := newBackend(Options{Notices: &ear{}}, store{})
+		b := newBackend(Options{Notices: &ear{}}, newStore(nil, table{}), place{})
 		b.tellChange("m", c.before, c.now)
 		var got []string
 		for _, e := range b.chronicle.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {

@@ -1,0 +1,179 @@
+package mysql
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+)
+
+// Numbers of the server's errors.
+const (
+	errDiskFull        = 1021
+	errReadOnlyTable   = 1036
+	errDatabaseDenied  = 1044
+	errAccessDenied    = 1045
+	errNotReady        = 1047 // a node of a Galera cluster that was cut off
+	errNull            = 1048
+	errUnknownDatabase = 1049
+	errNoColumn        = 1054
+	errDuplicate       = 1062
+	errSyntax          = 1064
+	errTableFull       = 1114
+	errHostBlocked     = 1129
+	errHostDenied      = 1130
+	errTableDenied     = 1142
+	errColumnDenied    = 1143
+	errNoTable         = 1146
+	errNoVariable      = 1193
+	errLockWait        = 1205
+	errDeadlock        = 1213
+	errRightDenied     = 1227
+	errOldProtocol     = 1251
+	errOutOfRange      = 1264
+	errTruncated       = 1265
+	errNotUpdatable    = 1288
+	errReadOnlyOption  = 1290
+	errWrongValue      = 1292
+	errNoFunction      = 1305
+	errInvalidView     = 1356
+	errNoDefault       = 1364
+	errWrongField      = 1366
+	errDataTooLong     = 1406
+	errNoPlugin        = 1524
+	errStatementBinlog = 1665
+	errValueOutOfRange = 1690
+	errNoPassword      = 1698
+	errReadOnlyTx      = 1792
+	errMustChange      = 1820
+	errReadOnlyMode    = 1836
+	errExpired         = 1862
+	errNotInEngine     = 1932
+	errAccountLocked   = 3118
+	errAccountLockedM  = 4151 // the same on MariaDB
+)
+
+// errorNumber is the server's number of an error, 0 if the server did not answer.
+func errorNumber(err error) uint16 {
+	var e *mysqldriver.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+// isReadOnly reports whether the server takes no writes: it is not the primary, or not
+// any more.
+func isReadOnly(err error) bool {
+	switch errorNumber(err) {
+	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode, errNotReady:
+		return true
+	}
+	return errors.Is(err, errNotPrimary)
+}
+
+// isConflict reports whether a statement lost to another transaction: it has done
+// nothing and may be tried again.
+func isConflict(err error) bool {
+	switch errorNumber(err) {
+	case errLockWait, errDeadlock:
+		return true
+	}
+	return errors.Is(err, errLocked)
+}
+
+// isFull reports whether the database had no room for a row.
+func isFull(err error) bool {
+	switch errorNumber(err) {
+	case errTableFull, errDiskFull:
+		return true
+	}
+	return false
+}
+
+// fault is what is wrong with a database that does answer.
+type fault string
+
+func (f fault) Error() string { return string(f) }
+
+func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
+
+// place is which database the engine uses, for its errors.
+type place struct{ user, addr, database string }
+
+// fault returns in one line what an operator has to change, with what to do, and nil
+// for an error that may pass by itself.
+func (p place) fault(err error) error {
+	if own := fault(""); errors.As(err, &own) {
+		return own
+	}
+	switch errorNumber(err) {
+	case 0:
+		return p.refusal(err)
+	case errAccessDenied, errNoPassword:
+		return faultf("the database at %s refuses user %q: check user and password in the DSN", p.addr, p.user)
+	case errHostBlocked, errHostDenied, errOldProtocol, errNoPlugin, errMustChange, errExpired, errAccountLocked, errAccountLockedM:
+		return faultf("the database at %s refuses user %q: %s", p.addr, p.user, oneLine(err))
+	case errDatabaseDenied:
+		return faultf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", p.user, p.database, p.addr)
+	case errUnknownDatabase:
+		return faultf("there is no database %q at %s: create it, or correct the DSN", p.database, p.addr)
+	case errTableDenied, errColumnDenied, errRightDenied:
+		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE for --mysql-migrate", p.user, oneLine(err))
+	case errNoTable, errNotInEngine:
+		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", p.database)
+	case errOutOfRange, errValueOutOfRange:
+		if strings.Contains(err.Error(), "version") {
+			return faultf("column version of table simba_mutex is at its end: make it BIGINT UNSIGNED, as in init-simba-mysql.sql")
+		}
+		return misfit(err)
+	case errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
+		errReadOnlyTable, errNotUpdatable, errInvalidView:
+		return misfit(err)
+	case errStatementBinlog:
+		return faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
+	case errSyntax, errNoVariable, errNoFunction:
+		return faultf("the server cannot run a statement of the engine (%s): MySQL 5.7, MariaDB 10.3 or later is needed", oneLine(err))
+	}
+	return nil
+}
+
+// misfit is the fault of a table that is not as the engine needs it.
+func misfit(err error) error {
+	return faultf("table simba_mutex is not Simba's (%s): see init-simba-mysql.sql", oneLine(err))
+}
+
+// refusal is fault for an error of the driver.
+func (p place) refusal(err error) error {
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return faultf("the certificate of the database at %s is not trusted: %s", p.addr, oneLine(err))
+	}
+	for _, own := range []error{
+		mysqldriver.ErrNoTLS, mysqldriver.ErrCleartextPassword, mysqldriver.ErrNativePassword,
+		mysqldriver.ErrOldPassword, mysqldriver.ErrOldProtocol, mysqldriver.ErrUnknownPlugin,
+	} {
+		if errors.Is(err, own) {
+			return faultf("the database at %s and the DSN do not go together: %s", p.addr, oneLine(err))
+		}
+	}
+	return nil
+}
+
+// explain makes one line of why the database cannot be used, with what to do.
+func (p place) explain(err error) error {
+	if f := p.fault(err); f != nil {
+		return f
+	}
+	switch {
+	case isReadOnly(err):
+		return errors.New("the server is read-only: name the primary in the DSN, or set read_only to OFF")
+	case errorNumber(err) == 0:
+		return fmt.Errorf("cannot reach the database at %s: %s", p.addr, oneLine(err))
+	}
+	return errors.New(oneLine(err))
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
