@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -126,6 +127,8 @@ func (b *Backend) fail(err error) error {
 	case errors.As(err, &name):
 		return err
 	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errRestless):
+	case isFull(err):
+		err = fmt.Errorf("the database has no room for a new mutex or owner: %w", err)
 	default:
 		if f := b.at.fault(err); f != nil {
 			return &simba.MisconfiguredError{Engine: "mysql", Err: f}

@@ -84,7 +84,7 @@ func isConflict(err error) bool {
 	return errors.Is(err, errLocked)
 }
 
-// isFull reports whether the database had no room for a row.
+// isFull reports whether the database had no room for a row, or for a longer owner in it.
 func isFull(err error) bool {
 	switch errorNumber(err) {
 	case errTableFull, errDiskFull:

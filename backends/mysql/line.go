@@ -95,8 +95,13 @@ func (b *Backend) drop(l *line) {
 // owns reports whether a contender is the owner as far as this server knows.
 func (b *Backend) owns(l *line, contender string) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return l.last == contender && time.Now().Before(l.end)
+	last, end := l.last, l.end
+	b.mu.Unlock()
+	if last != "" {
+		return last == contender && time.Now().Before(end)
+	}
+	e, ok := b.chronicle.Last(l.mutex)
+	return ok && e.Kind == simba.EventAcquired && e.Owner == contender
 }
 
 // join gives a contender a place, or keeps the one that it has, and reports whether

@@ -3,19 +3,21 @@ package mysql
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // A row that another transaction holds must not take the connections that other mutexes
 // need. So a statement that wants a row finds out at once whether it is held: on MariaDB
-// by a lock wait of 0. Then it waits at the database, for lockWait at a time, in one of a
-// few slots only. While they are taken it tries again now and then.
+// by a lock wait of 0. Then it waits at the database, for lockWait, in one of a few slots
+// only. While they are taken it tries again now and then.
 //
 // MySQL knows no lock wait below one second. There a statement finds out after that
 // second, so a row that was locked just now takes its mutex' two connections for so long,
-// once: the row is known to be locked then, and who wants it begins with a slot.
+// once: who wants it after that begins with a slot.
 
 const (
 	// lockWait is for how long a statement waits for a row that another transaction
@@ -37,71 +39,93 @@ var errLocked = errors.New("another transaction holds the mutex' row in the data
 
 // lockWaits bounds how many statements wait for rows.
 type lockWaits struct {
-	slots chan struct{}
+	slots  chan struct{}
+	always atomic.Bool // the server makes every statement wait that meets a locked row
 
-	mu     sync.Mutex     // guards what follows
-	locked map[string]int // by mutex: how many statements have waited for its row in vain, and go on
+	mu     sync.Mutex           // guards what follows
+	locked map[string]time.Time // mutexes whose row was waited for in vain, until when that counts
 }
 
+// lockedFor is for how long a row counts as locked after a wait in vain.
+const lockedFor = 2 * lockWait
+
 func newLockWaits() *lockWaits {
-	return &lockWaits{slots: make(chan struct{}, maxLockWaits), locked: make(map[string]int)}
+	return &lockWaits{slots: make(chan struct{}, maxLockWaits), locked: make(map[string]time.Time)}
 }
 
 // isLocked reports whether another transaction is known to hold the mutex' row.
 func (w *lockWaits) isLocked(mutex string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.locked[mutex] > 0
+	return time.Now().Before(w.locked[mutex])
 }
 
-func (w *lockWaits) add(mutex string, n int) {
+// inVain takes note of a wait in vain.
+func (w *lockWaits) inVain(mutex string) {
+	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.locked[mutex] += n; w.locked[mutex] == 0 {
-		delete(w.locked, mutex)
-	}
+	maps.DeleteFunc(w.locked, func(_ string, until time.Time) bool { return !now.Before(until) })
+	w.locked[mutex] = now.Add(lockedFor)
+}
+
+// got takes note that nobody else holds the row.
+func (w *lockWaits) got(mutex string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.locked, mutex)
 }
 
 // run runs a statement that wants the row of a mutex, until it no longer loses to other
-// transactions. The statement is to begin with the text that it is given.
+// transactions or the context ends. The statement begins with the text that it is given.
 func (w *lockWaits) run(ctx context.Context, mutex string, statement func(patience string) error) error {
 	err := error(errLocked)
-	quick, known := !w.isLocked(mutex), false
+	try := func(patience string) (lost, waited bool, took time.Duration) {
+		sent := time.Now()
+		err = statement(patience)
+		took = time.Since(sent)
+		lost, waited = isConflict(err), took >= lockWait/2
+		switch {
+		case err == nil:
+			w.got(mutex)
+		case waited && (lost || ctx.Err() != nil):
+			w.inVain(mutex)
+		}
+		return lost, waited, took
+	}
 	for i := 1; ; i++ {
-		waited := !quick
-		if quick {
-			sent := time.Now()
-			if err = statement(""); !isConflict(err) {
+		locked := w.isLocked(mutex)
+		if !locked || !w.always.Load() {
+			lost, waited, _ := try("")
+			if !lost {
 				return err
 			}
-			waited = time.Since(sent) >= lockWait/2
+			w.always.Store(waited)
 		}
-		if isBrief(ctx) && (waited || i == quickTries) {
-			return err
-		}
-		quick = !waited
-		if waited && !known {
-			known = true
-			w.add(mutex, 1)
-			defer w.add(mutex, -1)
-		}
-		var again <-chan time.Time
-		if quick {
+		slots, again := w.slots, (<-chan time.Time)(nil)
+		if !w.always.Load() {
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
-		slots := w.slots
+		if deadline, ok := ctx.Deadline(); ok && locked && time.Until(deadline) < lockWait {
+			slots = nil // its wait would be cut off, and go on at the database
+		}
 		if isBrief(ctx) {
+			if again == nil || i == quickTries {
+				return err
+			}
 			slots = nil
 		}
 		select {
 		case slots <- struct{}{}:
-			sent := time.Now()
-			err = statement(patiently)
-			<-slots
-			if !isConflict(err) {
+			lost, _, took := try(patiently)
+			if ctx.Err() != nil && took < lockWait {
+				time.AfterFunc(lockWait-took, func() { <-w.slots }) // until then it goes on at the database
+			} else {
+				<-w.slots
+			}
+			if !lost {
 				return err
 			}
-			quick = quick && time.Since(sent) < lockWait/2
 		case <-again:
 		case <-ctx.Done():
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -190,10 +189,7 @@ func (s *store) readOrMake(ctx context.Context, mutex string, lock bool) (row, e
 			_, err := s.db.ExecContext(ctx, patience+insertRow, mutex)
 			return err
 		})
-		switch {
-		case isFull(err):
-			return r, fmt.Errorf("the database has no room for the row of a new mutex: %w", err)
-		case err != nil && errorNumber(err) != errDuplicate:
+		if err != nil && errorNumber(err) != errDuplicate {
 			return r, err
 		}
 	}

@@ -1,0 +1,75 @@
+package mysql
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// TestAnOwnerRenewsInAFullDatabase, by each request that renews, while a new mutex, which needs a row, is refused in plain words.
+func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
+	store := stores.MariaDB(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M")
+	b := serve(t, store.Addr, nil)
+	db := direct(t, store, "")
+	owned := take(t, b, "owned", "a", long)
+	fill(t, db)
+
+	for round := range 5 {
+		for name, renew := range map[string]func() (simba.Outcome, error){
+			"guard": func() (simba.Outcome, error) {
+				return b.Guard(t.Context(), simba.GuardRequest{Mutex: "owned", Contender: "a", TTL: long})
+			},
+			"acquire": func() (simba.Outcome, error) {
+				o, _, err := b.Acquire(t.Context(), request("owned", "a", long))
+				return o, err
+			},
+			"acquire session": func() (simba.Outcome, error) {
+				r := request("owned", "a", long)
+				r.Session = 7
+				o, _, err := b.Acquire(t.Context(), r)
+				return o, err
+			},
+			"acquire wait": func() (simba.Outcome, error) {
+				r := request("owned", "a", long)
+				r.Waiter = &waiter{woken: make(chan struct{})}
+				o, _, err := b.Acquire(t.Context(), r)
+				return o, err
+			},
+		} {
+			if o, err := renew(); err != nil || o.Status != simba.StatusRenewed || o.Token != owned.Token {
+				t.Errorf("%d: %s: %+v, %v", round, name, o, err)
+			}
+		}
+		wait := request("new", "b", long)
+		wait.Waiter = &waiter{woken: make(chan struct{})}
+		for _, r := range []simba.AcquireRequest{request("new", "b", long), wait} {
+			if _, _, err := b.Acquire(t.Context(), r); !isUnavailable(err) || !strings.Contains(err.Error(), "no room for a new mutex") {
+				t.Errorf("%d: a new mutex: %v", round, err)
+			}
+		}
+	}
+	must(t, db, "DELETE FROM simba_mutex WHERE mutex LIKE 'fill-%'")
+	await(t, "there is room again", func() bool {
+		o, _, err := b.Acquire(t.Context(), request("new", "b", long))
+		return err == nil && (o.Status == simba.StatusAcquired || o.Status == simba.StatusRenewed)
+	})
+}
+
+// fill fills the table until the database has no room for another row.
+func fill(t *testing.T, db *sql.DB) {
+	t.Helper()
+	refused := 0
+	for i := 0; refused < 20; i++ {
+		_, err := db.Exec(insertRow, fmt.Sprintf("fill-%d-%s", i, strings.Repeat("x", 230)))
+		switch {
+		case errorNumber(err) == 1114:
+			refused++
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+}

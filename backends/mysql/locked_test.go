@@ -1,0 +1,205 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// TestWhoDoesNotTouchALockedRowNoticesNothing of those who do: many clients of rows that a
+// transaction holds, and one of each other kind of request for another mutex.
+func TestWhoDoesNotTouchALockedRowNoticesNothing(t *testing.T) {
+	for _, rows := range []int{1, 20} {
+		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) { crowd(t, rows) })
+	}
+}
+
+func crowd(t *testing.T, rows int) {
+	store := stores.MariaDB(t)
+	e := &ear{subs: map[string]bool{}}
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Notices = 3*time.Second, e })
+	db := direct(t, store, "")
+	hot := func(i int) string { return fmt.Sprintf("hot-%d", i%rows) }
+	for i := range rows {
+		take(t, b, hot(i), "owner", long)
+		block(t, b, hot(i), "waiter", long)
+	}
+	take(t, b, "other", "a", long)
+	measured := mostLockWaits(t, db, func() {
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		for i := range rows {
+			var version int
+			if err := tx.QueryRow("SELECT version FROM simba_mutex WHERE mutex = ? FOR UPDATE", hot(i)).Scan(&version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer stop()
+		for client := range 120 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					switch client % 4 {
+					case 0:
+						_, _ = b.Guard(t.Context(), simba.GuardRequest{Mutex: hot(client / 4), Contender: "owner", TTL: long})
+					case 1:
+						_, _ = b.Guard(t.Context(), simba.GuardRequest{Mutex: hot(client / 4), Contender: fmt.Sprint(client), TTL: long})
+					case 2:
+						_, _, _ = b.Acquire(t.Context(), request(hot(client/4), "owner", long))
+					case 3:
+						_, _, _ = b.Acquire(t.Context(), request(hot(client/4), fmt.Sprint(client), long))
+					}
+				}
+			})
+		}
+		var took []time.Duration
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+			began := time.Now()
+			if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "other", Contender: "a", TTL: long}); err != nil {
+				t.Errorf("guard: %v", err)
+			}
+			w := block(t, b, "other", "b", long)
+			release(t, b, "other", "a")
+			w.granted(t)
+			release(t, b, "other", "b")
+			take(t, b, "other", "a", long)
+			if o := ownerOf(t, b, "other"); o.Owner != "a" {
+				t.Errorf("%+v", o)
+			}
+			took = append(took, time.Since(began))
+			time.Sleep(5 * time.Millisecond)
+		}
+		slices.Sort(took)
+		// A wait for a locked row lasts for a second.
+		if late := took[len(took)*9/10]; late > lockWait/2 {
+			t.Errorf("a tenth of the rounds took %v and more", late)
+		}
+		t.Logf("%d rounds, half within %v, nine tenths within %v, all within %v", len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
+		// A lease that ends by itself is noticed, too.
+		take(t, b, "brief", "a", 300*time.Millisecond)
+		block(t, b, "brief", "b", long).granted(t)
+	})
+	if most := min(maxLockWaits, 2*rows); measured > most {
+		t.Errorf("%d connections waited for %d locked rows, want %d at most", measured, rows, most)
+	}
+	t.Logf("%d connections waited for %d locked rows", measured, rows)
+	for i := range rows { // and those that wanted them are served again
+		release(t, b, hot(i), "owner")
+	}
+}
+
+// mostLockWaits returns how many transactions of the database waited for rows at a time.
+func mostLockWaits(t *testing.T, db *sql.DB, while func()) (most int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for ctx.Err() == nil {
+			var n int
+			err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n)
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			most = max(most, n)
+			time.Sleep(120 * time.Millisecond) // the database keeps the list for 100 ms
+		}
+	})
+	while()
+	cancel()
+	looking.Wait()
+	return most
+}
+
+// TestAnOwnersRenewalGoesBeforeOthersAcquires of its mutex, by ACQUIRE and by GUARD,
+// however many came before it.
+func TestAnOwnersRenewalGoesBeforeOthersAcquires(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Poll = 20*time.Second, 0 })
+	take(t, b, "m", "owner", long)
+	tx := lockRow(t, direct(t, store, ""), "m")
+	defer tx.Rollback()
+	var order atomic.Int64 // of answers
+	var others, owners []int64
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	ask := func(list *[]int64, request func() error) {
+		all.Go(func() {
+			if err := request(); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			*list = append(*list, order.Add(1))
+		})
+	}
+	for i := range 30 {
+		ask(&others, func() error {
+			_, _, err := b.Acquire(t.Context(), request("m", fmt.Sprint(i), long))
+			return err
+		})
+	}
+	await(t, "the others wait", func() bool { return waitingAt(b, "m") == 29 })
+	ask(&owners, func() error {
+		_, _, err := b.Acquire(t.Context(), request("m", "owner", long))
+		return err
+	})
+	ask(&owners, func() error {
+		_, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "owner", TTL: long})
+		return err
+	})
+	await(t, "the owner waits", func() bool { return waitingAt(b, "m") == 30 })
+	tx.Rollback()
+	all.Wait()
+	// The one that asked the database first is answered first.
+	if slices.Max(owners) > 4 {
+		t.Errorf("the owner was answered as number %v of %d", owners, len(owners)+len(others))
+	}
+}
+
+// waitingAt is how many wait in the gate of a mutex.
+func waitingAt(b *Backend, mutex string) int {
+	l := b.hold(mutex)
+	defer b.drop(l)
+	l.gate.mu.Lock()
+	defer l.gate.mu.Unlock()
+	return len(l.gate.owners) + len(l.gate.others)
+}
+
+// TestAGateIsForOneAtATime, and who gives up while it waits loses nobody's turn.
+func TestAGateIsForOneAtATime(t *testing.T) {
+	var g gate
+	var inside, entered atomic.Int64
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			for range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%3+1)*100*time.Microsecond)
+				if g.enter(ctx, i%5 == 0) == nil {
+					if inside.Add(1) != 1 {
+						t.Error("two are in the gate")
+					}
+					entered.Add(1)
+					inside.Add(-1)
+					g.leave()
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if g.busy || len(g.owners)+len(g.others) > 0 || entered.Load() == 0 {
+		t.Errorf("%+v after %d", g.busy, entered.Load())
+	}
+}

@@ -1,0 +1,157 @@
+package mysql
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// isMisconfigured reports whether an error is a *simba.MisconfiguredError of one line
+// with some words in it.
+func isMisconfigured(err error, words string) bool {
+	own := (*simba.MisconfiguredError)(nil)
+	return errors.As(err, &own) && own.Engine == "mysql" &&
+		strings.Contains(err.Error(), words) && !strings.ContainsAny(err.Error(), "\n")
+}
+
+// TestAFaultThatDoesNotPassIsNamed while the server runs, and when it is mended the
+// server goes on.
+func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
+	store := stores.MariaDB(t)
+	db := direct(t, store, "")
+	for _, sql := range []string{
+		"CREATE USER u IDENTIFIED BY 'geheim'", "GRANT SELECT, INSERT, UPDATE, CREATE ON simba.simba_mutex TO u",
+		"CREATE DATABASE elsewhere",
+	} {
+		must(t, db, sql)
+	}
+	b := serve(t, store.Addr, func(o *Options) { o.DSN = "u:geheim@tcp(" + store.Addr + ")/simba" })
+	token := take(t, b, "m", "a", long).Token
+
+	requests := map[string]func() error{
+		"ACQUIRE": func() error { _, _, err := b.Acquire(t.Context(), request("m", "a", long)); return err },
+		"WAIT": func() error {
+			r := request("m", "b", long)
+			r.Waiter = &waiter{woken: make(chan struct{})}
+			_, ticket, err := b.Acquire(t.Context(), r)
+			if ticket != nil {
+				_, _ = ticket.End(simba.EndLeft)
+			}
+			return err
+		},
+		"GUARD": func() error {
+			_, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+			return err
+		},
+		"RELEASE": func() error {
+			_, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: token + 1})
+			return err
+		},
+		"OWNER":     func() error { _, _, err := b.Owner(t.Context(), "m"); return err },
+		"CHECK":     func() error { _, _, err := b.Check(t.Context(), "m", token); return err },
+		"SCAN":      func() error { _, _, err := b.Scan(t.Context(), simba.ScanRequest{Held: true}); return err },
+		"SUBSCRIBE": func() error { _, err := b.Subscribed(t.Context(), simba.MutexChannel("m"), false); return err },
+	}
+	writes := []string{"ACQUIRE", "GUARD"}
+	var all []string
+	for name := range requests {
+		all = append(all, name)
+	}
+	for name, c := range map[string]struct {
+		break_, mend []string
+		want         string
+		fails        []string
+	}{
+		"missing table": {
+			[]string{"RENAME TABLE simba.simba_mutex TO simba.gone"}, []string{"RENAME TABLE simba.gone TO simba.simba_mutex"},
+			"no table simba_mutex: start with --mysql-migrate", all,
+		},
+		"missing column": {
+			[]string{"ALTER TABLE simba.simba_mutex CHANGE transition_at gone BIGINT UNSIGNED NOT NULL"},
+			[]string{"ALTER TABLE simba.simba_mutex CHANGE gone transition_at BIGINT UNSIGNED NOT NULL"},
+			"Unknown column 'transition_at'", all,
+		},
+		"missing privilege": {
+			[]string{"REVOKE UPDATE ON simba.simba_mutex FROM u"}, []string{"GRANT UPDATE ON simba.simba_mutex TO u"},
+			`user "u" lacks a right to table simba_mutex (Error 1142 (42000): UPDATE command denied`, writes,
+		},
+		"narrow column": {
+			[]string{"UPDATE simba.simba_mutex SET ttl_at = 1", "ALTER TABLE simba.simba_mutex MODIFY ttl_at INT UNSIGNED NOT NULL"},
+			[]string{"ALTER TABLE simba.simba_mutex MODIFY ttl_at BIGINT UNSIGNED NOT NULL"},
+			"Out of range value for column 'ttl_at'", writes,
+		},
+		"wrong type": {
+			[]string{"ALTER TABLE simba.simba_mutex MODIFY version VARCHAR(30) NOT NULL", "UPDATE simba.simba_mutex SET version = 'x'"},
+			[]string{"UPDATE simba.simba_mutex SET version = '7'", "ALTER TABLE simba.simba_mutex MODIFY version BIGINT UNSIGNED NOT NULL"},
+			"version", []string{"ACQUIRE", "OWNER", "CHECK", "SUBSCRIBE"},
+		},
+		"wrong password": {
+			[]string{"ALTER USER u IDENTIFIED BY 'falsch'"}, []string{"ALTER USER u IDENTIFIED BY 'geheim'"},
+			`refuses user "u": check user and password`, all,
+		},
+		"locked account": {
+			[]string{"ALTER USER u ACCOUNT LOCK"}, []string{"ALTER USER u ACCOUNT UNLOCK"},
+			`refuses user "u": Error 4151`, all,
+		},
+		"missing database": {
+			[]string{"RENAME TABLE simba.simba_mutex TO elsewhere.simba_mutex", "DROP DATABASE simba"},
+			[]string{"CREATE DATABASE simba", "RENAME TABLE elsewhere.simba_mutex TO simba.simba_mutex"},
+			`no database "simba"`, all,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, sql := range c.break_ {
+				must(t, db, sql)
+			}
+			b.store.db.SetMaxIdleConns(0) // who logged in before stays logged in
+			b.store.db.SetMaxIdleConns(maxConns)
+			for _, name := range c.fails {
+				if err := requests[name](); !isMisconfigured(err, c.want) || strings.Contains(err.Error(), "geheim") {
+					t.Errorf("%s: %v, want %q", name, err, c.want)
+				}
+			}
+			for _, sql := range c.mend {
+				must(t, db, sql)
+			}
+			for name, request := range requests {
+				if err := request(); err != nil {
+					t.Errorf("%s after it was mended: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatMayPassIsNoMisconfiguration: a retry may find it gone.
+func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
+	store := stores.MariaDB(t)
+	db := direct(t, store, "")
+	must(t, db, Schema)
+	must(t, db, "CREATE USER u")
+	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
+	b := serve(t, store.Addr, func(o *Options) { o.DSN, o.Migrate = "u@tcp("+store.Addr+")/simba", false })
+	take(t, b, "m", "a", long)
+	guard := func() error {
+		_, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+		return err
+	}
+	check := func(what string) {
+		t.Helper()
+		if err := guard(); !isUnavailable(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	must(t, db, "SET GLOBAL read_only = ON")
+	check("read-only")
+	must(t, db, "SET GLOBAL read_only = OFF")
+	tx := lockRow(t, db, "m")
+	check("locked")
+	tx.Rollback()
+	store.Stop()
+	check("stopped")
+	store.Start()
+	await(t, "it is served again", func() bool { return guard() == nil })
+}

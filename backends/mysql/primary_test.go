@@ -1,0 +1,228 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// onPair opens a server that reaches the pair's primary through its link.
+func onPair(t testing.TB, p *stores.MariaDBPair) *Backend {
+	t.Helper()
+	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(), time.Hour })
+}
+
+// TestAServerThatOnlyReadsNeverTrustsADemotedPrimary: its connections lead to the old
+// primary, which is alive, read-only and no longer fed.
+func TestAServerThatOnlyReadsNeverTrustsADemotedPrimary(t *testing.T) {
+	p := stores.NewMariaDBPair(t)
+	writer, reader := onPair(t, p), onPair(t, p)
+	alice := take(t, writer, "s", "alice", long).Token
+	// Several connections of the reader stay with the old primary.
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if ok, _, err := reader.Check(t.Context(), "s", alice); !ok || err != nil {
+				t.Errorf("before: %v, %v", ok, err)
+			}
+		})
+	}
+	all.Wait()
+
+	p.Failover()
+	await(t, "the writer reaches the new primary", func() bool {
+		ok, _, err := writer.Release(t.Context(), simba.ReleaseRequest{Mutex: "s", Contender: "alice"})
+		return ok && err == nil
+	})
+	bob := take(t, writer, "s", "bob", long).Token
+	refused := 0
+	answer := func(what string, right bool, err error) (answered bool) {
+		if isUnavailable(err) {
+			refused++
+			return false
+		}
+		if err != nil || !right {
+			t.Errorf("%s: %v, %v", what, right, err)
+		}
+		return true
+	}
+	for answered := 0; answered < 30; {
+		old, _, err := reader.Check(t.Context(), "s", alice)
+		is := answer("the old token does not count", !old, err)
+		now, _, err := reader.Check(t.Context(), "s", bob)
+		is = answer("the new token counts", now, err) && is
+		o, _, err := reader.Owner(t.Context(), "s")
+		is = answer("bob is the owner", o.Owner == "bob", err) && is
+		page, _, err := reader.Scan(t.Context(), simba.ScanRequest{Held: true})
+		if is = answer("s is held", len(page.Mutexes) == 1, err) && is; is {
+			answered++
+		}
+		if refused > 20 {
+			t.Fatal("the reader does not reach the new primary")
+		}
+	}
+	t.Logf("%d answers were refused", refused)
+}
+
+// TestNoReadIsAnsweredByAReadOnlyServer, whatever it is for.
+func TestNoReadIsAnsweredByAReadOnlyServer(t *testing.T) {
+	p := stores.NewMariaDBPair(t)
+	b := onPair(t, p)
+	token := take(t, b, "held", "a", long).Token
+	db := direct(t, p.Primary(), "")
+	must(t, db, "SET GLOBAL read_only = ON")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	reads := map[string]func() error{
+		"check":      func() error { _, _, err := b.Check(ctx, "held", token); return err },
+		"owner":      func() error { _, _, err := b.Owner(ctx, "held"); return err },
+		"no row":     func() error { _, _, err := b.Owner(ctx, "never used"); return err },
+		"scan":       func() error { _, _, err := b.Scan(ctx, simba.ScanRequest{}); return err },
+		"subscribe":  func() error { _, err := b.Subscribed(ctx, simba.MutexChannel("held"), false); return err },
+		"psubscribe": func() error { _, err := b.Subscribed(ctx, "*", true); return err },
+		"clock":      func() error { return b.fail(b.store.readClock(ctx)) },
+		"locked": func() error {
+			_, err := b.store.read(ctx, "held", true)
+			return b.fail(err)
+		},
+		"queue up": func() error { _, _, err := b.Acquire(ctx, request("held", "b", long)); return err },
+		"not lost": func() error {
+			_, err := b.Guard(ctx, simba.GuardRequest{Mutex: "held", Contender: "b", TTL: long})
+			return err
+		},
+	}
+	for name, read := range reads {
+		if err := read(); !isUnavailable(err) {
+			t.Errorf("%s on a read-only server: %v", name, err)
+		}
+	}
+	must(t, db, "SET GLOBAL read_only = OFF")
+	for name, read := range reads {
+		if err := read(); err != nil {
+			t.Errorf("%s on a server that takes writes again: %v", name, err)
+		}
+	}
+}
+
+// TestAUserWhoMayWriteToAReadOnlyServer is warned of, and its reads are judged by
+// read_only all the same.
+func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
+	p := stores.NewMariaDBPair(t)
+	warnings := func(dsn string) (*Backend, string) {
+		var log bytes.Buffer
+		b := serve(t, "", func(o *Options) { o.DSN, o.Logger = dsn, slog.New(slog.NewTextHandler(&log, nil)) })
+		return b, log.String()
+	}
+	if _, log := warnings(p.DSN()); strings.Contains(log, "read_only") {
+		t.Errorf("of a user who may not:\n%s", log)
+	}
+	root, log := warnings("root@tcp(" + p.Link().Addr() + ")/simba")
+	if !strings.Contains(log, "may write to a server that is read_only (ALL PRIVILEGES)") {
+		t.Errorf("of root:\n%s", log)
+	}
+	db := direct(t, p.Primary(), "")
+	must(t, db, "CREATE USER super")
+	must(t, db, "GRANT SUPER ON *.* TO super")
+	must(t, db, "GRANT ALL PRIVILEGES ON simba.* TO super")
+	if _, log := warnings("super@tcp(" + p.Link().Addr() + ")/simba"); !strings.Contains(log, "read_only (SUPER)") {
+		t.Errorf("of super:\n%s", log)
+	}
+	take(t, root, "m", "a", long)
+	must(t, db, "SET GLOBAL read_only = ON")
+	if _, _, err := root.Owner(t.Context(), "m"); !isUnavailable(err) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(t.Context(), Options{DSN: "root@tcp(" + p.Link().Addr() + ")/simba", Notices: &ear{}}); err == nil ||
+		!strings.Contains(err.Error(), "read-only") {
+		t.Errorf("at start: %v", err)
+	}
+}
+
+// TestNoAnswerIsOlderThanWhatWasAcknowledged, through failovers to and fro: a read that
+// is answered shows at least what was acknowledged before it was sent.
+func TestNoAnswerIsOlderThanWhatWasAcknowledged(t *testing.T) {
+	p := stores.NewMariaDBPair(t)
+	writer := onPair(t, p)
+	readers := []*Backend{onPair(t, p), onPair(t, p)}
+	var mu sync.Mutex
+	var acknowledged uint64 // the token of the last tenure that was acknowledged
+	stop := make(chan struct{})
+	running := func() bool {
+		select {
+		case <-stop:
+			return false
+		default:
+			return true
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for running() {
+			o, _, err := writer.Acquire(t.Context(), request("m", "w", long))
+			if err != nil {
+				continue
+			}
+			mu.Lock()
+			acknowledged = o.Token
+			mu.Unlock()
+			_, _, _ = writer.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "w"})
+		}
+	})
+	answers := 0
+	for _, r := range readers {
+		all.Go(func() {
+			for running() {
+				mu.Lock()
+				before := acknowledged
+				mu.Unlock()
+				s, err := r.store.read(deadline(t), "m", false)
+				if r.fail(err) != nil {
+					continue
+				}
+				mu.Lock()
+				answers++
+				mu.Unlock()
+				if s.token < before {
+					t.Errorf("a read shows version %d after a tenure of token %d", s.token, before)
+					return
+				}
+			}
+		})
+	}
+	for range 3 {
+		time.Sleep(200 * time.Millisecond) // some load
+		p.Failover()
+		time.Sleep(200 * time.Millisecond)
+		p.Rejoin()
+	}
+	close(stop)
+	all.Wait()
+	if answers == 0 || acknowledged == 0 {
+		t.Errorf("%d reads were answered, the last token is %d", answers, acknowledged)
+	}
+}
+
+// deadline is a context of a request.
+func deadline(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestOnlyTheValuesOffOfReadOnlyMeanThatWritesAreTaken(t *testing.T) {
+	for value, off := range map[string]bool{
+		"0": true, "OFF": true, "off": true, "": true,
+		"1": false, "ON": false, "NO_LOCK": false, "NO_LOCK_NO_ADMIN": false, "2": false,
+	} {
+		if isOff(value) != off {
+			t.Errorf("%q", value)
+		}
+	}
+}
