@@ -32,6 +32,8 @@ type Backend struct {
 	stop    context.CancelFunc
 	looking chan struct{} // bounds the looks that run at a time
 
+	reconnecting gate
+
 	following gate           // for one look at the whole table at a time
 	held      map[string]row // of the one in it: what the table showed; nil = nobody wants to know
 
@@ -136,11 +138,22 @@ func (b *Backend) fail(err error) error {
 		if isReadOnly(err) || errorNumber(err) == 0 && !errors.Is(err, context.Canceled) {
 			// Other connections of the pool may be as dead, or lead to a server that was
 			// primary once: have them made anew instead of failing one by one.
-			b.store.db.SetMaxIdleConns(0)
-			b.store.db.SetMaxIdleConns(maxConns)
+			b.reconnect()
 		}
 	}
 	return &simba.UnavailableError{Engine: "mysql", Err: err}
+}
+
+// reconnect closes the pool's idle connections, one call at a time: if the limit were
+// raised again while another call is closing, database/sql could close the wrong
+// connection and lose another one, and its place in the pool, for ever.
+func (b *Backend) reconnect() {
+	if b.reconnecting.enter(b.ctx, false) != nil {
+		return // the backend is closed
+	}
+	defer b.reconnecting.leave()
+	b.store.db.SetMaxIdleConns(0)
+	b.store.db.SetMaxIdleConns(maxConns)
 }
 
 // errLate is why a request fails whose lease was over before its answer came.

@@ -20,6 +20,10 @@
 // served is kept among the waiters of one server. Between servers, and against
 // contenders on the JVM, whoever asks first after the end of a lease is served.
 //
+// A row is believed only if its server took writes meanwhile (query): after a failover,
+// old connections still lead to the old primary. A row that another transaction holds
+// costs other mutexes nothing (lockWaits).
+//
 // An UPDATE whose answer was lost may have been done, or may be done later (a ghost). It
 // carries a fence, the database's time after which it does nothing, so it cannot
 // surprise anyone after its deadline. A grant to a waiter carries its start, by which

@@ -40,7 +40,8 @@ var errLocked = errors.New("another transaction holds the mutex' row in the data
 // lockWaits bounds how many statements wait for rows.
 type lockWaits struct {
 	slots  chan struct{}
-	always atomic.Bool // the server makes every statement wait that meets a locked row
+	enough time.Duration // a request with less time left does not begin to wait for a locked row
+	always atomic.Bool   // the server makes every statement wait that meets a locked row
 
 	mu     sync.Mutex           // guards what follows
 	locked map[string]time.Time // mutexes whose row was waited for in vain, until when that counts
@@ -49,8 +50,13 @@ type lockWaits struct {
 // lockedFor is for how long a row counts as locked after a wait in vain.
 const lockedFor = 2 * lockWait
 
-func newLockWaits() *lockWaits {
-	return &lockWaits{slots: make(chan struct{}, maxLockWaits), locked: make(map[string]time.Time)}
+// newLockWaits takes the time limit of requests.
+func newLockWaits(timeout time.Duration) *lockWaits {
+	return &lockWaits{
+		slots:  make(chan struct{}, maxLockWaits),
+		enough: min(lockWait, timeout/2),
+		locked: make(map[string]time.Time),
+	}
 }
 
 // isLocked reports whether another transaction is known to hold the mutex' row.
@@ -106,7 +112,7 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(patien
 		if !w.always.Load() {
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
-		if deadline, ok := ctx.Deadline(); ok && locked && time.Until(deadline) < lockWait {
+		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.enough {
 			slots = nil // its wait would be cut off, and go on at the database
 		}
 		if isBrief(ctx) {

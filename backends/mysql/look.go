@@ -120,8 +120,12 @@ func (b *Backend) wakeUp(l *line) {
 		}
 		b.log.Debug("cannot look at a mutex", "mutex", l.mutex, "err", err)
 		b.mu.Lock()
-		l.fails++
-		l.lookAt = time.Now().Add(min(lastRetry, firstRetry<<min(l.fails, 8)))
+		if isConflict(err) {
+			l.lookAt = time.Now().Add(firstRetry) // the database answers: the row is locked
+		} else {
+			l.fails++
+			l.lookAt = time.Now().Add(min(lastRetry, firstRetry<<min(l.fails, 8)))
+		}
 		b.mu.Unlock()
 	}
 }

@@ -86,7 +86,7 @@ func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
 		"wrong type": {
 			[]string{"ALTER TABLE simba.simba_mutex MODIFY version VARCHAR(30) NOT NULL", "UPDATE simba.simba_mutex SET version = 'x'"},
 			[]string{"UPDATE simba.simba_mutex SET version = '7'", "ALTER TABLE simba.simba_mutex MODIFY version BIGINT UNSIGNED NOT NULL"},
-			"version", []string{"ACQUIRE", "OWNER", "CHECK", "SUBSCRIBE"},
+			"table simba_mutex is not Simba's (", []string{"ACQUIRE", "OWNER", "CHECK", "SUBSCRIBE"},
 		},
 		"wrong password": {
 			[]string{"ALTER USER u IDENTIFIED BY 'falsch'"}, []string{"ALTER USER u IDENTIFIED BY 'geheim'"},
@@ -106,8 +106,7 @@ func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
 			for _, sql := range c.break_ {
 				must(t, db, sql)
 			}
-			b.store.db.SetMaxIdleConns(0) // who logged in before stays logged in
-			b.store.db.SetMaxIdleConns(maxConns)
+			b.reconnect() // who logged in before stays logged in
 			for _, name := range c.fails {
 				if err := requests[name](); !isMisconfigured(err, c.want) || strings.Contains(err.Error(), "geheim") {
 					t.Errorf("%s: %v, want %q", name, err, c.want)

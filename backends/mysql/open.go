@@ -62,7 +62,7 @@ func open(ctx context.Context, o Options, db *sql.DB, at place) (*Backend, error
 	for _, w := range warnings {
 		o.Logger.Warn("the database weakens what the engine promises", "why", w)
 	}
-	b := newBackend(o, newStore(db, t), at)
+	b := newBackend(o, newStore(db, t, o.Timeout), at)
 	if err := b.store.readClock(ctx); err != nil {
 		return nil, err
 	}

@@ -211,7 +211,7 @@ func TestNoAnswerIsOlderThanWhatWasAcknowledged(t *testing.T) {
 
 // deadline is a context of a request.
 func deadline(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

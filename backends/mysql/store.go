@@ -20,8 +20,9 @@ type store struct {
 	waits *lockWaits
 }
 
-func newStore(db *sql.DB, t table) store {
-	return store{db: db, table: t, clock: newClock(), waits: newLockWaits()}
+// newStore takes the time limit of requests.
+func newStore(db *sql.DB, t table, timeout time.Duration) store {
+	return store{db: db, table: t, clock: newClock(), waits: newLockWaits(timeout)}
 }
 
 // row is the state of a mutex in the table. Times are Unix ms of the database.

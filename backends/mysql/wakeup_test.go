@@ -340,7 +340,7 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		"still free":               {over("", 1), over("", 5), nil},
 		"still over":               {over("a", 1), over("a", 1), nil},
 	} {
-		b := newBackend(Options{Notices: &ear{}}, newStore(nil, table{}), place{})
+		b := newBackend(Options{Notices: &ear{}}, newStore(nil, table{}, testTimeout), place{})
 		b.tellChange("m", c.before, c.now)
 		var got []string
 		for _, e := range b.chronicle.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {

@@ -1,0 +1,43 @@
+package mysql
+
+import (
+	"database/sql"
+	"sync"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// TestNoConnectionIsLostWhenManyRequestsFailAtOnce: each has the pool's connections made
+// anew. One that is lost would never be closed, and its place in the pool never be free.
+func TestNoConnectionIsLostWhenManyRequestsFailAtOnce(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, nil)
+	for range 100 {
+		var all sync.WaitGroup
+		conns := make([]*sql.Conn, maxConns)
+		for i := range conns {
+			all.Go(func() {
+				var err error
+				if conns[i], err = b.store.db.Conn(deadline(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			return
+		}
+		for i, c := range conns {
+			all.Go(func() {
+				_ = c.Close()
+				if i%4 == 0 {
+					_ = b.fail(errNotPrimary)
+				}
+			})
+		}
+		all.Wait()
+	}
+	_ = b.fail(errNotPrimary)
+	await(t, "no connection is open", func() bool { return b.store.db.Stats().OpenConnections == 0 })
+}
