@@ -111,7 +111,6 @@ func lockWaitsWhile(t *testing.T, db *sql.DB, while func()) (list []int) {
 	looking.Go(func() {
 		for ctx.Err() == nil {
 			list = append(list, waitingFor(t, db))
-			time.Sleep(120 * time.Millisecond) // the database keeps the list for 100 ms
 		}
 	})
 	while()
@@ -120,8 +119,10 @@ func lockWaitsWhile(t *testing.T, db *sql.DB, while func()) (list []int) {
 	return list
 }
 
-// waitingFor is how many transactions of the database wait for rows.
+// waitingFor is how many transactions of the database wait for rows. The database shows
+// an old list to who asks more often than every 100 ms.
 func waitingFor(t *testing.T, db *sql.DB) (n int) {
+	<-time.After(120 * time.Millisecond)
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n)
 	if err != nil {
 		t.Error(err)
