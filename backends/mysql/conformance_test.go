@@ -46,6 +46,11 @@ func polling(t *testing.T, store *stores.Server, poll time.Duration) backendtest
 		Name: "mysql", Shared: true, Link: link,
 		Open: open(link.Addr()), Direct: open(store.Addr),
 		PollLatency: testLatency, Timeout: testTimeout,
+		Harm: func(t testing.TB, _ string) func() {
+			db := direct(t, store, "")
+			must(t, db, "RENAME TABLE simba.simba_mutex TO simba.elsewhere")
+			return func() { must(t, db, "RENAME TABLE simba.elsewhere TO simba.simba_mutex") }
+		},
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // onPair opens a server that reaches the pair's primary through its link.
 func onPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 	t.Helper()
-	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(), time.Hour })
+	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(p.Link().Addr()), time.Hour })
 }
 
 // TestAServerThatOnlyReadsNeverTrustsADemotedPrimary: its connections lead to the old
@@ -120,7 +120,7 @@ func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
 		b := serve(t, "", func(o *Options) { o.DSN, o.Logger = dsn, slog.New(slog.NewTextHandler(&log, nil)) })
 		return b, log.String()
 	}
-	if _, log := warnings(p.DSN()); strings.Contains(log, "read_only") {
+	if _, log := warnings(p.DSN(p.Link().Addr())); strings.Contains(log, "read_only") {
 		t.Errorf("of a user who may not:\n%s", log)
 	}
 	root, log := warnings("root@tcp(" + p.Link().Addr() + ")/simba")

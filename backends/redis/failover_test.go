@@ -147,7 +147,7 @@ func staleReader(t *testing.T, url string, failover func() string, most int, rea
 func TestAReadIsAnsweredByANodeThatTakesWrites(t *testing.T) {
 	for name, read := range readRequests {
 		t.Run(name, func(t *testing.T) {
-			p := stores.RedisPair(t)
+			p := stores.NewRedisPair(t)
 			staleReader(t, "redis://"+p.Link().Addr(), func() string {
 				p.Failover()
 				return "redis://" + p.Primary().Addr
@@ -264,7 +264,7 @@ func TestAMasterOfAClusterThatRefusesWritesAnswersNoReads(t *testing.T) {
 }
 
 func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
-	p := stores.RedisPair(t)
+	p := stores.NewRedisPair(t)
 	open := opener("redis://" + p.Link().Addr())
 	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
 	tenures, faults := backendtest.Hammer(t, e, 6*time.Second, func(stop <-chan struct{}) {
@@ -288,7 +288,7 @@ func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
 
 // A read costs neither the replicas nor the disk.
 func TestAReadChangesNothingAtRedis(t *testing.T) {
-	p := stores.RedisPair(t)
+	p := stores.NewRedisPair(t)
 	b := serve(t, "redis://"+p.Link().Addr(), deaf{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
 	c := redis.NewClient(&redis.Options{Addr: p.Primary().Addr})
@@ -361,7 +361,7 @@ func deafSubscriber(t *testing.T, url string, failover func()) {
 }
 
 func TestWaitersAndSubscribersFollowTheNodeThatTakesWrites(t *testing.T) {
-	p := stores.RedisPair(t)
+	p := stores.NewRedisPair(t)
 	deafSubscriber(t, "redis://"+p.Link().Addr(), p.Failover)
 }
 

@@ -63,13 +63,13 @@ func open(t *testing.T, engine string) *world {
 		}
 		args = func(string) []string { return flags }
 	case "redis":
-		w.pair = stores.RedisPair(t, "--appendfsync", "always")
+		w.pair = stores.NewRedisPair(t, "--appendfsync", "always")
 		args = func(link string) []string { return []string{"--redis-url", "redis://" + link} }
 	case "mysql":
 		pair := stores.NewMariaDBPair(t, "--innodb-flush-log-at-trx-commit=1")
 		w.pair = pair
 		args = func(link string) []string {
-			return []string{"--mysql-dsn", strings.Replace(pair.DSN(), pair.Link().Addr(), link, 1), "--mysql-migrate", "--mysql-poll", "50ms"}
+			return []string{"--mysql-dsn", pair.DSN(link), "--mysql-migrate", "--mysql-poll", "50ms"}
 		}
 	case "zookeeper":
 		w.single = stores.ZooKeeper(t, "forceSync=yes")

@@ -62,15 +62,14 @@ func pairStart(readOnly bool) []string {
 // Link implements Pair.
 func (p *MariaDBPair) Link() *Link { return p.link }
 
-// DSN is how clients reach the primary through the Link, as a user without a password
-// who may not write to a server that is read_only.
-func (p *MariaDBPair) DSN() string { return pairUser + "@tcp(" + p.link.Addr() + ")/simba" }
+// DSN is how clients log in at addr, which is the Link's or leads to it: as a user without
+// a password who may not write to a server that is read_only.
+func (p *MariaDBPair) DSN(addr string) string { return pairUser + "@tcp(" + addr + ")/simba" }
 
-// Primary is the server that takes writes.
+// Primary implements Pair.
 func (p *MariaDBPair) Primary() *Server { return p.primary }
 
-// Other is the server that is not the primary: its replica or, between Failover and
-// Rejoin, the old primary.
+// Other implements Pair.
 func (p *MariaDBPair) Other() *Server { return p.replica }
 
 // Failover implements Pair. Both servers must run, and the replica must follow.

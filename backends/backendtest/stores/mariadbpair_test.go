@@ -13,7 +13,7 @@ import (
 func TestAFailoverOfMariaDBLosesNoAcknowledgedWrite(t *testing.T) {
 	p := NewMariaDBPair(t)
 	open := func() *sql.DB {
-		db, err := sql.Open("mysql", p.DSN())
+		db, err := sql.Open("mysql", p.DSN(p.Link().Addr()))
 		if err != nil {
 			t.Fatal(err)
 		}

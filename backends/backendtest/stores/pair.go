@@ -7,6 +7,9 @@ type Pair interface {
 	Link() *Link
 	// Primary returns the server that takes writes.
 	Primary() *Server
+	// Other returns the server that is not the primary: its replica or, between Failover
+	// and Rejoin, the old primary.
+	Other() *Server
 	// Failover makes the replica the primary, without losing an acknowledged write, and
 	// leads new connections to it. The old primary lives on: it refuses writes, is fed no
 	// longer, and keeps the connections that it has.

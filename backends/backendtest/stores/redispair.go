@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Replicated is a Redis primary and its replica behind a Link. It is a Pair. Failover
-// and Rejoin must not overlap.
-type Replicated struct {
+// RedisPair is a Pair of two Redis servers. The replica follows asynchronously. Failover and
+// Rejoin must not overlap.
+type RedisPair struct {
 	t    TB
 	link *Link
 
@@ -16,33 +16,33 @@ type Replicated struct {
 	primary, replica *Server
 }
 
-// RedisPair starts both, and returns when the replica follows. A primary that is restarted
+// NewRedisPair starts both, and returns when the replica follows. A primary that is restarted
 // is the primary again, and its replica follows. The arguments are those of
 // redis-server, for both.
-func RedisPair(t TB, args ...string) *Replicated {
+func NewRedisPair(t TB, args ...string) *RedisPair {
 	t.Helper()
 	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
 	// No argument makes the replica one: after a failover it must restart as the primary.
-	p := &Replicated{t: t, primary: Redis(t, args...), replica: Redis(t, args...)}
+	p := &RedisPair{t: t, primary: Redis(t, args...), replica: Redis(t, args...)}
 	p.Rejoin()
 	p.link = NewLink(t, p.primary.Addr)
 	return p
 }
 
-var _ Pair = (*Replicated)(nil)
+var _ Pair = (*RedisPair)(nil)
 
 // Link implements Pair.
-func (p *Replicated) Link() *Link { return p.link }
+func (p *RedisPair) Link() *Link { return p.link }
 
-// Primary returns the server that takes writes.
-func (p *Replicated) Primary() *Server {
+// Primary implements Pair.
+func (p *RedisPair) Primary() *Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.primary
 }
 
-// Replica returns the other server: the replica, or after Failover the old primary.
-func (p *Replicated) Replica() *Server {
+// Other implements Pair.
+func (p *RedisPair) Other() *Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.replica
@@ -50,9 +50,9 @@ func (p *Replicated) Replica() *Server {
 
 // Failover implements Pair. The old primary is demoted before the new one is promoted, so
 // that no two servers take writes at any time.
-func (p *Replicated) Failover() {
+func (p *RedisPair) Failover() {
 	p.t.Helper()
-	old, next := p.Primary(), p.Replica()
+	old, next := p.Primary(), p.Other()
 	// Writes, and scripts, wait until the old primary is demoted. Then they fail.
 	mustAsk(p.t, old.Addr, "CLIENT PAUSE 60000 WRITE")
 	p.awaitSync()
@@ -66,19 +66,19 @@ func (p *Replicated) Failover() {
 }
 
 // Rejoin implements Pair.
-func (p *Replicated) Rejoin() {
+func (p *RedisPair) Rejoin() {
 	p.t.Helper()
 	host, port, _ := strings.Cut(p.Primary().Addr, ":")
-	mustAsk(p.t, p.Replica().Addr, "REPLICAOF "+host+" "+port)
+	mustAsk(p.t, p.Other().Addr, "REPLICAOF "+host+" "+port)
 	p.awaitSync()
 }
 
 // awaitSync waits until the replica has what the primary has at the time of the call.
-func (p *Replicated) awaitSync() {
+func (p *RedisPair) awaitSync() {
 	p.t.Helper()
 	wanted := offset(p.t, p.Primary().Addr)
 	await(p.t, "the replica has caught up", func() bool {
-		addr := p.Replica().Addr
+		addr := p.Other().Addr
 		return says(addr, "INFO replication", "master_link_status:up", "master_sync_in_progress:0") &&
 			offset(p.t, addr) >= wanted
 	})

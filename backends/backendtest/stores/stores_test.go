@@ -296,7 +296,7 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 }
 
 func TestRedisPairFailsOverUnderLoadWithoutLosingAWrite(t *testing.T) {
-	p := RedisPair(t)
+	p := NewRedisPair(t)
 	acknowledged := make(chan int)
 	stop := make(chan struct{})
 	go func() { // writes 1, 2, 3, … and says how far it came
