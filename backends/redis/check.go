@@ -119,7 +119,7 @@ func explain(err error, name string) error {
 	case strings.HasPrefix(text, "WRONGPASS"), strings.Contains(text, "invalid password"), strings.Contains(text, "without any password configured"):
 		return fmt.Errorf("redis at %s refuses user or password of the url: %w", name, err)
 	case strings.HasPrefix(text, "NOPERM"):
-		return fmt.Errorf("redis at %s does not permit what is needed, which is ~simba:* &simba* +@all -@dangerous +info, and better +config|get: %w", name, err)
+		return fmt.Errorf("redis at %s does not permit what is needed, which is ~simba:* &simba* &simba:{* &simba-events:{* +@all -@dangerous +info, and better +config|get: %w", name, err)
 	case unfit(err):
 		return fmt.Errorf("redis at %s takes no writes: %w", name, err)
 	case errors.Is(err, context.DeadlineExceeded):
