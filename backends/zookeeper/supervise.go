@@ -167,8 +167,9 @@ func (b *Backend) supervise(l *lane, s *session) {
 			return
 		}
 		ctx, over := context.WithCancel(b.life)
-		b.all.Go(func() { s.finish(ctx) }) // this goroutine is one of all, so that does not race with Close
-		s = b.successor(l, s)
+		ended := s
+		b.all.Go(func() { ended.finish(ctx) }) // this goroutine is one of all, so that does not race with Close
+		s = b.successor(l, ended)
 		over()
 		if s == nil {
 			return
