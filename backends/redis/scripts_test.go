@@ -174,7 +174,7 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	before := owner(t, b, "m")
 	for _, text := range []string{
-		heldUp(t, lookScript, "local waiters, ms = call('ZCARD', queue)"),
+		heldUp(t, lookScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
 		heldUp(t, newScript("look", "", lookLua), "local ms = call('PTTL', lock)"),
 	} {
 		if err := c.Eval(t.Context(), text, []string{"simba:{m}"}, b.id, 1000, 5000, "0", never, "0", "").Err(); err != nil {
