@@ -25,7 +25,7 @@ type Lobby struct {
 type Store interface {
 	// Granted returns the outcome of a wait that ended with g: StatusAcquired with
 	// what is left of the windows now, or what has become of it since: StatusTimeout if
-	// that is over.
+	// that is over. If the store has granted the ticket a later tenure, that is the outcome.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
 	// Again asks once more for what t asked for.
 	Again(t *Ticket) (simba.Outcome, simba.Ticket, error)
@@ -273,7 +273,7 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	case state == granted && why == simba.EndGone:
 		return simba.Outcome{Status: simba.StatusTimeout}, t.lobby.store.Pass(t, g)
 	case state == granted:
-		o, err := t.lobby.store.Granted(t, g)
+		o, err := t.found(t.lobby.store.Granted(t, g))
 		if err != nil || why != simba.EndWoken || o.Status != simba.StatusTimeout || !t.ranOut(g) || o.Owner == t.Request.Contender {
 			return o, err
 		}

@@ -39,7 +39,7 @@ type Backend struct {
 	tickets   uint64          // of the last place
 	attending map[string]bool // mutexes that are looked after, or will be when there is room
 	delivered generations[delivery]
-	ending    map[string]grant    // tickets whose End asks Redis, and the grant that came meanwhile
+	claims    map[string]grant    // tickets whose End has yet to return, and the newest grant that came meanwhile
 	told      generations[string] // tickets whose End said acquired
 	ghosts    map[string][]ghost  // by mutex
 }
@@ -72,7 +72,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		agenda:    newAgenda(),
 		ghosts:    make(map[string][]ghost),
 		attending: make(map[string]bool),
-		ending:    make(map[string]grant),
+		claims:    make(map[string]grant),
 	}
 	b.chronicle.Overtaking = overtaking
 	b.SetHandoffWindow(o.HandoffWindow)

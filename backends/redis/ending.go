@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// seat is the simba.Ticket of a waiter. While its End asks Redis what has become of the
-// wait, the grant may arrive here, too: then End says what becomes of it.
+// seat is the simba.Ticket of a waiter. A grant may arrive here after another one that
+// ended the wait, or while End asks Redis what has become of it. End decides about it.
 type seat struct {
 	*proxy.Ticket
 	b *Backend
@@ -18,14 +18,12 @@ type seat struct {
 // End implements simba.Ticket.
 func (s seat) End(why simba.EndReason) (simba.Outcome, error) {
 	b, id := s.b, placeOf(s.Ticket).ticket
-	b.mu.Lock()
-	b.ending[id] = grant{}
-	b.mu.Unlock()
+	b.claim(id)
 	o, err := s.Ticket.End(why)
 	told := err == nil && o.Status == simba.StatusAcquired
 	b.mu.Lock()
-	late := b.ending[id]
-	delete(b.ending, id)
+	late := b.claims[id]
+	delete(b.claims, id)
 	if told {
 		b.told.add(id)
 	}
@@ -36,13 +34,24 @@ func (s seat) End(why simba.EndReason) (simba.Outcome, error) {
 	return o, err
 }
 
+// claim keeps the grants of a ticket until its End has decided about them.
+func (b *Backend) claim(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, known := b.claims[id]; !known {
+		b.claims[id] = grant{}
+	}
+}
+
 // unclaimed reports whether a grant is to be passed on, since no wait claims it: none
-// that is about to end, and none whose End has told of it.
+// whose End has yet to return, and none whose End has told of it.
 func (b *Backend) unclaimed(g grant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ending := b.ending[g.ticket]; ending {
-		b.ending[g.ticket] = g
+	if last, claimed := b.claims[g.ticket]; claimed {
+		if g.token > last.token { // replies may overtake each other
+			b.claims[g.ticket] = g
+		}
 		return false
 	}
 	return !b.told.has(g.ticket)

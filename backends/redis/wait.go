@@ -76,6 +76,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	}
 	out := s.result()
 	if out.Status == simba.StatusWaiting {
+		b.claim(p.ticket) // before it has a score: looks may have it granted again from then on
 		b.mu.Lock()
 		p.score, _ = s.extra.(string)
 		b.mu.Unlock()
@@ -228,7 +229,7 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 		b.forsake(t)
 		return simba.Outcome{}, err
 	}
-	if s.owner == r.Contender && s.token == g.Token {
+	if s.status == "confirmed" { // it owns that tenure, or one that this ticket was granted after it
 		return s.outcome(simba.StatusAcquired), nil
 	}
 	if s.position > 0 { // another server's waiter of the same contender has the place, or it polls now

@@ -3,7 +3,10 @@
 --       9 'told' = the ticket tells its client now; 'heard' = a message told the server
 -- Extra is 1 if the server did not know of it before.
 local status, news = 'seen', 0
-if owner == ARGV[6] and ARGV[7] == token then
+-- A lease may run out before its server hears of it. A look may then have the same ticket
+-- granted a second one, of which its server hears later or not at all.
+local later = ARGV[9] == 'told' and served == server .. '/' .. ARGV[8] .. ' ' .. token
+if owner == ARGV[6] and (ARGV[7] == token or later) then
   status = 'confirmed'
   if ARGV[9] == 'told' then
     -- Whichever ticket of the contender was granted it.

@@ -1,0 +1,104 @@
+package redis
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// A busy server takes in a grant after its lease ran out. By then a look may have given the
+// same ticket a second tenure.
+func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+
+	// twice returns c's ticket and the replies that tell of its two tenures.
+	twice := func(t *testing.T, m string) (w *bell, ticket simba.Ticket, first, second *state) {
+		acquire(t, b, m, "a", time.Minute, nil)
+		w = newBell()
+		_, ticket = acquire(t, b, m, "c", 200*time.Millisecond, w)
+		quiet(t, b, m, "c")
+		runScript(t, b, m, acquireScript, "d", int64(60_000), int64(0), "wait", "", "d"+m)
+		first = runScript(t, b, m, releaseScript, "a", "0", "", "")
+		until(t, "c's lease has run out, and d is granted the mutex", func() bool {
+			return runScript(t, b, m, lookScript, "0", "").owner == "d"
+		})
+		runScript(t, b, m, releaseScript, "d", "0", "", "")
+		p := placeOf(ticket.(seat).Ticket)
+		second = runScript(t, b, m, lookScript, "1", "", "c", p.score, int64(60_000), int64(0), "", p.ticket)
+		if len(first.grants) != 1 || len(second.grants) != 1 || second.owner != "c" {
+			t.Fatalf("first %+v, second %+v", first, second)
+		}
+		return w, ticket, first, second
+	}
+	for name, why := range map[string]simba.EndReason{
+		"woken": simba.EndWoken, "timeout": simba.EndTimeout, "left": simba.EndLeft,
+	} {
+		told := func(t *testing.T, m string, ticket simba.Ticket, second *state) {
+			t.Helper()
+			o, err := ticket.End(why)
+			if err != nil || o.Status != simba.StatusAcquired || o.Token != second.token {
+				t.Errorf("%+v %v; Redis has %+v", o, err, owner(t, b, m))
+			}
+		}
+		t.Run(name+", then the second is heard of", func(t *testing.T) {
+			m := name + "-later"
+			w, ticket, first, second := twice(t, m)
+			b.takeIn(m, first)
+			w.await(t)
+			told(t, m, ticket, second)
+			b.takeIn(m, second)
+			stays(t, b, m, "c")
+		})
+		t.Run(name+", after the second is heard of", func(t *testing.T) {
+			m := name + "-before"
+			w, ticket, first, second := twice(t, m)
+			b.takeIn(m, first)
+			w.await(t)
+			b.takeIn(m, second)
+			stays(t, b, m, "c")
+			told(t, m, ticket, second)
+			stays(t, b, m, "c")
+		})
+	}
+	t.Run("renewed by another request", func(t *testing.T) {
+		const m = "renewed"
+		w, ticket, first, second := twice(t, m)
+		b.takeIn(m, first)
+		w.await(t)
+		runScript(t, b, m, guardScript, "c", int64(60_000), int64(0), strconv.FormatUint(second.token, 10))
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != second.token {
+			t.Errorf("%+v %v", o, err)
+		}
+	})
+	t.Run("and cannot be told", func(t *testing.T) {
+		const m = "untold"
+		w, ticket, first, second := twice(t, m)
+		b.takeIn(m, first)
+		w.await(t)
+		b.takeIn(m, second)
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+			t.Fatalf("%+v %v", o, err)
+		}
+		if _, err := ticket.Abandon(); err != nil {
+			t.Fatal(err)
+		}
+		if o := owner(t, b, m); o.Owner != "" {
+			t.Errorf("%+v", o)
+		}
+	})
+	t.Run("and is gone", func(t *testing.T) {
+		const m = "gone"
+		w, ticket, first, second := twice(t, m)
+		b.takeIn(m, first)
+		w.await(t)
+		b.takeIn(m, second)
+		if _, err := ticket.End(simba.EndGone); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "nobody owns what nobody was told of", func() bool { return owner(t, b, m).Owner == "" })
+	})
+}
