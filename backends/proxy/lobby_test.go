@@ -19,6 +19,7 @@ type deskStore struct {
 	over     bool          // what Granted is asked for
 	owner    string        // that it finds then
 	position int           // likewise
+	later    uint64        // that the ticket was granted after the grant that ended its wait; 0 = none
 	answer   simba.Outcome // of Moved and Leave, and of Again where it has no next
 	next     *Ticket       // of Again
 	again    error         // likewise
@@ -39,7 +40,7 @@ func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	if s.over {
 		return simba.Outcome{Status: simba.StatusTimeout, Owner: s.owner, Position: s.position}, s.err
 	}
-	return simba.Outcome{Status: simba.StatusAcquired, Token: g.Token}, s.err
+	return simba.Outcome{Status: simba.StatusAcquired, Token: max(g.Token, s.later)}, s.err
 }
 
 func (s *deskStore) Again(t *Ticket) (simba.Outcome, simba.Ticket, error) {
@@ -134,6 +135,18 @@ func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
 		t.Error(err)
 	}
 	s.expect(t, "granted a 7", "pass a 7")
+}
+
+func TestAbandonPassesOnTheLaterTenureThatEndTold(t *testing.T) {
+	s := &deskStore{later: 9}
+	l := NewLobby(s)
+	ticket, _ := enter(l, "m", "a")
+	l.Grant("m", "a", Grant{Token: 7})
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Token != 9 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	_, _ = ticket.Abandon()
+	s.expect(t, "granted a 7", "pass a 9")
 }
 
 // tooLate is a grant whose lease of a second was over before its waiter could be told.
