@@ -85,7 +85,7 @@ func (w *lockWaits) got(mutex string) {
 // run runs a statement that wants the row of a mutex, until it no longer loses to other
 // transactions or the context ends. The statement begins with the text that it is given.
 func (w *lockWaits) run(ctx context.Context, mutex string, statement func(patience string) error) error {
-	err := error(errLocked)
+	var err error = errLocked
 	try := func(patience string) (lost, waited bool, took time.Duration) {
 		sent := time.Now()
 		err = statement(patience)
