@@ -20,7 +20,6 @@ func (s *state) openBase(env *lua.LTable) {
 		"select": baseSelect, "unpack": s.unpack,
 		"tonumber": toNumber, "tostring": toString, "type": baseType,
 		"collectgarbage": s.collectGarbage, "gcinfo": s.collectGarbage,
-		concatName: s.concat, lengthName: s.length,
 	} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}
@@ -188,7 +187,7 @@ func ipairsNext(L *lua.LState) int {
 
 func baseSelect(L *lua.LState) int {
 	n := L.GetTop()
-	if text, ok := L.Get(1).(lua.LString); ok && text == "#" {
+	if text, ok := L.Get(1).(lua.LString); ok && strings.HasPrefix(string(text), "#") {
 		L.Push(lua.LNumber(n - 1))
 		return 1
 	}
@@ -242,14 +241,23 @@ func toNumber(L *lua.LState) int {
 	if base < 2 || base > 36 {
 		badArgument(L, 2, "base out of range")
 	}
-	text := strings.ToLower(strings.Trim(checkString(L, 1), " \t\n\v\f\r"))
-	if base == 16 {
-		text = strings.TrimPrefix(text, "0x")
+	text := strings.ToLower(strings.Trim(cString(checkString(L, 1)), blanks))
+	digits := strings.TrimPrefix(text, "-")
+	negative := digits != text
+	if !negative {
+		digits = strings.TrimPrefix(text, "+")
 	}
-	n, err := strconv.ParseUint(text, base, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
+	if base == 16 {
+		digits = strings.TrimPrefix(digits, "0x")
+	}
+	n, err := strconv.ParseUint(digits, base, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange): // the highest number, also if it is negative
+	case err != nil:
 		L.Push(lua.LNil)
 		return 1
+	case negative:
+		n = -n
 	}
 	L.Push(lua.LNumber(n))
 	return 1

@@ -42,12 +42,10 @@ func bitLibrary() map[string]lua.LGFunction {
 	}
 }
 
+// toBits is the number rounded to the low 32 bits that C finds in a double, where it puts a whole
+// number by adding this sum; above 2^51 these are others.
 func toBits(L *lua.LState, n int) uint32 {
-	f := math.RoundToEven(checkNumber(L, n))
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return 0
-	}
-	return uint32(int64(math.Mod(f, 1<<32)))
+	return uint32(math.Float64bits(checkNumber(L, n) + (1<<52 + 1<<51)))
 }
 
 func pushBits(L *lua.LState, b uint32) int {
@@ -57,7 +55,10 @@ func pushBits(L *lua.LState, b uint32) int {
 
 func bitToHex(L *lua.LState) int {
 	b := toBits(L, 1)
-	n, format := optInt(L, 2, 8), "%08x"
+	n, format := 8, "%08x"
+	if L.GetTop() > 1 {
+		n = int(int32(toBits(L, 2)))
+	}
 	if n < 0 {
 		n, format = -n, "%08X"
 	}

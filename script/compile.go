@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/ast"
 	"github.com/yuin/gopher-lua/parse"
 )
 
@@ -56,11 +57,12 @@ func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 	if err := checkNesting(text, name); err != nil {
 		return nil, err
 	}
+	text, locals := readSource(text)
 	chunk, err := parse.Parse(strings.NewReader(text), name)
 	if err != nil {
 		return nil, syntaxError(err, text, name)
 	}
-	r := rewriter{name: name, strings: map[string]struct{}{}}
+	r := rewriter{name: name, strings: map[string]struct{}{}, locals: locals}
 	r.block(chunk)
 	if r.err != nil {
 		return nil, r.err
@@ -83,6 +85,10 @@ func syntaxError(err error, text, name string) error {
 		line, near = 1+strings.Count(text, "\n"), "<eof>"
 	}
 	return fmt.Errorf("%s:%d: %s near '%s'", name, line, strings.TrimSpace(e.Message), near)
+}
+
+func malformedNumber(name string, e *ast.NumberExpr) error {
+	return fmt.Errorf("%s:%d: malformed number near '%s'", name, e.Line(), e.Value)
 }
 
 func compileError(err error, name string) error {

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"math"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -62,14 +61,6 @@ func (c *converter) value(v lua.LValue) {
 	if c.w.Len() > c.limit {
 		c.err = errReplyTooLong
 	}
-}
-
-// toInteger converts as the processors do that Redis runs on.
-func toInteger(f float64) int64 {
-	if math.IsNaN(f) || f >= 1<<63 || f < -1<<63 {
-		return math.MinInt64
-	}
-	return int64(f)
 }
 
 // boolean writes one as such only if the script speaks RESP3; what the caller speaks, the

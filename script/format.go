@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -82,40 +83,34 @@ func parseDirective(L *lua.LState, text string) directive {
 }
 
 func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
-	all := "%" + d.flags + d.width + d.precision
 	switch verb {
 	case 'c':
-		return padded(b, string([]byte{byte(checkInt(L, arg))}), d)
+		c := byte(toInteger(checkNumber(L, arg)))
+		return append(b, cString(string(d.pad(nil, string([]byte{c}))))...)
 	case 'd', 'i':
-		return fmt.Appendf(b, all+"d", int64(toInt(checkNumber(L, arg))))
+		n := toInteger(checkNumber(L, arg))
+		if n < 0 {
+			return d.integer(b, "-", strconv.FormatUint(-uint64(n), 10))
+		}
+		return d.integer(b, d.sign(), strconv.FormatInt(n, 10))
 	case 'u':
-		return fmt.Appendf(b, all+"d", uint64(toInt(checkNumber(L, arg))))
+		return d.integer(b, "", strconv.FormatUint(toUnsigned(checkNumber(L, arg)), 10))
 	case 'o', 'x', 'X':
-		return fmt.Appendf(b, all+string(verb), uint64(toInt(checkNumber(L, arg))))
+		return d.bits(b, verb, toUnsigned(checkNumber(L, arg)))
 	case 'e', 'E', 'f', 'g', 'G':
-		f := checkNumber(L, arg)
-		if math.IsInf(f, 0) || math.IsNaN(f) {
-			flags := strings.ReplaceAll(d.flags, "0", "")
-			return fmt.Appendf(b, "%"+flags+d.width+"s", string(appendNumber(nil, f)))
-		}
-		if d.precision == "" {
-			all += ".6"
-		}
-		return fmt.Appendf(b, all+string(verb), f)
+		return d.float(b, verb, checkNumber(L, arg))
 	case 'q':
 		return appendQuoted(b, checkString(L, arg))
 	case 's':
 		text := checkString(L, arg)
-		if d.precision != "" {
-			n := 0
-			for _, c := range d.precision[1:] {
-				n = n*10 + int(c-'0')
-			}
-			text = text[:min(n, len(text))]
-		} else if len(text) >= 100 {
+		if d.precision == "" && len(text) >= 100 {
 			return append(b, text...)
 		}
-		return padded(b, text, d)
+		text = cString(text)
+		if d.precision != "" {
+			text = text[:min(digitsOf(d.precision[1:]), len(text))]
+		}
+		return d.pad(b, text)
 	}
 	shown := ""
 	if verb != 0 {
@@ -125,14 +120,81 @@ func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
 	return nil
 }
 
-// padded counts bytes where fmt would count characters.
-func padded(b []byte, text string, d directive) []byte {
-	width := 0
-	for _, c := range d.width {
-		width = width*10 + int(c-'0')
+func digitsOf(text string) int {
+	n, _ := strconv.Atoi(text) // it has two digits at most
+	return n
+}
+
+func (d directive) has(flag string) bool { return strings.Contains(d.flags, flag) }
+
+// sign is what stands before a number that is not negative.
+func (d directive) sign() string {
+	switch {
+	case d.has("+"):
+		return "+"
+	case d.has(" "):
+		return " "
 	}
-	fill := strings.Repeat(" ", max(0, width-len(text)))
-	if strings.Contains(d.flags, "-") {
+	return ""
+}
+
+// integer appends a whole number with what stands before its digits.
+func (d directive) integer(b []byte, before, digits string) []byte {
+	width := 0
+	switch {
+	case d.precision != "":
+		width = digitsOf(d.precision[1:])
+		if width == 0 && digits == "0" {
+			digits = ""
+		}
+	case d.has("0") && !d.has("-"):
+		width = digitsOf(d.width) - len(before)
+	}
+	return d.pad(b, before+strings.Repeat("0", max(0, width-len(digits)))+digits)
+}
+
+func (d directive) bits(b []byte, verb byte, n uint64) []byte {
+	base, before := 16, "0x"
+	if verb == 'o' {
+		base, before = 8, ""
+	}
+	digits := strconv.FormatUint(n, base)
+	if !d.has("#") || n == 0 {
+		before = ""
+	}
+	if verb == 'o' && d.has("#") && digitsOf(strings.TrimPrefix(d.precision, ".")) <= len(digits) {
+		if d.precision != "" && n == 0 {
+			return d.pad(b, "0")
+		}
+		digits = "0" + strings.TrimPrefix(digits, "0")
+	}
+	if verb == 'X' {
+		digits, before = strings.ToUpper(digits), strings.ToUpper(before)
+	}
+	return d.integer(b, before, digits)
+}
+
+func (d directive) float(b []byte, verb byte, f float64) []byte {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		text := string(appendNumber(nil, f))
+		if !math.Signbit(f) {
+			text = d.sign() + text
+		}
+		if verb < 'a' {
+			text = strings.ToUpper(text)
+		}
+		return d.pad(b, text)
+	}
+	if d.precision == "" {
+		d.precision = ".6"
+	}
+	return fmt.Appendf(b, "%"+d.flags+d.width+d.precision+string(verb), f)
+}
+
+// pad fills up with blanks. It counts bytes, where fmt would count characters.
+func (d directive) pad(b []byte, text string) []byte {
+	fill := strings.Repeat(" ", max(0, digitsOf(d.width)-len(text)))
+	if d.has("-") {
 		return append(append(b, text...), fill...)
 	}
 	return append(append(b, fill...), text...)

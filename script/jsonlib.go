@@ -3,6 +3,7 @@ package script
 import (
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	lua "github.com/yuin/gopher-lua"
@@ -52,10 +53,7 @@ func (e *jsonEncoder) value(v lua.LValue, depth int) {
 	case lua.LString:
 		e.text(string(v))
 	case lua.LNumber:
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			e.L.RaiseError("Cannot serialise number: must not be NaN or Inf")
-		}
-		e.b = appendNumber(e.b, float64(v))
+		e.number(v)
 	case lua.LBool:
 		e.b = strconv.AppendBool(e.b, bool(v))
 	case *lua.LTable:
@@ -76,22 +74,40 @@ func (e *jsonEncoder) value(v lua.LValue, depth int) {
 	}
 }
 
+func (e *jsonEncoder) number(n lua.LNumber) {
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
+		e.L.RaiseError("Cannot serialise number: must not be NaN or Inf")
+	}
+	e.b = appendNumber(e.b, float64(n))
+}
+
 // arrayLength is the highest key of an array, or 0 if the table is to be an object.
 func (e *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, n := 0, 0
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
 		f, ok := k.(lua.LNumber)
-		if !ok || f < 1 || f != lua.LNumber(toInt(float64(f))) {
+		if !ok || f < 1 || f != lua.LNumber(math.Floor(float64(f))) {
 			return 0
 		}
 		if v != lua.LNil {
-			highest, n = max(highest, toInt(float64(f))), n+1
+			n++
+			if int(f) > highest || f > math.MaxInt32 {
+				highest = cInt(float64(f))
+			}
 		}
 	}
 	if highest > safeSparse && highest > n*sparseRatio {
 		e.L.RaiseError("Cannot serialise table: excessively sparse array")
 	}
 	return highest
+}
+
+// cInt converts to a C int: a number that does not fit becomes the lowest one.
+func cInt(f float64) int {
+	if f > math.MaxInt32 {
+		return math.MinInt32
+	}
+	return int(f)
 }
 
 func (e *jsonEncoder) array(t *lua.LTable, n, depth int) {
@@ -113,11 +129,16 @@ func (e *jsonEncoder) object(t *lua.LTable, depth int) {
 			e.b = append(e.b, ',')
 		}
 		first = false
-		text, ok := plainString(k)
-		if !ok {
+		switch k := k.(type) {
+		case lua.LString:
+			e.text(string(k))
+		case lua.LNumber:
+			e.b = append(e.b, '"')
+			e.number(k)
+			e.b = append(e.b, '"')
+		default:
 			e.L.RaiseError("Cannot serialise %s: table key must be a number or string", k.Type().String())
 		}
-		e.text(text)
 		e.b = append(e.b, ':')
 		e.value(v, depth)
 	}
@@ -160,7 +181,7 @@ func (s *state) jsonDecode(L *lua.LState) int {
 	s.spend(L, len(d.text)/16)
 	v := d.value(0)
 	d.blanks()
-	if d.at < len(d.text) {
+	if d.at < len(d.text) && d.text[d.at] != 0 { // what follows a NUL is not seen
 		d.fail("the end")
 	}
 	L.Push(v)
@@ -183,7 +204,7 @@ func (d *jsonDecoder) fail(want string) {
 }
 
 func (d *jsonDecoder) blanks() {
-	for d.at < len(d.text) && (d.text[d.at] == ' ' || '\t' <= d.text[d.at] && d.text[d.at] <= '\r') {
+	for d.at < len(d.text) && strings.IndexByte(" \t\r\n", d.text[d.at]) >= 0 {
 		d.at++
 	}
 }
@@ -273,7 +294,7 @@ func (d *jsonDecoder) number() lua.LValue {
 		end++
 	}
 	f, ok := parseNumber(d.text[d.at:end])
-	if !ok {
+	if !ok || d.text[d.at] == '.' {
 		d.fail("value")
 	}
 	d.at = end
@@ -289,9 +310,9 @@ func (d *jsonDecoder) string() string {
 		switch {
 		case c == '"':
 			return string(b)
-		case c < ' ':
+		case c == 0:
 			d.at--
-			d.fail("string without control characters")
+			d.fail("string without NUL")
 		case c != '\\':
 			b = append(b, c)
 			continue
@@ -331,14 +352,16 @@ func (d *jsonDecoder) escape(b []byte) []byte {
 
 func (d *jsonDecoder) unicode() rune {
 	r := d.hex4()
-	if 0xD800 <= r && r < 0xDC00 && d.word(`\u`) {
-		low := d.hex4()
-		if low < 0xDC00 || low > 0xDFFF {
-			d.fail("valid unicode escape code")
-		}
-		return 0x10000 + (r-0xD800)<<10 + (low - 0xDC00)
+	if r < 0xD800 || r > 0xDFFF {
+		return r
 	}
-	return r
+	if r < 0xDC00 && d.word(`\u`) {
+		if low := d.hex4(); 0xDC00 <= low && low <= 0xDFFF {
+			return 0x10000 + (r-0xD800)<<10 + (low - 0xDC00)
+		}
+	}
+	d.fail("valid unicode escape code")
+	return 0
 }
 
 func (d *jsonDecoder) hex4() rune {

@@ -25,7 +25,8 @@ func (r *random) next() float64 {
 func (s *state) mathLibrary() *lua.LTable {
 	functions := map[string]lua.LGFunction{
 		"atan2": math2(math.Atan2), "fmod": math2(math.Mod), "mod": math2(math.Mod), "pow": math2(math.Pow),
-		"max": mathMost(math.Max), "min": mathMost(math.Min),
+		"max":   mathMost(func(f, most float64) bool { return f > most }),
+		"min":   mathMost(func(f, most float64) bool { return f < most }),
 		"frexp": mathFrexp, "ldexp": mathLdexp, "modf": mathModf,
 		"random": s.mathRandom, "randomseed": s.mathRandomSeed,
 	}
@@ -37,8 +38,17 @@ func (s *state) mathLibrary() *lua.LTable {
 		"deg":  func(f float64) float64 { return f / (math.Pi / 180) },
 		"rad":  func(f float64) float64 { return f * (math.Pi / 180) },
 	} {
+		nan := invalid
+		if name == "acos" || name == "asin" || name == "log10" {
+			nan = -nan // as in the C library
+		}
 		functions[name] = func(L *lua.LState) int {
-			L.Push(lua.LNumber(f(checkNumber(L, 1))))
+			x := checkNumber(L, 1)
+			y := f(x)
+			if name != "abs" {
+				y = signed(y, nan, x)
+			}
+			L.Push(lua.LNumber(y))
 			return 1
 		}
 	}
@@ -50,16 +60,19 @@ func (s *state) mathLibrary() *lua.LTable {
 
 func math2(f func(a, b float64) float64) lua.LGFunction {
 	return func(L *lua.LState) int {
-		L.Push(lua.LNumber(f(checkNumber(L, 1), checkNumber(L, 2))))
+		a, b := checkNumber(L, 1), checkNumber(L, 2)
+		L.Push(lua.LNumber(signed(f(a, b), invalid, a, b)))
 		return 1
 	}
 }
 
-func mathMost(f func(a, b float64) float64) lua.LGFunction {
+func mathMost(isMore func(f, most float64) bool) lua.LGFunction {
 	return func(L *lua.LState) int {
 		most := checkNumber(L, 1)
 		for i := 2; i <= L.GetTop(); i++ {
-			most = f(most, checkNumber(L, i))
+			if f := checkNumber(L, i); isMore(f, most) {
+				most = f
+			}
 		}
 		L.Push(lua.LNumber(most))
 		return 1
@@ -85,28 +98,28 @@ func mathModf(L *lua.LState) int {
 		fraction = 0
 	}
 	L.Push(lua.LNumber(whole))
-	L.Push(lua.LNumber(fraction))
+	L.Push(lua.LNumber(math.Copysign(fraction, f)))
 	return 2
 }
 
 func (s *state) mathRandom(L *lua.LState) int {
 	r := s.random.next()
-	low, high := 1.0, 0.0
+	var low, high int32 = 1, 0
 	switch L.GetTop() {
 	case 0:
 		L.Push(lua.LNumber(r))
 		return 1
 	case 1:
-		high = math.Trunc(checkNumber(L, 1))
+		high = int32(checkInt(L, 1))
 	case 2:
-		low, high = math.Trunc(checkNumber(L, 1)), math.Trunc(checkNumber(L, 2))
+		low, high = int32(checkInt(L, 1)), int32(checkInt(L, 2))
 	default:
 		L.RaiseError("wrong number of arguments")
 	}
 	if low > high {
 		badArgument(L, L.GetTop(), "interval is empty")
 	}
-	L.Push(lua.LNumber(math.Floor(r*(high-low+1)) + low))
+	L.Push(lua.LNumber(math.Floor(r*float64(high-low+1)) + float64(low)))
 	return 1
 }
 

@@ -6,11 +6,17 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// Operators whose work the virtual machine does not bound, and which it does not do as Lua
+// Operators whose work the virtual machine does not bound, or which it does not do as Lua
 // 5.1, are compiled as calls of functions of these names. No script can spell them.
 const (
 	concatName = ".."
 	lengthName = "#"
+	moduloName = "%"
+	powerName  = "^"
+	boundsName = "for"
+	// Those whose first operand is to be read last have a name for the operands in that order.
+	lateModuloName = "late %"
+	latePowerName  = "late ^"
 )
 
 const (
@@ -24,13 +30,16 @@ const (
 	maxFunctions = 2000
 )
 
-// rewriter rewrites a syntax tree in place, and finds what is too large to be compiled.
+// rewriter rewrites a syntax tree in place into one that the virtual machine runs as Lua 5.1, and
+// finds what is too large to be compiled.
 type rewriter struct {
 	name      string
 	depth     int
 	constants int
 	functions int
 	strings   map[string]struct{}
+	scopes    scopes
+	locals    []bool // for each word "local" to come, whether "function" follows it
 	err       error
 }
 
@@ -52,41 +61,63 @@ func (r *rewriter) constant(text string, line int) {
 	}
 }
 
-func (r *rewriter) function(f *ast.FunctionExpr) {
+func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 	r.functions++
 	if r.functions > maxFunctions && r.err == nil {
 		r.err = fmt.Errorf("%s:%d: chunk has too many functions", r.name, f.Line())
 	}
-	r.block(f.Stmts)
+	r.scopes.openFunction()
+	if self {
+		r.scopes.declare("self")
+	}
+	r.scopes.declare(f.ParList.Names...)
+	if f.ParList.HasVargs {
+		r.scopes.declare("arg")
+	}
+	r.stmts(f.Stmts)
+	r.scopes.closeFunction()
 }
 
+// block rewrites statements with a scope of their own.
 func (r *rewriter) block(stmts []ast.Stmt) {
-	for _, s := range stmts {
-		r.stmt(s)
+	r.scopes.open(false)
+	r.stmts(stmts)
+	r.scopes.close()
+}
+
+// stmts rewrites statements in the scope that is open. It goes through the source in its order.
+func (r *rewriter) stmts(stmts []ast.Stmt) {
+	for i := range stmts {
+		r.stmt(&stmts[i])
 	}
 }
 
-func (r *rewriter) stmt(s ast.Stmt) {
+func (r *rewriter) stmt(at *ast.Stmt) {
 	defer r.leave()
-	if !r.enter(s.Line()) {
+	if !r.enter((*at).Line()) {
 		return
 	}
-	switch s := s.(type) {
+	switch s := (*at).(type) {
 	case *ast.AssignStmt:
 		r.exprs(s.Lhs)
 		r.exprs(s.Rhs)
+		r.assign(at, s)
 	case *ast.LocalAssignStmt:
-		r.exprs(s.Exprs)
+		r.local(s)
 	case *ast.FuncCallStmt:
 		r.expr(&s.Expr)
 	case *ast.DoBlockStmt:
 		r.block(s.Stmts)
 	case *ast.WhileStmt:
 		r.expr(&s.Condition)
-		r.block(s.Stmts)
+		r.scopes.open(true)
+		r.stmts(s.Stmts)
+		r.closeLoop(&s.Stmts)
 	case *ast.RepeatStmt:
+		r.scopes.open(true)
+		r.stmts(s.Stmts)
 		r.expr(&s.Condition)
-		r.block(s.Stmts)
+		r.closeLoop(&s.Stmts)
 	case *ast.IfStmt:
 		r.expr(&s.Condition)
 		r.block(s.Then)
@@ -95,16 +126,26 @@ func (r *rewriter) stmt(s ast.Stmt) {
 		r.expr(&s.Init)
 		r.expr(&s.Limit)
 		r.expr(&s.Step)
-		r.block(s.Stmts)
+		r.scopes.open(true)
+		r.scopes.declare(s.Name)
+		r.stmts(s.Stmts)
+		r.closeLoop(&s.Stmts)
+		checkBounds(at, s)
 	case *ast.GenericForStmt:
 		r.exprs(s.Exprs)
-		r.block(s.Stmts)
+		r.scopes.open(true)
+		r.scopes.declare(s.Names...)
+		r.stmts(s.Stmts)
+		r.closeLoop(&s.Stmts)
+		completeIterator(s)
 	case *ast.FuncDefStmt:
 		r.expr(&s.Name.Func)
 		r.expr(&s.Name.Receiver)
-		r.function(s.Func)
+		r.function(s.Func, s.Name.Func == nil)
 	case *ast.ReturnStmt:
 		r.exprs(s.Exprs)
+	case *ast.BreakStmt:
+		r.scopes.breakLoop()
 	}
 }
 
@@ -124,10 +165,12 @@ func (r *rewriter) expr(at *ast.Expr) {
 	}
 	switch e := (*at).(type) {
 	case *ast.NumberExpr:
+		r.number(e)
 		r.constant(e.Value, e.Line())
 	case *ast.StringExpr:
 		r.constant(e.Value, e.Line())
 	case *ast.IdentExpr:
+		r.scopes.use(e.Value)
 		r.constant(e.Value, e.Line())
 	case *ast.AttrGetExpr:
 		r.expr(&e.Object)
@@ -151,12 +194,13 @@ func (r *rewriter) expr(at *ast.Expr) {
 	case *ast.ArithmeticOpExpr:
 		r.expr(&e.Lhs)
 		r.expr(&e.Rhs)
+		r.arithmetic(at, e)
 	case *ast.UnaryMinusOpExpr:
 		r.expr(&e.Expr)
 	case *ast.UnaryNotOpExpr:
 		r.expr(&e.Expr)
 	case *ast.FunctionExpr:
-		r.function(e)
+		r.function(e, false)
 	case *ast.UnaryLenOpExpr:
 		r.expr(&e.Expr)
 		*at = call(e, lengthName, []ast.Expr{e.Expr})
@@ -186,13 +230,19 @@ func (r *rewriter) concat(at *ast.Expr, e *ast.StringConcatOpExpr) {
 }
 
 // call is the expression name(args…), where each argument is one value.
-func call(from ast.Expr, name string, args []ast.Expr) ast.Expr {
-	fn := &ast.IdentExpr{Value: name}
+func call(from ast.PositionHolder, name string, args []ast.Expr) *ast.FuncCallExpr {
 	end := &ast.TrueExpr{} // behind it, a call as the last operand gives one value
-	c := &ast.FuncCallExpr{Func: fn, Args: append(args, end), AdjustRet: true}
-	for _, node := range []ast.Expr{fn, end, c} {
-		node.SetLine(from.Line())
-		node.SetLastLine(from.LastLine())
-	}
-	return c
+	c := &ast.FuncCallExpr{Func: ident(from, name), Args: append(args, placed(from, end)), AdjustRet: true}
+	return placed(from, c)
+}
+
+func ident(from ast.PositionHolder, name string) *ast.IdentExpr {
+	return placed(from, &ast.IdentExpr{Value: name})
+}
+
+// placed gives a new node the lines of the one that it is made from.
+func placed[N ast.PositionHolder](from ast.PositionHolder, node N) N {
+	node.SetLine(from.Line())
+	node.SetLastLine(from.LastLine())
+	return node
 }

@@ -38,7 +38,9 @@ func (s *state) newSandbox() *sandbox {
 	s.protect(front, box.globals)
 	box.globals.Metatable = s.table(map[string]lua.LGFunction{"__index": noGlobal})
 
+	meta := newTable(0, 8)
 	s.openBase(front)
+	s.openOperators(meta)
 	str := s.table(s.stringLibrary())
 	s.library("string", str)
 	s.library("table", s.table(s.tableLibrary()))
@@ -48,7 +50,6 @@ func (s *state) newSandbox() *sandbox {
 	s.library("cjson", s.jsonLibrary())
 	s.library("redis", s.redisLibrary())
 
-	meta := newTable(0, 1)
 	meta.RawSetString("__index", str)
 	L.SetMetatable(lua.LString(""), meta)
 	seen := newTable(0, 1)

@@ -15,9 +15,10 @@ func (s *state) stringMatch(L *lua.LState) int { return s.search(L, false) }
 
 func (s *state) search(L *lua.LState, find bool) int {
 	src, pat := checkString(L, 1), checkString(L, 2)
-	i := max(startIndex(optInt(L, 3, 1), len(src))-1, 0)
+	special := cString(pat) // a NUL ends a pattern
+	i := max(startIndex(optInteger(L, 3, 1), len(src))-1, 0)
 	i = min(i, len(src))
-	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(pat, magic)) {
+	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(special, magic)) {
 		s.spend(L, (len(src)-i)/64)
 		at := strings.Index(src[i:], pat)
 		if at < 0 {
@@ -28,7 +29,7 @@ func (s *state) search(L *lua.LState, find bool) int {
 		L.Push(lua.LNumber(i + at + len(pat)))
 		return 2
 	}
-	m := matcher{s: s, L: L, src: src, pat: pat}
+	m := matcher{s: s, L: L, src: src, pat: special}
 	from, to := m.find(i)
 	if from < 0 {
 		L.Push(lua.LNil)
@@ -43,7 +44,7 @@ func (s *state) search(L *lua.LState, find bool) int {
 }
 
 func (s *state) stringGmatch(L *lua.LState) int {
-	src, pat := checkString(L, 1), checkString(L, 2)
+	src, pat := checkString(L, 1), cString(checkString(L, 2))
 	i := 0
 	L.Push(L.NewFunction(func(L *lua.LState) int {
 		m := matcher{s: s, L: L, src: src, pat: pat}
@@ -63,7 +64,7 @@ func (s *state) stringGmatch(L *lua.LState) int {
 }
 
 func (s *state) stringGsub(L *lua.LState) int {
-	src, pat := checkString(L, 1), checkString(L, 2)
+	src, pat := checkString(L, 1), cString(checkString(L, 2))
 	replacement := L.Get(3)
 	switch replacement.(type) {
 	case lua.LString, lua.LNumber, *lua.LTable, *lua.LFunction:

@@ -27,8 +27,8 @@ func startIndex(i, n int) int {
 
 func (s *state) stringByte(L *lua.LState) int {
 	text := checkString(L, 1)
-	from := startIndex(optInt(L, 2, 1), len(text))
-	to := min(startIndex(optInt(L, 3, from), len(text)), len(text))
+	from := startIndex(optInteger(L, 2, 1), len(text))
+	to := min(startIndex(optInteger(L, 3, from), len(text)), len(text))
 	from = max(from, 1)
 	if from > to {
 		return 0
@@ -107,8 +107,8 @@ func (s *state) stringRep(L *lua.LState) int {
 
 func stringSub(L *lua.LState) int {
 	text := checkString(L, 1)
-	from := max(startIndex(checkInt(L, 2), len(text)), 1)
-	to := min(startIndex(optInt(L, 3, -1), len(text)), len(text))
+	from := max(startIndex(checkInteger(L, 2), len(text)), 1)
+	to := min(startIndex(optInteger(L, 3, -1), len(text)), len(text))
 	if from > to {
 		L.Push(lua.LString(""))
 		return 1

@@ -1,8 +1,6 @@
 package script
 
 import (
-	"sort"
-
 	lua "github.com/yuin/gopher-lua"
 )
 
@@ -77,38 +75,6 @@ func (s *state) tableRemove(L *lua.LState) int {
 	}
 	t.RawSetInt(end, lua.LNil)
 	return 1
-}
-
-func (s *state) tableSort(L *lua.LState) int {
-	t := checkTable(L, 1)
-	if _, ok := s.behind[t]; ok {
-		return 0 // no library has elements to sort
-	}
-	var less *lua.LFunction
-	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
-		less = checkFunction(L, 2)
-	}
-	values := make([]lua.LValue, length(t))
-	for i := range values {
-		values[i] = t.RawGet(lua.LNumber(i + 1))
-	}
-	sort.Slice(values, func(i, j int) bool {
-		s.spend(L, 1)
-		if less == nil {
-			return L.LessThan(values[i], values[j])
-		}
-		L.Push(less)
-		L.Push(values[i])
-		L.Push(values[j])
-		L.Call(2, 1)
-		result := lua.LVAsBool(L.Get(-1))
-		L.Pop(1)
-		return result
-	})
-	for i, v := range values {
-		t.RawSetInt(i+1, v)
-	}
-	return 0
 }
 
 func (s *state) tableGetN(L *lua.LState) int {

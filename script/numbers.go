@@ -1,0 +1,149 @@
+package script
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// Numbers as C has them on the processors that Redis runs on: their text, and their conversions.
+
+// blanks are what C's isspace takes for one.
+const blanks = " \t\n\v\f\r"
+
+// invalid is what C gives for an operation without a result, such as 0/0. It shows as -nan.
+var invalid = math.Copysign(math.NaN(), -1)
+
+// signed is f, or if that is no number, that of its operands that is none, or otherwise nan.
+func signed(f, nan float64, operands ...float64) float64 {
+	if !math.IsNaN(f) {
+		return f
+	}
+	for _, o := range operands {
+		if math.IsNaN(o) {
+			return o
+		}
+	}
+	return nan
+}
+
+// appendNumber appends a number as C's %.14g, which is how Lua prints it.
+func appendNumber(b []byte, f float64) []byte { return appendG(b, f, 14, 1e14) }
+
+// appendG appends f with some significant digits; below limit, whole numbers have no
+// more than those.
+func appendG(b []byte, f float64, digits int, limit float64) []byte {
+	switch {
+	case f == math.Trunc(f) && math.Abs(f) < limit && (f != 0 || !math.Signbit(f)):
+		return strconv.AppendInt(b, int64(f), 10)
+	case math.IsInf(f, 1):
+		return append(b, "inf"...)
+	case math.IsInf(f, -1):
+		return append(b, "-inf"...)
+	case math.IsNaN(f) && math.Signbit(f):
+		return append(b, "-nan"...)
+	case math.IsNaN(f):
+		return append(b, "nan"...)
+	}
+	return strconv.AppendFloat(b, f, 'g', digits, 64)
+}
+
+// plainString is the text of a string or number.
+func plainString(v lua.LValue) (string, bool) {
+	switch v := v.(type) {
+	case lua.LString:
+		return string(v), true
+	case lua.LNumber:
+		return string(appendNumber(make([]byte, 0, 24), float64(v))), true
+	}
+	return "", false
+}
+
+// plainNumber is the value of a number, or of a string that spells one.
+func plainNumber(v lua.LValue) (float64, bool) {
+	switch v := v.(type) {
+	case lua.LNumber:
+		return float64(v), true
+	case lua.LString:
+		return parseNumber(string(v))
+	}
+	return 0, false
+}
+
+// parseNumber reads a number as C's strtod does, with blanks around it. As in C, a NUL ends it.
+func parseNumber(s string) (float64, bool) {
+	s = strings.Trim(cString(s), blanks)
+	digits, sign := s, 1.0
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		digits = s[1:]
+		if s[0] == '-' {
+			sign = -1
+		}
+	}
+	if digits == "" || strings.IndexByte(digits, '_') >= 0 && !isNaNText(digits) {
+		return 0, false
+	}
+	switch c := digits[0]; {
+	case len(digits) > 2 && c == '0' && digits[1]|0x20 == 'x':
+		if !strings.ContainsAny(digits, "pP") {
+			digits += "p0"
+		}
+	case isDigit(c) || c == '.':
+	case strings.EqualFold(digits, "inf") || strings.EqualFold(digits, "infinity"):
+		return math.Inf(int(sign)), true
+	case isNaNText(digits):
+		return math.Copysign(math.NaN(), sign), true
+	default:
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(digits, 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return 0, false
+	}
+	return f * sign, true
+}
+
+// isNaNText reports whether s is nan, or nan(…) with letters, digits and underscores.
+func isNaNText(s string) bool {
+	if len(s) < 3 || !strings.EqualFold(s[:3], "nan") {
+		return false
+	}
+	inner, ok := strings.CutPrefix(s[3:], "(")
+	if !ok {
+		return s[3:] == ""
+	}
+	inner, ok = strings.CutSuffix(inner, ")")
+	for i := range len(inner) {
+		ok = ok && (isLetter(inner[i]) || isDigit(inner[i]) || inner[i] == '_')
+	}
+	return ok
+}
+
+// cString is the part of s that C sees of it.
+func cString(s string) string {
+	if end := strings.IndexByte(s, 0); end >= 0 {
+		return s[:end]
+	}
+	return s
+}
+
+// toInteger converts to 64 bits: a number that does not fit becomes the lowest one.
+func toInteger(f float64) int64 {
+	if math.IsNaN(f) || f >= 1<<63 || f < -1<<63 {
+		return math.MinInt64
+	}
+	return int64(f)
+}
+
+// toUnsigned converts to 64 bits without a sign.
+func toUnsigned(f float64) uint64 {
+	if f >= 1<<63 {
+		return uint64(toInteger(f-1<<63)) ^ 1<<63
+	}
+	return uint64(toInteger(f))
+}
+
+// toInt converts to the 32 bits of a C int. Bits above these are lost.
+func toInt(f float64) int { return int(int32(toInteger(f))) }

@@ -1,0 +1,112 @@
+package script
+
+import (
+	lua "github.com/yuin/gopher-lua"
+)
+
+// sorter sorts a table as Lua 5.1 does (ltablib.c): which of two equal elements comes first, and
+// what a function that contradicts itself leads to, is the same.
+type sorter struct {
+	s    *state
+	L    *lua.LState
+	t    *lua.LTable
+	less *lua.LFunction // nil = the operator <
+}
+
+func (s *state) tableSort(L *lua.LState) int {
+	t := checkTable(L, 1)
+	if _, ok := s.behind[t]; ok {
+		return 0 // no library has elements to sort
+	}
+	o := sorter{s: s, L: L, t: t}
+	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
+		o.less = checkFunction(L, 2)
+	}
+	o.sort(1, length(t))
+	return 0
+}
+
+func (o *sorter) get(i int) lua.LValue { return o.t.RawGet(lua.LNumber(i)) }
+
+func (o *sorter) set(i int, v lua.LValue) { o.t.RawSetInt(i, v) }
+
+func (o *sorter) isLess(a, b lua.LValue) bool {
+	L := o.L
+	o.s.spend(L, 1)
+	if o.less == nil {
+		return L.LessThan(a, b)
+	}
+	L.Push(o.less)
+	L.Push(a)
+	L.Push(b)
+	L.Call(2, 1)
+	result := lua.LVAsBool(L.Get(-1))
+	L.Pop(1)
+	return result
+}
+
+// order swaps elements i < j if they are in the wrong order.
+func (o *sorter) order(i, j int) {
+	a, b := o.get(i), o.get(j)
+	if o.isLess(b, a) {
+		o.set(i, b)
+		o.set(j, a)
+	}
+}
+
+func (o *sorter) sort(low, high int) {
+	for low < high {
+		o.order(low, high)
+		if high-low == 1 {
+			return
+		}
+		middle := (low + high) / 2
+		if a, first := o.get(middle), o.get(low); o.isLess(a, first) {
+			o.set(middle, first)
+			o.set(low, a)
+		} else {
+			o.order(middle, high)
+		}
+		if high-low == 2 {
+			return
+		}
+		pivot := o.get(middle)
+		o.set(middle, o.get(high-1))
+		o.set(high-1, pivot)
+		i := o.partition(low, high, pivot)
+		v := o.get(high - 1)
+		o.set(high-1, o.get(i))
+		o.set(i, v)
+		if i-low < high-i { // the smaller half first: that bounds how deep this goes
+			o.sort(low, i-1)
+			low = i + 1
+		} else {
+			o.sort(i+1, high)
+			high = i - 1
+		}
+	}
+}
+
+// partition puts what is less than the pivot, which is at high-1, before the rest, and returns
+// where that begins.
+func (o *sorter) partition(low, high int, pivot lua.LValue) int {
+	i, j := low, high-1
+	for {
+		for i++; o.isLess(o.get(i), pivot); i++ {
+			if i > high {
+				o.L.RaiseError("invalid order function for sorting")
+			}
+		}
+		for j--; o.isLess(pivot, o.get(j)); j-- {
+			if j < low {
+				o.L.RaiseError("invalid order function for sorting")
+			}
+		}
+		if j < i {
+			return i
+		}
+		a, b := o.get(i), o.get(j)
+		o.set(i, b)
+		o.set(j, a)
+	}
+}
