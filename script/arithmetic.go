@@ -28,32 +28,69 @@ func spelled(f float64) string {
 	return strconv.FormatFloat(f, 'e', -1, 64)
 }
 
-// arithmetic has % and ^ done by functions. An operation on constants is done here, but for
-// those that Lua leaves for later.
+// arithmetic has operators done by functions that the machine gets wrong: % and ^, and * and /
+// where a zero may get the sign minus, which the machine drops. An operation on constants is
+// done here, but for those that Lua leaves for later.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
-	name, late := moduloName, lateModuloName
-	switch e.Operator {
-	case "/":
-		if b, ok := constantValue(e.Rhs); ok && b == 0 {
-			// Not a constant for the compiler; as in Lua, this 0 is one of the function.
-			e.Rhs = placed(e, &ast.LogicalOpExpr{Operator: "or", Lhs: placed(e, &ast.NilExpr{}), Rhs: e.Rhs})
-		}
-		return
-	case "^":
-		name, late = powerName, latePowerName
-	case "%":
-	default:
+	if r.looks {
 		return
 	}
 	if f, ok := constantValue(e); ok {
 		*at = placed(e, &ast.NumberExpr{Value: spelled(f)})
 		return
 	}
-	if r.isLocal(e.Lhs) && !isPlain(e.Rhs) && !r.isLocal(e.Rhs) {
-		*at = call(e, late, []ast.Expr{e.Rhs, e.Lhs})
+	late := r.isReadLate(e.Lhs, e.Rhs)
+	switch e.Operator {
+	case "+", "-":
+		if !r.isBox(e.Lhs) || !late {
+			return
+		}
+	case "*":
+		if isPositive(e.Lhs) || isPositive(e.Rhs) {
+			return
+		}
+	case "/":
+		if isPositive(e.Rhs) {
+			return
+		}
+	}
+	if late {
+		*at = call(e, lateName+e.Operator, []ast.Expr{e.Rhs, e.Lhs})
 		return
 	}
-	*at = call(e, name, []ast.Expr{e.Lhs, e.Rhs})
+	*at = call(e, e.Operator, []ast.Expr{e.Lhs, e.Rhs})
+}
+
+// isReadLate reports whether an operand is read after the next one was evaluated, and that may change
+// it. Lua reads local variables where they are when it needs them.
+func (r *rewriter) isReadLate(e, next ast.Expr) bool {
+	return (r.isLocal(e) || r.isBox(e)) && !isPlain(next) && !r.isLocal(next) && !r.isBox(next)
+}
+
+// relation exchanges the operands of a comparison if the first is in a box and to be read last.
+func (r *rewriter) relation(e *ast.RelationalOpExpr) {
+	if r.looks || !r.isBox(e.Lhs) || !r.isReadLate(e.Lhs, e.Rhs) {
+		return
+	}
+	e.Lhs, e.Rhs = e.Rhs, e.Lhs
+	if other := map[string]string{"<": ">", ">": "<", "<=": ">=", ">=": "<="}[e.Operator]; other != "" {
+		e.Operator = other
+	}
+}
+
+func isPositive(e ast.Expr) bool {
+	f, ok := constantValue(e)
+	return ok && f > 0
+}
+
+// isConstant reports whether an expression is true, a number or a string already when it is compiled.
+func isConstant(e ast.Expr) bool {
+	switch e.(type) {
+	case *ast.StringExpr, *ast.TrueExpr:
+		return true
+	}
+	_, ok := constantValue(e)
+	return ok
 }
 
 // constantValue is the value of an expression that Lua computes when it compiles.
@@ -100,20 +137,16 @@ func power(a, b float64) float64 { return signed(math.Pow(a, b), invalid, a, b) 
 // openOperators defines the functions that operators are compiled as, and what arithmetic with
 // strings does: the machine asks their metatable before it reads them as numbers of Go.
 func (s *state) openOperators(stringMeta *lua.LTable) {
-	mod, pow := s.binary("__mod", modulo), s.binary("__pow", power)
-	for name, f := range map[string]lua.LGFunction{
-		concatName: s.concat, lengthName: s.length, boundsName: forBounds,
-		moduloName: mod, powerName: pow, lateModuloName: swapped(mod), latePowerName: swapped(pow),
-	} {
+	for name, f := range map[string]lua.LGFunction{concatName: s.concat, lengthName: s.length, boundsName: forBounds} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}
-	for event, f := range map[string]lua.LGFunction{
-		"__add": s.binary("__add", operation("+")), "__sub": s.binary("__sub", operation("-")),
-		"__mul": s.binary("__mul", operation("*")), "__div": s.binary("__div", operation("/")),
-		"__unm": negate,
-	} {
+	for operator, event := range map[string]string{"+": "__add", "-": "__sub", "*": "__mul", "/": "__div", "%": "__mod", "^": "__pow"} {
+		f := s.binary(event, operation(operator))
+		s.globals.RawSetString(operator, s.lua.NewFunction(f))
+		s.globals.RawSetString(lateName+operator, s.lua.NewFunction(swapped(f)))
 		stringMeta.RawSetString(event, s.lua.NewFunction(f))
 	}
+	stringMeta.RawSetString("__unm", s.lua.NewFunction(negate))
 }
 
 // binary is an operator of arithmetic: of numbers, strings that spell some, or tables with a

@@ -13,13 +13,8 @@ import (
 // assign leaves an assignment of one simple value as it is, and makes two steps of any other:
 // all operands and values into temporaries, then from these into the targets, the last first.
 func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
-	if len(s.Lhs) == 1 && len(s.Rhs) == 1 {
-		if c, ok := s.Rhs[0].(*ast.FuncCallExpr); ok {
-			c.AdjustRet = false // it gives one value anyway, and (f(x)) would be compiled into x
-		}
-		if target, ok := s.Lhs[0].(*ast.AttrGetExpr); !ok || !r.isLocal(target.Key) || isPlain(s.Rhs[0]) {
-			return
-		}
+	if r.looks || len(s.Lhs) == 1 && len(s.Rhs) == 1 && r.isSimple(s.Lhs[0], s.Rhs[0]) {
+		return
 	}
 	first := placed(s, &ast.LocalAssignStmt{})
 	keep := func(kind string, i int, value ast.Expr) ast.Expr {
@@ -30,7 +25,7 @@ func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	}
 	targets := make([]ast.Expr, len(s.Lhs))
 	for i, target := range s.Lhs {
-		if get, ok := target.(*ast.AttrGetExpr); ok {
+		if get, ok := target.(*ast.AttrGetExpr); ok && !r.isAnyBox(get) {
 			place := placed(get, &ast.AttrGetExpr{Object: get.Object, Key: get.Key})
 			if !r.isLate(get.Object, s.Lhs[i+1:]) {
 				place.Object = keep("table", i, get.Object)
@@ -55,23 +50,68 @@ func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	*at = placed(s, &ast.DoBlockStmt{Stmts: stmts})
 }
 
+// isSimple reports whether the compiler gets the assignment of one value right.
+func (r *rewriter) isSimple(target, value ast.Expr) bool {
+	switch v := value.(type) {
+	case *ast.FuncCallExpr:
+		v.AdjustRet = false // it gives one value anyway, and x = (f(x)) would lose x before f is called
+	case *ast.LogicalOpExpr:
+		if r.isLocal(target) {
+			return false // in x = (a or b) and x, the last x would be a
+		}
+	}
+	get, ok := target.(*ast.AttrGetExpr)
+	return !ok || isPlain(value) || r.isBox(get) || !r.isBox(get.Object) && !r.isBox(get.Key) && !r.isLocal(get.Key)
+}
+
 // isLate reports whether an operand of a target is read when the value is assigned. Lua does so
 // with a local variable, if that is not assigned to before.
 func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
-	if !r.isLocal(operand) {
+	if !r.isLocal(operand) && !r.isBox(operand) {
 		return false
 	}
 	for _, target := range assignedBefore {
-		if v, ok := target.(*ast.IdentExpr); ok && v.Value == operand.(*ast.IdentExpr).Value {
+		if v := variableOf(target); v != nil && v.Value == variableOf(operand).Value {
 			return false
 		}
 	}
 	return true
 }
 
+// variableOf is the name of a variable that is assigned to, or of its box; nil = it is neither.
+func variableOf(e ast.Expr) *ast.IdentExpr {
+	if get, ok := e.(*ast.AttrGetExpr); ok {
+		if _, ok := get.Key.(*ast.NumberExpr); !ok {
+			return nil
+		}
+		e = get.Object
+	}
+	v, _ := e.(*ast.IdentExpr)
+	return v
+}
+
+// isLocal reports whether an expression is a local variable of the function that is open, without a
+// box.
 func (r *rewriter) isLocal(e ast.Expr) bool {
 	v, ok := e.(*ast.IdentExpr)
-	return ok && r.scopes.isLocal(v.Value)
+	return ok && r.scopes.isLocal(v.Value, false)
+}
+
+// isBox reports whether an expression is what is in the box of a local variable of the function
+// that is open.
+func (r *rewriter) isBox(e ast.Expr) bool {
+	get, ok := e.(*ast.AttrGetExpr)
+	if !ok {
+		return false
+	}
+	v, ok := get.Object.(*ast.IdentExpr)
+	return ok && r.scopes.isLocal(v.Value, true)
+}
+
+// isAnyBox is the same for a variable of any function.
+func (r *rewriter) isAnyBox(get *ast.AttrGetExpr) bool {
+	v, ok := get.Object.(*ast.IdentExpr)
+	return ok && r.scopes.hasBox(v.Value)
 }
 
 // isPlain reports whether an expression neither runs other code nor depends on what does.
@@ -83,27 +123,11 @@ func isPlain(e ast.Expr) bool {
 	return false
 }
 
-// local rewrites a declaration. The parser makes the same of "local function f" and of
-// "local f = function", but only the first can call itself.
-func (r *rewriter) local(s *ast.LocalAssignStmt) {
-	isFunction := len(r.locals) > 0 && r.locals[0]
-	r.locals = r.locals[min(1, len(r.locals)):]
-	if isFunction {
-		r.scopes.declare(s.Names...)
-		r.exprs(s.Exprs)
+// checkBounds has the bounds of a loop made numbers before it, if they may be something else.
+func (r *rewriter) checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
+	if r.looks {
 		return
 	}
-	r.exprs(s.Exprs)
-	r.scopes.declare(s.Names...)
-	if len(s.Names) == 1 && len(s.Exprs) == 1 {
-		if f, ok := s.Exprs[0].(*ast.FunctionExpr); ok {
-			s.Exprs = append(s.Exprs, placed(f, &ast.NilExpr{})) // the compiler knows the first by its one value
-		}
-	}
-}
-
-// checkBounds has the bounds of a loop made numbers before it, if they may be something else.
-func checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
 	if s.Step == nil {
 		s.Step = placed(s.Init, &ast.NumberExpr{Value: "1"})
 	}
@@ -131,7 +155,10 @@ func isNumber(e ast.Expr) bool {
 
 // completeIterator gives a loop as many values as it has hidden variables: the compiler leaves what
 // is missing as it was, and forgets the last call if there are fewer names than values.
-func completeIterator(s *ast.GenericForStmt) {
+func (r *rewriter) completeIterator(s *ast.GenericForStmt) {
+	if r.looks {
+		return
+	}
 	last := s.Exprs[len(s.Exprs)-1]
 	if !isMultiple(last) {
 		for len(s.Exprs) < 3 {
@@ -143,6 +170,16 @@ func completeIterator(s *ast.GenericForStmt) {
 	}
 }
 
+// oneValue has an expression that gives several values give the first only.
+func oneValue(e ast.Expr) {
+	switch e := e.(type) {
+	case *ast.FuncCallExpr:
+		e.AdjustRet = true
+	case *ast.Comma3Expr:
+		e.AdjustRet = true
+	}
+}
+
 func isMultiple(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.FuncCallExpr:
@@ -151,23 +188,4 @@ func isMultiple(e ast.Expr) bool {
 		return !e.AdjustRet
 	}
 	return false
-}
-
-// closeLoop ends the scope of a loop. If a break may leave variables to close, it gives the loop
-// one that a function captures, which never runs: then the compiler closes them all.
-func (r *rewriter) closeLoop(body *[]ast.Stmt) {
-	if !r.scopes.close().closes {
-		return
-	}
-	r.functions++
-	const name = "(captured)"
-	from := (*body)[0]
-	back := placed(from, &ast.ReturnStmt{Exprs: []ast.Expr{ident(from, name)}})
-	capture := placed(from, &ast.FunctionExpr{ParList: &ast.ParList{}, Stmts: []ast.Stmt{back}})
-	never := &ast.IfStmt{
-		Condition: placed(from, &ast.FalseExpr{}),
-		Then:      []ast.Stmt{placed(from, &ast.LocalAssignStmt{Names: []string{"(never)"}, Exprs: []ast.Expr{capture}})},
-	}
-	declare := placed(from, &ast.LocalAssignStmt{Names: []string{name}})
-	*body = append([]ast.Stmt{declare, placed(from, never)}, *body...)
 }

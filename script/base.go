@@ -73,14 +73,17 @@ func (s *state) pcall(L *lua.LState) int {
 }
 
 func (s *state) xpcall(L *lua.LState) int {
-	checkAny(L, 2)
-	handler := checkFunction(L, 2)
+	handler := checkAny(L, 2)
 	L.SetTop(1)
-	if err := L.PCall(0, lua.MultRet, handler); err != nil {
+	if err := L.PCall(0, lua.MultRet, nil); err != nil {
 		v := s.raised(err)
 		L.SetTop(0)
 		L.Push(lua.LFalse)
+		L.Push(handler)
 		L.Push(v)
+		if err := L.PCall(1, 1, nil); err != nil { // the handler itself has failed
+			L.Push(s.raised(err))
+		}
 		return 2
 	}
 	L.Insert(lua.LTrue, 1)

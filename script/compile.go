@@ -63,9 +63,8 @@ func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 		return nil, syntaxError(err, text, name)
 	}
 	r := rewriter{name: name, strings: map[string]struct{}{}, locals: locals}
-	r.block(chunk)
-	if r.err != nil {
-		return nil, r.err
+	if chunk, err = r.chunk(chunk); err != nil {
+		return nil, err
 	}
 	proto, err = lua.Compile(chunk, name)
 	if err != nil {

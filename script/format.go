@@ -85,7 +85,7 @@ func parseDirective(L *lua.LState, text string) directive {
 func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
 	switch verb {
 	case 'c':
-		c := byte(toInteger(checkNumber(L, arg)))
+		c := byte(cInt(checkNumber(L, arg)))
 		return append(b, cString(string(d.pad(nil, string([]byte{c}))))...)
 	case 'd', 'i':
 		n := toInteger(checkNumber(L, arg))

@@ -102,14 +102,6 @@ func (e *jsonEncoder) arrayLength(t *lua.LTable) int {
 	return highest
 }
 
-// cInt converts to a C int: a number that does not fit becomes the lowest one.
-func cInt(f float64) int {
-	if f > math.MaxInt32 {
-		return math.MinInt32
-	}
-	return int(f)
-}
-
 func (e *jsonEncoder) array(t *lua.LTable, n, depth int) {
 	e.b = append(e.b, '[')
 	for i := 1; i <= n; i++ {

@@ -145,5 +145,13 @@ func toUnsigned(f float64) uint64 {
 	return uint64(toInteger(f))
 }
 
-// toInt converts to the 32 bits of a C int. Bits above these are lost.
+// cInt converts to a C int: a number that does not fit becomes the lowest one.
+func cInt(f float64) int {
+	if !(f < 1<<31 && f > -1<<31-1) {
+		return math.MinInt32
+	}
+	return int(f)
+}
+
+// toInt converts to 64 bits, of which a C int has the low 32.
 func toInt(f float64) int { return int(int32(toInteger(f))) }

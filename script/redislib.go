@@ -53,7 +53,7 @@ func redisErrorReply(L *lua.LState) int {
 		L.Push(errorTable("ERR wrong number or type of arguments"))
 		return 1
 	}
-	code, message, found := strings.Cut(strings.TrimPrefix(strings.TrimRight(string(text), "\r\n"), "-"), " ")
+	code, message, found := strings.Cut(strings.TrimPrefix(strings.TrimRight(cString(string(text)), "\r\n"), "-"), " ")
 	if !found {
 		code, message = "ERR", code
 	}

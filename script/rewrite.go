@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/yuin/gopher-lua/ast"
 )
@@ -11,12 +12,10 @@ import (
 const (
 	concatName = ".."
 	lengthName = "#"
-	moduloName = "%"
-	powerName  = "^"
 	boundsName = "for"
-	// Those whose first operand is to be read last have a name for the operands in that order.
-	lateModuloName = "late %"
-	latePowerName  = "late ^"
+	// lateName stands before an operator of arithmetic that has its operands in the other order,
+	// so that the first is read last.
+	lateName = "late "
 )
 
 const (
@@ -30,10 +29,12 @@ const (
 	maxFunctions = 2000
 )
 
-// rewriter rewrites a syntax tree in place into one that the virtual machine runs as Lua 5.1, and
-// finds what is too large to be compiled.
+// rewriter rewrites a syntax tree in place into one that the virtual machine runs as Lua 5.1. It
+// goes through it twice in the order of the source: first it only looks, and finds what is too
+// large to be compiled.
 type rewriter struct {
 	name      string
+	looks     bool // it is the first time
 	depth     int
 	constants int
 	functions int
@@ -41,6 +42,24 @@ type rewriter struct {
 	scopes    scopes
 	locals    []bool // for each word "local" to come, whether "function" follows it
 	err       error
+}
+
+// chunk returns the statements rewritten, or why they cannot be compiled.
+func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
+	locals := r.locals
+	r.looks = true
+	r.scopes.openFunction()
+	r.stmts(stmts)
+	r.scopes.closeFunction()
+	if r.err != nil {
+		return nil, r.err
+	}
+	r.looks, r.locals, r.constants, r.functions = false, locals, 0, 0
+	r.scopes = scopes{usage: r.scopes.usage}
+	r.scopes.openFunction()
+	stmts = r.stmts(stmts)
+	r.scopes.closeFunction()
+	return stmts, r.err
 }
 
 func (r *rewriter) enter(line int) bool {
@@ -66,80 +85,95 @@ func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 	if r.functions > maxFunctions && r.err == nil {
 		r.err = fmt.Errorf("%s:%d: chunk has too many functions", r.name, f.Line())
 	}
-	r.scopes.openFunction()
+	names := f.ParList.Names
 	if self {
-		r.scopes.declare("self")
+		names = append([]string{"self"}, names...)
 	}
-	r.scopes.declare(f.ParList.Names...)
 	if f.ParList.HasVargs {
-		r.scopes.declare("arg")
+		names = append(slices.Clip(names), "arg")
 	}
-	r.stmts(f.Stmts)
+	r.scopes.openFunction()
+	boxes := r.declare(f, names)
+	f.Stmts = append(boxes, r.stmts(f.Stmts)...)
 	r.scopes.closeFunction()
 }
 
 // block rewrites statements with a scope of their own.
-func (r *rewriter) block(stmts []ast.Stmt) {
+func (r *rewriter) block(stmts *[]ast.Stmt) {
 	r.scopes.open(false)
-	r.stmts(stmts)
+	*stmts = r.stmts(*stmts)
 	r.scopes.close()
 }
 
-// stmts rewrites statements in the scope that is open. It goes through the source in its order.
-func (r *rewriter) stmts(stmts []ast.Stmt) {
-	for i := range stmts {
-		r.stmt(&stmts[i])
+// loop rewrites the body of a loop, with the names that it declares.
+func (r *rewriter) loop(s ast.Stmt, names []string, body *[]ast.Stmt, until *ast.Expr) {
+	r.scopes.open(true)
+	boxes := r.declare(s, names)
+	*body = append(boxes, r.stmts(*body)...)
+	if until != nil {
+		r.expr(until)
 	}
+	r.closeLoop(s, body)
 }
 
-func (r *rewriter) stmt(at *ast.Stmt) {
+// stmts rewrites statements in the scope that is open.
+func (r *rewriter) stmts(stmts []ast.Stmt) []ast.Stmt {
+	var all []ast.Stmt // only if there are more than before
+	for i := range stmts {
+		more := r.stmt(&stmts[i])
+		if more != nil && all == nil {
+			all = slices.Clone(stmts[:i])
+		}
+		if all != nil {
+			all = append(append(all, stmts[i]), more...)
+		}
+	}
+	if all != nil {
+		return all
+	}
+	return stmts
+}
+
+// stmt rewrites a statement, and returns those that come behind it in its scope.
+func (r *rewriter) stmt(at *ast.Stmt) (more []ast.Stmt) {
 	defer r.leave()
 	if !r.enter((*at).Line()) {
-		return
+		return nil
 	}
 	switch s := (*at).(type) {
 	case *ast.AssignStmt:
 		r.exprs(s.Lhs)
+		r.assigned(s.Lhs)
 		r.exprs(s.Rhs)
 		r.assign(at, s)
 	case *ast.LocalAssignStmt:
-		r.local(s)
+		return r.local(s)
 	case *ast.FuncCallStmt:
 		r.expr(&s.Expr)
 	case *ast.DoBlockStmt:
-		r.block(s.Stmts)
+		r.block(&s.Stmts)
 	case *ast.WhileStmt:
 		r.expr(&s.Condition)
-		r.scopes.open(true)
-		r.stmts(s.Stmts)
-		r.closeLoop(&s.Stmts)
+		r.loop(s, nil, &s.Stmts, nil)
 	case *ast.RepeatStmt:
-		r.scopes.open(true)
-		r.stmts(s.Stmts)
-		r.expr(&s.Condition)
-		r.closeLoop(&s.Stmts)
+		r.loop(s, nil, &s.Stmts, &s.Condition)
 	case *ast.IfStmt:
 		r.expr(&s.Condition)
-		r.block(s.Then)
-		r.block(s.Else)
+		r.block(&s.Then)
+		r.block(&s.Else)
 	case *ast.NumberForStmt:
 		r.expr(&s.Init)
 		r.expr(&s.Limit)
 		r.expr(&s.Step)
-		r.scopes.open(true)
-		r.scopes.declare(s.Name)
-		r.stmts(s.Stmts)
-		r.closeLoop(&s.Stmts)
-		checkBounds(at, s)
+		r.loop(s, []string{s.Name}, &s.Stmts, nil)
+		r.checkBounds(at, s)
 	case *ast.GenericForStmt:
 		r.exprs(s.Exprs)
-		r.scopes.open(true)
-		r.scopes.declare(s.Names...)
-		r.stmts(s.Stmts)
-		r.closeLoop(&s.Stmts)
-		completeIterator(s)
+		r.loop(s, s.Names, &s.Stmts, nil)
+		r.completeIterator(s)
 	case *ast.FuncDefStmt:
 		r.expr(&s.Name.Func)
+		r.assigned([]ast.Expr{s.Name.Func})
 		r.expr(&s.Name.Receiver)
 		r.function(s.Func, s.Name.Func == nil)
 	case *ast.ReturnStmt:
@@ -147,6 +181,7 @@ func (r *rewriter) stmt(at *ast.Stmt) {
 	case *ast.BreakStmt:
 		r.scopes.breakLoop()
 	}
+	return nil
 }
 
 func (r *rewriter) exprs(list []ast.Expr) {
@@ -170,8 +205,8 @@ func (r *rewriter) expr(at *ast.Expr) {
 	case *ast.StringExpr:
 		r.constant(e.Value, e.Line())
 	case *ast.IdentExpr:
-		r.scopes.use(e.Value)
 		r.constant(e.Value, e.Line())
+		r.use(at, e)
 	case *ast.AttrGetExpr:
 		r.expr(&e.Object)
 		r.expr(&e.Key)
@@ -179,6 +214,9 @@ func (r *rewriter) expr(at *ast.Expr) {
 		for _, f := range e.Fields {
 			r.expr(&f.Key)
 			r.expr(&f.Value)
+			if f.Key != nil && !r.looks {
+				oneValue(f.Value) // the compiler takes those of a last field for elements
+			}
 		}
 	case *ast.FuncCallExpr:
 		r.expr(&e.Func)
@@ -191,6 +229,7 @@ func (r *rewriter) expr(at *ast.Expr) {
 	case *ast.RelationalOpExpr:
 		r.expr(&e.Lhs)
 		r.expr(&e.Rhs)
+		r.relation(e)
 	case *ast.ArithmeticOpExpr:
 		r.expr(&e.Lhs)
 		r.expr(&e.Rhs)
@@ -199,11 +238,16 @@ func (r *rewriter) expr(at *ast.Expr) {
 		r.expr(&e.Expr)
 	case *ast.UnaryNotOpExpr:
 		r.expr(&e.Expr)
+		if !r.looks && isConstant(e.Expr) {
+			*at = placed(e, &ast.FalseExpr{}) // so that its number is none of the function's constants
+		}
 	case *ast.FunctionExpr:
 		r.function(e, false)
 	case *ast.UnaryLenOpExpr:
 		r.expr(&e.Expr)
-		*at = call(e, lengthName, []ast.Expr{e.Expr})
+		if !r.looks {
+			*at = call(e, lengthName, []ast.Expr{e.Expr})
+		}
 	case *ast.StringConcatOpExpr:
 		r.concat(at, e)
 	}
@@ -226,6 +270,9 @@ func (r *rewriter) concat(at *ast.Expr, e *ast.StringConcatOpExpr) {
 	}
 	operands = append(operands, rest)
 	r.exprs(operands)
+	if r.looks {
+		return
+	}
 	*at = call(e, concatName, operands)
 }
 

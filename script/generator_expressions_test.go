@@ -1,0 +1,318 @@
+package script
+
+import (
+	"fmt"
+	"strings"
+)
+
+// expr writes an expression that gives a value of a kind and does not fail.
+func (g *generator) expr(k kind) string {
+	if g.nested > 2 {
+		return g.simple(k)
+	}
+	g.nested++
+	defer func() { g.nested-- }()
+	if g.chance(3) {
+		return g.simple(k)
+	}
+	if g.chance(6) && k != function {
+		return g.logical(k)
+	}
+	switch k {
+	case number:
+		return g.number()
+	case text:
+		return g.text()
+	case array:
+		return g.array()
+	case record:
+		return fmt.Sprintf("{%s, a = %s, [%s] = %s}", g.expr(number), g.expr(anything), g.key(), g.expr(number))
+	case anything:
+		return g.expr(pick(g, number, number, text, text, array, anything))
+	}
+	return g.simple(k)
+}
+
+var numerals = []string{
+	"0", "1", "2", "3", "7", "10", "-1", "-3", "0.5", "-0.25", "1/3", "1e15", "123456789012", "1e-7", "2^53", "1e300", "0x10", "007",
+	"1/0", "-1/0", "0/0", "-(0/0)", "-0", "3e0", ".5", "5.", "4294967297", "-2147483649", "1e20", "0xffffffffff", "99999999999999.5",
+}
+
+var texts = []string{
+	"''", "'a'", "'abc'", "'hello world'", "'x=1, y=22'", "'10'", "' 7 '", "'0x1F'", "'1e2'", "'-3.5'", "'010'", "'nan'", "'-inf'", "'1 2'", "'0b11'",
+	`'a\0b'`, `'\r\n\t'`, "'%d'", "'[1,2]'", "[[a]b]]", "'ABC'", "'/\\\"'", "'\\195\\169'", "'1e400'", "'0x'", "'5.'", "'.5'", "'-'", "'infinity'",
+}
+
+// simple is a variable or constant of a kind.
+func (g *generator) simple(k kind) string {
+	if name, ok := g.named(k); ok && !g.chance(3) {
+		return name
+	}
+	switch k {
+	case number:
+		return g.parenthesized(pick(g, numerals...))
+	case text:
+		return g.parenthesized(pick(g, texts...))
+	case array:
+		return pick(g, "{}", "{1}", "{1, 2, 3}", "{3, 1, 2}", "{0.5, -1, 1e15, 7, 2}")
+	case record:
+		return pick(g, "{}", "{a = 1}", "{b = 'x', 1}")
+	case function:
+		return "function(a, b, ...) return lim(a), b end"
+	}
+	if g.vararg && g.chance(4) {
+		g.note("value of varargs")
+		return pick(g, "(...)", "select('#', ...)", "{...}")
+	}
+	return pick(g, "nil", "true", "false", g.simple(number), g.simple(text), "cjson.null")
+}
+
+// constant reports whether an expression has no variables and calls.
+func constant(e string) bool { return !strings.ContainsAny(e, "v#'") }
+
+func (g *generator) parenthesized(e string) string { return "(" + e + ")" }
+
+func (g *generator) condition() string {
+	switch g.IntN(6) {
+	case 0:
+		return g.expr(anything)
+	case 1:
+		return fmt.Sprintf("not %s", g.expr(anything))
+	case 2:
+		return fmt.Sprintf("%s %s %s", g.expr(anything), pick(g, "==", "~="), g.expr(anything))
+	case 3:
+		return fmt.Sprintf("%s %s %s", g.expr(text), pick(g, "<", "<=", ">", ">=", "=="), g.expr(text))
+	case 4:
+		if g.nested < 3 {
+			g.nested++
+			defer func() { g.nested-- }()
+			return fmt.Sprintf("(%s) %s (%s)", g.condition(), pick(g, "and", "or"), g.condition())
+		}
+	}
+	g.note("comparison")
+	return fmt.Sprintf("%s %s %s", g.expr(number), pick(g, "<", "<=", ">", ">=", "==", "~="), g.expr(number))
+}
+
+// logical gives one of two values of a kind, or any for anything.
+func (g *generator) logical(k kind) string {
+	g.note("and, or")
+	if k == anything {
+		return fmt.Sprintf("(%s %s %s)", pick(g, g.condition(), g.expr(anything)), pick(g, "and", "or"), pick(g, "("+g.condition()+")", g.expr(anything)))
+	}
+	return fmt.Sprintf("((%s) and %s or %s)", g.condition(), g.expr(k), g.expr(k))
+}
+
+func (g *generator) callOf(f string) string {
+	args := g.expr(anything) + ", " + g.expr(anything)
+	if g.vararg && g.chance(2) {
+		g.note("varargs passed on")
+		args += ", ..."
+	}
+	return fmt.Sprintf("%s(%s)", f, args)
+}
+
+func (g *generator) number() string {
+	N := func() string { return g.expr(number) }
+	S := func() string { return g.expr(text) }
+	switch g.IntN(16) {
+	case 0, 1, 2:
+		g.note("arithmetic")
+		operator := pick(g, "+", "-", "*", "/")
+		if operator == "+" || operator == "-" { // the machine drops the sign of a zero there
+			return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
+		}
+		a, b := N(), N()
+		if operator == "*" && constant(a) || constant(b) {
+			return fmt.Sprintf("nz(%s %s %s)", a, operator, b)
+		}
+		return fmt.Sprintf("(%s %s %s)", a, operator, b)
+	case 3, 4:
+		g.note("modulo")
+		return fmt.Sprintf("(%s %% %s)", N(), N())
+	case 5:
+		g.note("power")
+		return fmt.Sprintf("(%s ^ %s)", pick(g, "2", "10", "-2", "3", "0.5", "0", "(1/0)"), pick(g, "0", "1", "2", "3", "-1", "10", "(-1/0)", "0.5", "'2'"))
+	case 6:
+		g.note("arithmetic with numeric strings")
+		return fmt.Sprintf("nz(%s %s %s)", pick(g, N(), "'10'", "' 7 '"), pick(g, "+", "-", "*", "/", "%"), pick(g, "'3'", "'0x10'", "'1e2'", "'-2.5'", "'010'"))
+	case 7:
+		g.note("minus")
+		return fmt.Sprintf("-%s", g.parenthesized(pick(g, N(), "'5'", "' 0x1F '")))
+	case 8:
+		g.note("length")
+		return "#" + g.parenthesized(pick(g, S(), g.expr(array)))
+	case 9, 10:
+		return g.math()
+	case 11:
+		g.note("tonumber")
+		return fmt.Sprintf("(tonumber(%s%s) or %s)", pick(g, S(), N()), pick(g, "", ", 10", ", 16", ", 2", ", 36", ", '8'"), N())
+	case 12:
+		if f, ok := g.named(function); ok {
+			g.note("call in an expression")
+			return fmt.Sprintf("(%s)", g.callOf(f))
+		}
+	case 13:
+		g.note("bit")
+		return pick(g,
+			fmt.Sprintf("bit.%s(%s, %s)", pick(g, "band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror"), N(), N()),
+			fmt.Sprintf("bit.%s(%s)", pick(g, "tobit", "bnot", "bswap"), N()))
+	case 14:
+		g.note("string functions that give numbers")
+		return pick(g,
+			fmt.Sprintf("(string.byte(%s, %s) or 0)", S(), N()), fmt.Sprintf("(string.find(%s, %s, %s, true) or -1)", S(), S(), N()),
+			fmt.Sprintf("string.len(%s)", pick(g, S(), N())), fmt.Sprintf("select(2, string.gsub(%s, '%%w', ''))", S()),
+			fmt.Sprintf("select('#', string.byte(%s, %s, %s))", S(), N(), N()))
+	case 15:
+		if name, ok := g.named(array); ok {
+			return fmt.Sprintf("(%s[%s] or %s)", name, N(), N())
+		}
+	}
+	return N()
+}
+
+func (g *generator) math() string {
+	g.note("math")
+	N := func() string { return g.expr(number) }
+	exact := pick(g, "abs", "ceil", "floor", "sqrt", "modf", "frexp", "max", "min", "fmod", "ldexp", "mod", "deg", "rad")
+	switch exact {
+	case "modf", "frexp":
+		return pick(g, fmt.Sprintf("(math.%s(%s))", exact, N()), fmt.Sprintf("select(2, math.%s(%s))", exact, N()))
+	case "max", "min":
+		return fmt.Sprintf("math.%s(%s, %s, %s)", exact, N(), pick(g, N(), "'7'"), N())
+	case "fmod", "ldexp", "mod":
+		return fmt.Sprintf("math.%s(%s, %s)", exact, N(), N())
+	case "deg", "rad":
+		return fmt.Sprintf("near(math.%s(lim(%s)))", pick(g, "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log10", "deg", "rad"), N())
+	}
+	return fmt.Sprintf("math.%s(%s)", exact, N())
+}
+
+func (g *generator) text() string {
+	N := func() string { return g.expr(number) }
+	S := func() string { return g.expr(text) }
+	switch g.IntN(12) {
+	case 0, 1, 2:
+		g.note("concatenation")
+		return fmt.Sprintf("clip(%s .. %s .. %s)", pick(g, S(), N()), pick(g, S(), N()), S())
+	case 3:
+		g.note("string.sub")
+		return fmt.Sprintf("string.sub(%s, %s%s)", S(), N(), pick(g, "", ", "+N()))
+	case 4:
+		g.note("string.rep")
+		return fmt.Sprintf("clip(string.rep(%s, lim(%s)))", S(), N())
+	case 5:
+		g.note("string.format")
+		return fmt.Sprintf("string.format('%%%s%s', %s)", pick(g, "", "5", "-6", "05", "+", " ", "#", ".3", "8.2", "-+8.3", "+05", ".0", "."), pick(g, "d", "i", "u", "x", "X", "o", "c", "e", "E", "f", "g", "G", "s", "q"), N())
+	case 6:
+		g.note("string.format of a string")
+		return fmt.Sprintf("string.format('<%%%ss|%%q>', %s, %s)", pick(g, "", "5", "-5", ".2", "8.3"), S(), S())
+	case 7:
+		g.note("case and order of letters")
+		return fmt.Sprintf("string.%s(%s)", pick(g, "upper", "lower", "reverse"), pick(g, S(), N()))
+	case 8:
+		g.note("tostring")
+		return fmt.Sprintf("tostring(%s)", pick(g, N(), S(), "nil", "true"))
+	case 9:
+		g.note("patterns")
+		return pick(g,
+			fmt.Sprintf("(string.match(%s, %s) or '')", S(), pick(g, patterns...)),
+			fmt.Sprintf("clip((string.gsub(%s, %s, %s)))", S(), pick(g, patterns...), pick(g, "'<%0>'", "'%1%1'", "''", "{a = 1, b = 'B'}", "function(x) return x .. '!' end", "function() end", "7")),
+			fmt.Sprintf("(function(s) return s:gsub('%%w', string.upper) end)(%s)", S()))
+	case 10:
+		g.note("cjson")
+		return pick(g,
+			fmt.Sprintf("cjson.encode({%s, lim(%s)})", S(), N()), fmt.Sprintf("cjson.encode({a = %s})", S()),
+			fmt.Sprintf("cjson.encode(cjson.decode(cjson.encode({{%s}, {}, cjson.null, true, x = nil})))", S()))
+	case 11:
+		g.note("command")
+		return pick(g,
+			fmt.Sprintf("redis.call('echo', %s)", pick(g, S(), N(), N())), fmt.Sprintf("redis.sha1hex(%s)", S()),
+			fmt.Sprintf("(redis.call('get', 'k%d') or 'none')", 1+g.IntN(4)),
+			fmt.Sprintf("redis.call('set', 'k%d', %s).ok", 1+g.IntN(4), pick(g, S(), N())),
+			fmt.Sprintf("redis.status_reply(%s).ok", S()), fmt.Sprintf("redis.error_reply(%s).err", S()))
+	}
+	return S()
+}
+
+// patterns match without a capture or with one, so that %1 is there.
+var patterns = []string{
+	"'%w+'", "'(%a)'", "'%d'", "'[a-c]'", "'^h'", "'o$'", "'(l+)'", "'%s*'", "'.-'", "'[^%w]'", "'x?'", "'(%w)='", "'%b[]'", "'%f[%w]%w+'", "'()'", "'[%]a]'", "'%.'", `'a\0b'`, "'%z'",
+}
+
+func (g *generator) array() string {
+	N := func() string { return g.expr(number) }
+	g.note("table constructor")
+	return pick(g,
+		fmt.Sprintf("{%s, %s}", N(), N()), fmt.Sprintf("{%s, %s, %s, nil}", N(), N(), N()),
+		fmt.Sprintf("{unpack(%s)}", g.expr(array)), fmt.Sprintf("{string.byte(%s, 1, -1)}", g.expr(text)),
+		fmt.Sprintf("{[1] = %s, [2] = %s}", N(), N()))
+}
+
+// risky is an expression that may well fail, or gives values that no other expression gives.
+func (g *generator) risky() string {
+	A := func() string { return g.expr(anything) }
+	g.note("arguments of any kind")
+	switch g.IntN(9) {
+	case 0:
+		return fmt.Sprintf("%s %s %s", A(), pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "=="), A())
+	case 1:
+		return fmt.Sprintf("%s%s", pick(g, "-", "#", "not "), g.parenthesized(A()))
+	case 2:
+		return fmt.Sprintf("string.%s(%s, %s, %s)", pick(g, "sub", "byte", "find", "match", "gsub", "len", "upper", "char", "gmatch", "reverse"), A(), A(), A())
+	case 3:
+		return fmt.Sprintf("math.%s(%s, %s)", pick(g, "floor", "ceil", "max", "min", "fmod", "modf", "abs", "sqrt", "ldexp", "frexp"), A(), A())
+	case 4:
+		return pick(g,
+			fmt.Sprintf("cjson.encode(%s)", pick(g, A(), "{"+A()+", "+A()+"}", "{[lim("+g.expr(number)+")] = "+g.expr(number)+"}", "{[20] = 1}")),
+			fmt.Sprintf("cjson.decode(%s)", pick(g, A(), g.json(0), g.json(0), g.json(0))))
+	case 5:
+		return fmt.Sprintf("(%s)%s", A(), pick(g, "[1]", ".x", "()", "['y']", ":rep(2)"))
+	case 6:
+		return pick(g,
+			fmt.Sprintf("tonumber(%s, %s)", A(), A()), fmt.Sprintf("tostring(%s)", g.expr(number)), fmt.Sprintf("select(%s, %s, %s)", A(), A(), A()),
+			fmt.Sprintf("unpack(%s, %s, lim(%s))", A(), A(), A()), fmt.Sprintf("error(%s)", A()), fmt.Sprintf("assert(%s, %s)", A(), A()),
+			fmt.Sprintf("rawequal(%s, %s)", A(), A()), fmt.Sprintf("type(%s)", A()), fmt.Sprintf("ipairs(%s)", A()), fmt.Sprintf("setmetatable(%s, nil)", g.expr(number)),
+			fmt.Sprintf("table.concat(%s, %s, %s)", pick(g, A(), g.expr(array)), A(), A()), fmt.Sprintf("table.insert(%s, lim(%s), %s)", pick(g, A(), g.expr(array)), A(), A()))
+	case 7:
+		return fmt.Sprintf("string.format(%s, %s, %s)", pick(g, "'%d %s'", "'%5.1f|%x'", "'%c%c'", "'%q %i'", A()), A(), A())
+	}
+	return pick(g,
+		fmt.Sprintf("redis.%s('%s', %s)", pick(g, "call", "pcall"), pick(g, "echo", "nocmd"), A()),
+		fmt.Sprintf("redis.pcall('set', 'k1', %s)", A()), "redis.call('incr', 'k1')", "redis.call('get', 'k2')", "redis.pcall('incr', 'k3')", "redis.call()",
+		fmt.Sprintf("redis.%s(%s)", pick(g, "error_reply", "status_reply", "sha1hex"), A()))
+}
+
+// json is a text that is JSON, or nearly.
+func (g *generator) json(depth int) string {
+	if depth == 0 {
+		g.note("cjson.decode")
+		return "[==[" + g.json(1) + "]==]"
+	}
+	switch g.IntN(7) {
+	case 0:
+		return pick(g, "1", "-2.5", "1e3", "0x10", "1.", "-", "nan", "-inf", "01", "+1", ".5", "1e999", "12345678901234567890")
+	case 1:
+		return pick(g, `"a"`, `"\u00e9\n\/"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\x"`, `"tab	"`, `"`, `""`, `"\u12"`, `'a'`)
+	case 2:
+		return pick(g, "true", "false", "null", "nul", "", "None")
+	}
+	if depth > 3 {
+		return "[]"
+	}
+	a, b := g.json(depth+1), g.json(depth+1)
+	return strings.NewReplacer("A", a, "B", b).Replace(
+		pick(g, "[A,B]", "[ A , B ]", `{"a":A,"b":B}`, `{"1":A , "x":B}`, "[A B", "{A:B}", "[A,B],", "[A,]", "[[A],{}]"))
+}
+
+// reply is a value to reply with.
+func (g *generator) reply(depth int) string {
+	if depth > 3 || g.chance(3) {
+		return pick(g, g.expr(number), g.expr(text), "true", "false", "nil", g.expr(array), "cjson.null", "put")
+	}
+	return pick(g,
+		fmt.Sprintf("{%s, %s, %s}", g.reply(depth+1), g.reply(depth+1), g.reply(depth+1)),
+		fmt.Sprintf("{%s, x = %s}", g.reply(depth+1), g.reply(depth+1)),
+		fmt.Sprintf("{ok = %s}", g.expr(text)), fmt.Sprintf("{err = %s}", g.expr(text)), fmt.Sprintf("{double = %s}", g.expr(number)),
+		fmt.Sprintf("{map = {a = %s}}", g.reply(depth+1)), "{set = {a = true}}", fmt.Sprintf("redis.error_reply(%s)", g.expr(text)),
+		fmt.Sprintf("redis.status_reply(%s)", g.expr(text)), fmt.Sprintf("redis.pcall('nocmd', %s)", g.expr(text)))
+}

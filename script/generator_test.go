@@ -1,0 +1,198 @@
+package script
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// A generator writes random programs of Lua 5.1 that end, whose reply does not depend on what Lua leaves
+// open, and most of which do not fail. What may fail is called by try, which puts the kind of error
+// into the reply. Variables have types, so that there are no more errors than wanted.
+type generator struct {
+	*rand.Rand
+	made   map[string]int // how often each construct was written
+	vars   []variable     // those in scope
+	names  int
+	depth  int // of blocks
+	loops  int // around the statement in this function
+	nested int // of expressions
+	vararg bool
+}
+
+type kind byte
+
+const (
+	number kind = iota
+	text
+	array // of numbers, without holes
+	record
+	function // of any two values, to one number and one value of any kind
+	anything
+)
+
+type variable struct {
+	name string
+	kind kind
+}
+
+// node is a statement: one line, or lines around others.
+type node struct {
+	open  string
+	body  []*node
+	close string
+}
+
+func (n *node) write(b *strings.Builder) {
+	b.WriteString(n.open)
+	b.WriteByte('\n')
+	for _, inner := range n.body {
+		inner.write(b)
+	}
+	if n.close != "" {
+		b.WriteString(n.close)
+		b.WriteByte('\n')
+	}
+}
+
+// prelude has what programs tell their values with.
+const prelude = `local out, keep, fuel = {}, {}, 200
+local function show(v, deep)
+  deep = deep or 0
+  if type(v) == 'number' then return tostring(v) .. '/' .. string.format('%.17g', v) end
+  if type(v) == 'string' then return string.format('%q', v) end
+  if type(v) == 'function' or type(v) == 'thread' or v == cjson.null then return type(v) end
+  if type(v) ~= 'table' then return tostring(v) end
+  if deep > 3 then return '...' end
+  local keys = {}
+  for k, x in next, v do
+    if k ~= 'ignore_error_stats_update' then keys[#keys+1] = show(k, deep+1) .. '=' .. show(x, deep+1) end
+  end
+  table.sort(keys)
+  return '{' .. table.concat(keys, ' ') .. '}'
+end
+local function put(...) for i = 1, #out < 1000 and select('#', ...) or 0 do out[#out+1] = show((select(i, ...))) end end
+local function kind(e)
+  if type(e) ~= 'string' then return show(e) end
+  for word, what in string.gmatch('arithmetic=number perform=number __unm=number compare=compare call=call index=index concatenate=concat length=length argument=argument overflow=overflow Expected=json ', '(%S+)=(%S+)') do
+    if string.find(e, word, 1, true) then return what end
+  end
+  return (string.gsub(e, '^[^ ]+:%d+: ', ''))
+end
+local function told(ok, ...) if ok then put('ok', ...) else put('error', kind(...)) end end
+local function try(f, ...) told(pcall(f, ...)) end
+local function lim(x) x = tonumber(x) if x and x >= -6 and x <= 6 then return x end return 3 end
+local function clip(s) return string.sub(s, 1, 40) end
+local function nz(x) if x == 0 then return 0 end return x end
+local function near(x) return tonumber(string.format('%.9g', x)) end
+for i = 1, 4 do redis.call('del', 'k' .. i) end
+`
+
+func newGenerator(seed uint64) *generator {
+	return &generator{Rand: rand.New(rand.NewPCG(seed, 29)), made: map[string]int{}}
+}
+
+// program returns the statements of a program, without the prelude.
+func (g *generator) program() []*node {
+	g.vars, g.vararg = g.vars[:0], false
+	var p []*node
+	for _, k := range []kind{number, number, text, array, record} {
+		p = append(p, g.declare(k))
+	}
+	for range 3 + g.IntN(8) {
+		p = append(p, g.statement())
+	}
+	var shown []string
+	for _, v := range g.vars {
+		shown = append(shown, v.name)
+	}
+	p = append(p, line("put(%s)", strings.Join(shown, ", ")), line("for i = 1, #keep do put(keep[i]()) end"))
+	if g.IntN(8) == 0 {
+		g.note("reply of a value")
+		return append(p, line("return %s", g.reply(0)))
+	}
+	return append(p, line("return table.concat(out, '\\n')"))
+}
+
+func source(p []*node) string {
+	var b strings.Builder
+	b.WriteString(prelude)
+	for _, n := range p {
+		n.write(&b)
+	}
+	return b.String()
+}
+
+func line(format string, args ...any) *node { return &node{open: fmt.Sprintf(format, args...)} }
+
+func (g *generator) note(construct string) { g.made[construct]++ }
+
+// chance is true once in n times.
+func (g *generator) chance(n int) bool { return g.IntN(n) == 0 }
+
+func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
+
+func (g *generator) fresh() string {
+	g.names++
+	return fmt.Sprintf("v%d", g.names%50) // some come twice, and hide the one before
+}
+
+func (g *generator) named(k kind) (string, bool) {
+	var found []string
+	for i, v := range g.vars {
+		hidden := slices.ContainsFunc(g.vars[i+1:], func(w variable) bool { return w.name == v.name })
+		if v.kind == k && !hidden {
+			found = append(found, v.name)
+		}
+	}
+	if len(found) == 0 {
+		return "", false
+	}
+	return found[g.IntN(len(found))], true
+}
+
+// kindOf is a kind of value to declare or assign.
+func (g *generator) kindOf() kind {
+	return pick(g, number, number, number, text, text, array, record, function, anything)
+}
+
+// block writes statements with a scope of their own, after what begins it has declared.
+func (g *generator) block(declared ...variable) []*node {
+	was := len(g.vars)
+	g.vars = append(g.vars, declared...)
+	g.depth++
+	var body []*node
+	for range 1 + g.IntN(3) {
+		body = append(body, g.statement())
+	}
+	g.depth--
+	g.vars = g.vars[:was]
+	return body
+}
+
+// functionOf writes the parameters and the body of a function, which is of the kind function.
+func (g *generator) functionOf(last func() string) *node {
+	loops, vararg := g.loops, g.vararg
+	g.loops, g.vararg = 0, g.chance(3)
+	a, b := g.fresh(), g.fresh()
+	params := a + ", " + b
+	if g.vararg {
+		g.note("varargs")
+		params += ", ..."
+	}
+	n := &node{open: "(" + params + ")"}
+	was := len(g.vars)
+	g.vars = append(g.vars, variable{a, anything}, variable{b, anything})
+	if g.chance(3) {
+		n.body = append(n.body, line("%s = %s", b, g.expr(anything))) // the last parameter
+		g.note("assignment to a parameter")
+	}
+	n.body = append(n.body, line("fuel = fuel - 1 if fuel < 0 then return 0, 'spent' end"))
+	n.body = append(n.body, g.block()...)
+	n.body = append(n.body, line("return %s", last()))
+	n.close = "end"
+	g.vars = g.vars[:was]
+	g.loops, g.vararg = loops, vararg
+	return n
+}

@@ -1,0 +1,203 @@
+package script
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+var (
+	programs     = flag.Int("programs", 2000, "how many random programs TestRandomProgramsAnswerAsOnRedis runs")
+	programsSeed = flag.Uint64("seed", 1, "of its first program; the next has the next one")
+)
+
+// A strings host has the commands that the programs call, on keys of its own.
+type stringsHost map[string]string
+
+func (stringsHost) ForbidWrites() {}
+
+func (h stringsHost) Call(args [][]byte, _ int) []byte {
+	bulk := func(s string) []byte { return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(s), s) }
+	name := string(args[0])
+	arity, known := map[string]int{"echo": 2, "get": 2, "set": 3, "del": 2, "incr": 2}[name]
+	switch {
+	case !known:
+		return []byte("-ERR Unknown Redis command called from script\r\n")
+	case len(args) != arity:
+		return []byte("-ERR Wrong number of args calling Redis command from script\r\n")
+	}
+	key := string(args[1])
+	old, exists := h[key]
+	switch name {
+	case "echo":
+		return bulk(key)
+	case "get":
+		if !exists {
+			return []byte("$-1\r\n")
+		}
+		return bulk(old)
+	case "set":
+		h[key] = string(args[2])
+		return []byte("+OK\r\n")
+	case "del":
+		delete(h, key)
+		if exists {
+			return []byte(":1\r\n")
+		}
+		return []byte(":0\r\n")
+	}
+	n, err := strconv.ParseInt(old, 10, 64)
+	if exists && (err != nil || strconv.FormatInt(n, 10) != old) {
+		return []byte("-ERR value is not an integer or out of range\r\n")
+	}
+	h[key] = strconv.FormatInt(n+1, 10)
+	return fmt.Appendf(nil, ":%d\r\n", n+1)
+}
+
+const unending = "it does not end"
+
+// A comparison runs programs here and on Redis.
+type comparison struct {
+	t    *testing.T
+	here *Runner
+	keys stringsHost
+	real *wire
+}
+
+// replies returns what both reply, errors as their kinds. What does not end here does not run on Redis.
+func (c *comparison) replies(source string, patience time.Duration) (here, real string) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	var w resp.Writer
+	if err := c.here.Run(ctx, Call{Source: source, Proto: 2}, c.keys, &w); err != nil {
+		if ctx.Err() != nil {
+			return unending, unending
+		}
+		w.Error(err.Error())
+	}
+	return errorKind(string(w.Bytes())), errorKind(c.real.do(c.t, "EVAL", source, "0"))
+}
+
+var (
+	where       = regexp.MustCompile(`user_script:\d+: | script: [0-9a-f]{40}, on @user_script:\d+\.|^(-ERR Error compiling script).*`)
+	errorKinds  = regexp.MustCompile(`arithmetic|perform|__unm|compare|call|index|concatenate|length|argument|overflow|Expected`)
+	sameMeaning = map[string]string{"perform": "arithmetic", "__unm": "arithmetic"}
+)
+
+func errorKind(reply string) string {
+	if !strings.HasPrefix(reply, "-") {
+		return reply
+	}
+	reply = where.ReplaceAllString(reply, "$1")
+	if found := errorKinds.FindString(reply); found != "" && !strings.Contains(reply, "cdommand") {
+		if other := sameMeaning[found]; other != "" {
+			found = other
+		}
+		return "-" + found
+	}
+	return reply
+}
+
+func (c *comparison) differs(p []*node) bool {
+	here, real := c.replies(source(p), time.Second/2)
+	return here != real
+}
+
+// shrink takes away from a program what makes no difference.
+func (c *comparison) shrink(p []*node) []*node {
+	for again := true; again; {
+		again = false
+		for _, list := range lists(&p) {
+			for i := 0; i < len(*list); {
+				whole := *list
+				without := slices.Concat(whole[:i], whole[i+1:])
+				inside := slices.Concat(whole[:i], whole[i].body, whole[i+1:])
+				if *list = without; c.differs(p) {
+					again = true
+					continue
+				}
+				if *list = inside; len(whole[i].body) > 0 && c.differs(p) {
+					again = true
+					continue
+				}
+				*list = whole
+				i++
+			}
+		}
+	}
+	return p
+}
+
+// lists are all lists of statements in p, the outer ones first.
+func lists(p *[]*node) []*[]*node {
+	all := []*[]*node{p}
+	for _, n := range *p {
+		if len(n.body) > 0 {
+			all = append(all, lists(&n.body)...)
+		}
+	}
+	return all
+}
+
+// constructs is what the programs must contain, so that a generator that is broken is noticed.
+var constructs = []string{
+	"assignment of several", "exchange of variables", "assignment of a call's values", "assignment of fewer values", "assignment of more values",
+	"assignment to a parameter", "assignment to a field", "assignment to an element", "declaration of several", "declaration of a call's values",
+	"closure", "closures of a loop", "break", "break behind a closure", "varargs", "varargs passed on", "for of numbers", "for of numeric strings",
+	"for of an iterator", "while", "repeat", "if", "recursion", "wrapper of a function", "pcall", "expression that may fail", "arguments of any kind",
+	"and, or", "comparison", "arithmetic", "arithmetic with numeric strings", "modulo", "power", "minus", "length", "math", "bit", "tonumber", "tostring",
+	"concatenation", "string.sub", "string.rep", "string.format", "string.format of a string", "case and order of letters", "patterns",
+	"string functions that give numbers", "table constructor", "table of an array", "table of a map", "metatable", "method", "coroutine", "loadstring",
+	"cjson", "cjson.decode", "command", "reply of a value",
+}
+
+func TestRandomProgramsAnswerAsOnRedis(t *testing.T) {
+	c := &comparison{t: t, here: New(Config{}), keys: stringsHost{}, real: realRedis(t)(2)}
+	made := map[string]int{}
+	failed, different := 0, 0
+	for i := range *programs {
+		seed := *programsSeed + uint64(i)
+		g := newGenerator(seed)
+		p := g.program()
+		for construct, n := range g.made {
+			made[construct] += n
+		}
+		here, real := c.replies(source(p), 30*time.Second)
+		if here == unending {
+			t.Errorf("program %d does not end:\n%s", seed, strings.TrimPrefix(source(p), prelude))
+		}
+		if strings.HasPrefix(real, "-") {
+			failed++
+		}
+		if here == real {
+			continue
+		}
+		if different++; different > 10 {
+			continue
+		}
+		p = c.shrink(p)
+		here, real = c.replies(source(p), time.Second)
+		t.Errorf("program %d:\n%s\n got %.600q\nwant %.600q", seed, strings.TrimPrefix(source(p), prelude), here, real)
+	}
+	t.Logf("%d programs, %d of them fail on Redis, %d differ", *programs, failed, different)
+	for _, construct := range slices.Sorted(maps.Keys(made)) {
+		t.Logf("%8d %s", made[construct], construct)
+	}
+	if failed > *programs*4/10 {
+		t.Errorf("%d of %d programs fail on Redis: too many to show much", failed, *programs)
+	}
+	for _, construct := range constructs {
+		if *programs >= 1000 && made[construct] < *programs/100 {
+			t.Errorf("%s: only in %d of %d programs", construct, made[construct], *programs)
+		}
+	}
+}
