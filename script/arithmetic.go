@@ -32,13 +32,11 @@ func spelled(f float64) string {
 // where a zero may get the sign minus, which the machine drops. An operation on constants is
 // done here, but for those that Lua leaves for later.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
-	if r.looks {
+	if r.looks || r.fold(at) {
 		return
 	}
-	if f, ok := constantValue(e); ok {
-		*at = placed(e, &ast.NumberExpr{Value: spelled(f)})
-		return
-	}
+	r.settleZero(&e.Rhs)
+	r.settleZero(&e.Lhs)
 	late := r.isReadLate(e.Lhs, e.Rhs)
 	switch e.Operator {
 	case "+", "-":
@@ -78,19 +76,39 @@ func (r *rewriter) relation(e *ast.RelationalOpExpr) {
 	}
 }
 
+// fold replaces an expression by the number that it always gives, and reports whether it has.
+func (r *rewriter) fold(at *ast.Expr) bool {
+	f, ok := constantValue(*at)
+	if ok && !r.looks {
+		*at = placed(*at, &ast.NumberExpr{Value: spelled(f)})
+	}
+	return ok
+}
+
+// settleZero gives a constant 0 the sign of the first that the function has: Lua keeps one of each
+// number, and takes 0 and -0 for the same.
+func (r *rewriter) settleZero(at *ast.Expr) {
+	if last, ok := (*at).(*ast.LogicalOpExpr); ok {
+		r.settleZero(&last.Rhs)
+		return
+	}
+	e, ok := (*at).(*ast.NumberExpr)
+	if !ok || r.looks {
+		return
+	}
+	if f, _ := parseNumber(e.Value); f != 0 {
+		return
+	}
+	first := &r.zeros[len(r.zeros)-1]
+	if *first == "" {
+		*first = e.Value
+	}
+	e.Value = *first
+}
+
 func isPositive(e ast.Expr) bool {
 	f, ok := constantValue(e)
 	return ok && f > 0
-}
-
-// isConstant reports whether an expression is true, a number or a string already when it is compiled.
-func isConstant(e ast.Expr) bool {
-	switch e.(type) {
-	case *ast.StringExpr, *ast.TrueExpr:
-		return true
-	}
-	_, ok := constantValue(e)
-	return ok
 }
 
 // constantValue is the value of an expression that Lua computes when it compiles.

@@ -2,7 +2,6 @@ package script
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -34,7 +33,7 @@ func baseAssert(L *lua.LState) int {
 	}
 	text := "assertion failed!"
 	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
-		text = checkString(L, 2)
+		text = cString(checkString(L, 2))
 	}
 	L.RaiseError("%s", text)
 	return 0
@@ -244,25 +243,11 @@ func toNumber(L *lua.LState) int {
 	if base < 2 || base > 36 {
 		badArgument(L, 2, "base out of range")
 	}
-	text := strings.ToLower(strings.Trim(cString(checkString(L, 1)), blanks))
-	digits := strings.TrimPrefix(text, "-")
-	negative := digits != text
-	if !negative {
-		digits = strings.TrimPrefix(text, "+")
-	}
-	if base == 16 {
-		digits = strings.TrimPrefix(digits, "0x")
-	}
-	n, err := strconv.ParseUint(digits, base, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange): // the highest number, also if it is negative
-	case err != nil:
+	if n, ok := parseUnsigned(checkString(L, 1), base); ok {
+		L.Push(lua.LNumber(n))
+	} else {
 		L.Push(lua.LNil)
-		return 1
-	case negative:
-		n = -n
 	}
-	L.Push(lua.LNumber(n))
 	return 1
 }
 

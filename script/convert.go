@@ -80,11 +80,11 @@ func (c *converter) boolean(b bool) {
 // are arrays that end before the first nil.
 func (c *converter) table(t *lua.LTable) {
 	if text, ok := t.RawGetString("err").(lua.LString); ok {
-		c.w.Error(string(text))
+		c.w.Error(cString(string(text)))
 		return
 	}
 	if text, ok := t.RawGetString("ok").(lua.LString); ok {
-		c.w.Simple(string(text))
+		c.w.Simple(cString(string(text)))
 		return
 	}
 	if f, ok := t.RawGetString("double").(lua.LNumber); ok {

@@ -61,7 +61,6 @@ func (g *generator) simple(k kind) string {
 		return "function(a, b, ...) return lim(a), b end"
 	}
 	if g.vararg && g.chance(4) {
-		g.note("value of varargs")
 		return pick(g, "(...)", "select('#', ...)", "{...}")
 	}
 	return pick(g, "nil", "true", "false", g.simple(number), g.simple(text), "cjson.null")
@@ -89,13 +88,11 @@ func (g *generator) condition() string {
 			return fmt.Sprintf("(%s) %s (%s)", g.condition(), pick(g, "and", "or"), g.condition())
 		}
 	}
-	g.note("comparison")
 	return fmt.Sprintf("%s %s %s", g.expr(number), pick(g, "<", "<=", ">", ">=", "==", "~="), g.expr(number))
 }
 
 // logical gives one of two values of a kind, or any for anything.
 func (g *generator) logical(k kind) string {
-	g.note("and, or")
 	if k == anything {
 		return fmt.Sprintf("(%s %s %s)", pick(g, g.condition(), g.expr(anything)), pick(g, "and", "or"), pick(g, "("+g.condition()+")", g.expr(anything)))
 	}
@@ -105,7 +102,6 @@ func (g *generator) logical(k kind) string {
 func (g *generator) callOf(f string) string {
 	args := g.expr(anything) + ", " + g.expr(anything)
 	if g.vararg && g.chance(2) {
-		g.note("varargs passed on")
 		args += ", ..."
 	}
 	return fmt.Sprintf("%s(%s)", f, args)
@@ -116,7 +112,6 @@ func (g *generator) number() string {
 	S := func() string { return g.expr(text) }
 	switch g.IntN(16) {
 	case 0, 1, 2:
-		g.note("arithmetic")
 		operator := pick(g, "+", "-", "*", "/")
 		if operator == "+" || operator == "-" { // the machine drops the sign of a zero there
 			return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
@@ -127,37 +122,28 @@ func (g *generator) number() string {
 		}
 		return fmt.Sprintf("(%s %s %s)", a, operator, b)
 	case 3, 4:
-		g.note("modulo")
 		return fmt.Sprintf("(%s %% %s)", N(), N())
 	case 5:
-		g.note("power")
 		return fmt.Sprintf("(%s ^ %s)", pick(g, "2", "10", "-2", "3", "0.5", "0", "(1/0)"), pick(g, "0", "1", "2", "3", "-1", "10", "(-1/0)", "0.5", "'2'"))
 	case 6:
-		g.note("arithmetic with numeric strings")
 		return fmt.Sprintf("nz(%s %s %s)", pick(g, N(), "'10'", "' 7 '"), pick(g, "+", "-", "*", "/", "%"), pick(g, "'3'", "'0x10'", "'1e2'", "'-2.5'", "'010'"))
 	case 7:
-		g.note("minus")
 		return fmt.Sprintf("-%s", g.parenthesized(pick(g, N(), "'5'", "' 0x1F '")))
 	case 8:
-		g.note("length")
 		return "#" + g.parenthesized(pick(g, S(), g.expr(array)))
 	case 9, 10:
 		return g.math()
 	case 11:
-		g.note("tonumber")
 		return fmt.Sprintf("(tonumber(%s%s) or %s)", pick(g, S(), N()), pick(g, "", ", 10", ", 16", ", 2", ", 36", ", '8'"), N())
 	case 12:
 		if f, ok := g.named(function); ok {
-			g.note("call in an expression")
 			return fmt.Sprintf("(%s)", g.callOf(f))
 		}
 	case 13:
-		g.note("bit")
 		return pick(g,
 			fmt.Sprintf("bit.%s(%s, %s)", pick(g, "band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror"), N(), N()),
 			fmt.Sprintf("bit.%s(%s)", pick(g, "tobit", "bnot", "bswap"), N()))
 	case 14:
-		g.note("string functions that give numbers")
 		return pick(g,
 			fmt.Sprintf("(string.byte(%s, %s) or 0)", S(), N()), fmt.Sprintf("(string.find(%s, %s, %s, true) or -1)", S(), S(), N()),
 			fmt.Sprintf("string.len(%s)", pick(g, S(), N())), fmt.Sprintf("select(2, string.gsub(%s, '%%w', ''))", S()),
@@ -171,7 +157,6 @@ func (g *generator) number() string {
 }
 
 func (g *generator) math() string {
-	g.note("math")
 	N := func() string { return g.expr(number) }
 	exact := pick(g, "abs", "ceil", "floor", "sqrt", "modf", "frexp", "max", "min", "fmod", "ldexp", "mod", "deg", "rad")
 	switch exact {
@@ -190,45 +175,36 @@ func (g *generator) math() string {
 func (g *generator) text() string {
 	N := func() string { return g.expr(number) }
 	S := func() string { return g.expr(text) }
+	C := func() string { return "clip(" + S() + ")" } // of what becomes longer
 	switch g.IntN(12) {
 	case 0, 1, 2:
-		g.note("concatenation")
 		return fmt.Sprintf("clip(%s .. %s .. %s)", pick(g, S(), N()), pick(g, S(), N()), S())
 	case 3:
-		g.note("string.sub")
 		return fmt.Sprintf("string.sub(%s, %s%s)", S(), N(), pick(g, "", ", "+N()))
 	case 4:
-		g.note("string.rep")
 		return fmt.Sprintf("clip(string.rep(%s, lim(%s)))", S(), N())
 	case 5:
-		g.note("string.format")
 		return fmt.Sprintf("string.format('%%%s%s', %s)", pick(g, "", "5", "-6", "05", "+", " ", "#", ".3", "8.2", "-+8.3", "+05", ".0", "."), pick(g, "d", "i", "u", "x", "X", "o", "c", "e", "E", "f", "g", "G", "s", "q"), N())
 	case 6:
-		g.note("string.format of a string")
-		return fmt.Sprintf("string.format('<%%%ss|%%q>', %s, %s)", pick(g, "", "5", "-5", ".2", "8.3"), S(), S())
+		return fmt.Sprintf("string.format('<%%%ss|%%q>', %s, %s)", pick(g, "", "5", "-5", ".2", "8.3"), C(), C())
 	case 7:
-		g.note("case and order of letters")
 		return fmt.Sprintf("string.%s(%s)", pick(g, "upper", "lower", "reverse"), pick(g, S(), N()))
 	case 8:
-		g.note("tostring")
 		return fmt.Sprintf("tostring(%s)", pick(g, N(), S(), "nil", "true"))
 	case 9:
-		g.note("patterns")
 		return pick(g,
 			fmt.Sprintf("(string.match(%s, %s) or '')", S(), pick(g, patterns...)),
 			fmt.Sprintf("clip((string.gsub(%s, %s, %s)))", S(), pick(g, patterns...), pick(g, "'<%0>'", "'%1%1'", "''", "{a = 1, b = 'B'}", "function(x) return x .. '!' end", "function() end", "7")),
 			fmt.Sprintf("(function(s) return s:gsub('%%w', string.upper) end)(%s)", S()))
 	case 10:
-		g.note("cjson")
 		return pick(g,
-			fmt.Sprintf("cjson.encode({%s, lim(%s)})", S(), N()), fmt.Sprintf("cjson.encode({a = %s})", S()),
-			fmt.Sprintf("cjson.encode(cjson.decode(cjson.encode({{%s}, {}, cjson.null, true, x = nil})))", S()))
+			fmt.Sprintf("cjson.encode({%s, lim(%s)})", C(), N()), fmt.Sprintf("cjson.encode({a = %s})", C()),
+			fmt.Sprintf("cjson.encode(cjson.decode(cjson.encode({{%s}, {}, cjson.null, true, x = nil})))", C()))
 	case 11:
-		g.note("command")
 		return pick(g,
 			fmt.Sprintf("redis.call('echo', %s)", pick(g, S(), N(), N())), fmt.Sprintf("redis.sha1hex(%s)", S()),
 			fmt.Sprintf("(redis.call('get', 'k%d') or 'none')", 1+g.IntN(4)),
-			fmt.Sprintf("redis.call('set', 'k%d', %s).ok", 1+g.IntN(4), pick(g, S(), N())),
+			fmt.Sprintf("redis.call('set', 'k%d', tostring(%s)).ok", 1+g.IntN(4), pick(g, S(), N())),
 			fmt.Sprintf("redis.status_reply(%s).ok", S()), fmt.Sprintf("redis.error_reply(%s).err", S()))
 	}
 	return S()
@@ -241,7 +217,6 @@ var patterns = []string{
 
 func (g *generator) array() string {
 	N := func() string { return g.expr(number) }
-	g.note("table constructor")
 	return pick(g,
 		fmt.Sprintf("{%s, %s}", N(), N()), fmt.Sprintf("{%s, %s, %s, nil}", N(), N(), N()),
 		fmt.Sprintf("{unpack(%s)}", g.expr(array)), fmt.Sprintf("{string.byte(%s, 1, -1)}", g.expr(text)),
@@ -251,10 +226,13 @@ func (g *generator) array() string {
 // risky is an expression that may well fail, or gives values that no other expression gives.
 func (g *generator) risky() string {
 	A := func() string { return g.expr(anything) }
-	g.note("arguments of any kind")
 	switch g.IntN(9) {
 	case 0:
-		return fmt.Sprintf("%s %s %s", A(), pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "=="), A())
+		operator := pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "==")
+		if strings.Contains("+-*/^", operator) {
+			return fmt.Sprintf("near(nz(%s %s %s))", A(), operator, A()) // C has the last digit of ^ right more often
+		}
+		return fmt.Sprintf("%s %s %s", A(), operator, A())
 	case 1:
 		return fmt.Sprintf("%s%s", pick(g, "-", "#", "not "), g.parenthesized(A()))
 	case 2:
@@ -272,20 +250,19 @@ func (g *generator) risky() string {
 			fmt.Sprintf("tonumber(%s, %s)", A(), A()), fmt.Sprintf("tostring(%s)", g.expr(number)), fmt.Sprintf("select(%s, %s, %s)", A(), A(), A()),
 			fmt.Sprintf("unpack(%s, %s, lim(%s))", A(), A(), A()), fmt.Sprintf("error(%s)", A()), fmt.Sprintf("assert(%s, %s)", A(), A()),
 			fmt.Sprintf("rawequal(%s, %s)", A(), A()), fmt.Sprintf("type(%s)", A()), fmt.Sprintf("ipairs(%s)", A()), fmt.Sprintf("setmetatable(%s, nil)", g.expr(number)),
-			fmt.Sprintf("table.concat(%s, %s, %s)", pick(g, A(), g.expr(array)), A(), A()), fmt.Sprintf("table.insert(%s, lim(%s), %s)", pick(g, A(), g.expr(array)), A(), A()))
+			fmt.Sprintf("table.concat(%s, %s, %s)", pick(g, A(), g.expr(array)), A(), A()), fmt.Sprintf("table.insert(%s, lim(%s), %s)", pick(g, A(), "{unpack("+g.expr(array)+")}"), A(), A()))
 	case 7:
 		return fmt.Sprintf("string.format(%s, %s, %s)", pick(g, "'%d %s'", "'%5.1f|%x'", "'%c%c'", "'%q %i'", A()), A(), A())
 	}
 	return pick(g,
 		fmt.Sprintf("redis.%s('%s', %s)", pick(g, "call", "pcall"), pick(g, "echo", "nocmd"), A()),
-		fmt.Sprintf("redis.pcall('set', 'k1', %s)", A()), "redis.call('incr', 'k1')", "redis.call('get', 'k2')", "redis.pcall('incr', 'k3')", "redis.call()",
+		fmt.Sprintf("redis.pcall('set', 'k1', (%s))", A()), "redis.call('incr', 'k1')", "redis.call('get', 'k2')", "redis.pcall('incr', 'k3')", "redis.call()",
 		fmt.Sprintf("redis.%s(%s)", pick(g, "error_reply", "status_reply", "sha1hex"), A()))
 }
 
 // json is a text that is JSON, or nearly.
 func (g *generator) json(depth int) string {
 	if depth == 0 {
-		g.note("cjson.decode")
 		return "[==[" + g.json(1) + "]==]"
 	}
 	switch g.IntN(7) {

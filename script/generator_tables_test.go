@@ -11,7 +11,7 @@ func (g *generator) useTable() *node {
 		return g.declare(array)
 	}
 	g.note("table of an array")
-	t := strings.NewReplacer("T", name, "N", g.expr(number), "M", g.expr(number), "I", g.index(name), "S", g.expr(text)).Replace
+	t := strings.NewReplacer("T", name, "N", g.simple(number), "M", g.simple(number), "I", g.index(name), "S", g.simple(text)).Replace
 	return line("%s", t(pick(g,
 		"table.insert(T, N)", "table.insert(T, I, N)", "put(table.remove(T))", "put(table.remove(T, I))",
 		"T[#T] = nil", "T[#T+1], T[#T+2] = N, M", "put(table.concat(T, ','))", "put(#T, table.getn(T), table.maxn(T))",
@@ -42,6 +42,9 @@ func (g *generator) useRecord() *node {
 
 func (g *generator) metatable() *node {
 	g.note("metatable")
+	vararg := g.vararg
+	g.vararg = false
+	defer func() { g.vararg = vararg }()
 	a, b := g.expr(number), g.expr(anything)
 	event := pick(g, "add", "sub", "mul", "div", "mod", "pow", "unm", "concat", "eq", "lt", "le", "index", "newindex", "call", "tostring")
 	body := fmt.Sprintf("function(x, y) return type(x) .. %s, %s end", pick(g, "''", "type(y)"), b)
@@ -71,15 +74,21 @@ func (g *generator) metatable() *node {
 
 func (g *generator) coroutine() *node {
 	g.note("coroutine")
+	vararg := g.vararg
+	g.vararg = false
+	defer func() { g.vararg = vararg }()
 	return line("try(function() local c = coroutine.wrap(function(a, ...) local b = coroutine.yield(a, %s) a, b = b, a coroutine.yield(a, b, ...) return %s end) put(c(%s, %s)) put(c(%s)) return c() end)",
 		g.simple(anything), g.simple(anything), g.expr(number), g.expr(text), g.expr(anything))
 }
 
 func (g *generator) method() *node {
 	g.note("method")
+	vararg := g.vararg
+	g.vararg = false
+	defer func() { g.vararg = vararg }()
 	name := g.fresh()
 	n := &node{open: fmt.Sprintf("do local o = {n = %s}", g.expr(number)), close: "end"}
-	n.body = append(n.body, line("function o:add(%s, ...) self.n, %s = self.n + lim(%s), self.n return self, %s, ... end", name, name, name, name))
+	n.body = append(n.body, line("function o:add(%s, ...) self.n, %s = nz(self.n + lim(%s)), self.n return self, %s, ... end", name, name, name, name))
 	n.body = append(n.body, line("put(select(2, o:add(%s):add(%s, %s)))", g.expr(number), g.expr(number), g.expr(text)))
 	n.body = append(n.body, line("put(o.n)"))
 	return n

@@ -12,7 +12,7 @@ import (
 // into the reply. Variables have types, so that there are no more errors than wanted.
 type generator struct {
 	*rand.Rand
-	made   map[string]int // how often each construct was written
+	made   map[string]int // how often some constructs were written
 	vars   []variable     // those in scope
 	names  int
 	depth  int // of blocks

@@ -171,6 +171,9 @@ func (s *state) jsonDecode(L *lua.LState) int {
 	}
 	d := jsonDecoder{s: s, L: L, text: checkString(L, 1)}
 	s.spend(L, len(d.text)/16)
+	if len(d.text) >= 2 && (d.text[0] == 0 || d.text[1] == 0) {
+		L.RaiseError("JSON parser does not support UTF-16 or UTF-32")
+	}
 	v := d.value(0)
 	d.blanks()
 	if d.at < len(d.text) && d.text[d.at] != 0 { // what follows a NUL is not seen

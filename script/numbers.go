@@ -2,6 +2,7 @@ package script
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -13,8 +14,9 @@ import (
 // blanks are what C's isspace takes for one.
 const blanks = " \t\n\v\f\r"
 
-// invalid is what C gives for an operation without a result, such as 0/0. It shows as -nan.
-var invalid = math.Copysign(math.NaN(), -1)
+// invalid is what C gives for an operation without a result, such as 0/0. It shows as -nan. That of Go has a
+// bit set that bit.tobit would show.
+var invalid = math.Float64frombits(0xFFF8_0000_0000_0000)
 
 // signed is f, or if that is no number, that of its operands that is none, or otherwise nan.
 func signed(f, nan float64, operands ...float64) float64 {
@@ -94,7 +96,7 @@ func parseNumber(s string) (float64, bool) {
 	case strings.EqualFold(digits, "inf") || strings.EqualFold(digits, "infinity"):
 		return math.Inf(int(sign)), true
 	case isNaNText(digits):
-		return math.Copysign(math.NaN(), sign), true
+		return math.Copysign(invalid, sign), true
 	default:
 		return 0, false
 	}
@@ -103,6 +105,38 @@ func parseNumber(s string) (float64, bool) {
 		return 0, false
 	}
 	return f * sign, true
+}
+
+// parseUnsigned reads a number as C's strtoul does, with blanks around it: what is too large becomes the
+// highest number, what is negative counts down from there.
+func parseUnsigned(s string, base int) (uint64, bool) {
+	s = strings.Trim(cString(s), blanks)
+	digits := strings.TrimPrefix(s, "-")
+	negative := digits != s
+	if !negative {
+		digits = strings.TrimPrefix(s, "+")
+	}
+	if len(digits) > 2 && base == 16 && digits[0] == '0' && digits[1]|0x20 == 'x' {
+		digits = digits[2:]
+	}
+	n, over := uint64(0), false
+	for i := range len(digits) {
+		d, err := strconv.ParseUint(digits[i:i+1], base, 8)
+		if err != nil {
+			return 0, false
+		}
+		high, low := bits.Mul64(n, uint64(base))
+		sum, carry := bits.Add64(low, d, 0)
+		over = over || high != 0 || carry != 0
+		n = sum
+	}
+	switch {
+	case over:
+		return math.MaxUint64, true
+	case negative:
+		return -n, digits != ""
+	}
+	return n, digits != ""
 }
 
 // isNaNText reports whether s is nan, or nan(…) with letters, digits and underscores.

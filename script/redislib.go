@@ -53,11 +53,11 @@ func redisErrorReply(L *lua.LState) int {
 		L.Push(errorTable("ERR wrong number or type of arguments"))
 		return 1
 	}
-	code, message, found := strings.Cut(strings.TrimPrefix(strings.TrimRight(cString(string(text)), "\r\n"), "-"), " ")
+	code, message, found := strings.Cut(strings.TrimPrefix(cString(string(text)), "-"), " ")
 	if !found {
 		code, message = "ERR", code
 	}
-	L.Push(errorTable(code + " " + message))
+	L.Push(errorTable(code + " " + strings.Trim(message, "\r\n")))
 	return 1
 }
 

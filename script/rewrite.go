@@ -40,14 +40,16 @@ type rewriter struct {
 	functions int
 	strings   map[string]struct{}
 	scopes    scopes
-	locals    []bool // for each word "local" to come, whether "function" follows it
+	zeros     []string // of each function that is open, how its constant 0 is spelled
+	varargs   []bool   // of each function that is open, whether it has some
+	locals    []bool   // for each word "local" to come, whether "function" follows it
 	err       error
 }
 
 // chunk returns the statements rewritten, or why they cannot be compiled.
 func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
 	locals := r.locals
-	r.looks = true
+	r.looks, r.zeros, r.varargs = true, []string{""}, []bool{true}
 	r.scopes.openFunction()
 	r.stmts(stmts)
 	r.scopes.closeFunction()
@@ -93,8 +95,10 @@ func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 		names = append(slices.Clip(names), "arg")
 	}
 	r.scopes.openFunction()
+	r.zeros, r.varargs = append(r.zeros, ""), append(r.varargs, f.ParList.HasVargs)
 	boxes := r.declare(f, names)
 	f.Stmts = append(boxes, r.stmts(f.Stmts)...)
+	r.zeros, r.varargs = r.zeros[:len(r.zeros)-1], r.varargs[:len(r.varargs)-1]
 	r.scopes.closeFunction()
 }
 
@@ -111,9 +115,10 @@ func (r *rewriter) loop(s ast.Stmt, names []string, body *[]ast.Stmt, until *ast
 	boxes := r.declare(s, names)
 	*body = append(boxes, r.stmts(*body)...)
 	if until != nil {
-		r.expr(until)
+		r.condition(until)
 	}
 	r.closeLoop(s, body)
+	r.beginLoop(s, body)
 }
 
 // stmts rewrites statements in the scope that is open.
@@ -153,12 +158,12 @@ func (r *rewriter) stmt(at *ast.Stmt) (more []ast.Stmt) {
 	case *ast.DoBlockStmt:
 		r.block(&s.Stmts)
 	case *ast.WhileStmt:
-		r.expr(&s.Condition)
+		r.condition(&s.Condition)
 		r.loop(s, nil, &s.Stmts, nil)
 	case *ast.RepeatStmt:
 		r.loop(s, nil, &s.Stmts, &s.Condition)
 	case *ast.IfStmt:
-		r.expr(&s.Condition)
+		r.condition(&s.Condition)
 		r.block(&s.Then)
 		r.block(&s.Else)
 	case *ast.NumberForStmt:
@@ -190,7 +195,14 @@ func (r *rewriter) exprs(list []ast.Expr) {
 	}
 }
 
+// expr rewrites an expression whose value the machine needs at run time.
 func (r *rewriter) expr(at *ast.Expr) {
+	r.operand(at)
+	r.settleZero(at)
+}
+
+// operand rewrites an expression that may become a part of a constant.
+func (r *rewriter) operand(at *ast.Expr) {
 	if *at == nil {
 		return
 	}
@@ -207,6 +219,10 @@ func (r *rewriter) expr(at *ast.Expr) {
 	case *ast.IdentExpr:
 		r.constant(e.Value, e.Line())
 		r.use(at, e)
+	case *ast.Comma3Expr:
+		if !r.varargs[len(r.varargs)-1] && r.err == nil {
+			r.err = fmt.Errorf("%s:%d: cannot use '...' outside a vararg function near '...'", r.name, e.Line())
+		}
 	case *ast.AttrGetExpr:
 		r.expr(&e.Object)
 		r.expr(&e.Key)
@@ -224,23 +240,26 @@ func (r *rewriter) expr(at *ast.Expr) {
 		r.constant(e.Method, e.Line())
 		r.exprs(e.Args)
 	case *ast.LogicalOpExpr:
-		r.expr(&e.Lhs)
-		r.expr(&e.Rhs)
+		r.operand(&e.Lhs)
+		if e.Operator == "or" {
+			r.settleZero(&e.Lhs)
+		}
+		r.operand(&e.Rhs)
+		r.foldLogical(at, e)
 	case *ast.RelationalOpExpr:
 		r.expr(&e.Lhs)
 		r.expr(&e.Rhs)
 		r.relation(e)
 	case *ast.ArithmeticOpExpr:
-		r.expr(&e.Lhs)
-		r.expr(&e.Rhs)
+		r.operand(&e.Lhs)
+		r.operand(&e.Rhs)
 		r.arithmetic(at, e)
 	case *ast.UnaryMinusOpExpr:
-		r.expr(&e.Expr)
+		r.operand(&e.Expr)
+		r.fold(at)
 	case *ast.UnaryNotOpExpr:
-		r.expr(&e.Expr)
-		if !r.looks && isConstant(e.Expr) {
-			*at = placed(e, &ast.FalseExpr{}) // so that its number is none of the function's constants
-		}
+		r.operand(&e.Expr)
+		r.foldNot(at, e)
 	case *ast.FunctionExpr:
 		r.function(e, false)
 	case *ast.UnaryLenOpExpr:

@@ -138,12 +138,12 @@ func (s *state) explain(failed error, sha string) error {
 func errorText(v lua.LValue) string {
 	if t, ok := v.(*lua.LTable); ok {
 		if text, ok := t.RawGetString("err").(lua.LString); ok {
-			return string(text)
+			return cString(string(text))
 		}
 		return "ERR unknown error"
 	}
 	if text, ok := plainString(v); ok {
-		return "ERR " + text
+		return "ERR " + cString(text)
 	}
 	return "ERR " + v.String()
 }

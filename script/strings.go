@@ -34,7 +34,7 @@ func (s *state) stringByte(L *lua.LState) int {
 		return 0
 	}
 	if to-from >= maxUnpack {
-		L.RaiseError("string slice too long")
+		L.RaiseError("stack overflow (string slice too long)")
 	}
 	s.spend(L, to-from)
 	for _, c := range []byte(text[from-1 : to]) {
