@@ -132,6 +132,8 @@ func appendDouble(b []byte, f float64) []byte {
 		return append(b, "inf"...)
 	case math.IsInf(f, -1):
 		return append(b, "-inf"...)
+	case math.IsNaN(f) && math.Signbit(f):
+		return append(b, "-nan"...)
 	case math.IsNaN(f):
 		return append(b, "nan"...)
 	}
