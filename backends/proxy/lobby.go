@@ -292,9 +292,9 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 }
 
 // ranOut reports whether a tenure has ended by itself. If not, its contender has given it up elsewhere, or it
-// was broken.
+// was broken. A store that counts in whole milliseconds may have ended it almost one early.
 func (t *Ticket) ranOut(g Grant) bool {
-	return g.Over || g.Token != 0 && time.Since(g.Since) >= t.Request.TTL+t.Request.Transition
+	return g.Over || g.Token != 0 && time.Since(g.Since)+time.Millisecond >= t.Request.TTL+t.Request.Transition
 }
 
 // found notes a grant that only the store knew of, for Abandon.

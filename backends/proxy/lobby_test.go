@@ -162,11 +162,17 @@ func overtaken(s *deskStore, g Grant) *Ticket {
 }
 
 func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
-	for name, g := range map[string]Grant{"by time": tooLate(), "by the store's word": {Confirm: true, Over: true}} {
+	for name, grant := range map[string]func() Grant{
+		"by time":             tooLate,
+		"by the store's word": func() Grant { return Grant{Confirm: true, Over: true} },
+		"by the store's clock, which counts in milliseconds": func() Grant {
+			return Grant{Token: 7, Since: time.Now().Add(-time.Second + 900*time.Microsecond)}
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := &deskStore{}
 			s.next, _ = enter(NewLobby(s), "m", "a")
-			ticket := overtaken(s, g)
+			ticket := overtaken(s, grant())
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 				t.Errorf("%+v, %v", o, err)
 			}
@@ -178,7 +184,7 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 			if _, err := ticket.Abandon(); err != nil {
 				t.Error(err)
 			}
-			s.expect(t, fmt.Sprintf("granted a %d", g.Token), "again a", "granted a 9", "pass a 9")
+			s.expect(t, fmt.Sprintf("granted a %d", grant().Token), "again a", "granted a 9", "pass a 9")
 		})
 	}
 }
