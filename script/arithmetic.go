@@ -2,41 +2,26 @@ package script
 
 import (
 	"math"
-	"strconv"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// number spells a number so that the compiler reads it as Lua does: it takes 010 for octal and
-// does not know 0xffffffffffffffff.
-func (r *rewriter) number(e *ast.NumberExpr) {
-	f, ok := parseNumber(e.Value)
-	if !ok {
-		if r.err == nil {
-			r.err = malformedNumber(r.name, e)
-		}
-		return
-	}
-	e.Value = spelled(f)
-}
-
-func spelled(f float64) string {
-	if f == math.Trunc(f) && math.Abs(f) < maxExact && (f != 0 || !math.Signbit(f)) {
-		return strconv.FormatInt(int64(f), 10)
-	}
-	return strconv.FormatFloat(f, 'e', -1, 64)
-}
-
-// arithmetic has operators done by functions that the machine gets wrong: % and ^, and * and /
+// arithmetic rewrites an operation. It has operators done by functions that the machine gets wrong: % and ^, and * and /
 // where a zero may get the sign minus, which the machine drops. An operation on constants is
 // done here, but for those that Lua leaves for later.
+// The order is that in which Lua asks for its constants.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
+	r.operand(&e.Lhs)
+	if _, ok := r.constantValue(e.Lhs); !ok {
+		r.settle(&e.Lhs)
+	}
+	r.operand(&e.Rhs)
 	if r.looks || r.fold(at) {
 		return
 	}
-	r.settleZero(&e.Rhs)
-	r.settleZero(&e.Lhs)
+	r.settle(&e.Rhs)
+	r.settle(&e.Lhs)
 	late := r.isReadLate(e.Lhs, e.Rhs)
 	switch e.Operator {
 	case "+", "-":
@@ -44,11 +29,11 @@ func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 			return
 		}
 	case "*":
-		if isPositive(e.Lhs) || isPositive(e.Rhs) {
+		if r.isPositive(e.Lhs) || r.isPositive(e.Rhs) {
 			return
 		}
 	case "/":
-		if isPositive(e.Rhs) {
+		if r.isPositive(e.Rhs) {
 			return
 		}
 	}
@@ -76,59 +61,9 @@ func (r *rewriter) relation(e *ast.RelationalOpExpr) {
 	}
 }
 
-// fold replaces an expression by the number that it always gives, and reports whether it has.
-func (r *rewriter) fold(at *ast.Expr) bool {
-	f, ok := constantValue(*at)
-	if ok && !r.looks {
-		*at = placed(*at, &ast.NumberExpr{Value: spelled(f)})
-	}
-	return ok
-}
-
-// settleZero gives a constant 0 the sign of the first that the function has: Lua keeps one of each
-// number, and takes 0 and -0 for the same.
-func (r *rewriter) settleZero(at *ast.Expr) {
-	if last, ok := (*at).(*ast.LogicalOpExpr); ok {
-		r.settleZero(&last.Rhs)
-		return
-	}
-	e, ok := (*at).(*ast.NumberExpr)
-	if !ok || r.looks {
-		return
-	}
-	if f, _ := parseNumber(e.Value); f != 0 {
-		return
-	}
-	first := &r.zeros[len(r.zeros)-1]
-	if *first == "" {
-		*first = e.Value
-	}
-	e.Value = *first
-}
-
-func isPositive(e ast.Expr) bool {
-	f, ok := constantValue(e)
+func (r *rewriter) isPositive(e ast.Expr) bool {
+	f, ok := r.constantValue(e)
 	return ok && f > 0
-}
-
-// constantValue is the value of an expression that Lua computes when it compiles.
-func constantValue(e ast.Expr) (float64, bool) {
-	switch e := e.(type) {
-	case *ast.NumberExpr:
-		return parseNumber(e.Value)
-	case *ast.UnaryMinusOpExpr:
-		f, ok := constantValue(e.Expr)
-		return -f, ok && !math.IsNaN(f)
-	case *ast.ArithmeticOpExpr:
-		a, ok1 := constantValue(e.Lhs)
-		b, ok2 := constantValue(e.Rhs)
-		if !ok1 || !ok2 || b == 0 && (e.Operator == "/" || e.Operator == "%") {
-			return 0, false
-		}
-		f := operation(e.Operator)(a, b)
-		return f, !math.IsNaN(f)
-	}
-	return 0, false
 }
 
 func operation(operator string) func(a, b float64) float64 {

@@ -80,7 +80,7 @@ func (c *converter) boolean(b bool) {
 // are arrays that end before the first nil.
 func (c *converter) table(t *lua.LTable) {
 	if text, ok := t.RawGetString("err").(lua.LString); ok {
-		c.w.Error(cString(string(text)))
+		c.w.Error(strings.TrimRight(cString(string(text)), "\r\n"))
 		return
 	}
 	if text, ok := t.RawGetString("ok").(lua.LString); ok {

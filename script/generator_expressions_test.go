@@ -26,7 +26,11 @@ func (g *generator) expr(k kind) string {
 	case array:
 		return g.array()
 	case record:
-		return fmt.Sprintf("{%s, a = %s, [%s] = %s}", g.expr(number), g.expr(anything), g.key(), g.expr(number))
+		key := g.key()
+		if strings.HasPrefix(key, "v") { // a call behind it may change a variable
+			key = "tostring(" + key + ")"
+		}
+		return fmt.Sprintf("{%s, a = %s, [%s] = %s}", g.expr(number), g.expr(anything), key, g.expr(number))
 	case anything:
 		return g.expr(pick(g, number, number, text, text, array, anything))
 	}
@@ -35,7 +39,7 @@ func (g *generator) expr(k kind) string {
 
 var numerals = []string{
 	"0", "1", "2", "3", "7", "10", "-1", "-3", "0.5", "-0.25", "1/3", "1e15", "123456789012", "1e-7", "2^53", "1e300", "0x10", "007",
-	"1/0", "-1/0", "0/0", "-(0/0)", "-tonumber('0')", "3e0", ".5", "5.", "4294967297", "-2147483649", "1e20", "0xffffffffff", "99999999999999.5",
+	"1/0", "-1/0", "0/0", "-(0/0)", "-0", "3e0", ".5", "5.", "4294967297", "-2147483649", "1e20", "0xffffffffff", "99999999999999.5",
 }
 
 var texts = []string{
@@ -65,9 +69,6 @@ func (g *generator) simple(k kind) string {
 	}
 	return pick(g, "nil", "true", "false", g.simple(number), g.simple(text), "cjson.null")
 }
-
-// constant reports whether an expression has no variables and calls.
-func constant(e string) bool { return !strings.ContainsAny(e, "v#'") }
 
 func (g *generator) parenthesized(e string) string { return "(" + e + ")" }
 
@@ -116,11 +117,12 @@ func (g *generator) number() string {
 		if operator == "+" || operator == "-" { // the machine drops the sign of a zero there
 			return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
 		}
-		a, b := N(), N()
-		if operator == "*" && constant(a) || constant(b) {
-			return fmt.Sprintf("nz(%s %s %s)", a, operator, b)
+		a, ok1 := g.named(number)
+		b, ok2 := g.named(number)
+		if ok1 && ok2 { // and if one of them may be a positive constant
+			return fmt.Sprintf("(%s %s %s)", a, operator, b)
 		}
-		return fmt.Sprintf("(%s %s %s)", a, operator, b)
+		return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
 	case 3, 4:
 		return fmt.Sprintf("(%s %% %s)", N(), N())
 	case 5:

@@ -40,9 +40,10 @@ type rewriter struct {
 	functions int
 	strings   map[string]struct{}
 	scopes    scopes
-	zeros     []string // of each function that is open, how its constant 0 is spelled
-	varargs   []bool   // of each function that is open, whether it has some
-	locals    []bool   // for each word "local" to come, whether "function" follows it
+	zeros     []string          // of each function that is open, how its constant 0 is spelled
+	varargs   []bool            // of each function that is open, whether it has some
+	locals    []bool            // for each word "local" to come, whether "function" follows it
+	hidden    map[ast.Expr]bool // constants that Lua does not know for such
 	err       error
 }
 
@@ -56,6 +57,7 @@ func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	r.hidden = map[ast.Expr]bool{}
 	r.looks, r.locals, r.constants, r.functions = false, locals, 0, 0
 	r.scopes = scopes{usage: r.scopes.usage}
 	r.scopes.openFunction()
@@ -198,10 +200,11 @@ func (r *rewriter) exprs(list []ast.Expr) {
 // expr rewrites an expression whose value the machine needs at run time.
 func (r *rewriter) expr(at *ast.Expr) {
 	r.operand(at)
-	r.settleZero(at)
+	r.settle(at)
 }
 
-// operand rewrites an expression that may become a part of a constant.
+// operand rewrites an expression that may become a part of a constant; settle or settleTruth ends
+// that.
 func (r *rewriter) operand(at *ast.Expr) {
 	if *at == nil {
 		return
@@ -240,26 +243,17 @@ func (r *rewriter) operand(at *ast.Expr) {
 		r.constant(e.Method, e.Line())
 		r.exprs(e.Args)
 	case *ast.LogicalOpExpr:
-		r.operand(&e.Lhs)
-		if e.Operator == "or" {
-			r.settleZero(&e.Lhs)
-		}
-		r.operand(&e.Rhs)
-		r.foldLogical(at, e)
+		r.logical(at, e)
 	case *ast.RelationalOpExpr:
 		r.expr(&e.Lhs)
 		r.expr(&e.Rhs)
 		r.relation(e)
 	case *ast.ArithmeticOpExpr:
-		r.operand(&e.Lhs)
-		r.operand(&e.Rhs)
 		r.arithmetic(at, e)
 	case *ast.UnaryMinusOpExpr:
-		r.operand(&e.Expr)
-		r.fold(at)
+		r.minus(at, e)
 	case *ast.UnaryNotOpExpr:
-		r.operand(&e.Expr)
-		r.foldNot(at, e)
+		r.not(at, e)
 	case *ast.FunctionExpr:
 		r.function(e, false)
 	case *ast.UnaryLenOpExpr:
