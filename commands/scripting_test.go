@@ -149,6 +149,31 @@ func TestAScriptTakesTheSameMutexAsSimbaDoes(t *testing.T) {
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX')" 1 orders w2`, "$-1\r\n")
 }
 
+// The shape in which Redisson renews a read lock: the count of holders, a string, is the first bound.
+func TestAScriptRenewsAReadLockOnceForEachOfItsHolds(t *testing.T) {
+	p := newLockSite(t).dial()
+	renew := strings.Join([]string{
+		`if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return 0 end`,
+		`redis.call('pexpire', KEYS[1], ARGV[1])`,
+		`for hold = redis.call('hget', KEYS[1], ARGV[2]), 1, -1 do redis.call('pexpire', KEYS[2] .. ':' .. hold, ARGV[1]) end`,
+		`return 1`,
+	}, " ")
+	p.expect("HSET read client 2", ":1\r\n")
+	for _, key := range []string{"read", "t:1", "t:2"} {
+		if key != "read" {
+			p.expect("SET "+key+" 1", ok)
+		}
+		p.expect("PEXPIRE "+key+" 60000", ":1\r\n")
+	}
+	p.expect(`EVAL "`+renew+`" 2 read t 600000 client`, ":1\r\n")
+	for _, key := range []string{"read", "t:1", "t:2"} {
+		if left, _ := strconv.Atoi(strings.Trim(p.do("PTTL "+key), ":\r\n")); left < 500_000 {
+			t.Errorf("%s has %d ms left", key, left)
+		}
+	}
+	p.expect(`EVAL "`+renew+`" 2 read t 600000 other`, ":0\r\n")
+}
+
 func TestTimeDoesNotMoveInsideAScript(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect(`EVAL "local a = redis.call('time') for i = 1, 100000 do end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, ":1\r\n")

@@ -85,7 +85,13 @@ func operation(operator string) func(a, b float64) float64 {
 // modulo is a % b by Lua's definition, with a rounding at each step.
 func modulo(a, b float64) float64 { return a - float64(math.Floor(a/b)*b) }
 
-func power(a, b float64) float64 { return signed(math.Pow(a, b), invalid, a, b) }
+// power is a ^ b. The C library takes the sign of a for its own before it looks whether a is a number.
+func power(a, b float64) float64 {
+	if math.IsNaN(a) && math.Signbit(a) && math.Mod(b, 2) != 0 && b == math.Trunc(b) && !math.IsInf(b, 0) {
+		return -a
+	}
+	return signed(math.Pow(a, b), invalid, a, b)
+}
 
 // openOperators defines the functions that operators are compiled as, and what arithmetic with
 // strings does: the machine asks their metatable before it reads them as numbers of Go.

@@ -252,7 +252,7 @@ func (g *generator) risky() string {
 			fmt.Sprintf("tonumber(%s, %s)", A(), A()), fmt.Sprintf("tostring(%s)", g.expr(number)), fmt.Sprintf("select(%s, %s, %s)", A(), A(), A()),
 			fmt.Sprintf("unpack(%s, %s, lim(%s))", A(), A(), A()), fmt.Sprintf("error(%s)", A()), fmt.Sprintf("assert(%s, %s)", A(), A()),
 			fmt.Sprintf("rawequal(%s, %s)", A(), A()), fmt.Sprintf("type(%s)", A()), fmt.Sprintf("ipairs(%s)", A()), fmt.Sprintf("setmetatable(%s, nil)", g.expr(number)),
-			fmt.Sprintf("table.concat(%s, %s, %s)", pick(g, A(), g.expr(array)), A(), A()), fmt.Sprintf("table.insert(%s, lim(%s), %s)", pick(g, A(), "{unpack("+g.expr(array)+")}"), A(), A()))
+			fmt.Sprintf("table.concat(%s, %s, %s)", pick(g, A(), g.expr(array)), A(), A()), fmt.Sprintf("table.insert(%s, lim(%s), %s)", pick(g, g.expr(text), "{unpack("+g.expr(array)+")}"), A(), A()))
 	case 7:
 		return fmt.Sprintf("string.format(%s, %s, %s)", pick(g, "'%d %s'", "'%5.1f|%x'", "'%c%c'", "'%q %i'", A()), A(), A())
 	}
@@ -285,13 +285,32 @@ func (g *generator) json(depth int) string {
 
 // reply is a value to reply with.
 func (g *generator) reply(depth int) string {
-	if depth > 3 || g.chance(3) {
-		return pick(g, g.expr(number), g.expr(text), "true", "false", "nil", g.expr(array), "cjson.null", "put")
+	inner := func() string { return g.reply(depth + 1) }
+	which := g.IntN(16)
+	if depth > 3 {
+		which %= 8
 	}
-	return pick(g,
-		fmt.Sprintf("{%s, %s, %s}", g.reply(depth+1), g.reply(depth+1), g.reply(depth+1)),
-		fmt.Sprintf("{%s, x = %s}", g.reply(depth+1), g.reply(depth+1)),
-		fmt.Sprintf("{ok = %s}", g.expr(text)), fmt.Sprintf("{err = %s}", g.expr(text)), fmt.Sprintf("{double = %s}", g.expr(number)),
-		fmt.Sprintf("{map = {a = %s}}", g.reply(depth+1)), "{set = {a = true}}", fmt.Sprintf("redis.error_reply(%s)", g.expr(text)),
-		fmt.Sprintf("redis.status_reply(%s)", g.expr(text)), fmt.Sprintf("redis.pcall('nocmd', %s)", g.expr(text)))
+	switch which {
+	case 0:
+		return g.expr(number)
+	case 1:
+		return g.expr(text)
+	case 2:
+		return g.expr(array)
+	case 3, 4, 5, 6, 7:
+		return pick(g, "true", "false", "nil", "cjson.null", "put")
+	case 8, 9:
+		return fmt.Sprintf("{%s, %s, %s}", inner(), inner(), inner())
+	case 10:
+		return fmt.Sprintf("{%s, x = %s}", inner(), inner())
+	case 11:
+		return fmt.Sprintf("{ok = %s}", g.expr(text))
+	case 12:
+		return fmt.Sprintf("{err = %s}", g.expr(text))
+	case 13:
+		return fmt.Sprintf("{double = %s}", g.expr(number))
+	case 14:
+		return fmt.Sprintf("{%s = {a = %s}}", pick(g, "map", "set"), inner())
+	}
+	return fmt.Sprintf(pick(g, "redis.error_reply(%s)", "redis.status_reply(%s)", "redis.pcall('nocmd', %s)"), g.expr(text))
 }

@@ -82,7 +82,7 @@ local function kind(e)
 end
 local function told(ok, ...) if ok then put('ok', ...) else put('error', kind(...)) end end
 local function try(f, ...) told(pcall(f, ...)) end
-local function lim(x) x = tonumber(x) if x and x >= -6 and x <= 6 then return x end return 3 end
+local function lim(x) x = tonumber(x) if x and x >= -6 and x <= 6 and x ~= 0 then return x end return x == 0 and 0 or 3 end
 local function clip(s) return string.sub(s, 1, 40) end
 local function nz(x) if x == 0 then return 0 end return x end
 local function near(x) return tonumber(string.format('%.9g', x)) end

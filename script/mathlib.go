@@ -24,7 +24,7 @@ func (r *random) next() float64 {
 
 func (s *state) mathLibrary() *lua.LTable {
 	functions := map[string]lua.LGFunction{
-		"atan2": math2(math.Atan2), "fmod": math2(math.Mod), "mod": math2(math.Mod), "pow": math2(math.Pow),
+		"atan2": mathAtan2, "fmod": math2(math.Mod), "mod": math2(math.Mod), "pow": math2(power),
 		"max":   mathMost(func(f, most float64) bool { return f > most }),
 		"min":   mathMost(func(f, most float64) bool { return f < most }),
 		"frexp": mathFrexp, "ldexp": mathLdexp, "modf": mathModf,
@@ -56,6 +56,12 @@ func (s *state) mathLibrary() *lua.LTable {
 	t.RawSetString("pi", lua.LNumber(math.Pi))
 	t.RawSetString("huge", lua.LNumber(math.Inf(1)))
 	return t
+}
+
+func mathAtan2(L *lua.LState) int {
+	y, x := checkNumber(L, 1), checkNumber(L, 2)
+	L.Push(lua.LNumber(signed(math.Atan2(y, x), invalid, x, y)))
+	return 1
 }
 
 func math2(f func(a, b float64) float64) lua.LGFunction {

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	programs     = flag.Int("programs", 2000, "how many random programs TestRandomProgramsAnswerAsOnRedis runs")
+	programs     = flag.Int("programs", usualPrograms, "how many random programs TestRandomProgramsAnswerAsOnRedis runs")
 	programsSeed = flag.Uint64("seed", 1, "of its first program; the next has the next one")
 )
 

@@ -1,0 +1,76 @@
+package script
+
+import (
+	"fmt"
+	"testing"
+)
+
+// computed are scripts whose value a rule of Lua 5.1 decides, and what they give on Redis 7.0.
+var computed = []struct{ rule, source, want string }{
+	{"all values are read before a variable is assigned", "local a, b = 1, 2 a, b = b, a return a .. b", "21"},
+	{"all values are read before a variable is assigned", "local x, y = 10, 4 while y ~= 0 do x, y = y, x % y end return x .. ''", "2"},
+	{"all values are read before a variable is assigned", "local a = 1 local function f() return a end a = 2, f() local t = {} t.a, a, t.b = a, 5, f() return a .. t.a .. t.b", "522"},
+	{"all values are read before a variable is assigned", "local a = 0 local f = function() return a end local b a, b = 7, f() return a .. b", "70"},
+	{"the operands of targets are read first", "local i, t = 1, {} i, t[i] = i + 1, 20 return i .. tostring(t[1]) .. tostring(t[2])", "220nil"},
+	{"the operands of targets are read first", "local t = {} local u = t t.x, t = 5, {} return tostring(u.x) .. tostring(t.x)", "5nil"},
+	{"the last target is assigned to first", "local t = {} t.x, t.x = 1, 2 return t.x .. ''", "1"},
+	{"the last target is assigned to first", "local s = '' local t = setmetatable({}, {__newindex = function(_, k) s = s .. k end}) t.a, t.b, t.c = 1, 2, 3 return s", "cba"},
+	{"the last call fills the targets", "local function f() return 1, 2 end local a, b, c, d a, b, c, d = 0, f() return a .. b .. c .. tostring(d)", "012nil"},
+
+	{"bounds of for may be numeric strings", "local n = 0 for i = 1, '3' do n = n + i end return n .. ''", "6"},
+	{"bounds of for may be numeric strings", "local s = '' for i = ' 3 ', '0x1', '-1' do s = s .. i end return s", "321"},
+	{"bounds of for are numbers", "return tostring((pcall(function() for i = 1, 'x' do end end))) .. select(2, pcall(function() for i = {}, 1 do end end)):match('initial value.*')", "falseinitial value must be a number"},
+
+	{"a modulo is that of C's doubles", "local a, b = 4, -1/3 return tostring(a % b) .. ' ' .. 0 % (1/0) .. ' ' .. -5 % (1/0) .. ' ' .. 5.5 % -2 .. ' ' .. 5 % 0", "0 -nan -nan -0.5 -nan"},
+	{"a zero has its sign", "local z = 0 return tostring(z * -1) .. ' ' .. z / -3 .. ' ' .. -z .. ' ' .. cjson.encode(-z) .. ' ' .. redis.call('echo', -z)", "-0 -0 -0 -0 -0"},
+	{"0 and -0 are one constant", "return tostring(0) .. tostring(-0)", "00"},
+	{"0 and -0 are one constant", "return tostring(not -0) .. tostring(1/0) .. tostring(-0)", "falseinf0"},
+	{"what is no number is shown as in C", "return tostring(0/0) .. ' ' .. tostring(-(0/0)) .. ' ' .. (-8)^(1/3) .. ' ' .. math.fmod(1, 0) .. ' ' .. math.log(-1) .. ' ' .. math.acos(2)", "-nan nan -nan -nan -nan nan"},
+	{"what is no number is shown as in C", "return math.max(0/0, 1) .. ' ' .. math.max(1, 0/0) .. ' ' .. bit.tobit(0/0)", "-nan 1 0"},
+	{"numeric strings are read as in C", "return '010' + 1 .. ' ' .. '0x1p4' + 0 .. ' ' .. ' 1e1 ' * 1 .. ' ' .. tostring('-inf' + 0) .. ' ' .. tostring(tonumber('1_0')) .. tostring(tonumber('0b1'))", "11 16 10 -inf nilnil"},
+	{"numerals are read as in Lua", "return 0010 .. ' ' .. 0xffffffffffffffff .. ' ' .. 1e999", "10 1.844674407371e+19 inf"},
+	{"a number of another base is C's unsigned long", "return tonumber('-ff', 16) .. ' ' .. tostring(tonumber('zz', 36)) .. ' ' .. tostring(tonumber('8', 8)) .. ' ' .. tonumber(('z'):rep(99), 36)", "1.844674407371e+19 1295 nil 1.844674407371e+19"},
+	{"a number that is no C int loses its high bits", "return ('x'):rep(2^32 + 1) .. ('x'):rep(1e300) .. table.concat({1, 2}, ',', 2^32 + 1)", "x1,2"},
+	{"string.format is C's printf", "return string.format('%d|%x|%x|%c|%5c|%s|%#x|%+u|%5.3d|%.0d|%G', 1e20, -1, 1e19, 0, 0, 'a\\0b', 0, 5, 7, 0, 1/0)", "-9223372036854775808|ffffffffffffffff|8ac7230489e80000||    |a|0|5|  007||INF"},
+	{"bits are those of the double", "return bit.tobit(1e300) .. ' ' .. bit.tobit(3e15) .. ' ' .. bit.tobit(-2^40 + 0.5)", "-2013235812 -148258816 0"},
+
+	{"a parameter may be assigned what a function makes of it", "local function f(s) s = s .. 'x' return s end local function g(s) s = #s return s end local function h(s) s = (f(s)) return s end return f('a') .. g('abc') .. h('b')", "ax3bx"},
+	{"and and or do not overwrite their target", "local a, b, c = 1, 2 a = (b or c) and a return a .. ''", "1"},
+	{"a field of a constructor takes one value", "local function f() return 1, 2, 3 end local t = {5, x = f()} return #t .. tostring(t[2]) .. t.x", "1nil1"},
+	{"a variable is shared with functions after an error", "local x = 1 local f = function() return x end pcall(error) x = 2 return f() .. ''", "2"},
+	{"a variable is shared with functions after an error", "local n = 0 local function add() n = n + 1 end for i = 1, 3 do add() pcall(function() add() error('x') end) end return n .. ''", "6"},
+	{"a variable that a function changes is read last", "local x = 7 local function f() x = 3 return 2 end return x % f() + x .. ''", "4"},
+	{"a captured variable outlives a break", "local f while true do if true then local y = 1 f = function() return y end break end end local z, w, q = 99, 98, 97 return f() .. z", "199"},
+	{"each turn of a loop has variables of its own", "local fs = {} for i = 1, 3 do fs[i] = function() i = i * 2 return i end i = i + 10 end return fs[1]() .. fs[1]() .. fs[2]()", "224424"},
+	{"a local function value sees the outer name", "local tostring = function(x) return '<' .. tostring(x) .. '>' end return tostring(1)", "<1>"},
+	{"a local function calls itself", "local function f(n) if n == 0 then return '.' end return n .. f(n - 1) end return f(3)", "321."},
+	{"a loop may begin with a jump", "local n, v = 0, 1 for k in next, {1, 2, 3} do if nil then v = v end n = n + 1 if n > 9 then break end end return n .. ''", "3"},
+	{"a loop may begin with a jump", "local n, x = 0, 5 for k in next, {1, 2, 3} do local a, b = (false and x or x), k n = n + 1 if n > 9 then break end end return n .. ''", "3"},
+	{"what an iterator is not given is nil", "local function f(s, c) return c == nil and tostring(s) or nil end for x in f do return x end", "nil"},
+	{"what an iterator is not given is nil", "local function g() return 7, nil end for x in function(s, c) return c == nil and s or nil end, g() do return x .. '' end", "7"},
+	{"equal elements are sorted as by Lua", "local t = {{1, 'a'}, {1, 'b'}, {1, 'c'}, {0, 'd'}, {1, 'e'}} table.sort(t, function(a, b) return a[1] < b[1] end) local s = '' for i = 1, 5 do s = s .. t[i][2] end return s", "dacbe"},
+	{"an order that contradicts itself is an error", "return select(2, pcall(table.sort, {3, 1, 2, 5, 4}, function() return true end)):match('invalid.*')", "invalid order function for sorting"},
+	{"a comment that only looks long is short", "--[==== x\nreturn 'after'", "after"},
+	{"a NUL ends a pattern and a number", "return ('abc'):match('b\\0c') .. tonumber('10\\0x')", "b10"},
+	{"cjson reads what Redis' does", "return cjson.decode('\"a\tb\"') .. tostring(pcall(cjson.decode, '.5')) .. tostring(pcall(cjson.decode, '\"\\\\ud800\"')) .. cjson.decode('0x10')", "a\tbfalsefalse16"},
+}
+
+func TestScriptsComputeAsLua51(t *testing.T) {
+	r := New(Config{})
+	for _, c := range computed {
+		t.Run(c.rule, func(t *testing.T) {
+			expect(t, r, c.source, fmt.Sprintf("$%d\r\n%s\r\n", len(c.want), c.want))
+		})
+	}
+}
+
+// What the test above wants is what a real Redis gives.
+func TestRedisComputesAsLua51(t *testing.T) {
+	conn := realRedis(t)(2)
+	for _, c := range computed {
+		want := fmt.Sprintf("$%d\r\n%s\r\n", len(c.want), c.want)
+		if got := conn.do(t, "EVAL", c.source, "0"); got != want {
+			t.Errorf("%s\n got %q\nwant %q", c.source, got, want)
+		}
+	}
+}
