@@ -27,6 +27,15 @@
 // compiled as calls (see rewrite.go), because the machine bounds neither. Stacks are bounded:
 // 1,000 calls, 16 coroutines inside each other, 1,000 levels of syntax.
 //
+// # Lua 5.1
+//
+// The compiler and the machine of gopher-lua differ from Lua 5.1 in ways that scripts notice. The
+// syntax tree is rewritten before it is compiled, into one that they run right: assign.go has
+// assignments, loops and iterators, capture.go variables that functions share, constants.go what Lua
+// computes when it compiles, arithmetic.go the operators, jumps.go the starts of loops. Numbers and
+// their text are C's (numbers.go). TestRandomProgramsAnswerAsOnRedis looks for more; what is
+// known to differ is in docs/REDIS.md.
+//
 // # What remains
 //
 // The heap is that of the whole server. If it grows by Config.Memory for another reason while a
@@ -37,6 +46,6 @@
 //
 // The words of errors that the virtual machine itself raises, such as calling nil, are
 // gopher-lua's, and so is goto. There is no struct, no cmsgpack, and no setting of cjson. The random
-// numbers of a run begin anywhere, where those of Redis go on from its start. Numbers are
-// shown as in C; NaN has the sign that the processor gave it.
+// numbers of a run begin anywhere, where those of Redis go on from its start. What is no number has
+// the sign that the processor gives it: that of Redis on x86-64.
 package script
