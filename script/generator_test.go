@@ -56,7 +56,8 @@ func (n *node) write(b *strings.Builder) {
 	}
 }
 
-// prelude has what programs tell their values with.
+// prelude has what programs show their values with. It shows a key 0 without its sign, which
+// differs (docs/REDIS.md).
 const prelude = `local out, keep, fuel = {}, {}, 200
 local function show(v, deep)
   deep = deep or 0
@@ -67,6 +68,7 @@ local function show(v, deep)
   if deep > 3 then return '...' end
   local keys = {}
   for k, x in next, v do
+    if k == 0 then k = 0 end
     if k ~= 'ignore_error_stats_update' then keys[#keys+1] = show(k, deep+1) .. '=' .. show(x, deep+1) end
   end
   table.sort(keys)
