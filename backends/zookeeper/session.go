@@ -289,9 +289,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // abandon lets the ensemble end the session when it has heard nothing for the session's timeout.
 func (s *session) abandon() {
 	s.end(errSessionOver)
-	s.cut()
+	s.silence()
 	s.conn.Close()
 	s.leave()
+}
+
+// silence lets nothing more be sent. The library's Close asks the ensemble to end the session; on a
+// connection that fails to send that it returns at once, where on a closed one it waits a second.
+func (s *session) silence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandoned = true
+	if s.wire != nil {
+		s.wire.silent.Store(true)
+	}
 }
 
 func (s *session) leave() {

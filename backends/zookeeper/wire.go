@@ -55,8 +55,9 @@ type wire struct {
 	s           *session
 	seen        int64 // the zxid that the session had seen before
 	established atomic.Bool
-	hello       hello // read and written by the library's loop only, before established
-	reply       reply // the same by its receiver, after established
+	silent      atomic.Bool // nothing is sent any more
+	hello       hello       // read and written by the library's loop only, before established
+	reply       reply       // the same by its receiver, after established
 }
 
 // Where the zxid is in what we send and receive: in a ConnectRequest after length and
@@ -72,6 +73,9 @@ const (
 
 // Write takes requests in one piece.
 func (w *wire) Write(p []byte) (int, error) {
+	if w.silent.Load() {
+		return 0, errSessionOver
+	}
 	switch {
 	case !w.established.Load():
 		if len(p) >= zxidInConnect+8 {
