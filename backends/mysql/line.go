@@ -305,10 +305,10 @@ func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.Que
 	b.lapse(l)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	list := make([]simba.QueueEntry, 0, min(count, len(l.entries)))
+	list, now := make([]simba.QueueEntry, 0, min(count, len(l.entries))), time.Now() // one instant for all: they keep their order
 	for i, e := range l.entries[:min(count, len(l.entries))] {
 		list = append(list, simba.QueueEntry{
-			Contender: e.contender, Position: i + 1, Waiting: time.Since(e.since),
+			Contender: e.contender, Position: i + 1, Waiting: now.Sub(e.since),
 			Blocked: b.lobby.Find(mutex, e.contender) != nil,
 		})
 	}

@@ -385,9 +385,10 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) (list []si
 // readers is how many nodes are read at a time.
 const readers = 32
 
-// entries reads about nodes that wait.
+// entries reads about nodes that wait. How long each has waited is counted up to one instant, so that the
+// first has waited longest.
 func (b *Backend) entries(ctx context.Context, s *session, mutex string, names []string) ([]simba.QueueEntry, error) {
-	found := make([]*simba.QueueEntry, len(names))
+	found, now := make([]*simba.QueueEntry, len(names)), time.Now()
 	err := each(len(names), func(i int) error {
 		n, err := b.foreign(ctx, s, mutex, names[i])
 		if err != nil || n == nil {
@@ -399,12 +400,12 @@ func (b *Backend) entries(ctx context.Context, s *session, mutex string, names [
 		}
 		e := &simba.QueueEntry{
 			Contender: n.contender,
-			Waiting:   max(0, millis(b.clock.at(time.Now())-since)),
+			Waiting:   max(0, millis(b.clock.at(now)-since)),
 			Blocked:   n.kind != kindPolling,
 		}
 		b.mu.Lock()
 		if own := b.ownLocked(mutex, names[i]); own != nil {
-			e.Blocked, e.Waiting = own.kind == kindBlocked, time.Since(own.made)
+			e.Blocked, e.Waiting = own.kind == kindBlocked, max(0, now.Sub(own.made))
 		}
 		b.mu.Unlock()
 		found[i] = e
