@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -11,17 +12,27 @@ import (
 
 // storeFaults logs that an engine's store refuses what the engine needs
 // (simba.MisconfiguredError). Each client gets the error, but only an operator can mend
-// the store. One line a minute says so; replies in between are counted by the next line.
+// the store. Each fault has one line a minute; replies in between are counted by its next line.
 type storeFaults struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // protects the rest
-	logged time.Time  // when the last line was written; zero = never
-	missed int        // replies since
+	mu    sync.Mutex // protects the rest
+	known map[string]*storeFault
 }
 
-// faultPause is between two lines.
-const faultPause = time.Minute
+// storeFault is one text of an error, such as that of a missing table.
+type storeFault struct {
+	logged time.Time // when its last line was written
+	missed int       // replies since
+}
+
+const (
+	// faultPause is between two lines of one fault.
+	faultPause = time.Minute
+	// maxFaults is how many faults are told apart in a minute. The others share one line, since a
+	// fault of a key names that key, and a client may choose it.
+	maxFaults = 16
+)
 
 // met takes note of why a request failed, if the store refuses it.
 func (f *storeFaults) met(err error) {
@@ -29,18 +40,34 @@ func (f *storeFaults) met(err error) {
 	if !errors.As(err, &refusal) {
 		return
 	}
-	now := time.Now()
-	f.mu.Lock()
-	quiet := !f.logged.IsZero() && now.Sub(f.logged) < faultPause
-	missed := f.missed
-	if quiet {
-		f.missed++
-	} else {
-		f.logged, f.missed = now, 0
-	}
-	f.mu.Unlock()
-	if !quiet {
+	if missed, due := f.due(refusal.Err.Error(), time.Now()); due {
 		f.log.Error("the store refuses what the engine needs, until an operator mends it",
 			"engine", refusal.Engine, "err", refusal.Err, "unlogged", missed)
 	}
+}
+
+// due reports whether a fault is to be logged, and how many of its replies were not.
+func (f *storeFaults) due(text string, now time.Time) (missed int, due bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.known[text]
+	if known == nil && len(f.known) >= maxFaults {
+		maps.DeleteFunc(f.known, func(_ string, old *storeFault) bool { return now.Sub(old.logged) >= faultPause })
+		if len(f.known) >= maxFaults {
+			text = ""
+			known = f.known[text]
+		}
+	}
+	if known != nil && now.Sub(known.logged) < faultPause {
+		known.missed++
+		return 0, false
+	}
+	if known != nil {
+		missed = known.missed
+	}
+	if f.known == nil {
+		f.known = make(map[string]*storeFault)
+	}
+	f.known[text] = &storeFault{logged: now}
+	return missed, true
 }

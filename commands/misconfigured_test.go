@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -58,6 +59,33 @@ func TestTheLogSaysOnceAMinuteThatTheStoreRefuses(t *testing.T) {
 		p.expect("SIMBA.OWNER m", failed(misconfigured))
 		if got := log.String(); strings.Count(got, line+" unlogged=4") != 1 {
 			t.Errorf("the log a minute later:\n%s", got)
+		}
+	})
+}
+
+func TestEachFaultOfTheStoreIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		faults := storeFaults{log: slog.New(slog.NewTextHandler(&log, nil))}
+		meet := func(text string) { faults.met(&simba.MisconfiguredError{Engine: "redis", Err: errors.New(text)}) }
+		meet("key a is foreign")
+		meet("key a is foreign")
+		meet("no right to publish")
+		if got := log.String(); strings.Count(got, "key a") != 1 || strings.Count(got, "no right") != 1 {
+			t.Errorf("the log of two faults:\n%s", got)
+		}
+		log.Reset()
+		for i := range 1000 {
+			meet(fmt.Sprintf("key %d is foreign", i))
+		}
+		if n := strings.Count(log.String(), "\n"); n != maxFaults-2+1 {
+			t.Errorf("%d lines of a thousand faults in a minute", n)
+		}
+		time.Sleep(faultPause)
+		log.Reset()
+		meet("key a is foreign")
+		if got := log.String(); !strings.Contains(got, "unlogged=1") {
+			t.Errorf("a minute later:\n%s", got)
 		}
 	})
 }
