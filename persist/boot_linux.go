@@ -14,17 +14,14 @@ import (
 
 // MachineBoot returns the boot that the machine is in: the kernel's boot_id
 // (random(4)), the offset of the process's time namespace (time_namespaces(7)),
-// and CLOCK_BOOTTIME (clock_gettime(2)). Where one of them cannot be read, as
-// without /proc, the boot has no ID.
+// and CLOCK_BOOTTIME (clock_gettime(2)). Where one of the former cannot be read, as
+// without /proc, the boot has no ID, and its clock counts times of sleep all the same.
 func MachineBoot() Boot {
-	id, err := bootID()
-	if err == nil {
-		err = unix.ClockGettime(unix.CLOCK_BOOTTIME, new(unix.Timespec))
-	}
-	if err != nil {
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, new(unix.Timespec)); err != nil {
 		return unknownBoot(err)
 	}
-	return Boot{ID: id, Now: bootTime}
+	id, err := bootID()
+	return Boot{ID: id, Now: bootTime, Unknown: err}
 }
 
 // bootID names the boot and the offset of CLOCK_BOOTTIME. The boot_id alone does

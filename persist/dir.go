@@ -72,7 +72,9 @@ var leftovers = []string{
 	".snapshot", ".snapshots", // a view of old states on network storage, and on Btrfs
 	".nfs*", ".fuse_hidden*", // a file that is removed and still open, on NFS and FUSE
 	".DS_Store", "._*", // macOS, on any file system that it writes to
-	"*~", ".*.swp", ".#*", // a backup, and locks, of editors
+	".Trash-*", "System Volume Information", "$RECYCLE.BIN", // desktops, on any file system that they mount
+	"desktop.ini", "Thumbs.db", "@eaDir", // Windows, and Synology's network storage
+	"*~", ".*.sw?", ".#*", // a backup, and locks, of editors
 	".gitkeep", ".keep", // what has version control keep an empty directory
 	".gitignore",
 }

@@ -116,7 +116,7 @@ func (s *unread) mustAnswer(t *testing.T, c *goredis.Client) {
 	}
 }
 
-var auditLost = regexp.MustCompile(`level=WARN msg="audit lines were dropped while the log's reader did not read" lines=(\d+)$`)
+var auditLost = regexp.MustCompile(`level=WARN msg="audit lines were dropped while the log's reader did not keep up" lines=(\d+)$`)
 
 func TestAStuckLogReaderHoldsUpNobodyAndLosesNoAuditLineUncounted(t *testing.T) {
 	s := startUnread(t)

@@ -16,8 +16,8 @@ type logs struct {
 
 // lossMessages say which lines are missing. They are written whatever the level.
 var lossMessages = [lineKinds]string{
-	plainLine: "log lines were dropped while the log's reader did not read",
-	auditLine: "audit lines were dropped while the log's reader did not read",
+	plainLine: "log lines were dropped while the log's reader did not keep up",
+	auditLine: "audit lines were dropped while the log's reader did not keep up",
 }
 
 func newLogs(cfg *config, out *logBuffer) *logs {

@@ -10,6 +10,10 @@ import (
 // logRoom is how many bytes of each kind of line may wait for the log's reader.
 const logRoom = 1 << 20
 
+// logWrite is how many bytes one write hands to the log at most, unless a single line is longer. A
+// write for each line would be slower than clients can cause lines.
+const logWrite = 64 << 10
+
 // lineKind is what the room of a logBuffer is divided by.
 type lineKind int
 
@@ -34,7 +38,7 @@ type logBuffer struct {
 
 	mu      sync.Mutex                                  // protects this group
 	changed sync.Cond                                   // signals a change of queue or closed
-	queue   []logEntry                                  // to be written; the first may be in Write
+	queue   []logEntry                                  // to be written; the first of them may be in Write
 	held    [lineKinds]int                              // bytes in queue
 	lost    [lineKinds]int                              // lines that no report in queue counts
 	report  func(kind lineKind, lost int) (line []byte) // nil = no reports
@@ -107,6 +111,7 @@ func (b *logBuffer) run() {
 	defer close(b.ended)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var text []byte
 	for {
 		for len(b.queue) == 0 && !b.closed {
 			b.changed.Wait()
@@ -114,17 +119,27 @@ func (b *logBuffer) run() {
 		if len(b.queue) == 0 {
 			return
 		}
-		e := b.queue[0]
+		lines := 0
+		for text = text[:0]; lines < len(b.queue); lines++ {
+			next := b.queue[lines].text
+			if lines > 0 && len(text)+len(next) > logWrite {
+				break
+			}
+			text = append(text, next...)
+		}
 		b.mu.Unlock()
-		_, err := b.w.Write(e.text)
+		written, err := b.w.Write(text)
 		b.mu.Lock()
-		b.queue[0] = logEntry{} // for the collector
-		b.queue = b.queue[1:]
-		b.held[e.kind] -= len(e.text)
-		switch {
-		case err != nil:
-			b.lost[e.kind] += e.lines
-		case len(b.queue) == 0: // nothing may come that the reports could precede
+		for _, e := range b.queue[:lines] {
+			written -= len(e.text)
+			b.held[e.kind] -= len(e.text)
+			if err != nil && written < 0 {
+				b.lost[e.kind] += e.lines
+			}
+		}
+		clear(b.queue[:lines]) // for the collector
+		b.queue = b.queue[lines:]
+		if err == nil && len(b.queue) == 0 { // nothing may come that the reports could precede
 			b.reportLocked(plainLine)
 			b.reportLocked(auditLine)
 		}

@@ -83,7 +83,59 @@ func TestTheLogIsCompleteAndInOrderWhileItsReaderReads(t *testing.T) {
 	}
 }
 
-var droppedLine = regexp.MustCompile(`level=WARN msg="(log|audit) lines were dropped while the log's reader did not read" lines=(\d+)$`)
+// countingLog counts the writes of a log.
+type countingLog struct {
+	pipe
+	writes int
+}
+
+func (c *countingLog) Write(text []byte) (int, error) {
+	c.writes++
+	return c.pipe.Write(text)
+}
+
+func TestLinesThatWaitAreWrittenTogether(t *testing.T) {
+	log := new(countingLog)
+	b := newLogBuffer(log)
+	log.mu.Lock() // the reader does not read
+	const lines = 10_000
+	for i := range lines {
+		fmt.Fprintf(b, "line %d\n", i)
+	}
+	log.mu.Unlock()
+	b.close(time.Minute)
+	if got := log.lines(); len(got) != lines || got[lines-1] != fmt.Sprint("line ", lines-1) {
+		t.Errorf("%d lines were written, the last is %q", len(got), got[len(got)-1])
+	}
+	if log.writes > 10 { // the first may have taken one line only
+		t.Errorf("%d lines took %d writes", lines, log.writes)
+	}
+}
+
+// brokenLog takes so many bytes and fails.
+type brokenLog int
+
+func (n brokenLog) Write(text []byte) (int, error) {
+	return min(int(n), len(text)), errors.New("no space left on device")
+}
+
+func TestOfALogWriteThatFailsOnlyWhatIsMissingIsCounted(t *testing.T) {
+	b := newLogBuffer(brokenLog(10))
+	b.setReport(func(lineKind, int) []byte { return nil })
+	b.mu.Lock() // so that one write takes all of them
+	for _, line := range []string{"four\n", "five\n", "lost\n", "gone\n"} {
+		b.appendLocked(logEntry{plainLine, []byte(line), 1})
+	}
+	b.mu.Unlock()
+	b.close(time.Minute)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost[plainLine] != 2 || b.held[plainLine] != 0 {
+		t.Errorf("%d of two missing lines are counted, %d bytes are held", b.lost[plainLine], b.held[plainLine])
+	}
+}
+
+var droppedLine = regexp.MustCompile(`level=WARN msg="(log|audit) lines were dropped while the log's reader did not keep up" lines=(\d+)$`)
 
 // account returns how many lines of each kind were read, and how many are reported as dropped.
 func account(t *testing.T, lines []string) (read, dropped map[string]int) {
@@ -183,7 +235,7 @@ func TestLinesThatCannotBeWrittenAreCountedToo(t *testing.T) {
 	logs.audit.Info("written")
 	logs.out.flush(time.Minute)
 	got := p.lines()
-	if len(got) != 2 || !strings.Contains(got[0], `"msg":"audit lines were dropped while the log's reader did not read","lines":3}`) ||
+	if len(got) != 2 || !strings.Contains(got[0], `"msg":"audit lines were dropped while the log's reader did not keep up","lines":3}`) ||
 		!strings.Contains(got[1], `"msg":"written"`) {
 		t.Errorf("the log has %q", got)
 	}
