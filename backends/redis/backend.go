@@ -28,7 +28,6 @@ type Backend struct {
 
 	up        *upstream
 	tasks     *tasks
-	slots     chan struct{} // bounds the work in background
 	chronicle *proxy.Chronicle
 	lobby     *proxy.Lobby
 	agenda    *agenda
@@ -67,7 +66,6 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		log:       o.Logger,
 		notices:   o.Notices,
 		tasks:     newTasks(),
-		slots:     make(chan struct{}, maxBackground),
 		chronicle: proxy.NewChronicle(o.Notices, 0),
 		agenda:    newAgenda(),
 		ghosts:    make(map[string][]ghost),
@@ -133,18 +131,20 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// background is how much is done at a time that no client waits for.
+// maxBackground is how much is done at a time at one node that no client waits for.
 const maxBackground = 64
 
-// background runs f without anyone waiting for it, after others if there are many.
-func (b *Backend) background(f func(ctx context.Context)) {
+// background runs f, which concerns a mutex, without anyone waiting for it. If there is much to do
+// at the mutex' node, f runs after that. A node that does not answer holds up no other's mutexes.
+func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 	b.tasks.start(func() {
+		slots := b.up.slotsOf(simba.MutexChannel(mutex))
 		select {
-		case b.slots <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-b.tasks.ctx.Done():
 			return
 		}
-		defer func() { <-b.slots }()
+		defer func() { <-slots }()
 		f(b.tasks.ctx)
 	})
 }

@@ -59,7 +59,7 @@ func (b *Backend) unclaimed(g grant) bool {
 
 // passOn gives a tenure up that nobody here waits for.
 func (b *Backend) passOn(mutex string, g grant) {
-	b.background(func(ctx context.Context) {
+	b.background(mutex, func(ctx context.Context) {
 		if _, err := b.ask(ctx, mutex, passScript, g.contender, tokenText(g.token), g.ticket); err != nil {
 			b.haunt(mutex, ghost{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
 		}

@@ -27,7 +27,8 @@ type pipeline struct {
 	client  *redis.Client
 	timeout time.Duration
 	tasks   *tasks
-	clock   clock // of the node
+	clock   clock         // of the node
+	slots   chan struct{} // bounds the work in background there
 	// judge takes in the error of a request that was sent at some time.
 	judge func(client *redis.Client, sent time.Time, err error)
 

@@ -25,6 +25,8 @@ type radio struct {
 	begun func()
 	// server names the channels of which each connection listens to one that is its own.
 	server string
+	// retelling is the number of the last list of channels in tuner.retell; guarded by tuner.mu.
+	retelling uint64
 
 	mu       sync.Mutex // guards what follows
 	stations map[string]*station

@@ -23,10 +23,9 @@ type tuner struct {
 	b     *Backend
 	alive time.Duration
 
-	mu        sync.Mutex // guards what follows
-	radios    map[*redis.Client]*radio
-	patterns  map[string]time.Time // of clients, and when last subscribed to
-	retelling uint64               // the number of retell's last list
+	mu       sync.Mutex // guards what follows, and each radio's retelling
+	radios   map[*redis.Client]*radio
+	patterns map[string]time.Time // of clients, and when last subscribed to
 }
 
 // lingering is how long a channel stays subscribed after it was wanted last.
@@ -408,8 +407,8 @@ func (t *tuner) begun() {
 	for _, m := range haunted {
 		t.b.agenda.advance(m, now)
 	}
-	var polling []away
 	for _, r := range t.all() {
+		var polling []away
 		for _, name := range r.names() {
 			m, ok := simba.ParseMutexChannel(name)
 			if !ok {
@@ -421,32 +420,35 @@ func (t *tuner) begun() {
 		}
 		for name, breaks := range r.broken() {
 			if _, _, ok := simba.ParseContenderChannel(name); ok {
-				polling = append(polling, away{r, name, breaks})
+				polling = append(polling, away{name, breaks})
 			} else {
 				r.mend(name, breaks)
 			}
 		}
+		t.retell(r, polling)
 	}
-	t.retell(polling)
 }
 
 // away is a channel on which messages may have been lost.
 type away struct {
-	r      *radio
 	name   string
 	breaks int
 }
 
-// retell asserts contenders by their channels, one after another.
-func (t *tuner) retell(channels []away) {
+// retell asserts contenders by their channels at one node, one after another.
+func (t *tuner) retell(r *radio, channels []away) {
 	t.mu.Lock()
-	t.retelling++
-	this := t.retelling
+	r.retelling++
+	this := r.retelling
 	t.mu.Unlock()
-	t.b.background(func(ctx context.Context) {
+	if len(channels) == 0 {
+		return
+	}
+	mutex, _, _ := simba.ParseContenderChannel(channels[0].name)
+	t.b.background(mutex, func(ctx context.Context) {
 		for len(channels) > 0 && ctx.Err() == nil {
 			t.mu.Lock()
-			over := t.retelling != this // the next list is on its way
+			over := r.retelling != this // the next list is on its way
 			t.mu.Unlock()
 			if over {
 				return
@@ -459,7 +461,7 @@ func (t *tuner) retell(channels []away) {
 					continue
 				}
 			}
-			a.r.mend(a.name, a.breaks)
+			r.mend(a.name, a.breaks)
 			channels = channels[1:]
 		}
 	})
@@ -506,7 +508,7 @@ func (t *tuner) granted(payload string) {
 		t.b.dismiss(f[0], f[1], f[3])
 		return
 	}
-	t.b.background(func(ctx context.Context) { t.b.confirm(ctx, f[0], grant{contender: f[1], token: token, ticket: f[3]}) })
+	t.b.background(f[0], func(ctx context.Context) { t.b.confirm(ctx, f[0], grant{contender: f[1], token: token, ticket: f[3]}) })
 }
 
 // record takes in an event that some script announced.
@@ -551,7 +553,7 @@ func (b *Backend) turnOf(mutex, contender string, reached int) {
 	case b.lobby.Find(mutex, contender) != nil:
 		b.agenda.advance(mutex, time.Now())
 	case reached == 0:
-		b.background(func(ctx context.Context) {
+		b.background(mutex, func(ctx context.Context) {
 			_, _ = b.ask(ctx, mutex, passScript, contender, "0", "") // the window ends the turn else
 		})
 	}

@@ -21,14 +21,16 @@ type upstream struct {
 
 	connections *connections
 
-	mu    sync.RWMutex // guards nodes
-	nodes map[*redis.Client]*pipeline
+	mu      sync.RWMutex // guards nodes
+	nodes   map[*redis.Client]*pipeline
+	unknown chan struct{} // the slots of all keys whose node is not known
 }
 
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 	u := &upstream{
 		timeout: timeout, tasks: tasks,
 		connections: newConnections(), nodes: make(map[*redis.Client]*pipeline),
+		unknown: make(chan struct{}, maxBackground),
 	}
 	// Nothing is retried by the client: it cannot know whether a script has run.
 	dialTimeout := min(timeout, 2*time.Second)
@@ -106,10 +108,22 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if p = u.nodes[c]; p == nil {
-		p = &pipeline{client: c, timeout: u.timeout, tasks: u.tasks, judge: u.judge}
+		p = &pipeline{
+			client: c, timeout: u.timeout, tasks: u.tasks, judge: u.judge,
+			slots: make(chan struct{}, maxBackground),
+		}
 		u.nodes[c] = p
 	}
 	return p
+}
+
+// slotsOf bounds the work in background at the node that has a key.
+func (u *upstream) slotsOf(key string) chan struct{} {
+	client, err := u.of(spent, key)
+	if err != nil {
+		return u.unknown
+	}
+	return u.pipeline(client).slots
 }
 
 // retain forgets the pipelines of nodes that are masters no more.

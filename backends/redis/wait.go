@@ -315,7 +315,7 @@ func (b *Backend) attendSoon(mutex string) {
 		b.agenda.advance(mutex, time.Now().Add(retryAfter))
 		return
 	}
-	b.background(func(ctx context.Context) {
+	b.background(mutex, func(ctx context.Context) {
 		b.attend(ctx, mutex)
 		b.mu.Lock()
 		delete(b.attending, mutex)

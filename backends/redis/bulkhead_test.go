@@ -1,0 +1,52 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// Whoever does not need the node that fails notices nothing. Each look there takes the whole
+// timeout of a request, and there are far more of them than run at a time.
+func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
+	c := stores.RedisCluster(t, "--cluster-node-timeout", "60000") // no failover in the test
+	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
+	b, other := serve(t, url, deaf{}), serve(t, url, deaf{})
+	bad := c.Nodes[0]
+	var there, elsewhere []string
+	for i := 0; len(there) < 6*maxBackground || len(elsewhere) < 10; i++ {
+		m := fmt.Sprint("m", i)
+		if c.Master("simba:{"+m+"}") == bad {
+			there = append(there, m)
+		} else if len(elsewhere) < 10 {
+			elsewhere = append(elsewhere, m)
+		}
+	}
+	bells := make(map[string]*bell)
+	for _, m := range append(there, elsewhere...) {
+		acquire(t, other, m, "a", time.Minute, nil)
+		bells[m] = newBell()
+		acquire(t, b, m, "w", time.Minute, bells[m])
+	}
+	bad.Pause()
+	defer bad.Resume()
+	for _, m := range there {
+		b.agenda.advance(m, time.Now()) // as in the time of 'patience'
+	}
+	until(t, "looks at the node pile up", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.attending) > 5*maxBackground
+	})
+	for _, m := range elsewhere {
+		start := time.Now()
+		release(t, other, m, "a")
+		bells[m].await(t)
+		if took := time.Since(start); took > b.timeout {
+			t.Errorf("the waiter for %s was granted it after %v", m, took)
+		}
+	}
+}
