@@ -207,3 +207,24 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+func TestAFullRedisTakesNoArgumentForTheContenderThatAsks(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	for _, who := range []string{"0", "1", "10"} { // what look and queue are asked with
+		if !newJVM(t, s.Addr, "m"+who, who).acquire(60_000) {
+			t.Fatal("the foreign contender does not own")
+		}
+	}
+	fill(t, c)
+	for _, m := range []string{"m0", "m1", "m10"} {
+		_, _, err := b.Owner(t.Context(), m)
+		refusedForMemory(t, "OWNER of "+m, err)
+		_, err = b.assert(t.Context(), m, "", nil)
+		refusedForMemory(t, "a look at "+m, err)
+		_, _, err = b.Queue(t.Context(), m, 10)
+		refusedForMemory(t, "QUEUE of "+m, err)
+	}
+}

@@ -58,6 +58,9 @@ var leaveLua string
 //go:embed lua/pass.lua
 var passLua string
 
+//go:embed lua/queue_first.lua
+var queueFirstLua string
+
 //go:embed lua/queue.lua
 var queueLua string
 
@@ -70,7 +73,7 @@ var (
 	confirmScript = newScript("confirm", "", confirmLua)
 	leaveScript   = newScript("leave", "", leaveLua)
 	passScript    = newScript("pass", "", passLua)
-	queueScript   = newScript("queue", "", queueLua)
+	queueScript   = newScript("queue", queueFirstLua, queueLua)
 
 	scripts = []*script{
 		acquireScript, guardScript, releaseScript, breakScript,

@@ -1,3 +1,4 @@
+asker = '' -- the arguments name none
 -- Only to see how it stands, and there is nothing to settle: as in steps.lua.
 if #ARGV == 7 and ARGV[6] == '0' and ARGV[7] == '' and turn == '' and not string.find(untold, '/%d+$') then
   -- A queue of another type is for steps.lua to refuse.

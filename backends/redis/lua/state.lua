@@ -70,6 +70,9 @@ served = served or ''
 acquired, ttl, transition, till, lapse = acquired or 0, ttl or 0, transition or 0, till or 0, lapse or 0
 local ends = acquired + ttl + transition
 
+-- The contender that asks, '' = none. See look_fast.lua and queue_first.lua.
+local asker = ARGV[6]
+
 -- Whether this is BREAK, which a full Redis takes whoever the owner is.
 local breaks = false
 

@@ -161,7 +161,7 @@ elseif holder then
     vacate('expired', '') -- Redis expires a key after its last millisecond, not at its end
   elseif holder == owner and session == FOREIGN then
     follow(ms)
-  elseif full and not state[2] and holder ~= ARGV[6] and not breaks then
+  elseif full and not state[2] and holder ~= asker and not breaks then
     return { err = "OOM command not allowed when used memory > 'maxmemory'." } -- no record for somebody new
   else
     if owner ~= '' then finish(now < ends and 'released' or 'expired', '') end

@@ -1,0 +1,1 @@
+asker = '' -- the arguments name none
