@@ -16,7 +16,6 @@
 //	simba:{m}:tenure     what the lock cannot say: token, windows, session, whose turn
 //	simba:{m}:waiting    what the queue cannot say: who is blocked at which server
 //	simba:{m}:ended:t    a command ended the tenure of ticket t before its server knew of it; gone when that has told it
-//	simba:{m}:proof      never exists: to delete it proves that the node takes writes
 //
 // Simba's own scripts know the first two. What they did is found out by comparing the
 // lock with the record: a tenure that began without us gets its token at first sight.

@@ -13,18 +13,17 @@ import (
 // A node that is no primary any more goes on answering reads on the connections that it
 // has. So each read is made in one script with a write that changes nothing, which such a
 // node refuses: steps.lua does so for what concerns one mutex, and these for the rest.
-// DEL of nothing needs no memory, and neither replicas nor the append only file see it. See
-// look_fast.lua for why it comes last, and is not replicated.
-const (
-	proofLua = `return redis.call('DEL', KEYS[1])`
+// See lua/prove.lua for that write, and look_fast.lua for why it comes last, and is not replicated.
+var (
+	proofLua = proveLua + `prove(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
-	scanLua = `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
-		redis.set_repl(redis.REPL_NONE) redis.call('DEL', KEYS[1]) return page`
+	scanLua = proveLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+		redis.set_repl(redis.REPL_NONE) prove(KEYS[1]) return page`
 	// KEYS  1 lock
-	bothLua = `local n = redis.call('EXISTS', KEYS[1], KEYS[1] .. ':contender')
-		redis.set_repl(redis.REPL_NONE) redis.call('DEL', KEYS[1] .. ':proof') return n`
+	bothLua = proveLua + `local n = redis.call('EXISTS', KEYS[1], KEYS[1] .. ':contender')
+		redis.set_repl(redis.REPL_NONE) prove(KEYS[1] .. ':contender') return n`
 	// ARGV  1 channel
-	listenersLua = `redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
+	listenersLua = proveLua + `prove(KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
 )
 
 // unfit reports whether an error says that a node takes no writes at this moment. Before
@@ -44,12 +43,13 @@ func unfit(err error) bool {
 
 // judge closes the connections of a node that were opened before a request was sent, if the
 // error of that request says that the node takes no writes. Their address may lead to
-// another node by now.
+// another node by now. Behind Sentinel that closes the connections to the Sentinels too:
+// go-redis dials those by the same Dialer, and makes new ones.
 func (u *upstream) judge(node *redis.Client, sent time.Time, err error) {
 	if !unfit(err) {
 		return
 	}
-	addr := "" // there is one node only
+	addr := "" // all: without a cluster there is one primary only
 	if u.cluster != nil {
 		addr = node.Options().Addr
 	}
@@ -70,7 +70,7 @@ func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, 
 
 var errNoSlot = errors.New("redis: the node has no slots of the cluster any more")
 
-// proofKey is a key that never exists, in one of the node's slots.
+// proofKey is a key in one of the node's slots. Nothing happens to it, should it exist.
 func (u *upstream) proofKey(ctx context.Context, node *redis.Client) (string, error) {
 	for i := range 1 << 16 {
 		key := "simba:{" + strconv.Itoa(i) + "}:proof"

@@ -11,7 +11,10 @@ type script struct {
 	name, text, sha string
 }
 
-// Every script is state, its own fast path or first lines if it has some, steps, and its body.
+// Every script is prove, state, its own fast path or first lines if it has some, steps, and its body.
+
+//go:embed lua/prove.lua
+var proveLua string
 
 //go:embed lua/state.lua
 var stateLua string
@@ -82,7 +85,7 @@ var (
 )
 
 func newScript(name, fast, body string) *script {
-	text := stateLua + fast + stepsLua + body
+	text := proveLua + stateLua + fast + stepsLua + body
 	sum := sha1.Sum([]byte(text))
 	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -10,7 +10,7 @@ if #ARGV == 7 and ARGV[6] == '0' and ARGV[7] == '' and turn == '' and not string
     -- The proof of steps.lua, here the last command: before Redis 7, a command after a write begins a
     -- transaction for the append only file, even if that write changed nothing.
     redis.set_repl(redis.REPL_NONE)
-    call('DEL', lock .. ':proof')
+    prove(queue)
     return { 'seen', owner, holder and token or '0', acquired, acquired + ttl, ends, now, 0, waiters, ends, {}, {} }
   end
 end

@@ -24,7 +24,7 @@ local microsText = time[1] .. string.sub('00000' .. time[2], -6)
 -- refuse ends the script by an error that an operator must see to. A node that takes no writes
 -- says so instead: what it has may be old. See steps.lua.
 local function refuse(why)
-  call('DEL', lock .. ':proof')
+  prove(queue)
   error(why)
 end
 

@@ -11,11 +11,11 @@
 -- it the whole script. Neither replicas nor the append only file see it. Fast paths write, too.
 -- Redis refuses SETRANGE when its memory is full. The script must know that before its first write
 -- that needs no memory, since Redis checks the memory for none of the writes that follow one.
-local full, proof = false, redis.pcall('SETRANGE', lock .. ':proof', 0, '')
-if type(proof) == 'table' then
-  if not string.find(proof.err, 'OOM ', 1, true) then return proof end
-  full = true
-  call('DEL', lock .. ':proof')
+local full, refusal = false, redis.pcall('SETRANGE', tenure, 0, '')
+if type(refusal) == 'table' then
+  full = string.find(refusal.err, 'OOM ', 1, true) ~= nil
+  if not full then call('SETRANGE', tenure, 0, '') end -- raises that error
+  prove(queue)
 end
 
 local waiting = lock .. ':waiting' -- hash: contender -> what only our servers know of it

@@ -1,0 +1,66 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// What simba-resp writes to see whether a node takes writes must do nothing to a key that another
+// program has there, of whatever type.
+func TestAProofDestroysNothing(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	acquire(t, b, "m", "a", time.Minute, nil)
+	keys := []string{"simba:{m}:proof", "simba:{0}:proof"}
+	for _, theirs := range [][]any{
+		{"SET", "", "x"}, {"SET", "", ""}, {"RPUSH", "", "x"}, {"SADD", "", "x", ""}, {"HSET", "", "", "x"},
+		{"ZADD", "", "1", "", "2", "x"}, {"XADD", "", "1-1", "x", "y"},
+	} {
+		before := make(map[string]string)
+		for _, key := range keys {
+			c.Del(t.Context(), key)
+			theirs[1] = key
+			if err := c.Do(t.Context(), theirs...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			before[key] = c.Dump(t.Context(), key).Val()
+		}
+		unchanged := func(what string) {
+			t.Helper()
+			for _, key := range keys {
+				if now := c.Dump(t.Context(), key).Val(); now != before[key] || now == "" {
+					t.Errorf("%s: key %s of %s holds %q after %q", what, key, theirs[0], now, before[key])
+				}
+			}
+		}
+		for _, q := range questions {
+			if err := q.ask(t.Context(), b); err != nil {
+				t.Errorf("%s beside a foreign %s: %v", q.name, theirs[0], err)
+			}
+			unchanged(q.name)
+		}
+		scan(t, b)
+		unchanged("SCAN")
+		for _, script := range []string{proofLua, listenersLua} {
+			if _, err := b.up.eval(t.Context(), b.up.client, script, "a channel"); err != nil {
+				t.Error(err)
+			}
+			unchanged(script)
+		}
+		serve(t, "redis://"+s.Addr, deaf{})
+		unchanged("a start")
+		c.ConfigSet(t.Context(), "maxmemory", "1")
+		for _, q := range questions {
+			_ = q.ask(t.Context(), b)
+			unchanged(fmt.Sprint(q.name, " of a full Redis"))
+		}
+		c.ConfigSet(t.Context(), "maxmemory", "0")
+	}
+}
