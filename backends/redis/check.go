@@ -110,6 +110,9 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string,
 	return nil
 }
 
+// neededRights are those of the user whom the url names.
+const neededRights = "~simba:* &simba* &simba:{* &simba-events:{* +@all -@dangerous +info, and better +config|get"
+
 // explain says in one line what to do about an error at the start.
 func explain(err error, name string) error {
 	text := err.Error()
@@ -119,7 +122,7 @@ func explain(err error, name string) error {
 	case strings.HasPrefix(text, "WRONGPASS"), strings.Contains(text, "invalid password"), strings.Contains(text, "without any password configured"):
 		return fmt.Errorf("redis at %s refuses user or password of the url: %w", name, err)
 	case strings.HasPrefix(text, "NOPERM"):
-		return fmt.Errorf("redis at %s does not permit what is needed, which is ~simba:* &simba* &simba:{* &simba-events:{* +@all -@dangerous +info, and better +config|get: %w", name, err)
+		return fmt.Errorf("redis at %s does not permit what is needed, which is "+neededRights+": %w", name, err)
 	case unfit(err):
 		return fmt.Errorf("redis at %s takes no writes: %w", name, err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,10 @@ var (
 	// passingTexts are parts of such errors without a code of their own.
 	passingTexts = []string{"Script killed", "non local key"}
 
+	// deniedTexts are parts of what Redis says of a right that is missing inside a script. Redis 7.0 and
+	// before name neither the command nor the key.
+	deniedTexts = []string{"NOPERM ", "The user executing the script can't "}
+
 	// inScript is where in a script Redis met an error: in front of its text before Redis 7 and where Lua raised
 	// it, behind the text otherwise.
 	inScript     = regexp.MustCompile(`user_script: ?\d+: `)
@@ -63,6 +68,8 @@ func lasting(err error) error {
 	switch {
 	case slices.Contains(passingCodes, code), slices.ContainsFunc(passingTexts, contained):
 		return nil
+	case scripted && slices.ContainsFunc(deniedTexts, contained):
+		return fmt.Errorf("%s: the user needs %s", strings.TrimPrefix(text, "ERR "), neededRights)
 	case scripted, slices.Contains(lastingCodes, code), code == "ERR" && slices.ContainsFunc(lastingTexts, begins):
 		return errors.New(strings.TrimPrefix(text, "ERR "))
 	}

@@ -259,6 +259,7 @@ func (e said) Error() string { return string(e) }
 func (said) RedisError()     {}
 
 func TestOnlyErrorsThatRedisMakesAgainAreTakenForLasting(t *testing.T) {
+	const needs = ": the user needs " + neededRights
 	const at7 = " script: ab81a0e4e11674d35e5af392da84baadf7c6da22, on @user_script:1."
 	const at6 = "ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:12: "
 	for _, e := range []struct{ said, names string }{ // names "" = it passes
@@ -267,7 +268,10 @@ func TestOnlyErrorsThatRedisMakesAgainAreTakenForLasting(t *testing.T) {
 		{at6 + "user_script:12: key simba:{m} is not a string", "key simba:{m} is not a string"},
 		{"ERR user_script:12: key simba:{m} is not a string" + at7, "key simba:{m} is not a string"},
 		{"ERR Unknown Redis command called from script" + at7, "Unknown Redis command called from script"},
-		{"ERR The user executing the script can't run this command or subcommand" + at7, "The user executing the script can't run this command or subcommand"},
+		{"ERR The user executing the script can't run this command or subcommand" + at7, "The user executing the script can't run this command or subcommand" + needs},
+		{"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments" + at7, "The user executing the script can't access at least one of the keys mentioned in the command arguments" + needs},
+		{"NOPERM User simba has no permissions to run the 'del' command" + at7, "NOPERM User simba has no permissions to run the 'del' command" + needs},
+		{at6 + "@user_script: 12: -NOPERM The user executing the script can't run this command or subcommand", "NOPERM The user executing the script can't run this command or subcommand" + needs},
 		{"NOPERM this user has no permissions to run the 'evalsha' command", "NOPERM this user has no permissions to run the 'evalsha' command"},
 		{"NOAUTH Authentication required.", "NOAUTH Authentication required."},
 		{"WRONGPASS invalid username-password pair or user is disabled.", "WRONGPASS invalid username-password pair or user is disabled."},
