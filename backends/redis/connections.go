@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// connections are all that are open to Redis: those of go-redis' pools and the radios'.
+// connections are all that are open to Redis: those of go-redis' pools, the radios', and
+// those to Sentinels.
 // go-redis closes a connection that fails, but not the others that lead to the same node.
 // Safe for concurrent use.
 type connections struct {
