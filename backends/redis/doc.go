@@ -23,7 +23,7 @@
 // A node that was demoted goes on answering on old connections. So each answer comes from a
 // script that writes, even if the write changes nothing (proof.go); a refusal closes all
 // connections to that node (connections.go). The node that commands go to is asked whether
-// the radio's connection listens there (whereabouts.go).
+// the radio's connection listens there (subscriber_check.go).
 //
 // What happens without a request is found by looking: at the end of each lease that
 // concerns this server (agenda), after each connection of the radio, and after each

@@ -100,9 +100,9 @@ func (b *Backend) retry(mutex string, err error) {
 	b.agenda.advance(mutex, time.Now().Add(refusedAfter))
 }
 
-// deafness is why the node of a mutex will not pass on to this server what others grant
+// notListening is why the node of a mutex will not pass on to this server what others grant
 // to waiters here, nil if it does or will again.
-func (b *Backend) deafness(mutex string) error {
+func (b *Backend) notListening(mutex string) error {
 	r := b.tuner.radioOf(spent, simba.MutexChannel(mutex))
 	if r == nil || r.listens(b.tuner.serverChannel()) {
 		return nil

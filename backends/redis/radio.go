@@ -245,7 +245,7 @@ func (r *radio) write(ctx context.Context, ps *redis.PubSub) {
 			err = r.retune(ps)
 		case <-ping.C:
 			err = ps.Ping(spent)
-			r.appeal()
+			r.resubscribe()
 		case <-ctx.Done():
 			return
 		}
@@ -388,8 +388,8 @@ func (r *radio) refuse(err error) {
 	}
 }
 
-// appeal asks again for what was refused.
-func (r *radio) appeal() {
+// resubscribe asks again for what was refused.
+func (r *radio) resubscribe() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.refused) > 0 {

@@ -340,7 +340,7 @@ func (b *Backend) attend(ctx context.Context, mutex string) {
 		b.retry(mutex, err)
 		return
 	}
-	if err := b.deafness(mutex); err != nil {
+	if err := b.notListening(mutex); err != nil {
 		b.lobby.Fail(mutex, err)
 	}
 	waiters, _ := s.extra.(int64)

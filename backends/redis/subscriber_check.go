@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// errElsewhere is why a radio gives up a connection that is alive.
-var errElsewhere = errors.New("the pub/sub connection is not at the node that commands go to")
+// errOtherNode is why a radio gives up a connection that is alive.
+var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")
 
 // watch asks the node that commands go to, again and again until ctx ends, whether this
 // radio's connection listens there. After a failover the connection may stay at the old
@@ -30,7 +30,7 @@ func (r *radio) watch(ctx context.Context, listeners func(ctx context.Context, c
 		n, err := listeners(ask, own)
 		cancel()
 		if err == nil && n == int64(0) {
-			leave(errElsewhere)
+			leave(errOtherNode)
 		}
 	}
 }
