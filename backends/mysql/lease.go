@@ -2,13 +2,14 @@ package mysql
 
 import (
 	"context"
+	"sync"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // Guard implements simba.Backend. It is one statement, and waits for nobody in the
-// gate, only for other GUARDs of the mutex: a renewal must not come late.
+// gate, only for other GUARDs of a mutex whose row is locked: a renewal must not come late.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	if err := b.checkNames(r.Mutex, r.Contender); err != nil {
 		return o, err
@@ -52,13 +53,20 @@ func (b *Backend) guard(ctx context.Context, l *line, r simba.GuardRequest) (o s
 	return o, errRestless
 }
 
-// guardOnce asks the table, one GUARD of the mutex at a time.
+// guardOnce asks the table. GUARDs that wait for the row do so one at a time, with the
+// owner's first. One that is overdue holds up no other: its connection may be dead.
 func (b *Backend) guardOnce(ctx context.Context, l *line, r simba.GuardRequest) (t lease, ok bool, err error) {
+	if waits := b.store.waits; !waits.always && !waits.isLocked(l.mutex) {
+		if t, ok, err = b.store.guard(brief(ctx), r); !isConflict(err) {
+			return t, ok, err
+		}
+	}
 	if err := l.renewing.enter(ctx, b.owns(l, r.Contender)); err != nil {
 		return t, false, err
 	}
-	defer l.renewing.leave()
-	return b.store.guard(ctx, r)
+	leave := sync.OnceFunc(l.renewing.leave)
+	defer leave()
+	return b.store.guard(whenOverdue(ctx, leave), r)
 }
 
 // Release implements simba.Backend.

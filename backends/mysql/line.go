@@ -16,11 +16,11 @@ import (
 //
 // Whoever may pass the mutex on does so in the gate: it is for one at a time, and
 // the table is asked there. Backend.mu guards the rest and is held for no I/O. Since a
-// GUARD has a gate of its own, a mutex whose row is locked takes two connections at most.
+// GUARD that waits has a gate of its own, two statements at most wait for a locked row.
 type line struct {
 	mutex    string
 	gate     gate
-	renewing gate // of GUARDs: with the one in the other gate, no more than two ask at a time
+	renewing gate // of GUARDs that wait for the row
 
 	// Of the one in the gate.
 	seen  row // what the table last showed

@@ -2,11 +2,11 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"maps"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,12 +17,16 @@ import (
 //
 // MySQL knows no lock wait below one second. There a statement finds out after that
 // second, so a row that was locked just now takes its mutex' two connections for so long,
-// once: who wants it after that begins with a slot.
+// once: who wants it after that begins with a slot. The row counts as locked until a
+// statement gets it, or until nobody has asked for it for a while.
 
 const (
 	// lockWait is for how long a statement waits for a row that another transaction
 	// holds, in whole seconds as the database counts them.
 	lockWait = time.Second
+	// longestLockWait is how long such a wait can take: the database looks once a second
+	// whether it has been too long.
+	longestLockWait = 2 * lockWait
 	// maxLockWaits is how many statements may wait so: a quarter of the pool.
 	maxLockWaits = maxConns / 4
 	// quickTries is how often a statement is tried that must not wait for a row.
@@ -37,79 +41,127 @@ const (
 // errLocked is why a request fails that could not wait for its row.
 var errLocked = errors.New("another transaction holds the mutex' row in the database, and too many requests wait for such rows")
 
+// lockedFor is for how long a row counts as locked after the last wait in vain, or after
+// the last that queued for it has left.
+const lockedFor = 2 * lockWait
+
 // lockWaits bounds how many statements wait for rows.
 type lockWaits struct {
 	slots  chan struct{}
 	enough time.Duration // a request with less time left does not begin to wait for a locked row
-	always atomic.Bool   // the server makes every statement wait that meets a locked row
+	always bool          // the server makes every statement wait that meets a locked row
+	blind  bool          // a request's time ends before the server reports a wait in vain
 
-	mu     sync.Mutex           // guards what follows
-	locked map[string]time.Time // mutexes whose row was waited for in vain, until when that counts
+	mu     sync.Mutex // guards what follows, and every lockedRow
+	locked map[string]*lockedRow
 }
 
-// lockedFor is for how long a row counts as locked after a wait in vain.
-const lockedFor = 2 * lockWait
+// lockedRow is a row that was waited for in vain.
+type lockedRow struct {
+	until  time.Time     // it counts as locked until then
+	queued int           // how many want a slot for it, or have one: it counts as locked while there are any
+	gained chan struct{} // closed when a statement gets the row
+}
+
+func (r *lockedRow) counts() bool { return r != nil && (r.queued > 0 || time.Now().Before(r.until)) }
 
 // newLockWaits takes the time limit of requests.
 func newLockWaits(timeout time.Duration) *lockWaits {
 	return &lockWaits{
 		slots:  make(chan struct{}, maxLockWaits),
 		enough: min(lockWait, timeout/2),
-		locked: make(map[string]time.Time),
+		blind:  timeout <= longestLockWait,
+		locked: make(map[string]*lockedRow),
 	}
+}
+
+// askServer asks whether the server knows a lock wait of 0.
+func (w *lockWaits) askServer(ctx context.Context, db *sql.DB) error {
+	var seconds int
+	err := queryRow(ctx, db, []any{&seconds}, "SELECT @@SESSION.innodb_lock_wait_timeout")
+	w.always = seconds > 0
+	return err
 }
 
 // isLocked reports whether another transaction is known to hold the mutex' row.
 func (w *lockWaits) isLocked(mutex string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Now().Before(w.locked[mutex])
+	return w.locked[mutex].counts()
 }
 
 // inVain takes note of a wait in vain.
 func (w *lockWaits) inVain(mutex string) {
-	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.locked, func(_ string, until time.Time) bool { return !now.Before(until) })
-	w.locked[mutex] = now.Add(lockedFor)
+	maps.DeleteFunc(w.locked, func(_ string, r *lockedRow) bool { return !r.counts() })
+	r := w.locked[mutex]
+	if r == nil {
+		r = &lockedRow{gained: make(chan struct{})}
+		w.locked[mutex] = r
+	}
+	r.until = time.Now().Add(lockedFor)
 }
 
-// got takes note that nobody else holds the row.
+// got takes note that nobody else holds the row. Who queues for it need not any more.
 func (w *lockWaits) got(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.locked, mutex)
+	if r := w.locked[mutex]; r != nil {
+		close(r.gained)
+		delete(w.locked, mutex)
+	}
+}
+
+// queue takes note that a statement wants a slot, until leave is called. A row that
+// counts as locked does so for that long. gained is closed when another statement gets it.
+func (w *lockWaits) queue(mutex string) (gained <-chan struct{}, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.locked[mutex]
+	if !r.counts() {
+		return nil, func() {}
+	}
+	r.queued++
+	return r.gained, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		r.queued--
+		r.until = time.Now().Add(lockedFor)
+	}
 }
 
 // run runs a statement that wants the row of a mutex, until it no longer loses to other
 // transactions or the context ends. The statement begins with the text that it is given.
 func (w *lockWaits) run(ctx context.Context, mutex string, statement func(patience string) error) error {
 	var err error = errLocked
-	try := func(patience string) (lost, waited bool, took time.Duration) {
+	try := func(patience string) (lost bool, took time.Duration) {
+		if f, ok := ctx.Value(overdueKey{}).(func()); ok {
+			defer time.AfterFunc(longestLockWait, f).Stop()
+		}
 		sent := time.Now()
 		err = statement(patience)
 		took = time.Since(sent)
-		lost, waited = isConflict(err), took >= lockWait/2
+		lost = isConflict(err)
+		waits := w.always || patience != ""
 		switch {
 		case err == nil:
 			w.got(mutex)
-		case waited && (lost || ctx.Err() != nil):
+		case waits && errorNumber(err) == errLockWait,
+			w.always && w.blind && ctx.Err() != nil && took >= lockWait/2:
 			w.inVain(mutex)
 		}
-		return lost, waited, took
+		return lost, took
 	}
 	for i := 1; ; i++ {
 		locked := w.isLocked(mutex)
-		if !locked || !w.always.Load() {
-			lost, waited, _ := try("")
-			if !lost {
+		if !locked || !w.always {
+			if lost, _ := try(""); !lost {
 				return err
 			}
-			w.always.Store(waited)
 		}
 		slots, again := w.slots, (<-chan time.Time)(nil)
-		if !w.always.Load() {
+		if !w.always {
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
 		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.enough {
@@ -121,22 +173,39 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(patien
 			}
 			slots = nil
 		}
-		select {
-		case slots <- struct{}{}:
-			lost, _, took := try(patiently)
-			if ctx.Err() != nil && took < lockWait {
-				time.AfterFunc(lockWait-took, func() { <-w.slots }) // until then it goes on at the database
-			} else {
-				<-w.slots
-			}
-			if !lost {
-				return err
-			}
-		case <-again:
-		case <-ctx.Done():
+		lost, ended := w.inTurn(ctx, mutex, slots, again, try)
+		if ended || !lost {
 			return err
 		}
 	}
+}
+
+// inTurn waits for a slot and tries a statement in it. It returns without having tried
+// when it is time to do so again without a slot, or when the context ends.
+func (w *lockWaits) inTurn(ctx context.Context, mutex string, slots chan struct{}, again <-chan time.Time,
+	try func(patience string) (lost bool, took time.Duration),
+) (lost, ended bool) {
+	var gained <-chan struct{}
+	if slots != nil {
+		var leave func()
+		gained, leave = w.queue(mutex)
+		defer leave()
+	}
+	select {
+	case slots <- struct{}{}:
+		lost, took := try(patiently)
+		if ctx.Err() != nil && took < lockWait {
+			time.AfterFunc(lockWait-took, func() { <-w.slots }) // until then it goes on at the database
+		} else {
+			<-w.slots
+		}
+		return lost, false
+	case <-gained:
+	case <-again:
+	case <-ctx.Done():
+		return false, true
+	}
+	return true, false
 }
 
 // briefKey is the context key of brief.
@@ -147,3 +216,12 @@ type briefKey struct{}
 func brief(ctx context.Context) context.Context { return context.WithValue(ctx, briefKey{}, true) }
 
 func isBrief(ctx context.Context) bool { return ctx.Value(briefKey{}) != nil }
+
+// overdueKey is the context key of whenOverdue.
+type overdueKey struct{}
+
+// whenOverdue returns a context that has f called when a statement takes longer than a
+// wait for a row can: it is on a slow link, or on a connection that is dead.
+func whenOverdue(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, overdueKey{}, f)
+}

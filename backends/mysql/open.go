@@ -66,6 +66,9 @@ func open(ctx context.Context, o Options, db *sql.DB, at place) (*Backend, error
 	if err := b.store.readClock(ctx); err != nil {
 		return nil, err
 	}
+	if err := b.store.waits.askServer(ctx, db); err != nil {
+		return nil, err
+	}
 	b.running.Add(1)
 	go b.keep()
 	return b, nil

@@ -1,0 +1,92 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// deaths makes connections to a database one of which dies without a sign.
+type deaths struct {
+	armed atomic.Bool // the next GUARD is the last that its connection takes
+	died  chan struct{}
+}
+
+// newDeaths returns deaths, and the network of connections for a DSN.
+func newDeaths(t *testing.T) (d *deaths, network string) {
+	d = &deaths{died: make(chan struct{})}
+	network = t.Name()
+	mysqldriver.RegisterDialContext(network, func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return &mortal{Conn: c, deaths: d}, err
+	})
+	t.Cleanup(func() { mysqldriver.DeregisterDialContext(network) })
+	return d, network
+}
+
+// mortal is a connection that takes what is written and says nothing, once it is dead.
+type mortal struct {
+	net.Conn
+	deaths *deaths
+	dead   atomic.Bool
+}
+
+func (c *mortal) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("LAST_INSERT_ID(version),")) && c.deaths.armed.CompareAndSwap(true, false) {
+		c.dead.Store(true)
+		close(c.deaths.died)
+	}
+	if c.dead.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestAGuardOnADeadConnectionHoldsUpNoOther: the owner's next one renews in time.
+func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
+	const timeout = 8 * time.Second
+	store := stores.MariaDB(t)
+	for name, c := range map[string]struct {
+		stuck  string // whose GUARD the dead connection has
+		always bool   // the server is like MySQL
+		within time.Duration
+	}{
+		"the owner's":                      {"a", false, longestLockWait / 2},
+		"another's":                        {"b", false, longestLockWait / 2},
+		"the owner's, where all must wait": {"a", true, timeout / 2},
+		"another's, where all must wait":   {"b", true, timeout / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, network := newDeaths(t)
+			b := serve(t, "", func(o *Options) {
+				o.DSN, o.Timeout, o.Poll = "root@"+network+"("+store.Addr+")/simba", timeout, 0
+			})
+			b.store.waits.always = c.always
+			take(t, b, name, "a", long)
+			guard := func(ctx context.Context, contender string) (simba.Outcome, error) {
+				return b.Guard(ctx, simba.GuardRequest{Mutex: name, Contender: contender, TTL: long})
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			defer all.Wait()
+			defer cancel()
+			d.armed.Store(true)
+			all.Go(func() { _, _ = guard(ctx, c.stuck) })
+			<-d.died
+			start := time.Now()
+			o, err := guard(t.Context(), "a")
+			if took := time.Since(start); err != nil || o.Status != simba.StatusRenewed || took > c.within {
+				t.Errorf("the owner's next GUARD: %v, %v, after %v", o.Status, err, took)
+			}
+		})
+	}
+}
