@@ -14,7 +14,8 @@ const (
 	// followEvery is how often the table is read as a whole while someone subscribes
 	// to a pattern that can match the channels of mutexes.
 	followEvery = time.Second
-	// gatePatience is how long one mutex may hold up the reading of the table.
+	// gatePatience is how long one mutex may hold up the reading of the table, and the
+	// looks at others.
 	gatePatience = 100 * time.Millisecond
 )
 

@@ -120,8 +120,8 @@ func (b *Backend) wakeUp(l *line) {
 		}
 		b.log.Debug("cannot look at a mutex", "mutex", l.mutex, "err", err)
 		b.mu.Lock()
-		if isConflict(err) {
-			l.lookAt = time.Now().Add(firstRetry) // the database answers: the row is locked
+		if isConflict(err) || errors.Is(err, errBusy) {
+			l.lookAt = time.Now().Add(firstRetry) // the database answers, or was not asked
 		} else {
 			l.fails++
 			l.lookAt = time.Now().Add(min(lastRetry, firstRetry<<min(l.fails, 8)))
@@ -130,22 +130,25 @@ func (b *Backend) wakeUp(l *line) {
 	}
 }
 
-// lookByItself is a visit that nobody asked for. One whose row is locked is put off:
-// other mutexes want the connections that looks have.
+// lookByItself is a visit that nobody asked for. It waits for its turn among looks first,
+// where it holds up no request for the mutex. One whose row is locked, or whose gate is
+// busy for long, is put off: other mutexes want the connections that looks have.
 func (b *Backend) lookByItself(ctx context.Context, l *line) error {
 	if b.store.waits.isLocked(l.mutex) {
 		return errLocked
 	}
-	if err := l.gate.enter(ctx, false); err != nil {
-		return err
-	}
-	defer l.gate.leave()
 	select {
 	case b.looking <- struct{}{}:
 		defer func() { <-b.looking }()
 	case <-ctx.Done():
 		return errBusy
 	}
+	short, cancel := context.WithTimeout(ctx, gatePatience)
+	defer cancel()
+	if err := l.gate.enter(short, false); err != nil {
+		return err
+	}
+	defer l.gate.leave()
 	return b.visitInGate(brief(ctx), l)
 }
 
