@@ -12,7 +12,7 @@ import (
 // Numbers of the server's errors.
 const (
 	errDiskFull        = 1021
-	errReadOnlyTable   = 1036
+	errReadOnlyTable   = 1036 // with innodb_read_only, as on a reader of Amazon Aurora
 	errDatabaseDenied  = 1044
 	errAccessDenied    = 1045
 	errNotReady        = 1047 // a node of a Galera cluster that was cut off
@@ -50,6 +50,7 @@ const (
 	errMustChange      = 1820
 	errReadOnlyMode    = 1836
 	errExpired         = 1862
+	errReadOnlyInnoDB  = 1874
 	errNotInEngine     = 1932
 	errAccountLocked   = 3118
 	errAccountLockedM  = 4151 // the same on MariaDB
@@ -68,7 +69,7 @@ func errorNumber(err error) uint16 {
 // any more.
 func isReadOnly(err error) bool {
 	switch errorNumber(err) {
-	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode, errNotReady:
+	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode, errReadOnlyTable, errReadOnlyInnoDB, errNotReady:
 		return true
 	}
 	return errors.Is(err, errNotPrimary)
@@ -130,7 +131,7 @@ func (p place) fault(err error) error {
 		}
 		return misfit(err)
 	case errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
-		errReadOnlyTable, errNotUpdatable, errInvalidView:
+		errNotUpdatable, errInvalidView:
 		return misfit(err)
 	case errStatementBinlog:
 		return faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")

@@ -3,6 +3,7 @@ package mysql
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -108,6 +109,45 @@ func TestNoReadIsAnsweredByAReadOnlyServer(t *testing.T) {
 		if err := read(); err != nil {
 			t.Errorf("%s on a server that takes writes again: %v", name, err)
 		}
+	}
+}
+
+// TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary, as a reader of Amazon Aurora: writes are
+// refused by the table there. When the address leads to the primary, it is served.
+func TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, func(o *Options) { o.Poll = time.Hour })
+	take(t, b, "m", "a", long)
+	requests := map[string]func() error{
+		"GUARD": func() error {
+			_, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+			return err
+		},
+		"ACQUIRE": func() error { _, _, err := b.Acquire(t.Context(), request("m", "a", long)); return err },
+		"OWNER":   func() error { _, _, err := b.Owner(t.Context(), "m"); return err },
+	}
+	store.Stop()
+	store.StartWith("--innodb-read-only")
+	for name, r := range requests {
+		await(t, name+" is refused by a read-only server", func() bool {
+			err := r()
+			if !isUnavailable(err) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			unavailable := (*simba.UnavailableError)(nil)
+			return errors.As(err, &unavailable) && isReadOnly(unavailable.Err)
+		})
+		if n := b.store.db.Stats().Idle; n > 1 { // the one of the last request
+			t.Errorf("%s: %d connections to the server are kept", name, n)
+		}
+	}
+	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: &ear{}}); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("at start: %v", err)
+	}
+	store.Stop()
+	store.Start()
+	for name, r := range requests {
+		await(t, name+" is served again", func() bool { return r() == nil })
 	}
 }
 

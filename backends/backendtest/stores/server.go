@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,9 +44,12 @@ func start(t TB, s *Server) *Server {
 // Start starts the server, again after Stop or Kill: on the same port, with the data
 // that it had. It returns when the server answers; if it does not, the test fails.
 // A server that runs is left alone.
-func (s *Server) Start() {
+func (s *Server) Start() { s.StartWith() }
+
+// StartWith is Start with more arguments, this time only.
+func (s *Server) StartWith(args ...string) {
 	s.t.Helper()
-	p, err := s.launch()
+	p, err := s.launch(args)
 	if err == nil {
 		err = s.awaitReady(p)
 	}
@@ -54,13 +58,13 @@ func (s *Server) Start() {
 	}
 }
 
-func (s *Server) launch() (*process, error) {
+func (s *Server) launch(args []string) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proc != nil && !s.proc.hasEnded() {
 		return s.proc, nil
 	}
-	p, err := run(s.program, s.args, s.Dir)
+	p, err := run(s.program, slices.Concat(s.args, args), s.Dir)
 	if err == nil {
 		s.proc = p
 	}

@@ -51,7 +51,7 @@ func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 		t.Cleanup(s.Kill)
 	}
 	for _, s := range e.Servers { // none serves before most of them run
-		if _, err := s.launch(); err != nil {
+		if _, err := s.launch(nil); err != nil {
 			t.Fatal(err)
 		}
 	}
