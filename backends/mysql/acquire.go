@@ -32,7 +32,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 			o = again(late, o)
 		}
 		if t == nil {
-			return o, nil, b.fail(err)
+			return o, nil, b.failAt(l, err)
 		}
 		return o, t, nil
 	}
@@ -42,7 +42,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		o, err = b.acquire(ctx, l, r)
 		o = again(late, o)
 	}
-	return o, nil, b.fail(err)
+	return o, nil, b.failAt(l, err)
 }
 
 // again is what came of a request whose first grant was late. If the second renews what the first began,

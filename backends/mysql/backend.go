@@ -144,6 +144,21 @@ func (b *Backend) fail(err error) error {
 	return &simba.UnavailableError{Engine: "mysql", Err: err}
 }
 
+// failAt is fail for a request for a mutex. If the database refuses what the engine needs,
+// a look soon meets that for those who are blocked there.
+func (b *Backend) failAt(l *line, err error) error {
+	err = b.fail(err)
+	if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) && b.blocked(l) {
+		soon := time.Now().Add(firstRetry)
+		b.mu.Lock()
+		if soon.Before(l.lookAt) {
+			l.lookAt = soon
+		}
+		b.mu.Unlock()
+	}
+	return err
+}
+
 // reconnect closes the pool's idle connections, one call at a time: if the limit were
 // raised again while another call is closing, database/sql could close the wrong
 // connection and lose another one, and its place in the pool, for ever.

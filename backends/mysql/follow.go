@@ -58,7 +58,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	if err != nil {
 		b.hurry(l)
 	}
-	return 0, b.fail(err)
+	return 0, b.failAt(l, err)
 }
 
 // reach takes note that a polling waiter can be told now: what it was told before may
@@ -152,6 +152,9 @@ func (b *Backend) sweep() {
 	ctx, cancel := context.WithTimeout(b.ctx, b.timeout)
 	defer cancel()
 	err := b.store.readClock(ctx)
+	if refusal := b.checkForBlocked(ctx); err == nil {
+		err = refusal
+	}
 	if err == nil {
 		err = b.sweepSessions(ctx)
 	}
@@ -159,6 +162,22 @@ func (b *Backend) sweep() {
 		_ = b.fail(err) // for its effect on the pool
 		b.log.Warn("cannot ask the database", "err", err)
 	}
+}
+
+// checkForBlocked ends all waits by an error if the database refuses what each of them
+// needs in the end. Otherwise they would learn it when their leases in front end.
+func (b *Backend) checkForBlocked(ctx context.Context) error {
+	mutexes := b.lobby.Mutexes()
+	if len(mutexes) == 0 {
+		return nil
+	}
+	err := b.store.tryUpdate(ctx)
+	if f := b.at.fault(err); f != nil {
+		for _, mutex := range mutexes {
+			b.lobby.Fail(mutex, &simba.MisconfiguredError{Engine: "mysql", Err: f})
+		}
+	}
+	return err
 }
 
 // follow looks at the table as a whole if anyone wants to know of all mutexes.

@@ -22,7 +22,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outc
 	l := b.hold(r.Mutex)
 	defer b.drop(l)
 	o, err = b.guard(ctx, l, r)
-	return o, b.fail(err)
+	return o, b.failAt(l, err)
 }
 
 func (b *Backend) guard(ctx context.Context, l *line, r simba.GuardRequest) (o simba.Outcome, err error) {
@@ -96,7 +96,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 	l := b.hold(r.Mutex)
 	defer b.drop(l)
 	released, err := b.release(ctx, l, r, from)
-	return released, 0, b.fail(err)
+	return released, 0, b.failAt(l, err)
 }
 
 func (b *Backend) release(ctx context.Context, l *line, r simba.ReleaseRequest, from holder) (released bool, err error) {
@@ -151,7 +151,7 @@ func (b *Backend) Break(ctx context.Context, mutex, reason string) (bool, simba.
 	l := b.hold(mutex)
 	defer b.drop(l)
 	broken, err := b.breakTenure(ctx, l, reason)
-	return broken, 0, b.fail(err)
+	return broken, 0, b.failAt(l, err)
 }
 
 func (b *Backend) breakTenure(ctx context.Context, l *line, reason string) (bool, error) {
@@ -216,7 +216,7 @@ func (b *Backend) ask(ctx context.Context, mutex string) (*line, row, error) {
 	if err == nil {
 		b.noticeEnd(mutex, s)
 	}
-	return l, s, b.fail(err)
+	return l, s, b.failAt(l, err)
 }
 
 // noticeEnd announces the end of a tenure that began here, if a row that was read

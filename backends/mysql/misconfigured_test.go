@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
@@ -153,4 +154,51 @@ func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
 	check("stopped")
 	store.Start()
 	await(t, "it is served again", func() bool { return guard() == nil })
+}
+
+// TestABlockedWaiterIsToldOfAStoreThatRefuses though the lease in front of it is long:
+// after a refused request for its mutex, and when nobody asks for anything.
+func TestABlockedWaiterIsToldOfAStoreThatRefuses(t *testing.T) {
+	store := stores.MariaDB(t)
+	db := direct(t, store, "")
+	must(t, db, Schema)
+	must(t, db, "CREATE USER u")
+	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
+	told := func(t *testing.T, w *waiter) {
+		t.Helper()
+		select {
+		case <-w.woken:
+		case <-time.After(sweepEvery / 2):
+			t.Fatal("the waiter was not told")
+		}
+		if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
+			t.Errorf("%v", err)
+		}
+	}
+	onlyAtTheEnd := func(o *Options) { o.DSN, o.Migrate, o.Poll = "u@tcp("+store.Addr+")/simba", false, 0 }
+	t.Run("asked", func(t *testing.T) {
+		b := serve(t, "", onlyAtTheEnd)
+		take(t, b, "m", "a", long)
+		w := block(t, b, "m", "w", long)
+		must(t, db, "RENAME TABLE simba.simba_mutex TO simba.elsewhere")
+		defer must(t, db, "RENAME TABLE simba.elsewhere TO simba.simba_mutex")
+		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); !isMisconfigured(err, "simba_mutex") {
+			t.Fatal(err)
+		}
+		told(t, w)
+	})
+	for name, c := range map[string]struct{ harm, mend string }{
+		"missing table":     {"RENAME TABLE simba.simba_mutex TO simba.elsewhere", "RENAME TABLE simba.elsewhere TO simba.simba_mutex"},
+		"no right to grant": {"REVOKE UPDATE ON simba.simba_mutex FROM u", "GRANT UPDATE ON simba.simba_mutex TO u"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := serve(t, "", onlyAtTheEnd)
+			take(t, b, name, "a", long)
+			w := block(t, b, name, "w", long)
+			must(t, db, c.harm)
+			defer must(t, db, c.mend)
+			b.sweep() // as every 10 s
+			told(t, w)
+		})
+	}
 }
