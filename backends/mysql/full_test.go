@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestAnOwnerRenewsInAFullDatabase, by each request that renews, while a new mutex, which needs a row, is refused in plain words.
+// TestAnOwnerRenewsInAFullDatabase, by each request that renews and without an INSERT, while a new mutex, which needs a row, is refused in plain words.
 func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M")
 	b := serve(t, store.Addr, nil)
@@ -19,6 +19,7 @@ func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
 	fill(t, db)
 
 	for round := range 5 {
+		inserts := insertsOf(t, db)
 		for name, renew := range map[string]func() (simba.Outcome, error){
 			"guard": func() (simba.Outcome, error) {
 				return b.Guard(t.Context(), simba.GuardRequest{Mutex: "owned", Contender: "a", TTL: long})
@@ -44,6 +45,9 @@ func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
 				t.Errorf("%d: %s: %+v, %v", round, name, o, err)
 			}
 		}
+		if n := insertsOf(t, db) - inserts; n > 0 {
+			t.Errorf("%d: the renewals inserted %d times", round, n)
+		}
 		wait := request("new", "b", long)
 		wait.Waiter = &waiter{woken: make(chan struct{})}
 		for _, r := range []simba.AcquireRequest{request("new", "b", long), wait} {
@@ -57,6 +61,15 @@ func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
 		o, _, err := b.Acquire(t.Context(), request("new", "b", long))
 		return err == nil && (o.Status == simba.StatusAcquired || o.Status == simba.StatusRenewed)
 	})
+}
+
+// insertsOf is how many INSERTs the database has executed or refused.
+func insertsOf(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	if err := db.QueryRow("SHOW GLOBAL STATUS LIKE 'Com_insert'").Scan(new(string), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // fill fills the table until the database has no room for another row.
