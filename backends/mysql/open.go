@@ -84,20 +84,25 @@ func checkServer(ctx context.Context, db *sql.DB, at place) (warnings []string, 
 	if !supported(version) {
 		return nil, faultf("the server is of version %s: MySQL 5.7, MariaDB 10.3 or later is needed", version)
 	}
+	settings, err := variables(ctx, db, "wsrep_on", "wsrep_dirty_reads", "log_bin", "binlog_format",
+		"innodb_flush_log_at_trx_commit", "sync_binlog")
+	if err != nil {
+		return nil, err
+	}
 	on := func(name string) bool {
-		v := setting(ctx, db, name)
+		v := settings[name]
 		return v == "1" || strings.EqualFold(v, "ON")
 	}
 	switch {
 	case on("wsrep_on") && on("wsrep_dirty_reads"):
 		return nil, faultf("the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
-	case on("log_bin") && strings.EqualFold(setting(ctx, db, "binlog_format"), "STATEMENT"):
+	case on("log_bin") && strings.EqualFold(settings["binlog_format"], "STATEMENT"):
 		return nil, faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	}
-	if v := setting(ctx, db, "innodb_flush_log_at_trx_commit"); v != "" && v != "1" {
+	if v := settings["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
 		warnings = append(warnings, "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo grants that were told")
 	}
-	if v := setting(ctx, db, "sync_binlog"); on("log_bin") && v != "1" {
+	if v := settings["sync_binlog"]; on("log_bin") && v != "1" {
 		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo grants that were told")
 	}
 	var fixed bool
@@ -120,10 +125,22 @@ func checkServer(ctx context.Context, db *sql.DB, at place) (warnings []string, 
 	return warnings, nil
 }
 
-// setting returns a global variable, "" if the server does not have it.
-func setting(ctx context.Context, db *sql.DB, name string) (value string) {
-	_ = queryRow(ctx, db, []any{new(string), &value}, "SHOW GLOBAL VARIABLES LIKE '"+strings.ReplaceAll(name, "_", `\_`)+"'")
-	return value
+// variables returns global variables of the server. One that it does not have is missing.
+func variables(ctx context.Context, db *sql.DB, names ...string) (map[string]string, error) {
+	rows, err := query(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		values[strings.ToLower(name)] = value
+	}
+	return values, rows.Err()
 }
 
 // supported reports whether the engine works with a server: MySQL 5.7, MariaDB 10.3 or

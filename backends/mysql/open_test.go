@@ -1,9 +1,15 @@
 package mysql
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"net"
 	"strings"
 	"testing"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -111,5 +117,39 @@ func TestPatternsThatCanMatchAMutexAreFollowed(t *testing.T) {
 		if concerns(pattern) != want {
 			t.Errorf("%q: %v", pattern, !want)
 		}
+	}
+}
+
+// unreadable makes connections on which the server's variables cannot be read.
+type unreadable struct{ driver.Connector }
+
+func (c unreadable) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	return unreadableConn{conn}, err
+}
+
+type unreadableConn struct{ driver.Conn }
+
+func (c unreadableConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if strings.Contains(query, "VARIABLES") {
+		return nil, errors.New("cannot read variables")
+	}
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+// TestASettingThatCannotBeReadIsNoGoodOne: the server is not used unchecked.
+func TestASettingThatCannotBeReadIsNoGoodOne(t *testing.T) {
+	cfg, err := parseDSN(Options{DSN: dsn(stores.MariaDB(t).Addr)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := mysqldriver.NewConnector(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(unreadable{c})
+	defer db.Close()
+	if _, err := checkServer(t.Context(), db, place{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
+		t.Errorf("%v", err)
 	}
 }
