@@ -1,6 +1,7 @@
 package script
 
 import (
+	"fmt"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -15,15 +16,29 @@ func typeName(L *lua.LState, n int) string {
 	return L.Get(n).Type().String()
 }
 
+// position is the place in a script of the function at a level of the stack, as it stands before an
+// error; "" = that is a function in Go.
+func position(L *lua.LState, level int) string {
+	if where := L.Where(level); where != "" && !strings.HasPrefix(where, "[G]") {
+		return where + " "
+	}
+	return ""
+}
+
+// raiseError raises an error of a library function, with the position of its caller.
+func raiseError(L *lua.LState, format string, args ...any) {
+	raise(L, position(L, 1)+fmt.Sprintf(format, args...))
+}
+
 // badArgument raises what Lua says of an argument that a function cannot take.
 func badArgument(L *lua.LState, n int, why string) {
 	name := "?"
 	if frame, ok := L.GetStack(0); ok {
-		if _, err := L.GetInfo("n", frame, nil); err == nil && frame.Name != "" {
+		if _, err := L.GetInfo("n", frame, nil); err == nil && frame.Name != "(anonymous)" && frame.Name != "" {
 			name = frame.Name[strings.LastIndexByte(frame.Name, '.')+1:]
 		}
 	}
-	L.RaiseError("bad argument #%d to '%s' (%s)", n, name, why)
+	raiseError(L, "bad argument #%d to '%s' (%s)", n, name, why)
 }
 
 func wrongType(L *lua.LState, n int, want string) {

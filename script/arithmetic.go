@@ -134,7 +134,7 @@ func (s *state) binary(event string, f func(a, b float64) float64) lua.LGFunctio
 		if ok1 {
 			culprit = right
 		}
-		L.RaiseError("attempt to perform arithmetic on a %s value", culprit.Type().String())
+		raiseError(L, "attempt to perform arithmetic on a %s value", culprit.Type().String())
 		return 0
 	}
 }
@@ -151,7 +151,7 @@ func swapped(f lua.LGFunction) lua.LGFunction {
 func negate(L *lua.LState) int {
 	f, ok := plainNumber(L.Get(1))
 	if !ok {
-		L.RaiseError("attempt to perform arithmetic on a %s value", L.Get(1).Type().String())
+		raiseError(L, "attempt to perform arithmetic on a %s value", L.Get(1).Type().String())
 	}
 	L.Push(lua.LNumber(-f))
 	return 1
@@ -162,7 +162,7 @@ func forBounds(L *lua.LState) int {
 	for i, what := range []string{"initial value", "limit", "step"} {
 		f, ok := plainNumber(L.Get(i + 1))
 		if !ok {
-			L.RaiseError("'for' %s must be a number", what)
+			raiseError(L, "'for' %s must be a number", what)
 		}
 		L.Push(lua.LNumber(f))
 	}

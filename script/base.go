@@ -35,7 +35,7 @@ func baseAssert(L *lua.LState) int {
 	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
 		text = cString(checkString(L, 2))
 	}
-	L.RaiseError("%s", text)
+	raiseError(L, "%s", text)
 	return 0
 }
 
@@ -43,8 +43,8 @@ func baseError(L *lua.LState) int {
 	v := L.Get(1)
 	level := optInt(L, 2, 1)
 	if text, ok := plainString(v); ok {
-		if where := L.Where(min(level, maxCalls)); level > 0 && where != "" && !strings.HasPrefix(where, "[G]") {
-			text = where + " " + text
+		if level > 0 {
+			text = position(L, min(level, maxCalls)) + text
 		}
 		v = lua.LString(text)
 	}
@@ -126,7 +126,7 @@ func (s *state) setMetatable(L *lua.LState) int {
 		badArgument(L, 2, "nil or table expected")
 	}
 	if old, ok := t.Metatable.(*lua.LTable); ok && old.RawGetString("__metatable") != lua.LNil {
-		L.RaiseError("cannot change a protected metatable")
+		raiseError(L, "cannot change a protected metatable")
 	}
 	t.Metatable = meta
 	L.SetTop(1)
@@ -220,7 +220,7 @@ func (s *state) unpack(L *lua.LState) int {
 		return 0
 	}
 	if to-from >= maxUnpack {
-		L.RaiseError("too many results to unpack")
+		raiseError(L, "too many results to unpack")
 	}
 	s.spend(L, to-from)
 	for i := from; i <= to; i++ {

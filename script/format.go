@@ -36,7 +36,7 @@ func (s *state) stringFormat(L *lua.LState) int {
 		}
 		b = d.append(L, b, verb, arg)
 		if len(b) > maxString {
-			L.RaiseError("string length overflow")
+			raiseError(L, "string length overflow")
 		}
 	}
 	s.checkLength(L, len(b))
@@ -63,7 +63,7 @@ func parseDirective(L *lua.LState, text string) directive {
 	var d directive
 	flags := count(0, "-+ #0", len(text))
 	if flags >= 6 {
-		L.RaiseError("invalid format (repeated flags)")
+		raiseError(L, "invalid format (repeated flags)")
 	}
 	d.flags = text[:flags]
 	at := flags
@@ -76,7 +76,7 @@ func parseDirective(L *lua.LState, text string) directive {
 		at += n
 	}
 	if count(at, "0123456789", 1) > 0 {
-		L.RaiseError("invalid format (width or precision too long)")
+		raiseError(L, "invalid format (width or precision too long)")
 	}
 	d.length = at
 	return d
@@ -116,7 +116,7 @@ func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
 	if verb != 0 {
 		shown = string([]byte{verb})
 	}
-	L.RaiseError("invalid option '%%%s' to 'format'", shown)
+	raiseError(L, "invalid option '%%%s' to 'format'", shown)
 	return nil
 }
 

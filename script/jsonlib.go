@@ -47,7 +47,7 @@ type jsonEncoder struct {
 func (e *jsonEncoder) value(v lua.LValue, depth int) {
 	e.s.spend(e.L, 1)
 	if len(e.b) > maxString {
-		e.L.RaiseError("string length overflow")
+		raiseError(e.L, "string length overflow")
 	}
 	switch v := v.(type) {
 	case lua.LString:
@@ -58,7 +58,7 @@ func (e *jsonEncoder) value(v lua.LValue, depth int) {
 		e.b = strconv.AppendBool(e.b, bool(v))
 	case *lua.LTable:
 		if depth++; depth > maxJSONDepth {
-			e.L.RaiseError("Cannot serialise, excessive depth (%d)", depth)
+			raiseError(e.L, "Cannot serialise, excessive depth (%d)", depth)
 		}
 		t := e.s.content(v)
 		if n := e.arrayLength(t); n > 0 {
@@ -68,7 +68,7 @@ func (e *jsonEncoder) value(v lua.LValue, depth int) {
 		}
 	default:
 		if v != lua.LNil && v != e.s.null {
-			e.L.RaiseError("Cannot serialise %s: type not supported", v.Type().String())
+			raiseError(e.L, "Cannot serialise %s: type not supported", v.Type().String())
 		}
 		e.b = append(e.b, "null"...)
 	}
@@ -76,7 +76,7 @@ func (e *jsonEncoder) value(v lua.LValue, depth int) {
 
 func (e *jsonEncoder) number(n lua.LNumber) {
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
-		e.L.RaiseError("Cannot serialise number: must not be NaN or Inf")
+		raiseError(e.L, "Cannot serialise number: must not be NaN or Inf")
 	}
 	e.b = appendNumber(e.b, float64(n))
 }
@@ -97,7 +97,7 @@ func (e *jsonEncoder) arrayLength(t *lua.LTable) int {
 		}
 	}
 	if highest > safeSparse && highest > n*sparseRatio {
-		e.L.RaiseError("Cannot serialise table: excessively sparse array")
+		raiseError(e.L, "Cannot serialise table: excessively sparse array")
 	}
 	return highest
 }
@@ -129,7 +129,7 @@ func (e *jsonEncoder) object(t *lua.LTable, depth int) {
 			e.number(k)
 			e.b = append(e.b, '"')
 		default:
-			e.L.RaiseError("Cannot serialise %s: table key must be a number or string", k.Type().String())
+			raiseError(e.L, "Cannot serialise %s: table key must be a number or string", k.Type().String())
 		}
 		e.b = append(e.b, ':')
 		e.value(v, depth)
@@ -172,7 +172,7 @@ func (s *state) jsonDecode(L *lua.LState) int {
 	d := jsonDecoder{s: s, L: L, text: checkString(L, 1)}
 	s.spend(L, len(d.text)/16)
 	if len(d.text) >= 2 && (d.text[0] == 0 || d.text[1] == 0) {
-		L.RaiseError("JSON parser does not support UTF-16 or UTF-32")
+		raiseError(L, "JSON parser does not support UTF-16 or UTF-32")
 	}
 	v := d.value(0)
 	d.blanks()
@@ -195,7 +195,7 @@ func (d *jsonDecoder) fail(want string) {
 	if d.at >= len(d.text) {
 		found = "T_END"
 	}
-	d.L.RaiseError("Expected %s but found %s at character %d", want, found, d.at+1)
+	raiseError(d.L, "Expected %s but found %s at character %d", want, found, d.at+1)
 }
 
 func (d *jsonDecoder) blanks() {
@@ -225,7 +225,7 @@ func (d *jsonDecoder) word(word string) bool {
 func (d *jsonDecoder) value(depth int) lua.LValue {
 	d.s.spend(d.L, 1)
 	if depth > maxJSONDepth {
-		d.L.RaiseError("Found too many nested data structures (%d)", depth)
+		raiseError(d.L, "Found too many nested data structures (%d)", depth)
 	}
 	switch {
 	case d.accept('{'):

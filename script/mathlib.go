@@ -120,7 +120,7 @@ func (s *state) mathRandom(L *lua.LState) int {
 	case 2:
 		low, high = int32(checkInt(L, 1)), int32(checkInt(L, 2))
 	default:
-		L.RaiseError("wrong number of arguments")
+		raiseError(L, "wrong number of arguments")
 	}
 	if low > high {
 		badArgument(L, L.GetTop(), "interval is empty")

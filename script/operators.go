@@ -32,7 +32,7 @@ func (s *state) length(L *lua.LState) int {
 	case *lua.LTable:
 		L.Push(lua.LNumber(length(s.content(v))))
 	default:
-		L.RaiseError("attempt to get length of a %s value", v.Type().String())
+		raiseError(L, "attempt to get length of a %s value", v.Type().String())
 	}
 	return 1
 }
@@ -99,6 +99,6 @@ func (s *state) concatBy(L *lua.LState, left, right lua.LValue) lua.LValue {
 	if _, ok := plainString(left); ok {
 		culprit = right
 	}
-	L.RaiseError("attempt to concatenate a %s value", culprit.Type().String())
+	raiseError(L, "attempt to concatenate a %s value", culprit.Type().String())
 	return nil
 }

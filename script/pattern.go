@@ -36,7 +36,7 @@ func (m *matcher) match(i, p int) int {
 	m.depth++
 	defer func() { m.depth-- }()
 	if m.depth > maxPatternDepth {
-		m.L.RaiseError("pattern too complex")
+		raiseError(m.L, "pattern too complex")
 	}
 	for {
 		m.step()
@@ -63,7 +63,7 @@ func (m *matcher) match(i, p int) int {
 				case c == 'f':
 					p += 2
 					if p >= len(m.pat) || m.pat[p] != '[' {
-						m.L.RaiseError("%s", "missing '[' after '%f' in pattern")
+						raiseError(m.L, "%s", "missing '[' after '%f' in pattern")
 					}
 					end := m.classEnd(p)
 					before, here := byte(0), byte(0)
@@ -164,7 +164,7 @@ func (m *matcher) shortest(i, p, end int) int {
 
 func (m *matcher) startCapture(i, p, kind int) int {
 	if m.captures >= maxCaptures {
-		m.L.RaiseError("too many captures")
+		raiseError(m.L, "too many captures")
 	}
 	c := &m.capture[m.captures]
 	c.start, c.len = i, kind
@@ -181,7 +181,7 @@ func (m *matcher) endCapture(i, p int) int {
 	for ; open >= 0 && m.capture[open].len != captureOpen; open-- {
 	}
 	if open < 0 {
-		m.L.RaiseError("invalid pattern capture")
+		raiseError(m.L, "invalid pattern capture")
 	}
 	c := &m.capture[open]
 	c.len = i - c.start
@@ -194,7 +194,7 @@ func (m *matcher) endCapture(i, p int) int {
 
 func (m *matcher) balance(i, p int) int {
 	if p+1 >= len(m.pat) {
-		m.L.RaiseError("unbalanced pattern")
+		raiseError(m.L, "unbalanced pattern")
 	}
 	if i >= len(m.src) || m.src[i] != m.pat[p] {
 		return -1
@@ -218,7 +218,7 @@ func (m *matcher) balance(i, p int) int {
 func (m *matcher) backReference(i int, digit byte) int {
 	n := int(digit) - '1'
 	if n < 0 || n >= m.captures || m.capture[n].len == captureOpen {
-		m.L.RaiseError("invalid capture index")
+		raiseError(m.L, "invalid capture index")
 	}
 	c := m.capture[n]
 	if c.len < 0 || !strings.HasPrefix(m.src[i:], m.src[c.start:c.start+c.len]) {
@@ -235,7 +235,7 @@ func (m *matcher) classEnd(p int) int {
 	switch c {
 	case '%':
 		if p == len(m.pat) {
-			m.L.RaiseError("%s", "malformed pattern (ends with '%')")
+			raiseError(m.L, "%s", "malformed pattern (ends with '%')")
 		}
 		return p + 1
 	case '[':
@@ -245,7 +245,7 @@ func (m *matcher) classEnd(p int) int {
 		}
 		for first := true; first || p >= len(m.pat) || m.pat[p] != ']'; first = false {
 			if p >= len(m.pat) {
-				m.L.RaiseError("malformed pattern (missing ']')")
+				raiseError(m.L, "malformed pattern (missing ']')")
 			}
 			p++
 			if m.pat[p-1] == '%' && p < len(m.pat) {
@@ -340,14 +340,14 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func (m *matcher) value(n, from, to int) lua.LValue {
 	if n >= m.captures {
 		if n > 0 {
-			m.L.RaiseError("invalid capture index")
+			raiseError(m.L, "invalid capture index")
 		}
 		return lua.LString(m.src[from:to])
 	}
 	c := m.capture[n]
 	switch c.len {
 	case captureOpen:
-		m.L.RaiseError("unfinished capture")
+		raiseError(m.L, "unfinished capture")
 	case capturePosition:
 		return lua.LNumber(c.start + 1)
 	}

@@ -96,7 +96,7 @@ func (s *state) stringGsub(L *lua.LState) int {
 			i++ // past the end
 		}
 		if b.Len() > maxString {
-			L.RaiseError("string length overflow")
+			raiseError(L, "string length overflow")
 		}
 		if i > len(src) || p == 1 {
 			break
@@ -146,7 +146,7 @@ func (s *state) replace(m *matcher, b *bytes.Buffer, replacement lua.LValue, fro
 			}
 			b.WriteByte(c)
 			if b.Len() > maxString {
-				L.RaiseError("string length overflow")
+				raiseError(L, "string length overflow")
 			}
 		}
 		return
@@ -157,7 +157,7 @@ func (s *state) replace(m *matcher, b *bytes.Buffer, replacement lua.LValue, fro
 	}
 	text, ok := plainString(v)
 	if !ok {
-		L.RaiseError("invalid replacement value (a %s)", v.Type().String())
+		raiseError(L, "invalid replacement value (a %s)", v.Type().String())
 	}
 	b.WriteString(text)
 }

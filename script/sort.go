@@ -94,12 +94,12 @@ func (o *sorter) partition(low, high int, pivot lua.LValue) int {
 	for {
 		for i++; o.isLess(o.get(i), pivot); i++ {
 			if i > high {
-				o.L.RaiseError("invalid order function for sorting")
+				raiseError(o.L, "invalid order function for sorting")
 			}
 		}
 		for j--; o.isLess(pivot, o.get(j)); j-- {
 			if j < low {
-				o.L.RaiseError("invalid order function for sorting")
+				raiseError(o.L, "invalid order function for sorting")
 			}
 		}
 		if j < i {

@@ -124,7 +124,7 @@ func (s *state) explain(failed error, sha string) error {
 	}
 	text += " script: " + sha
 	if e != nil {
-		if where, line, ok := position(e.StackTrace); ok {
+		if where, line, ok := innermost(e.StackTrace); ok {
 			text += ", on " + where + ":" + strconv.Itoa(line)
 		}
 	}
@@ -148,8 +148,8 @@ func errorText(v lua.LValue) string {
 	return "ERR " + v.String()
 }
 
-// position finds the innermost Lua function in a stack trace.
-func position(trace string) (where string, line int, ok bool) {
+// innermost finds the innermost Lua function in a stack trace.
+func innermost(trace string) (where string, line int, ok bool) {
 	for frame := range strings.Lines(trace) {
 		place, _, found := strings.Cut(strings.TrimSpace(frame), ": in ")
 		if !found || strings.HasPrefix(place, "[G]") {

@@ -34,7 +34,7 @@ func (s *state) stringByte(L *lua.LState) int {
 		return 0
 	}
 	if to-from >= maxUnpack {
-		L.RaiseError("stack overflow (string slice too long)")
+		raiseError(L, "stack overflow (string slice too long)")
 	}
 	s.spend(L, to-from)
 	for _, c := range []byte(text[from-1 : to]) {
@@ -58,7 +58,7 @@ func stringChar(L *lua.LState) int {
 
 func stringDump(L *lua.LState) int {
 	checkFunction(L, 1)
-	L.RaiseError("unable to dump given function")
+	raiseError(L, "unable to dump given function")
 	return 0
 }
 

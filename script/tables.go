@@ -23,14 +23,14 @@ func (s *state) tableConcat(L *lua.LState) int {
 	for i := from; i <= to; i++ {
 		v := t.RawGet(lua.LNumber(i))
 		if _, ok := plainString(v); !ok {
-			L.RaiseError("invalid value (%s) at index %d in table for 'concat'", v.Type().String(), i)
+			raiseError(L, "invalid value (%s) at index %d in table for 'concat'", v.Type().String(), i)
 		}
 		b = appendPlain(b, v)
 		if i < to {
 			b = append(b, separator...)
 		}
 		if len(b) > maxString {
-			L.RaiseError("string length overflow")
+			raiseError(L, "string length overflow")
 		}
 		s.spend(L, 1)
 	}
@@ -48,7 +48,7 @@ func (s *state) tableInsert(L *lua.LState) int {
 	case 3:
 		at := checkInt(L, 2)
 		if at < end-maxConstantWork {
-			L.RaiseError("bad argument #2 to 'insert' (position out of bounds)") // it would never end
+			raiseError(L, "bad argument #2 to 'insert' (position out of bounds)") // it would never end
 		}
 		s.spend(L, max(0, end-at)/4)
 		for i := max(end, at); i > at; i-- {
@@ -56,7 +56,7 @@ func (s *state) tableInsert(L *lua.LState) int {
 		}
 		t.RawSetInt(at, L.Get(3))
 	default:
-		L.RaiseError("wrong number of arguments to 'insert'")
+		raiseError(L, "wrong number of arguments to 'insert'")
 	}
 	return 0
 }
