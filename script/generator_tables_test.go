@@ -72,15 +72,6 @@ func (g *generator) metatable() *node {
 	return line("try(function() local e = {__%s = %s} local m, n = setmetatable({}, e), setmetatable({}, e) return %s end)", event, body, use)
 }
 
-func (g *generator) coroutine() *node {
-	g.note("coroutine")
-	vararg := g.vararg
-	g.vararg = false
-	defer func() { g.vararg = vararg }()
-	return line("try(function() local c = coroutine.wrap(function(a, ...) local b = coroutine.yield(a, %s) a, b = b, a coroutine.yield(a, b, ...) return %s end) put(c(%s, %s)) put(c(%s)) return c() end)",
-		g.simple(anything), g.simple(anything), g.expr(number), g.expr(text), g.expr(anything))
-}
-
 func (g *generator) method() *node {
 	g.note("method")
 	vararg := g.vararg

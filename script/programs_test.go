@@ -164,6 +164,8 @@ var constructs = map[string]*regexp.Regexp{
 	"break behind a closure": nil, "varargs": nil, "for of numbers": nil, "for of numeric strings": nil, "for of an iterator": nil, "while": nil,
 	"repeat": nil, "if": nil, "recursion": nil, "wrapper of a function": nil, "pcall": nil, "expression that may fail": nil,
 	"table of an array": nil, "table of a map": nil, "metatable": nil, "method": nil, "coroutine": nil, "loadstring": nil, "reply of a value": nil,
+	"yield into variables": nil, "yield as a condition": nil, "yield in a loop": nil, "yield among arguments": nil, "yield in a called function": nil,
+	"yield across a call": nil, "yield as the last call": nil, "resume with no value": nil, "resume with one value": nil, "resume with several values": nil,
 
 	"varargs passed on": regexp.MustCompile(`, \.\.\.\)`),
 	"values of varargs": regexp.MustCompile(`\(\.\.\.\)|\{\.\.\.\}|'#', \.\.\.`),

@@ -20,6 +20,7 @@ type sandbox struct {
 	readonly   *lua.LFunction
 	next       *lua.LFunction
 	ipairs     *lua.LFunction
+	yield      *lua.LFunction
 	null       *lua.LUserData // cjson.null
 }
 
@@ -32,7 +33,7 @@ func (s *state) newSandbox() *sandbox {
 	front := newTable(0, 0)
 	L.Env, L.G.Global = front, front // before any function is made: they take their environment from here
 
-	box.readonly = L.NewFunction(func(L *lua.LState) int { L.RaiseError(errReadonly); return 0 })
+	box.readonly = L.NewFunction(func(L *lua.LState) int { raiseError(L, errReadonly); return 0 })
 	box.next = L.NewFunction(s.baseNext)
 	box.ipairs = L.NewFunction(ipairsNext)
 	s.protect(front, box.globals)
@@ -99,7 +100,7 @@ func (s *state) writable(L *lua.LState, n int) *lua.LTable {
 
 func noGlobal(L *lua.LState) int {
 	name, _ := plainString(L.Get(2))
-	L.RaiseError("Script attempted to access nonexistent global variable '%s'", name)
+	raiseError(L, "Script attempted to access nonexistent global variable '%s'", name)
 	return 0
 }
 
@@ -109,14 +110,14 @@ func raise(L *lua.LState, text string) { L.Error(lua.LString(text), 0) }
 // spend charges steps for the work of a library function.
 func (s *state) spend(L *lua.LState, steps int) {
 	if err := s.charge(steps); err != nil {
-		L.RaiseError("%s", err.Error())
+		raiseError(L, "%s", err.Error())
 	}
 }
 
 // checkLength refuses to make a string that is too long, and charges for one that is not.
 func (s *state) checkLength(L *lua.LState, n int) {
 	if n < 0 || n > maxString {
-		L.RaiseError("string length overflow")
+		raiseError(L, "string length overflow")
 	}
 	s.spend(L, n/64)
 }
