@@ -57,7 +57,10 @@ func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 	if err := checkNesting(text, name); err != nil {
 		return nil, err
 	}
-	text, locals := readSource(text)
+	text, locals, err := readSource(text, name)
+	if err != nil {
+		return nil, err
+	}
 	chunk, err := parse.Parse(strings.NewReader(text), name)
 	if err != nil {
 		return nil, syntaxError(err, text, name)
@@ -71,7 +74,21 @@ func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 		return nil, compileError(err, name)
 	}
 	proto.IsVarArg &^= lua.VarArgNeedsArg // a table at each run that nobody sees
-	return proto, nil
+	return proto, checkUpvalues(proto, name)
+}
+
+// checkUpvalues refuses functions that capture more variables than Lua lets them.
+func checkUpvalues(p *lua.FunctionProto, name string) error {
+	const most = 60
+	if len(p.DbgUpvalues) > most {
+		return fmt.Errorf("%s:%d: function at line %d has more than %d upvalues", name, p.LineDefined, p.LineDefined, most)
+	}
+	for _, f := range p.FunctionPrototypes {
+		if err := checkUpvalues(f, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func syntaxError(err error, text, name string) error {

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -97,6 +98,61 @@ func TestRedisComputesAsLua51(t *testing.T) {
 		want := fmt.Sprintf("$%d\r\n%s\r\n", len(c.want), c.want)
 		if got := conn.do(t, "EVAL", c.source, "0"); got != want {
 			t.Errorf("%s\n got %q\nwant %q", c.source, got, want)
+		}
+	}
+}
+
+// noLua are texts that the parser of gopher-lua takes and Lua 5.1 does not; nearLua are similar ones
+// that are Lua.
+var (
+	noLua = []string{
+		";", "do ; end", "local x = 1;; return x", "return 1;;", "while x do; end", "if x then; end", "if x then else; end", "repeat; until true",
+		"local function f() ; end", "return function(a, ...) ; end", "return {1,,2}", "return {;}", "return {,}", "return {1;,}", "return '\\999'", "return \"a\\256\"",
+		"return '\\\\\\300'", "local x = 1 ; -- more\n ; return x", "return {1, --[[ more ]] , 2}", "return loadstring(';') and {1,,2}", captures(61),
+	}
+	nearLua = []string{
+		"local x = 1; return x;", "do local x = 1; end; return 2", "return #{1;2,3;}", "return '\\255\\0\\1000'", "return '\\\\999' .. [[\\999]] -- '\\999'",
+		"local f = function(a) return a end; return f(1);", "return #';;,,' .. [[;;]]", "while false do break; end", "return (#{'', '', nil;})", captures(60),
+	}
+)
+
+// captures is a function that captures n variables.
+func captures(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "local v%d = 1 ", i)
+	}
+	b.WriteString("return (function() return 0")
+	for i := range n {
+		fmt.Fprintf(&b, " + v%d", i)
+	}
+	return b.String() + " end)()"
+}
+
+func TestTextThatIsNoLuaIsRefused(t *testing.T) {
+	r := New(Config{})
+	for _, source := range noLua {
+		if _, err := r.Load(source); err == nil {
+			t.Errorf("taken: %s", source)
+		}
+	}
+	for _, source := range nearLua {
+		if _, err := r.Load(source); err != nil {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+}
+
+func TestRedisRefusesTextThatIsNoLua(t *testing.T) {
+	conn := realRedis(t)(2)
+	for _, source := range noLua {
+		if got := conn.do(t, "SCRIPT", "LOAD", source); !strings.HasPrefix(got, "-ERR Error compiling script") {
+			t.Errorf("%s: %q", source, got)
+		}
+	}
+	for _, source := range nearLua {
+		if got := conn.do(t, "SCRIPT", "LOAD", source); strings.HasPrefix(got, "-") {
+			t.Errorf("%s: %q", source, got)
 		}
 	}
 }

@@ -1,20 +1,30 @@
 package script
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // readSource goes through Lua text and returns what the parser does not tell, or not right: for
 // each word "local", whether "function" follows it; and the text, with comments such as --[== that
-// only look long made short ones. Text that is no Lua it leaves to the parser.
-func readSource(text string) (string, []bool) {
+// only look long made short ones. It refuses separators and escapes that the parser takes and Lua
+// does not. Other text that is no Lua it leaves to the parser.
+func readSource(text, name string) (string, []bool, error) {
 	var fixed []byte
 	var locals []bool
-	afterLocal := false
+	afterLocal, parameters := false, false
+	last := byte(';') // of what was read, or ; where nothing can be separated
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '"' || c == '\'':
-			i = quotedEnd(text, i)
+			end, large := quotedEnd(text, i)
+			if large {
+				return "", nil, errorAt(text, i, name, "escape sequence too large near '"+text[i:end]+"'")
+			}
+			i, last = end, c
 		case c == '[':
-			i = max(longEnd(text, i), i+1)
+			i, last = max(longEnd(text, i), i+1), c
 		case strings.HasPrefix(text[i:], "--"):
 			end := longEnd(text, i+2)
 			if end < 0 {
@@ -44,33 +54,56 @@ func readSource(text string) (string, []bool) {
 			if afterLocal {
 				locals = append(locals, false)
 			}
+			last = c
+			switch word {
+			case "do", "then", "else", "repeat":
+				last = ';'
+			case "function":
+				parameters = true
+			}
 			continue
 		default:
-			i++
 			if strings.IndexByte(blanks, c) >= 0 {
+				i++
 				continue
 			}
+			if (c == ';' || c == ',') && (last == ';' || last == ',' || last == '{') {
+				return "", nil, errorAt(text, i, name, fmt.Sprintf("unexpected symbol near '%c'", c))
+			}
+			last = c
+			if c == ')' && parameters {
+				parameters, last = false, ';'
+			}
+			i++
 		}
 		afterLocal = false
 	}
 	if fixed != nil {
 		text = string(fixed)
 	}
-	return text, locals
+	return text, locals, nil
 }
 
-// quotedEnd is where the string that begins at i ends.
-func quotedEnd(text string, i int) int {
+func errorAt(text string, i int, name, what string) error {
+	return fmt.Errorf("%s:%d: %s", name, 1+strings.Count(text[:i], "\n"), what)
+}
+
+// quotedEnd is where the string that begins at i ends, and whether an escape in it is no byte.
+func quotedEnd(text string, i int) (end int, large bool) {
 	quote := text[i]
 	for i++; i < len(text); i++ {
 		switch text[i] {
 		case quote:
-			return i + 1
+			return i + 1, large
 		case '\\':
 			i++
+			if i+3 <= len(text) {
+				n, err := strconv.ParseUint(text[i:i+3], 10, 16)
+				large = large || err == nil && n > 255
+			}
 		}
 	}
-	return len(text)
+	return len(text), large
 }
 
 // longEnd is where the long bracket that begins at i ends, or -1 if none begins there.

@@ -39,6 +39,9 @@ func (s *state) tableConcat(L *lua.LState) int {
 	return 1
 }
 
+// maxShift is how far below the end of a table an element can be inserted.
+const maxShift = 20_000_000
+
 func (s *state) tableInsert(L *lua.LState) int {
 	t := s.writable(L, 1)
 	end := length(t) + 1
@@ -47,7 +50,7 @@ func (s *state) tableInsert(L *lua.LState) int {
 		t.RawSetInt(end, L.Get(2))
 	case 3:
 		at := checkInt(L, 2)
-		if at < end-maxConstantWork {
+		if at < end-maxShift {
 			raiseError(L, "bad argument #2 to 'insert' (position out of bounds)") // it would never end
 		}
 		s.spend(L, max(0, end-at)/4)
