@@ -28,6 +28,7 @@ var computed = []struct{ rule, source, want string }{
 	{"0 and -0 are one constant", "return tostring(not -0) .. tostring(1/0) .. tostring(-0)", "falseinf0"},
 	{"what is no number is shown as in C", "return tostring(0/0) .. ' ' .. tostring(-(0/0)) .. ' ' .. (-8)^(1/3) .. ' ' .. math.fmod(1, 0) .. ' ' .. math.log(-1) .. ' ' .. math.acos(2)", "-nan nan -nan -nan -nan nan"},
 	{"what is no number is shown as in C", "return math.max(0/0, 1) .. ' ' .. math.max(1, 0/0) .. ' ' .. bit.tobit(0/0)", "-nan 1 0"},
+	{"what is no number is shown as in C", "return math.pow(0/0, 3) .. ' ' .. math.pow(0/0, 2) .. ' ' .. math.pow(-(0/0), 3) .. ' ' .. math.pow(2, 0/0) .. ' ' .. math.pow(-8, 1/3)", "nan -nan nan -nan -nan"},
 	{"numeric strings are read as in C", "return '010' + 1 .. ' ' .. '0x1p4' + 0 .. ' ' .. ' 1e1 ' * 1 .. ' ' .. tostring('-inf' + 0) .. ' ' .. tostring(tonumber('1_0')) .. tostring(tonumber('0b1'))", "11 16 10 -inf nilnil"},
 	{"numerals are read as in Lua", "return 0010 .. ' ' .. 0xffffffffffffffff .. ' ' .. 1e999", "10 1.844674407371e+19 inf"},
 	{"a number of another base is C's unsigned long", "return tonumber('-ff', 16) .. ' ' .. tostring(tonumber('zz', 36)) .. ' ' .. tostring(tonumber('8', 8)) .. ' ' .. tonumber(('z'):rep(99), 36)", "1.844674407371e+19 1295 nil 1.844674407371e+19"},

@@ -24,7 +24,7 @@ func (r *random) next() float64 {
 
 func (s *state) mathLibrary() *lua.LTable {
 	functions := map[string]lua.LGFunction{
-		"atan2": mathAtan2, "fmod": math2(math.Mod), "mod": math2(math.Mod), "pow": math2(power),
+		"atan2": mathAtan2, "fmod": math2(fmod), "mod": math2(fmod), "pow": math2(power),
 		"max":   mathMost(func(f, most float64) bool { return f > most }),
 		"min":   mathMost(func(f, most float64) bool { return f < most }),
 		"frexp": mathFrexp, "ldexp": mathLdexp, "modf": mathModf,
@@ -67,10 +67,12 @@ func mathAtan2(L *lua.LState) int {
 func math2(f func(a, b float64) float64) lua.LGFunction {
 	return func(L *lua.LState) int {
 		a, b := checkNumber(L, 1), checkNumber(L, 2)
-		L.Push(lua.LNumber(signed(f(a, b), invalid, a, b)))
+		L.Push(lua.LNumber(f(a, b)))
 		return 1
 	}
 }
+
+func fmod(a, b float64) float64 { return signed(math.Mod(a, b), invalid, a, b) }
 
 func mathMost(isMore func(f, most float64) bool) lua.LGFunction {
 	return func(L *lua.LState) int {
