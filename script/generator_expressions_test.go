@@ -160,7 +160,7 @@ func (g *generator) number() string {
 
 func (g *generator) math() string {
 	N := func() string { return g.expr(number) }
-	exact := pick(g, "abs", "ceil", "floor", "sqrt", "modf", "frexp", "max", "min", "fmod", "ldexp", "mod", "deg", "rad")
+	exact := pick(g, "abs", "ceil", "floor", "sqrt", "modf", "frexp", "max", "min", "fmod", "ldexp", "mod", "deg", "rad", "pow", "atan2")
 	switch exact {
 	case "modf", "frexp":
 		return pick(g, fmt.Sprintf("(math.%s(%s))", exact, N()), fmt.Sprintf("select(2, math.%s(%s))", exact, N()))
@@ -168,6 +168,10 @@ func (g *generator) math() string {
 		return fmt.Sprintf("math.%s(%s, %s, %s)", exact, N(), pick(g, N(), "'7'"), N())
 	case "fmod", "ldexp", "mod":
 		return fmt.Sprintf("math.%s(%s, %s)", exact, N(), N())
+	case "pow":
+		return fmt.Sprintf("near(nz(math.pow(%s, lim(%s))))", N(), N())
+	case "atan2":
+		return fmt.Sprintf("near(math.atan2(%s, %s))", N(), N())
 	case "deg", "rad":
 		return fmt.Sprintf("near(math.%s(lim(%s)))", pick(g, "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log10", "deg", "rad"), N())
 	}
@@ -228,7 +232,7 @@ func (g *generator) array() string {
 // risky is an expression that may well fail, or gives values that no other expression gives.
 func (g *generator) risky() string {
 	A := func() string { return g.expr(anything) }
-	switch g.IntN(9) {
+	switch g.IntN(11) {
 	case 0:
 		operator := pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "==")
 		if strings.Contains("+-*/^", operator) {
@@ -238,9 +242,17 @@ func (g *generator) risky() string {
 	case 1:
 		return fmt.Sprintf("%s%s", pick(g, "-", "#", "not "), g.parenthesized(A()))
 	case 2:
-		return fmt.Sprintf("string.%s(%s, %s, %s)", pick(g, "sub", "byte", "find", "match", "gsub", "len", "upper", "char", "gmatch", "reverse"), A(), A(), A())
+		return fmt.Sprintf("string.%s(%s, %s, %s)", pick(g, "sub", "byte", "find", "match", "gsub", "len", "upper", "lower", "char", "gmatch", "reverse"), A(), A(), A())
 	case 3:
 		return fmt.Sprintf("math.%s(%s, %s)", pick(g, "floor", "ceil", "max", "min", "fmod", "modf", "abs", "sqrt", "ldexp", "frexp"), A(), A())
+	case 9:
+		return pick(g,
+			fmt.Sprintf("string.rep(%s, %s)", A(), pick(g, "lim("+g.expr(number)+")", "nil", "true", "{}", "'3'", "")), fmt.Sprintf("string.lower(%s)", A()),
+			fmt.Sprintf("near(nz(math.pow(%s, %s)))", A(), A()), fmt.Sprintf("near(math.atan2(%s, %s))", A(), A()),
+			fmt.Sprintf("type(math.random(%s))", pick(g, "", A(), A()+", "+A(), "1, 2, 3")), fmt.Sprintf("math.randomseed(%s)", A()),
+			fmt.Sprintf("table.foreach(%s, %s)", A(), pick(g, A(), "function(k, v) return v end")), fmt.Sprintf("table.foreachi(%s, %s)", A(), pick(g, A(), "function(i, x) return x end")))
+	case 10:
+		return g.sample(samples)
 	case 4:
 		return pick(g,
 			fmt.Sprintf("cjson.encode(%s)", pick(g, A(), "{"+A()+", "+A()+"}", "{[lim("+g.expr(number)+")] = "+g.expr(number)+"}", "{[20] = 1}")),
@@ -260,6 +272,11 @@ func (g *generator) risky() string {
 		fmt.Sprintf("redis.%s('%s', %s)", pick(g, "call", "pcall"), pick(g, "echo", "nocmd"), A()),
 		fmt.Sprintf("redis.pcall('set', 'k1', (%s))", A()), "redis.call('incr', 'k1')", "redis.call('get', 'k2')", "redis.pcall('incr', 'k3')", "redis.call()",
 		fmt.Sprintf("redis.%s(%s)", pick(g, "error_reply", "status_reply", "sha1hex"), A()))
+}
+
+// sample calls one of the commands that reply with a value of a certain kind.
+func (g *generator) sample(from []string) string {
+	return fmt.Sprintf("redis.%s('%s')", pick(g, "call", "pcall", "pcall"), strings.ReplaceAll(pick(g, from...), " ", "', '"))
 }
 
 // json is a text that is JSON, or nearly.
@@ -286,7 +303,7 @@ func (g *generator) json(depth int) string {
 // reply is a value to reply with.
 func (g *generator) reply(depth int) string {
 	inner := func() string { return g.reply(depth + 1) }
-	which := g.IntN(16)
+	which := g.IntN(17)
 	if depth > 3 {
 		which %= 8
 	}
@@ -311,6 +328,8 @@ func (g *generator) reply(depth int) string {
 		return fmt.Sprintf("{double = %s}", g.expr(number))
 	case 14:
 		return fmt.Sprintf("{%s = {a = %s}}", pick(g, "map", "set"), inner())
+	case 15:
+		return g.sample(samples)
 	}
 	return fmt.Sprintf(pick(g, "redis.error_reply(%s)", "redis.status_reply(%s)", "redis.pcall('nocmd', %s)"), g.expr(text))
 }

@@ -21,6 +21,7 @@ func (g *generator) useTable() *node {
 		"try(table.sort, T, function(a, b) return a % 3 < b % 3 end) put(T)",
 		"do local r = {} for i = 1, #T do r[i] = {i, T[i]} end try(table.sort, r, function(a, b) return lim(a[2]) < lim(b[2]) end) put(r) end",
 		"table.foreachi(T, function(i, x) put(i, x) if i > 2 then return x end end)",
+		"table.foreach(T, function(i, x) put(type(i), type(x)) end)", "do local n = 0 table.foreach(T, function(i) n = n + i end) put(n) end", "put(table.foreach({N, M}, function(i, x) return x, i end))",
 		"put((next(T)))", "put(rawget(T, 1), rawequal(T, T), #{unpack(T)})", "put({unpack(T)}, {N, unpack(T)}, {unpack(T), N})",
 	)))
 }
@@ -70,6 +71,17 @@ func (g *generator) metatable() *node {
 		use = "tostring(m)"
 	}
 	return line("try(function() local e = {__%s = %s} local m, n = setmetatable({}, e), setmetatable({}, e) return %s end)", event, body, use)
+}
+
+// replies puts replies of commands, as one or the other version of RESP has them.
+func (g *generator) replies() *node {
+	return line("%s put(%s, %s) redis.setresp(2)", pick(g, "redis.setresp(2)", "redis.setresp(3)"), strings.Replace(g.sample(samples), ".call", ".pcall", 1), strings.Replace(g.sample(samples), ".call", ".pcall", 1))
+}
+
+// random puts some numbers that are those of a seed.
+func (g *generator) random() *node {
+	return line("math.randomseed(%s) put(math.random(), math.random(7), math.random(-3, 9)) try(math.random, %s) try(math.random, %s, %s)", g.expr(number),
+		pick(g, "1", "10", "'5'", "2.7", "2^31 - 1"), pick(g, "-1", "0", "3", "-2^30"), pick(g, "3", "4.5", "'10'", "2^30"))
 }
 
 func (g *generator) method() *node {
