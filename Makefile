@@ -10,6 +10,7 @@
 #   SEEDS=1000       how many seeds simulate runs
 #   SEED=            the one seed that simulate runs, with the log of its events; or that of the order of chaos
 #   RACE=            simulate with the race detector: make simulate RACE=1
+#   PROGRAMS=50000   how many random programs of Lua programs compares, the first from SEED
 #   DURATION=10m     how long chaos inflicts faults on each engine, all of them at a time
 
 ENGINE   ?=
@@ -22,10 +23,11 @@ COUNT    ?= 1
 SEEDS    ?= 1000
 SEED     ?=
 RACE     ?=
+PROGRAMS ?= 50000
 DURATION ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed campaigns
+.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed campaigns programs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -65,7 +67,7 @@ else
 	$(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 endif
 
-test-long: attacks variants timed bugs campaigns simulate chaos ## what make test leaves out: it wants a quiet machine, and some 45 minutes
+test-long: attacks variants timed bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 50 minutes
 
 attacks: ## hostile and careless clients by the thousand
 	@tools/install
@@ -87,6 +89,10 @@ campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minu
 	@rm -f bin/campaigns; mkdir -p bin
 	@go test -p 2 -timeout 60m -count 1 -run $(CAMPAIGNS) ./tests ./tests/contenders ./tests/handoffs -long -table $(CURDIR)/bin/campaigns; \
 	code=$$?; { echo '| campaign | engine | count | violations | figures |'; echo '| --- | --- | --- | --- | --- |'; sort bin/campaigns; }; exit $$code
+
+programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed unless SEED=… says one, some 5 minutes
+	@tools/install
+	$(TEST) -v -timeout 60m -run RandomPrograms ./script -programs $(PROGRAMS) -seed $(or $(SEED),0)
 
 lint: ## look for bugs and dead code, and hold the rules of who may import whom
 	@go -C tools test ./lint
