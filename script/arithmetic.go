@@ -9,19 +9,13 @@ import (
 
 // arithmetic rewrites an operation. It has operators done by functions that the machine gets wrong: % and ^, and * and /
 // where a zero may get the sign minus, which the machine drops. An operation on constants is
-// done here, but for those that Lua leaves for later.
-// The order is that in which Lua asks for its constants.
+// done here.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
-	r.operand(&e.Lhs)
-	if _, ok := r.constantValue(e.Lhs); !ok {
-		r.settle(&e.Lhs)
-	}
-	r.operand(&e.Rhs)
-	if r.looks || r.fold(at) {
+	r.expr(&e.Lhs)
+	r.expr(&e.Rhs)
+	if r.looks || fold(at) {
 		return
 	}
-	r.settle(&e.Rhs)
-	r.settle(&e.Lhs)
 	late := r.isReadLate(e.Lhs, e.Rhs)
 	switch e.Operator {
 	case "+", "-":
@@ -29,11 +23,11 @@ func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 			return
 		}
 	case "*":
-		if r.isPositive(e.Lhs) || r.isPositive(e.Rhs) {
+		if isPositive(e.Lhs) || isPositive(e.Rhs) {
 			return
 		}
 	case "/":
-		if r.isPositive(e.Rhs) {
+		if isPositive(e.Rhs) {
 			return
 		}
 	}
@@ -61,8 +55,8 @@ func (r *rewriter) relation(e *ast.RelationalOpExpr) {
 	}
 }
 
-func (r *rewriter) isPositive(e ast.Expr) bool {
-	f, ok := r.constantValue(e)
+func isPositive(e ast.Expr) bool {
+	f, ok := constantValue(e)
 	return ok && f > 0
 }
 

@@ -131,7 +131,7 @@ func (r *rewriter) checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
 	if s.Step == nil {
 		s.Step = placed(s.Init, &ast.NumberExpr{Value: "1"})
 	}
-	if r.isNumber(s.Init) && r.isNumber(s.Limit) && r.isNumber(s.Step) {
+	if isNumber(s.Init) && isNumber(s.Limit) && isNumber(s.Step) {
 		return
 	}
 	bounds := call(s, boundsName, []ast.Expr{s.Init, s.Limit, s.Step})
@@ -143,13 +143,13 @@ func (r *rewriter) checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
 }
 
 // isNumber reports whether an expression can only give a number, and calls nothing of the script.
-func (r *rewriter) isNumber(e ast.Expr) bool {
+func isNumber(e ast.Expr) bool {
 	if c, ok := e.(*ast.FuncCallExpr); ok && c.Func != nil {
 		fn, ok := c.Func.(*ast.IdentExpr)
 		_, simple := c.Args[0].(*ast.IdentExpr)
 		return ok && fn.Value == lengthName && simple
 	}
-	_, ok := r.constantValue(e)
+	_, ok := constantValue(e)
 	return ok
 }
 

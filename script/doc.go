@@ -32,9 +32,9 @@
 // The compiler and the machine of gopher-lua differ from Lua 5.1 in ways that scripts notice. The
 // syntax tree is rewritten before it is compiled, into one that they run right: assign.go has
 // assignments, loops and iterators, capture.go variables that functions share, constants.go what Lua
-// computes when it compiles, arithmetic.go the operators, jumps.go the starts of loops. Numbers and
-// their text are C's (numbers.go). TestRandomProgramsAnswerAsOnRedis looks for more; what is
-// known to differ is in docs/REDIS.md.
+// computes when it compiles, arithmetic.go the operators, jumps.go the starts of loops. The machine
+// also loses values at a yield: yield.go. Numbers and their text are C's (numbers.go).
+// TestRandomProgramsAnswerAsOnRedis looks for more; what is known to differ is in docs/REDIS.md.
 //
 // # What remains
 //

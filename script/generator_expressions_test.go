@@ -39,7 +39,7 @@ func (g *generator) expr(k kind) string {
 
 var numerals = []string{
 	"0", "1", "2", "3", "7", "10", "-1", "-3", "0.5", "-0.25", "1/3", "1e15", "123456789012", "1e-7", "2^53", "1e300", "0x10", "007",
-	"1/0", "-1/0", "0/0", "-(0/0)", "-0", "3e0", ".5", "5.", "4294967297", "-2147483649", "1e20", "0xffffffffff", "99999999999999.5",
+	"1/0", "-1/0", "0/0", "-(0/0)", "3e0", ".5", "5.", "4294967297", "-2147483649", "1e20", "0xffffffffff", "99999999999999.5",
 }
 
 var texts = []string{
@@ -122,7 +122,7 @@ func (g *generator) number() string {
 		if ok1 && ok2 { // and if one of them may be a positive constant
 			return fmt.Sprintf("(%s %s %s)", a, operator, b)
 		}
-		return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
+		return fmt.Sprintf("nz(nz(%s) %s %s)", N(), operator, N()) // not of two constants: that may be -0
 	case 3, 4:
 		return fmt.Sprintf("(%s %% %s)", N(), N())
 	case 5:
@@ -130,7 +130,7 @@ func (g *generator) number() string {
 	case 6:
 		return fmt.Sprintf("nz(%s %s %s)", pick(g, N(), "'10'", "' 7 '"), pick(g, "+", "-", "*", "/", "%"), pick(g, "'3'", "'0x10'", "'1e2'", "'-2.5'", "'010'"))
 	case 7:
-		return fmt.Sprintf("-%s", g.parenthesized(pick(g, N(), "'5'", "' 0x1F '")))
+		return fmt.Sprintf("-%s", pick(g, "nz("+N()+")", "('5')", "(' 0x1F ')"))
 	case 8:
 		return "#" + g.parenthesized(pick(g, S(), g.expr(array)))
 	case 9, 10:
@@ -236,11 +236,11 @@ func (g *generator) risky() string {
 	case 0:
 		operator := pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "==")
 		if strings.Contains("+-*/^", operator) {
-			return fmt.Sprintf("near(nz(%s %s %s))", A(), operator, A()) // C has the last digit of ^ right more often
+			return fmt.Sprintf("near(nz(nz(%s) %s %s))", A(), operator, A()) // C has the last digit of ^ right more often
 		}
 		return fmt.Sprintf("%s %s %s", A(), operator, A())
 	case 1:
-		return fmt.Sprintf("%s%s", pick(g, "-", "#", "not "), g.parenthesized(A()))
+		return fmt.Sprintf("%s%s", pick(g, "-nz", "#", "not "), g.parenthesized(A()))
 	case 2:
 		return fmt.Sprintf("string.%s(%s, %s, %s)", pick(g, "sub", "byte", "find", "match", "gsub", "len", "upper", "lower", "char", "gmatch", "reverse"), A(), A(), A())
 	case 3:

@@ -36,7 +36,7 @@ func (g *generator) useRecord() *node {
 	return line("%s", t(pick(g,
 		"T[K] = V", "T[K] = nil", "T.a = V", "T[S] = N", "put(T[K], T.a)", "put(T)", "T.a, T.b = T.b, T.a", "rawset(T, K, V)",
 		"put(rawget(T, K), T[K] == V)", "do local n = 0 for k, v in pairs(T) do n = n + 1 end put(n) end", "T[true] = V T[false] = N",
-		"put(next({[K] = V}))", "put(T[1], T['1'], T[1.0], T[-0])", "T[lim(N)] = N", "T.f = function(self, x) return self == T, x end put(T:f(N))",
+		"put(next({[K] = V}))", "put(T[1], T['1'], T[1.0])", "T[lim(N)] = N", "T.f = function(self, x) return self == T, x end put(T:f(N))",
 		"try(function() T[V] = N end)", "T.x = {y = {z = N}} T.x.y.z, T.x.y = V, T.x put(T.x ~= T.x.y)",
 	)))
 }

@@ -133,7 +133,7 @@ var constructs = map[string]*regexp.Regexp{
 	"numeric string":    regexp.MustCompile(`[^.] [-+*/%] '|(10|7 |x1F|\d)'\)? [-+*/%] `),
 	"modulo":            regexp.MustCompile(` % `),
 	"power":             regexp.MustCompile(` \^ `),
-	"minus":             regexp.MustCompile(`-\(`),
+	"minus":             regexp.MustCompile(`-(nz)?\(`),
 	"length":            regexp.MustCompile(`#\(`),
 	"math":              regexp.MustCompile(`math\.`),
 	"math.pow":          regexp.MustCompile(`math\.pow\(`),

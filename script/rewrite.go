@@ -40,24 +40,21 @@ type rewriter struct {
 	functions int
 	strings   map[string]struct{}
 	scopes    scopes
-	zeros     []string          // of each function that is open, how its constant 0 is spelled
-	varargs   []bool            // of each function that is open, whether it has some
-	locals    []bool            // for each word "local" to come, whether "function" follows it
-	hidden    map[ast.Expr]bool // constants that Lua does not know for such
+	varargs   []bool // of each function that is open, whether it has some
+	locals    []bool // for each word "local" to come, whether "function" follows it
 	err       error
 }
 
 // chunk returns the statements rewritten, or why they cannot be compiled.
 func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
 	locals := r.locals
-	r.looks, r.zeros, r.varargs = true, []string{""}, []bool{true}
+	r.looks, r.varargs = true, []bool{true}
 	r.scopes.openFunction()
 	r.stmts(stmts)
 	r.scopes.closeFunction()
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.hidden = map[ast.Expr]bool{}
 	r.looks, r.locals, r.constants, r.functions = false, locals, 0, 0
 	r.scopes = scopes{usage: r.scopes.usage}
 	r.scopes.openFunction()
@@ -97,10 +94,10 @@ func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 		names = append(slices.Clip(names), "arg")
 	}
 	r.scopes.openFunction()
-	r.zeros, r.varargs = append(r.zeros, ""), append(r.varargs, f.ParList.HasVargs)
+	r.varargs = append(r.varargs, f.ParList.HasVargs)
 	boxes := r.declare(f, names)
 	f.Stmts = append(boxes, r.stmts(f.Stmts)...)
-	r.zeros, r.varargs = r.zeros[:len(r.zeros)-1], r.varargs[:len(r.varargs)-1]
+	r.varargs = r.varargs[:len(r.varargs)-1]
 	r.scopes.closeFunction()
 }
 
@@ -197,15 +194,7 @@ func (r *rewriter) exprs(list []ast.Expr) {
 	}
 }
 
-// expr rewrites an expression whose value the machine needs at run time.
 func (r *rewriter) expr(at *ast.Expr) {
-	r.operand(at)
-	r.settle(at)
-}
-
-// operand rewrites an expression that may become a part of a constant; settle or settleTruth ends
-// that.
-func (r *rewriter) operand(at *ast.Expr) {
 	if *at == nil {
 		return
 	}
