@@ -53,8 +53,8 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 		"the wrong password":    {zookeeper.Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.o.Timeout == 0 {
-				test.o.Timeout = time.Second
+			if test.o.Timeout == 0 && (name == "nobody listens" || name == "a server that is mute") {
+				test.o.Timeout = time.Second // it is waited for; the others are answered, on a busy machine later
 			}
 			b, err := zookeeper.Open(context.Background(), test.o)
 			if err == nil {
