@@ -39,6 +39,17 @@ const (
     owner_id      CHAR(32)       NOT NULL,
     version       INT UNSIGNED   NOT NULL
 )`
+	// MySQLFencedTable is the table of 3.3 and later, the default of 4.0. Since 3.1.3 an owner_id has
+	// 128 characters.
+	MySQLFencedTable = `CREATE TABLE IF NOT EXISTS simba_mutex (
+    mutex         VARCHAR(66)    NOT NULL PRIMARY KEY COMMENT 'mutex name',
+    acquired_at   BIGINT UNSIGNED NOT NULL,
+    ttl_at        BIGINT UNSIGNED NOT NULL,
+    transition_at BIGINT UNSIGNED NOT NULL,
+    owner_id      VARCHAR(128)   NOT NULL,
+    version       INT UNSIGNED   NOT NULL,
+    fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0
+)`
 	// MySQLInit takes the mutex.
 	MySQLInit = `INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)
 		VALUES (?, 0, 0, 0, '', 0)`
@@ -50,6 +61,17 @@ const (
 		SET acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
+	// MySQLFencedAcquire is the update of 3.3 and later, written from what is known of it: a new tenure
+	// adds 1 to fencing_token, a renewal keeps it. MySQL assigns from left to right, so what
+	// asks for the owner of before comes first. It takes owner, ttl, ttl + transition, owner, mutex,
+	// and owner again.
+	MySQLFencedAcquire = `UPDATE simba_mutex
+		SET fencing_token = fencing_token + IF(owner_id = ? AND transition_at > ` + mysqlNow + `, 0, 1),
+		    acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
+		    owner_id = ?, version = version + 1
+		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
+	// MySQLFencedGet takes the mutex, and gives owner, version, transition_at, the time, and the token.
+	MySQLFencedGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + `, fencing_token FROM simba_mutex WHERE mutex = ?`
 	// MySQLGet takes the mutex, and gives owner, version, transition_at and the time.
 	MySQLGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + ` FROM simba_mutex WHERE mutex = ?`
 	// MySQLRelease takes mutex and owner.

@@ -1,0 +1,10 @@
+-- How a contender of Simba 3.2 releases a mutex: everybody who listens on its channel contends at
+-- once. The queue of older generations is deleted.
+-- KEYS  1 lease   2 queue
+-- ARGV  1 contender
+if redis.call('get', KEYS[1]) ~= ARGV[1] then
+    return 0
+end
+redis.call('del', KEYS[1], KEYS[2])
+redis.call('publish', KEYS[1], 'released@@' .. ARGV[1])
+return 1

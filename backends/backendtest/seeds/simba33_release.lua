@@ -1,0 +1,9 @@
+-- How a contender of Simba 3.3 releases a mutex: as 3.2 does, and its token goes too.
+-- KEYS  1 lease   2 token of the present tenure   3 queue
+-- ARGV  1 contender
+if redis.call('get', KEYS[1]) ~= ARGV[1] then
+    return 0
+end
+redis.call('del', KEYS[1], KEYS[2], KEYS[3])
+redis.call('publish', KEYS[1], 'released@@' .. ARGV[1])
+return 1
