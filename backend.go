@@ -294,6 +294,9 @@ type Change struct {
 	// Events are the change's lines for the history, each with its own Seq, none
 	// larger than the change's.
 	Events []Event
+	// Token is the largest token that the change has given out: no later tenure may have it, or
+	// a smaller one, also if this change stores no lease. 0 = none.
+	Token uint64
 	// Forced asks for an fsync before it is told in every mode that has a disk: it
 	// ends a tenure against its owner's will, so if it were lost, the old owner and
 	// a new one could both believe in theirs.

@@ -88,12 +88,19 @@ func appendJSONString(b []byte, s string) []byte {
 // parse them, so they are fixed (Simba, "Pub/Sub Channels", "OwnerEvent
 // Protocol"). The mutex' key in a shared Redis is its channel's name.
 
-// MutexChannel is where a new tenure of the mutex is announced.
+// MutexChannel is where a new tenure of the mutex is announced, and that it is free and
+// nobody is next.
 func MutexChannel(mutex string) string { return "simba:{" + mutex + "}" }
 
 // ContenderChannel is where a contender is told that it is its turn.
 func ContenderChannel(mutex, contender string) string {
 	return "simba:{" + mutex + "}:" + contender
+}
+
+// PlainContenderChannel is what contenders of Simba before 3.0.2 subscribe to as their
+// own channel. They leave the braces out, and their scripts do not.
+func PlainContenderChannel(mutex, contender string) string {
+	return "simba:" + mutex + ":" + contender
 }
 
 // EventChannel is where every event of the mutex is published as JSON.
@@ -102,7 +109,8 @@ func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 // AcquiredNotice is the payload on MutexChannel when contender's tenure starts.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
-// ReleasedNotice is the payload on ContenderChannel when oldOwner's tenure ended.
+// ReleasedNotice is the payload on ContenderChannel when oldOwner's tenure ended and it is
+// that contender's turn, and on MutexChannel when it is nobody's.
 func ReleasedNotice(oldOwner string) string { return "released@@" + oldOwner }
 
 // ParseContenderChannel is the inverse of ContenderChannel; ok is false for any
@@ -119,6 +127,25 @@ func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	return mutex, contender, true
 }
 
+// CutContenderChannel is ParseContenderChannel for any mutex, also one that only a key can
+// name. The contender's id has no braces.
+func CutContenderChannel(channel string) (mutex, contender string, ok bool) {
+	rest, ok := strings.CutPrefix(channel, "simba:{")
+	i := strings.LastIndex(rest, "}:")
+	if !ok || i < 0 {
+		return "", "", false
+	}
+	return rest[:i], rest[i+len("}:"):], true
+}
+
+// CutMutexChannel is ParseMutexChannel for any mutex.
+func CutMutexChannel(channel string) (mutex string, ok bool) { return cutTagged("simba:{", channel) }
+
+// CutEventChannel is ParseEventChannel for any mutex.
+func CutEventChannel(channel string) (mutex string, ok bool) {
+	return cutTagged("simba-events:{", channel)
+}
+
 // ParseMutexChannel is the inverse of MutexChannel; ok is false for any other
 // channel, also if the name cannot be a mutex'.
 func ParseMutexChannel(channel string) (mutex string, ok bool) {
@@ -131,13 +158,17 @@ func ParseEventChannel(channel string) (mutex string, ok bool) {
 }
 
 func parseTagged(prefix, channel string) (mutex string, ok bool) {
-	mutex, ok = strings.CutPrefix(channel, prefix)
-	if !ok {
-		return "", false
-	}
-	mutex, ok = strings.CutSuffix(mutex, "}")
+	mutex, ok = cutTagged(prefix, channel)
 	if !ok || CheckMutex(mutex) != nil {
 		return "", false
 	}
 	return mutex, true
+}
+
+func cutTagged(prefix, channel string) (mutex string, ok bool) {
+	mutex, ok = strings.CutPrefix(channel, prefix)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(mutex, "}")
 }

@@ -101,6 +101,22 @@ type Tx interface {
 	// transaction itself takes it.
 	Drop(mutex string)
 
+	// Token returns the fencing token of a mutex' tenure, 0 if it has none. That of a tenure which the
+	// transaction has begun is reserved by this. After Drop it is that of the tenure which ended,
+	// until DropToken: a key beside the lock's does not end with it.
+	Token(mutex string) uint64
+	// DropToken has Token return 0. It changes no tenure; see DroppedToken.
+	DropToken(mutex string)
+	// DroppedToken returns a mutex whose token was dropped though its tenure goes on.
+	DroppedToken() (mutex string, ok bool)
+	// Fence returns the largest token of a mutex so far: that of its tenure, if it has one; else
+	// the largest that any mutex had.
+	Fence(mutex string) uint64
+	// NextToken reserves a token, larger than all before. The tenure that the transaction has begun, or
+	// begins next, has it; if it begins none, the token of the next tenure is larger. One that is not
+	// committed is not used.
+	NextToken(mutex string) uint64
+
 	// Queue returns who waits for a mutex, in order. It is not to be changed, and valid until
 	// the next Enqueue or Dequeue.
 	Queue(mutex string) []Place

@@ -95,3 +95,44 @@ func FuzzEventJSON(f *testing.F) {
 		}
 	})
 }
+
+func TestNoTwoMutexesHaveAKeyInCommon(t *testing.T) {
+	names := []string{"m", "a b", "{", "}", "{}", "a}b", "a}:b", "a}:contender", "simba:{m}", "simba:{m}:token", "simba:{m}:tenure", "simba:{}", "simba:{", "\x00\xff", strings.Repeat("x", 70_000)}
+	owner := map[string]Key{}
+	for _, m := range names {
+		for _, key := range []string{KeyOf(m), TaggedKeyOf(m)} {
+			if got := ParseKey(key); got != (Key{Mutex: m}) {
+				t.Errorf("%.40q, the key of %.40q, is that of %.40v", key, m, got)
+			}
+		}
+		for part := range KeyPart(len(keySuffixes)) {
+			k := Key{m, part}
+			if got := ParseKey(k.String()); got != k {
+				t.Errorf("%.40q: %.40v, want %.40v", k.String(), got, k)
+			}
+			if other, taken := owner[k.String()]; taken {
+				t.Errorf("%.40v and %.40v have the key %.40q", k, other, k.String())
+			}
+			owner[k.String()] = k
+		}
+	}
+	for _, key := range []string{"", "simba:{}", "simba:{}:token", "simba:{m}x", "simba:{m}:waiting", "simba-events:{m}"} {
+		if got := ParseKey(key); got != (Key{Mutex: key}) {
+			t.Errorf("%q: %v", key, got)
+		}
+	}
+}
+
+func TestTheChannelsOfAnyMutexAreCutBack(t *testing.T) {
+	for _, m := range []string{"m", "a b", "{", "a}b", "a}:b", "{}", strings.Repeat("x", 300)} {
+		if got, ok := CutMutexChannel(MutexChannel(m)); got != m || !ok {
+			t.Errorf("%q: %q, %v", MutexChannel(m), got, ok)
+		}
+		if got, ok := CutEventChannel(EventChannel(m)); got != m || !ok {
+			t.Errorf("%q: %q, %v", EventChannel(m), got, ok)
+		}
+		if got, who, ok := CutContenderChannel(ContenderChannel(m, "0:1@host")); got != m || who != "0:1@host" || !ok {
+			t.Errorf("%q: %q, %q, %v", ContenderChannel(m, "0:1@host"), got, who, ok)
+		}
+	}
+}

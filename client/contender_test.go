@@ -89,6 +89,26 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 	})
 }
 
+func TestAContenderWithoutAPlaceAsksWhenTheMutexIsAnnouncedFree(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a")
+		synctest.Wait()
+		b := w.contend("b")
+		time.Sleep(25 * time.Second)
+		if n, err := b.rdb.ZRem(t.Context(), "simba:{job}:contender", "b").Result(); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		at := w.elapsed()
+		a.stop()
+		synctest.Wait()
+		if !b.IsOwner() || w.elapsed() != at {
+			t.Errorf("b is the owner: %v, %v after the stop", b.IsOwner(), w.elapsed()-at)
+		}
+		b.stop()
+		w.neverTwo("job", a.diary, b.diary)
+	})
+}
+
 func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -399,14 +400,17 @@ func (p *pursuit) listen() {
 	}
 }
 
-// heard is called by the radio. Who waits is called on its own channel; an owner must hear of
-// another on the mutex'. After a break anything may have happened.
+// heard is called by the radio. A contender that waits hears of its turn on its own channel, and on the
+// mutex' that it is free and nobody is next. An owner must hear of another there, and of its own
+// end, but not of the one before. After a break anything may have happened.
 func (p *pursuit) heard(n notice) {
 	turn := n.channel == simba.ContenderChannel(p.mutex, p.id)
-	rival := !turn && !n.fresh && n.payload != simba.AcquiredNotice(p.id)
-	news := n.fresh || turn
+	free := !turn && strings.HasPrefix(n.payload, simba.ReleasedNotice(""))
+	news := n.fresh || turn || free
 	if p.owning.Load() {
-		news = rival || news && !p.fixed // what a break may have hidden must not renew what is not to be renewed
+		rival := !turn && !n.fresh && !free && n.payload != simba.AcquiredNotice(p.id)
+		over := free && n.payload == simba.ReleasedNotice(p.id)
+		news = rival || over || (n.fresh || turn) && !p.fixed // what a break may have hidden must not renew what is not to be renewed
 	}
 	if news {
 		p.prod()

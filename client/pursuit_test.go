@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 func TestOwnerRenewsAtItsTTLWithAThirdOfTheLeaseLeft(t *testing.T) {
@@ -85,5 +87,31 @@ func TestLeaseIsGivenUpAHundredthEarlierAtMostAQuarterSecond(t *testing.T) {
 func TestTokenOfAnyOtherContextIsZero(t *testing.T) {
 	if got := Token(t.Context()); got != 0 {
 		t.Error(got)
+	}
+}
+
+func TestANoticeCallsWhomItConcerns(t *testing.T) {
+	own, everybodys := simba.ContenderChannel("job", "me"), simba.MutexChannel("job")
+	for _, c := range []struct {
+		n                    notice
+		waiter, owner, fixed bool // who asks now: fixed is an owner that does not renew
+	}{
+		{notice{channel: own, payload: "released@@a"}, true, true, false},
+		{notice{channel: own, fresh: true}, true, true, false},
+		{notice{channel: everybodys, fresh: true}, true, true, false},
+		{notice{channel: everybodys, payload: "released@@a"}, true, false, false},
+		{notice{channel: everybodys, payload: "released@@me"}, true, true, true},
+		{notice{channel: everybodys, payload: "acquired@@a"}, false, true, true},
+		{notice{channel: everybodys, payload: "acquired@@me"}, false, false, false},
+	} {
+		asks := func(owning, fixed bool) bool {
+			p := &pursuit{terms: terms{mutex: "job", id: "me"}, fixed: fixed, poke: make(chan struct{}, 1)}
+			p.owning.Store(owning)
+			p.heard(c.n)
+			return len(p.poke) == 1
+		}
+		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.fixed {
+			t.Errorf("%+v: a waiter asks: %v, an owner: %v, one that does not renew: %v", c.n, w, o, s)
+		}
 	}
 }

@@ -129,6 +129,9 @@ func (c *client) attempt(tx simba.Tx, again bool, do func(t *keyTx) error) error
 	}
 	t := &keyTx{Tx: tx, x: c.x, w: c.w, c: c, user: user, conn: c.conn, again: again}
 	failed := do(t)
+	if m, ok := t.DroppedToken(); ok && failed == nil {
+		failed = replyErrorf("ERR '%s' cannot be deleted: its mutex is owned, and keeps its token", shorten([]byte(simba.Key{Mutex: m, Part: simba.KeyToken}.String())))
+	}
 	if failed != nil {
 		tx.Discard() // the error tells of what was read
 	}

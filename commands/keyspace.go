@@ -256,7 +256,7 @@ func memoryUsage(t *keyTx, args [][]byte) error {
 		t.w.Null()
 		return nil
 	}
-	size := mutexOverhead + len(k.mutex) + len(l.Owner) + len(t.Queue(k.mutex))*waiterOverhead
+	size := mutexOverhead + len(k.Mutex) + len(l.Owner) + len(t.Queue(k.Mutex))*waiterOverhead
 	for _, f := range l.Fields {
 		size += fieldOverhead + len(f.Name) + len(f.Value)
 	}

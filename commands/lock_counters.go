@@ -1,18 +1,27 @@
 package commands
 
-import "math"
+import (
+	"math"
 
-// Counters: a string that is an integer. To count on changes no tenure and no lease.
+	"github.com/simba-resp/simba-resp"
+)
+
+// Counters: a string that is an integer. To count on changes no tenure and no lease, but for the
+// counter of a mutex' tokens.
 
 // increase adds to a counter; a key that does not exist counts from 0.
 func (t *keyTx) increase(args [][]byte, by int64) error {
 	k := parseKey(args[1])
-	l, err := t.str(k)
-	if err != nil {
-		return err
+	if k.Part == simba.KeyFence && by == 1 {
+		t.w.Int(int64(t.NextToken(k.Mutex)))
+		return nil
 	}
-	if k.queue {
-		return queueKeyError(args)
+	l, err := t.str(k)
+	switch {
+	case err != nil:
+		return err
+	case k.Part != simba.KeyLock:
+		return viewError(args, k)
 	}
 	var n int64
 	if l.Exists() {
@@ -27,9 +36,9 @@ func (t *keyTx) increase(args [][]byte, by int64) error {
 	exists := l.Exists()
 	l.Owner = decimal(n + by)
 	if exists {
-		t.Change(k.mutex, l, false)
+		t.Change(k.Mutex, l, false)
 	} else {
-		t.Take(k.mutex, forever().of(l))
+		t.Take(k.Mutex, forever().of(l))
 	}
 	t.w.Int(n + by)
 	return nil

@@ -127,8 +127,8 @@ func (c expireIf) allows(current, next int64) bool {
 	return true
 }
 
-// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. On a queue only an expiry in the past has
-// an effect: it deletes it.
+// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. The token of an owner expires with its lease,
+// whatever they say, and a queue does not.
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		condition, err := parseExpireIf(args[3:])
@@ -145,13 +145,16 @@ func expire(f expiryForm) keyedCommand {
 		case !exists, !condition.allows(l.EndsAt, d.end(t.Now())):
 			t.w.Int(0)
 			return nil
+		case k.Part == simba.KeyFence:
+			return viewError(args, k)
 		case d.over:
 			t.drop(k)
-		case k.queue:
+		case k.Part == simba.KeyQueue:
 			t.w.Int(0)
 			return nil
+		case k.Part == simba.KeyToken:
 		default:
-			t.renew(k.mutex, l, d)
+			t.renew(k.Mutex, l, d)
 		}
 		t.w.Int(1)
 		return nil
@@ -162,8 +165,11 @@ func persist(t *keyTx, args [][]byte) error {
 	k := parseKey(args[1])
 	l, exists := t.lookup(k)
 	ends := exists && l.EndsAt != 0
-	if ends {
-		t.renew(k.mutex, l, forever())
+	switch {
+	case ends && k.Part != simba.KeyLock:
+		return viewError(args, k)
+	case ends:
+		t.renew(k.Mutex, l, forever())
 	}
 	t.writeFlag(ends)
 	return nil

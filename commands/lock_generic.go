@@ -15,41 +15,42 @@ func (t *keyTx) writeFlag(b bool) {
 	}
 }
 
-// drop deletes a key of any type and reports whether it existed.
-func (t *keyTx) drop(k keyName) bool {
-	if !k.queue {
-		exists := t.Lock(k.mutex).Exists()
-		if exists {
-			t.Drop(k.mutex)
-		}
-		return exists
+// drop deletes a key of any type but a counter of tokens, and reports whether it existed.
+//
+// Who waits keeps its place when the queue is deleted: contenders of Simba 3.2 and 3.3, which have
+// no queue, do that at each release. A token goes with its tenure.
+func (t *keyTx) drop(k simba.Key) bool {
+	_, exists := t.lookup(k)
+	switch {
+	case !exists:
+	case k.Part == simba.KeyLock:
+		t.Drop(k.Mutex)
+	case k.Part == simba.KeyToken:
+		t.DropToken(k.Mutex)
 	}
-	places := t.Queue(k.mutex)
-	// Dequeue may change what Queue returned.
-	contenders := make([]string, len(places))
-	for i, p := range places {
-		contenders[i] = p.Contender
-	}
-	for _, c := range contenders {
-		t.Dequeue(k.mutex, c)
-	}
-	return len(contenders) > 0
+	return exists
 }
 
 func del(t *keyTx, args [][]byte) error {
+	for _, key := range args[1:] { // before anything is changed
+		k := parseKey(key)
+		if _, exists := t.lookup(k); exists && k.Part == simba.KeyFence {
+			return viewError(args, k)
+		}
+	}
 	return t.countKeys(args, t.drop)
 }
 
 // exists is TOUCH too: a lock has no time of its last access.
 func exists(t *keyTx, args [][]byte) error {
-	return t.countKeys(args, func(k keyName) bool {
+	return t.countKeys(args, func(k simba.Key) bool {
 		_, exists := t.lookup(k)
 		return exists
 	})
 }
 
 // countKeys replies with how many of the keys did; one that is given twice may count twice.
-func (t *keyTx) countKeys(args [][]byte, did func(keyName) bool) error {
+func (t *keyTx) countKeys(args [][]byte, did func(simba.Key) bool) error {
 	var n int64
 	for _, key := range args[1:] {
 		if did(parseKey(key)) {
@@ -68,11 +69,11 @@ const (
 	typeQueue  = "zset"
 )
 
-func (t *keyTx) typeOf(k keyName) string {
+func (t *keyTx) typeOf(k simba.Key) string {
 	switch l, exists := t.lookup(k); {
 	case !exists:
 		return typeNone
-	case k.queue:
+	case k.Part == simba.KeyQueue:
 		return typeQueue
 	case l.Fields != nil:
 		return typeHash

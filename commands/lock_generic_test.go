@@ -51,7 +51,7 @@ func TestDeletingHandsTheMutexOn(t *testing.T) {
 	}
 }
 
-func TestAQueueIsAKeyWhileSomebodyWaits(t *testing.T) {
+func TestAQueueIsAKeyWhileSomebodyWaitsAndNobodyCanDeleteIt(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const q = "simba:{m}:contender"
 	p.do("SET m w1")
@@ -62,9 +62,10 @@ func TestAQueueIsAKeyWhileSomebodyWaits(t *testing.T) {
 		p.expect("TYPE "+q, "+zset\r\n")
 		p.expect("EXISTS m "+q, ":2\r\n")
 		p.expect(command+" "+q, ":1\r\n")
-		p.expect("TYPE "+q, "+none\r\n")
-		p.expect("ZCARD "+q, ":0\r\n")
+		p.expect("ZRANGE "+q+" 0 -1", bulks("a", "b", "c"))
 	}
+	p.expect("ZPOPMIN "+q+" 3", bulks("a", "1", "b", "2", "c", "3"))
+	p.expect("TYPE "+q, "+none\r\n")
 	p.expect("GET m", bulk("w1"))
 }
 

@@ -29,23 +29,18 @@ const (
 
 // hash is what is behind a key as a hash. Of a key that does not exist, the lock is zero.
 type hash struct {
-	key  keyName
+	key  simba.Key
 	lock simba.Lock
 }
 
 // hashAt returns the hash behind a key.
 func hashAt(t *keyTx, key []byte) (hash, error) {
 	h := hash{key: parseKey(key)}
-	if h.key.queue {
-		if len(t.Queue(h.key.mutex)) > 0 {
-			return h, errWrongType
-		}
-		return h, nil
-	}
-	h.lock = t.Lock(h.key.mutex)
-	if h.lock.Exists() && h.lock.Fields == nil {
+	lock, exists := t.lookup(h.key)
+	if exists && lock.Fields == nil {
 		return h, errWrongType
 	}
+	h.lock = lock
 	return h, nil
 }
 
@@ -53,8 +48,12 @@ func hashAt(t *keyTx, key []byte) (hash, error) {
 // then stored.
 func hashToSet(t *keyTx, args [][]byte) (hash, error) {
 	h, err := hashAt(t, args[1])
-	if err == nil && h.key.queue {
+	switch {
+	case err != nil:
+	case h.key.Part == simba.KeyQueue:
 		err = replyErrorf("ERR '%s' does not work on the queue of a mutex, which is a sorted set", nameOf(args))
+	case h.key.Part != simba.KeyLock:
+		err = viewError(args, h.key)
 	}
 	h.lock.Fields = slices.Clone(h.lock.Fields)
 	return h, err
@@ -88,12 +87,12 @@ func (h *hash) store(t *keyTx) error {
 		return errHashTooLarge
 	}
 	if h.lock.Exists() {
-		t.Change(h.key.mutex, h.lock, false)
+		t.Change(h.key.Mutex, h.lock, false)
 		return nil
 	}
 	h.lock.Owner = h.lock.Fields[0].Name
 	h.lock.TTL = simba.Endless
-	t.Take(h.key.mutex, h.lock)
+	t.Take(h.key.Mutex, h.lock)
 	return nil
 }
 
@@ -138,7 +137,7 @@ func hsetnx(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if h.find(args[2]) >= 0 || !h.lock.Exists() && !t.Open(h.key.mutex, string(args[2])) {
+	if h.find(args[2]) >= 0 || !h.lock.Exists() && !t.Open(h.key.Mutex, string(args[2])) {
 		t.w.Int(0)
 		return nil
 	}
@@ -197,13 +196,13 @@ func hdel(t *keyTx, args [][]byte) error {
 	switch {
 	case deleted == 0:
 	case left == nil:
-		t.Drop(h.key.mutex)
+		t.Drop(h.key.Mutex)
 	default:
 		h.lock.Fields = left
 		if !owned {
 			h.lock.Owner = left[0].Name
 		}
-		t.Change(h.key.mutex, h.lock, false)
+		t.Change(h.key.Mutex, h.lock, false)
 	}
 	t.w.Int(int64(deleted))
 	return nil

@@ -23,12 +23,12 @@ const (
 )
 
 // queueAt returns the queue behind a key, which is empty if the key does not exist.
-func queueAt(t *keyTx, key []byte) (keyName, []simba.Place, error) {
+func queueAt(t *keyTx, key []byte) (simba.Key, []simba.Place, error) {
 	k := parseKey(key)
-	switch {
-	case k.queue:
-		return k, t.Queue(k.mutex), nil
-	case t.Lock(k.mutex).Exists():
+	if k.Part == simba.KeyQueue {
+		return k, t.Queue(k.Mutex), nil
+	}
+	if _, exists := t.lookup(k); exists {
 		return k, nil, errWrongType
 	}
 	return k, nil, nil
@@ -99,17 +99,17 @@ func zadd(t *keyTx, args [][]byte) error {
 		return err
 	}
 	k := parseKey(args[1])
-	switch {
-	case !k.queue && t.Lock(k.mutex).Exists():
-		return errWrongType
-	case !k.queue:
+	if k.Part != simba.KeyQueue {
+		if _, exists := t.lookup(k); exists {
+			return errWrongType
+		}
 		return replyErrorf("ERR '%s' works only on the queue of a mutex, simba:{mutex}:contender: this is a lock server", nameOf(args))
 	}
 	var added, updated int64
 	var score float64
 	var done bool
 	for _, p := range a.places {
-		was, member := t.Place(k.mutex, p.Contender)
+		was, member := t.Place(k.Mutex, p.Contender)
 		old := was.Score
 		score, done = a.score(member, old, p.Score)
 		switch {
@@ -122,7 +122,7 @@ func zadd(t *keyTx, args [][]byte) error {
 		default:
 			added++
 		}
-		t.Enqueue(k.mutex, p.Contender, plusZero(score))
+		t.Enqueue(k.Mutex, p.Contender, plusZero(score))
 	}
 	switch {
 	case a.incr && !done:
@@ -156,7 +156,7 @@ func zrem(t *keyTx, args [][]byte) error {
 	}
 	queue = slices.DeleteFunc(slices.Clone(queue), func(p simba.Place) bool { return !asked[p.Contender] })
 	for _, p := range queue {
-		t.Dequeue(k.mutex, p.Contender)
+		t.Dequeue(k.Mutex, p.Contender)
 	}
 	t.w.Int(int64(len(queue)))
 	return nil
@@ -181,7 +181,7 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	}
 	first := slices.Clone(queue[:min(count, int64(len(queue)))])
 	for _, p := range first {
-		t.Dequeue(k.mutex, p.Contender)
+		t.Dequeue(k.Mutex, p.Contender)
 	}
 	if len(args) == 2 && len(first) == 1 { // without a count, RESP3 has no pairs either
 		t.w.Array(2)
@@ -212,14 +212,14 @@ func placing(reply func(w *resp.Writer, p simba.Place, i, n int)) keyedCommand {
 
 func zscore(t *keyTx, args [][]byte) error {
 	k := parseKey(args[1])
-	if !k.queue {
-		if t.Lock(k.mutex).Exists() {
+	if k.Part != simba.KeyQueue {
+		if _, exists := t.lookup(k); exists {
 			return errWrongType
 		}
 		t.w.Null()
 		return nil
 	}
-	p, ok := t.Place(k.mutex, string(args[2]))
+	p, ok := t.Place(k.Mutex, string(args[2]))
 	if !ok {
 		t.w.Null()
 		return nil

@@ -42,10 +42,10 @@ func newKeyGlob(glob string) keyGlob {
 }
 
 func (g keyGlob) key(mutex string) string {
-	if g.tagged && simba.CheckMutex(mutex) == nil {
-		return simba.MutexChannel(mutex)
+	if g.tagged {
+		return simba.TaggedKeyOf(mutex)
 	}
-	return mutex
+	return simba.KeyOf(mutex)
 }
 
 func (g keyGlob) match(mutex string) bool { return resp.Match(g.glob, g.key(mutex)) }
@@ -94,7 +94,7 @@ func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error)
 		t.step()
 		look := *t
 		look.Tx = t.x.keyspace.Begin()
-		is := look.typeOf(keyName{mutex: m})
+		is := look.typeOf(simba.Key{Mutex: m})
 		seq, err := look.Commit(t.conn.Context())
 		look.Close()
 		if err != nil && !errors.Is(err, simba.ErrConflict) {

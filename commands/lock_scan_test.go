@@ -32,15 +32,15 @@ func listed(reply string) []string {
 
 func TestKeysAreListedByTheirPlainNames(t *testing.T) {
 	p := newEngineSite(t).dial()
-	for _, key := range []string{"job", "simba:{jam}", "simba:{a{b}", "simba:x"} {
+	for _, key := range []string{"job", "simba:{jam}", "simba:{a{b}", "simba:x", "simba:{simba:{job}}"} {
 		p.expect("SET "+key+" v", ok)
 	}
 	p.do("ZADD simba:{free}:contender 1 a")
 	for glob, want := range map[string][]string{
-		"*":                   {"jam", "job", "simba:x", "simba:{a{b}"},
+		"*":                   {"a{b", "jam", "job", "simba:x", "simba:{simba:{job}}"},
 		"j*":                  {"jam", "job"},
-		"s*":                  {"simba:x", "simba:{a{b}"},
-		"simba:{*":            {"simba:{a{b}", "simba:{jam}", "simba:{job}", "simba:{simba:x}"},
+		"s*":                  {"simba:x", "simba:{simba:{job}}"},
+		"simba:{*":            {"simba:{a{b}", "simba:{jam}", "simba:{job}", "simba:{simba:x}", "simba:{simba:{job}}"},
 		"simba:{ja?}":         {"simba:{jam}"},
 		"simba:{*}:contender": nil,
 	} {

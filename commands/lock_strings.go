@@ -6,25 +6,24 @@ import "github.com/simba-resp/simba-resp"
 
 const errWrongType replyError = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
-// queueKeyError is why a command cannot make a lock of the queue of a mutex.
-func queueKeyError(args [][]byte) error {
-	return replyErrorf("ERR '%s' cannot make a lock of '%s': it is the queue of a mutex", nameOf(args), shorten(args[1]))
-}
-
 // lookup returns the lock behind a key and whether the key exists. The key of a queue has no
-// lock.
-func (t *keyTx) lookup(k keyName) (l simba.Lock, exists bool) {
-	if k.queue {
-		return l, len(t.Queue(k.mutex)) > 0
+// lock; a token looks like one.
+func (t *keyTx) lookup(k simba.Key) (l simba.Lock, exists bool) {
+	switch k.Part {
+	case simba.KeyQueue:
+		return l, len(t.Queue(k.Mutex)) > 0
+	case simba.KeyLock:
+		l = t.Lock(k.Mutex)
+	default:
+		l = t.view(k)
 	}
-	l = t.Lock(k.mutex)
 	return l, l.Exists()
 }
 
 // str returns the lock behind a string key, the zero Lock for a key that does not exist.
-func (t *keyTx) str(k keyName) (simba.Lock, error) {
+func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	l, exists := t.lookup(k)
-	if exists && (k.queue || l.Fields != nil) {
+	if exists && (k.Part == simba.KeyQueue || l.Fields != nil) {
 		return simba.Lock{}, errWrongType
 	}
 	return l, nil
@@ -165,17 +164,19 @@ func set(t *keyTx, args [][]byte) error {
 
 // setIf sets a string unless NX or XX forbids it, and reports whether it did. NX asks for the
 // mutex as a contender does, so it fails too while it is another's turn.
-func (t *keyTx) setIf(k keyName, args [][]byte, value string, d lease, o setOptions) (bool, error) {
+func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (bool, error) {
 	old, exists := t.lookup(k)
 	switch {
 	case o.nx && exists, o.xx && !exists:
 		return false, nil
-	case k.queue:
-		return false, queueKeyError(args)
-	case o.nx && !t.Open(k.mutex, value):
+	case k.Part == simba.KeyToken && exists && old.Owner == value:
+		return true, nil // as a contender writes what it was told
+	case k.Part != simba.KeyLock:
+		return false, viewError(args, k)
+	case o.nx && !t.Open(k.Mutex, value):
 		return false, nil
 	}
-	t.put(k.mutex, old, value, d)
+	t.put(k.Mutex, old, value, d)
 	return true, nil
 }
 
@@ -222,9 +223,10 @@ func getdel(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if l.Exists() {
-		t.Drop(k.mutex)
+	if l.Exists() && k.Part == simba.KeyFence {
+		return viewError(args, k)
 	}
+	t.drop(k)
 	t.writeValue(l)
 	return nil
 }
@@ -240,14 +242,16 @@ func getex(t *keyTx, args [][]byte) error {
 	case err != nil:
 		return err
 	case !l.Exists(): // Redis looks at the time only then
+	case (o.at != nil || o.persist) && k.Part != simba.KeyLock:
+		return viewError(args, k)
 	case o.at != nil:
 		d, err := o.expiry.parse(t, args, o.at, 1)
 		if err != nil {
 			return err
 		}
-		t.renew(k.mutex, l, d)
+		t.renew(k.Mutex, l, d)
 	case o.persist && l.EndsAt != 0:
-		t.renew(k.mutex, l, forever())
+		t.renew(k.Mutex, l, forever())
 	}
 	t.writeValue(l)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/access"
@@ -75,8 +76,8 @@ func namedByNotice(channel, message []byte) [][]byte {
 
 // noticesOf returns the mutex whose notices a channel carries.
 func noticesOf(channel string) (mutex string, ok bool) {
-	if mutex, ok = simba.ParseMutexChannel(channel); !ok {
-		mutex, _, ok = simba.ParseContenderChannel(channel)
+	if mutex, ok = simba.CutMutexChannel(channel); !ok {
+		mutex, _, ok = simba.CutContenderChannel(channel)
 	}
 	return mutex, ok
 }
@@ -205,7 +206,7 @@ func (e *entry) deniedKey(u *access.User, args [][]byte) []byte {
 	if e.full == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return equalFold(a, "GET") }) {
 		use = access.Write // only with GET does it read
 	}
-	return firstNot(e.keysOf(args), func(key []byte) bool { return u.MayUse(parseKey(key).mutex, use) })
+	return firstNot(e.keysOf(args), func(key []byte) bool { return u.MayUse(parseKey(key).Mutex, use) })
 }
 
 func (e *entry) deniedChannel(u *access.User, args [][]byte) []byte {
@@ -221,7 +222,7 @@ func (e *entry) deniedChannel(u *access.User, args [][]byte) []byte {
 }
 
 func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
-	if e.actor.ids == nil {
+	if e.actor.ids == nil || e.actor.values && e.keys.first > 0 && parseKey(args[e.keys.first]).Part != simba.KeyLock { // a token is nobody's name
 		return nil
 	}
 	return firstNot(e.actor.ids(args), func(id []byte) bool {
@@ -244,19 +245,20 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 
 // mayListen reports whether a user may subscribe to a channel: by a rule for channels, or since it is one
 // of a mutex that the user may read. The channel of a contender is for who may act in its name: its
-// subscriber is the one whom the server takes for reached.
+// subscriber is the one whom the server takes for reached. So it needs a rule for channels if it may be
+// that of another contender too: of simba:m:<id> nobody knows where m ends.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
 	}
-	if m, ok := simba.ParseMutexChannel(channel); ok {
+	if m, ok := simba.CutMutexChannel(channel); ok {
 		return u.MayUse(m, access.Read)
 	}
-	if m, ok := simba.ParseEventChannel(channel); ok {
+	if m, ok := simba.CutEventChannel(channel); ok {
 		return u.MayUse(m, access.Read)
 	}
-	m, contender, ok := simba.ParseContenderChannel(channel)
-	return ok && u.MayUse(m, access.Read) && u.MayActAs(contender)
+	m, contender, ok := simba.CutContenderChannel(channel)
+	return ok && !strings.Contains(m, "}:") && u.MayUse(m, access.Read) && u.MayActAs(contender)
 }
 
 // mayPublish reports whether a user may publish to a channel: by a rule for channels, or since it is one on

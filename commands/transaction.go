@@ -253,7 +253,7 @@ func (c *client) nullArray() {
 // watch are the keys that WATCH looks at, by a transaction that has read them.
 type watch struct {
 	tx   simba.Tx // nil = there are none
-	keys map[keyName]struct{}
+	keys map[simba.Key]struct{}
 }
 
 // maxWatched is how many keys a connection may watch: the engine counts the changes of each.
@@ -269,7 +269,7 @@ func (c *client) watchKeys(args [][]byte) {
 		c.fail(replyError("ERR WATCH inside MULTI is not allowed"))
 		return
 	}
-	var added []keyName
+	var added []simba.Key
 	for _, a := range args[1:] {
 		k := parseKey(a)
 		if _, ok := c.watched.keys[k]; !ok {
@@ -281,11 +281,11 @@ func (c *client) watchKeys(args [][]byte) {
 		return
 	}
 	if c.watched.tx == nil {
-		c.watched = watch{space.Begin(), make(map[keyName]struct{})}
+		c.watched = watch{space.Begin(), make(map[simba.Key]struct{})}
 	}
 	for _, k := range added {
 		c.watched.keys[k] = struct{}{}
-		c.watched.tx.Watch(k.mutex, k.queue)
+		c.watched.tx.Watch(k.Mutex, k.Part == simba.KeyQueue)
 	}
 	c.w.Simple("OK")
 }

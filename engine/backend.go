@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"iter"
 	"slices"
+	"strings"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/bugs"
@@ -74,12 +76,35 @@ func (e *Engine) Break(_ context.Context, name, reason string) (freed bool, seq 
 }
 
 // Subscribed implements simba.Backend.
-func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (simba.Seq, error) {
-	name, contender, ok := simba.ParseContenderChannel(channel)
-	if !ok || pattern {
+func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (seq simba.Seq, err error) {
+	if pattern {
 		return 0, nil
 	}
-	return e.do(name, func(m *mutex, s *step) { m.reach(s, contender) })
+	for name, contender := range listeners(channel) {
+		rests, err := e.do(name, func(m *mutex, s *step) { m.reach(s, contender) })
+		if err != nil {
+			return 0, err
+		}
+		seq = max(seq, rests)
+	}
+	return seq, nil
+}
+
+// listeners yields the mutexes and contenders whose own channel that is. One without braces may
+// be that of several, since names may have colons.
+func listeners(channel string) iter.Seq2[string, string] {
+	return func(yield func(name, contender string) bool) {
+		if name, contender, ok := simba.CutContenderChannel(channel); ok {
+			yield(name, contender)
+			return
+		}
+		rest, ok := strings.CutPrefix(channel, "simba:")
+		for i := max(0, len(rest)-simba.MaxContenderLen-1); ok && i < len(rest); i++ { // no id is longer
+			if rest[i] == ':' && !yield(rest[:i], rest[i+1:]) {
+				return
+			}
+		}
+	}
 }
 
 // Owner implements simba.Backend.

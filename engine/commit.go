@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -10,7 +11,7 @@ import (
 // How a transaction becomes a step: with the locks of its shards held, time does its work on
 // every mutex, what was read is compared with what is, and then all is done and recorded as one.
 
-func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 }
+func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.told == 0 }
 
 // commitOne commits a transaction of one key: an ordinary step.
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
@@ -51,8 +52,11 @@ func (k *txKey) apply(m *mutex, s *step) {
 	if k.isReadOnly() {
 		return
 	}
+	s.spent = max(s.spent, k.told)
 	for i := range k.work {
-		switch o := &k.work[i]; o.kind {
+		o := &k.work[i]
+		s.chosen = o.token
+		switch o.kind {
 		case opTake:
 			m.take(s, o.lock)
 		case opChange:
@@ -63,6 +67,7 @@ func (k *txKey) apply(m *mutex, s *step) {
 			m.place(s, o.contender, o.score)
 		}
 	}
+	s.chosen = 0 // it was not needed
 	m.conclude(s, k.dequeued)
 }
 
@@ -82,9 +87,10 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	parts, err := t.prepare()
 	if err == nil {
 		for i := range parts {
+			parts[i].did = &parts[i].step
 			parts[i].apply(parts[i].m, &parts[i].step)
 		}
-		seq = t.engine.ledger.recordAll(parts, t.messages)
+		seq = t.engine.ledger.recordAll(parts, t.news())
 		for i := range parts {
 			p := &parts[i]
 			p.shard.keep(p.m, &p.step, p.before, p.rests)
@@ -94,6 +100,30 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 		seq = max(seq, k.shard.seq)
 	}
 	return seq, err
+}
+
+// news returns the messages that say what the step does not say itself: the scripts of Simba
+// announce what they have taken and released.
+func (t *tx) news() []message {
+	return slices.DeleteFunc(t.messages, func(msg message) bool {
+		name, ok := simba.CutMutexChannel(msg.channel)
+		if !ok {
+			return false
+		}
+		k := t.find(name)
+		return k != nil && k.did.says(msg.payload)
+	})
+}
+
+// says reports whether subscribers of the mutex learn from the step itself what a notice says: which
+// tenure began, or which its owner ended. What came of the latter is told in its place: that the mutex
+// is free, whose it is next, or nothing while it is kept.
+func (s *step) says(payload string) bool {
+	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
+		return s.began != "" && s.began == owner
+	}
+	owner, ok := strings.CutPrefix(payload, simba.ReleasedNotice(""))
+	return ok && s.freed && s.last == owner
 }
 
 // lockShards locks those of all keys, each once and in one order for all transactions.

@@ -23,6 +23,8 @@
 //     waiter is untold: every transition that could break this ends in handOn.
 //     (One whose lease was over before it could be told is not reachable until it
 //     shows up.)
+//   - A step that leaves a mutex free and kept for nobody, other than by the end of a lease,
+//     announces that on the mutex' channel.
 //   - The owner is not in the queue, except in the quiet time.
 //   - A mutex without owner, queue and reservation is not in memory at all.
 //

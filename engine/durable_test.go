@@ -41,7 +41,7 @@ func (g *gate) Append(ch simba.Change) bool {
 	ch.Events = slices.Clone(ch.Events)
 	g.changes = append(g.changes, ch)
 	g.appended = ch.Seq
-	if !g.open && g.held == 0 && (ch.Kind != simba.ChangeNone || g.strict) {
+	if !g.open && g.held == 0 && (ch.Kind != simba.ChangeNone || ch.Token != 0 || g.strict) {
 		g.held = ch.Seq
 		return true
 	}

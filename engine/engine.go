@@ -120,8 +120,10 @@ func (e *Engine) shard(name string) (*shard, uint64) {
 	return &e.shards[shardOf(hash)], hash
 }
 
+// subscribed reports whether a contender can be told of its turn.
 func (e *Engine) subscribed(mutex, contender string) bool {
-	return e.ledger.notices.Any() && e.ledger.notices.Subscribed(simba.ContenderChannel(mutex, contender))
+	n := e.ledger.notices
+	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) || n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
 }
 
 // do runs one transition on a mutex and returns what its result rests on.

@@ -8,9 +8,9 @@ func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.ledger.keyEvents.Store(
 // postKeyEvents tells of a step in the words of Redis' keyspace notifications, under each name
 // of the key. The caller holds mu.
 func (l *ledger) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
-	names := []string{m.name()}
-	if simba.CheckMutex(m.name()) == nil {
-		names = append(names, simba.MutexChannel(m.name()))
+	names := []string{simba.KeyOf(m.name())}
+	if tagged := simba.TaggedKeyOf(m.name()); tagged != names[0] {
+		names = append(names, tagged)
 	}
 	for _, event := range keyEvents(m, s) {
 		if kinds&event.kind == 0 {

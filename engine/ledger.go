@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -65,7 +66,7 @@ func (l *ledger) record(m *mutex, s *step) (rests simba.Seq) {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.number(&ch, s) && (l.journal.Append(ch) || s.changed) {
+	if l.number(&ch, s) && (l.journal.Append(ch) || s.changed || s.spent != 0) {
 		rests = ch.Seq
 	}
 	l.post(m, s, announce)
@@ -106,7 +107,7 @@ func (l *ledger) recordAll(parts []part, messages []message) (rests simba.Seq) {
 
 // change is what a step does to what is stored.
 func change(m *mutex, s *step) simba.Change {
-	ch := simba.Change{Events: s.events}
+	ch := simba.Change{Token: s.spent}
 	if s.changed {
 		ch.Forced = s.forced
 		if m.owned() {
@@ -124,10 +125,13 @@ func (l *ledger) number(ch *simba.Change, s *step) bool {
 	for i := range s.events {
 		l.seq++
 		s.events[i].Seq = l.seq
-		l.history.Push(s.events[i])
+	}
+	ch.Events = shortened(s.events)
+	for _, e := range ch.Events {
+		l.history.Push(e)
 	}
 	if len(s.events) == 0 {
-		if !s.changed {
+		if !s.changed && s.spent == 0 {
 			return false
 		}
 		l.seq++
@@ -148,6 +152,10 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 	}
 	for _, t := range s.turns {
 		l.outbox = append(l.outbox, notice{after: l.seq, turn: t})
+	}
+	if announce && s.freed && m.isOpen() {
+		free := message{simba.MutexChannel(m.name()), simba.ReleasedNotice(s.last)}
+		l.outbox = append(l.outbox, notice{after: l.seq, message: &free})
 	}
 	for _, t := range s.wakes {
 		t.after = l.seq
@@ -238,13 +246,14 @@ func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 func (l *ledger) send(n notice) simba.Seq {
 	if n.message != nil {
 		l.notices.Publish(n.message.channel, n.message.payload)
+		l.copyTurn(n.message)
 		return 0
 	}
 	if t := n.turn; t.contender != "" {
 		if bugs.On(bugs.TurnNamesTheNext) {
 			t.last = t.contender
 		}
-		if l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), simba.ReleasedNotice(t.last)) == 0 {
+		if l.tellTurn(t) == 0 {
 			return l.missed(t.mutex, t.contender)
 		}
 		return 0
@@ -252,8 +261,33 @@ func (l *ledger) send(n notice) simba.Seq {
 	if n.event.Kind == simba.EventAcquired {
 		l.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
 	}
-	l.notices.Publish(simba.EventChannel(n.event.Mutex), string(n.event.AppendJSON(nil)))
+	l.notices.Publish(simba.EventChannel(n.event.Mutex), string(short(n.event).AppendJSON(nil)))
 	return 0
+}
+
+// tellTurn tells a polling waiter that it is its turn, and returns how many subscribers that reached.
+func (l *ledger) tellTurn(t turn) int {
+	payload := simba.ReleasedNotice(t.last)
+	reached := l.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
+	if plain := simba.PlainContenderChannel(t.mutex, t.contender); l.notices.Subscribed(plain) {
+		reached += l.notices.Publish(plain, payload)
+	}
+	return reached
+}
+
+// copyTurn passes what a script tells a contender of its turn on to the channel that it listens
+// to, if it leaves out the braces there.
+func (l *ledger) copyTurn(m *message) {
+	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
+		return
+	}
+	mutex, contender, ok := simba.CutContenderChannel(m.channel)
+	if !ok {
+		return
+	}
+	if plain := simba.PlainContenderChannel(mutex, contender); l.notices.Subscribed(plain) {
+		l.notices.Publish(plain, m.payload)
+	}
 }
 
 // Silent is the Notices of an engine that nobody can subscribe to.

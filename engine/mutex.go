@@ -52,6 +52,11 @@ func (m *mutex) name() string  { return m.label[:m.nameLen] }
 func (m *mutex) owner() string { return m.label[m.nameLen:] }
 func (m *mutex) owned() bool   { return m.token != 0 }
 
+// isOpen reports whether the mutex is free, and kept for nobody.
+func (m *mutex) isOpen() bool {
+	return !m.owned() && (m.contention == nil || m.contention.reserved == nil)
+}
+
 // ttlLen is the length of the TTL window; simba.Endless = it does not end.
 func (m *mutex) ttlLen() time.Duration {
 	if m.contention != nil && m.contention.long != 0 {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -26,10 +27,17 @@ type step struct {
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
 
+	// chosen is the token of the next tenure, if a transaction has reserved it; else 0.
+	chosen uint64
+
 	// The effects.
-	changed bool // the lease is another than before
-	renewed bool // its windows began anew
-	forced  bool // a tenure ended against its owner's will
+	changed bool   // the lease is another than before
+	renewed bool   // its windows began anew
+	forced  bool   // a tenure ended against its owner's will
+	began   string // whose tenure began last; "" = no one's
+	freed   bool   // a tenure ended before its time, or a turn: if it is nobody's now, all are told
+	last    string // whose tenure that was, or who owned the mutex before that turn
+	spent   uint64 // the largest token that it gave out
 	events  []simba.Event
 	turns   []turn    // polling waiters to be told, in order
 	wakes   []*ticket // blocked waiters to be woken
@@ -45,21 +53,56 @@ type turn struct {
 func (s *step) begin(now simba.Instant, wall int64) {
 	s.now, s.wall = now, wall
 	s.changed, s.renewed, s.forced = false, false, false
+	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
 	s.events, s.turns, s.wakes = s.events[:0], s.turns[:0], s.wakes[:0]
 }
 
 func (s *step) hasEffects() bool {
-	return s.changed || len(s.events) > 0 || len(s.turns) > 0 || len(s.wakes) > 0
+	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.turns) > 0 || len(s.wakes) > 0
 }
 
 func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
 	name := m.name()
-	// The history must not keep what a lock key may be and hold: 64 KiB each.
-	if len(m.label) > simba.MaxMutexLen+simba.MaxContenderLen || len(who) > simba.MaxContenderLen {
-		name = strings.Clone(name[:min(len(name), simba.MaxMutexLen)])
-		who = strings.Clone(who[:min(len(who), simba.MaxContenderLen)])
+	// A lock key may have 64 KiB, and its value too: an event must not keep both for a part of them.
+	if len(m.label) > simba.MaxMutexLen+simba.MaxContenderLen {
+		name, who = strings.Clone(name), strings.Clone(who)
 	}
 	s.events = append(s.events, simba.Event{At: s.wall, Kind: kind, Mutex: name, Owner: who, Token: token, Reason: reason})
+}
+
+// shortened returns events as the history keeps them: with names of the length that SIMBA.* allows.
+func shortened(events []simba.Event) []simba.Event {
+	if !slices.ContainsFunc(events, isLong) {
+		return events
+	}
+	events = slices.Clone(events)
+	for i := range events {
+		events[i] = short(events[i])
+	}
+	return events
+}
+
+// short is shortened for one event.
+func short(e simba.Event) simba.Event {
+	if isLong(e) {
+		e.Mutex = strings.Clone(e.Mutex[:min(len(e.Mutex), simba.MaxMutexLen)])
+		e.Owner = strings.Clone(e.Owner[:min(len(e.Owner), simba.MaxContenderLen)])
+	}
+	return e
+}
+
+func isLong(e simba.Event) bool {
+	return len(e.Mutex) > simba.MaxMutexLen || len(e.Owner) > simba.MaxContenderLen
+}
+
+// nextToken returns the token of a tenure that begins.
+func (s *step) nextToken() uint64 {
+	n := s.chosen
+	if s.chosen = 0; n == 0 {
+		n = s.token()
+	}
+	s.spent = max(s.spent, n)
+	return n
 }
 
 // ticket is the place of a blocked ACQUIRE. All fields but the first group change

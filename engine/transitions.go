@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -27,7 +28,7 @@ func (m *mutex) advance(s *step) {
 		c.until = s.now.Add(time.Second)
 	}
 	if c.reserved != nil && c.until <= s.now {
-		c.reserved = nil
+		m.endTurn(s)
 	}
 	m.endQuiet(s)
 	m.handOn(s)
@@ -145,6 +146,8 @@ func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	if c := m.contention; c != nil && r.Token == 0 && r.Session == 0 {
 		if e := c.find(r.Contender); e != nil {
 			m.leave(s, e, "left")
+		} else if c.reserved != nil && c.reserved.contender == r.Contender { // a script took it out of the queue
+			m.endTurn(s)
 		}
 	}
 	m.handOn(s)
@@ -182,7 +185,7 @@ func (m *mutex) again(s *step, e *entry) {
 	c.untell(e)
 	c.setReady(e, s.subscribed(m.name(), e.contender))
 	if c.reserved == e {
-		c.reserved = nil
+		m.endTurn(s)
 	}
 	m.handOn(s)
 }
@@ -279,7 +282,7 @@ func (m *mutex) open(s *step, contender string) bool {
 
 // grant begins a tenure. If the contender waited, it waits no longer.
 func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, session uint64, reason string) {
-	m.token = s.token()
+	m.token = s.nextToken()
 	m.label = m.name() + contender
 	if c := m.contention; c != nil {
 		c.reserved = nil
@@ -291,6 +294,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 	}
 	m.renew(s, ttl, transition)
 	m.bind(session)
+	s.began = contender
 	s.event(simba.EventAcquired, m, m.owner(), m.token, reason)
 }
 
@@ -306,6 +310,7 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
 	s.changed = true
+	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease ends
 	// The quiet time after a crash covers the leases of the run that crashed. So the
 	// end of an older one must not be lost: it would come back and outlive it.
 	s.forced = s.forced || m.token <= s.former
@@ -415,9 +420,16 @@ func (m *mutex) leave(s *step, e *entry, reason string) {
 	c.remove(e)
 	s.event(simba.EventLeft, m, e.contender, 0, reason)
 	if c.reserved == e {
-		c.reserved = nil
+		m.endTurn(s)
 		m.handOn(s)
 	}
+}
+
+// endTurn ends the turn of the polling waiter for whom the mutex is kept. The caller hands it on.
+func (m *mutex) endTurn(s *step) {
+	c := m.contention
+	s.freed, s.last = true, cmp.Or(c.last, c.reserved.contender) // nobody had it since the start of the server
+	c.reserved = nil
 }
 
 // longestLapse bounds for how long a waiter is remembered that nobody hears of: a lock key may

@@ -50,11 +50,18 @@ type txKey struct {
 	// The same with what was done to it.
 	lock   simba.Lock
 	places places
+	ended  uint64 // the token of the tenure that was dropped last
+	hidden bool   // the token of the present tenure was dropped
+
+	// Tokens that were reserved.
+	next uint64 // of the tenure that is to begin; 0 = none
+	told uint64 // the largest that its user knows, and may tell; 0 = none
 
 	// What Commit does.
 	work     []op
 	dequeued []string
 	room     [1]op
+	did      *step // what it did
 }
 
 // op is a change of a mutex that a transaction makes.
@@ -64,6 +71,7 @@ type op struct {
 	lock      simba.Lock
 	contender string
 	score     float64
+	token     uint64 // of the tenure that it begins, if that is reserved; else 0
 }
 
 type opKind uint8
@@ -262,14 +270,17 @@ const pending = ^uint64(0)
 // Take implements simba.Tx.
 func (t *tx) Take(name string, l simba.Lock) {
 	k := t.key(name)
-	k.work = append(k.work, op{kind: opTake, lock: l})
+	k.work = append(k.work, op{kind: opTake, lock: l, token: k.next})
 	if l.TTL == simba.KeepTTL {
 		l.TTL, l.EndsAt = k.lock.TTL, k.lock.EndsAt
 	} else {
 		l = t.timed(l)
 	}
 	k.lock, k.refused = l, false
-	k.lock.Token = pending
+	if k.lock.Token = k.next; k.next == 0 {
+		k.lock.Token = pending
+	}
+	k.next, k.ended, k.hidden = 0, 0, false
 	if k.queueRead {
 		k.places.remove(l.Owner)
 	}
@@ -317,7 +328,11 @@ func (t *tx) timed(l simba.Lock) simba.Lock {
 func (t *tx) Drop(name string) {
 	k := t.key(name)
 	k.work = append(k.work, op{kind: opDrop})
-	k.lock, k.refused = simba.Lock{}, false
+	k.ended = 0
+	if is := k.lock.Token; !k.refused && !k.hidden && is != pending {
+		k.ended = is
+	}
+	k.lock, k.refused, k.hidden = simba.Lock{}, false, false
 }
 
 // Queue implements simba.Tx.
@@ -384,6 +399,7 @@ func (t *tx) Discard() {
 	t.messages = nil
 	for _, k := range t.keys {
 		k.work, k.dequeued = k.room[:0], nil
+		k.ended, k.hidden, k.next = 0, false, 0
 		k.lock, k.places, k.refused = k.readLock, places{list: k.readPlaces}, false
 	}
 }

@@ -24,6 +24,7 @@ var testMeta = meta{
 	Boot: "boot", Generation: 3, Rebased: math.MinInt64, RebasedAt: 5,
 	Seq: math.MaxUint64, Token: 7, Quiet: math.MaxInt64,
 	Latest: -4,
+	format: metaFormat,
 }
 
 var testEvents = []simba.Event{
@@ -71,7 +72,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	if got, want := appendLease(nil, 2, &lock), []byte("\x02\x02\x05\xc8\x01\x90\x03\xac\x02\x00\x01o\x01\x01o\x011"); !bytes.Equal(got, want) {
 		t.Errorf("lock %q, want %q", got, want)
 	}
-	if got, want := appendMeta(nil, &meta{"b", 1, 7, 2, 3, 4, 5, 6}), []byte("\x02\x01b\x01\x04\x06\x04\x05\x06\x0e"); !bytes.Equal(got, want) {
+	if got, want := appendMeta(nil, &meta{"b", 1, 7, 2, 3, 4, 5, 6, 0}), []byte("\x03\x01b\x01\x04\x06\x04\x05\x06\x0e"); !bytes.Equal(got, want) {
 		t.Errorf("meta %q, want %q", got, want)
 	}
 	key, value := encodeSegment([]simba.Event{

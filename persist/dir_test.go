@@ -209,8 +209,8 @@ func rewrite(t *testing.T, o Options, change func(*pebble.DB) error) {
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	o := filled(t)
-	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), []byte("\x03whatever"), nil) })
-	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (format 3; this one reads up to 2)")
+	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), []byte("\x04whatever"), nil) })
+	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (format 4; this one reads up to 3)")
 
 	o = filled(t)
 	marks, err := filepath.Glob(filepath.Join(o.Dir, "marker.format-version.*"))

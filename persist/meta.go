@@ -11,8 +11,9 @@ import (
 )
 
 // metaFormat is the version of everything that is stored; the records of leases
-// and of the history have versions of their own within it. Format 1 has no Latest.
-const metaFormat = 2
+// and of the history have versions of their own within it. Format 1 has no Latest. Before
+// format 3 a key simba:{m} was the mutex of that whole name, unless SIMBA.* can name m.
+const metaFormat = 3
 
 // meta is the record that says what the others mean. It is written with every
 // group of changes.
@@ -32,6 +33,8 @@ type meta struct {
 	Seq   simba.Seq     // no larger one was told
 	Token uint64        // no larger one was told
 	Quiet time.Duration // how long the next run has to be quiet; 0 after a clean stop
+
+	format uint64 // of the record that was read; 0 = there was none
 }
 
 func appendMeta(b []byte, m *meta) []byte {
@@ -55,6 +58,7 @@ func decodeMeta(value []byte) (m meta, err error) {
 	case format == 0:
 		r.fail()
 	}
+	m.format = format
 	m.Boot = r.string()
 	m.Generation = r.uvarint()
 	m.Rebased = simba.Instant(r.varint())

@@ -154,6 +154,11 @@ func (s *Store) begin(o *Options) (*Recovered, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.format != 0 && m.format < 3 {
+		if err := s.renameKeys(); err != nil {
+			return nil, err
+		}
+	}
 	r := &Recovered{Seq: m.Seq, Token: m.Token, Quiet: m.Quiet, History: events}
 	now := s.now()
 	if !m.isOf(o.Boot, s.bootNow()) {

@@ -42,6 +42,44 @@ func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	}
 }
 
+// renameKeys gives leases of a store before format 3 the names that their keys have now. It deletes
+// those of keys that are views of a mutex by now. If a mutex has a lease under either name, that under
+// the shorter one stays.
+func (s *Store) renameKeys() error {
+	old := prefix(leasePrefix)
+	old.LowerBound = appendLeaseKey(nil, "simba:{")
+	old.UpperBound = appendLeaseKey(nil, "simba:|")
+	it, err := s.db.NewIter(old)
+	if err != nil {
+		return pebbleError(err)
+	}
+	batch := s.next.batch
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		name := string(it.Key()[1:])
+		k := simba.ParseKey(name)
+		if k == (simba.Key{Mutex: name}) {
+			continue
+		}
+		err = batch.Delete(it.Key(), nil)
+		if to := appendLeaseKey(nil, k.Mutex); err == nil && k.Part == simba.KeyLock && !s.has(to) {
+			err = batch.Set(to, it.Value(), nil)
+		}
+	}
+	if err := errors.Join(err, it.Close()); err != nil {
+		return pebbleError(err)
+	}
+	return nil
+}
+
+// has reports whether there is a record. Whoever reads all of them meets the error of a read that fails.
+func (s *Store) has(key []byte) bool {
+	_, closer, err := s.db.Get(key)
+	if err == nil {
+		_ = closer.Close() // nothing was written
+	}
+	return err == nil
+}
+
 // recoverHistory returns the last limit events, and has older ones deleted. It
 // reads from the newest back, so that it never meets the deletions that lie
 // before the oldest.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -127,6 +128,72 @@ func TestADirectoryOfAnEarlierBuildOpensWithFullWindows(t *testing.T) {
 	_, r := openClosed(t, o)
 	if got := leasesOf(t, r)["m"]; got.Acquired != c.now() {
 		t.Errorf("acquired at %v, want at %v, the start", got.Acquired, c.now())
+	}
+}
+
+// A key simba:{m} was a mutex of that name, unless SIMBA.* could name m; and simba:{m}:fence was a lock.
+func TestADirectoryOfAnEarlierBuildKeepsTheLocksOfKeysWithAnyName(t *testing.T) {
+	o := filled(t)
+	s, r := mustOpen(t, o)
+	seq := r.Seq
+	for _, name := range []string{"simba:{a b}", "simba:{both}", "both", "simba:{m}:fence", "simba:{m}:token", "simba:{", "simba:{m}:tenure", "z"} {
+		seq++
+		s.Append(put(seq, name))
+	}
+	mustCommit(t, s, seq)
+	mustClose(t, s)
+	rewrite(t, o, func(db *pebble.DB) error {
+		value, closer, err := db.Get([]byte(metaKey))
+		if err != nil {
+			return err
+		}
+		earlier := append([]byte{2}, value[1:]...)
+		return errors.Join(closer.Close(), db.Set([]byte(metaKey), earlier, nil))
+	})
+	for start := range 2 {
+		s, r := mustOpen(t, o)
+		tokens := map[string]uint64{}
+		for name, l := range leasesOf(t, r) {
+			tokens[name] = l.Token - uint64(seq) + 8
+		}
+		want := map[string]uint64{"a b": 1, "both": 3, "simba:{": 6, "simba:{m}:tenure": 7, "z": 8}
+		if delete(tokens, "m"); !maps.Equal(tokens, want) {
+			t.Errorf("start %d: %v, want %v", start, tokens, want)
+		}
+		mustClose(t, s)
+	}
+}
+
+func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
+	fsys := vfs.NewCrashableMem()
+	s, _ := openClosed(t, testOptions(t, fsys, Always))
+	s.Append(put(1, "simba:{m}"))
+	mustCommit(t, s, 1)
+	_, r := openClosed(t, testOptions(t, crash(fsys), Always))
+	if got := leasesOf(t, r); got["simba:{m}"].Token != 1 || len(got) != 1 {
+		t.Errorf("leases %+v", got)
+	}
+}
+
+// A number that was told, of no tenure, or of one that began and ended in one change.
+func TestATokenThatWasToldIsNotGivenOutAfterACrash(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		fsys := vfs.NewCrashableMem()
+		s, _ := openClosed(t, testOptions(t, fsys, mode))
+		for i, token := range []uint64{5, 3 * tokenReserve, 7 * tokenReserve} {
+			seq := simba.Seq(i + 1)
+			change := simba.Change{Seq: seq, Token: token}
+			if i == 2 {
+				change = del(seq, "m")
+				change.Token = token
+			}
+			s.Append(change)
+			mustCommit(t, s, seq)
+			_, r := openClosed(t, testOptions(t, crash(fsys), mode))
+			if r.Token < token {
+				t.Errorf("mode %v: the next run gives out what is above %d, and %d was told", mode, r.Token, token)
+			}
+		}
 	}
 }
 

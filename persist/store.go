@@ -135,6 +135,7 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	}
 	g.last = ch.Seq
 	s.appended.seq = ch.Seq
+	s.appended.token = max(s.appended.token, ch.Token)
 	if ch.Kind == simba.ChangePut {
 		s.appended.token = max(s.appended.token, ch.Lease.Token)
 		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= longestQuiet {
@@ -174,6 +175,9 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 // in it is never safe to lose.
 func (s *Store) holds(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || g.size() > maxPending || s.closed {
+		return true
+	}
+	if ch.Token > s.durable.token { // the next run would give it out again
 		return true
 	}
 	if ch.Kind == simba.ChangeNone {

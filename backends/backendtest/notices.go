@@ -3,6 +3,7 @@ package backendtest
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -22,7 +23,107 @@ func noticeRules() []rule {
 			s.take(m, "b", 50*ms, 0)
 			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
 			s.take(m, "c", long, 0)
-			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b", "acquired@@b", "acquired@@c")
+			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b", "released@@b", "acquired@@b", "acquired@@c")
+		}},
+		{"notices", "release, break and the end of a session announce a free mutex", 0, func(w *world) {
+			s := w.server()
+			for _, end := range []func(m string){
+				func(m string) { s.giveUp(m, "the@owner") },
+				func(m string) { s.breakIt(m, "stuck") },
+				func(m string) { s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "the@owner", Session: 7}) },
+			} {
+				m := w.mutex()
+				s.subscribe(simba.MutexChannel(m))
+				s.ask(simba.AcquireRequest{Mutex: m, Contender: "the@owner", TTL: long, Session: 7})
+				end(m)
+				s.hear(simba.MutexChannel(m), "acquired@@the@owner", "released@@the@owner")
+				s.take(m, "b", long, 0)
+				s.hear(simba.MutexChannel(m), "acquired@@the@owner", "released@@the@owner", "acquired@@b")
+			}
+		}},
+		{"notices", "a release by a contender that is not the owner announces nothing", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.subscribe(simba.MutexChannel(m))
+			a := s.take(m, "a", long, 0)
+			s.queueUp(m, "b", sec)
+			s.release(m, "b")
+			s.release(m, "stranger")
+			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token + 1})
+			s.giveUp(m, "a")
+			s.release(m, "a")
+			s.breakIt(m, "")
+			s.take(m, "c", long, 0)
+			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
+		}},
+		{"notices", "the end of a lease announces nothing on the mutex' channel", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.subscribe(simba.MutexChannel(m))
+			s.take(m, "a", 200*ms, 0)
+			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
+			pass(100 * ms)
+			s.take(m, "b", long, 0)
+			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
+		}},
+		{"notices", "a mutex whose only waiters cannot be reached is announced free", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.subscribe(simba.MutexChannel(m))
+			s.take(m, "a", long, 0)
+			s.queueUp(m, "mute", sec)
+			s.giveUp(m, "a")
+			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
+		}},
+		{"notices", "a free mutex is not announced while it is kept for a waiter", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.b.SetHandoffWindow(long)
+			s.subscribe(simba.MutexChannel(m))
+			s.take(m, "a", long, 0)
+			s.listen(m, "b")
+			s.queueUp(m, "b", sec)
+			s.giveUp(m, "a")
+			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			pass(200 * ms)
+			s.take(m, "b", long, 0)
+			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
+		}},
+		{"notices", "a turn that lapses with nobody next announces a free mutex", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.b.SetHandoffWindow(300 * ms)
+			s.subscribe(simba.MutexChannel(m))
+			s.take(m, "a", long, 0)
+			s.listen(m, "b")
+			s.queueUp(m, "b", sec)
+			sent := time.Now()
+			s.giveUp(m, "a")
+			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
+			if took := time.Since(sent); took < 300*ms-rounding {
+				w.t.Errorf("announced free after %v, in b's turn", took)
+			}
+			s.take(m, "c", long, 0)
+			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
+		}},
+		{"notices", "a waiter that leaves in its turn, with nobody next, announces a free mutex", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.b.SetHandoffWindow(long)
+			s.subscribe(simba.MutexChannel(m))
+			s.take(m, "a", long, 0)
+			s.listen(m, "b")
+			s.queueUp(m, "b", sec)
+			s.giveUp(m, "a")
+			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			s.release(m, "b")
+			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
+		}},
+		{"notices", "a handoff window of zero announces a free mutex to all", 0, func(w *world) {
+			s, m := w.server(), w.mutex()
+			s.b.SetHandoffWindow(0)
+			s.subscribe(simba.MutexChannel(m))
+			s.take(m, "a", long, 0)
+			s.listen(m, "b")
+			s.queueUp(m, "b", long)
+			s.giveUp(m, "a")
+			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
 		{"notices", "a waiter is told the old owner, however its tenure ended", 0, func(w *world) {
 			s := w.server()

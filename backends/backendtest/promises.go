@@ -123,8 +123,8 @@ var Promises = []Promise{
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, for ever, and are the same for a whole tenure",
-		Redis:     KeptIf("Redis' clock is not set back while its data is lost"),
-		MySQL:     KeptIf("no row of the table is deleted by hand; a JVM owner's token changes with each of its renewals"),
+		Redis:     KeptIf("Redis' clock is not set back while its data is lost; a JVM owner up to Simba 3.2 takes no token, so two of its tenures share one if no server saw what lay between them"),
+		MySQL:     KeptIf("no row of the table is deleted by hand; without the column `fencing_token`, a JVM owner's token changes with each of its renewals; with it, two owners of Simba up to 3.1 that no server saw apart share one"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
 	{ID: "4t", Rule: "With TOKEN, GUARD and RELEASE act only on that tenure"},
@@ -214,10 +214,10 @@ var Promises = []Promise{
 		ID: "window-0", Rule: "`--handoff-window 0` is free for all",
 	},
 	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its place as a polling one"},
-	{ID: "notices", Rule: "`acquired@@…` for every new tenure, `released@@…` for a waiter's turn, and every change as JSON"},
+	{ID: "notices", Rule: "`acquired@@…` for every new tenure; `released@@…` for a waiter's turn, and for all when a mutex is free, not by expiry, and nobody is next; every change as JSON"},
 	{
 		ID: "notices-s", Rule: "Also for what other servers do", Embedded: one,
-		MySQL:     KeptIf("they may come late, when the server looks next (`--mysql-poll`); a tenure that begins and ends between two looks is not seen, and an owner that releases and acquires again between them is taken to have renewed"),
+		MySQL:     KeptIf("they may come late, when the server looks next (`--mysql-poll`); a tenure that begins and ends between two looks is not seen, and, without `fencing_token`, an owner that releases and acquires again between them is taken to have renewed"),
 		ZooKeeper: KeptIf("the tenure lasts: one of some milliseconds may begin and end between two looks"),
 	},
 	{

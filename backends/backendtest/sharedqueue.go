@@ -153,7 +153,7 @@ func sharedQueueRules() []rule {
 
 func sharedNoticeRules() []rule {
 	return []rule{
-		{"notices-s", "a tenure is announced on every server that has a subscriber", shared, func(w *world) {
+		{"notices-s", "a tenure and its release are announced on every server that has a subscriber", shared, func(w *world) {
 			one, two := w.pair()
 			m := w.mutex()
 			channel := simba.MutexChannel(m)
@@ -165,7 +165,27 @@ func sharedNoticeRules() []rule {
 			}
 			one.guard(m, "a", long, 0, 0)
 			one.giveUp(m, "a")
+			for _, s := range []*server{one, two} {
+				s.hear(channel, "acquired@@a", "released@@a")
+			}
 			two.take(m, "b", long, 0)
+			for _, s := range []*server{one, two} {
+				s.hear(channel, "acquired@@a", "released@@a", "acquired@@b")
+			}
+		}},
+		{"7s", "a handoff between servers announces no free mutex", shared, func(w *world) {
+			one, two := w.pair()
+			m := w.mutex()
+			channel := simba.MutexChannel(m)
+			one.subscribe(channel)
+			two.subscribe(channel)
+			one.take(m, "a", long, 0)
+			for _, s := range []*server{one, two} {
+				s.hear(channel, "acquired@@a")
+			}
+			b := two.block(m, "b", long, 0)
+			one.giveUp(m, "a")
+			b.granted()
 			for _, s := range []*server{one, two} {
 				s.hear(channel, "acquired@@a", "acquired@@b")
 			}

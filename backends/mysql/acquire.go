@@ -77,7 +77,7 @@ func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) 
 		}
 		switch {
 		case s.live && s.owner == r.Contender:
-			t, ok, err := b.renew(ctx, r)
+			t, ok, err := b.renew(ctx, r, s.token)
 			if err != nil {
 				return o, err
 			}
@@ -86,10 +86,10 @@ func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) 
 			}
 		case s.live:
 			return b.turnAway(l, r, s), nil
-		case b.mayTake(l, r.Contender, s.token):
+		case b.mayTake(l, r.Contender, s.version):
 			t := lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition}
 			var ok bool
-			t.token, ok, err = b.store.pass(ctx, l.mutex, holder{token: s.token}, &t)
+			_, ok, err = b.store.pass(ctx, l.mutex, holder{version: s.version}, &t)
 			if err != nil {
 				if !isConflict(err) {
 					b.bindUnknown(r, t)
@@ -101,7 +101,7 @@ func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) 
 			}
 		default:
 			if b.kept(l) == 0 {
-				held, now, err := b.passOn(ctx, l, passage{from: holder{token: s.token}})
+				held, now, err := b.passOn(ctx, l, passage{from: holder{version: s.version}})
 				if err != nil {
 					return o, err
 				}
@@ -125,8 +125,10 @@ func (b *Backend) bindUnknown(r simba.AcquireRequest, t lease) {
 	}
 }
 
-func (b *Backend) renew(ctx context.Context, r simba.AcquireRequest) (lease, bool, error) {
-	return b.store.guard(ctx, simba.GuardRequest{Mutex: r.Mutex, Contender: r.Contender, TTL: r.TTL, Transition: r.Transition})
+func (b *Backend) renew(ctx context.Context, r simba.AcquireRequest, token uint64) (lease, bool, error) {
+	return b.store.guard(ctx, simba.GuardRequest{
+		Mutex: r.Mutex, Contender: r.Contender, TTL: r.TTL, Transition: r.Transition, Token: token,
+	})
 }
 
 // took ends an Acquire that has the lease. A blocked waiter of the contender has it
@@ -238,7 +240,7 @@ func (b *Backend) quitUnlessBlocked(l *line, contender string) bool {
 func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o simba.Outcome, err error) {
 	r := t.Request
 	if b.ahead(l, r.Contender) {
-		s, err := b.store.read(ctx, l.mutex, false)
+		s, err := b.read(ctx, l.mutex)
 		if err != nil {
 			return o, err
 		}
@@ -261,7 +263,7 @@ func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o s
 			return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil // granted by the look, or moved
 		}
 		if s.live && s.owner == r.Contender {
-			g, ok, err := b.renew(ctx, r)
+			g, ok, err := b.renew(ctx, r, s.token)
 			if err != nil {
 				return o, err
 			}
@@ -273,7 +275,7 @@ func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o s
 		}
 		b.claim(l, r.Contender)
 		if !s.live && b.kept(l) == 0 {
-			held, now, err := b.passOn(ctx, l, passage{from: holder{token: s.token}, asker: t})
+			held, now, err := b.passOn(ctx, l, passage{from: holder{version: s.version}, asker: t})
 			if err != nil {
 				if ctx.Err() != context.Canceled {
 					b.exorcise(l, r.Contender) // it is told that nobody knows, and will ask again

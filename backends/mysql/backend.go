@@ -26,6 +26,7 @@ type Backend struct {
 	poll      time.Duration
 	lobby     *proxy.Lobby
 	chronicle *proxy.Chronicle
+	tenures   tenures
 	counts    counts
 
 	ctx     context.Context // ends when Close is called

@@ -76,6 +76,12 @@ func BenchmarkOwnMutex(b *testing.B) {
 	})
 }
 
+// BenchmarkOwnMutexOnTheSeedsTable, which has no column fencing_token.
+func BenchmarkOwnMutexOnTheSeedsTable(b *testing.B) {
+	backend := serve(b, seeded(b).Addr, asItIs)
+	eachClient(b, func(i int) error { return pair(b, backend, fmt.Sprintf("own-%d", i), fmt.Sprintf("c%d", i), false) })
+}
+
 // BenchmarkHotMutex: 64 clients of one mutex. The seed's poll without a pause, which
 // is the best that they can do.
 func BenchmarkHotMutex(b *testing.B) {

@@ -132,7 +132,7 @@ func (d *desk) Pass(t *proxy.Ticket, g proxy.Grant) error {
 	}
 	defer l.gate.leave()
 	_, _, err = b.passOn(ctx, l, passage{
-		from: holder{granted.owner, granted.token, granted.at}, kind: simba.EventReleased, reason: "waiter gone",
+		from: holder{owner: granted.owner, token: granted.token, at: granted.at}, kind: simba.EventReleased, reason: "waiter gone",
 	})
 	if err == nil {
 		b.lay(l, granted.owner, granted.at)

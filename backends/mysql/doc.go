@@ -10,9 +10,10 @@
 // the database's clock in UTC, and that matches only in the state for which it is
 // meant. No transaction is left open, so nobody's renewal waits for a loser.
 //
-// The token of a tenure is the row's version. Grants and releases count it up, renewals
-// of this package don't. A contender on the JVM counts it up at renewals too, so its
-// tenures change their token with each; it knows of no tokens.
+// The token of a tenure is the row's fencing_token, or its version where the table has no such
+// column (token.go). Grants and releases count both up, renewals of this package don't. A
+// contender on the JVM counts the version up at renewals too, so without the column its
+// tenures change their token with each.
 //
 // The table has no queue. A line is the queue of one mutex on this server, and what
 // this server knows of it; it exists while someone here waits, follows or asks. What

@@ -18,7 +18,9 @@ const (
 	errNotReady        = 1047 // a node of a Galera cluster that was cut off
 	errNull            = 1048
 	errUnknownDatabase = 1049
+	errAmbiguous       = 1052
 	errNoColumn        = 1054
+	errDuplicateColumn = 1060
 	errDuplicate       = 1062
 	errSyntax          = 1064
 	errTableFull       = 1114
@@ -122,7 +124,7 @@ func (p place) fault(err error) error {
 	case errUnknownDatabase:
 		return faultf("there is no database %q at %s: create it, or correct the DSN", p.database, p.addr)
 	case errTableDenied, errColumnDenied, errRightDenied:
-		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE for --mysql-migrate", p.user, oneLine(err))
+		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", p.user, oneLine(err))
 	case errNoTable, errNotInEngine:
 		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", p.database)
 	case errOutOfRange, errValueOutOfRange:
@@ -130,7 +132,7 @@ func (p place) fault(err error) error {
 			return faultf("column version of table simba_mutex is at its end: make it BIGINT UNSIGNED, as in init-simba-mysql.sql")
 		}
 		return misfit(err)
-	case errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
+	case errAmbiguous, errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
 		errNotUpdatable, errInvalidView:
 		return misfit(err)
 	case errStatementBinlog:

@@ -228,13 +228,17 @@ func (b *Backend) followTable(ctx context.Context) error {
 				continue
 			}
 		}
-		if !b.tellAlone(ctx, mutex, was, is) {
+		if is, told := b.tellAlone(ctx, mutex, was, is); !told {
 			now[mutex] = was
+		} else if held {
+			now[mutex] = is
 		}
 	}
 	for mutex, is := range now {
 		if _, known := before[mutex]; !known {
-			if !b.tellAlone(ctx, mutex, row{}, is) {
+			is, told := b.tellAlone(ctx, mutex, row{}, is)
+			now[mutex] = is
+			if !told {
 				delete(now, mutex)
 			}
 		}
@@ -244,19 +248,31 @@ func (b *Backend) followTable(ctx context.Context) error {
 
 // tellAlone is tellChange in the gate: a request of this server that is under way may
 // know more of the same change, and tells it first. It reports false if that takes long,
-// as while the row is locked: the change is told the next time.
-func (b *Backend) tellAlone(ctx context.Context, mutex string, was, is row) bool {
+// as while the row is locked: the change is told the next time. It returns the row that it told.
+func (b *Backend) tellAlone(ctx context.Context, mutex string, was, is row) (row, bool) {
 	if b.store.waits.isLocked(mutex) {
-		return false
+		return is, false
 	}
 	l := b.hold(mutex)
 	defer b.drop(l)
 	ctx, cancel := context.WithTimeout(ctx, gatePatience)
 	defer cancel()
 	if l.gate.enter(ctx, false) != nil {
-		return false
+		return is, false
 	}
 	defer l.gate.leave()
-	b.tellChange(mutex, was, is)
-	return true
+	if !b.tenures.see(mutex, is, 0) {
+		var err error
+		if is, err = b.read(brief(ctx), mutex); err != nil {
+			return is, false
+		}
+	}
+	b.freed(l, b.tellChange(mutex, was, is))
+	if is.live || b.kept(l) > 0 {
+		return is, true
+	}
+	if e, _ := b.heir(l, holder{version: is.version}); e == nil {
+		b.announceFree(l)
+	}
+	return is, true
 }

@@ -48,7 +48,7 @@ func TestTwoFirstUsesOfAMutexDontFail(t *testing.T) {
 func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
 	store := seeded(t)
 	db := direct(t, store, "?charset=utf8mb4")
-	b := serve(t, store.Addr, nil)
+	b := serve(t, store.Addr, asItIs)
 	for i, pair := range [][2]string{{"Orders", "orders"}, {"caf\u00e9", "cafe"}, {"\u00c9t\u00e9", "ete"}} {
 		first, second := pair[0], pair[1]
 		take(t, b, first, "A", long)
@@ -88,7 +88,7 @@ func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
 
 func TestNamesAreNeverCut(t *testing.T) {
 	store := seeded(t)
-	b := serve(t, store.Addr, nil)
+	b := serve(t, store.Addr, asItIs)
 	take(t, b, strings.Repeat("m", 66), strings.Repeat("c", 32), long)
 	take(t, b, strings.Repeat("\u00e4", 66), strings.Repeat("\u00f6", 32), long)
 	for _, c := range []struct{ mutex, contender, argument string }{
@@ -295,7 +295,7 @@ func TestALeaseOutlivesARestartOfTheDatabase(t *testing.T) {
 // TestAVersionAtItsEndIsAnError, never a wrap: tokens must grow.
 func TestAVersionAtItsEndIsAnError(t *testing.T) {
 	store := seeded(t)
-	b := serve(t, store.Addr, nil)
+	b := serve(t, store.Addr, asItIs)
 	db := direct(t, store, "")
 	must(t, db, "INSERT INTO simba_mutex VALUES ('old', 0, 0, 0, '', 4294967295)")
 	w := &waiter{woken: make(chan struct{})}

@@ -1,9 +1,9 @@
 -- The table in which simba-resp, and Simba's own JDBC contenders, keep mutexes.
 --
--- It is the table of Simba's init-simba-mysql.sql with three differences: names of
+-- It is the table of Simba 3.3's init-simba-mysql.sql with three differences: names of
 -- the full length that simba-resp allows, compared byte by byte (upper and lower
--- case, accents), and a version, the fencing token, that never comes to its end.
--- Simba's JDBC contenders work with it as they are.
+-- case, accents), and a version that never comes to its end. Simba's JDBC contenders
+-- of every version work with it as they are.
 --
 -- simba-resp creates it with --mysql-migrate, or run this file by hand.
 CREATE TABLE IF NOT EXISTS simba_mutex (
@@ -14,5 +14,6 @@ CREATE TABLE IF NOT EXISTS simba_mutex (
     transition_at BIGINT UNSIGNED NOT NULL COMMENT 'until then nobody else may take it',
     owner_id      VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
                   COMMENT 'the contender that owns it; empty = free',
-    version       BIGINT UNSIGNED NOT NULL COMMENT 'counts changes of owner: the fencing token'
+    version       BIGINT UNSIGNED NOT NULL COMMENT 'counts changes of the row',
+    fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'the fencing token of the last tenure'
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC COMMENT = 'simba: one row a mutex; rows of free mutexes may stay';

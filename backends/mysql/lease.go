@@ -26,8 +26,9 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outc
 }
 
 func (b *Backend) guard(ctx context.Context, l *line, r simba.GuardRequest) (o simba.Outcome, err error) {
+	ask := r
 	for range attempts {
-		t, ok, err := b.guardOnce(ctx, l, r)
+		t, ok, err := b.guardOnce(ctx, l, ask)
 		if err != nil {
 			return o, err
 		}
@@ -42,13 +43,14 @@ func (b *Backend) guard(ctx context.Context, l *line, r simba.GuardRequest) (o s
 			o.Position = b.position(l, r.Contender)
 			return o, nil
 		}
-		s, err := b.store.read(ctx, l.mutex, false)
+		s, err := b.read(ctx, l.mutex)
 		if err != nil {
 			return o, err
 		}
 		if !s.live || s.owner != r.Contender || r.Token != 0 && r.Token != s.token {
 			return b.outcome(l, simba.StatusLost, r.Contender, s), nil
 		}
+		ask.Token = s.token
 	}
 	return o, errRestless
 }
@@ -108,8 +110,9 @@ func (b *Backend) release(ctx context.Context, l *line, r simba.ReleaseRequest, 
 	if r.Token == 0 && r.Session == 0 {
 		b.depart(l, r.Contender)
 	}
+	now := from // with the token that the last look has shown
 	for range attempts {
-		released, _, err := b.passOn(ctx, l, passage{from: from, kind: simba.EventReleased, reason: r.Reason})
+		released, _, err := b.passOn(ctx, l, passage{from: now, kind: simba.EventReleased, reason: r.Reason})
 		if err != nil || released {
 			return released, err
 		}
@@ -120,6 +123,7 @@ func (b *Backend) release(ctx context.Context, l *line, r simba.ReleaseRequest, 
 		if !s.live || s.owner != from.owner || from.token != 0 && from.token != s.token || from.at != 0 && from.at != s.acquiredAt {
 			return false, b.offer(ctx, l, s)
 		}
+		now.token = s.token
 	}
 	return false, errRestless
 }
@@ -212,7 +216,7 @@ func (b *Backend) ask(ctx context.Context, mutex string) (*line, row, error) {
 	defer done()
 	l := b.hold(mutex)
 	defer b.drop(l)
-	s, err := b.store.read(ctx, mutex, false)
+	s, err := b.read(ctx, mutex)
 	if err == nil {
 		b.noticeEnd(mutex, s)
 	}
@@ -224,6 +228,6 @@ func (b *Backend) ask(ctx context.Context, mutex string) (*line, row, error) {
 func (b *Backend) noticeEnd(mutex string, s row) {
 	e, ok := b.chronicle.Last(mutex)
 	if ok && e.Kind == simba.EventAcquired && e.Token == s.token && e.Owner == s.owner && !s.live {
-		b.tellChange(mutex, row{owner: e.Owner, token: e.Token, live: true}, s)
+		b.tellChange(mutex, row{owner: e.Owner, token: e.Token, version: e.Token, live: true}, s)
 	}
 }

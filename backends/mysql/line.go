@@ -31,13 +31,14 @@ type line struct {
 	followed bool // someone subscribes to what happens to the mutex
 	ghosts   []ghost
 	fails    int      // looks in a row that failed
-	token    uint64   // the last version that this server knows of; 0 = none
+	token    uint64   // the last token that this server knows of; 0 = none
 	entries  []*entry // in order
 	index    map[string]*entry
 	reserved *entry    // the polling waiter whose turn it is
 	until    time.Time // when that turn ends
 	end      time.Time // of the lease that was seen last
 	last     string    // who owned it last
+	freed    string    // who gave it up last, while it is free and that is not announced; "" = nobody
 	lookAt   time.Time // when to look at the table if there is reason to; zero = not known
 	timer    *time.Timer
 	awake    bool // the timer's goroutine runs, and sets the timer when it is done
@@ -212,7 +213,7 @@ func (b *Backend) reachableLocked(l *line, e *entry) bool {
 // holder's tenure, or since the mutex is free.
 func (b *Backend) nextLocked(l *line, from holder) *entry {
 	for _, e := range l.entries {
-		if from.free() && e.toldAt == from.token+1 && b.lobby.Find(l.mutex, e.contender) == nil {
+		if from.free() && e.toldAt == from.version+1 && b.lobby.Find(l.mutex, e.contender) == nil {
 			continue
 		}
 		if b.reachableLocked(l, e) {
@@ -242,7 +243,7 @@ func (b *Backend) mayTake(l *line, contender string, version uint64) bool {
 	if l.reserved != nil {
 		return l.reserved.contender == contender
 	}
-	first := b.nextLocked(l, holder{token: version})
+	first := b.nextLocked(l, holder{version: version})
 	own := l.index[contender]
 	return first == nil || own != nil && own.order <= first.order
 }

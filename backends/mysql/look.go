@@ -194,7 +194,7 @@ func (b *Backend) look(ctx context.Context, l *line, create bool) (row, error) {
 	}
 	haunted := b.haunted(l)
 	sent := time.Now()
-	s, err := read(ctx, l.mutex, haunted)
+	s, err := b.readBy(ctx, l.mutex, haunted, read)
 	if err != nil {
 		return s, err
 	}
@@ -206,7 +206,7 @@ func (b *Backend) look(ctx context.Context, l *line, create bool) (row, error) {
 	changed, err := b.settle(ctx, l, s)
 	if err == nil && changed {
 		sent = time.Now()
-		s, err = read(ctx, l.mutex, false)
+		s, err = b.readBy(ctx, l.mutex, false, read)
 	}
 	if err == nil {
 		b.wakeOwner(l, s, sent)
@@ -226,16 +226,18 @@ func (b *Backend) wakeOwner(l *line, s row, sent time.Time) {
 	}
 }
 
-// offer passes a mutex on that a look has shown to be free. It is called in the gate.
+// offer passes a mutex on that a look has shown to be free, or announces it if nobody is next. It is
+// called in the gate.
 func (b *Backend) offer(ctx context.Context, l *line, s row) error {
 	for range attempts {
 		if s.live || b.kept(l) > 0 {
 			return nil
 		}
-		if e, _ := b.heir(l, holder{token: s.token}); e == nil {
+		if e, _ := b.heir(l, holder{version: s.version}); e == nil {
+			b.announceFree(l)
 			return nil
 		}
-		held, _, err := b.passOn(ctx, l, passage{from: holder{token: s.token}})
+		held, _, err := b.passOn(ctx, l, passage{from: holder{version: s.version}})
 		if err != nil || held || b.kept(l) > 0 {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -175,9 +176,15 @@ func isNameError(err error, argument string) bool {
 	return errors.As(err, &name) && name.Argument == argument
 }
 
-func seeded(t testing.TB) *stores.Server {
+// made starts a store with a table that the statement makes, and seeded with the seed's.
+func made(t testing.TB, table string) *stores.Server {
 	t.Helper()
 	store := stores.MariaDB(t)
-	seedTable(t, store)
+	must(t, direct(t, store, ""), table)
 	return store
 }
+
+func seeded(t testing.TB) *stores.Server { return made(t, seeds.MySQLTable) }
+
+// asItIs leaves the table alone.
+func asItIs(o *Options) { o.Migrate = false }

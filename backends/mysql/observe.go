@@ -18,23 +18,34 @@ func (b *Backend) observe(l *line, r row) {
 		if !ok || e.Kind != simba.EventAcquired {
 			return
 		}
-		before = row{owner: e.Owner, token: e.Token, live: true}
+		before = row{owner: e.Owner, token: e.Token, version: e.Token, live: true}
 	}
-	b.tellChange(l.mutex, before, r)
+	b.freed(l, b.tellChange(l.mutex, before, r))
 }
 
-// tellChange announces what happened between two looks at a mutex.
+// freed takes note of who gave the mutex up, if anybody, until that is announced.
+func (b *Backend) freed(l *line, owner string) {
+	if owner == "" {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.freed = owner
+}
+
+// tellChange announces what happened between two looks at a mutex. If the mutex was given up and
+// is free since then, it returns by whom, the first time.
 //
-// A contender on the JVM counts the version up at each renewal too. So a lease that
-// ran at the last look and has the same owner now is taken for the same tenure,
-// whatever the version.
-func (b *Backend) tellChange(mutex string, before, now row) {
-	same := before.owner == now.owner && (before.token == now.token || before.live)
+// A contender on the JVM counts the version up at each renewal too. So without fencing_token a
+// lease that ran at the last look and has the same owner now is taken for the same
+// tenure, whatever the version.
+func (b *Backend) tellChange(mutex string, before, now row) (freed string) {
+	same := before.owner == now.owner && (before.token == now.token || before.live && !now.fenced)
 	var events []simba.Event
 	if before.live && !(same && now.live) {
 		// A release counts the version up, an expiry doesn't.
 		kind := simba.EventExpired
-		if !same && (now.owner == "" || now.token > before.token+1) {
+		if !same && (now.owner == "" || now.version > before.version+1) {
 			kind = simba.EventReleased
 		}
 		end := before.token
@@ -49,14 +60,37 @@ func (b *Backend) tellChange(mutex string, before, now row) {
 			events = append(events, simba.Event{Kind: simba.EventExpired, Mutex: mutex, Owner: now.owner, Token: now.token})
 		}
 	}
-	b.announce(events)
+	for _, e := range b.announce(events) {
+		if e.Kind == simba.EventReleased && now.owner == "" {
+			freed = e.Owner
+		}
+	}
+	return freed
 }
 
-func (b *Backend) announce(events []simba.Event) {
+// announce announces events and returns those that were new.
+func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 	for _, e := range events {
-		if b.chronicle.Announce(e) > 0 && e.Kind == simba.EventExpired {
+		if b.chronicle.Announce(e) == 0 {
+			continue
+		}
+		if e.Kind == simba.EventExpired {
 			b.counts.expired.Add(1)
 		}
+		fresh = append(fresh, e)
+	}
+	return fresh
+}
+
+// announceFree tells everybody that a mutex was given up, unless that was done before. It is called in the
+// gate when the mutex is free and nobody is next.
+func (b *Backend) announceFree(l *line) {
+	b.mu.Lock()
+	owner := l.freed
+	l.freed = ""
+	b.mu.Unlock()
+	if owner != "" {
+		b.notices.Publish(simba.MutexChannel(l.mutex), simba.ReleasedNotice(owner))
 	}
 }
 
@@ -71,7 +105,7 @@ func (b *Backend) sighted(l *line, r row) {
 	l.end = time.Time{}
 	if r.live {
 		l.end = time.Now().Add(r.left())
-		l.reserved = nil
+		l.reserved, l.freed = nil, ""
 	}
 	l.fails = 0
 	l.lookAt = time.Now().Add(b.pause(r))
@@ -96,6 +130,7 @@ func (b *Backend) began(l *line, t lease, reason string) {
 
 // holds takes note, in the gate, of a lease that this server began or renewed.
 func (b *Backend) holds(l *line, t lease) {
+	b.tenures.see(l.mutex, t.asRow(), 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l.token = t.token
@@ -105,6 +140,7 @@ func (b *Backend) holds(l *line, t lease) {
 // guarded takes note of a renewal outside the gate. Its answer may be late: of a
 // tenure that has ended meanwhile it says nothing.
 func (b *Backend) guarded(l *line, t lease) {
+	b.tenures.see(l.mutex, t.asRow(), 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l.token == t.token || l.token == 0 {
@@ -114,23 +150,31 @@ func (b *Backend) guarded(l *line, t lease) {
 
 func (b *Backend) heldLocked(l *line, t lease) {
 	_, left := t.left()
-	l.last, l.end, l.reserved = t.owner, time.Now().Add(left), nil
+	l.last, l.end, l.reserved, l.freed = t.owner, time.Now().Add(left), nil, ""
 	l.lookAt = time.Now().Add(b.pause(t.asRow()))
 }
 
-// ended records, in the gate, that this server ended a tenure.
-func (b *Backend) ended(l *line, owner string, token uint64, kind simba.EventKind, reason string) {
-	if b.chronicle.Announce(simba.Event{Kind: kind, Mutex: l.mutex, Owner: owner, Token: token, Reason: reason}) > 0 {
+// ended records, in the gate, that this server ended a tenure. The row has a version since then.
+func (b *Backend) ended(l *line, was holder, version uint64, kind simba.EventKind, reason string) {
+	if was.token == 0 {
+		was.token = version - 1
+	}
+	fresh := b.chronicle.Announce(simba.Event{Kind: kind, Mutex: l.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
+	if fresh {
 		if kind == simba.EventBroken {
 			b.counts.broken.Add(1)
 		} else {
 			b.counts.released.Add(1)
 		}
 	}
-	l.seen = row{token: token + 1}
+	l.seen = row{token: version, version: version}
+	b.tenures.see(l.mutex, l.seen, 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.token = token + 1
-	l.last, l.end, l.reserved, l.lookAt = owner, time.Time{}, nil, time.Time{}
+	l.token = version
+	l.last, l.end, l.reserved, l.lookAt = was.owner, time.Time{}, nil, time.Time{}
+	if fresh {
+		l.freed = was.owner
+	}
 	delete(b.sessions, l.mutex)
 }

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -34,8 +33,6 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
 	at := place{cfg.User, cfg.Addr, cfg.DBName}
 	b, err := open(ctx, o, db, at)
 	if err != nil {
@@ -45,33 +42,45 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-func open(ctx context.Context, o Options, db *sql.DB, at place) (*Backend, error) {
-	warnings, err := checkServer(ctx, db, at)
+func open(ctx context.Context, o Options, db *sql.DB, at place) (b *Backend, err error) {
+	var warnings []string
+	err = within(ctx, o.Timeout, func(ctx context.Context) (err error) {
+		warnings, err = checkServer(ctx, db, at)
+		return err
+	})
+	if err == nil && o.Migrate {
+		err = migrate(ctx, db, o)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if o.Migrate {
-		if _, err := db.ExecContext(ctx, Schema); err != nil {
-			return nil, fmt.Errorf("create the table simba_mutex: %w", err)
+	err = within(ctx, o.Timeout, func(ctx context.Context) error {
+		t, err := checkTable(ctx, db)
+		if err != nil {
+			return err
 		}
-	}
-	t, err := checkTable(ctx, db)
+		for _, w := range warnings {
+			o.Logger.Warn("the database weakens what the engine promises", "why", w)
+		}
+		b = newBackend(o, newStore(db, t, o.Timeout), at)
+		if err := b.store.readClock(ctx); err != nil {
+			return err
+		}
+		return b.store.waits.askServer(ctx, db)
+	})
 	if err != nil {
-		return nil, err
-	}
-	for _, w := range warnings {
-		o.Logger.Warn("the database weakens what the engine promises", "why", w)
-	}
-	b := newBackend(o, newStore(db, t, o.Timeout), at)
-	if err := b.store.readClock(ctx); err != nil {
-		return nil, err
-	}
-	if err := b.store.waits.askServer(ctx, db); err != nil {
 		return nil, err
 	}
 	b.running.Add(1)
 	go b.keep()
 	return b, nil
+}
+
+// within runs a step that has so long.
+func within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return step(ctx)
 }
 
 // checkServer judges the server and its settings. A server that is read-only is refused,

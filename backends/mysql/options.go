@@ -13,7 +13,7 @@ type Options struct {
 	// user:password@tcp(host:port)/database?tls=true. What the engine needs of a
 	// connection (time zone, sql_mode, …) it sets itself. Required.
 	DSN string
-	// Migrate creates the table by Schema if it is missing.
+	// Migrate creates the table by Schema if it is missing, and adds fencing_token to one that lacks it.
 	Migrate bool
 	// Poll is how often a mutex that someone here waits for is looked at. 0 looks
 	// when its lease ends, at the contention timing of Simba's own JDBC contenders:

@@ -48,9 +48,10 @@ func (b *Backend) passOn(ctx context.Context, l *line, p passage) (held bool, st
 		e, t := b.heir(l, from)
 		if from.free() && t == nil {
 			if e == nil {
+				b.announceFree(l)
 				return held, state, nil
 			}
-			if kept := b.tell(l, e, from.token); kept {
+			if kept := b.tell(l, e, from.version); kept {
 				return held, state, nil
 			}
 			continue
@@ -59,7 +60,7 @@ func (b *Backend) passOn(ctx context.Context, l *line, p passage) (held bool, st
 		if t != nil {
 			to = &lease{owner: e.contender, ttl: t.Request.TTL, transition: t.Request.Transition}
 		}
-		token, ok, err := b.store.pass(ctx, l.mutex, from, to)
+		version, ok, err := b.store.pass(ctx, l.mutex, from, to)
 		if err != nil {
 			b.hurry(l)
 			dead := b.store.fence(ctx) + lossTime
@@ -83,14 +84,13 @@ func (b *Backend) passOn(ctx context.Context, l *line, p passage) (held bool, st
 		}
 		held = true
 		if !from.free() {
-			b.ended(l, from.owner, token-1, kind, reason)
+			b.ended(l, from, version, kind, reason)
 		}
 		if to == nil {
-			state = row{token: token}
-			from = holder{token: token}
+			state = row{token: version, version: version}
+			from = holder{version: version}
 			continue
 		}
-		to.token = token
 		state = to.asRow()
 		why := reasonHandoff
 		if t == p.asker {
@@ -100,7 +100,7 @@ func (b *Backend) passOn(ctx context.Context, l *line, p passage) (held bool, st
 		if b.deliver(l, t, *to, t == p.asker) {
 			return held, state, nil
 		}
-		from, kind, reason = holder{to.owner, token, to.at}, simba.EventReleased, "waiter gone"
+		from, kind, reason = holder{owner: to.owner, token: to.token, at: to.at}, simba.EventReleased, "waiter gone"
 	}
 }
 
@@ -216,7 +216,7 @@ func (b *Backend) settle(ctx context.Context, l *line, r row) (changed bool, err
 			}
 			changed = true
 			_, _, err = b.passOn(ctx, l, passage{
-				from: holder{r.owner, r.token, r.acquiredAt}, kind: simba.EventReleased, reason: "waiter gone",
+				from: holder{owner: r.owner, token: r.token, at: r.acquiredAt}, kind: simba.EventReleased, reason: "waiter gone",
 			})
 			if err != nil {
 				rest = append(rest, g)

@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -27,25 +26,15 @@ func byCRC(a, b found) int {
 
 // readHeld returns the rows whose lease runs.
 func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
-	sent := time.Now()
-	rows, err := query(ctx, s.db, "SELECT mutex, owner_id, version, acquired_at, ttl_at, transition_at, "+dbNow+
-		" FROM simba_mutex WHERE transition_at > "+dbNow)
+	rows, err := s.readRows(ctx, "", "transition_at > "+dbNow)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	held := make(map[string]row)
-	for rows.Next() {
-		var mutex string
-		var r row
-		if err := scan(rows, &mutex, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now); err != nil {
-			return nil, err
-		}
-		s.clock.learn(r.now, sent, time.Now())
-		r.judge()
-		held[mutex] = r
+	held := make(map[string]row, len(rows))
+	for _, r := range rows {
+		held[r.mutex] = r.row
 	}
-	return held, rows.Err()
+	return held, nil
 }
 
 // scanHeld returns about limit held mutexes from a CRC on, all of an equal one, and the

@@ -3,19 +3,12 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/simba-resp/simba-resp"
 )
-
-// Schema is the table as --mysql-migrate creates it. The table of Simba's own
-// init-simba-mysql.sql is accepted as well.
-//
-//go:embed init-simba-mysql.sql
-var Schema string
 
 // column is what information_schema says of a column of simba_mutex.
 type column struct {
@@ -29,6 +22,7 @@ type column struct {
 // table is what the engine has to know of simba_mutex.
 type table struct {
 	mutex, owner column
+	fenced       bool // it has a fencing_token
 }
 
 // checkTable judges the table and the rights to it. Its errors have one line.
@@ -75,6 +69,12 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		if want := wrongType(name, c); want != "" {
 			return t, faultf("table simba_mutex: column %s is %s, expected %s", name, c.whole, want)
 		}
+	}
+	if c, ok := columns["fencing_token"]; ok {
+		if c.kind != "bigint" {
+			return t, faultf("table simba_mutex: column fencing_token is %s, expected BIGINT UNSIGNED", c.whole)
+		}
+		t.fenced = true
 	}
 	if t.mutex.key != "PRI" || keys != 1 {
 		return t, faultf("table simba_mutex: column mutex is not its primary key")

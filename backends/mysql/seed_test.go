@@ -33,35 +33,44 @@ func must(t testing.TB, db *sql.DB, query string, args ...any) {
 	}
 }
 
-func seedTable(t testing.TB, store *stores.Server) {
-	t.Helper()
-	must(t, direct(t, store, ""), seeds.MySQLTable)
-}
-
 // jvm is a contender of Simba on the JVM, written from its documentation alone: the
 // statements of JdbcMutexOwnerRepository, in its transaction.
 type jvm struct {
 	db              *sql.DB
 	mutex, id       string
 	ttl, transition time.Duration
+	fenced          bool // it is of Simba 3.3 or later, and takes tokens
 }
 
 // acquire is acquireAndGetOwner; it reports whether the contender owns the mutex.
 func (j jvm) acquire(ctx context.Context) (owns bool, err error) {
+	_, owns, err = j.acquireToken(ctx)
+	return owns, err
+}
+
+// acquireToken is acquire that returns the token, if the contender takes one.
+func (j jvm) acquireToken(ctx context.Context) (token uint64, owns bool, err error) {
 	tx, err := j.db.BeginTx(ctx, nil)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, seeds.MySQLAcquire, j.ttl.Milliseconds(), (j.ttl + j.transition).Milliseconds(), j.id, j.mutex, j.id); err != nil {
-		return false, err
-	}
+	acquire, get := seeds.MySQLAcquire, seeds.MySQLGet
+	args := []any{j.ttl.Milliseconds(), (j.ttl + j.transition).Milliseconds(), j.id, j.mutex, j.id}
 	var owner string
 	var version, end, now int64
-	if err := tx.QueryRowContext(ctx, seeds.MySQLGet, j.mutex).Scan(&owner, &version, &end, &now); err != nil {
-		return false, err
+	into := []any{&owner, &version, &end, &now}
+	if j.fenced {
+		acquire, get = seeds.MySQLFencedAcquire, seeds.MySQLFencedGet
+		args, into = append([]any{j.id}, args...), append(into, &token)
 	}
-	return owner == j.id && end > now, tx.Commit()
+	if _, err := tx.ExecContext(ctx, acquire, args...); err != nil {
+		return 0, false, err
+	}
+	if err := tx.QueryRowContext(ctx, get, j.mutex).Scan(into...); err != nil {
+		return 0, false, err
+	}
+	return token, owner == j.id && end > now, tx.Commit()
 }
 
 func (j jvm) release(ctx context.Context) error {
@@ -76,7 +85,7 @@ func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
 	db := direct(t, store, "")
 	const mutex = "shared"
 	must(t, db, seeds.MySQLInit, mutex)
-	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
+	one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
 
 	var mu sync.Mutex // guards what follows
 	var holder, last string
@@ -189,7 +198,7 @@ func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
 	db := direct(t, store, "")
 	const mutex, ttl, took = "short", 40 * time.Millisecond, 3 * time.Second
 	must(t, db, seeds.MySQLInit, mutex)
-	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
+	one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
 
 	type sure struct {
 		kind, id string
@@ -275,7 +284,7 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 	const mutex = "renewed"
 	must(t, db, seeds.MySQLInit, mutex)
 	e := &ear{subs: map[string]bool{simba.MutexChannel(mutex): true}}
-	b := serve(t, store.Addr, func(o *Options) { o.Notices = e })
+	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = e, false })
 	if _, err := b.Subscribed(t.Context(), simba.MutexChannel(mutex), false); err != nil {
 		t.Fatal(err)
 	}
@@ -313,6 +322,51 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long, Token: o.Token})
 		if err != nil || g.Status != simba.StatusRenewed || g.Token != o.Token {
 			t.Fatalf("%+v, %v", g, err)
+		}
+	}
+}
+
+// TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen, to who follows the mutex or all of them, unless
+// a waiter of ours is next.
+func TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen(t *testing.T) {
+	for table, fenced := range map[string]bool{seeds.MySQLTable: false, seeds.MySQLFencedTable: true} {
+		store := made(t, table)
+		db := direct(t, store, "")
+		for _, subscription := range []string{simba.MutexChannel("m"), "simba:*"} {
+			pattern := subscription == "simba:*"
+			e := &ear{subs: map[string]bool{subscription: true}}
+			b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = e, false })
+			must(t, db, seeds.MySQLInit, "m")
+			j := jvm{db: db, mutex: "m", id: "jvm", ttl: long, fenced: fenced}
+			if _, err := b.Subscribed(t.Context(), subscription, pattern); err != nil {
+				t.Fatal(err)
+			}
+			heard := func(payload string) int { return e.count(simba.MutexChannel("m") + " " + payload) }
+			tenure := func(n int) {
+				t.Helper()
+				j.seize(t)
+				await(t, "the tenure is announced", func() bool { return heard("acquired@@jvm") == n })
+			}
+			tenure(1)
+			j.giveUp(t)
+			await(t, "the release is announced", func() bool { return heard("released@@jvm") == 1 })
+
+			tenure(2)
+			w := block(t, b, "m", "ours", 300*time.Millisecond)
+			j.giveUp(t)
+			w.granted(t)
+			await(t, "the handoff is announced", func() bool { return heard("acquired@@ours") == 1 })
+			await(t, "the lease ends", func() bool {
+				e, _ := b.chronicle.Last("m")
+				return e.Kind == simba.EventExpired
+			})
+			<-time.After(4 * testPoll)
+			if jvm, ours := heard("released@@jvm"), heard("released@@ours"); jvm != 1 || ours != 0 {
+				t.Errorf("fenced %v, %s: releases are announced %d times, and the end of a lease %d times", fenced, subscription, jvm, ours)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

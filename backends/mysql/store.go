@@ -4,6 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -14,22 +18,28 @@ import (
 // same one again if it lost to another transaction (lockWaits). One that reads comes with
 // the proof that the server takes writes (query).
 type store struct {
-	db    *sql.DB
-	table table
-	clock *clock
-	waits *lockWaits
+	db     *sql.DB
+	table  table
+	clock  *clock
+	waits  *lockWaits
+	fenced *atomic.Bool // the table had a fencing_token when a statement last met it
 }
 
 // newStore takes the time limit of requests.
 func newStore(db *sql.DB, t table, timeout time.Duration) store {
-	return store{db: db, table: t, clock: newClock(), waits: newLockWaits(timeout)}
+	s := store{db: db, table: t, clock: newClock(), waits: newLockWaits(timeout), fenced: new(atomic.Bool)}
+	s.fenced.Store(t.fenced)
+	return s
 }
 
 // row is the state of a mutex in the table. Times are Unix ms of the database.
 type row struct {
 	missing      bool // nobody has asked for the mutex yet
 	owner        string
-	token        uint64 // the version
+	token        uint64
+	version      uint64
+	fencing      uint64 // fencing_token, as the table has it
+	fenced       bool   // the table has that column
 	acquiredAt   int64
 	ttlAt        int64
 	transitionAt int64
@@ -37,9 +47,13 @@ type row struct {
 	live         bool // the lease runs
 }
 
-// judge sets live. The start of a lease may lie a little after the reading of the
+// judge sets token and live. The start of a lease may lie a little after the reading of the
 // clock; what is left is not more than was asked for all the same.
 func (r *row) judge() {
+	r.token = r.version
+	if r.fencing != 0 {
+		r.token = r.fencing
+	}
 	r.live = r.transitionAt > r.now
 	if ahead := r.acquiredAt - r.now; ahead > 0 && ahead <= clockError {
 		r.now = r.acquiredAt
@@ -79,7 +93,7 @@ func roundUp(d time.Duration) time.Duration {
 // asRow is the row that the statement has left.
 func (l lease) asRow() row {
 	passed := time.Since(l.since).Milliseconds()
-	r := row{owner: l.owner, token: l.token, acquiredAt: l.at}
+	r := row{owner: l.owner, token: l.token, version: l.token, acquiredAt: l.at}
 	r.ttlAt = r.acquiredAt + l.ttl.Milliseconds()
 	r.transitionAt = r.ttlAt + l.transition.Milliseconds()
 	r.now = r.acquiredAt + passed
@@ -100,9 +114,6 @@ const (
 	sameMutex = "mutex = ? AND CAST(CONVERT(mutex USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
 	sameOwner = "CAST(CONVERT(owner_id USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
 
-	readRow = "SELECT mutex, owner_id, version, acquired_at, ttl_at, transition_at, " + dbNow +
-		" FROM simba_mutex WHERE mutex = ?"
-
 	insertRow = "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
 		" VALUES (?, 0, 0, 0, '', 0)"
 
@@ -111,24 +122,6 @@ const (
 	// is not taken for one that nobody knows of. It never runs ahead of the clock by
 	// more than 5 ms. A statement sets the column last, since it is of its own old value.
 	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
-
-	// acquireRow grants or renews. What it did comes back as LAST_INSERT_ID: twice the
-	// version, and 1 if it was a renewal, which leaves the version as it is.
-	// The version is set first, from the owner and the end before the statement.
-	acquireRow = "UPDATE simba_mutex SET" +
-		" version = LAST_INSERT_ID(version * 2 + IF(transition_at > " + dbNow + " AND " + sameOwner + ", 1, 2)) DIV 2," +
-		" ttl_at = " + renewed + " + ?, transition_at = " + renewed + " + ?, acquired_at = " + renewed + ", owner_id = ?" +
-		" WHERE " + sameMutex + " AND " + dbNow + " < ?" +
-		" AND (transition_at <= " + dbNow + " OR transition_at > " + dbClock + " AND " + sameOwner + ")"
-
-	guardRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version)," +
-		" ttl_at = " + renewed + " + ?, transition_at = " + renewed + " + ?, acquired_at = " + renewed +
-		" WHERE " + sameMutex + " AND " + dbNow + " < ?" +
-		" AND " + sameOwner + " AND transition_at > " + dbClock
-
-	passRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version + 1)," +
-		" acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ?" +
-		" WHERE " + sameMutex + " AND " + dbNow + " < ?"
 )
 
 // read returns the row of a mutex. With lock it waits until no statement that began
@@ -137,11 +130,11 @@ func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err e
 	for i := 1; ; i++ {
 		if lock {
 			err = s.waits.run(ctx, mutex, func(patience string) (err error) {
-				r, err = s.readOnce(ctx, mutex, patience+readRow+" FOR UPDATE")
+				r, err = s.readOnce(ctx, mutex, patience, " FOR UPDATE")
 				return err
 			})
 		} else {
-			r, err = s.readOnce(ctx, mutex, readRow)
+			r, err = s.readOnce(ctx, mutex, "", "")
 		}
 		// It changes nothing, so it is sent again when its connection broke.
 		if !isBroken(err) || ctx.Err() != nil || i == reads {
@@ -161,21 +154,85 @@ func isBroken(err error) bool {
 		!errors.As(err, &name) && !errors.As(err, &own) && !isReadOnly(err) && !isConflict(err)
 }
 
-func (s *store) readOnce(ctx context.Context, mutex, statement string) (r row, err error) {
-	var name string
-	sent := time.Now()
-	err = queryRow(ctx, s.db, []any{&name, &r.owner, &r.token, &r.acquiredAt, &r.ttlAt, &r.transitionAt, &r.now}, statement, mutex)
+func (s *store) readOnce(ctx context.Context, mutex, patience, lock string) (row, error) {
+	rows, err := s.readRows(ctx, patience, "mutex = ?"+lock, mutex)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return row{missing: true}, nil
 	case err != nil:
 		return row{}, err
-	case name != mutex:
-		return row{}, &simba.NameError{Argument: "mutex", Problem: "the database's table takes it for " + name + ", by the collation of its column mutex"}
+	case len(rows) == 0:
+		return row{missing: true}, nil
+	case rows[0].mutex != mutex:
+		return row{}, &simba.NameError{Argument: "mutex", Problem: "the database's table takes it for " + rows[0].mutex + ", by the collation of its column mutex"}
 	}
-	s.clock.learn(r.now, sent, time.Now())
-	r.judge()
-	return r, nil
+	return rows[0].row, nil
+}
+
+// namedRow is a row and whose it is.
+type namedRow struct {
+	mutex string
+	row
+}
+
+// readRows returns the rows that a condition selects. It asks for all columns, so that it works on a
+// table with fencing_token and on one without, and takes note of which one it met.
+func (s *store) readRows(ctx context.Context, patience, where string, args ...any) (list []namedRow, err error) {
+	sent := time.Now()
+	rows, err := query(ctx, s.db, patience+"SELECT simba_mutex.*, "+dbNow+" FROM simba_mutex WHERE "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var n namedRow
+	into, err := n.columns(names)
+	if err != nil {
+		return nil, err
+	}
+	if s.fenced.Load() != n.fenced {
+		s.fenced.Store(n.fenced)
+	}
+	for rows.Next() {
+		if err := scan(rows, into...); err != nil {
+			return nil, err
+		}
+		s.clock.learn(n.now, sent, time.Now())
+		found := n
+		found.judge()
+		list = append(list, found)
+	}
+	return list, rows.Err()
+}
+
+// columns returns where to scan the columns of a result to, the last of which is the time.
+func (n *namedRow) columns(names []string) (into []any, err error) {
+	into = make([]any, len(names))
+	last := len(names) - 1
+	into[last] = &n.now
+	for _, c := range []struct {
+		name string
+		into any
+	}{
+		{"mutex", &n.mutex}, {"owner_id", &n.owner}, {"version", &n.version}, {"fencing_token", &n.fencing},
+		{"acquired_at", &n.acquiredAt}, {"ttl_at", &n.ttlAt}, {"transition_at", &n.transitionAt},
+	} {
+		i := slices.IndexFunc(names[:last], func(name string) bool { return strings.EqualFold(name, c.name) })
+		switch {
+		case i >= 0:
+			into[i] = c.into
+			n.fenced = n.fenced || c.name == "fencing_token"
+		case c.name != "fencing_token":
+			return nil, misfit(fmt.Errorf("Unknown column '%s'", c.name))
+		}
+	}
+	for i, at := range into {
+		if at == nil {
+			into[i] = new(sql.RawBytes) // of no interest
+		}
+	}
+	return into, nil
 }
 
 // readOrMake is read that makes the row if it is missing. A row that is there needs no
@@ -218,84 +275,80 @@ func (s *store) tryUpdate(ctx context.Context) error {
 // acquire takes a mutex that is free, or renews the lease of its owner. ok is false
 // if neither was possible.
 func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, renewed, ok bool, err error) {
-	err = s.waits.run(ctx, r.Mutex, func(patience string) error {
-		ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
+	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
+	id, ok, err := s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		id, matched, err := s.exec(ctx, patience+acquireRow,
-			r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.fence(ctx), r.Contender)
-		l.token, renewed, ok = id/2, id%2 == 1, matched
-		return err
+		return q.acquire, []any{r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
 	})
+	l.token, renewed = id/2, id%2 == 1
 	return l, renewed, ok, err
 }
 
 // guard renews the lease of its owner; a token other than 0 must be the tenure's.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
-	err = s.waits.run(ctx, r.Mutex, func(patience string) error {
+	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
+	l.token, ok, err = s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		query := patience + guardRow
-		args := []any{r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds(), r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
+		args := []any{ttl, both, r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
 		if r.Token != 0 {
-			query += " AND version = ?"
-			args = append(args, r.Token)
+			return q.guard + q.ofToken, append(args, r.Token)
 		}
-		var err error
-		l.token, ok, err = s.exec(ctx, query, args...)
-		return err
+		return q.guard + q.ofAny, args
 	})
 	return l, ok, err
 }
 
 // holder is whom a mutex is passed on from: a tenure, or nobody.
 type holder struct {
-	owner string // "" = it is free
-	token uint64 // the version; of a tenure, 0 = any
-	at    int64  // acquired_at of a tenure, so that a renewed one does not match; 0 = any
+	owner   string // "" = it is free
+	version uint64 // of a free mutex
+	token   uint64 // of a tenure; 0 = any
+	at      int64  // acquired_at of a tenure, so that a renewed one does not match; 0 = any
 }
 
 func (h holder) free() bool { return h.owner == "" }
 
 // pass gives a mutex from the holder to the lease's owner, or to nobody if to is nil.
 // It sets to's token, and before the statement is sent its start. ok is false if the
-// mutex is not the holder's any more.
-func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) (token uint64, ok bool, err error) {
-	err = s.waits.run(ctx, mutex, func(patience string) error {
-		var args []any
-		query := patience + passRow
-		if to == nil {
-			args = append(args, 0, 0, 0, "")
-		} else {
-			to.since = time.Now()
-			to.at = s.clock.latest(to.since)
-			args = append(args, to.at, to.at+to.ttl.Milliseconds(), to.at+(to.ttl+to.transition).Milliseconds(), to.owner)
-		}
-		args = append(args, mutex, mutex, s.fence(ctx))
-		if to != nil {
-			query += " AND " + dbNow + " >= ?"
-			args = append(args, to.at-clockError)
-		}
-		if from.free() {
-			query += " AND transition_at <= " + dbNow + " AND version = ?"
-			args = append(args, from.token)
-		} else {
-			query += " AND transition_at > " + dbClock + " AND " + sameOwner
-			args = append(args, from.owner)
-			if from.token != 0 {
-				query += " AND version = ?"
-				args = append(args, from.token)
-			}
-			if from.at != 0 {
-				query += " AND acquired_at = ?"
-				args = append(args, from.at)
-			}
-		}
-		token, ok, err = s.exec(ctx, query, args...)
-		return err
+// mutex is not the holder's any more. What it returns is the row's version, and its token.
+func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) (version uint64, ok bool, err error) {
+	version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
+		return s.passing(ctx, q, mutex, from, to)
 	})
 	if to != nil {
-		to.token = token
+		to.token = version
 	}
-	return token, ok, err
+	return version, ok, err
+}
+
+// passing is the statement of pass, and its arguments.
+func (s *store) passing(ctx context.Context, q *statements, mutex string, from holder, to *lease) (query string, args []any) {
+	query = q.pass
+	if to == nil {
+		args = append(args, 0, 0, 0, "", mutex, mutex, s.fence(ctx))
+	} else {
+		to.since = time.Now()
+		to.at = s.clock.latest(to.since)
+		args = append(args, to.at, to.at+to.ttl.Milliseconds(), to.at+(to.ttl+to.transition).Milliseconds(), to.owner,
+			mutex, mutex, s.fence(ctx), to.at-clockError)
+		query += q.grants + " AND " + dbNow + " >= ?"
+	}
+	if from.free() {
+		return query + " AND transition_at <= " + dbNow + " AND version = ?", append(args, from.version)
+	}
+	query += " AND transition_at > " + dbClock + " AND " + sameOwner
+	args = append(args, from.owner)
+	if from.token != 0 {
+		query += q.ofToken
+		args = append(args, from.token)
+	} else {
+		query += q.ofAny
+	}
+	if from.at != 0 {
+		query += " AND acquired_at = ?"
+		args = append(args, from.at)
+	}
+	return query, args
 }
 
 // clockError is how many ms the start that a grant is given beforehand may lie after

@@ -321,8 +321,17 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 
 // TestChangesBetweenTwoLooks are told by what both looks show.
 func TestChangesBetweenTwoLooks(t *testing.T) {
-	live := func(owner string, token uint64) row { return row{owner: owner, token: token, live: true} }
-	over := func(owner string, token uint64) row { return row{owner: owner, token: token} }
+	live := func(owner string, token uint64) row {
+		return row{owner: owner, token: token, version: token, live: true}
+	}
+	over := func(owner string, token uint64) row { return row{owner: owner, token: token, version: token} }
+	// With a column fencing_token they have a token beside the version.
+	liveAs := func(owner string, version, token uint64) row {
+		return row{owner: owner, token: token, version: version, fenced: true, live: true}
+	}
+	overAs := func(owner string, version, token uint64) row {
+		return row{owner: owner, token: token, version: version, fenced: true}
+	}
 	for name, c := range map[string]struct {
 		before, now row
 		want        []string
@@ -339,6 +348,14 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		"taken again after expiry": {over("a", 1), live("a", 2), []string{"acquired a 2"}},
 		"still free":               {over("", 1), over("", 5), nil},
 		"still over":               {over("a", 1), over("a", 1), nil},
+
+		"with a token: nothing":                     {liveAs("a", 4, 2), liveAs("a", 4, 2), nil},
+		"with a token: renewals on the JVM":         {liveAs("a", 4, 2), liveAs("a", 9, 2), nil},
+		"with a token: expired":                     {liveAs("a", 4, 2), overAs("a", 6, 2), []string{"expired a 2"}},
+		"with a token: released":                    {liveAs("a", 4, 2), overAs("", 5, 2), []string{"released a 2"}},
+		"with a token: released, taken by the same": {liveAs("a", 4, 2), liveAs("a", 6, 3), []string{"released a 2", "acquired a 3"}},
+		"with a token: expired, taken by the same":  {liveAs("a", 4, 2), liveAs("a", 5, 3), []string{"expired a 2", "acquired a 3"}},
+		"with a token: expired and taken":           {liveAs("a", 4, 4), liveAs("b", 5, 5), []string{"expired a 4", "acquired b 5"}},
 	} {
 		b := newBackend(Options{Notices: &ear{}}, newStore(nil, table{}, testTimeout), place{})
 		b.tellChange("m", c.before, c.now)

@@ -26,6 +26,8 @@ type Backend struct {
 	log     *slog.Logger
 	notices simba.Notices
 
+	fenceTTL time.Duration // see Options.URL
+
 	up        *upstream
 	tasks     *tasks
 	chronicle *proxy.Chronicle
@@ -34,9 +36,10 @@ type Backend struct {
 	tuner     *tuner
 	counts    counts
 
-	mu        sync.Mutex      // guards what follows
-	tickets   uint64          // of the last place
-	attending map[string]bool // mutexes that are looked after, or will be when there is room
+	mu        sync.Mutex          // guards what follows
+	tickets   uint64              // of the last place
+	attending map[string]bool     // mutexes that are looked after, or will be when there is room; true = and again then
+	addressed map[string][]wakeup // by mutex, for the next look
 	delivered generations[delivery]
 	claims    map[string]grant    // tickets whose End has yet to return, and the newest grant that came meanwhile
 	told      generations[string] // tickets whose End said acquired
@@ -65,11 +68,13 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		timeout:   o.Timeout,
 		log:       o.Logger,
 		notices:   o.Notices,
+		fenceTTL:  t.fenceTTL,
 		tasks:     newTasks(),
 		chronicle: proxy.NewChronicle(o.Notices, 0),
 		agenda:    newAgenda(),
 		ghosts:    make(map[string][]ghost),
 		attending: make(map[string]bool),
+		addressed: make(map[string][]wakeup),
 		claims:    make(map[string]grant),
 	}
 	b.chronicle.Overtaking = overtaking
@@ -158,14 +163,10 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	key := simba.MutexChannel(mutex)
-	all := make([]any, 0, 9+len(args))
-	all = append(all, "evalsha", s.sha, 1, key,
-		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil)
-	all = append(all, args...)
+	all := s.command(mutex, b.header(), args...)
 
 	sent := time.Now()
-	reply, err := b.up.run(ctx, key, s, all)
+	reply, err := b.up.run(ctx, simba.MutexChannel(mutex), s, all)
 	var st *state
 	if err == nil {
 		st, err = parseState(mutex, s, args, reply)
@@ -192,6 +193,13 @@ var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'
 
 // errLate is what an owner is told whose lease may be over when its reply arrives.
 var errLate = errors.New("the answer took longer than the lease")
+
+// header is what this server tells every script.
+func (b *Backend) header() [6]any {
+	return [6]any{
+		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
+	}
+}
 
 func (b *Backend) inCluster() string {
 	if b.up.cluster != nil {
@@ -371,7 +379,7 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 
 // look sees how a mutex stands.
 func (b *Backend) look(ctx context.Context, mutex string) (*state, error) {
-	return b.ask(ctx, mutex, lookScript, "0", "")
+	return b.ask(ctx, mutex, lookScript, "0", "", 0)
 }
 
 // Check implements simba.Backend.

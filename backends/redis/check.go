@@ -60,6 +60,9 @@ func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client,
 	if err := checkSettings(ctx, t, node, name, warn); err != nil {
 		return err
 	}
+	if err := checkChannels(ctx, client, name, warn); err != nil {
+		return err
+	}
 	key, err := b.up.proofKey(ctx, client)
 	if err == nil {
 		err = node.Eval(ctx, proofLua, []string{key}).Err()
@@ -111,7 +114,23 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string,
 }
 
 // neededRights are those of the user whom the url names.
-const neededRights = "~simba:* &simba* &simba:{* &simba-events:{* +@all -@dangerous +info, and better +config|get"
+const neededRights = "~simba:* &simba* &simba:{* &simba:{*}:* &simba-events:{* +@all -@dangerous +info, and better +config|get"
+
+// checkChannels warns of a user who may not listen to the channels of all contenders.
+func checkChannels(ctx context.Context, client *redis.Client, name string, warn warning) error {
+	ps := client.PSubscribe(ctx, contenderGlob)
+	defer func() { _ = ps.Close() }()
+	_, err := ps.Receive(ctx)
+	if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
+		warn("redis does not permit to listen to all contenders: a release by Simba up to 3.1 may be noticed late; give the user &"+contenderGlob,
+			"node", name, "err", err)
+		return nil
+	}
+	if err != nil {
+		return explain(err, name)
+	}
+	return nil
+}
 
 // explain says in one line what to do about an error at the start.
 func explain(err error, name string) error {

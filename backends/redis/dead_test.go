@@ -25,8 +25,9 @@ func TestTheWaitersOfAServerThatConfirmsNoGrantGoTogether(t *testing.T) {
 	}
 	acquire(t, one, "m", "a", time.Minute, nil)
 	for i := range 3 {
-		err := c.EvalSha(context.Background(), acquireScript.sha, []string{"simba:{m}"}, "dead", 1000, 5000, "0", never,
-			fmt.Sprint("w", i), 60000, 0, "wait", "", i+1).Err()
+		header := one.header()
+		header[0], header[4] = "dead", never
+		err := c.Do(context.Background(), acquireScript.command("m", header, fmt.Sprint("w", i), 60000, 0, "wait", "", i+1)...).Err()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,12 +13,16 @@
 //
 //	simba:{m}            the lock: the owner's id, expires with the lease
 //	simba:{m}:contender  the queue: contenders by arrival
-//	simba:{m}:tenure     what the lock cannot say: token, windows, session, whose turn
-//	simba:{m}:waiting    what the queue cannot say: who is blocked at which server
-//	simba:{m}:ended:t    a command ended the tenure of ticket t before its server knew of it; gone when that has told it
+//	simba:{m}:fence      the last token that anybody took
+//	simba:{m}:token      the tenure's token, expires with the lease
+//	simba:{m}:tenure     what the lock cannot say: windows, session, whose turn
+//	simba:{m}:waiting    what the queue cannot say: who is blocked at which server, and in which order
+//	simba:{m}:ended      tickets whose tenure a command ended before their server knew of it
 //
-// Simba's own scripts know the first two. What they did is found out by comparing the
-// lock with the record: a tenure that began without us gets its token at first sight.
+// Simba's own scripts know the first four: the queue up to 3.1, the tokens from 3.3. What
+// they did is found out by comparing these keys with the record. A tenure that began without
+// us has its own token, or gets one at first sight. Waiters whose places they took away get
+// them back by the order in their records.
 //
 // A node that was demoted goes on answering on old connections. So each answer comes from a
 // script that writes, even if the write changes nothing (proof.go); a refusal closes all

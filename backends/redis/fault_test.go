@@ -298,7 +298,7 @@ func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Position != 0 {
 				t.Errorf("%+v %v", o, err)
 			}
-			if left, err := direct.Keys(t.Context(), "*:ended:*").Result(); err != nil || len(left) > 0 {
+			if left, err := direct.Keys(t.Context(), "*:ended").Result(); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %q %v", left, err)
 			}
 		})

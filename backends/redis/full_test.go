@@ -65,8 +65,8 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 		}
 		tokens[mutex] = o.Token
 	}
-	renewed := []string{"plain", "session", "contended", "handed", "foreign"}
-	for _, m := range []string{"plain", "contended", "release", "break", "on", "queue", "poll", "handed"} {
+	renewed := []string{"plain", "session", "contended", "handed", "foreign", "unmarked"}
+	for _, m := range []string{"plain", "unmarked", "contended", "release", "break", "on", "queue", "poll", "handed"} {
 		hold(m, time.Minute, 0)
 	}
 	hold("session", time.Minute, 7)
@@ -92,6 +92,10 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 		}
 	}
 	until(t, "a lease has lapsed", func() bool { return c.Exists(t.Context(), "simba:{lapsed}").Val() == 0 })
+	// An old renewal of the same contender moves the end of the lock only.
+	if err := c.Del(t.Context(), "simba:{unmarked}:token").Err(); err != nil {
+		t.Fatal(err)
+	}
 	fill(t, c)
 
 	// An owner keeps its lease.
@@ -134,6 +138,9 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 			}
 			if left := c.PTTL(t.Context(), "simba:{"+m+"}").Val(); left < ttl-20*time.Second {
 				t.Errorf("%s of %s leaves %v", what, m, left)
+			}
+			if left := c.PTTL(t.Context(), "simba:{"+m+"}:token").Val(); left < ttl-20*time.Second {
+				t.Errorf("%s of %s leaves its token %v", what, m, left)
 			}
 			tokens[m] = o.Token
 		}

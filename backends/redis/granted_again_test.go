@@ -20,15 +20,16 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 		w = newBell()
 		_, ticket = acquire(t, b, m, "c", 200*time.Millisecond, w)
 		quiet(t, b, m, "c")
+		deafen(b, m)
 		runScript(t, b, m, acquireScript, "d", int64(60_000), int64(0), "wait", "", "0")
 		first = runScript(t, b, m, releaseScript, "a", "0", "", "")
 		until(t, "c's lease has run out, and d is granted the mutex", func() bool {
-			return runScript(t, b, m, lookScript, "0", "").owner == "d"
+			return runScript(t, b, m, lookScript, "0", "", 0).owner == "d"
 		})
 		runScript(t, b, m, releaseScript, "d", "0", "", "")
 		p := placeOf(ticket.(seat).Ticket)
 		// The second lease is long, so that the test has time.
-		second = runScript(t, b, m, lookScript, "1", "",
+		second = runScript(t, b, m, lookScript, "1", "", 0,
 			"c", p.score, int64(60_000), int64(0), "", p.ticket)
 		if len(first.grants) != 1 || len(second.grants) != 1 || second.owner != "c" {
 			t.Fatalf("first %+v, second %+v", first, second)

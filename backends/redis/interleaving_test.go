@@ -439,8 +439,9 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 // quiet waits until nothing is done any more for a waiter that has just been queued.
 func quiet(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
-	channel := simba.ContenderChannel(mutex, contender)
-	until(t, "its channel is heard", func() bool { return b.tuner.home(channel).listens(channel) })
+	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
+		until(t, channel+" is heard", func() bool { return b.tuner.home(channel).listens(channel) })
+	}
 	b.agenda.advance(mutex, time.Now())
 	until(t, "its mutex was looked after", func() bool {
 		b.agenda.mu.Lock()
@@ -453,6 +454,13 @@ func quiet(t *testing.T, b *Backend, mutex, contender string) {
 		defer b.mu.Unlock()
 		return len(b.attending) == 0
 	})
+}
+
+// deafen has the server hear no notice of a mutex' release.
+func deafen(b *Backend, mutex string) {
+	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
+		b.tuner.home(channel).drop(channel)
+	}
 }
 
 // stays fails if a mutex is passed on within some time, in which it could be many times.
@@ -486,10 +494,8 @@ func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
 // taken in.
 func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *state {
 	t.Helper()
-	key := simba.MutexChannel(mutex)
-	all := append([]any{"evalsha", s.sha, 1, key, b.id, int64(1000), int64(5000), "0", nil}, args...)
 	sent := time.Now()
-	reply, err := b.up.run(context.Background(), key, s, all)
+	reply, err := b.up.run(context.Background(), simba.MutexChannel(mutex), s, s.command(mutex, b.header(), args...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,10 @@ func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 		{"simba:{m}:contender", []any{"SET", "simba:{m}:contender", "x"}, false},
 		{"simba:{m}:contender", []any{"SADD", "simba:{m}:contender", "x"}, true},
 		{"simba:{m}:waiting", []any{"SET", "simba:{m}:waiting", "x"}, true},
+		{"simba:{m}:ended", []any{"SET", "simba:{m}:ended", "x"}, true},
+		{"simba:{m}:fence", []any{"RPUSH", "simba:{m}:fence", "x"}, false},
+		{"simba:{m}:token", []any{"RPUSH", "simba:{m}:token", "x"}, false},
+		{"simba:{m}:token", []any{"SET", "simba:{m}:token", "x"}, false},
 	} {
 		for _, q := range questions {
 			name := fmt.Sprintf("%q: %s", theirs.values, q.name)
@@ -123,6 +127,29 @@ func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 			scan(t, b)
 			if now := c.Dump(t.Context(), theirs.key).Val(); now != before {
 				t.Errorf("%s, SCAN: the key holds %q after %q", name, now, before)
+			}
+		}
+	}
+}
+
+// Reads and renewals do not need the counter.
+func TestACounterThatHoldsNoTokenBeginsNoTenure(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	const key = "simba:{m}:fence"
+	for _, value := range []string{"", "x", "0x10", "-1", "1e5", "9007199254740992"} {
+		if err := c.Set(t.Context(), key, value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range questions {
+			err := q.ask(t.Context(), b)
+			if strings.HasPrefix(q.name, "ACQUIRE") || err != nil {
+				mustBeMisconfigured(t, fmt.Sprintf("%q: %s", value, q.name), err, "key "+key+" ")
+			}
+			if now := c.Get(t.Context(), key).Val(); now != value || c.Exists(t.Context(), "simba:{m}").Val() != 0 {
+				t.Errorf("%q: %s: the key holds %q", value, q.name, now)
 			}
 		}
 	}

@@ -20,8 +20,9 @@ type Options struct {
 	//
 	// and with TLS rediss://, rediss+sentinel:// and rediss+cluster://. Its query may
 	// have tls-ca, tls-cert, tls-key (files of PEM), tls-server-name, sentinel-user,
-	// sentinel-password, pool-size (connections a node, 0 = 10 a processor) and
-	// allow-eviction=true. Required.
+	// sentinel-password, pool-size (connections a node, 0 = 10 a processor),
+	// allow-eviction=true and fence-ttl (how long after a lease an idle counter of tokens
+	// is kept, such as 720h; without it, for ever). Required.
 	URL string
 	// Timeout bounds each request to Redis; 0 = DefaultTimeout.
 	Timeout time.Duration

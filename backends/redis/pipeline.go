@@ -54,7 +54,7 @@ type request struct {
 var errOverdue = errors.New("the request was too long on its way")
 
 // limitArg is where a script finds when it is too late to run, among the args of EVALSHA.
-const limitArg = 8
+const limitArg = 3 + len(suffixes) + 4
 
 // do runs a script, or gives up when ctx ends: then it may run in that time or not, and
 // not later. Args has a place for the limit.

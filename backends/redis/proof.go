@@ -19,9 +19,9 @@ var (
 	// ARGV  1 cursor  2 pattern  3 count
 	scanLua = proveLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 		redis.set_repl(redis.REPL_NONE) prove(KEYS[1]) return page`
-	// KEYS  1 lock
-	bothLua = proveLua + `local n = redis.call('EXISTS', KEYS[1], KEYS[1] .. ':contender')
-		redis.set_repl(redis.REPL_NONE) prove(KEYS[1] .. ':contender') return n`
+	// KEYS  1 lock  2 queue
+	bothLua = proveLua + `local n = redis.call('EXISTS', KEYS[1], KEYS[2])
+		redis.set_repl(redis.REPL_NONE) prove(KEYS[2]) return n`
 	// ARGV  1 channel
 	listenersLua = proveLua + `prove(KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
 )

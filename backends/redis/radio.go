@@ -116,6 +116,13 @@ func (r *radio) settleLocked(s *station) (begun bool) {
 	return r.missing == 0
 }
 
+// wants reports whether the channel is wanted, confirmed or not.
+func (r *radio) wants(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stations[name] != nil
+}
+
 // listens reports whether the node has confirmed the channel.
 func (r *radio) listens(name string) bool {
 	r.mu.Lock()

@@ -97,7 +97,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 		seen[mutex] = true
 		names = append(names, mutex)
 		if r.Held && r.Contended {
-			checks = append(checks, pipe.Eval(ctx, bothLua, []string{lock}))
+			checks = append(checks, pipe.Eval(ctx, bothLua, []string{lock, lock + ":contender"}))
 		}
 	}
 	if len(checks) == 0 {

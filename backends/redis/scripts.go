@@ -4,6 +4,9 @@ import (
 	"crypto/sha1"
 	_ "embed" // the scripts
 	"encoding/hex"
+	"strings"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // script is one Lua script. Redis knows it by its SHA-1.
@@ -11,7 +14,35 @@ type script struct {
 	name, text, sha string
 }
 
-// Every script is prove, state, its own fast path or first lines if it has some, steps, and its body.
+// suffixes make the keys of a mutex of the lock's, in the order of KEYS in lua/state.lua.
+var suffixes = [...]string{"", ":contender", ":tenure", ":waiting", ":ended", ":fence", ":token"}
+
+// command is what runs a script on a mutex: EVALSHA and its arguments. header are the first of
+// ARGV, which every script takes, but for the limit.
+func (s *script) command(mutex string, header [6]any, args ...any) []any {
+	all := make([]any, 0, limitArg+2+len(args))
+	all = append(all, "evalsha", s.sha, len(suffixes))
+	keys := keysOf(mutex)
+	for i := range keys {
+		all = append(all, &keys[i]) // go-redis takes pointers, which cost no allocation each
+	}
+	all = append(all, header[:]...)
+	return append(all, args...)
+}
+
+// keysOf returns the keys of a mutex, which share one piece of memory.
+func keysOf(mutex string) *[len(suffixes)]string {
+	lock := simba.MutexChannel(mutex)
+	all := lock + strings.Join(suffixes[:], lock) // the first suffix is empty
+	keys := new([len(suffixes)]string)
+	for i, suffix := range suffixes {
+		n := len(lock) + len(suffix)
+		keys[i], all = all[:n], all[n:]
+	}
+	return keys
+}
+
+// Every script is prove, state, its own fast path or first lines if it has some, steps and waiters, and its body.
 
 //go:embed lua/prove.lua
 var proveLua string
@@ -21,6 +52,9 @@ var stateLua string
 
 //go:embed lua/steps.lua
 var stepsLua string
+
+//go:embed lua/waiters.lua
+var waitersLua string
 
 //go:embed lua/acquire_fast.lua
 var acquireFastLua string
@@ -85,7 +119,7 @@ var (
 )
 
 func newScript(name, fast, body string) *script {
-	text := proveLua + stateLua + fast + stepsLua + body
+	text := proveLua + stateLua + fast + stepsLua + waitersLua + body
 	sum := sha1.Sum([]byte(text))
 	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }

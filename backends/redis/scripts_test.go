@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -47,7 +48,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 		free := run{releaseScript, []any{me, "0", "", "done"}}
 		byToken := run{releaseScript, []any{me, "9007199254740001", "", `be"cause`}}
 		poll := run{acquireScript, []any{"poller", int64(1000), int64(0), "queue", "", ""}}
-		look := run{lookScript, []any{"0", ""}}
+		look := run{lookScript, []any{"0", "", 0}}
 		served := run{releaseScript, []any{"before", "0", "", ""}} // of the record below
 		for name, story := range map[string][]run{
 			"acquire":                    {take},
@@ -69,7 +70,10 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 		} {
 			results, seen := make([]string, 2), make([]string, 2)
 			for i, fast := range []bool{true, false} {
-				key := `simba:{m"` + me + `}`
+				mutex := `m"` + me
+				key := simba.MutexChannel(mutex)
+				header := b.header()
+				header[4] = never
 				if err := c.FlushDB(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -93,8 +97,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 					if !fast {
 						run = slow[step.s]
 					}
-					args := append([]any{run.sha, 1, key, b.id, 1000, 5000, "0", never}, step.args...)
-					reply, err := c.Do(t.Context(), append([]any{"evalsha"}, args...)...).Result()
+					reply, err := c.Do(t.Context(), run.command(mutex, header, step.args...)...).Result()
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -180,9 +183,7 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 		heldUp(t, lookScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
 		heldUp(t, newScript("look", "", lookLua), "local ms = call('PTTL', lock)"),
 	} {
-		if err := c.Eval(t.Context(), text, []string{"simba:{m}"}, b.id, 1000, 5000, "0", never, "0", "").Err(); err != nil {
-			t.Fatal(err)
-		}
+		evaluate(t, b, c, text, "m", "0", "", 0)
 		if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
 			t.Errorf("%+v, and before %+v", now, before)
 		}
@@ -194,32 +195,43 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, deaf{})
-	const set, extend = "if redis.pcall('SET', lock, who, 'PXAT'", "if call('PEXPIREAT', lock"
 	for _, version := range []string{"PXAT", "none"} { // a Redis before 6.2 knows no PXAT
 		for name, run := range map[string]struct {
 			s    *script
+			line string
 			args []any
 		}{
-			"acquire":           {acquireScript, []any{"a", 50, 0, "busy", "", ""}},
-			"acquire, by steps": {newScript("acquire", "", acquireLua), []any{"a", 50, 0, "busy", "", ""}},
-			"guard":             {guardScript, []any{"a", 50, 0, "0"}},
-			"guard, by steps":   {newScript("guard", "", guardLua), []any{"a", 50, 0, "0"}},
+			"acquire": {acquireScript, "if not redis.pcall('SET', lock", []any{"a", 50, 0, "busy", "", ""}},
+			"acquire, by steps": {
+				newScript("acquire", "", acquireLua), "put(lock, who, till .. '')\n  put(", []any{"a", 50, 0, "busy", "", ""},
+			},
+			"guard":           {guardScript, "call('PEXPIREAT', lock, till) --", []any{"a", 50, 0, "0"}},
+			"guard, by steps": {newScript("guard", "", guardLua), "if call('PEXPIREAT', lock", []any{"a", 50, 0, "0"}},
 		} {
-			line, mutex := set, name+version
+			mutex := name + version
 			if strings.HasPrefix(name, "guard") {
-				line = extend
 				acquire(t, b, mutex, "a", time.Minute, nil)
 			}
-			text := strings.Replace(heldUp(t, run.s, line), "'PXAT'", "'"+version+"'", 1)
-			key := "simba:{" + mutex + "}"
-			args := append([]any{b.id, 1000, 5000, "0", never}, run.args...)
-			if err := c.Eval(t.Context(), text, []string{key}, args...).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if ttl := c.PTTL(t.Context(), key).Val(); ttl != -2 {
-				t.Errorf("%s, SET %s: the lease of 50 ms was over before its lock was set, which lives on for %v", name, version, ttl)
+			text := strings.ReplaceAll(heldUp(t, run.s, run.line), "'PXAT'", "'"+version+"'")
+			evaluate(t, b, c, text, mutex, run.args...)
+			for _, key := range []string{"simba:{" + mutex + "}", "simba:{" + mutex + "}:token"} {
+				if ttl := c.PTTL(t.Context(), key).Val(); ttl != -2 {
+					t.Errorf("%s, SET %s: the lease of 50 ms was over before %s was set, which lives on for %v", name, version, key, ttl)
+				}
 			}
 		}
+	}
+}
+
+// evaluate runs the text of a script.
+func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, args ...any) {
+	t.Helper()
+	header := b.header()
+	header[4] = never
+	command := (&script{sha: text}).command(mutex, header, args...)
+	command[0] = "eval"
+	if err := c.Do(t.Context(), command...).Err(); err != nil {
+		t.Fatal(err)
 	}
 }
 

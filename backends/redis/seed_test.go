@@ -273,11 +273,7 @@ func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	e.hear(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"acquired"`) && strings.Contains(p, `"jvm"`) })
 	w := newBell()
 	_, ticket := acquire(t, b, "m", "ours", time.Minute, w)
-	// Its channel is subscribed behind the request's back.
-	until(t, "the waiter's channel is heard", func() bool {
-		n, err := j.client.PubSubNumSub(t.Context(), "simba:{m}:ours").Result()
-		return err == nil && n["simba:{m}:ours"] == 1
-	})
+	quiet(t, b, "m", "ours")
 	j.release()
 	w.await(t)
 	o, err := ticket.End(simba.EndWoken)

@@ -2,10 +2,8 @@ package redis
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,9 +34,14 @@ const lingering = 10 * time.Second
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
+	// contenderGlob is for this server alone: the channels of all contenders. Simba up to 3.1
+	// tells of a release on that of the next contender only, who may be no client of this server.
+	contenderGlob = "simba:{*}:*"
 )
 
-func isPattern(name string) bool { return name == noticeGlob || name == eventGlob }
+func isPattern(name string) bool {
+	return name == noticeGlob || name == eventGlob || name == contenderGlob
+}
 
 func newTuner(b *Backend) *tuner {
 	return &tuner{
@@ -237,6 +240,13 @@ func (t *tuner) want(channel string) (*radio, <-chan struct{}) {
 	return r, r.want(channel, isPattern(channel))
 }
 
+// overhear listens to what tells of a release of a mutex by any program, since someone waits or
+// listens here. It does not wait: what is missed until then is found by a look (tuned).
+func (t *tuner) overhear(mutex string) {
+	t.want(simba.MutexChannel(mutex))
+	t.want(contenderGlob)
+}
+
 // listen listens to channels and waits for the nodes' confirmation.
 func (t *tuner) listen(ctx context.Context, channels ...string) error {
 	type pending struct {
@@ -285,8 +295,10 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 		return 0, b.unavailable(err)
 	}
 	if mutex == "" {
+		b.tuner.want(contenderGlob)
 		return 0, nil
 	}
+	b.tuner.overhear(mutex)
 	if contender != "" {
 		_, err := b.assert(ctx, mutex, contender, nil)
 		return 0, err
@@ -339,32 +351,39 @@ func (b *Backend) sweep() {
 
 func (t *tuner) sweep(before time.Time) {
 	needed := make(map[string]bool)
+	if t.b.lobby.Len() > 0 {
+		needed[contenderGlob] = true
+	}
+	for _, m := range t.b.lobby.Mutexes() {
+		needed[simba.MutexChannel(m)] = true
+	}
 	t.mu.Lock()
 	for glob, at := range t.patterns {
 		if at.Before(before) && !t.b.notices.SubscribedPattern(glob) {
 			delete(t.patterns, glob)
 			continue
 		}
-		needed[noticeGlob], needed[eventGlob] = true, true
+		needed[noticeGlob], needed[eventGlob], needed[contenderGlob] = true, true, true
 	}
 	t.mu.Unlock()
 	for _, r := range t.all() {
+		for _, name := range r.names() {
+			m, isEvent := simba.ParseEventChannel(name)
+			if c, _, ok := simba.ParseContenderChannel(name); ok {
+				m = c
+			} else if !isEvent {
+				m, _ = simba.ParseMutexChannel(name)
+			}
+			if m != "" && t.b.notices.Subscribed(name) {
+				needed[simba.MutexChannel(m)], needed[contenderGlob] = true, true
+			}
+		}
+	}
+	for _, r := range t.all() {
 		r.sweep(before, func(name string, pattern bool) bool {
-			return name == t.serverChannel() || needed[name] || !pattern && t.needs(name)
+			return name == t.serverChannel() || needed[name] || !pattern && t.b.notices.Subscribed(name)
 		})
 	}
-}
-
-// needs reports whether someone here needs to hear a channel.
-func (t *tuner) needs(channel string) bool {
-	if t.b.notices.Subscribed(channel) {
-		return true
-	}
-	if m, c, ok := simba.ParseContenderChannel(channel); ok {
-		return t.b.lobby.Find(m, c) != nil
-	}
-	m, ok := simba.ParseMutexChannel(channel)
-	return ok && t.b.notices.Subscribed(simba.EventChannel(m))
 }
 
 // interested reports whether someone here wants to know when a mutex' lease ends.
@@ -375,17 +394,17 @@ func (t *tuner) interested(mutex string) bool {
 	return any || t.b.notices.Subscribed(simba.MutexChannel(mutex)) || t.b.notices.Subscribed(simba.EventChannel(mutex))
 }
 
-// tuned looks after the mutex of a waiter whose channel is heard from now on, and after
-// all mutexes if it is the server's own: what was told there before is lost, and waiters
+// tuned looks after a mutex that someone waits for and whose channel is heard from now on, and after
+// all of them if the channel is of all: what was told there before is lost, and waiters
 // that nobody could reach were passed over.
 func (t *tuner) tuned(channel string) {
-	if channel == t.serverChannel() {
+	if channel == t.serverChannel() || channel == contenderGlob {
 		for _, m := range t.b.lobby.Mutexes() {
 			t.b.agenda.advance(m, time.Now())
 		}
 		return
 	}
-	if m, c, ok := simba.ParseContenderChannel(channel); ok && t.b.lobby.Find(m, c) != nil {
+	if m, ok := simba.ParseMutexChannel(channel); ok && t.b.lobby.Count(m) > 0 {
 		t.b.agenda.advance(m, time.Now())
 	}
 }
@@ -465,96 +484,4 @@ func (t *tuner) retell(r *radio, channels []away) {
 			channels = channels[1:]
 		}
 	})
-}
-
-// heard takes in a message. It must not wait: the radio hears nothing else meanwhile.
-func (t *tuner) heard(m *redis.Message) {
-	if m.Pattern != "" {
-		if r := t.home(m.Channel); r != nil && r.listens(m.Channel) {
-			return // it comes by its own name, too
-		}
-	}
-	if m.Channel == t.serverChannel() {
-		t.granted(m.Payload)
-		return
-	}
-	if mutex, ok := simba.ParseEventChannel(m.Channel); ok {
-		t.b.record(mutex, m.Payload)
-		return
-	}
-	reached := t.b.notices.Publish(m.Channel, m.Payload)
-	if mutex, ok := simba.ParseMutexChannel(m.Channel); ok {
-		t.b.acquiredSomewhere(mutex, m.Payload)
-		return
-	}
-	if mutex, contender, ok := simba.ParseContenderChannel(m.Channel); ok && m.Pattern == "" {
-		t.b.turnOf(mutex, contender, reached)
-	}
-}
-
-// granted takes in a grant that another server's script made: "mutex contender token
-// ticket"; token 0 = the ticket has lost its place. An empty message only asks whether
-// anyone listens.
-func (t *tuner) granted(payload string) {
-	f := strings.Split(payload, " ")
-	if len(f) != 4 {
-		return
-	}
-	token, err := strconv.ParseUint(f[2], 10, 64)
-	if err != nil {
-		return
-	}
-	if token == 0 {
-		t.b.dismiss(f[0], f[1], f[3])
-		return
-	}
-	t.b.background(f[0], func(ctx context.Context) { t.b.confirm(ctx, f[0], grant{contender: f[1], token: token, ticket: f[3]}) })
-}
-
-// record takes in an event that some script announced.
-func (b *Backend) record(mutex, payload string) {
-	var e struct {
-		At                 int64
-		Event, Mutex       string
-		Owner, Reason, Via string
-		Token              uint64
-	}
-	if json.Unmarshal([]byte(payload), &e) != nil || e.Mutex != mutex || eventKinds[e.Event] == 0 {
-		return
-	}
-	if e.Via == b.id && e.Token == 0 {
-		return // recorded from the reply; what has a token is known again by it
-	}
-	b.chronicle.Record(simba.Event{
-		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,
-	})
-}
-
-// acquiredSomewhere looks up a tenure that is announced and not known here: it may have
-// begun without our scripts.
-func (b *Backend) acquiredSomewhere(mutex, payload string) {
-	owner, ok := strings.CutPrefix(payload, "acquired@@")
-	if !ok {
-		return
-	}
-	if last, ok := b.chronicle.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
-		return
-	}
-	b.agenda.advance(mutex, time.Now().Add(foreignPause))
-}
-
-// foreignPause is left for the reply of a request of our own to tell of its tenure.
-const foreignPause = 5 * time.Millisecond
-
-// turnOf acts on a contender's having been told that the mutex is free: one that waits
-// here takes it, and one that is not here lets the next have its turn.
-func (b *Backend) turnOf(mutex, contender string, reached int) {
-	switch {
-	case b.lobby.Find(mutex, contender) != nil:
-		b.agenda.advance(mutex, time.Now())
-	case reached == 0:
-		b.background(mutex, func(ctx context.Context) {
-			_, _ = b.ask(ctx, mutex, passScript, contender, "0", "") // the window ends the turn else
-		})
-	}
 }

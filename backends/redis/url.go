@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // topology is the kind of Redis that a URL names.
@@ -35,7 +36,14 @@ type target struct {
 	tls           *tls.Config // nil = no TLS
 	poolSize      int
 	allowEviction bool
+	fenceTTL      time.Duration // 0 = for ever
 }
+
+// The bounds of fence-ttl. Redis counts in milliseconds.
+const (
+	minFenceTTL = time.Second
+	maxFenceTTL = 100 * 365 * 24 * time.Hour
+)
 
 var schemes = map[string]topology{"redis": single, "redis+sentinel": sentinel, "redis+cluster": cluster}
 
@@ -179,8 +187,12 @@ func (t *target) setQuery(raw string, secure bool) error {
 			if t.allowEviction, err = strconv.ParseBool(v); err != nil {
 				return fmt.Errorf("allow-eviction %q is not true or false", v)
 			}
+		case "fence-ttl":
+			if t.fenceTTL, err = time.ParseDuration(v); err != nil || t.fenceTTL < minFenceTTL || t.fenceTTL > maxFenceTTL {
+				return fmt.Errorf("fence-ttl %q is not a duration from %v to %v", v, minFenceTTL, maxFenceTTL)
+			}
 		default:
-			return fmt.Errorf("unknown parameter %q: known are tls-ca, tls-cert, tls-key, tls-server-name, sentinel-user, sentinel-password, pool-size and allow-eviction", k)
+			return fmt.Errorf("unknown parameter %q: known are tls-ca, tls-cert, tls-key, tls-server-name, sentinel-user, sentinel-password, pool-size, allow-eviction and fence-ttl", k)
 		}
 		if len(values) > 1 {
 			return fmt.Errorf("parameter %q is given twice", k)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
@@ -33,6 +34,7 @@ func TestAURLNamesTheWayToRedis(t *testing.T) {
 		}},
 		{"rediss+sentinel://a/m", func(t target) bool { return t.topology == sentinel && t.tls != nil }},
 		{"redis+cluster://a:1,b:2,c:3/0", func(t target) bool { return t.topology == cluster && len(t.addrs) == 3 }},
+		{"redis://h?fence-ttl=720h", func(t target) bool { return t.fenceTTL == 720*time.Hour }},
 		{"rediss+cluster://a:1?allow-eviction=true", func(t target) bool { return t.topology == cluster && t.tls != nil && t.allowEviction }},
 	} {
 		got, err := parseURL(c.url)
@@ -61,6 +63,8 @@ func TestAWrongURLIsRefusedWithTheReasonAndWithoutItsPassword(t *testing.T) {
 		"redis://u:hunter2@h?x=1":           `"x"`,
 		"redis://u:hunter2@h?pool-size=-1":  "pool-size",
 		"redis://h?allow-eviction=maybe":    "allow-eviction",
+		"redis://h?fence-ttl=30":            "fence-ttl",
+		"redis://h?fence-ttl=10ms":          "fence-ttl",
 		"redis://h?tls-ca=x":                "rediss://",
 		"redis://h?sentinel-user=x":         "redis+sentinel://",
 		"rediss://h?tls-cert=x":             "belong together",

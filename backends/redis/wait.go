@@ -32,6 +32,12 @@ type delivery struct {
 	token  uint64
 }
 
+// wakeup is what a release by Simba up to 3.1 has published: it wakes one contender.
+type wakeup struct{ contender, releaser string }
+
+// maxWakeups is how many of them a look takes in; there are more only if looks are late.
+const maxWakeups = 16
+
 // ghost is a ticket whose wait has ended without Redis knowing it for sure.
 type ghost struct {
 	contender string
@@ -80,8 +86,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		b.mu.Lock()
 		p.score, _ = s.extra.(string)
 		b.mu.Unlock()
-		// A contender of Simba that releases tells the next by its own channel.
-		b.tuner.want(simba.ContenderChannel(r.Mutex, r.Contender))
+		b.tuner.overhear(r.Mutex)
 		if heard() {
 			b.agenda.advance(r.Mutex, time.Now().Add(patience))
 		} else { // others may have found nobody listening here, and dropped it
@@ -308,18 +313,21 @@ func (b *Backend) haunt(mutex string, g ghost) {
 // attendSoon looks after a mutex whose time has come.
 func (b *Backend) attendSoon(mutex string) {
 	b.mu.Lock()
-	busy := b.attending[mutex]
-	b.attending[mutex] = true
+	_, busy := b.attending[mutex]
+	b.attending[mutex] = busy
 	b.mu.Unlock()
 	if busy { // one at a time, or an outage piles them up
-		b.agenda.advance(mutex, time.Now().Add(retryAfter))
 		return
 	}
 	b.background(mutex, func(ctx context.Context) {
 		b.attend(ctx, mutex)
 		b.mu.Lock()
+		again := b.attending[mutex]
 		delete(b.attending, mutex)
 		b.mu.Unlock()
+		if again {
+			b.agenda.advance(mutex, time.Now())
+		}
 	})
 }
 
@@ -358,10 +366,14 @@ func (b *Backend) attend(ctx context.Context, mutex string) {
 
 // assert looks at a mutex and gives tickets a place that have none.
 func (b *Backend) assert(ctx context.Context, mutex, again string, waiting []*proxy.Ticket) (*state, error) {
-	args := make([]any, 0, 2+6*len(waiting))
-	args = append(args, "1", again)
+	args := make([]any, 0, 3+6*len(waiting))
 	var busy []*place
 	b.mu.Lock()
+	args = append(args, "1", again, len(b.addressed[mutex]))
+	for _, w := range b.addressed[mutex] {
+		args = append(args, w.contender, w.releaser)
+	}
+	delete(b.addressed, mutex)
 	for _, t := range waiting {
 		r, p := t.Request, placeOf(t)
 		if p.score == "" || p.ended {

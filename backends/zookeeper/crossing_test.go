@@ -342,7 +342,7 @@ func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
 	version := o.version
 	b.mu.Unlock()
 	start := time.Now()
-	stat, err := o.s.delete(ctx, o, version, h)
+	stat, _, err := o.s.delete(ctx, o, version, h, false)
 	must(t, err)
 	r := simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}
 	told, _, err := b.Acquire(ctx, r)

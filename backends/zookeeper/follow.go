@@ -264,7 +264,13 @@ func (b *Backend) evaluate(f *follower, o *outlook) (incomplete bool) {
 	b.tellEndings(f, o)
 	b.listen(f, o)
 	if len(o.names) == 0 {
+		began, kept := o.began, o.first.turn
 		b.moveOn(f, o, sight{})
+		if began {
+			b.announceFree(f.mutex, kept)
+		} else {
+			b.skipFree(f.mutex) // it was free before anybody listened
+		}
 		return incomplete
 	}
 	child := o.names[0]
@@ -328,9 +334,13 @@ func (b *Backend) advance(n *node, alone bool) {
 		if !n.foreign {
 			b.markLocked(n, 0)
 		}
+		open := n.idle
 		b.mu.Unlock()
 		if listens {
 			b.notices.Publish(simba.ContenderChannel(p.mutex, p.contender), simba.ReleasedNotice(before))
+		}
+		if open {
+			b.announceFree(p.mutex, false)
 		}
 	default:
 		b.mu.Unlock()

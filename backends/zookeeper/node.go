@@ -20,6 +20,8 @@ type mutex struct {
 	// tells the same.
 	endings map[guid]simba.Event
 	follow  *follower // nil = nobody wants to know
+	// announced is the token of the last tenure after which all were told that the mutex is free.
+	announced uint64
 }
 
 // node is a contender's latch node and its lease, as this server knows them. A node
@@ -293,6 +295,7 @@ func (b *Backend) tendInside(ctx context.Context, n *node) error {
 			n.turn, n.idle = time.Time{}, true
 			b.markLocked(n, 0)
 			b.mu.Unlock()
+			b.announceFree(n.mutex, true)
 			return nil
 		}
 	}

@@ -25,6 +25,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}
 	m := b.mutexLocked(n.mutex)
 	m.endings[n.guid] = why
+	followed, turn := m.follow != nil, !n.turn.IsZero()
 	next := b.nextLocked(m, n)
 	var h *heir
 	if next != nil {
@@ -59,7 +60,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			return errChanged
 		}
 		start := time.Now()
-		stat, err := n.s.delete(ctx, n, version, h)
+		stat, left, err := n.s.delete(ctx, n, version, h, followed)
 		switch {
 		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)): // of one or the other
 			h = nil
@@ -69,9 +70,12 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			b.dropLocked(n)
 			b.mu.Unlock()
 			b.tell(why)
-			if err == nil && h != nil {
+			switch {
+			case err == nil && h != nil:
 				handed = true
 				b.succeed(next, start, stat)
+			case err == nil && left == 0:
+				b.announceFree(n.mutex, turn)
 			}
 			if err != nil {
 				return errByWhom
@@ -183,8 +187,8 @@ type heir struct {
 
 // delete deletes a latch node and its lease, if that has the version (-1 = any), in one step; with an
 // heir, if that node is there and its lease is as we know it, that becomes the owner's in
-// the same step. Then it returns the stat of its lease.
-func (s *session) delete(ctx context.Context, n *node, version int32, h *heir) (*zk.Stat, error) {
+// the same step. Then it returns the stat of its lease. With count, it also returns how many nodes are left; else -1.
+func (s *session) delete(ctx context.Context, n *node, version int32, h *heir, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {
 		ops = append(ops, &zk.DeleteRequest{Path: s.lease(n.guid), Version: version})
@@ -194,11 +198,18 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *heir) (
 			&zk.CheckVersionRequest{Path: s.latch(n.mutex, h.child), Version: -1},
 			&zk.SetDataRequest{Path: s.lease(h.guid), Data: h.record.encode(), Version: h.version})
 	}
+	if count = count && h == nil; count {
+		ops = append(ops, &zk.SetDataRequest{Path: s.mutex(n.mutex), Version: -1}) // as create does
+	}
 	res, err := s.multi(ctx, ops...)
 	if err != nil {
-		return nil, err
+		return nil, -1, err
 	}
-	return res[len(res)-1].Stat, nil
+	stat = res[len(res)-1].Stat
+	if count {
+		return stat, int(stat.NumChildren), nil
+	}
+	return stat, -1, nil
 }
 
 // tell tells of an end, and counts it, if nobody has before.

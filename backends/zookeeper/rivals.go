@@ -51,7 +51,7 @@ func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child stri
 		if !idle {
 			return false, nil
 		}
-		switch _, err := s.delete(ctx, n, n.version, nil); {
+		switch _, _, err := s.delete(ctx, n, n.version, nil, false); {
 		case err == nil:
 			if own != nil {
 				b.mu.Lock()

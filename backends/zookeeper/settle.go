@@ -121,7 +121,7 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 			return b.keepGhost(ctx, s, child, g, rec, &lease.stat)
 		}
 		n := &node{s: s, mutex: p.mutex, guid: g, child: child}
-		if _, err = s.delete(ctx, n, lease.stat.Version, nil); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+		if _, _, err = s.delete(ctx, n, lease.stat.Version, nil, false); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 	}

@@ -263,7 +263,7 @@ func (b *Backend) dismiss(ctx context.Context, n *node) (owns bool, err error) {
 	version := n.version
 	b.mu.Unlock()
 	for {
-		_, err := n.s.delete(ctx, n, version, nil)
+		_, _, err := n.s.delete(ctx, n, version, nil, false)
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return false, gone(err)
 		}

@@ -133,7 +133,7 @@ var fields = []field{
 	},
 	{
 		name: "mysql-migrate", kind: "true|false", initial: "false", engine: engineMySQL,
-		help:  "make the table of --engine mysql if it is missing",
+		help:  "make the table of --engine mysql if it is missing, and add the column fencing_token to an older one",
 		value: func(c *config) flag.Value { return (*boolean)(&c.MySQLMigrate) },
 	},
 	{

@@ -32,13 +32,14 @@ export class Lock extends EventEmitter {
     this.#ttl = ttl;
     this.#lease = ttl + transition;
 
-    // The server calls a waiter on its own channel when it is its turn. An owner hears on
-    // the mutex' channel of another, should an administrator have broken its tenure.
+    // The server calls a waiter on its own channel when it is its turn, and on the mutex' channel
+    // when it is nobody's. There an owner hears of another, should an administrator have broken its tenure.
     const ours = `simba:{${mutex}}:${contender}`;
     const everybodys = `simba:{${mutex}}`;
     this.#subscriber = redis.duplicate({ enableOfflineQueue: true });
     this.#subscriber.on("message", (channel, payload) => {
-      if (channel === ours || (this.token !== 0 && payload !== `acquired@@${contender}`)) this.#call();
+      const news = this.token !== 0 ? payload !== `acquired@@${contender}` : payload.startsWith("released@@");
+      if (channel === ours || news) this.#call();
     });
     this.#subscriber.on("ready", () => this.#call()); // we may have missed something
     this.#subscriber.on("error", () => {}); // of this the other connection tells

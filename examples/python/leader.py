@@ -153,8 +153,9 @@ class Contender:
             print("not released, it ends with its lease:", err, flush=True)
 
     def _listen(self):
-        """The server calls a waiter on its own channel when it is its turn. On the mutex' channel
-        an owner hears of another, should an administrator have broken its tenure."""
+        """The server calls a waiter on its own channel when it is its turn, and on the mutex'
+        channel when it is nobody's. There an owner hears of another, should an administrator
+        have broken its tenure."""
         ours, everybodys = f"simba:{{{self.mutex}}}:{self.name}", f"simba:{{{self.mutex}}}"
         ears = self._redis.pubsub()
         subscribed = False
@@ -170,7 +171,7 @@ class Contender:
             if message is None:
                 continue
             fresh = message["type"] == "subscribe"  # we may have missed something
-            if fresh or message["channel"] == ours:
+            if fresh or message["channel"] == ours or message["data"].startswith("released@@"):
                 self._turn.set()
             lease = self._lease
             if lease is not None and (fresh or message["data"] != f"acquired@@{self.name}"):

@@ -11,22 +11,28 @@ var Engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 // the store is not installed the test is skipped, and fails with CI=true.
 func StartOn(t stores.TB, engine string, args ...string) *Server {
 	t.Helper()
-	return Start(t, append(engineArgs(t, engine), args...)...)
+	_, flags := Store(t, engine)
+	return Start(t, append(flags, args...)...)
 }
 
-func engineArgs(t stores.TB, engine string) []string {
+// Store starts the store of an engine. It returns the store's address, "" if the engine has none, and the
+// flags of servers that use it.
+func Store(t stores.TB, engine string) (addr string, flags []string) {
 	t.Helper()
-	args := []string{"--engine", engine}
+	flags = []string{"--engine", engine}
 	switch engine {
 	case "embedded":
 	case "redis":
-		args = append(args, "--redis-url", "redis://"+stores.Redis(t).Addr)
+		addr = stores.Redis(t).Addr
+		flags = append(flags, "--redis-url", "redis://"+addr)
 	case "mysql":
-		args = append(args, "--mysql-dsn", "root@tcp("+stores.MariaDB(t).Addr+")/simba", "--mysql-migrate", "--mysql-poll", "50ms")
+		addr = stores.MariaDB(t).Addr
+		flags = append(flags, "--mysql-dsn", "root@tcp("+addr+")/simba", "--mysql-migrate", "--mysql-poll", "50ms")
 	case "zookeeper":
-		args = append(args, "--zookeeper-servers", stores.ZooKeeper(t).Addr, "--zookeeper-session-timeout", "4s")
+		addr = stores.ZooKeeper(t).Addr
+		flags = append(flags, "--zookeeper-servers", addr, "--zookeeper-session-timeout", "4s")
 	default:
 		t.Fatalf("there is no engine %s", engine)
 	}
-	return args
+	return addr, flags
 }

@@ -1,9 +1,11 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,7 +24,11 @@ func (w *world) told(k *wire, p []any, at time.Duration) {
 	case kind == "message" && len(p) == 3:
 		w.judgeTurn(k, fmt.Sprint(p[1]), fmt.Sprint(p[2]), at)
 	case kind == "pmessage" && len(p) == 4 && k == w.onlooker:
-		w.judgeEvent(fmt.Sprint(p[2]), fmt.Sprint(p[3]), at)
+		if channel := fmt.Sprint(p[2]); strings.HasPrefix(channel, "simba:{") {
+			w.judgeSaid(channel, fmt.Sprint(p[3]), at)
+		} else {
+			w.judgeEvent(channel, fmt.Sprint(p[3]), at)
+		}
 	default:
 		w.violate(ruleReplies, "%s/%d is pushed %v", k.owner, k.id, p)
 	}
@@ -57,6 +63,41 @@ func (w *world) judgeTurn(k *wire, channel, payload string, at time.Duration) {
 		return
 	}
 	w.violate(ruleNotices, "%s hears %q on %s", k.owner, payload, channel)
+}
+
+// judgeSaid takes a notice on a mutex' own channel.
+func (w *world) judgeSaid(channel, payload string, at time.Duration) {
+	mx := w.model.mutex(strings.TrimSuffix(strings.TrimPrefix(channel, "simba:{"), "}"))
+	if mx == nil {
+		w.violate(ruleNotices, "%q on %s, of a mutex that nobody knows", payload, channel)
+		return
+	}
+	for len(mx.said) > 0 && mx.said[0].payload != payload && mx.said[0].maybe {
+		mx.said = mx.said[1:]
+	}
+	if mx.missed(payload) {
+		mx.endTurn()
+		mx.freed = ""
+		w.count("turn missed")
+		return
+	}
+	if len(mx.said) == 0 || mx.said[0].payload != payload {
+		if !w.stopping { // a stop takes waiters out of the queue in its own order
+			mx.odd = fmt.Sprintf("at %v: %q on %s, where it should be %+v", at, payload, channel, mx.said)
+		}
+		return
+	}
+	s := mx.said[0]
+	mx.said = mx.said[1:]
+	w.logOf(mx, w.onlooker, at, "← %s %s", mx.name, payload)
+	w.count("said " + payload[:len("acquired")])
+	w.early(mx, "the notice "+payload, s.at, s.state, at)
+}
+
+// missed reports whether a notice says that a turn is over which reached nobody: its subscribers hung up before they could be told.
+func (mx *mutex) missed(payload string) bool {
+	return mx.reserved != nil && payload == "released@@"+cmp.Or(mx.last, mx.reserved.who) &&
+		!slices.ContainsFunc(mx.turns, func(t turn) bool { return t.who == mx.reserved.who && slices.ContainsFunc(t.to, (*wire).listens) })
 }
 
 // noticed is an event as it is told.
@@ -126,6 +167,9 @@ func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 		return
 	}
 	w.early(mx, fmt.Sprint("the event ", n), e.at, e.state, at)
+	if mx.odd != "" && !w.broken() {
+		w.violate(ruleNotices, "%s", mx.odd)
+	}
 }
 
 func (w *world) remember(n notice) {

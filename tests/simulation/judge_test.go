@@ -186,6 +186,16 @@ func (w *world) overdue() {
 				return
 			}
 		}
+		if mx.odd != "" {
+			w.violate(ruleNotices, "%s", mx.odd)
+			return
+		}
+		for _, n := range mx.said {
+			if s := w.span(mx, n.at, n.state); s.until <= now && !n.maybe {
+				w.violate(ruleNotices, "%s: nobody hears %q at %v", mx.name, n.payload, n.at)
+				return
+			}
+		}
 		for _, t := range mx.turns {
 			if s := w.span(mx, t.at, mx.state()); s.until <= now && slices.ContainsFunc(t.to, (*wire).listens) {
 				w.violate(ruleWakeup, "%s: it was the turn of %s at %v, and it was not told", mx.name, t.who, t.at)

@@ -13,11 +13,11 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 		m.quiet = now + quiet
 	}
 	for _, mx := range m.mutexes {
-		mx.held, mx.queue, mx.reserved, mx.events, mx.turns = nil, nil, nil, nil, nil
+		mx.held, mx.queue, mx.reserved, mx.events, mx.turns, mx.said, mx.freed, mx.odd = nil, nil, nil, nil, nil, nil, "", ""
 		mx.version++
 	}
 	w.onlooker = w.dial("onlooker", 3)
-	w.raw(w.onlooker, "PSUBSCRIBE", "simba-events:{*")
+	w.raw(w.onlooker, "PSUBSCRIBE", "simba-events:{*", "simba:{*}")
 	auditor := w.dial("auditor", 2)
 	for _, mx := range m.mutexes {
 		found := w.raw(auditor, "SIMBA.OWNER", mx.name)

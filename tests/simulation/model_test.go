@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -73,6 +74,19 @@ type mutex struct {
 	version  int     // for WATCH
 	events   []event // to come on the onlooker's wire, in order
 	turns    []turn  // to come on the subscribers' wires
+	said     []said  // to come on the onlooker's wire from the mutex' own channel, in order
+	odd      string  // a notice that came there and should not: the event that follows names the rule, if there is one
+	freed    string  // in this step a tenure of that owner ended before its time, or a turn after it; "" = none
+	lapsed   bool    // it was a turn whose time was over
+}
+
+// said is a notice on the mutex' own channel.
+type said struct {
+	at      time.Duration
+	payload string
+	state   int
+	lapse   bool // a turn's time was over
+	maybe   bool // a request at that very instant was faster, or not
 }
 
 // event is one that must be announced.
@@ -152,6 +166,7 @@ func (m *model) advance(t time.Duration) {
 		}
 		m.now = max(m.now, due)
 		next.pass()
+		next.announce()
 	}
 	m.now = max(m.now, t)
 }
@@ -206,8 +221,8 @@ func (mx *mutex) tick() {
 		mx.vacate("expired", "", true)
 	}
 	if mx.reserved != nil && mx.until <= now {
-		mx.reserved = nil
-		mx.version++
+		mx.endTurn()
+		mx.lapsed = true
 	}
 	if now >= mx.m.quiet {
 		mx.silent = false
@@ -221,6 +236,26 @@ func (mx *mutex) tick() {
 			mx.event("left", p.who, nil, "lapsed")
 		}
 	}
+}
+
+// endTurn ends the turn of the waiter for whom the mutex is kept.
+func (mx *mutex) endTurn() {
+	mx.freed, mx.reserved = cmp.Or(mx.last, mx.reserved.who), nil
+	mx.version++
+}
+
+// announce ends a step: what it has left free for all is said to all.
+func (mx *mutex) announce() {
+	open := mx.held == nil && mx.reserved == nil
+	for i := range mx.said {
+		if s := &mx.said[i]; s.lapse && s.at == mx.m.now && !open {
+			s.maybe = true
+		}
+	}
+	if mx.freed != "" && open {
+		mx.said = append(mx.said, said{mx.m.now, "released@@" + mx.freed, mx.state(), mx.lapsed, false})
+	}
+	mx.freed, mx.lapsed = "", false
 }
 
 // endQuiet grants a recovered owner the renewal that it had to queue for.
@@ -244,7 +279,10 @@ func (mx *mutex) endQuiet() {
 
 func (mx *mutex) vacate(kind, reason string, forced bool) {
 	t := mx.held
-	mx.held, mx.last = nil, t.owner
+	mx.held, mx.last, mx.freed = nil, t.owner, ""
+	if kind != "expired" {
+		mx.freed = t.owner
+	}
 	for _, p := range mx.queue {
 		p.told = false
 	}
@@ -315,6 +353,7 @@ func (mx *mutex) grant(who string, ttl, transition time.Duration, session *wire,
 	}
 	mx.renew(ttl, transition)
 	mx.event("acquired", who, t, reason)
+	mx.said = append(mx.said, said{mx.m.now, "acquired@@" + who, mx.state(), false, false})
 	if r != nil {
 		if reason == "handoff" {
 			t.untold, t.from = r, p
@@ -364,8 +403,7 @@ func (mx *mutex) leave(p *place, reason string) {
 		mx.settle(r, "timeout")
 	}
 	if mx.reserved == p {
-		mx.reserved = nil
-		mx.version++
+		mx.endTurn()
 		mx.handOn()
 	}
 }
@@ -389,6 +427,7 @@ func (mx *mutex) owns(who string, token uint64) bool {
 
 // apply does what a request asks for at the present instant, and settles it unless it waits.
 func (mx *mutex) apply(r *request) {
+	defer mx.announce()
 	mx.pass()
 	switch r.kind {
 	case reqAcquire:
@@ -456,8 +495,7 @@ func (mx *mutex) apply(r *request) {
 		if p := mx.find(r.who); p != nil && p.blocked == nil {
 			p.told = false
 			if mx.reserved == p {
-				mx.reserved = nil
-				mx.version++
+				mx.endTurn()
 			}
 			mx.handOn()
 		}
@@ -525,6 +563,7 @@ func (mx *mutex) acquire(r *request) {
 // gone tells that the server has met the end of a wire on which a request waits, or could not be
 // answered: the waiter polls from now on, or what it was granted goes to the next.
 func (mx *mutex) gone(r *request) {
+	defer mx.announce()
 	mx.pass()
 	for _, p := range mx.queue {
 		if p.blocked == r {
@@ -542,6 +581,7 @@ func (mx *mutex) gone(r *request) {
 
 // closed tells that the server has closed a wire: its session ends.
 func (mx *mutex) closed(k *wire) {
+	defer mx.announce()
 	mx.pass()
 	if mx.held != nil && mx.held.session == k {
 		mx.vacate("released", "session closed", true)

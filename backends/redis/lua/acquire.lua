@@ -1,9 +1,9 @@
--- ARGV  6 contender  7 ttl  8 transition  9 'busy', 'queue' or 'wait'  10 session  11 ticket
-local me, mode, asked = ARGV[6], ARGV[9], ARGV[10]
-local t, tr = tonumber(ARGV[7]), tonumber(ARGV[8])
+-- ARGV  7 contender  8 ttl  9 transition  10 'busy', 'queue' or 'wait'  11 session  12 ticket
+local me, mode, asked = ARGV[7], ARGV[10], ARGV[11]
+local t, tr = tonumber(ARGV[8]), tonumber(ARGV[9])
 local anyone = true
 if owner ~= me then takeBack() end
-if owner == '' then anyone = handOn() end
+if owner == '' then anyone = handOn(me) end
 
 if owner == me then
   renew(t, tr, asked)
@@ -23,5 +23,5 @@ if mode == 'busy' then
   return reply('busy', rank and rank + 1 or 0, '')
 end
 if refused then return reply('full', 0, '') end
-local score = enqueue(me, mode == 'wait' and 'b' or 'p', t, tr, asked, ARGV[11])
+local score = enqueue(me, mode == 'wait' and 'b' or 'p', t, tr, asked, ARGV[12])
 return reply(mode == 'wait' and 'waiting' or 'queued', call('ZRANK', queue, me) + 1, score)

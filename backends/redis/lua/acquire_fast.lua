@@ -1,22 +1,35 @@
--- Free, and nobody waits: grant, as in steps.lua.
-if not holder and owner == '' and turn == '' and call('EXISTS', queue) == 0 then
-  audible()
-  local me, t, tr = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-  token = tonumber(token) < micros and microsText or string.format('%.0f', token + 1)
-  hold(me, now + t + tr)
-  local record
-  if served ~= '' then
-    record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[10], '', '', 0, served, 0)
-  elseif ARGV[10] ~= '' then
-    record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[10])
-  else
-    record = cmsgpack.pack(token, me, last, now, t, tr)
+-- Free, and nobody waits: grant, as in steps.lua. A fence that is no token is for the steps to
+-- refuse, and so is a user who may not publish.
+local before, may = tonumber(state[3] or 0), redis.acl_check_cmd
+if nobody and owner == '' and turn == '' and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
+    (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
+  local me, t, tr = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+  local till = now + t + tr .. ''
+  -- If the memory is full, or there is no PXAT, as before Redis 6.2, the steps see to it.
+  if not redis.pcall('SET', lock, me, 'PXAT', till).err then
+    local microsText = time[1] .. string.sub('00000' .. time[2], -6)
+    before = math.max(before, tonumber(token))
+    token = before < micros and microsText or string.format('%.0f', before + 1)
+    call('SET', mark, token, 'PXAT', till)
+    if ARGV[6] == '0' then
+      call('SET', fence, token)
+    else
+      call('SET', fence, token, 'PX', t + tr + ARGV[6])
+    end
+    local record
+    if served ~= '' then
+      record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[11], '', '', 0, served, 0)
+    elseif ARGV[11] ~= '' then
+      record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[11])
+    else
+      record = cmsgpack.pack(token, me, last, now, t, tr)
+    end
+    call('SET', tenure, record, 'PX', KEEP)
+    call('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '{"at":' .. string.sub(microsText, 1, -4) ..
+      ',"event":"acquired","mutex":' .. cjson.encode(string.sub(lock, 8, -2)) .. ',"owner":' .. cjson.encode(me) ..
+      ',"token":' .. token .. ',"reason":"","via":"' .. server .. '"}')
+    call('PUBLISH', lock, 'acquired@@' .. me)
+    return { 'acquired', token, now }
   end
-  call('SET', tenure, record, 'PX', KEEP)
-  call('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '{"at":' .. string.sub(microsText, 1, -4) ..
-    ',"event":"acquired","mutex":' .. cjson.encode(string.sub(lock, 8, -2)) .. ',"owner":' .. cjson.encode(me) ..
-    ',"token":' .. token .. ',"reason":"","via":"' .. server .. '"}')
-  call('PUBLISH', lock, 'acquired@@' .. me)
-  return { 'acquired', token, now }
 end
 

@@ -1,8 +1,8 @@
--- ARGV  6 reason
+-- ARGV  7 reason
 local status = 'lost'
 if owner ~= '' then
   status = 'released'
-  vacate('broken', ARGV[6])
+  vacate('broken', ARGV[7])
 end
 handOn()
 return reply(status, 0, '')

@@ -1,8 +1,8 @@
--- ARGV  6 contender  7 ttl  8 transition  9 token or '0'
+-- ARGV  7 contender  8 ttl  9 transition  10 token or '0'
 if owner == '' then handOn() end
-if owner == ARGV[6] and (ARGV[9] == '0' or ARGV[9] == token) then
-  renew(tonumber(ARGV[7]), tonumber(ARGV[8]), session)
+if owner == ARGV[7] and (ARGV[10] == '0' or ARGV[10] == token) then
+  renew(tonumber(ARGV[8]), tonumber(ARGV[9]), session)
   return reply('renewed', 0, '')
 end
-local rank = call('ZRANK', queue, ARGV[6])
+local rank = call('ZRANK', queue, ARGV[7])
 return reply('lost', rank and rank + 1 or 0, '')

@@ -1,6 +1,6 @@
 -- Ends the wait of a ticket of this server.
--- ARGV  6 contender  7 ticket  8 'timeout', 'left' or 'gone'
-local me, ticket, why = ARGV[6], ARGV[7], ARGV[8]
+-- ARGV  7 contender  8 ticket  9 'timeout', 'left' or 'gone'
+local me, ticket, why = ARGV[7], ARGV[8], ARGV[9]
 local status = 'timeout'
 if owner == me then
   if why ~= 'gone' then
@@ -10,13 +10,13 @@ if owner == me then
     vacate('released', 'waiter gone')
   end
 else
-  local kind, wttl, wtransition, wserver, wticket, _, since = describe(me)
+  local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = describe(me)
   if kind == 'b' and wserver == server and wticket == ticket then
     if why ~= 'gone' then
       leave(me, why)
     elseif call('ZSCORE', queue, me) then
       status = 'queued'
-      poll(me, wttl, wtransition, since)
+      poll(me, wttl, wtransition, since, score)
     end
   end
 end

@@ -1,15 +1,17 @@
 -- Looks after a mutex, and says how it stands. What it returns as extra is how many wait.
--- ARGV  6 '1' = also sweep away the polling waiters whose time is over
---       7 a contender that can be told from now on, or ''
---       8… of waiters here that must have a place: contender, score, ttl, transition, session, ticket
-local sweep, again = ARGV[6] == '1', ARGV[7]
+-- ARGV  7 '1' = also sweep away the polling waiters whose time is over
+--       8 a contender that can be told from now on, or ''
+--       9 how many releases by Simba were heard of since the last look; then of each, whom it
+--         told that the mutex is free, and who released
+--       … of waiters here that must have a place: contender, score, ttl, transition, session, ticket
+local sweep, again, releases = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
 if owner ~= '' then compare() end
 local unconfirmed, status = takeBack(), 'seen'
 
-for i = 8, #ARGV, 6 do
+for i = 10 + 2 * releases, #ARGV, 6 do
   local c, ticket = ARGV[i], server .. '/' .. ARGV[i + 5]
   local latest = string.match(served, '^[^ ]*') == ticket
-  local commanded = latest and string.sub(served, -1) == '!' or not latest and call('EXISTS', ended .. ticket) == 1
+  local commanded = latest and string.sub(served, -1) == '!' or not latest and call('HEXISTS', ended, ticket) == 1
   if c == owner then
     local n = #grants
     grants[n + 1], grants[n + 2], grants[n + 3] = c, token, ARGV[i + 5]
@@ -34,10 +36,10 @@ end
 
 -- What a polling waiter was told may have gone to a subscription that is no more.
 if again ~= '' and owner == '' then
-  local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses = describe(again)
+  local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, _, score = describe(again)
   if kind == 'p' then
-    remember(again, kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, -1)
-    if turn == again then turn, till, changed = '', 0, true end
+    remember(again, kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, -1, score)
+    if turn == again then endTurn() end
   end
 end
 
@@ -47,13 +49,37 @@ if sweep and lapse ~= 0 and lapse <= now then
     local kind, _, _, _, _, _, _, lapses = describe(c)
     if kind == 'p' and lapses <= now then
       leave(c, 'lapsed')
-      if turn == c then turn, till = '', 0 end
+      if turn == c then endTurn() end
     elseif kind == 'p' and (lapse == 0 or lapses < lapse) then
       lapse = lapses
     end
   end
 end
+-- A release by Simba up to 3.1 takes the next of the queue out, and tells it. popped are those who
+-- have not had a tenure since, and have no place again.
+local popped = {}
+for i = 10, 8 + 2 * releases, 2 do
+  local c, releaser, had = ARGV[i], ARGV[i + 1], false
+  if turn == releaser and c ~= releaser then -- it had a tenure in its turn that nobody saw
+    left = true
+    endTurn()
+    restore()
+  end
+  for k = i + 3, 9 + 2 * releases, 2 do had = had or ARGV[k] == c end
+  if not had and not describe(c) and not call('ZSCORE', queue, c) then popped[#popped + 1] = c end
+end
+for _, c in ipairs(popped) do
+  if left and owner == '' and turn == '' and offer(c, true) and window > 0 then turn, till, changed = c, now + window, true end
+end
 handOn()
+-- Others were faster. One that does not hear Simba itself would not know that it has to queue again.
+for i = #popped, 1, -1 do
+  local c = popped[i]
+  if (owner ~= '' or turn ~= '') and owner ~= c and turn ~= c and listening(c) then
+    local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+    call('ZADD', queue, first[2] and first[2] - 0.000001 or time[1], c)
+  end
+end
 
 local due = owner ~= '' and ends or turn ~= '' and till or 0
 if unconfirmed then due = math.min(due, now + LATE / 2) end

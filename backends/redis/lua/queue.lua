@@ -1,6 +1,6 @@
 -- Lists the queue: contender, kind, since when, flat.
--- ARGV  6 how many
-local list, wanted, from = {}, 3 * tonumber(ARGV[6]), 0
+-- ARGV  7 how many
+local list, wanted, from = {}, 3 * tonumber(ARGV[7]), 0
 if owner == '' then handOn() end
 while #list < wanted do
   local page = call('ZRANGE', queue, from, from + 63)
@@ -12,8 +12,8 @@ while #list < wanted do
       leave(c, 'lapsed')
     else
       local n = #list
-      if not kind then since = math.floor(tonumber(call('ZSCORE', queue, c)) * 1000) end
-      list[n + 1], list[n + 2], list[n + 3] = c, kind or 'p', since
+      if not kind or kind == 'x' then since = math.floor(tonumber(call('ZSCORE', queue, c)) * 1000) end
+      list[n + 1], list[n + 2], list[n + 3] = c, kind == 'b' and 'b' or 'p', since
       from = from + 1
     end
   end

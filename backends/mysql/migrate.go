@@ -1,0 +1,73 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	_ "embed"
+	"fmt"
+)
+
+// Schema is the table as --mysql-migrate creates it. The table of Simba's own
+// init-simba-mysql.sql is accepted as well.
+//
+//go:embed init-simba-mysql.sql
+var Schema string
+
+// Migration of a table without fencing_token. In one statement the column comes and has each row's
+// version, so no contender can begin a tenure in between with a token that was given before.
+const (
+	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (version)" +
+		" COMMENT 'the fencing token of the last tenure'"
+	// defaultToken makes the default that of a new table. A row begins with version 0, so to both
+	// it is the same.
+	defaultToken = "ALTER TABLE simba_mutex ALTER COLUMN fencing_token SET DEFAULT 0"
+)
+
+// migrate makes the table if it is missing, and adds what it lacks.
+//
+// The table is copied for it, so only the statements before have a time limit.
+func migrate(ctx context.Context, db *sql.DB, o Options) error {
+	var columns int
+	err := within(ctx, o.Timeout, func(ctx context.Context) error {
+		if _, err := db.ExecContext(ctx, Schema); err != nil {
+			return fmt.Errorf("create the table simba_mutex: %w", err)
+		}
+		return queryRow(ctx, db, []any{&columns}, `SELECT COUNT(*) FROM information_schema.columns
+			WHERE table_schema = DATABASE() AND table_name = 'simba_mutex' AND column_name = 'fencing_token'`)
+	})
+	if err != nil || columns > 0 {
+		return err
+	}
+	o.Logger.Info("adding the column fencing_token to the table simba_mutex")
+	switch err := addColumn(ctx, db); {
+	case errorNumber(err) == errDuplicateColumn: // another server has added it just now
+	case errorNumber(err) == errSyntax:
+		o.Logger.Warn("the server cannot add the column fencing_token in one statement: tokens stay the rows' versions",
+			"needs", "MySQL 8.0.13 or MariaDB 10.3", "err", err)
+	case isConflict(err):
+		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex, start again when it has ended: %w", err)
+	default:
+		return err
+	}
+	return nil
+}
+
+// addColumn adds fencing_token, on a connection that does not wait long for the transactions that
+// use the table: everybody else waits behind it.
+func addColumn(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer func() {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // its settings are not for others
+	}()
+	for _, statement := range []string{"SET SESSION lock_wait_timeout = 2", addToken, defaultToken} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+)
+
+// simbasColumn is how Simba's own migration adds the column.
+const simbasColumn = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0"
+
+// TestTheMigrationGoesOnAboveTheVersions of a table with rows, leases and a waiter, while other
+// servers and a contender on the JVM use it.
+func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	one := serve(t, store.Addr, asItIs)
+	must(t, db, seeds.MySQLInit, "unused")
+	must(t, db, seeds.MySQLInit, "theirs")
+	must(t, db, "INSERT INTO simba_mutex VALUES ('used', 0, 0, 0, '', 70)")
+	old := jvm{db: db, mutex: "theirs", id: "old", ttl: long}
+	for range 5 {
+		old.seize(t)
+	}
+	a := take(t, one, "used", "a", long)
+	waits := block(t, one, "used", "b", long)
+
+	two := serve(t, store.Addr, nil)
+	var initial string
+	err := db.QueryRow("SELECT CONCAT(column_type, ' ', is_nullable, ' ', column_default) FROM information_schema.columns" +
+		" WHERE table_name = 'simba_mutex' AND column_name = 'fencing_token'").Scan(&initial)
+	if err != nil || initial != "bigint(20) unsigned NO 0" {
+		t.Errorf("the column is %s, %v", initial, err)
+	}
+	for mutex, want := range map[string]uint64{"unused": 0, "theirs": 5, "used": a.Token} {
+		var token uint64
+		if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil || token != want {
+			t.Errorf("%s has token %d, want %d, %v", mutex, token, want, err)
+		}
+	}
+
+	used := tokens{mutex: "used"}
+	used.begin(t, "a", a.Token, two, one)
+	for _, b := range []*Backend{one, two} {
+		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "used", Contender: "a", TTL: long, Token: a.Token})
+		if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token {
+			t.Errorf("a renews: %+v, %v", g, err)
+		}
+	}
+	release(t, one, "used", "a")
+	used.begin(t, "b", waits.granted(t).Token, one, two)
+	release(t, two, "used", "b")
+	now := jvm{db: db, mutex: "used", id: "now", ttl: long, fenced: true}
+	used.begin(t, "now", now.seize(t), one, two)
+
+	theirs := tokens{mutex: "theirs"}
+	theirs.begin(t, "old", 5, one, two)
+	old.seize(t)
+	theirs.goOn(t, "old", one, two)
+	old.giveUp(t)
+	theirs.begin(t, "c", take(t, one, "theirs", "c", long).Token, one, two)
+
+	serve(t, store.Addr, nil) // once more
+	theirs.goOn(t, "c", one, two)
+}
+
+// TestServersThatMigrateAtOnceDoNotDisturbEachOther.
+func TestServersThatMigrateAtOnceDoNotDisturbEachOther(t *testing.T) {
+	store := seeded(t)
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: &ear{}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer b.Close()
+			if !b.store.fenced.Load() {
+				t.Error("there is no column")
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestAMigrationThatCannotBeDoneSaysWhy in one line, and leaves the table in use.
+func TestAMigrationThatCannotBeDoneSaysWhy(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	must(t, db, "CREATE USER u IDENTIFIED BY 'geheim'")
+	must(t, db, "GRANT SELECT, INSERT, UPDATE, CREATE ON simba.simba_mutex TO u")
+	user := "u:geheim@tcp(" + store.Addr + ")/simba"
+	migrates := func(dsn, want string) {
+		t.Helper()
+		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: &ear{}})
+		if err == nil {
+			b.Close()
+			err = errors.New("opened")
+		}
+		if text := err.Error(); !strings.Contains(text, want) || strings.Contains(text, "\n") {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+	migrates(user, "ALTER command denied")
+	migrates(user, "GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate")
+	b := serve(t, store.Addr, func(o *Options) { o.DSN, o.Migrate = user, false })
+	take(t, b, "m", "a", long)
+
+	tx := lockRow(t, db, "m")
+	began := time.Now()
+	migrates(dsn(store.Addr), "a transaction uses the table simba_mutex")
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("it waited for %v", took)
+	}
+	tx.Rollback()
+	if g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); err != nil || g.Status != simba.StatusRenewed {
+		t.Errorf("%+v, %v", g, err)
+	}
+	must(t, db, "GRANT ALTER ON simba.simba_mutex TO u")
+	serve(t, store.Addr, func(o *Options) { o.DSN = user })
+	release(t, b, "m", "a")
+}
+
+// TestALargeTableMayTakeLongerToMigrateThanARequest.
+func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_400000")
+	const timeout = 700 * time.Millisecond
+	began := time.Now()
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout = timeout })
+	if took := time.Since(began); took < timeout {
+		t.Skipf("it took %v only", took)
+	}
+	if o := take(t, b, "m4711", "a", long); o.Token != 4712 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn, which begins at 0, and a tenure of ours
+// that runs keeps its token.
+func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+	must(t, db, "INSERT INTO simba_mutex VALUES ('m', 0, 0, 0, '', 70)")
+	k := tokens{mutex: "m"}
+	k.begin(t, "a", take(t, one, "m", "a", long).Token, one)
+	must(t, db, simbasColumn)
+	one.store.fenced.Store(true) // as if it had looked, but not at this row
+	if l, ok, err := one.store.guard(deadline(t), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]}); !ok || err != nil || l.token != k.list[0] {
+		t.Errorf("a renews: %+v, %v, %v", l, ok, err)
+	}
+	k.goOn(t, "a", one, two)
+	g, err := one.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]})
+	if err != nil || g.Status != simba.StatusRenewed {
+		t.Errorf("a renews: %+v, %v", g, err)
+	}
+	release(t, two, "m", "a")
+	now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
+	k.begin(t, "now", now.seize(t), one, two)
+	now.giveUp(t)
+	k.begin(t, "b", take(t, two, "m", "b", long).Token, two, one)
+
+	// Of a mutex that nobody of ours used since, a contender gets 1. Who knows better mends it.
+	must(t, db, "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('late', 0, 0, 0, '', 70)")
+	late := tokens{mutex: "late"}
+	late.begin(t, "a", take(t, one, "late", "a", long).Token, one, two)
+	release(t, one, "late", "a")
+	must(t, db, "UPDATE simba_mutex SET fencing_token = 0 WHERE mutex = 'late'")
+	now.mutex = "late"
+	if token := now.seize(t); token != 1 {
+		t.Errorf("token %d", token)
+	}
+	now.seize(t)
+	late.begin(t, "now", ownerOf(t, two, "late").Token, one, two)
+	if again := now.seize(t); again != late.list[1] {
+		t.Errorf("the contender has token %d, we show %v", again, late.list)
+	}
+}
+
+// TestNoTokenRepeatsWhileTheColumnComesAndGoes, and who owns the mutex keeps its token, on two
+// servers that run all the time.
+func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
+	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
+		t.Run(name, func(t *testing.T) {
+			store := seeded(t)
+			db := direct(t, store, "")
+			must(t, db, seeds.MySQLInit, "m")
+			servers := []*Backend{
+				serve(t, store.Addr, func(o *Options) { o.Migrate, o.Timeout = false, patience }),
+				serve(t, store.Addr, func(o *Options) { o.Migrate, o.Timeout = false, patience }),
+			}
+			var mu sync.Mutex // guards what follows
+			var last uint64
+			var by string
+			tenures := map[string]int{}
+			began := func(kind, id string, token uint64) {
+				mu.Lock()
+				defer mu.Unlock()
+				if token <= last {
+					t.Errorf("%s got token %d after %d of %s", id, token, last, by)
+				}
+				last, by = token, id
+				tenures[kind]++
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			var all sync.WaitGroup
+			all.Go(func() {
+				for ctx.Err() == nil {
+					for _, statement := range []string{add, "ALTER TABLE simba_mutex DROP COLUMN fencing_token"} {
+						if _, err := db.Exec(statement); err != nil {
+							t.Error(err)
+						}
+						<-time.After(rand.N(60 * time.Millisecond))
+					}
+				}
+			})
+			for i := range 4 {
+				b, id := servers[i%2], fmt.Sprintf("ours-%d", i)
+				all.Go(func() {
+					for ctx.Err() == nil {
+						r := request("m", id, long)
+						w := &waiter{woken: make(chan struct{})}
+						if r.NoQueue = i > 1; !r.NoQueue {
+							r.Waiter = w
+						}
+						o, ticket, err := b.Acquire(t.Context(), r)
+						if err == nil && ticket != nil {
+							why := simba.EndWoken
+							select {
+							case <-w.woken:
+							case <-ctx.Done():
+								why = simba.EndLeft
+							}
+							o, err = ticket.End(why)
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if o.Status == simba.StatusAcquired {
+							began("ours", id, o.Token)
+							servers[(i+1)%2].keeps(t, "m", id, o.Token)
+							b.keeps(t, "m", id, o.Token)
+							release(t, servers[rand.N(2)], "m", id)
+						}
+						<-time.After(rand.N(10 * time.Millisecond))
+					}
+				})
+			}
+			if add == addToken {
+				now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
+				all.Go(func() {
+					for ctx.Err() == nil {
+						token, owns, err := now.acquireToken(t.Context())
+						if err == nil && owns {
+							began("now", now.id, token)
+							now.giveUp(t)
+						}
+						<-time.After(rand.N(5 * time.Millisecond))
+					}
+				})
+			}
+			all.Wait()
+			t.Log(tenures)
+			if tenures["ours"] < 20 || add == addToken && tenures["now"] == 0 {
+				t.Errorf("only %v", tenures)
+			}
+		})
+	}
+}
+
+// keeps checks that a tenure of ours runs with its token, and renews it.
+func (b *Backend) keeps(t *testing.T, mutex, contender string, token uint64) {
+	t.Helper()
+	if ok, _, err := b.Check(t.Context(), mutex, token); !ok || err != nil {
+		t.Errorf("CHECK of token %d of %s: %v, %v", token, contender, ok, err)
+	}
+	g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: long, Token: token})
+	if err != nil || g.Status != simba.StatusRenewed || g.Token != token {
+		t.Errorf("GUARD with token %d of %s: %+v, %v", token, contender, g, err)
+	}
+}

@@ -1,0 +1,303 @@
+package mysql
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// tokens are those of the tenures of one mutex, in order.
+type tokens struct {
+	mutex string
+	list  []uint64
+}
+
+// begin takes note of a new tenure, which these servers must show with the same new token.
+func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Backend) {
+	t.Helper()
+	if n := len(k.list); n > 0 && token <= k.list[n-1] {
+		t.Errorf("%s has token %d after %v", owner, token, k.list)
+	}
+	k.list = append(k.list, token)
+	k.goOn(t, owner, servers...)
+}
+
+// goOn checks that the last tenure runs, with its token, and that no other counts.
+func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
+	t.Helper()
+	last := len(k.list) - 1
+	for i, b := range servers {
+		if o := ownerOf(t, b, k.mutex); o.Owner != owner || o.Token != k.list[last] {
+			t.Errorf("server %d shows %s with token %d, want %s with the last of %v", i, o.Owner, o.Token, owner, k.list)
+		}
+		for j, token := range k.list {
+			if ok, _, err := b.Check(t.Context(), k.mutex, token); err != nil || ok != (j == last) {
+				t.Errorf("server %d: CHECK of token %d of %v is %v, %v", i, token, k.list, ok, err)
+			}
+		}
+	}
+}
+
+// seize is acquire of a contender that must succeed.
+func (j jvm) seize(t testing.TB) (token uint64) {
+	t.Helper()
+	token, owns, err := j.acquireToken(t.Context())
+	if err != nil || !owns {
+		t.Fatalf("%s was to acquire %s: %v, %v", j.id, j.mutex, owns, err)
+	}
+	return token
+}
+
+func (j jvm) giveUp(t testing.TB) {
+	t.Helper()
+	if err := j.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expire ends the lease that runs, as its end does.
+func expire(t testing.TB, db *sql.DB, mutex string) {
+	t.Helper()
+	must(t, db, "UPDATE simba_mutex SET ttl_at = 1, transition_at = 1 WHERE mutex = ?", mutex)
+}
+
+// ways are how a tenure of ours or of a contender on the JVM ends.
+func ways(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func(owner string, j *jvm) {
+	return map[string]func(string, *jvm){
+		"release": func(owner string, j *jvm) {
+			if j != nil {
+				j.giveUp(t)
+			} else {
+				release(t, b, mutex, owner)
+			}
+		},
+		"expiry": func(string, *jvm) { expire(t, db, mutex) },
+		"break": func(string, *jvm) {
+			if ok, _, err := b.Break(t.Context(), mutex, ""); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		},
+	}
+}
+
+// TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides, with owners that take a token
+// and such that take none, on every table that has the column.
+func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
+	for table, make := range map[string]func(*sql.DB){
+		"ours":    func(db *sql.DB) { must(t, db, Schema) },
+		"Simba's": func(db *sql.DB) { must(t, db, seeds.MySQLFencedTable) },
+		"older, with the column added by us": func(db *sql.DB) {
+			must(t, db, seeds.MySQLTable)
+			must(t, db, addToken)
+			must(t, db, defaultToken)
+		},
+	} {
+		store := stores.MariaDB(t)
+		db := direct(t, store, "")
+		make(db)
+		one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+		for end := range ways(t, db, one, "") {
+			t.Run(table+", "+end, func(t *testing.T) {
+				mutex := end
+				stop := ways(t, db, one, mutex)[end]
+				must(t, db, seeds.MySQLInit, mutex)
+				now, old := jvm{db: db, mutex: mutex, id: "now", ttl: long, fenced: true}, jvm{db: db, mutex: mutex, id: "old", ttl: long}
+				k := tokens{mutex: mutex}
+				for round := range 4 {
+					a := take(t, one, mutex, "a", long)
+					k.begin(t, "a", a.Token, one, two)
+					var token uint64
+					if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil || token != a.Token {
+						t.Errorf("the table has token %d, %v, we have %d", token, err, a.Token)
+					}
+					stop("a", nil)
+
+					k.begin(t, "now", now.seize(t), one, two)
+					if again := now.seize(t); again != k.list[len(k.list)-1] {
+						t.Errorf("a renewal changed the token to %d of %v", again, k.list)
+					}
+					k.goOn(t, "now", one, two)
+					stop("now", &now)
+
+					old.seize(t)
+					k.begin(t, "old", ownerOf(t, one, mutex).Token, one, two)
+					old.seize(t)
+					k.goOn(t, "old", one, two)
+					if round%2 == 0 { // it renews before anybody looks
+						stop("old", &old)
+						continue
+					}
+					stop("old", &old)
+					k.begin(t, "now", now.seize(t), two, one)
+					stop("now", &now)
+				}
+			})
+		}
+	}
+}
+
+// TestAnOwnerWithoutATokenGetsOneWhenItIsSeen: it counts the version up, not fencing_token.
+func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
+	store := made(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	servers := []*Backend{serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)}
+	fresh := func(t *testing.T, mutex string) (a, b jvm) {
+		must(t, db, seeds.MySQLInit, mutex)
+		a = jvm{db: db, mutex: mutex, id: "a", ttl: long}
+		b = a
+		b.id = "b"
+		return a, b
+	}
+	t.Run("the first on its mutex", func(t *testing.T) {
+		a, _ := fresh(t, "first")
+		a.seize(t)
+		a.seize(t)
+		k := tokens{mutex: "first"}
+		k.begin(t, "a", ownerOf(t, servers[0], "first").Token, servers...)
+		a.seize(t)
+		k.goOn(t, "a", servers...)
+	})
+	t.Run("after another that was seen, by many at once", func(t *testing.T) {
+		for round := range 10 {
+			mutex := fmt.Sprint("next-", round)
+			a, b := fresh(t, mutex)
+			a.seize(t)
+			k := tokens{mutex: mutex}
+			k.begin(t, "a", ownerOf(t, servers[0], mutex).Token, servers...)
+			a.giveUp(t)
+			b.seize(t)
+			seen := make(chan uint64)
+			for i := range 12 {
+				go func() {
+					if i%4 == 0 {
+						_, _, _ = b.acquireToken(t.Context()) // it renews meanwhile
+					}
+					o, _, err := servers[i%3].Owner(t.Context(), mutex)
+					if err != nil {
+						t.Error(err)
+					}
+					seen <- o.Token
+				}()
+			}
+			list := make([]uint64, 12)
+			for i := range list {
+				list[i] = <-seen
+			}
+			if slices.Min(list) != slices.Max(list) {
+				t.Errorf("they saw tokens %v", list)
+			}
+			k.begin(t, "b", list[0], servers...)
+		}
+	})
+	t.Run("the same again, after it was seen to have given up", func(t *testing.T) {
+		a, _ := fresh(t, "again")
+		k := tokens{mutex: "again"}
+		for range 3 {
+			a.seize(t)
+			k.begin(t, "a", ownerOf(t, servers[0], "again").Token, servers[0])
+			a.giveUp(t)
+			if o := ownerOf(t, servers[0], "again"); o.Owner != "" {
+				t.Errorf("%+v", o)
+			}
+		}
+	})
+	t.Run("after one of ours that was released is sure", func(t *testing.T) {
+		// The release counts fencing_token up, so no server needs to have seen the tenure before.
+		_, b := fresh(t, "sure")
+		a := take(t, servers[0], "sure", "a", long)
+		release(t, servers[0], "sure", "a")
+		b.seize(t)
+		if ok, _, err := servers[1].Check(t.Context(), "sure", a.Token); ok || err != nil {
+			t.Errorf("CHECK of the tenure before: %v, %v", ok, err)
+		}
+	})
+	t.Run("when it asks through a server", func(t *testing.T) {
+		for name, ask := range map[string]func(mutex string) (simba.Outcome, error){
+			"acquire": func(mutex string) (simba.Outcome, error) {
+				o, _, err := servers[0].Acquire(t.Context(), request(mutex, "b", long))
+				return o, err
+			},
+			"guard": func(mutex string) (simba.Outcome, error) {
+				return servers[0].Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "b", TTL: long})
+			},
+		} {
+			_, b := fresh(t, name)
+			a := take(t, servers[0], name, "a", long)
+			expire(t, db, name)
+			b.seize(t)
+			o, err := ask(name)
+			if err != nil || o.Status != simba.StatusRenewed || o.Token <= a.Token {
+				t.Errorf("%s: %+v, %v after token %d", name, o, err, a.Token)
+			}
+			k := tokens{mutex: name, list: []uint64{a.Token}}
+			k.begin(t, "b", o.Token, servers[0])
+			release(t, servers[0], name, "b")
+			if e, _ := servers[0].chronicle.Last(name); e.Kind != simba.EventReleased || e.Token != o.Token {
+				t.Errorf("%s: the history has %+v, want the release of token %d", name, e, o.Token)
+			}
+		}
+	})
+	t.Run("whoever follows all mutexes", func(t *testing.T) {
+		a, b := fresh(t, "followed")
+		a.seize(t)
+		ownerOf(t, servers[1], "followed") // a has a token in the table
+		a.giveUp(t)
+		if _, err := servers[0].Subscribed(t.Context(), "*", true); err != nil {
+			t.Fatal(err)
+		}
+		a.seize(t)
+		await(t, "a is seen", func() bool { return len(story(servers[0], "followed")) == 1 })
+		a.giveUp(t)
+		b.seize(t)
+		await(t, "b is seen", func() bool { return len(story(servers[0], "followed")) == 3 })
+		list, _, err := servers[0].History(t.Context(), simba.HistoryRequest{Mutex: "followed", Count: 3})
+		if err != nil || list[0].Token != list[1].Token || list[2].Token <= list[0].Token || list[2].Owner != "b" {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
+
+func story(b *Backend, mutex string) []simba.Event {
+	return b.chronicle.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
+}
+
+// TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken, in each statement that begins a
+// tenure.
+func TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken(t *testing.T) {
+	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
+		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {
+			l, _, ok, err := s.acquire(deadline(t), request(mutex, "b", long))
+			return l, ok, err
+		},
+		"handoff": func(s *store, mutex string, version uint64) (lease, bool, error) {
+			l := lease{owner: "b", ttl: long}
+			_, ok, err := s.pass(deadline(t), mutex, holder{version: version}, &l)
+			return l, ok, err
+		},
+	} {
+		store := made(t, seeds.MySQLTable)
+		db := direct(t, store, "")
+		b := serve(t, store.Addr, asItIs)
+		k := tokens{mutex: name}
+		k.begin(t, "a", take(t, b, name, "a", long).Token, b)
+		release(t, b, name, "a")
+		must(t, db, addToken)
+		l, ok, err := begin(&b.store, name, k.list[0]+1)
+		if !ok || err != nil {
+			t.Fatalf("%s: %v, %v", name, ok, err)
+		}
+		var token uint64
+		if err := db.QueryRow("SELECT fencing_token FROM simba_mutex").Scan(&token); err != nil || token != l.token {
+			t.Errorf("%s: the table has token %d, %v, the server %d", name, token, err, l.token)
+		}
+		k.begin(t, "b", l.token, b)
+		release(t, b, name, "b")
+		now := jvm{db: db, mutex: name, id: "now", ttl: long, fenced: true}
+		k.begin(t, "now", now.seize(t), b)
+	}
+}

@@ -1,0 +1,143 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// heard takes in a message. It must not wait: the radio hears nothing else meanwhile.
+func (t *tuner) heard(m *redis.Message) {
+	if m.Pattern == contenderGlob {
+		t.overheard(m.Channel, m.Payload)
+		return
+	}
+	if m.Pattern != "" {
+		if r := t.home(m.Channel); r != nil && r.listens(m.Channel) {
+			return // it comes by its own name, too
+		}
+	}
+	if m.Channel == t.serverChannel() {
+		t.granted(m.Payload)
+		return
+	}
+	if mutex, ok := simba.ParseEventChannel(m.Channel); ok {
+		t.b.record(mutex, m.Payload)
+		return
+	}
+	reached := t.b.notices.Publish(m.Channel, m.Payload)
+	if mutex, ok := simba.ParseMutexChannel(m.Channel); ok {
+		t.b.acquiredSomewhere(mutex, m.Payload)
+		t.b.releasedSomewhere(mutex, m.Payload)
+		return
+	}
+	if mutex, contender, ok := simba.ParseContenderChannel(m.Channel); ok && m.Pattern == "" {
+		t.b.turnOf(mutex, contender, reached)
+	}
+}
+
+// overheard looks after a mutex whose release was told to one contender, if someone waits or
+// listens here: the one who was told may be dead, or may not listen.
+func (t *tuner) overheard(channel, payload string) {
+	mutex, contender, ok := simba.ParseContenderChannel(channel)
+	releaser, isRelease := strings.CutPrefix(payload, "released@@")
+	if !ok || !isRelease {
+		return
+	}
+	name := simba.MutexChannel(mutex)
+	if r := t.home(name); t.b.lobby.Count(mutex) == 0 && !t.interested(mutex) && (r == nil || !r.wants(name)) {
+		return
+	}
+	t.b.mu.Lock()
+	heard := append(t.b.addressed[mutex], wakeup{contender, releaser})
+	t.b.addressed[mutex] = heard[max(0, len(heard)-maxWakeups):]
+	t.b.mu.Unlock()
+	t.b.agenda.advance(mutex, time.Now())
+}
+
+// granted takes in a grant that another server's script made: "mutex contender token
+// ticket"; token 0 = the ticket has lost its place. An empty message only asks whether
+// anyone listens.
+func (t *tuner) granted(payload string) {
+	f := strings.Split(payload, " ")
+	if len(f) != 4 {
+		return
+	}
+	token, err := strconv.ParseUint(f[2], 10, 64)
+	if err != nil {
+		return
+	}
+	if token == 0 {
+		t.b.dismiss(f[0], f[1], f[3])
+		return
+	}
+	t.b.background(f[0], func(ctx context.Context) { t.b.confirm(ctx, f[0], grant{contender: f[1], token: token, ticket: f[3]}) })
+}
+
+// record takes in an event that some script announced.
+func (b *Backend) record(mutex, payload string) {
+	var e struct {
+		At                 int64
+		Event, Mutex       string
+		Owner, Reason, Via string
+		Token              uint64
+	}
+	if json.Unmarshal([]byte(payload), &e) != nil || e.Mutex != mutex || eventKinds[e.Event] == 0 {
+		return
+	}
+	if e.Via == b.id && e.Token == 0 {
+		return // recorded from the reply; what has a token is known again by it
+	}
+	b.chronicle.Record(simba.Event{
+		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,
+	})
+}
+
+// acquiredSomewhere looks up a tenure that is announced and not known here: it may have
+// begun without our scripts.
+func (b *Backend) acquiredSomewhere(mutex, payload string) {
+	owner, ok := strings.CutPrefix(payload, "acquired@@")
+	if !ok || !b.tuner.interested(mutex) { // who waits here learns of a lease's end by a look
+		return
+	}
+	if last, ok := b.chronicle.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
+		return
+	}
+	b.agenda.advance(mutex, time.Now().Add(foreignPause))
+}
+
+// releasedSomewhere has a mutex that was announced free handed on to who waits here, and looks
+// up a release that is not known.
+func (b *Backend) releasedSomewhere(mutex, payload string) {
+	owner, ok := strings.CutPrefix(payload, "released@@")
+	if !ok {
+		return
+	}
+	if b.lobby.Count(mutex) > 0 {
+		b.agenda.advance(mutex, time.Now())
+		return
+	}
+	if last, ok := b.chronicle.Last(mutex); ok && last.Kind != simba.EventAcquired && last.Owner == owner {
+		return
+	}
+	b.agenda.advance(mutex, time.Now().Add(foreignPause))
+}
+
+// foreignPause is left for the reply of a request of our own to tell of its tenure.
+const foreignPause = 5 * time.Millisecond
+
+// turnOf acts on a contender's having been told that the mutex is free: one that is not here
+// lets the next have its turn.
+func (b *Backend) turnOf(mutex, contender string, reached int) {
+	if reached == 0 && b.lobby.Find(mutex, contender) == nil {
+		b.background(mutex, func(ctx context.Context) {
+			_, _ = b.ask(ctx, mutex, passScript, contender, "0", "") // the window ends the turn else
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+)
+
+// rival is a contender of one generation of Simba. It listens only after listen.
+type rival struct {
+	t         testing.TB
+	client    redis.UniversalClient
+	of        seeds.Generation
+	mutex, id string
+	heard     *redis.PubSub
+}
+
+func newRival(t testing.TB, addr string, of seeds.Generation, mutex, id string) *rival {
+	t.Helper()
+	return newRivalAt(t, &redis.UniversalOptions{Addrs: []string{addr}}, of, mutex, id)
+}
+
+func newRivalAt(t testing.TB, at *redis.UniversalOptions, of seeds.Generation, mutex, id string) *rival {
+	t.Helper()
+	c := redis.NewUniversalClient(at)
+	t.Cleanup(func() { _ = c.Close() })
+	return &rival{t: t, client: c, of: of, mutex: mutex, id: id}
+}
+
+func (r *rival) run(s seeds.Script, args ...any) any {
+	r.t.Helper()
+	v, err := r.client.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...).Result()
+	if err != nil {
+		r.t.Fatalf("%s: %v", r.id, err)
+	}
+	return v
+}
+
+// acquire contends, and returns the owner and its token, 0 if the generation has none.
+func (r *rival) acquire(lease time.Duration) (owner string, token uint64) {
+	r.t.Helper()
+	switch v := r.run(r.of.Acquire, lease.Milliseconds()).(type) {
+	case string:
+		owner, _, _ = strings.Cut(v, "@@")
+		return owner, 0
+	case []any:
+		return v[0].(string), uint64(v[2].(int64))
+	default:
+		r.t.Fatalf("%v", v)
+		return "", 0
+	}
+}
+
+// take acquires a free mutex.
+func (r *rival) take() (token uint64) {
+	r.t.Helper()
+	owner, token := r.acquire(time.Minute)
+	if owner != r.id {
+		r.t.Fatalf("%s contends, and %s owns", r.id, owner)
+	}
+	return token
+}
+
+// queueUp contends in vain.
+func (r *rival) queueUp() {
+	r.t.Helper()
+	if owner, _ := r.acquire(time.Minute); owner == r.id {
+		r.t.Fatalf("%s owns", r.id)
+	}
+}
+
+func (r *rival) release() {
+	r.t.Helper()
+	if r.run(r.of.Release) != int64(1) {
+		r.t.Fatalf("%s is no owner", r.id)
+	}
+}
+
+func (r *rival) listen() *rival {
+	r.t.Helper()
+	channels := r.of.Channels(r.mutex, r.id)
+	r.heard = r.client.Subscribe(context.Background(), channels...)
+	r.t.Cleanup(func() { _ = r.heard.Close() })
+	for range channels {
+		if _, err := r.heard.Receive(context.Background()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// hear waits for a message, and returns those before it.
+func (r *rival) hear(payload string) (before []string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		m, err := r.heard.ReceiveMessage(ctx)
+		if err != nil {
+			r.t.Fatalf("%s did not hear %s but %q: %v", r.id, payload, before, err)
+		}
+		if m.Payload == payload {
+			return before
+		}
+		before = append(before, m.Payload)
+	}
+}
+
+// granted waits for the grant of a blocked acquire.
+func granted(t testing.TB, w *bell, ticket simba.Ticket) simba.Outcome {
+	t.Helper()
+	w.await(t)
+	o, err := ticket.End(simba.EndWoken)
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v %v", o, err)
+	}
+	return o
+}
+
+// checked reports whether SIMBA.CHECK is 1.
+func checked(t testing.TB, b *Backend, mutex string, token uint64) bool {
+	t.Helper()
+	ok, _, err := b.Check(t.Context(), mutex, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// number reads a key of a token.
+func number(t testing.TB, c *redis.Client, key string) uint64 {
+	t.Helper()
+	text, err := c.Get(t.Context(), key).Result()
+	if err == redis.Nil {
+		return 0
+	}
+	n, wrong := strconv.ParseUint(text, 10, 64)
+	if err != nil || wrong != nil {
+		t.Fatalf("%s: %q %v", key, text, err)
+	}
+	return n
+}
+
+// at once is far less than the ends of the leases, and than the next look of a server.
+const atOnce = time.Second
+
+func within(t testing.TB, what string, since time.Time) {
+	t.Helper()
+	if took := time.Since(since); took > atOnce {
+		t.Errorf("%s after %v", what, took)
+	}
+}

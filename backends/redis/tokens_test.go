@@ -1,0 +1,213 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// The one number that a tenure has on both sides: by us, and by Simba on the JVM.
+
+func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	other := serve(t, "redis://"+s.Addr, deaf{})
+	for _, of := range seeds.Generations {
+		t.Run(of.Name, func(t *testing.T) {
+			mutex := "m" + of.Name
+			j := newRival(t, s.Addr, of, mutex, "jvm")
+			var last uint64
+			for i := range 5 {
+				theirs := j.take()
+				seen := owner(t, b, mutex)
+				if seen.Owner != "jvm" || seen.Token <= last || of.Tokens && seen.Token != theirs {
+					t.Fatalf("%d: it took %d after %d, and we see %+v", i, theirs, last, seen)
+				}
+				if of.Tokens && i > 0 && seen.Token != last+1 {
+					t.Errorf("%d: %d follows %d", i, seen.Token, last)
+				}
+				j.run(of.Guard, 120_000)
+				for _, e := range []*Backend{b, other} {
+					if !checked(t, e, mutex, seen.Token) || checked(t, e, mutex, last) {
+						t.Errorf("%d: CHECK %d is not 1, or CHECK %d is not 0", i, seen.Token, last)
+					}
+				}
+				j.release()
+
+				ours, _ := acquire(t, other, mutex, "ours", time.Minute, nil)
+				if ours.Status != simba.StatusAcquired || ours.Token <= seen.Token {
+					t.Fatalf("%d: %+v after %d", i, ours, seen.Token)
+				}
+				if got := number(t, c, seeds.Token(mutex)); got != ours.Token {
+					t.Errorf("%d: the token key has %d, we %d", i, got, ours.Token)
+				}
+				if got := number(t, c, seeds.Fence(mutex)); got != ours.Token {
+					t.Errorf("%d: the counter has %d, we %d", i, got, ours.Token)
+				}
+				if _, shown := j.acquire(time.Minute); of.Tokens && shown != ours.Token {
+					t.Errorf("%d: it sees %d, we have %d", i, shown, ours.Token)
+				}
+				if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "ours", TTL: 10 * time.Minute}); err != nil {
+					t.Fatal(err)
+				}
+				if ms := c.PTTL(t.Context(), seeds.Token(mutex)).Val(); ms < 9*time.Minute {
+					t.Errorf("%d: the token key lives for %v after a renewal", i, ms)
+				}
+				c.Del(t.Context(), seeds.Queue(mutex)) // else it is the rival's turn
+				if !release(t, b, mutex, "ours") || number(t, c, seeds.Token(mutex)) != 0 {
+					t.Errorf("%d: the token key outlives the tenure", i)
+				}
+				if ms := c.PTTL(t.Context(), seeds.Fence(mutex)).Val(); ms != -1 {
+					t.Errorf("%d: the counter ends in %v", i, ms)
+				}
+				last = ours.Token
+			}
+		})
+	}
+}
+
+func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	for name, story := range map[string]struct{ first, between seeds.Generation }{
+		"by the token key":         {seeds.Simba33, seeds.Simba33},
+		"by the token key, unseen": {seeds.Simba40, seeds.Simba31},
+		"by the counter":           {seeds.Simba31, seeds.Simba33},
+		"by the counter, 2.9":      {seeds.Simba29, seeds.Simba40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mutex := strings.ReplaceAll(name, " ", "-")
+			j := newRival(t, s.Addr, story.first, mutex, "j")
+			k := newRival(t, s.Addr, story.between, mutex, "k")
+			j.take()
+			older := owner(t, b, mutex)
+			j.release()
+			k.take()
+			k.release()
+			theirs := j.take()
+			if checked(t, b, mutex, older.Token) {
+				t.Errorf("CHECK of the older tenure's %d is 1", older.Token)
+			}
+			now := owner(t, b, mutex)
+			if now.Owner != "j" || now.Token <= older.Token || story.first.Tokens && now.Token != theirs {
+				t.Errorf("%+v after %+v; it took %d", now, older, theirs)
+			}
+			if o, _ := acquire(t, b, mutex, "j", time.Minute, nil); o.Status != simba.StatusRenewed || o.Token != now.Token {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+// A tenure of theirs that nobody of ours has seen counts for the next of ours.
+func TestOurTokenIsLargerThanThatOfATenureThatNobodySaw(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	// Counters that are beyond what the clock makes.
+	const far = 9_000_000_000_000_000
+	if err := c.Set(t.Context(), seeds.Fence("m"), far, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	j := newRival(t, s.Addr, seeds.Simba33, "m", "j")
+	if token := j.take(); token != far+1 {
+		t.Fatal(token)
+	}
+	j.release()
+	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Token != far+2 {
+		t.Errorf("%+v", o)
+	}
+	release(t, b, "m", "a")
+	if token := j.take(); token != far+3 {
+		t.Error(token)
+	}
+}
+
+func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	var last uint64
+	for i := range 3 {
+		o, _ := acquire(t, b, "m", "a", time.Minute, nil)
+		if o.Status != simba.StatusAcquired || o.Token <= last {
+			t.Fatalf("%+v after %d", o, last)
+		}
+		last = o.Token
+		if i == 1 {
+			release(t, b, "m", "a")
+			j := newRival(t, s.Addr, seeds.Simba33, "m", "j")
+			if last = j.take(); last != o.Token+1 {
+				t.Errorf("it took %d after %d", last, o.Token)
+			}
+		}
+		if err := c.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An old renewal of the same contender moves the end of the lock, and not that of the token.
+func TestARenewalByOldSimbaKeepsTheTokenForAsLongAsTheLease(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	j := newRival(t, s.Addr, seeds.Simba31, "m", "j")
+	j.take()
+	first := owner(t, b, "m")
+	j.run(j.of.Guard, 600_000)
+	if o := owner(t, b, "m"); o.Token != first.Token || o.Transition < 9*time.Minute {
+		t.Errorf("%+v after %+v", o, first)
+	}
+	if ms := c.PTTL(t.Context(), seeds.Token("m")).Val(); ms < 9*time.Minute {
+		t.Errorf("the token lives for %v", ms)
+	}
+	if err := c.Del(t.Context(), seeds.Token("m")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if o := owner(t, b, "m"); o.Token != first.Token {
+		t.Errorf("without its key: %+v after %+v", o, first)
+	}
+}
+
+func TestAnIdleCounterGoesOnlyIfTheURLSaysSo(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr+"?fence-ttl=1h", deaf{})
+	const day = 24 * time.Hour
+	left := func() time.Duration { return c.PTTL(t.Context(), seeds.Fence("m")).Val() }
+	acquire(t, b, "m", "a", time.Minute, nil)
+	if ms := left(); ms < time.Hour || ms > time.Hour+2*time.Minute {
+		t.Errorf("after a grant of a minute the counter goes in %v", ms)
+	}
+	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: day}); err != nil {
+		t.Fatal(err)
+	}
+	if ms := left(); ms < day+time.Hour-time.Minute || ms > day+time.Hour {
+		t.Errorf("after a renewal for a day the counter goes in %v", ms)
+	}
+	release(t, b, "m", "a")
+	last := number(t, c, seeds.Fence("m"))
+	if err := c.Del(t.Context(), seeds.Fence("m")).Err(); err != nil { // it has gone
+		t.Fatal(err)
+	}
+	j := newRival(t, s.Addr, seeds.Simba33, "m", "j")
+	if token := j.take(); token != 1 {
+		t.Errorf("it took %d", token)
+	}
+	if o := owner(t, b, "m"); o.Token <= last { // as long as the record is there
+		t.Errorf("%+v after %d", o, last)
+	}
+}

@@ -1,0 +1,39 @@
+package zookeeper
+
+import "github.com/simba-resp/simba-resp"
+
+// announceFree tells all who listen that a mutex is free and nobody is next, once for each tenure. At the
+// end of a lease nobody is told: contenders know that instant. With turn, the mutex was kept for a
+// waiter since; then they do not.
+func (b *Backend) announceFree(mutex string, turn bool) {
+	last, _ := b.chronicle.Last(mutex)
+	switch last.Kind {
+	case simba.EventReleased, simba.EventBroken:
+	case simba.EventExpired:
+		if !turn {
+			return
+		}
+	default:
+		return
+	}
+	b.mu.Lock()
+	m := b.mutexes[mutex]
+	told := m == nil || m.announced >= last.Token
+	if !told {
+		m.announced = last.Token
+	}
+	b.mu.Unlock()
+	if !told {
+		b.notices.Publish(simba.MutexChannel(mutex), simba.ReleasedNotice(last.Owner))
+	}
+}
+
+// skipFree has announceFree tell nothing of the tenures so far.
+func (b *Backend) skipFree(mutex string) {
+	last, _ := b.chronicle.Last(mutex)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m := b.mutexes[mutex]; m != nil {
+		m.announced = max(m.announced, last.Token)
+	}
+}

@@ -1,0 +1,106 @@
+package engine
+
+// Tokens in transactions: the keys simba:{m}:fence and simba:{m}:token show those of the mutex. A
+// script is told its token before it commits. So a number is reserved when it is told, and
+// the mutex is watched from then on: if anybody has it meanwhile, the transaction conflicts. So no
+// tenure has a token that is smaller than that of one before.
+
+// Token implements simba.Tx.
+func (t *tx) Token(name string) uint64 {
+	k := t.key(name)
+	switch {
+	case !k.lock.Exists() || k.refused:
+		return k.ended
+	case k.hidden:
+		return 0
+	case k.lock.Token == pending:
+		t.reserve(k)
+	}
+	return k.lock.Token
+}
+
+// DropToken implements simba.Tx.
+func (t *tx) DropToken(name string) {
+	k := t.key(name)
+	k.ended, k.hidden = 0, k.lock.Exists()
+}
+
+// DroppedToken implements simba.Tx.
+func (t *tx) DroppedToken() (name string, ok bool) {
+	for _, k := range t.keys {
+		if k.hidden && k.lock.Exists() && !k.refused {
+			return k.name, true
+		}
+	}
+	return "", false
+}
+
+// Fence implements simba.Tx.
+func (t *tx) Fence(name string) uint64 {
+	k := t.key(name)
+	if !k.lock.Exists() || k.refused {
+		k.told = max(k.told, t.engine.token.Load())
+		return k.told
+	}
+	if k.lock.Token == pending {
+		t.reserve(k)
+	}
+	return max(k.lock.Token, k.told)
+}
+
+// NextToken implements simba.Tx.
+func (t *tx) NextToken(name string) uint64 {
+	k := t.key(name)
+	o := k.begun()
+	known := o == nil || o.token != 0 // that of the present tenure, if the transaction has begun it
+	t.reserve(k)
+	switch {
+	case o == nil:
+		k.next = k.draw()
+		return k.next
+	case known:
+		o.token = k.draw()
+		k.lock.Token = o.token
+	}
+	return o.token
+}
+
+// reserve watches the mutex, and gives the tenures that the transaction has begun their tokens.
+func (t *tx) reserve(k *txKey) {
+	if t.tooLarge {
+		return
+	}
+	t.read(k, func(*mutex, *step) {
+		if k.watch == nil {
+			k.watch = k.shard.watch(k.name)
+		}
+		k.seen.add(k.watch, false)
+	})
+	for i := range k.work {
+		if o := &k.work[i]; o.token == 0 && (o.kind == opTake || o.kind == opChange) {
+			o.token = k.draw()
+		}
+	}
+	if o := k.begun(); o != nil {
+		k.lock.Token = o.token
+	}
+}
+
+// draw returns a token that no tenure has had. The mutex is watched.
+func (k *txKey) draw() uint64 {
+	k.told = k.shard.engine.token.Add(1)
+	return k.told
+}
+
+// begun returns the taking that began the tenure which the mutex has now, nil if the transaction has not begun it.
+func (k *txKey) begun() *op {
+	for i := len(k.work) - 1; i >= 0; i-- {
+		switch o := &k.work[i]; o.kind {
+		case opTake:
+			return o
+		case opDrop:
+			return nil
+		}
+	}
+	return nil
+}

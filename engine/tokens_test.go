@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
+	for name, begin := range map[string]func(tx simba.Tx) uint64{
+		"taken, then counted": func(tx simba.Tx) uint64 {
+			tx.Take("m", str("a", sec))
+			return tx.NextToken("m")
+		},
+		"counted, then taken": func(tx simba.Tx) uint64 {
+			n := tx.NextToken("m")
+			tx.Take("m", str("a", sec))
+			return n
+		},
+		"taken, then asked for": func(tx simba.Tx) uint64 {
+			tx.Take("m", str("a", sec))
+			return tx.Token("m")
+		},
+		"the fence of one that is taken": func(tx simba.Tx) uint64 {
+			tx.Take("m", str("a", sec))
+			return tx.Fence("m")
+		},
+		"counted twice": func(tx simba.Tx) uint64 {
+			tx.Take("m", str("a", sec))
+			tx.NextToken("m")
+			return tx.NextToken("m")
+		},
+		"taken again": func(tx simba.Tx) uint64 {
+			tx.Take("m", str("x", sec))
+			tx.Drop("m")
+			tx.Take("m", str("a", sec))
+			return tx.NextToken("m")
+		},
+		"taken from another": func(tx simba.Tx) uint64 {
+			tx.Take("m", str("x", sec))
+			first := tx.NextToken("m")
+			tx.Take("m", str("a", sec))
+			if n := tx.Token("m"); n > first {
+				return n
+			}
+			return 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				last := w.acquire("m", "before", sec, 0).Token
+				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "before"})
+				var told, seen uint64
+				w.commit(func(tx simba.Tx) {
+					told = begin(tx)
+					seen = tx.Token("m")
+				})
+				if o := w.owner("m"); o.Owner != "a" || o.Token != told || seen != told || told <= last {
+					t.Errorf("told %d, then %d; the tenure is %+v, after %d", told, seen, o, last)
+				}
+				events, _, _ := w.e.History(context.Background(), simba.HistoryRequest{Mutex: "m", Count: 100})
+				for _, e := range events {
+					if e.Kind == simba.EventAcquired && e.Token < last {
+						t.Errorf("token %d after %d", e.Token, last)
+					}
+					last = max(last, e.Token)
+				}
+				w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+				if o := w.acquire("m", "after", sec, 0); o.Token <= told {
+					t.Errorf("token %d after %d", o.Token, told)
+				}
+			})
+		})
+	}
+}
+
+func TestATokenThatIsReservedIsOnlyUsedIfNobodyHadTheMutexMeanwhile(t *testing.T) {
+	inBubble(t, func(w *world) {
+		tx := w.e.Begin()
+		tx.Take("m", str("a", sec))
+		reserved := tx.NextToken("m")
+		between := w.acquire("m", "b", sec, 0).Token
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		conflicts(w.t, tx)
+		w.commit(func(tx simba.Tx) {
+			tx.Take("m", str("a", sec))
+			reserved = tx.NextToken("m")
+		})
+		if o := w.owner("m"); o.Token != reserved || reserved <= between {
+			w.t.Errorf("token %d, reserved %d, after %d", o.Token, reserved, between)
+		}
+	})
+}
+
+func TestATransactionThatOnlyCountsChangesNoTenure(t *testing.T) {
+	inBubble(t, func(w *world) {
+		a := w.acquire("m", "a", time.Hour, 0).Token
+		var n uint64
+		w.commit(func(tx simba.Tx) {
+			n = tx.NextToken("m")
+			if tx.Token("m") != a || tx.Fence("m") != n {
+				w.t.Errorf("token %d, fence %d, after %d was counted", tx.Token("m"), tx.Fence("m"), n)
+			}
+		})
+		if o := w.owner("m"); o.Token != a || n <= a {
+			w.t.Errorf("the tenure's token is %d, was %d; counted %d", o.Token, a, n)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if o := w.acquire("m", "b", sec, 0); o.Token <= n {
+			w.t.Errorf("token %d after %d was counted", o.Token, n)
+		}
+	})
+}
+
+func TestATokenStaysUntilItIsDroppedBesideItsLock(t *testing.T) {
+	inBubble(t, func(w *world) {
+		token := w.acquire("m", "a", time.Hour, 0).Token
+		w.commit(func(tx simba.Tx) {
+			if tx.DropToken("m"); tx.Token("m") != 0 {
+				w.t.Error("it is there after it was dropped")
+			}
+			if m, kept := tx.DroppedToken(); m != "m" || !kept {
+				w.t.Error("the tenure goes on without its token")
+			}
+			if tx.Drop("m"); tx.Token("m") != 0 {
+				w.t.Error("it is back after the tenure")
+			}
+			tx.Discard()
+			if tx.Drop("m"); tx.Token("m") != token {
+				w.t.Errorf("token %d goes with its lock", token)
+			}
+			if tx.DropToken("m"); tx.Token("m") != 0 {
+				w.t.Error("it is there after it was dropped")
+			}
+			if m, kept := tx.DroppedToken(); kept {
+				w.t.Errorf("%s has a tenure", m)
+			}
+		})
+		w.commit(func(tx simba.Tx) {
+			if tx.Token("m") != 0 || tx.Fence("m") != token {
+				w.t.Errorf("of a free mutex: token %d, fence %d", tx.Token("m"), tx.Fence("m"))
+			}
+		})
+	})
+}
+
+func TestATokenIsNotToldBeforeACrashCannotRepeatIt(t *testing.T) {
+	for name, ask := range map[string]func(tx simba.Tx) uint64{
+		"counted": func(tx simba.Tx) uint64 { return tx.NextToken("m") },
+		"read":    func(tx simba.Tx) uint64 { return tx.Fence("m") },
+		"of a tenure that is over": func(tx simba.Tx) uint64 {
+			tx.Take("m", str("a", sec))
+			n := tx.NextToken("m")
+			tx.Drop("m")
+			return n
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGate()
+				w := newWorldOn(t, g, Recovery{Token: 7})
+				tx := w.e.Begin()
+				defer tx.Close()
+				told := ask(tx)
+				seq, err := tx.Commit(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				settled := settles(w.e, seq)
+				if settled() {
+					t.Errorf("%d is told before it is durable", told)
+				}
+				if last := g.changes[len(g.changes)-1]; last.Token != told {
+					t.Errorf("%d is told, the journal has %+v", told, last)
+				}
+				g.set(true)
+				if !settled() {
+					t.Error("it hangs after the fsync")
+				}
+			})
+		})
+	}
+}
