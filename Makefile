@@ -27,7 +27,7 @@ PROGRAMS ?= 50000
 DURATION ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed campaigns programs
+.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -44,10 +44,11 @@ build: ## bin/simba-resp
 FIRST := ./tests ./backends/zookeeper ./tests/contenders ./tests/handoffs ./backends/mysql ./backends/redis
 
 # What make test leaves to make test-long: attacks with thousands of connections, chaos, what has to happen within
-# milliseconds, and the conformance suite on stores of other forms. It needs the machine for itself.
+# milliseconds, Simba itself, and the conformance suite on stores of other forms. It needs the machine for itself.
 ATTACKS  := ./tests/abuse
 CHAOS    := WhateverFails
 TIMED    := LeaseOfAKilledOwnerEnds
+SIMBA    := SimbaItself
 VARIANTS := OfAnEnsemble|KillingTheLeader|ClusterKeepsTheRules|AtTheContentionTiming|OnTheSeedsTable
 
 # The simulation runs without the race detector: that finds the same races in the tests of the parts.
@@ -61,13 +62,13 @@ TEST := go test -count 1
 test: ## what must pass on any machine: all tests but those of test-long, with the race detector
 	@tools/install
 ifeq ($(PKG),./...)
-	$(TEST) -race -p 4 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(VARIANTS)') $(FIRST) $(REST)
+	$(TEST) -race -p 4 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(SIMBA)|$(VARIANTS)') $(FIRST) $(REST)
 	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
 else
 	$(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 endif
 
-test-long: attacks variants timed bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 50 minutes
+test-long: attacks variants timed jvm bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 70 minutes
 
 attacks: ## hostile and careless clients by the thousand
 	@tools/install
@@ -80,6 +81,11 @@ variants: ## the conformance suite on an ensemble of ZooKeeper, a cluster of Red
 timed: ## what has to happen within milliseconds, a few times
 	@tools/install
 	$(TEST) -run '$(TIMED)' ./tests/contenders
+
+# Ivy brings Simba's Redis backend from its default repository: minutes the first time, seconds later.
+jvm: ## Simba 2.9.5 and 2.5.0 themselves beside this server, hundreds of changes of leader, and kills
+	@tools/install
+	$(TEST) -v -timeout 20m -run '$(SIMBA)' ./tests/dropin
 
 # The same tests as in make test, told to do it more often by -long. Without the race detector: what is counted is
 # what users run. The table's path is absolute, since each package's tests run in its folder.

@@ -3,6 +3,7 @@ package dropin
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +14,14 @@ import (
 )
 
 // lease is one that a busy machine does not lose, in milliseconds.
-const lease = 10_000
+const lease = 30_000
+
+// early bounds a wait for a turn, which others may have first, and which must not last until a lease ends.
+const early = lease * 2 / 3 * time.Millisecond
+
+// soon bounds a wait that must not last until a lease ends, nor until a server looks after those that wait
+// there by itself, every 10 s. It is generous, for busy machines.
+const soon = 6 * time.Second
 
 // contender wants a mutex again and again.
 type contender interface {
@@ -22,59 +30,158 @@ type contender interface {
 	release(ctx context.Context) error
 }
 
+// fenced is a contender that knows the token of the tenure that it acquired last; 0 = it was told none.
+type fenced interface{ token() uint64 }
+
+// site is where contenders meet: servers of one engine, and the address at which those that do not know
+// the servers contend. That is the address of the store, and of an embedded engine its server's.
+type site struct {
+	engine  string
+	servers []*simbatest.Server
+	store   string
+}
+
+// newSite starts servers of an engine with one store. An embedded engine has one server.
+func newSite(t testing.TB, engine string, servers int) *site {
+	t.Helper()
+	at := &site{engine: engine}
+	var flags []string
+	at.store, flags = simbatest.Store(t, engine)
+	if engine == "embedded" {
+		servers = 1
+	}
+	for range servers {
+		at.servers = append(at.servers, simbatest.Start(t, flags...))
+	}
+	if engine == "embedded" {
+		at.store = at.servers[0].Addr
+	}
+	return at
+}
+
+// last is the server that the second client of ours asks.
+func (at *site) last() *simbatest.Server { return at.servers[len(at.servers)-1] }
+
 // contest is some contenders' for a mutex.
 type contest struct {
 	t       *testing.T
-	server  *simbatest.Server
+	at      *site
+	server  *simbatest.Server // the first of the site
 	mutex   string
 	rdb     *redis.Client // of the witness
 	noted   tenures
 	running sync.WaitGroup
+
+	// patience is how long a contender waits for a turn at most. It is shorter than the lease where that must not
+	// end before somebody else owns the mutex.
+	patience time.Duration
+
+	// blind means that nobody asks the server who owns the mutex: SIMBA.* does not take its name.
+	blind bool
 }
 
 func newContest(t *testing.T, mutex string) *contest {
 	t.Helper()
-	s := simbatest.Start(t)
-	return &contest{t: t, server: s, mutex: mutex, rdb: connect(t, s)}
+	return newContestAt(t, newSite(t, "embedded", 1), mutex)
+}
+
+func newContestAt(t *testing.T, at *site, mutex string) *contest {
+	t.Helper()
+	return &contest{
+		t: t, at: at, server: at.servers[0], mutex: mutex, rdb: connect(t, at.servers[0]),
+		patience: simbatest.Patience,
+	}
 }
 
 // enter has a contender take that many turns, with a pause after each.
 func (c *contest) enter(k contender, turns int, pause time.Duration) {
 	c.running.Go(func() {
-		for n := range turns {
-			if err := c.turn(k); err != nil {
-				c.t.Errorf("turn %d of %d of %T: %v", n, turns, k, err)
-				return
-			}
+		for n := 0; n < turns && c.goesOn(k, n); n++ {
 			time.Sleep(pause)
 		}
 	})
 }
 
+// enterUntil has a contender take turns until done is closed, with pauses of different lengths. It runs as
+// one of running.
+func (c *contest) enterUntil(running *sync.WaitGroup, k contender, done <-chan struct{}, most time.Duration) {
+	running.Go(func() {
+		for n := 0; c.goesOn(k, n); n++ {
+			select {
+			case <-done:
+				return
+			case <-time.After(rand.N(most)):
+			}
+		}
+	})
+}
+
+// goesOn has a contender take its turn number n, and reports whether it did.
+func (c *contest) goesOn(k contender, n int) bool {
+	err := c.turn(k)
+	if err != nil {
+		c.noted.breaks(turnsCome, "turn %d of %T: %v", n, k, err)
+	}
+	return err == nil
+}
+
 func (c *contest) turn(k contender) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), simbatest.Patience)
 	defer cancel()
-	owner, err := k.acquire(ctx)
+	waiting, stop := context.WithTimeout(ctx, c.patience)
+	defer stop()
+	owner, err := k.acquire(waiting)
 	if err != nil {
 		return err
 	}
 	from := clock()
-	o, err := record(ctx, c.rdb, "simba.owner", c.mutex)
+	token, err := c.look(ctx, k, owner)
 	if err != nil {
 		return err
 	}
-	if o == nil || o["owner"] != owner {
-		return fmt.Errorf("%s has it, and by the server the owner is %v", owner, o)
-	}
-	c.noted.add(tenure{owner: owner, token: uint64(o["token"].(int64)), from: from, to: clock()})
+	f, knows := k.(fenced)
+	c.noted.add(tenure{owner: owner, kind: fmt.Sprintf("%T", k), untold: knows && f.token() == 0, token: token, from: from, to: clock()})
 	return k.release(ctx)
 }
 
-// end waits until all have had their turns, and checks that there were never two owners.
+// look asks the server for the tenure of a contender that owns the mutex, and returns its token.
+func (c *contest) look(ctx context.Context, k contender, owner string) (token uint64, err error) {
+	f, knows := k.(fenced)
+	if c.blind {
+		if knows {
+			token = f.token()
+		}
+		return token, nil
+	}
+	o, err := record(ctx, c.rdb, "simba.owner", c.mutex)
+	if err != nil {
+		return 0, err
+	}
+	if o == nil || o["owner"] != owner {
+		return 0, fmt.Errorf("%s has it, and by the server the owner is %v", owner, o)
+	}
+	token = uint64(o["token"].(int64))
+	if knows && f.token() != 0 && f.token() != token {
+		c.noted.breaks(oneToken, "%s has token %d, and by the server it is %d", owner, f.token(), token)
+	}
+	ok, err := c.rdb.Do(ctx, "simba.check", c.mutex, token).Int()
+	if err == nil && ok != 1 {
+		later, err := record(ctx, c.rdb, "simba.owner", c.mutex)
+		c.noted.breaks(checked, "the token of %s does not; before it was %v, and after it %v, %v", owner, o, later, err)
+	}
+	return token, err
+}
+
+// end waits until all have had their turns, and has a subtest for each rule.
 func (c *contest) end() {
 	c.t.Helper()
 	c.running.Wait()
-	c.t.Logf("turns: %v", c.noted.neverTwo(c.t, c.rdb, c.mutex))
+	c.noted.neverTwo(c.at.engine)
+	if !c.blind {
+		c.noted.history(c.t, c.rdb, c.at.engine, c.mutex)
+	}
+	c.t.Logf("turns: %v", c.noted.count())
+	c.noted.tell(c.t)
 }
 
 // simba is a contender that knows SIMBA.ACQUIRE.

@@ -1,5 +1,7 @@
 // Package dropin proves that lock code written for Redis runs here as it is, with real servers: Simba's
-// and Spring's scripts, redsync, and over Node.js a document's functions and the package redlock.
+// and Spring's scripts, redsync, and over Node.js a document's functions and the package redlock. It
+// proves the same of Simba's contenders beside the servers, at one store: of every generation, by its
+// wire, and of Simba 2.9.5 and 2.5.0 themselves.
 //
 // Each contends for a mutex with clients that know SIMBA.ACQUIRE. Two witnesses say that there were
 // never two owners: the contenders, who note by one clock from when to when they had it, and the
@@ -39,7 +41,12 @@ func (silence) Printf(context.Context, string, ...any) {}
 // connect returns a go-redis client of its own, as each process has one.
 func connect(t testing.TB, s *simbatest.Server) *redis.Client {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: simbatest.Patience, MaxRetries: -1})
+	return connectTo(t, s.Addr)
+}
+
+func connectTo(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: simbatest.Patience, MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }

@@ -13,78 +13,148 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// seed is a contender of Simba on the JVM: it knows the three scripts and two channels.
-type seed struct {
-	rdb                       *redis.Client
-	key, id                   string
-	acquiring, guarding, done string // the scripts
-	notices                   <-chan *redis.Message
-	told                      int // how often it was told that it is its turn
+// jvm is a contender of Simba on the JVM, of one generation: it knows three scripts, and the channels of
+// its generation. It listens while it wants the mutex or has it, as Simba does from start to stop.
+type jvm struct {
+	rdb       *redis.Client
+	gen       seeds.Generation
+	mutex, id string
+	lease     int64 // in milliseconds, transition window included
+
+	sub     *redis.PubSub // nil = it listens to nothing
+	notices <-chan *redis.Message
+	told    int    // how often it was told to contend
+	last    uint64 // the token of its last tenure; 0 = its generation has none
 }
 
-func newSeed(c *contest, id string) *seed {
-	c.t.Helper()
-	k := &seed{
-		rdb: connect(c.t, c.server), key: "simba:{" + c.mutex + "}", id: id,
-		acquiring: seeds.SimbaAcquire, guarding: seeds.SimbaGuard, done: seeds.SimbaRelease,
-	}
-	sub := k.rdb.Subscribe(c.t.Context(), k.key, k.key+":"+id)
-	c.t.Cleanup(func() { sub.Close() })
-	for range 2 {
-		if _, err := sub.Receive(c.t.Context()); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	k.notices = sub.Channel(redis.WithChannelSize(100_000))
+func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *jvm {
+	t.Helper()
+	k := &jvm{rdb: connectTo(t, addr), gen: gen, mutex: mutex, id: id, lease: lease}
+	t.Cleanup(k.deafen)
 	return k
 }
 
-// state runs a script that returns the owner and what is left of its lease.
-func (k *seed) state(ctx context.Context, source string) (owner string, left time.Duration, err error) {
-	text, err := k.rdb.Eval(ctx, source, []string{k.key}, k.id, lease).Text()
-	if err != nil {
-		return "", 0, err
+// listen subscribes to the contender's channels, unless it does so already.
+func (k *jvm) listen(ctx context.Context) error {
+	if k.sub != nil {
+		return nil
 	}
-	owner, rest, _ := strings.Cut(text, "@@")
-	ms, err := strconv.ParseInt(rest, 10, 64)
-	return owner, time.Duration(ms) * time.Millisecond, err
+	channels := k.gen.Channels(k.mutex, k.id)
+	k.sub = k.rdb.Subscribe(ctx, channels...)
+	for range channels {
+		if _, err := k.sub.Receive(ctx); err != nil {
+			return err
+		}
+	}
+	k.notices = k.sub.Channel(redis.WithChannelSize(100_000))
+	return nil
 }
 
-func (k *seed) acquire(ctx context.Context) (string, error) {
+// deafen ends the subscription.
+func (k *jvm) deafen() {
+	if k.sub != nil {
+		k.sub.Close()
+		k.sub = nil
+	}
+}
+
+// state runs a script that returns the owner, what is left of its lease, and its token.
+func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left time.Duration, token uint64, err error) {
+	reply := k.rdb.Eval(ctx, s.Source, s.Keys(k.mutex), k.id, k.lease)
+	if k.gen.Queues {
+		text, err := reply.Text()
+		if err != nil {
+			return "", 0, 0, err
+		}
+		owner, rest, _ := strings.Cut(text, "@@")
+		if rest == "" {
+			return owner, 0, 0, nil
+		}
+		ms, err := strconv.ParseInt(rest, 10, 64)
+		return owner, time.Duration(ms) * time.Millisecond, 0, err
+	}
+	all, err := reply.Slice()
+	if err != nil {
+		return "", 0, 0, err
+	}
+	if len(all) != 3 {
+		return "", 0, 0, fmt.Errorf("the script returns %v", all)
+	}
+	owner, _ = all[0].(string)
+	ms, _ := all[1].(int64)
+	n, _ := all[2].(int64)
+	return owner, time.Duration(ms) * time.Millisecond, uint64(n), nil
+}
+
+// try asks for the mutex once. It returns the owner, and what is left of its lease.
+func (k *jvm) try(ctx context.Context) (owner string, left time.Duration, err error) {
+	owner, left, token, err := k.state(ctx, k.gen.Acquire)
+	if err == nil && owner == k.id {
+		k.last = token
+	}
+	return owner, left, err
+}
+
+func (k *jvm) acquire(ctx context.Context) (string, error) { return k.contend(ctx, func() {}) }
+
+// contend is acquire that calls waits when the contender waits, each time.
+func (k *jvm) contend(ctx context.Context, waits func()) (string, error) {
+	if err := k.listen(ctx); err != nil {
+		return "", err
+	}
 	for {
-		owner, left, err := k.state(ctx, k.acquiring)
+		owner, left, err := k.try(ctx)
 		if err != nil || owner == k.id {
 			return owner, err
 		}
+		waits()
 		if err := k.awaitTurn(ctx, left); err != nil {
 			return "", err
 		}
 	}
 }
 
-// awaitTurn returns when the contender is told that it is its turn, or at the end of the owner's lease.
-func (k *seed) awaitTurn(ctx context.Context, left time.Duration) error {
+// token implements fenced.
+func (k *jvm) token() uint64 { return k.last }
+
+// awaitTurn returns when the contender is told to contend, or at the end of the owner's lease.
+func (k *jvm) awaitTurn(ctx context.Context, left time.Duration) error {
 	end := time.After(left)
 	for {
 		select {
 		case m := <-k.notices:
-			if m.Channel == k.key+":"+k.id && strings.HasPrefix(m.Payload, "released@@") {
+			if strings.HasPrefix(m.Payload, "released@@") {
 				k.told++
 				return nil
 			}
 		case <-end:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%s waits for its turn: %w", k.id, ctx.Err())
+			return fmt.Errorf("%s of Simba %s waits for its turn: %w", k.id, k.gen.Name, ctx.Err())
 		}
 	}
 }
 
-func (k *seed) release(ctx context.Context) error {
-	if owner, _, err := k.state(ctx, k.guarding); err != nil || owner != k.id {
-		return fmt.Errorf("%s cannot guard, %q has it: %v", k.id, owner, err)
+// guard renews the lease.
+func (k *jvm) guard(ctx context.Context) error {
+	owner, _, token, err := k.state(ctx, k.gen.Guard)
+	if err == nil && (owner != k.id || token != k.last) {
+		err = fmt.Errorf("%s cannot guard its tenure %d, %q has it with %d", k.id, k.last, owner, token)
 	}
-	n, err := k.rdb.Eval(ctx, k.done, []string{k.key}, k.id).Int()
+	return err
+}
+
+func (k *jvm) release(ctx context.Context) error {
+	if err := k.guard(ctx); err != nil {
+		return err
+	}
+	return k.end(ctx)
+}
+
+// end releases the mutex.
+func (k *jvm) end(ctx context.Context) error {
+	k.deafen()
+	n, err := k.rdb.Eval(ctx, k.gen.Release.Source, k.gen.Release.Keys(k.mutex), k.id).Int()
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%s has lost its lease", k.id)
 	}
@@ -95,16 +165,16 @@ func TestSimbasScriptsTakeTurnsWithSimbaAcquire(t *testing.T) {
 	t.Parallel()
 	const each, turns, pause = 4, 100, 2 * time.Millisecond
 	c := newContest(t, "seed")
-	seeds := make([]*seed, each)
-	for i := range seeds {
-		seeds[i] = newSeed(c, fmt.Sprint("seed", i))
+	theirs := make([]*jvm, each)
+	for i := range theirs {
+		theirs[i] = newJVM(t, c.at.store, seeds.Simba31, c.mutex, fmt.Sprint("seed", i))
 	}
-	for _, k := range seeds {
+	for _, k := range theirs {
 		c.enter(k, turns, pause)
 	}
 	c.enterSimba(each, turns, pause)
 	c.end()
-	for _, k := range seeds {
+	for _, k := range theirs {
 		if t.Logf("%s was told of %d turns", k.id, k.told); k.told == 0 {
 			t.Errorf("%s was never told of its turn", k.id)
 		}
@@ -116,7 +186,7 @@ func TestSimbasScriptsTakeTurnsAmongThemselves(t *testing.T) {
 	const each, turns = 6, 50
 	c := newContest(t, "seeds")
 	for i := range each {
-		c.enter(newSeed(c, fmt.Sprint("seed", i)), turns, 0)
+		c.enter(newJVM(t, c.at.store, seeds.Simba31, c.mutex, fmt.Sprint("seed", i)), turns, 0)
 	}
 	c.end()
 	is(t, c.rdb, int64(0), "exists", "simba:{seeds}", "simba:{seeds}:contender", "seeds")
@@ -129,8 +199,11 @@ func TestSimbasContenderIsToldOfATurnThatSimbaReleaseGivesIt(t *testing.T) {
 	if _, err := ours.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	k := newSeed(c, "seed")
-	if owner, left, err := k.state(t.Context(), k.acquiring); err != nil || owner != "ours" || left <= 0 || left > lease*time.Millisecond {
+	k := newJVM(t, c.at.store, seeds.Simba31, c.mutex, "seed")
+	if err := k.listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if owner, left, err := k.try(t.Context()); err != nil || owner != "ours" || left <= 0 || left > lease*time.Millisecond {
 		t.Fatalf("owner %q for %v, %v", owner, left, err)
 	}
 	is(t, c.rdb, int64(0), "zrank", "simba:{told}:contender", "seed")
@@ -150,7 +223,7 @@ func TestSimbasContenderIsToldOfATurnThatSimbaReleaseGivesIt(t *testing.T) {
 func TestSimbasContenderHandsOnToAWaiterOfSimbaAcquire(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "handed")
-	k := newSeed(c, "seed")
+	k := newJVM(t, c.at.store, seeds.Simba31, c.mutex, "seed")
 	if _, err := k.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,144 @@
+package dropin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// jdbcPause is between the looks of a JDBC contender. Simba's looks when the lease that it saw ends; so would
+// these 100 changes last minutes.
+const jdbcPause = 50 * time.Millisecond
+
+// jdbc is a contender of Simba's JDBC backend: it knows the table, and polls.
+type jdbc struct {
+	db        *sql.DB
+	mutex, id string
+	fencing   bool // it is of 3.3 or later, and counts tokens
+	last      uint64
+}
+
+// errDeadlock is what the loser of two first uses may get.
+const errDeadlock = 1213
+
+func (k *jdbc) acquire(ctx context.Context) (string, error) {
+	for {
+		owns, err := k.try(ctx)
+		var refused *mysql.MySQLError
+		if errors.As(err, &refused) && refused.Number == errDeadlock {
+			owns, err = false, nil
+		}
+		if owns || err != nil {
+			return k.id, err
+		}
+		select {
+		case <-time.After(jdbcPause):
+		case <-ctx.Done():
+			return "", fmt.Errorf("%s of JDBC polls: %w", k.id, ctx.Err())
+		}
+	}
+}
+
+// try is one look, or a renewal: the update and the read, in one transaction.
+func (k *jdbc) try(ctx context.Context) (owns bool, err error) {
+	tx, err := k.db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	update, get := seeds.MySQLAcquire, seeds.MySQLGet
+	args := []any{lease * 2 / 3, lease, k.id, k.mutex, k.id}
+	var owner string
+	var version, end, now int64
+	var token uint64
+	row := []any{&owner, &version, &end, &now}
+	if k.fencing {
+		update, get = seeds.MySQLFencedAcquire, seeds.MySQLFencedGet
+		args = append([]any{k.id}, args...)
+		row = append(row, &token)
+	}
+	if _, err := tx.ExecContext(ctx, update, args...); err != nil {
+		return false, err
+	}
+	if err := tx.QueryRowContext(ctx, get, k.mutex).Scan(row...); err != nil {
+		return false, err
+	}
+	if owns = owner == k.id && end > now; owns {
+		k.last = token
+	}
+	return owns, tx.Commit()
+}
+
+func (k *jdbc) token() uint64 { return k.last }
+
+// release renews, which keeps the token, and releases. Without the column a renewal changes the token: it is
+// left out there.
+func (k *jdbc) release(ctx context.Context) error {
+	if k.fencing {
+		before := k.last
+		if owns, err := k.try(ctx); err != nil || !owns || k.last != before {
+			return fmt.Errorf("%s cannot renew its tenure %d: owns it: %v with %d, %w", k.id, before, owns, k.last, err)
+		}
+	}
+	r, err := k.db.ExecContext(ctx, seeds.MySQLRelease, k.mutex, k.id)
+	if err != nil {
+		return err
+	}
+	if n, err := r.RowsAffected(); err != nil || n != 1 {
+		return fmt.Errorf("%s has lost its lease: %d, %w", k.id, n, err)
+	}
+	return nil
+}
+
+// TestBesideSimbaOnMySQL has JDBC contenders of both generations and two of ours take turns, on either table.
+//
+// An owner that takes no token leaves that of the tenure before in the table of 3.3. Who of several servers
+// saw the change of owner gives it one: until then another may take the older token for its. So these have one
+// server.
+func TestBesideSimbaOnMySQL(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, table string
+		fencing     []bool // of each contender of theirs
+		servers     int
+	}{
+		{"3.1", seeds.MySQLTable, []bool{false, false}, 2},
+		{"3.3", seeds.MySQLFencedTable, []bool{true, true}, 2},
+		{"3.1 on the table of 3.3", seeds.MySQLFencedTable, []bool{false, false}, 1},
+		{"both on the table of 3.3", seeds.MySQLFencedTable, []bool{true, true, false, false}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			store, flags := simbatest.Store(t, "mysql")
+			db, err := sql.Open("mysql", "root@tcp("+store+")/simba")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { db.Close() })
+			for _, s := range []string{c.table, "INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('m', 0, 0, 0, '', 0)"} {
+				if _, err := db.ExecContext(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			at := &site{engine: "mysql", store: store}
+			flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--mysql-migrate" }) // it would add the column
+			for range c.servers {
+				at.servers = append(at.servers, simbatest.Start(t, flags...))
+			}
+			var theirs []contender
+			for i, fencing := range c.fencing {
+				theirs = append(theirs, &jdbc{db: db, mutex: "m", id: fmt.Sprint("jvm", i), fencing: fencing})
+			}
+			beside(t, at, "m", theirs...)
+		})
+	}
+}
