@@ -416,6 +416,7 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 	acquire(t, one, "m", "a", time.Minute, nil)
 	acquire(t, two, "m", "b", time.Minute, newBell())
 	quiet(t, two, "m", "b")
+	deafen(two, "m")
 	own := two.tuner.serverChannel()
 	r := two.tuner.all()[0]
 	r.drop(own)
@@ -425,9 +426,15 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 	if list, _, err := one.Queue(t.Context(), "m", 10); err != nil || len(list) != 0 {
 		t.Fatalf("%v %v", list, err)
 	}
-	two.agenda.mu.Lock()
-	two.agenda.byMutex["m"].asOf = 0
-	two.agenda.mu.Unlock()
+	until(t, "no look is under way, and the next may be put off", func() bool {
+		two.agenda.mu.Lock()
+		defer two.agenda.mu.Unlock()
+		x := two.agenda.byMutex["m"]
+		if x != nil {
+			x.asOf = 0
+		}
+		return x != nil
+	})
 	two.agenda.set("m", time.Now().Add(time.Hour), 1)
 	r.want(own, false)
 	until(t, "b has its place", func() bool {
