@@ -200,7 +200,12 @@ func TestAReaderThatIsTooSlowGetsFewReports(t *testing.T) {
 	}
 	reads := make(chan struct{}) // a line each; closed: as many as there are
 	var p pipe
-	logs := newTestLogs(t, c, writerFunc(func(line []byte) (int, error) { <-reads; return p.Write(line) }))
+	logs := newTestLogs(t, c, writerFunc(func(text []byte) (int, error) {
+		for range bytes.Count(text, []byte("\n")) {
+			<-reads
+		}
+		return p.Write(text)
+	}))
 	lines := 0
 	for range 20_000 { // more than there is room for
 		logs.Info("log")
