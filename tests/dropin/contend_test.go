@@ -103,15 +103,18 @@ func (c *contest) enter(k contender, turns int, pause time.Duration) {
 }
 
 // enterUntil has a contender take turns until done is closed, with pauses of different lengths. It runs as
-// one of running.
+// one of running. On a busy machine a turn takes longer, and so does the pause, or the queue would never be
+// empty: then who has no place in it gets no turn.
 func (c *contest) enterUntil(running *sync.WaitGroup, k contender, done <-chan struct{}, most time.Duration) {
 	running.Go(func() {
+		began := time.Now()
 		for n := 0; c.goesOn(k, n); n++ {
 			select {
 			case <-done:
 				return
-			case <-time.After(rand.N(most)):
+			case <-time.After(rand.N(most + min(10*time.Since(began), time.Second/2))):
 			}
+			began = time.Now()
 		}
 	})
 }
