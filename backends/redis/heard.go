@@ -42,8 +42,9 @@ func (t *tuner) heard(m *redis.Message) {
 	}
 }
 
-// overheard looks after a mutex whose release was told to one contender, if someone waits or
-// listens here: the one who was told may be dead, or may not listen.
+// overheard books a look at a mutex after a turn notice to one contender, if someone waits or
+// listens here. It hears the notices of Simba up to 3.1, whose contender may be dead or deaf, and
+// those of our own scripts, which have the same form: look.lua tells them apart.
 func (t *tuner) overheard(channel, payload string) {
 	mutex, contender, ok := simba.ParseContenderChannel(channel)
 	releaser, isRelease := strings.CutPrefix(payload, "released@@")

@@ -1,0 +1,124 @@
+package redis
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// Servers hear their own turn notices on the channels where Simba up to 3.1 publishes its releases.
+
+func TestAnOwnTurnNoticeThatIsHeardLateGivesNobodyAPlace(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	e := newEar()
+	b := serve(t, "redis://"+s.Addr, e)
+	channel := simba.ContenderChannel("m", "P")
+	e.listen(t, b, channel)
+	acquire(t, b, "m", "L", time.Minute, nil)
+	acquire(t, b, "m", "P", time.Minute, nil)
+	w := newBell()
+	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
+	quiet(t, b, "m", "W")
+	release(t, b, "m", "L")
+	e.hear(t, channel, is("released@@L"))
+	acquire(t, b, "m", "P", time.Minute, nil)
+	release(t, b, "m", "P")
+	granted(t, w, ticket)
+	if _, err := b.ask(t.Context(), "m", lookScript, "1", "", 1, "P", "L"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ZScore(t.Context(), seeds.Queue("m"), "P").Err(); err != redis.Nil {
+		t.Errorf("P, who does not wait, has a place: %v", err)
+	}
+}
+
+func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
+	s := stores.Redis(t)
+	e := newEar()
+	b := serve(t, "redis://"+s.Addr, e)
+	b.SetHandoffWindow(time.Minute)
+	for _, c := range []string{"P", "L", "N"} {
+		e.listen(t, b, simba.ContenderChannel("m", c))
+	}
+	acquire(t, b, "m", "L", time.Minute, nil)
+	acquire(t, b, "m", "P", time.Minute, nil)
+	quiet(t, b, "m", "P")
+	release(t, b, "m", "L") // P gets the notice released@@L
+	acquire(t, b, "m", "L", time.Minute, nil)
+	acquire(t, b, "m", "N", time.Minute, nil)
+	if _, err := b.ask(t.Context(), "m", passScript, "P", "0", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ask(t.Context(), "m", lookScript, "1", "", 1, "P", "L"); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
+		t.Errorf("N overtakes L, whose turn it is: %+v", o)
+	}
+	if o, _ := acquire(t, b, "m", "L", time.Minute, nil); o.Status != simba.StatusAcquired {
+		t.Errorf("L asks in its turn: %+v", o)
+	}
+}
+
+func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
+	s := stores.Redis(t)
+	watcher := newEar()
+	other := serve(t, "redis://"+s.Addr, watcher)
+	other.SetHandoffWindow(time.Minute)
+	watcher.listen(t, other, "simba:{m}")
+	var refused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 3 {
+		id := fmt.Sprint("c", i)
+		e := newEar()
+		b := serve(t, "redis://"+s.Addr, e)
+		b.SetHandoffWindow(time.Minute)
+		e.listen(t, b, simba.ContenderChannel("m", id))
+		wg.Go(func() {
+			hasTurn := false
+			for won := 0; won < 100; {
+				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if o.Status == simba.StatusAcquired {
+					won++
+					for len(e.heard) > 0 { // of before
+						<-e.heard
+					}
+					hasTurn = false
+					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: id}); err != nil {
+						t.Error(err)
+						return
+					}
+					continue
+				}
+				if hasTurn {
+					refused.Add(1)
+				}
+				select {
+				case <-e.heard:
+					hasTurn = true
+				case <-time.After(10 * time.Second):
+					t.Errorf("%s waits in vain", id)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d times a contender asked in its turn and was refused", n)
+	}
+}
