@@ -114,7 +114,7 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string,
 }
 
 // neededRights are those of the user whom the url names.
-const neededRights = "~simba:* &simba* &simba:{* &simba:{*}:* &simba-events:{* +@all -@dangerous +info, and better +config|get"
+const neededRights = "~simba:* &simba* &simba:{* &simba:{*}[:]* &simba-events:{* +@all -@dangerous +info, and better +config|get"
 
 // checkChannels warns of a user who may not listen to the channels of all contenders.
 func checkChannels(ctx context.Context, client *redis.Client, name string, warn warning) error {

@@ -36,7 +36,8 @@ const (
 	eventGlob  = "simba-events:{*"
 	// contenderGlob is for this server alone: the channels of all contenders. Simba up to 3.1
 	// tells of a release on that of the next contender only, who may be no client of this server.
-	contenderGlob = "simba:{*}:*"
+	// No channel has this name: the colon stands in brackets.
+	contenderGlob = "simba:{*}[:]*"
 )
 
 func isPattern(name string) bool {
