@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,27 @@ import (
 )
 
 // What servers overhear on the channels of all contenders, and what they do about it.
+
+func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, newEar())
+	if err := c.Set(t.Context(), seeds.Fence("m"), "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	b.addressed["m"] = []wakeup{{"J1", "J0"}}
+	b.mu.Unlock()
+	if _, err := b.assert(t.Context(), "m", "", nil); err == nil {
+		t.Fatal("the look succeeds")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if got := fmt.Sprint(b.addressed["m"]); got != "[{J1 J0}]" {
+		t.Errorf("%s is kept", got)
+	}
+}
 
 func TestAContenderMayBeNamedLikeAPattern(t *testing.T) {
 	s := stores.Redis(t)

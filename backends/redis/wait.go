@@ -369,8 +369,9 @@ func (b *Backend) assert(ctx context.Context, mutex, again string, waiting []*pr
 	args := make([]any, 0, 3+6*len(waiting))
 	var busy []*place
 	b.mu.Lock()
-	args = append(args, "1", again, len(b.addressed[mutex]))
-	for _, w := range b.addressed[mutex] {
+	addressed := b.addressed[mutex]
+	args = append(args, "1", again, len(addressed))
+	for _, w := range addressed {
 		args = append(args, w.contender, w.releaser)
 	}
 	delete(b.addressed, mutex)
@@ -394,11 +395,21 @@ func (b *Backend) assert(ctx context.Context, mutex, again string, waiting []*pr
 			p.idle = nil
 		}
 	}
+	if err != nil {
+		b.addressLocked(mutex, addressed) // for the next look
+	}
 	b.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// addressLocked puts earlier wake-ups of a mutex before those that the next look takes in.
+func (b *Backend) addressLocked(mutex string, earlier []wakeup) {
+	if all := slices.Concat(earlier, b.addressed[mutex]); len(all) > 0 {
+		b.addressed[mutex] = all[max(0, len(all)-maxWakeups):]
+	}
 }
 
 // overtaking is for how long one reply may be overtaken by another on its way into the history.
