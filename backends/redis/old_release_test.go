@@ -35,6 +35,28 @@ func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
 	}
 }
 
+// The old release wakes a dead contender, and a contender of 3.2 and later hears only the mutex' channel.
+func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
+	s := stores.Redis(t)
+	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
+		e := newEar()
+		b := serve(t, "redis://"+s.Addr, e)
+		mutex := "m" + of.Name
+		e.listen(t, b, seeds.Lease(mutex))
+		until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+		j := newRival(t, s.Addr, seeds.Simba31, mutex, "J0")
+		j.take()
+		newRival(t, s.Addr, seeds.Simba31, mutex, "J1").queueUp()
+		k := newRival(t, s.Addr, of, mutex, "K").listen()
+		k.queueUp()
+		owner(t, b, mutex) // the server knows the tenure
+		sent := time.Now()
+		j.release()
+		k.hear("released@@J0")
+		within(t, "heard", sent)
+	}
+}
+
 func TestAContenderMayBeNamedLikeAPattern(t *testing.T) {
 	s := stores.Redis(t)
 	for _, glob := range []string{noticeGlob, eventGlob, contenderGlob} {

@@ -73,6 +73,8 @@ end
 for _, c in ipairs(popped) do
   if left and owner == '' and turn == '' and offer(c, true) and window > 0 then turn, till, changed = c, now + window, true end
 end
+-- Simba up to 3.1 tells nobody else. From 3.2 its contenders listen on the mutex' channel only.
+if left and releases > 0 then freed = true end
 handOn()
 -- Others were faster. One that does not hear Simba itself would not know that it has to queue again.
 for i = #popped, 1, -1 do
