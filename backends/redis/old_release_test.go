@@ -57,6 +57,26 @@ func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
 	}
 }
 
+// A walk through all waiters takes long. It is for what others may have done to the queue.
+func TestTheExpiryOfAnOwnLeaseWalksThroughNoWaiters(t *testing.T) {
+	s := stores.Redis(t)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	b := serve(t, "redis://"+s.Addr, newEar())
+	walks := func() string {
+		return c.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]["cmdstat_hkeys"]
+	}
+	acquire(t, b, "m", "a", 200*time.Millisecond, nil)
+	acquire(t, b, "m", "p", time.Minute, nil)
+	until(t, "the lease expires", func() bool { return c.Get(t.Context(), seeds.Lease("m")).Err() == redis.Nil })
+	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
+		t.Fatalf("%+v", o)
+	}
+	if n := walks(); n != "" {
+		t.Error(n)
+	}
+}
+
 func TestAContenderMayBeNamedLikeAPattern(t *testing.T) {
 	s := stores.Redis(t)
 	for _, glob := range []string{noticeGlob, eventGlob, contenderGlob} {

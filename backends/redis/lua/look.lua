@@ -67,6 +67,7 @@ for i = 10, 8 + 2 * releases, 2 do
     endTurn()
     restore()
   end
+  if describe(c) and not call('ZSCORE', queue, c) then restore() end
   for k = i + 3, 9 + 2 * releases, 2 do had = had or ARGV[k] == c end
   if (passed or listens(deafChannel(c))) and not had and not describe(c) and not call('ZSCORE', queue, c) then popped[#popped + 1] = c end
 end

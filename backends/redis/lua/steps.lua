@@ -233,7 +233,8 @@ end
 local same = shown == token or not shown and counter <= tonumber(token)
 -- passed: a tenure ended, or passed, of which these scripts made no note.
 -- left: it was released by another program.
-local passed, left = false, false
+-- spent: a lease of ours ran out, and nobody else had a token since.
+local passed, left, spent = false, false, false
 
 -- adopt takes in a tenure that began without us. Its owner took a token since 3.3; else it gets the next.
 local function adopt(ms)
@@ -268,6 +269,7 @@ elseif holder then
 else
   if owner ~= '' then
     passed, left = true, now < ends
+    spent = not left and session ~= FOREIGN and counter <= tonumber(token)
     finish(left and 'released' or 'expired', '')
   elseif counter > tonumber(token) then
     token, passed, changed = state[3], true, true -- nobody of ours saw its tenures

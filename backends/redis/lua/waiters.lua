@@ -47,7 +47,7 @@ if passed and call('EXISTS', queue) == 0 and (cluster or listens(deaf)) then
   redis.pcall('PUBLISH', deaf, 'released@@' .. last) -- users may have no right to it
 end
 -- A queue that others made anew does not expire.
-if waits and (passed or call('PTTL', queue) < 0) then restore() end
+if waits and (passed and not spent or call('PTTL', queue) < 0) then restore() end
 
 -- poll makes c a polling waiter, or counts its grace anew.
 local function poll(c, t, tr, since, score)
