@@ -496,6 +496,17 @@ var besideRules = []rule{
 		m.must(k.end(m.ctx))
 		m.comes("our waiter owns it", w)
 	}},
+	{"a release told to a dead contender of theirs reaches one without a queue", queuing, func(m *meeting) {
+		m.listens(m.rdb, seeds.Lease(m.mutex))
+		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
+		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
+			m.Fatal(owner, err)
+		}
+		w := m.queues(m.jvmOf(seeds.Simba33, "jvm2"))
+		m.settle()
+		m.must(k.end(m.ctx))
+		m.comes("their new waiter owns it", w)
+	}},
 	{"a contender of theirs that is overtaken has a place again", queuing, func(m *meeting) {
 		m.listens(m.rdb, seeds.Lease(m.mutex))
 		k, barger := m.owns(m.jvm("jvm0")), m.jvm("jvm2")
