@@ -171,7 +171,7 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	now.giveUp(t)
 	k.begin(t, "b", take(t, two, "m", "b", long).Token, two, one)
 
-	// Of a mutex that nobody of ours used since, a contender gets 1. Who knows better mends it.
+	// A contender that begins before a server has met the column gets 1. Who knows better mends it.
 	must(t, db, "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('late', 0, 0, 0, '', 70)")
 	late := tokens{mutex: "late"}
 	late.begin(t, "a", take(t, one, "late", "a", long).Token, one, two)

@@ -71,8 +71,9 @@ func open(ctx context.Context, o Options, db *sql.DB, at place) (b *Backend, err
 	if err != nil {
 		return nil, err
 	}
-	b.running.Add(1)
+	b.running.Add(2)
 	go b.keep()
+	go b.raise()
 	return b, nil
 }
 

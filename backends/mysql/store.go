@@ -22,13 +22,14 @@ type store struct {
 	table  table
 	clock  *clock
 	waits  *lockWaits
-	fenced *atomic.Bool // the table had a fencing_token when a statement last met it
+	fenced *atomic.Bool  // the table had a fencing_token when a statement last met it
+	came   chan struct{} // wakes Backend.raise; it has room for one
 }
 
 // newStore takes the time limit of requests.
 func newStore(db *sql.DB, t table, timeout time.Duration) store {
-	s := store{db: db, table: t, clock: newClock(), waits: newLockWaits(timeout), fenced: new(atomic.Bool)}
-	s.fenced.Store(t.fenced)
+	s := store{db: db, table: t, clock: newClock(), waits: newLockWaits(timeout), fenced: new(atomic.Bool), came: make(chan struct{}, 1)}
+	s.meet(t.fenced)
 	return s
 }
 
@@ -191,9 +192,7 @@ func (s *store) readRows(ctx context.Context, patience, where string, args ...an
 	if err != nil {
 		return nil, err
 	}
-	if s.fenced.Load() != n.fenced {
-		s.fenced.Store(n.fenced)
-	}
+	s.meet(n.fenced)
 	for rows.Next() {
 		if err := scan(rows, into...); err != nil {
 			return nil, err

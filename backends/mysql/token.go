@@ -13,7 +13,7 @@ import (
 // it runs, and no later one gets a token that was given before: version is never below
 // fencing_token, since contenders on the JVM count it up whenever they count fencing_token up.
 // A fencing_token of 0 is of a row that nobody has continued since the column was added: its token
-// is the version.
+// is the version. Backend.raise writes it there.
 //
 // A statement that begins a tenure, and any that reads or sets fencing_token, notices when the column
 // has come or gone (write, readRows).
@@ -97,7 +97,7 @@ func (s *store) write(ctx context.Context, mutex string, build func(*statements)
 			if !isOtherTable(err) {
 				break
 			}
-			s.fenced.Store(errorNumber(err) == errAmbiguous)
+			s.meet(errorNumber(err) == errAmbiguous)
 		}
 		return err
 	})
