@@ -12,6 +12,8 @@ import (
 // does a release. Renewals leave both. So a tenure keeps its token if the column comes or goes while
 // it runs, and no later one gets a token that was given before: version is never below
 // fencing_token, since contenders on the JVM count it up whenever they count fencing_token up.
+// An owner of Simba up to 3.2 leaves fencing_token. Nothing in the row tells it from a 3.3 owner that
+// has renewed, so only a server that saw the tenure before gives it a token of its own (tenures).
 // A fencing_token of 0 is of a row that nobody has continued since the column was added: its token
 // is the version. Backend.raise writes it there.
 //
@@ -48,7 +50,7 @@ const (
 	// continued is the token of a row with fencing_token, and following that of the next tenure.
 	continued = "IF(fencing_token = 0, version, fencing_token)"
 	following = "(GREATEST(fencing_token, version) + 1)"
-	// itsOwn is true if the token is sure to be of the tenure that runs. An owner of Simba up to 3.1
+	// itsOwn is true if the token is sure to be of the tenure that runs. An owner of Simba up to 3.2
 	// leaves the fencing_token of the tenure before, and counts version up.
 	itsOwn = "fencing_token IN (0, version)"
 )
