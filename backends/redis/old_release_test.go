@@ -50,6 +50,15 @@ func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
 		k := newRival(t, s.Addr, of, mutex, "K").listen()
 		k.queueUp()
 		owner(t, b, mutex) // the server knows the tenure
+		// The look that J0's acquired@@ asked for is over, too: one that notes the release before that
+		// is heard would use it up, see docs/SIMBA.md.
+		<-time.After(20 * foreignPause)
+		until(t, "no look is under way", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			_, busy := b.attending[mutex]
+			return !busy
+		})
 		sent := time.Now()
 		j.release()
 		k.hear("released@@J0")
