@@ -17,7 +17,7 @@ import (
 //
 // MySQL knows no lock wait below one second. There a statement finds out after that
 // second, so a row that was locked just now takes its mutex' two connections for so long,
-// once: who wants it after that begins with a slot. The row counts as locked until a
+// once: a later statement for that row begins with a slot. The row counts as locked until a
 // statement gets it, or until nobody has asked for it for a while.
 
 const (

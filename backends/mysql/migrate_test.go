@@ -139,7 +139,7 @@ func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
 	began := time.Now()
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = timeout })
 	if took := time.Since(began); took < timeout {
-		t.Skipf("it took %v only", took)
+		t.Logf("the migration took %v, less than a request may: only its tokens are checked", took)
 	}
 	if o := take(t, b, "m4711", "a", long); o.Token != 4712 {
 		t.Errorf("%+v", o)
@@ -171,7 +171,7 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	now.giveUp(t)
 	k.begin(t, "b", take(t, two, "m", "b", long).Token, two, one)
 
-	// A contender that begins before a server has met the column gets 1. Who knows better mends it.
+	// A contender that begins before a server has met the column gets 1. A server that knows a larger token raises it.
 	must(t, db, "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('late', 0, 0, 0, '', 70)")
 	late := tokens{mutex: "late"}
 	late.begin(t, "a", take(t, one, "late", "a", long).Token, one, two)

@@ -33,7 +33,7 @@ func newDeaths(t *testing.T) (d *deaths, network string) {
 	return d, network
 }
 
-// mortal is a connection that takes what is written and says nothing, once it is dead.
+// mortal is a connection that accepts writes and sends no reply once it is dead.
 type mortal struct {
 	net.Conn
 	deaths *deaths
