@@ -326,7 +326,9 @@ func TestPushesReachAPolledConnection(t *testing.T) {
 
 func TestASlowSubscriberHoldsUpNoOtherAndMissesNothing(t *testing.T) {
 	const n = 200
-	s, dial := polled(t, Config{Limits: Limits{PushQueue: 2 * n << 16}}, &script{commands: pubsub()})
+	// The slow one takes nothing until the other has read all. WriteTimeout would cut it on a busy machine.
+	limits := Limits{PushQueue: 2 * n << 16, WriteTimeout: time.Hour}
+	s, dial := polled(t, Config{Limits: limits}, &script{commands: pubsub()})
 	slow, other := dial(), dial()
 	slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 	other.call("SUBSCRIBE a b\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2))

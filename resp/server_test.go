@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -265,43 +266,24 @@ func TestAThousandSubscribersGetEachMessage(t *testing.T) {
 }
 
 // frames reads whole frames, of the kinds that the tests need.
-type frames struct {
-	r   io.Reader
-	buf []byte
-}
+type frames struct{ r *bufio.Reader }
 
-func newFrames(r io.Reader) *frames { return &frames{r: r} }
+func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReader(r)} }
 
 // next returns the next frame: a simple string, or an array of three bulks.
 func (f *frames) next(t *testing.T) string {
 	t.Helper()
-	for {
-		lines := 1
-		if len(f.buf) > 0 && f.buf[0] == '*' {
-			lines = 7
-		}
-		if i := endOfLine(f.buf, lines); i > 0 {
-			frame := string(f.buf[:i])
-			f.buf = f.buf[i:]
-			return frame
-		}
-		var b [1024]byte
-		n, err := f.r.Read(b[:])
+	lines := 1
+	if first, err := f.r.Peek(1); err == nil && first[0] == '*' {
+		lines = 7
+	}
+	var frame strings.Builder
+	for range lines {
+		line, err := f.r.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.buf = append(f.buf, b[:n]...)
+		frame.WriteString(line)
 	}
-}
-
-// endOfLine is where the n-th line has ended, 0 if it has not.
-func endOfLine(b []byte, n int) int {
-	for i, c := range b {
-		if c == '\n' {
-			if n--; n == 0 {
-				return i + 1
-			}
-		}
-	}
-	return 0
+	return frame.String()
 }
