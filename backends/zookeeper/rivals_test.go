@@ -233,6 +233,7 @@ func TestALateWordOfAConnectionThatIsGoneDoesNotEndTheWaitOfTheNext(t *testing.T
 	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
+	says(`"kind":"blocked"`) // until then the first server takes it for a polling waiter
 	giveUp(t, one, "m", "a")
 	woken.await(t)
 }
