@@ -35,34 +35,203 @@ func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
 	}
 }
 
-// The old release wakes a dead contender, and a contender of 3.2 and later hears only the mutex' channel.
+// notes has a contender of Simba release, and a script of ours find the mutex free before any look.
+func notes(t testing.TB, j *rival, b *Backend, s *script, args ...any) {
+	t.Helper()
+	header := b.header()
+	header[4] = never
+	sent := time.Now()
+	var reply *redis.Cmd
+	_, err := j.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.ScriptLoad(t.Context(), s.text)
+		p.Eval(t.Context(), j.of.Release.Source, j.of.Release.Keys(j.mutex), j.id)
+		reply = p.Do(t.Context(), s.command(j.mutex, header, args...)...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := parseState(j.mutex, s, args, reply.Val())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.sent = sent
+	b.takeIn(j.mutex, st)
+}
+
+// noting are requests that grant nothing if they find a mutex free.
+var noting = []struct {
+	name   string
+	script *script
+	args   []any
+}{
+	{"guard", guardScript, []any{"x", int64(60_000), int64(0), "0"}},
+	{"release", releaseScript, []any{"x", "0", "", ""}},
+	{"break", breakScript, []any{""}},
+	{"owner", lookScript, []any{"0", "", 0}},
+	{"look", lookScript, []any{"1", "", 0}},
+	{"queue", queueScript, []any{10}},
+	{"confirm", confirmScript, []any{"x", "7", "7", "told"}},
+	{"leave", leaveScript, []any{"x", "7", "left"}},
+	{"pass", passScript, []any{"x", "0", "7"}},
+}
+
+// overhearing returns a server that hears all contenders of a mutex, though nobody waits there.
+func overhearing(t testing.TB, addr, mutex string) *Backend {
+	t.Helper()
+	e := newEar()
+	b := serve(t, "redis://"+addr, e)
+	e.listen(t, b, seeds.Lease(mutex))
+	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+	return b
+}
+
+// The old release wakes a dead contender. One of 3.2 and later hears only the mutex' channel.
 func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
-		e := newEar()
-		b := serve(t, "redis://"+s.Addr, e)
 		mutex := "m" + of.Name
-		e.listen(t, b, seeds.Lease(mutex))
-		until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
-		j := newRival(t, s.Addr, seeds.Simba31, mutex, "J0")
-		j.take()
-		newRival(t, s.Addr, seeds.Simba31, mutex, "J1").queueUp()
-		k := newRival(t, s.Addr, of, mutex, "K").listen()
-		k.queueUp()
-		owner(t, b, mutex) // the server knows the tenure
-		// The look that J0's acquired@@ asked for is over, too: one that notes the release before that
-		// is heard would use it up, see docs/SIMBA.md.
-		<-time.After(20 * foreignPause)
-		until(t, "no look is under way", func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			_, busy := b.attending[mutex]
-			return !busy
-		})
+		b := overhearing(t, s.Addr, mutex)
+		j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
 		sent := time.Now()
 		j.release()
 		k.hear("released@@J0")
 		within(t, "heard", sent)
+	}
+}
+
+func TestAnOldReleaseThatARequestNotesFirstReachesAContenderWithoutAQueue(t *testing.T) {
+	s := stores.Redis(t)
+	for _, by := range noting {
+		for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
+			t.Run(by.name+" "+of.Name, func(t *testing.T) {
+				mutex := "m" + by.name + of.Name
+				b := overhearing(t, s.Addr, mutex)
+				j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
+				sent := time.Now()
+				notes(t, j, b, by.script, by.args...)
+				k.hear("released@@J0")
+				within(t, "heard", sent)
+				acquire(t, b, mutex, "a", time.Minute, nil)
+				if before := k.hear("acquired@@a"); contains(before, "released@@J0") {
+					t.Errorf("heard again: %q", before)
+				}
+			})
+		}
+	}
+}
+
+// beforeAnOldRelease returns an owner of 3.1, which will tell a dead contender, and a waiter without a
+// queue.
+func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owns, waits *rival) {
+	t.Helper()
+	j := newRival(t, addr, seeds.Simba31, mutex, "J0")
+	j.take()
+	newRival(t, addr, seeds.Simba31, mutex, "J1").queueUp()
+	k := newRival(t, addr, of, mutex, "K").listen()
+	k.queueUp()
+	owner(t, b, mutex) // the server knows the tenure
+	return j, k
+}
+
+func TestAnOldReleaseWhoseMutexIsTakenInTheSameStepIsNotAnnounced(t *testing.T) {
+	s := stores.Redis(t)
+	b := overhearing(t, s.Addr, "m")
+	j, k := beforeAnOldRelease(t, s.Addr, b, seeds.Simba33, "m")
+	notes(t, j, b, acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
+	seen(t, b, "m")
+	release(t, b, "m", "a")
+	if before := k.hear("released@@a"); contains(before, "released@@J0") {
+		t.Errorf("before, it heard %q", before)
+	}
+}
+
+// seen waits until a server has taken in what it overheard.
+func seen(t testing.TB, b *Backend, mutex string) {
+	t.Helper()
+	until(t, "nothing is to be taken in", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		_, busy := b.attending[mutex]
+		return !busy && len(b.addressed[mutex]) == 0
+	})
+}
+
+// 3.2 knows no token either, but publishes its release where all listen.
+func TestAReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
+	s := stores.Redis(t)
+	for _, by := range noting {
+		t.Run(by.name, func(t *testing.T) {
+			mutex := "m" + by.name
+			b := overhearing(t, s.Addr, mutex)
+			j := newRival(t, s.Addr, seeds.Simba32, mutex, "J")
+			j.take()
+			k := newRival(t, s.Addr, seeds.Simba33, mutex, "K").listen()
+			owner(t, b, mutex)
+			notes(t, j, b, by.script, by.args...)
+			if _, err := b.assert(t.Context(), mutex, "", nil); err != nil {
+				t.Fatal(err)
+			}
+			acquire(t, b, mutex, "a", time.Minute, nil)
+			if before := k.hear("acquired@@a"); len(before) != 1 || before[0] != "released@@J" {
+				t.Errorf("heard %q", before)
+			}
+		})
+	}
+}
+
+// Redis expires the lease; whoever waits tries then, and needs no notice.
+func TestTheExpiryOfAnOldLeaseIsNotAnnounced(t *testing.T) {
+	s := stores.Redis(t)
+	b := overhearing(t, s.Addr, "m")
+	j := newRival(t, s.Addr, seeds.Simba31, "m", "J")
+	k := newRival(t, s.Addr, seeds.Simba33, "m", "K").listen()
+	for range 20 {
+		j.acquire(30 * time.Millisecond)
+		for {
+			if o := owner(t, b, "m"); o.Owner == "" {
+				break
+			}
+		}
+	}
+	acquire(t, b, "m", "a", time.Minute, nil)
+	if before := k.hear("acquired@@a"); contains(before, "released@@J") {
+		t.Errorf("heard %q", before)
+	}
+}
+
+// The release tells the first of the queue, and takes it out. The request grants the mutex to ours.
+func TestAContenderThatSimbaToldKeepsItsPlaceIfARequestNotesTheReleaseFirst(t *testing.T) {
+	s := stores.Redis(t)
+	for _, by := range noting {
+		if by.script == confirmScript {
+			continue // it hands nothing on: the look gives the contender its turn
+		}
+		t.Run(by.name, func(t *testing.T) {
+			mutex := "m" + by.name
+			b := serve(t, "redis://"+s.Addr, newEar())
+			b.SetHandoffWindow(time.Minute)
+			j := newRival(t, s.Addr, seeds.Simba31, mutex, "J0")
+			j.take()
+			next := newRival(t, s.Addr, seeds.Simba31, mutex, "J1").listen()
+			next.queueUp()
+			first, second := newBell(), newBell()
+			_, ticket := acquire(t, b, mutex, "first", time.Minute, first)
+			_, later := acquire(t, b, mutex, "second", time.Minute, second)
+			quiet(t, b, mutex, "first")
+			quiet(t, b, mutex, "second")
+			until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+			notes(t, j, b, by.script, by.args...)
+			granted(t, first, ticket)
+			next.hear("released@@J0")
+			until(t, "it has its place", func() bool { return next.client.ZScore(t.Context(), seeds.Queue(mutex), "J1").Err() == nil })
+			next.queueUp()
+			release(t, b, mutex, "first")
+			next.hear("released@@first")
+			next.take()
+			next.release()
+			granted(t, second, later)
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,6 +69,50 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
 	if o, _ := acquire(t, b, "m", "L", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("L asks in its turn: %+v", o)
 	}
+}
+
+// All that the server overhears is taken in at once, in the second turn of a contender of Simba.
+func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.T) {
+	s := stores.Redis(t)
+	e := newEar()
+	b := serve(t, "redis://"+s.Addr, e)
+	b.SetHandoffWindow(time.Minute)
+	e.listen(t, b, simba.ContenderChannel("m", "P"))
+	j := newRival(t, s.Addr, seeds.Simba31, "m", "jvm").listen()
+	j.take()
+	acquire(t, b, "m", "P", time.Minute, nil)
+	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+	until(t, "looks are held up", func() bool { // one seems to be under way
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		_, busy := b.attending["m"]
+		if !busy {
+			b.attending["m"] = false
+		}
+		return !busy
+	})
+	if _, _, err := b.Break(t.Context(), "m", ""); err != nil {
+		t.Fatal(err)
+	}
+	e.hear(t, simba.ContenderChannel("m", "P"), is("released@@jvm"))
+	acquire(t, b, "m", "P", time.Minute, nil)
+	release(t, b, "m", "P")
+	acquire(t, b, "m", "a", time.Minute, nil)
+	j.queueUp()
+	release(t, b, "m", "a")
+	j.hear("released@@a")
+	until(t, "both notices are heard", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.addressed["m"]) == 2
+	})
+	if _, err := b.assert(t.Context(), "m", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if record := j.client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(); !strings.Contains(record, "jvm") {
+		t.Errorf("it is not its turn any more: %q", record)
+	}
+	j.take()
 }
 
 func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {

@@ -1,7 +1,7 @@
 -- Free, and nobody waits: grant, as in steps.lua. A fence that is no token is for the steps to
 -- refuse, and so is a user who may not publish.
 local before, may = tonumber(state[3] or 0), redis.acl_check_cmd
-if nobody and owner == '' and turn == '' and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
+if nobody and owner == '' and turn == '' and not unheard and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
   local me, t, tr = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
   local till = now + t + tr .. ''

@@ -60,15 +60,20 @@ end
 -- follow a tenure whose end these scripts noted. Only Simba's contenders listen on deaf channels.
 local popped = {}
 for i = 10, 8 + 2 * releases, 2 do
-  local c, releaser, had = ARGV[i], ARGV[i + 1], false
-  -- It had a tenure in its turn that nobody saw. A waiter of ours keeps its record in its turn.
-  if turn == releaser and c ~= releaser and not describe(releaser) then
+  local c, releaser, had, later = ARGV[i], ARGV[i + 1], false, false
+  for k = i + 2, 8 + 2 * releases, 2 do
+    later, had = later or ARGV[k] == releaser, had or ARGV[k + 1] == c
+  end
+  -- A request may have noted this release before.
+  if unheard and releaser == last then passed, left, unheard, changed = true, true, false, true end
+  -- It had a tenure in its turn that nobody saw. A waiter of ours keeps its record in its turn. One
+  -- that was told of its turn later has yet to have it: this is an own notice of before.
+  if turn == releaser and not later and c ~= releaser and not describe(releaser) then
     passed, left = true, true
     endTurn()
     restore()
   end
   if describe(c) and not call('ZSCORE', queue, c) then restore() end
-  for k = i + 3, 9 + 2 * releases, 2 do had = had or ARGV[k] == c end
   if (passed or listens(deafChannel(c))) and not had and not describe(c) and not call('ZSCORE', queue, c) then popped[#popped + 1] = c end
 end
 for _, c in ipairs(popped) do

@@ -48,10 +48,12 @@ if not state[2] and call('EXISTS', tenure) == 1 then theirs = tenure end
 --   '!' at its end = a command ended it.
 -- turn: the polling contender for whom the free mutex is kept, until till.
 -- lapse: no polling contender is forgotten before; 0 = none waits.
-local token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse
+-- unheard: another program released the last tenure that ended, in its lease, and no look has taken
+--   in the message to the next contender. A fast renewal or release drops it.
+local token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse, unheard
 if state[2] then
   local read
-  read, token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse = pcall(cmsgpack.unpack, state[2])
+  read, token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse, unheard = pcall(cmsgpack.unpack, state[2])
   if not read or type(token) ~= 'string' or not tonumber(token) or type(owner) ~= 'string' or type(last) ~= 'string' or
       type(transition or 0) ~= 'number' or type(lapse or 0) ~= 'number' then
     theirs, what = tenure, 'holds no record of simba-resp'

@@ -163,7 +163,7 @@ local function finish(kind, reason)
   end
   last, owner, session, untold, turn, till = owner, '', '', '', '', 0
   acquired, ttl, transition, ends = 0, 0, 0, 0
-  changed = true
+  unheard, changed = false, true
 end
 
 local function vacate(kind, reason)
@@ -179,7 +179,9 @@ end
 
 local function save()
   local record
-  if lapse ~= 0 or served ~= '' or till ~= 0 or turn ~= '' or untold ~= '' then
+  if unheard then
+    record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse, true)
+  elseif lapse ~= 0 or served ~= '' or till ~= 0 or turn ~= '' or untold ~= '' then
     record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session, untold, turn, till, served, lapse)
   elseif session ~= '' then
     record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session)
@@ -263,7 +265,11 @@ elseif holder then
   elseif full and not state[2] and holder ~= asker and not breaks then
     return { err = "OOM command not allowed when used memory > 'maxmemory'." } -- no record for somebody new
   else
-    if owner ~= '' then finish(now < ends and 'released' or 'expired', '') end
+    if owner ~= '' then
+      local early = now < ends
+      finish(early and 'released' or 'expired', '')
+      unheard = early
+    end
     adopt(ms)
   end
 else
@@ -271,11 +277,12 @@ else
     passed, left = true, now < ends
     spent = not left and session ~= FOREIGN and counter <= tonumber(token)
     finish(left and 'released' or 'expired', '')
+    unheard = left
   elseif counter > tonumber(token) then
     token, passed, changed = state[3], true, true -- nobody of ours saw its tenures
     if turn ~= '' then endTurn() end
   end
-  if shown then -- Simba up to 3.1 knows no token
+  if shown then -- Simba up to 3.2 knows no token
     numberIn(mark, shown)
     call('DEL', mark)
   end
