@@ -131,7 +131,7 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 		e.listen(t, b, simba.ContenderChannel("m", id))
 		wg.Go(func() {
 			hasTurn := false
-			for won := 0; won < 100; {
+			for won := 0; won < 500; {
 				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute})
 				if err != nil {
 					t.Error(err)
