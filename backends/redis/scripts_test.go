@@ -67,6 +67,8 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 			"acquire, poll, look":        {take, poll, look},
 			"acquire, release, look":     {take, free, look},
 			"after a handoff, look":      {served, bound, look},
+			"after one by Simba":         {take},
+			"after one by Simba, look":   {look, take, free, look},
 		} {
 			results, seen := make([]string, 2), make([]string, 2)
 			for i, fast := range []bool{true, false} {
@@ -78,6 +80,10 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 					t.Fatal(err)
 				}
 				seed := "return redis.call('SET', KEYS[1]..':tenure', cmsgpack.pack(ARGV[1], '', 'z'))"
+				if strings.HasPrefix(name, "after one by Simba") { // and unheard
+					seed = `return redis.call('SET', KEYS[1] .. ':tenure',
+						cmsgpack.pack(ARGV[1], '', 'z', 0, 0, 0, '', '', '', 0, '', 0, true))`
+				}
 				if story[0].s == releaseScript {
 					seed = `redis.call('SET', KEYS[1], 'before', 'PX', '60000')
 						local now = redis.call('TIME')[1] * 1000
