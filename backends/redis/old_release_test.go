@@ -38,6 +38,12 @@ func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
 // notes has a contender of Simba release, and a script of ours find the mutex free before any look.
 func notes(t testing.TB, j *rival, b *Backend, s *script, args ...any) {
 	t.Helper()
+	notesThen(t, func(redis.Pipeliner) {}, j, b, s, args...)
+}
+
+// notesThen is notes with what others do after the script, and before any look.
+func notesThen(t testing.TB, then func(redis.Pipeliner), j *rival, b *Backend, s *script, args ...any) {
+	t.Helper()
 	header := b.header()
 	header[4] = never
 	sent := time.Now()
@@ -46,6 +52,7 @@ func notes(t testing.TB, j *rival, b *Backend, s *script, args ...any) {
 		p.ScriptLoad(t.Context(), s.text)
 		p.Eval(t.Context(), j.of.Release.Source, j.of.Release.Keys(j.mutex), j.id)
 		reply = p.Do(t.Context(), s.command(j.mutex, header, args...)...)
+		then(p)
 		return nil
 	})
 	if err != nil {
@@ -233,6 +240,34 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfARequestNotesTheReleaseFirst(t *t
 			granted(t, second, later)
 		})
 	}
+}
+
+func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	b.SetHandoffWindow(time.Minute)
+	j := newRival(t, s.Addr, seeds.Simba31, "m", "J0")
+	j.take()
+	next := newRival(t, s.Addr, seeds.Simba31, "m", "J1").listen()
+	next.queueUp()
+	first, second := newBell(), newBell()
+	_, ticket := acquire(t, b, "m", "first", time.Minute, first)
+	_, later := acquire(t, b, "m", "second", time.Minute, second)
+	quiet(t, b, "m", "first")
+	quiet(t, b, "m", "second")
+	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+	<-time.After(time.Second) // its next place is by whole seconds, and must come later
+	again := func(p redis.Pipeliner) {
+		p.Eval(t.Context(), next.of.Acquire.Source, next.of.Acquire.Keys("m"), next.id, 60_000)
+	}
+	notesThen(t, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
+	granted(t, first, ticket)
+	until(t, "it is the first again", func() bool { return next.client.ZRank(t.Context(), seeds.Queue("m"), "J1").Val() == 0 })
+	release(t, b, "m", "first")
+	next.hear("released@@first")
+	next.take()
+	next.release()
+	granted(t, second, later)
 }
 
 // A walk through all waiters takes long. It is for what others may have done to the queue.

@@ -56,16 +56,18 @@ if sweep and lapse ~= 0 and lapse <= now then
   end
 end
 -- A release by Simba up to 3.1 takes the next of the queue out, and tells it. popped are those who
--- have not had a tenure since, and have no place again. Our own notices are among the releases: they
--- follow a tenure whose end these scripts noted. Only Simba's contenders listen on deaf channels.
+-- have not had a tenure since, and have no place again, or a later one. Our own notices are among the
+-- releases: they follow a tenure whose end these scripts noted. Only Simba's contenders listen on deaf
+-- channels.
 local popped = {}
 for i = 10, 8 + 2 * releases, 2 do
   local c, releaser, had, later = ARGV[i], ARGV[i + 1], false, false
   for k = i + 2, 8 + 2 * releases, 2 do
     later, had = later or ARGV[k] == releaser, had or ARGV[k + 1] == c
   end
-  -- A request may have noted this release before.
-  if unheard and releaser == last then passed, left, unheard, changed = true, true, false, true end
+  -- By this c was taken out of the queue. A request may have noted the release before.
+  local out = unheard and releaser == last
+  if out then passed, left, unheard, changed = true, true, false, true end
   -- It had a tenure in its turn that nobody saw. A waiter of ours keeps its record in its turn. One
   -- that was told of its turn later has yet to have it: this is an own notice of before.
   if turn == releaser and not later and c ~= releaser and not describe(releaser) then
@@ -74,15 +76,20 @@ for i = 10, 8 + 2 * releases, 2 do
     restore()
   end
   if describe(c) and not call('ZSCORE', queue, c) then restore() end
-  if (passed or listens(deafChannel(c))) and not had and not describe(c) and not call('ZSCORE', queue, c) then popped[#popped + 1] = c end
+  local placeless = out or not call('ZSCORE', queue, c)
+  if (passed or listens(deafChannel(c))) and not had and not describe(c) and placeless then popped[#popped + 1] = c end
 end
 for _, c in ipairs(popped) do
-  if left and owner == '' and turn == '' and offer(c, true) and window > 0 then turn, till, changed = c, now + window, true end
+  if left and owner == '' and turn == '' and offer(c, true) and window > 0 then
+    forget(c)
+    turn, till, changed = c, now + window, true
+  end
 end
 -- Simba up to 3.1 tells nobody else. From 3.2 its contenders listen on the mutex' channel only.
 if left and releases > 0 then freed = true end
 handOn()
--- Others were faster. One that does not hear Simba itself would not know that it has to queue again.
+-- Others were faster. One that does not hear Simba itself would not know that it has to queue again;
+-- one that does has queued at the end.
 for i = #popped, 1, -1 do
   local c = popped[i]
   if (owner ~= '' or turn ~= '') and owner ~= c and turn ~= c and listening(c) then
