@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,4 +142,23 @@ func (b *Backend) turnOf(mutex, contender string, reached int) {
 			_, _ = b.ask(ctx, mutex, passScript, contender, "0", "") // the window ends the turn else
 		})
 	}
+}
+
+// overtaking is for how long one reply may be overtaken by another on its way into the history.
+const overtaking = 100 * time.Millisecond
+
+// see records the tenure that a reply shows, if it began elsewhere and was not known.
+func (b *Backend) see(mutex string, s *state) {
+	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
+		return
+	}
+	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
+	// A look that was made after a grant was confirmed may be answered before: its owner waits here yet.
+	if s.status == "confirmed" || len(s.grants) > 0 || b.lobby.Find(mutex, s.owner) != nil {
+		e.Reason = "handoff"
+	}
+	if last, known := b.chronicle.Last(mutex); known && last.Token >= s.token {
+		return // replies may overtake each other
+	}
+	b.chronicle.Record(e)
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -32,12 +31,6 @@ type delivery struct {
 	token  uint64
 }
 
-// wakeup is what a release by Simba up to 3.1 has published: it wakes one contender.
-type wakeup struct{ contender, releaser string }
-
-// maxWakeups is how many of them a look takes in; there are more only if looks are late.
-const maxWakeups = 16
-
 // ghost is a ticket whose wait has ended without Redis knowing it for sure.
 type ghost struct {
 	contender string
@@ -49,10 +42,6 @@ const (
 	// checkAfter is when a grant to another server's waiter should be confirmed.
 	checkAfter = 100 * time.Millisecond
 	retryAfter = 300 * time.Millisecond // after a lost outcome
-	// patience is how long a mutex that someone here waits for goes without a look.
-	patience = 10 * time.Second
-	// maxAssert is how many waiters of a mutex are made sure of in one look.
-	maxAssert = 64
 )
 
 func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
@@ -308,147 +297,6 @@ func (b *Backend) haunt(mutex string, g ghost) {
 	b.ghosts[mutex] = append(b.ghosts[mutex], g)
 	b.mu.Unlock()
 	b.agenda.advance(mutex, time.Now().Add(retryAfter))
-}
-
-// attendSoon looks after a mutex whose time has come.
-func (b *Backend) attendSoon(mutex string) {
-	b.mu.Lock()
-	_, busy := b.attending[mutex]
-	b.attending[mutex] = busy
-	b.mu.Unlock()
-	if busy { // one at a time, or an outage piles them up
-		return
-	}
-	b.background(mutex, func(ctx context.Context) {
-		b.attend(ctx, mutex)
-		b.mu.Lock()
-		again := b.attending[mutex]
-		delete(b.attending, mutex)
-		b.mu.Unlock()
-		if again {
-			b.agenda.advance(mutex, time.Now())
-		}
-	})
-}
-
-// attend looks after a mutex: ends waits that Redis has yet to hear of, makes sure
-// that who waits here has a place, and lets the mutex be handed on if it is free.
-func (b *Backend) attend(ctx context.Context, mutex string) {
-	if err := b.exorcise(ctx, mutex); err != nil {
-		b.retry(mutex, err)
-		return
-	}
-	waiting := b.lobby.Waiting(mutex)
-	waiting = waiting[:min(len(waiting), maxAssert)]
-	if len(waiting) > 0 && !b.tuner.hears(mutex) {
-		waiting = nil // grants could not reach them; their turn is when it hears again
-	}
-	s, err := b.assert(ctx, mutex, "", waiting)
-	if err != nil {
-		b.retry(mutex, err)
-		return
-	}
-	if err := b.notListening(mutex); err != nil {
-		b.lobby.Fail(mutex, err)
-	}
-	waiters, _ := s.extra.(int64)
-	switch {
-	case b.lobby.Count(mutex) > 0:
-		at := time.Now().Add(patience)
-		if due := s.dueAt(); s.due != 0 && due.Before(at) {
-			at = due
-		}
-		b.agenda.advance(mutex, at)
-	case s.due != 0 && (waiters > 0 || b.tuner.interested(mutex)):
-		b.agenda.set(mutex, s.dueAt(), s.now)
-	}
-}
-
-// assert looks at a mutex and gives tickets a place that have none.
-func (b *Backend) assert(ctx context.Context, mutex, again string, waiting []*proxy.Ticket) (*state, error) {
-	args := make([]any, 0, 3+6*len(waiting))
-	var busy []*place
-	b.mu.Lock()
-	addressed := b.addressed[mutex]
-	args = append(args, "1", again, len(addressed))
-	for _, w := range addressed {
-		args = append(args, w.contender, w.releaser)
-	}
-	delete(b.addressed, mutex)
-	for _, t := range waiting {
-		r, p := t.Request, placeOf(t)
-		if p.score == "" || p.ended {
-			continue // its first request is under way
-		}
-		p.asserting++
-		busy = append(busy, p)
-		args = append(args, r.Contender, p.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-			b.session(r.Session), p.ticket)
-	}
-	b.mu.Unlock()
-	s, err := b.ask(ctx, mutex, lookScript, args...)
-	b.mu.Lock()
-	for _, p := range busy {
-		p.asserting--
-		if p.asserting == 0 && p.idle != nil {
-			close(p.idle)
-			p.idle = nil
-		}
-	}
-	if err != nil {
-		b.addressLocked(mutex, addressed) // for the next look
-	}
-	b.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// addressLocked puts earlier wake-ups of a mutex before those that the next look takes in.
-func (b *Backend) addressLocked(mutex string, earlier []wakeup) {
-	if all := slices.Concat(earlier, b.addressed[mutex]); len(all) > 0 {
-		b.addressed[mutex] = all[max(0, len(all)-maxWakeups):]
-	}
-}
-
-// overtaking is for how long one reply may be overtaken by another on its way into the history.
-const overtaking = 100 * time.Millisecond
-
-// see records the tenure that a reply shows, if it began elsewhere and was not known.
-func (b *Backend) see(mutex string, s *state) {
-	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
-		return
-	}
-	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	// A look that was made after a grant was confirmed may be answered before: its owner waits here yet.
-	if s.status == "confirmed" || len(s.grants) > 0 || b.lobby.Find(mutex, s.owner) != nil {
-		e.Reason = "handoff"
-	}
-	if last, known := b.chronicle.Last(mutex); known && last.Token >= s.token {
-		return // replies may overtake each other
-	}
-	b.chronicle.Record(e)
-}
-
-// exorcise ends the waits of a mutex' ghosts. On an error some are left.
-func (b *Backend) exorcise(ctx context.Context, mutex string) error {
-	b.mu.Lock()
-	list := b.ghosts[mutex]
-	delete(b.ghosts, mutex)
-	b.mu.Unlock()
-	for i, g := range list {
-		if time.Now().After(g.until) {
-			continue
-		}
-		if _, err := b.ask(ctx, mutex, leaveScript, g.contender, g.ticket, "gone"); err != nil {
-			b.mu.Lock()
-			b.ghosts[mutex] = append(b.ghosts[mutex], list[i:]...)
-			b.mu.Unlock()
-			return err
-		}
-	}
-	return nil
 }
 
 // generations remember what was added lately: until turn was called twice.

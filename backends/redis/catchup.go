@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// What is made good when a channel is heard again.
+
+// tuned looks after a mutex that someone waits for and whose channel is heard from now on, and after
+// all of them if the channel is of all: what was told there before is lost, and waiters
+// that nobody could reach were passed over.
+func (t *tuner) tuned(channel string) {
+	if channel == t.serverChannel() || channel == contenderGlob {
+		for _, m := range t.b.lobby.Mutexes() {
+			t.b.agenda.advance(m, time.Now())
+		}
+		return
+	}
+	if m, ok := simba.ParseMutexChannel(channel); ok && t.b.lobby.Count(m) > 0 {
+		t.b.agenda.advance(m, time.Now())
+	}
+}
+
+// begun looks after all that someone here waits for: while a connection was away,
+// anything can have happened. Polling contenders whose channels were away are told again if it
+// is their turn. One whose channel is new is not: Subscribed does that.
+func (t *tuner) begun() {
+	now := time.Now()
+	for _, m := range t.b.lobby.Mutexes() {
+		t.b.agenda.advance(m, now)
+	}
+	t.b.mu.Lock()
+	var haunted []string
+	for m := range t.b.ghosts {
+		haunted = append(haunted, m)
+	}
+	t.b.mu.Unlock()
+	for _, m := range haunted {
+		t.b.agenda.advance(m, now)
+	}
+	for _, r := range t.all() {
+		var polling []away
+		for _, name := range r.names() {
+			m, ok := simba.ParseMutexChannel(name)
+			if !ok {
+				m, _, ok = simba.ParseContenderChannel(name)
+			}
+			if ok {
+				t.b.agenda.advance(m, now)
+			}
+		}
+		for name, breaks := range r.broken() {
+			if _, _, ok := simba.ParseContenderChannel(name); ok {
+				polling = append(polling, away{name, breaks})
+			} else {
+				r.mend(name, breaks)
+			}
+		}
+		t.retell(r, polling)
+	}
+}
+
+// away is a channel on which messages may have been lost.
+type away struct {
+	name   string
+	breaks int
+}
+
+// retell asserts contenders by their channels at one node, one after another.
+func (t *tuner) retell(r *radio, channels []away) {
+	t.mu.Lock()
+	r.retelling++
+	this := r.retelling
+	t.mu.Unlock()
+	if len(channels) == 0 {
+		return
+	}
+	mutex, _, _ := simba.ParseContenderChannel(channels[0].name)
+	t.b.background(mutex, func(ctx context.Context) {
+		for len(channels) > 0 && ctx.Err() == nil {
+			t.mu.Lock()
+			over := r.retelling != this // the next list is on its way
+			t.mu.Unlock()
+			if over {
+				return
+			}
+			a := channels[0]
+			m, c, _ := simba.ParseContenderChannel(a.name)
+			if t.b.lobby.Find(m, c) == nil && t.b.notices.Subscribed(a.name) {
+				if _, err := t.b.assert(ctx, m, c, nil); err != nil {
+					wait(ctx, retryAfter)
+					continue
+				}
+			}
+			r.mend(a.name, a.breaks)
+			channels = channels[1:]
+		}
+	})
+}
