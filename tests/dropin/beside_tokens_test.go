@@ -1,0 +1,101 @@
+package dropin
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+)
+
+// One token a tenure, the same on both sides.
+var tokenRules = []rule{
+	{"their tenure has one token, which CHECK passes until it ends", nil, func(m *meeting) {
+		before := m.takes("ours")
+		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
+		k := m.owns(m.jvm("jvm"))
+		token := m.owner("jvm")
+		if k.last != 0 && k.last != token {
+			m.Errorf("they were told %d, the server says %d", k.last, token)
+		}
+		if token <= before {
+			m.Errorf("token %d after ours, %d", token, before)
+		}
+		for range 3 {
+			m.must(k.guard(m.ctx))
+			if t := m.owner("jvm"); t != token || !m.check(token) {
+				m.Errorf("after a renewal the token is %d, not %d; check: %v", t, token, m.check(token))
+			}
+		}
+		if m.check(before) {
+			m.Error("CHECK passes our token of before")
+		}
+		m.must(k.end(m.ctx))
+		if m.check(token) {
+			m.Error("CHECK passes a token whose tenure is over")
+		}
+		if next := m.takes("ours"); next <= token {
+			m.Errorf("ours has %d after %d", next, token)
+		}
+	}},
+	{"alternating tenures have ascending tokens", nil, func(m *meeting) {
+		var last uint64
+		k := m.jvm("jvm")
+		for i := range 6 {
+			var token uint64
+			if i%2 == 0 {
+				m.owns(k)
+				if token = m.owner("jvm"); k.last != 0 && k.last != token {
+					m.Errorf("they were told %d, the server says %d", k.last, token)
+				}
+				m.must(k.end(m.ctx))
+			} else {
+				token = m.takes("ours")
+				is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
+			}
+			if token <= last {
+				m.Errorf("tenure %d has token %d after %d", i, token, last)
+			}
+			last = token
+		}
+	}},
+	{"theirs is told our token", fencing, func(m *meeting) {
+		token := m.takes("ours")
+		k := m.jvm("jvm")
+		owner, _, told, err := k.state(m.ctx, k.gen.Acquire)
+		m.must(err)
+		if owner != "ours" || told != token {
+			m.Errorf("their acquisition returns %s with %d, not ours with %d", owner, told, token)
+		}
+		if owner, _, told, err = k.state(m.ctx, k.gen.Guard); err != nil || owner != "ours" || told != token {
+			m.Errorf("their renewal returns %s with %d, %v, not ours with %d", owner, told, err, token)
+		}
+	}},
+	{"the token's key is there as long as our lease", fencing, func(m *meeting) {
+		token := m.takes("ours")
+		is(m, m.store, strconv.FormatUint(token, 10), "get", seeds.Token(m.mutex))
+		lock, err := m.store.PTTL(m.ctx, seeds.Lease(m.mutex)).Result()
+		m.must(err)
+		if ms, err := m.store.PTTL(m.ctx, seeds.Token(m.mutex)).Result(); err != nil || ms <= lock-time.Minute || ms > lock {
+			m.Errorf("the token expires in %v, the lease in %v, %v", ms, lock, err)
+		}
+		if n, err := m.store.Get(m.ctx, seeds.Fence(m.mutex)).Uint64(); err != nil || n != token {
+			m.Errorf("the counter is %d, %v; our token is %d", n, err, token)
+		}
+		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
+		is(m, m.store, nil, "get", seeds.Token(m.mutex))
+	}},
+	{"a tenure between two of one contender that nobody saw changes its token", nil, func(m *meeting) {
+		k, between := m.jvm("jvm"), m.jvmOf(seeds.Simba33, "unseen")
+		m.owns(k)
+		first := m.owner("jvm")
+		m.must(k.end(m.ctx))
+		m.must(m.owns(between).end(m.ctx))
+		m.owns(k)
+		if m.check(first) {
+			m.Error("CHECK passes the token of the tenure before")
+		}
+		if token := m.owner("jvm"); token <= between.last || token <= first {
+			m.Errorf("token %d after %d and, unseen, %d", token, first, between.last)
+		}
+	}},
+}

@@ -1,0 +1,228 @@
+package dropin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// meeting is one mutex that a contender of Simba and ours want. All leases are long: what does not come soon
+// would only come when one ends.
+type meeting struct {
+	*testing.T
+	at    *site
+	gen   seeds.Generation
+	mutex string
+	rdb   *redis.Client // of our server
+	store *redis.Client // where theirs contend
+
+	ctx context.Context // of the test: what runs beside it ends with that
+	end context.CancelFunc
+}
+
+// runs runs f beside the test, which ends when f has. A command of its client that blocks ends then too.
+func (m *meeting) runs(rdb *redis.Client, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	m.Cleanup(func() {
+		m.end()
+		rdb.Close()
+		<-done
+	})
+}
+
+func newMeeting(t *testing.T, at *site, gen seeds.Generation) *meeting {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
+	t.Cleanup(cancel)
+	mutex := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(" {}", r) {
+			return '-'
+		}
+		return r
+	}, t.Name())
+	mutex = mutex[max(0, len(mutex)-200):]
+	return &meeting{t, at, gen, mutex, connect(t, at.servers[0]), connectTo(t, at.store), ctx, cancel}
+}
+
+func (m *meeting) must(err error) {
+	m.Helper()
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+// jvm returns a contender of the generation of the test.
+func (m *meeting) jvm(id string) *jvm { return m.jvmOf(m.gen, id) }
+
+func (m *meeting) jvmOf(gen seeds.Generation, id string) *jvm {
+	m.Helper()
+	return newJVM(m.T, m.at.store, gen, m.mutex, id)
+}
+
+// owns has a contender of Simba take the free mutex, and returns it.
+func (m *meeting) owns(k *jvm) *jvm {
+	m.Helper()
+	owner, _, err := k.try(m.ctx)
+	m.must(err)
+	if owner != k.id {
+		m.Fatalf("%s finds %q as the owner of a free mutex", k.id, owner)
+	}
+	return k
+}
+
+// queues has a contender of Simba wait. What comes tells the owner when it has the mutex.
+func (m *meeting) queues(k *jvm) (owns <-chan error) {
+	m.Helper()
+	got, waiting := make(chan error, 1), make(chan bool, 100)
+	m.runs(k.rdb, func() {
+		_, err := k.contend(m.ctx, func() {
+			select {
+			case waiting <- true:
+			default:
+			}
+		})
+		got <- err
+	})
+	m.comes("the contender "+k.id+" of Simba waits", waiting)
+	return got
+}
+
+// takes has us acquire the free mutex, and returns our token.
+func (m *meeting) takes(id string) uint64 {
+	m.Helper()
+	o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, id, time.Hour.Milliseconds())
+	m.must(err)
+	if o["status"] != "acquired" {
+		m.Fatalf("%s acquires a free mutex: %v", id, o)
+	}
+	return uint64(o["token"].(int64))
+}
+
+// waits has a client of ours wait, and returns when it is in the queue, or had its turn already. Its token
+// comes when it has the mutex.
+func (m *meeting) waits(id string) (owns <-chan uint64) {
+	m.Helper()
+	got := make(chan uint64, 1)
+	rdb := connect(m.T, m.at.last())
+	m.runs(rdb, func() {
+		o, err := record(m.ctx, rdb, "simba.acquire", m.mutex, id, time.Hour.Milliseconds(), "wait", 0)
+		if m.ctx.Err() != nil {
+			return
+		}
+		if err != nil || o["status"] != "acquired" {
+			m.Errorf("%s waits: %v, %v", id, o, err)
+			return
+		}
+		got <- uint64(o["token"].(int64))
+	})
+	m.until(id+" is in the queue", func() bool {
+		if len(got) > 0 {
+			return true
+		}
+		all, err := m.rdb.Do(m.ctx, "simba.queue", m.mutex).Slice()
+		m.must(err)
+		for _, q := range all {
+			if r := q.(map[any]any); r["contender"] == id && r["kind"] == "blocked" {
+				return true
+			}
+		}
+		return false
+	})
+	return got
+}
+
+func (m *meeting) until(what string, is func() bool) {
+	m.Helper()
+	for end := time.Now().Add(simbatest.Patience); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.Fatalf("in vain until %s", what)
+		}
+	}
+}
+
+// settle lets pass what a server does when somebody begins to wait there: it looks at the mutex then, and
+// might find by that what it is not told of.
+func (m *meeting) settle() { time.Sleep(500 * time.Millisecond) }
+
+// comes fails the test unless that happens long before the leases end.
+func (m *meeting) comes(what string, happens any) {
+	m.Helper()
+	late := time.After(soon)
+	var ok bool
+	switch c := happens.(type) {
+	case <-chan error:
+		select {
+		case err := <-c:
+			if err != nil {
+				m.Fatalf("%s: %v", what, err)
+			}
+			ok = true
+		case <-late:
+		}
+	case <-chan uint64:
+		select {
+		case <-c:
+			ok = true
+		case <-late:
+		}
+	case chan bool:
+		select {
+		case <-c:
+			ok = true
+		case <-late:
+		}
+	default:
+		panic(fmt.Sprintf("%T", happens))
+	}
+	if !ok {
+		o, _ := record(m.ctx, m.rdb, "simba.owner", m.mutex)
+		q, _ := m.rdb.Do(m.ctx, "simba.queue", m.mutex).Slice()
+		key, _ := m.store.Get(m.ctx, seeds.Lease(m.mutex)).Result()
+		m.Fatalf("not in %v: %s; the owner is %v, by the store %q, the queue %v", soon, what, o, key, q)
+	}
+}
+
+// owner returns the server's record of the owner's tenure, which must be there.
+func (m *meeting) owner(id string) (token uint64) {
+	m.Helper()
+	o, err := record(m.ctx, m.rdb, "simba.owner", m.mutex)
+	m.must(err)
+	if o == nil || o["owner"] != id {
+		m.Fatalf("the server says that %v is the owner, not %s", o, id)
+	}
+	return uint64(o["token"].(int64))
+}
+
+func (m *meeting) check(token uint64) bool {
+	m.Helper()
+	n, err := m.rdb.Do(m.ctx, "simba.check", m.mutex, token).Int()
+	m.must(err)
+	return n == 1
+}
+
+// inOrder has each waiter release when it owns the mutex, and looks that all own it in order.
+func (m *meeting) inOrder(all []<-chan uint64) {
+	m.Helper()
+	var last uint64
+	for i, w := range all {
+		m.comes(fmt.Sprintf("waiter %d owns it", i), w)
+		token := m.owner(fmt.Sprint("ours", i))
+		if token <= last {
+			m.Errorf("waiter %d has token %d after %d", i, token, last)
+		}
+		last = token
+		is(m, m.rdb, int64(1), "simba.release", m.mutex, fmt.Sprint("ours", i))
+	}
+}
