@@ -261,7 +261,7 @@ func (b *Backend) tellAlone(ctx context.Context, mutex string, was, is row) (row
 		return is, false
 	}
 	defer l.gate.leave()
-	if !b.tenures.see(mutex, is, 0) {
+	if !b.hasToken(mutex, is, 0) {
 		var err error
 		if is, err = b.read(brief(ctx), mutex); err != nil {
 			return is, false

@@ -228,6 +228,6 @@ func (b *Backend) ask(ctx context.Context, mutex string) (*line, row, error) {
 func (b *Backend) noticeEnd(mutex string, s row) {
 	e, ok := b.chronicle.Last(mutex)
 	if ok && e.Kind == simba.EventAcquired && e.Token == s.token && e.Owner == s.owner && !s.live {
-		b.tellChange(mutex, row{owner: e.Owner, token: e.Token, version: e.Token, live: true}, s)
+		b.tellChange(mutex, row{owner: e.Owner, token: e.Token, live: true}, s)
 	}
 }

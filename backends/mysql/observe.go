@@ -18,7 +18,7 @@ func (b *Backend) observe(l *line, r row) {
 		if !ok || e.Kind != simba.EventAcquired {
 			return
 		}
-		before = row{owner: e.Owner, token: e.Token, version: e.Token, live: true}
+		before = row{owner: e.Owner, token: e.Token, version: r.versionOf(e.Token), live: true}
 	}
 	b.freed(l, b.tellChange(l.mutex, before, r))
 }
@@ -35,12 +35,8 @@ func (b *Backend) freed(l *line, owner string) {
 
 // tellChange announces what happened between two looks at a mutex. If the mutex was given up and
 // is free since then, it returns by whom, the first time.
-//
-// A contender on the JVM counts the version up at each renewal too. So without fencing_token a
-// lease that ran at the last look and has the same owner now is taken for the same
-// tenure, whatever the version.
 func (b *Backend) tellChange(mutex string, before, now row) (freed string) {
-	same := before.owner == now.owner && (before.token == now.token || before.live && !now.fenced)
+	same := sameTenure(before, now)
 	var events []simba.Event
 	if before.live && !(same && now.live) {
 		// A release counts the version up, an expiry doesn't.
@@ -66,6 +62,25 @@ func (b *Backend) tellChange(mutex string, before, now row) (freed string) {
 		}
 	}
 	return freed
+}
+
+// sameTenure reports whether two looks show the same tenure, or none.
+//
+// A contender on the JVM counts the version up at each renewal too. So without fencing_token a
+// lease that ran at the last look and has the same owner now is taken for the same
+// tenure, whatever the version. With it, an owner on the JVM may have had no token of its own yet.
+func sameTenure(before, now row) bool {
+	switch {
+	case before.owner != now.owner:
+		return false
+	case before.token == now.token:
+		return true
+	case !before.live:
+		return false
+	case !now.fenced:
+		return true
+	}
+	return before.fenced && (before.isOlder() || before.isBare()) && now.fencing%tokenUnit != 0
 }
 
 // announce announces events and returns those that were new.
@@ -116,7 +131,11 @@ func (b *Backend) sighted(l *line, r row) {
 func (b *Backend) began(l *line, t lease, reason string) {
 	if e, ok := b.chronicle.Last(l.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
 		kind := simba.EventReleased
-		if e.Token+1 == t.token {
+		last := t.asRow().versionOf(e.Token)
+		if l.known && l.seen.token == e.Token {
+			last = l.seen.version
+		}
+		if last+1 == t.version {
 			kind = simba.EventExpired
 		}
 		b.announce([]simba.Event{{Kind: kind, Mutex: l.mutex, Owner: e.Owner, Token: e.Token}})
@@ -130,7 +149,6 @@ func (b *Backend) began(l *line, t lease, reason string) {
 
 // holds takes note, in the gate, of a lease that this server began or renewed.
 func (b *Backend) holds(l *line, t lease) {
-	b.tenures.see(l.mutex, t.asRow(), 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l.token = t.token
@@ -140,7 +158,6 @@ func (b *Backend) holds(l *line, t lease) {
 // guarded takes note of a renewal outside the gate. Its answer may be late: of a
 // tenure that has ended meanwhile it says nothing.
 func (b *Backend) guarded(l *line, t lease) {
-	b.tenures.see(l.mutex, t.asRow(), 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l.token == t.token || l.token == 0 {
@@ -154,10 +171,10 @@ func (b *Backend) heldLocked(l *line, t lease) {
 	l.lookAt = time.Now().Add(b.pause(t.asRow()))
 }
 
-// ended records, in the gate, that this server ended a tenure. The row has a version since then.
-func (b *Backend) ended(l *line, was holder, version uint64, kind simba.EventKind, reason string) {
+// ended records, in the gate, that this server ended a tenure, and what the row is since then.
+func (b *Backend) ended(l *line, was holder, now row, kind simba.EventKind, reason string) {
 	if was.token == 0 {
-		was.token = version - 1
+		was.token = tokenOf(now.version-1, now.fenced) // by statements.ofAny
 	}
 	fresh := b.chronicle.Announce(simba.Event{Kind: kind, Mutex: l.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
 	if fresh {
@@ -167,11 +184,10 @@ func (b *Backend) ended(l *line, was holder, version uint64, kind simba.EventKin
 			b.counts.released.Add(1)
 		}
 	}
-	l.seen = row{token: version, version: version}
-	b.tenures.see(l.mutex, l.seen, 0)
+	l.seen = now
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.token = version
+	l.token = now.token
 	l.last, l.end, l.reserved, l.lookAt = was.owner, time.Time{}, nil, time.Time{}
 	if fresh {
 		l.freed = was.owner

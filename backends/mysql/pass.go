@@ -60,7 +60,7 @@ func (b *Backend) passOn(ctx context.Context, l *line, p passage) (held bool, st
 		if t != nil {
 			to = &lease{owner: e.contender, ttl: t.Request.TTL, transition: t.Request.Transition}
 		}
-		version, ok, err := b.store.pass(ctx, l.mutex, from, to)
+		now, ok, err := b.store.pass(ctx, l.mutex, from, to)
 		if err != nil {
 			b.hurry(l)
 			dead := b.store.fence(ctx) + lossTime
@@ -84,11 +84,11 @@ func (b *Backend) passOn(ctx context.Context, l *line, p passage) (held bool, st
 		}
 		held = true
 		if !from.free() {
-			b.ended(l, from, version, kind, reason)
+			b.ended(l, from, now, kind, reason)
 		}
 		if to == nil {
-			state = row{token: version, version: version}
-			from = holder{version: version}
+			state = now
+			from = holder{version: now.version}
 			continue
 		}
 		state = to.asRow()
@@ -208,7 +208,7 @@ func (b *Backend) settle(ctx context.Context, l *line, r row) (changed bool, err
 		switch {
 		case g.owner != "" && r.live && r.owner == g.owner && r.acquiredAt == g.at:
 			granted := g.lease
-			granted.owner, granted.token, granted.at = r.owner, r.token, r.acquiredAt
+			granted.owner, granted.token, granted.version, granted.at = r.owner, r.token, r.version, r.acquiredAt
 			b.began(l, granted, reasonHandoff)
 			if granted.ttl > 0 && b.wake(l, granted) {
 				b.counts.handedOn.Add(1)

@@ -8,9 +8,12 @@ import (
 )
 
 // Simba's own migration adds fencing_token with 0 in every row. The next contender of Simba 3.3
-// would get token 1, which was given before. So a server that meets the column raises each 0 to the
-// row's version. A row with 0 has that token anyway, so no running tenure changes its own, and
-// several servers may do it at once.
+// would get token 1, which was given before. So a server that meets the column raises each 0 to
+// fromBefore. The token of such a row is its version, as with 0. So no running tenure of ours
+// changes its own, and several servers may do it at once.
+
+// fromBefore is the fencing_token of a row from before the column.
+const fromBefore = "version * 1000000 + 2"
 
 const (
 	// raisePage is how many rows one statement raises at most. It holds their locks until it commits.
@@ -21,6 +24,9 @@ const (
 
 // meet takes note of whether the table has fencing_token, and wakes raise when it has come.
 func (s *store) meet(fenced bool) {
+	if !fenced {
+		s.zeros.Store(true) // when it comes
+	}
 	if s.fenced.Swap(fenced) != fenced && fenced {
 		select {
 		case s.came <- struct{}{}:
@@ -40,11 +46,15 @@ func (b *Backend) raise() {
 		}
 		for i := 0; ; i++ {
 			err := b.store.raise(b.ctx, b.timeout)
-			if err == nil || isOtherTable(err) { // else the column has gone again
+			if err == nil {
+				b.store.zeros.Store(false)
+				break
+			}
+			if isOtherTable(err) { // the column has gone again
 				break
 			}
 			if i == 0 && b.ctx.Err() == nil {
-				b.log.Warn("raising fencing_token to version failed, it is tried again", "err", err)
+				b.log.Warn("setting fencing_token in rows of before failed, it is tried again", "err", err)
 			}
 			select {
 			case <-b.ctx.Done():
@@ -55,7 +65,7 @@ func (b *Backend) raise() {
 	}
 }
 
-// raise gives every row whose fencing_token is 0 its version as token. Each page has the time limit.
+// raise sets every fencing_token of 0, but for rows that nobody has owned. Each page has the time limit.
 // It skips a page with a locked row, and returns the error of the last such page.
 func (s *store) raise(ctx context.Context, limit time.Duration) (locked error) {
 	for last, more := "", true; more; {
@@ -65,8 +75,8 @@ func (s *store) raise(ctx context.Context, limit time.Duration) (locked error) {
 			if err != nil || last == first {
 				return err
 			}
-			_, err = s.db.ExecContext(ctx, "UPDATE simba_mutex SET fencing_token = version"+
-				" WHERE mutex > ? AND mutex <= ? AND fencing_token = 0", first, last)
+			_, err = s.db.ExecContext(ctx, "UPDATE simba_mutex SET fencing_token = "+fromBefore+
+				" WHERE mutex > ? AND mutex <= ? AND fencing_token = 0 AND version > 0", first, last)
 			return err
 		})
 		switch {

@@ -55,7 +55,7 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 				return zeros == 0
 			})
 			for i := 1; i <= 350; i++ {
-				if token := fencingOf(t, db, fmt.Sprint("m", i)); token != uint64(i) && i != 7 {
+				if token := fencingOf(t, db, fmt.Sprint("m", i)); token != uint64(i)*tokenUnit+older && i != 7 {
 					t.Errorf("m%d has token %d", i, token)
 				}
 			}
@@ -79,7 +79,7 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	tx := lockRow(t, db, "m007")
 	two := serve(t, store.Addr, asItIs)
 	ownerOf(t, one, "m200")
-	await(t, "the pages without the locked row are raised", func() bool { return fencingOf(t, db, "m350") == 350 })
+	await(t, "the pages without the locked row are raised", func() bool { return fencingOf(t, db, "m350") == 350_000_002 })
 	for i, b := range []*Backend{one, two} {
 		mutex := fmt.Sprintf("m10%d", i)
 		a := take(t, b, mutex, "a", long)
@@ -92,7 +92,7 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 		t.Errorf("the locked row has token %d", token)
 	}
 	tx.Rollback()
-	await(t, "the row is raised", func() bool { return fencingOf(t, db, "m007") == 7 })
+	await(t, "the row is raised", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := two.store.raise(ctx, time.Second); err != nil {

@@ -23,12 +23,17 @@ type store struct {
 	clock  *clock
 	waits  *lockWaits
 	fenced *atomic.Bool  // the table had a fencing_token when a statement last met it
+	zeros  *atomic.Bool  // a row with fencing_token 0 may be from before the column: raise is not done
 	came   chan struct{} // wakes Backend.raise; it has room for one
 }
 
 // newStore takes the time limit of requests.
 func newStore(db *sql.DB, t table, timeout time.Duration) store {
-	s := store{db: db, table: t, clock: newClock(), waits: newLockWaits(timeout), fenced: new(atomic.Bool), came: make(chan struct{}, 1)}
+	s := store{
+		db: db, table: t, clock: newClock(), waits: newLockWaits(timeout),
+		fenced: new(atomic.Bool), zeros: new(atomic.Bool), came: make(chan struct{}, 1),
+	}
+	s.zeros.Store(true)
 	s.meet(t.fenced)
 	return s
 }
@@ -48,19 +53,6 @@ type row struct {
 	live         bool // the lease runs
 }
 
-// judge sets token and live. The start of a lease may lie a little after the reading of the
-// clock; what is left is not more than was asked for all the same.
-func (r *row) judge() {
-	r.token = r.version
-	if r.fencing != 0 {
-		r.token = r.fencing
-	}
-	r.live = r.transitionAt > r.now
-	if ahead := r.acquiredAt - r.now; ahead > 0 && ahead <= clockError {
-		r.now = r.acquiredAt
-	}
-}
-
 // left is what remains of the lease.
 func (r row) left() time.Duration { return proxy.Left(r.now, r.transitionAt) }
 
@@ -70,6 +62,7 @@ func (r row) ttlLeft() time.Duration { return proxy.Left(r.now, r.ttlAt) }
 type lease struct {
 	owner           string
 	token           uint64
+	version         uint64 // of the row when the tenure began; 0 = not known
 	ttl, transition time.Duration
 	since           time.Time // the windows began then or a little later
 	at              int64     // acquired_at in the table; 0 = not known
@@ -94,7 +87,7 @@ func roundUp(d time.Duration) time.Duration {
 // asRow is the row that the statement has left.
 func (l lease) asRow() row {
 	passed := time.Since(l.since).Milliseconds()
-	r := row{owner: l.owner, token: l.token, version: l.token, acquiredAt: l.at}
+	r := row{owner: l.owner, token: l.token, version: l.version, acquiredAt: l.at}
 	r.ttlAt = r.acquiredAt + l.ttl.Milliseconds()
 	r.transitionAt = r.ttlAt + l.transition.Milliseconds()
 	r.now = r.acquiredAt + passed
@@ -275,18 +268,23 @@ func (s *store) tryUpdate(ctx context.Context) error {
 // if neither was possible.
 func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, renewed, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
+	var fenced bool
 	id, ok, err := s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
+		fenced = q.fenced
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
 		return q.acquire, []any{r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
 	})
-	l.token, renewed = id/2, id%2 == 1
+	l.version, renewed = id/2, id%2 == 1
+	l.token = tokenOf(l.version, fenced)
 	return l, renewed, ok, err
 }
 
 // guard renews the lease of its owner; a token other than 0 must be the tenure's.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
-	l.token, ok, err = s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
+	var fenced bool
+	version, ok, err := s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
+		fenced = q.fenced
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
 		args := []any{ttl, both, r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
 		if r.Token != 0 {
@@ -294,6 +292,9 @@ func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bo
 		}
 		return q.guard + q.ofAny, args
 	})
+	if l.token = r.Token; l.token == 0 {
+		l.token = tokenOf(version, fenced)
+	}
 	return l, ok, err
 }
 
@@ -309,15 +310,19 @@ func (h holder) free() bool { return h.owner == "" }
 
 // pass gives a mutex from the holder to the lease's owner, or to nobody if to is nil.
 // It sets to's token, and before the statement is sent its start. ok is false if the
-// mutex is not the holder's any more. What it returns is the row's version, and its token.
-func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) (version uint64, ok bool, err error) {
-	version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
+// mutex is not the holder's any more. The row that it returns has version and token only.
+func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) (now row, ok bool, err error) {
+	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
+		now.fenced = q.fenced
 		return s.passing(ctx, q, mutex, from, to)
 	})
-	if to != nil {
-		to.token = version
+	if now.token = tokenOf(now.version, now.fenced); now.fenced {
+		now.fencing = now.token
 	}
-	return version, ok, err
+	if to != nil {
+		to.version, to.token = now.version, now.token
+	}
+	return now, ok, err
 }
 
 // passing is the statement of pass, and its arguments.
@@ -330,7 +335,7 @@ func (s *store) passing(ctx context.Context, q *statements, mutex string, from h
 		to.at = s.clock.latest(to.since)
 		args = append(args, to.at, to.at+to.ttl.Milliseconds(), to.at+(to.ttl+to.transition).Milliseconds(), to.owner,
 			mutex, mutex, s.fence(ctx), to.at-clockError)
-		query += q.grants + " AND " + dbNow + " >= ?"
+		query += " AND " + dbNow + " >= ?"
 	}
 	if from.free() {
 		return query + " AND transition_at <= " + dbNow + " AND version = ?", append(args, from.version)

@@ -2,8 +2,9 @@ package mysql
 
 import "sync"
 
-// tenures are those that this server has seen last, one of each mutex. By them it notices an owner
-// that took no token, and so has that of the tenure before. The zero tenures have seen none.
+// tenures are those of owners on the JVM that this server has seen last, one of each mutex. After one
+// of ours, fencing_token shows an owner without a token (isBare). After one of theirs it does not, so a
+// server that remembers that one notices. The zero tenures have seen none.
 type tenures struct {
 	mu            sync.Mutex        // guards what follows
 	recent, older map[string]tenure // the recent ones become the older ones when there are maxTenures
@@ -13,7 +14,7 @@ type tenures struct {
 const maxTenures = 10_000
 
 type tenure struct {
-	owner          string
+	owner          string // "" = it was given up
 	token, version uint64 // of the row when it was seen last
 	over           bool
 }
@@ -27,33 +28,27 @@ func (s *tenures) version(mutex string) uint64 {
 }
 
 // see takes note of what a row shows that was asked for when a version was known. It reports
-// false if its tenure has no token of its own: that of an earlier tenure, or none yet.
+// false if the row's owner has the token of an earlier tenure, or the row has got another since.
 func (s *tenures) see(mutex string, r row, since uint64) (own bool) {
+	if !r.fenced || r.fencing%tokenUnit == 0 || r.isOlder() {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, known := s.lastLocked(mutex)
-	// A tenure of ours has fencing_token and version equal. An owner on the JVM counts the version up
-	// at each renewal, so of such an owner this says nothing alone.
-	doubtful := r.fenced && r.owner != "" && r.fencing < r.version
 	if r.version < since {
 		known = false // the row was deleted: nothing that was known counts
 	}
-	if known && (r.version < last.version || r.version == last.version && r.token < last.token) {
-		return !doubtful // the row was changed since it was read
-	}
-	if r.owner == "" {
-		if known {
-			last.over, last.version = true, r.version
-			s.keepLocked(mutex, last)
-		}
+	switch {
+	case known && r.version <= last.version && r.fencing < last.token:
+		return false
+	case known && r.version < last.version: // the row was changed since it was read
 		return true
-	}
-	another := known && (r.owner != last.owner || last.over && r.version > last.version)
-	if doubtful && (r.fencing == 0 || another && r.fencing <= last.token && last.token < r.version) {
+	case known && r.version > last.version && r.fencing == last.token && r.owner != "" && (r.owner != last.owner || last.over):
 		return false
 	}
-	over := !r.live || last.over && r.version == last.version
-	s.keepLocked(mutex, tenure{r.owner, r.token, r.version, over})
+	over := !r.live || known && last.over && r.version == last.version
+	s.keepLocked(mutex, tenure{r.owner, r.fencing, r.version, over})
 	return true
 }
 

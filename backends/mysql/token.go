@@ -8,28 +8,84 @@ import (
 // The token of a tenure is the row's fencing_token where the table has that column, as Simba 3.3 and
 // later make it, and the row's version where it has not.
 //
-// With the column, a new tenure of this package sets both to one more than the larger of them, and so
-// does a release. Renewals leave both. So a tenure keeps its token if the column comes or goes while
-// it runs, and no later one gets a token that was given before: version is never below
-// fencing_token, since contenders on the JVM count it up whenever they count fencing_token up.
-// An owner of Simba up to 3.2 leaves fencing_token. Nothing in the row tells it from a 3.3 owner that
-// has renewed, so only a server that saw the tenure before gives it a token of its own (tenures).
-// A fencing_token of 0 is of a row that nobody has continued since the column was added: its token
-// is the version. Backend.raise writes it there.
+// Every contender counts the version up when it begins or ends a tenure, and on the JVM when it
+// renews. Simba 3.3 and later add 1 to fencing_token when a tenure begins. Simba up to 3.2 leaves it.
+// So fencing_token says which tenure it is of:
 //
-// A statement that begins a tenure, and any that reads or sets fencing_token, notices when the column
-// has come or gone (write, readRows).
+//	fencing_token               the token
+//	version * tokenUnit         fencing_token: a grant or release of ours
+//	version * tokenUnit + 1     fencing_token: of an owner up to 3.2, given by a server
+//	version * tokenUnit + 2, 0  version: the row is from before the column
+//	a multiple below that       none: an owner up to 3.2 follows a grant or release of ours
+//	else                        fencing_token: of an owner on the JVM
+//
+// An owner without a token gets one from the first server that reads its row (readBy). All are larger
+// than those before, since fencing_token is below (version + 1) * tokenUnit: 3.3 counts the version up
+// whenever it counts fencing_token up. In decimal a token of ours shows the version. It stays
+// below 2^53 until the version needs more than 33 bits. After a million tenures of 3.3 in a row its token
+// is a multiple too: such an owner gets another token, which it learns when it renews.
+//
+// Statements notice when the column has come or gone (write, readRows).
+const (
+	tokenUnit = 1_000_000
+	given     = 1 // remainder of the token that an owner up to 3.2 is given
+	older     = 2 // remainder of fencing_token in a row from before the column
+)
+
+// judge sets token and live. The start of a lease may lie a little after the reading of the
+// clock; what is left is not more than was asked for all the same.
+func (r *row) judge() {
+	switch {
+	case r.isOlder():
+		r.token = r.version
+	case r.fencing%tokenUnit == 0:
+		r.token = r.version * tokenUnit
+	default:
+		r.token = r.fencing
+	}
+	r.live = r.transitionAt > r.now
+	if ahead := r.acquiredAt - r.now; ahead > 0 && ahead <= clockError {
+		r.now = r.acquiredAt
+	}
+}
+
+// isOlder reports whether the row has nothing in fencing_token that counts.
+func (r row) isOlder() bool {
+	return r.fencing == 0 || r.fencing%tokenUnit == older && r.fencing/tokenUnit == r.version
+}
+
+// isBare reports whether the row's owner has no token.
+func (r row) isBare() bool {
+	return r.fenced && r.owner != "" && r.fencing%tokenUnit == 0 && r.fencing/tokenUnit < r.version
+}
+
+// tokenOf is the token that a grant or release of ours has with a version.
+func tokenOf(version uint64, fenced bool) uint64 {
+	if fenced {
+		return version * tokenUnit
+	}
+	return version
+}
+
+// versionOf is the version at which a tenure of the mutex began, by its token. If the owner is of Simba
+// 3.3 or later it may be less.
+func (r row) versionOf(token uint64) uint64 {
+	if token > r.version {
+		return token / tokenUnit
+	}
+	return token
+}
 
 // statements are those that change a row, for a table with fencing_token or without.
 type statements struct {
-	// acquire grants or renews. What it did comes back as LAST_INSERT_ID: twice the token, and 1 if
+	fenced bool
+	// acquire grants or renews. What it did comes back as LAST_INSERT_ID: twice the version, and 1 if
 	// it was a renewal. That is assigned first, from the owner and the end before the statement.
 	acquire string
-	guard   string // LAST_INSERT_ID is the token
-	pass    string // LAST_INSERT_ID is the version, and the token
-	grants  string // a condition of pass that gives the mutex to somebody
+	guard   string // LAST_INSERT_ID is the version
+	pass    string // LAST_INSERT_ID is the version
 	ofToken string // a condition: the tenure has this token
-	ofAny   string // a condition if the token is not known
+	ofAny   string // a condition if the token is not known: the tenure has the token of its version
 }
 
 const (
@@ -39,51 +95,39 @@ const (
 	windows = "ttl_at = " + renewed + " + ?, transition_at = " + renewed + " + ?, acquired_at = " + renewed
 	// inTime is false after the request's deadline.
 	inTime = " AND " + dbNow + " < ?"
-
-	// noColumn is true on a table without fencing_token. With it, the name is ambiguous, and the
-	// statement an error: a server that does not know of the column must begin no tenure, since its
-	// token could be given to a contender on the JVM later. The outer SELECT is there because a statement
-	// may not read the table that it changes otherwise. information_schema takes more than twice as long.
-	noColumn = " AND (SELECT one FROM (SELECT fencing_token AS one FROM (SELECT 1 AS fencing_token) AS ours" +
-		" LEFT JOIN simba_mutex ON FALSE LIMIT 1) AS found) = 1"
-
-	// continued is the token of a row with fencing_token, and following that of the next tenure.
-	continued = "IF(fencing_token = 0, version, fencing_token)"
-	following = "(GREATEST(fencing_token, version) + 1)"
-	// itsOwn is true if the token is sure to be of the tenure that runs. An owner of Simba up to 3.2
-	// leaves the fencing_token of the tenure before, and counts version up.
-	itsOwn = "fencing_token IN (0, version)"
 )
 
-var byVersion = statements{
-	acquire: "UPDATE simba_mutex SET version = LAST_INSERT_ID(version * 2 + IF(" + renewing + ", 1, 2)) DIV 2, " +
+var (
+	// On a table without fencing_token the last condition is true. With it, the name is ambiguous, and
+	// the statement an error: a server that does not know of the column must begin no tenure, since its
+	// token could be given to a contender on the JVM later. The outer SELECT is there because a statement
+	// may not read the table that it changes otherwise. information_schema takes more than twice as long.
+	byVersion = newStatements(statements{ofToken: " AND version = ?"}, "(version + 1)", "",
+		" AND (SELECT one FROM (SELECT fencing_token AS one FROM (SELECT 1 AS fencing_token) AS ours"+
+			" LEFT JOIN simba_mutex ON FALSE LIMIT 1) AS found) = 1")
+	byToken = newStatements(statements{
+		fenced: true,
+		ofAny:  " AND fencing_token = version * 1000000",
+		ofToken: " AND CASE WHEN fencing_token = 0 OR fencing_token % 1000000 = 2 AND fencing_token DIV 1000000 = version" +
+			" THEN version WHEN fencing_token % 1000000 = 0 THEN version * 1000000 ELSE fencing_token END = ?",
+	}, "(GREATEST(version, fencing_token DIV 1000000) + 1)", ", fencing_token = version * 1000000", "")
+)
+
+// newStatements takes the version of the next tenure, what is set by the new version, and a condition of all.
+func newStatements(q statements, next, mark, always string) statements {
+	q.acquire = "UPDATE simba_mutex SET version = LAST_INSERT_ID(IF(" + renewing + ", version * 2 + 1, " + next + " * 2)) DIV 2" + mark + ", " +
 		windows + ", owner_id = ? WHERE " + sameMutex + inTime +
-		" AND (transition_at <= " + dbNow + " OR transition_at > " + dbClock + " AND " + sameOwner + ")" + noColumn,
-	guard: "UPDATE simba_mutex SET version = LAST_INSERT_ID(version), " + windows +
-		" WHERE " + sameMutex + inTime + " AND " + sameOwner + " AND transition_at > " + dbClock,
-	pass: "UPDATE simba_mutex SET version = LAST_INSERT_ID(version + 1)," +
-		" acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ? WHERE " + sameMutex + inTime,
-	grants:  noColumn,
-	ofToken: " AND version = ?",
+		" AND (transition_at <= " + dbNow + " OR transition_at > " + dbClock + q.ofAny + " AND " + sameOwner + ")" + always
+	q.guard = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version), " + windows +
+		" WHERE " + sameMutex + inTime + " AND " + sameOwner + " AND transition_at > " + dbClock + always
+	q.pass = "UPDATE simba_mutex SET version = LAST_INSERT_ID(" + next + ")" + mark +
+		", acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ? WHERE " + sameMutex + inTime + always
+	return q
 }
 
-// Their version is assigned after fencing_token, of which it takes the new value.
-var byToken = statements{
-	acquire: "UPDATE simba_mutex SET fencing_token = LAST_INSERT_ID(IF(" + renewing + ", " + continued + " * 2 + 1, " + following + " * 2)) DIV 2," +
-		" version = GREATEST(version, fencing_token), " +
-		windows + ", owner_id = ? WHERE " + sameMutex + inTime +
-		" AND (transition_at <= " + dbNow + " OR transition_at > " + dbClock + " AND " + itsOwn + " AND " + sameOwner + ")",
-	guard: "UPDATE simba_mutex SET fencing_token = LAST_INSERT_ID(" + continued + "), " + windows +
-		" WHERE " + sameMutex + inTime + " AND " + sameOwner + " AND transition_at > " + dbClock,
-	pass: "UPDATE simba_mutex SET fencing_token = LAST_INSERT_ID" + following + ", version = fencing_token," +
-		" acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ? WHERE " + sameMutex + inTime,
-	ofToken: " AND " + continued + " = ?",
-	ofAny:   " AND " + itsOwn,
-}
-
-// ownToken gives a tenure that has the token of another one its own: the version, which each new
-// tenure counts up. It does nothing if anybody has changed the row meanwhile.
-const ownToken = "UPDATE simba_mutex SET fencing_token = version WHERE " + sameMutex + " AND version = ? AND fencing_token = ?"
+// giveToken gives an owner without a token of its own one. It does nothing if anybody has changed the
+// row meanwhile.
+const giveToken = "UPDATE simba_mutex SET fencing_token = version * 1000000 + 1 WHERE " + sameMutex + " AND version = ? AND fencing_token = ?"
 
 // write runs a statement that changes the row of a mutex, built for the table as it was met
 // last. If fencing_token has come or gone since, the statement is an error, and is built anew.
@@ -118,26 +162,36 @@ func (b *Backend) read(ctx context.Context, mutex string) (row, error) {
 	return b.readBy(ctx, mutex, false, b.store.read)
 }
 
-// readBy reads a row. If its tenure has no token of its own, as this server knows, it gets one; of
+// readBy reads a row. If its owner has no token of its own, as far as this server knows, it gets one; of
 // several servers that try, one does it.
 func (b *Backend) readBy(ctx context.Context, mutex string, lock bool, read func(context.Context, string, bool) (row, error)) (row, error) {
 	for range attempts {
 		since := b.tenures.version(mutex)
 		r, err := read(ctx, mutex, lock)
-		if err != nil || b.tenures.see(mutex, r, since) {
+		if err != nil || b.hasToken(mutex, r, since) {
 			return r, err
 		}
 		_, ok, err := b.store.write(ctx, mutex, func(*statements) (string, []any) {
-			return ownToken, []any{mutex, mutex, r.version, r.fencing}
+			return giveToken, []any{mutex, mutex, r.version, r.fencing}
 		})
 		if err != nil && !isOtherTable(err) { // else the column has gone
 			return r, err
 		}
 		if ok {
-			r.fencing, r.token = r.version, r.version
+			r.fencing = r.version*tokenUnit + given
+			r.token = r.fencing
 			b.tenures.see(mutex, r, since)
 			return r, nil
 		}
 	}
 	return row{}, errRestless
+}
+
+// hasToken reports whether a row's owner has a token of its own. A row with 0 may be of a tenure of ours
+// from before the column, until raise is done.
+func (b *Backend) hasToken(mutex string, r row, since uint64) bool {
+	if r.isBare() {
+		return r.fencing == 0 && b.store.zeros.Load()
+	}
+	return b.tenures.see(mutex, r, since)
 }

@@ -325,13 +325,14 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		return row{owner: owner, token: token, version: token, live: true}
 	}
 	over := func(owner string, token uint64) row { return row{owner: owner, token: token, version: token} }
-	// With a column fencing_token they have a token beside the version.
-	liveAs := func(owner string, version, token uint64) row {
-		return row{owner: owner, token: token, version: version, fenced: true, live: true}
+	// With a column fencing_token they have that beside the version.
+	as := func(owner string, version, fencing uint64, end int64) row {
+		r := row{owner: owner, version: version, fencing: fencing, fenced: true, transitionAt: end}
+		r.judge()
+		return r
 	}
-	overAs := func(owner string, version, token uint64) row {
-		return row{owner: owner, token: token, version: version, fenced: true}
-	}
+	liveAs := func(owner string, version, fencing uint64) row { return as(owner, version, fencing, 1) }
+	overAs := func(owner string, version, fencing uint64) row { return as(owner, version, fencing, 0) }
 	for name, c := range map[string]struct {
 		before, now row
 		want        []string
@@ -356,6 +357,16 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		"with a token: released, taken by the same": {liveAs("a", 4, 2), liveAs("a", 6, 3), []string{"released a 2", "acquired a 3"}},
 		"with a token: expired, taken by the same":  {liveAs("a", 4, 2), liveAs("a", 5, 3), []string{"expired a 2", "acquired a 3"}},
 		"with a token: expired and taken":           {liveAs("a", 4, 4), liveAs("b", 5, 5), []string{"expired a 4", "acquired b 5"}},
+
+		"ours: expired and taken":                 {liveAs("a", 4, 4_000_000), liveAs("b", 5, 5_000_000), []string{"expired a 4000000", "acquired b 5000000"}},
+		"ours: released and taken":                {liveAs("a", 4, 4_000_000), liveAs("b", 6, 6_000_000), []string{"released a 4000000", "acquired b 6000000"}},
+		"the owner is given a token":              {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
+		"it renews, and is given a token":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
+		"one without a token is ours now":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
+		"from before the column: raised":          {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
+		"from before the column: a JVM's renewal": {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
+		"from before the column: ours, twice":     {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
+		"from before the column: expired":         {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
 	} {
 		b := newBackend(Options{Notices: &ear{}}, newStore(nil, table{}, testTimeout), place{})
 		b.tellChange("m", c.before, c.now)

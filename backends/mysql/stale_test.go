@@ -1,0 +1,234 @@
+package mysql
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// raised waits until servers take a fencing_token of 0 for that of an owner without a token.
+func raised(t testing.TB, servers ...*Backend) {
+	t.Helper()
+	for _, b := range servers {
+		await(t, "the rows from before the column are raised", func() bool { return !b.store.zeros.Load() })
+	}
+}
+
+// TestOurStaleTokenIsRefusedByAServerThatSawNothing, from when an owner that takes no token follows,
+// however our tenure ended and whenever the table got the column.
+func TestOurStaleTokenIsRefusedByAServerThatSawNothing(t *testing.T) {
+	for table, make := range map[string]struct{ before, after func(*sql.DB) }{
+		"ours":    {func(db *sql.DB) { must(t, db, Schema) }, func(*sql.DB) {}},
+		"Simba's": {func(db *sql.DB) { must(t, db, seeds.MySQLFencedTable) }, func(*sql.DB) {}},
+		"the column is added by us while our tenure runs": {
+			func(db *sql.DB) { must(t, db, seeds.MySQLTable) },
+			func(db *sql.DB) { must(t, db, addToken); must(t, db, defaultToken) },
+		},
+		"the column is added by Simba while our tenure runs": {
+			func(db *sql.DB) { must(t, db, seeds.MySQLTable) },
+			func(db *sql.DB) { must(t, db, simbasColumn) },
+		},
+	} {
+		store := stores.MariaDB(t)
+		db := direct(t, store, "")
+		make.before(db)
+		one := serve(t, store.Addr, asItIs)
+		tenures := map[string]simba.Outcome{}
+		for end := range ways(t, db, one, "") {
+			tenures[end] = take(t, one, end, "a", long)
+		}
+		make.after(db)
+		raised(t, serve(t, store.Addr, asItIs))
+		for end, a := range tenures {
+			t.Run(table+", "+end, func(t *testing.T) {
+				if ok, _, err := one.Check(t.Context(), end, a.Token); !ok || err != nil {
+					t.Errorf("CHECK of the token of the tenure that runs: %v, %v", ok, err)
+				}
+				ways(t, db, one, end)[end]("a", nil)
+				old := jvm{db: db, mutex: end, id: "old", ttl: long}
+				old.seize(t)
+				old.seize(t)
+				checks, owns := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+				if ok, _, err := checks.Check(t.Context(), end, a.Token); ok || err != nil {
+					t.Errorf("CHECK of the stale token: %v, %v", ok, err)
+				}
+				k := tokens{mutex: end, list: []uint64{a.Token}}
+				k.begin(t, "old", ownerOf(t, owns, end).Token, owns, checks, one)
+				old.seize(t)
+				k.goOn(t, "old", owns, checks, one)
+			})
+		}
+	}
+}
+
+// TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender that takes no token.
+func TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender(t *testing.T) {
+	store := made(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	one := serve(t, store.Addr, asItIs)
+	a := take(t, one, "m", "a", long)
+	expire(t, db, "m")
+	same := jvm{db: db, mutex: "m", id: "a", ttl: long}
+	same.seize(t)
+	two := serve(t, store.Addr, asItIs)
+	g, err := two.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: a.Token})
+	if err != nil || g.Status != simba.StatusLost {
+		t.Errorf("GUARD: %+v, %v", g, err)
+	}
+	three := serve(t, store.Addr, asItIs)
+	if ok, _, err := three.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: a.Token}); ok || err != nil {
+		t.Errorf("RELEASE: %v, %v", ok, err)
+	}
+	if o := ownerOf(t, three, "m"); o.Owner != "a" || o.Token <= a.Token {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne, while it renews, and none saw the tenure of ours that
+// expired.
+func TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne(t *testing.T) {
+	store := made(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	one := serve(t, store.Addr, asItIs)
+	servers := []*Backend{serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)}
+	k := tokens{mutex: "m"}
+	for range 20 {
+		k.begin(t, "a", take(t, one, "m", "a", long).Token)
+		expire(t, db, "m")
+		old := jvm{db: db, mutex: "m", id: "old", ttl: long}
+		old.seize(t)
+		seen := make(chan uint64)
+		for i := range 8 {
+			go func() {
+				if i > 5 {
+					_, _, _ = old.acquireToken(t.Context()) // it renews meanwhile
+				}
+				o, _, err := servers[i%2].Owner(t.Context(), "m")
+				if err != nil {
+					t.Error(err)
+				}
+				seen <- o.Token
+			}()
+		}
+		token := <-seen
+		for range 7 {
+			if other := <-seen; other != token {
+				t.Errorf("they saw tokens %d and %d", token, other)
+			}
+		}
+		k.begin(t, "old", token, servers...)
+		old.giveUp(t)
+	}
+}
+
+// TestALeaseFromBeforeTheColumnGoesOnWithItsToken on servers that meet the column, and whoever follows has a
+// larger one: an owner of ours, or on the JVM of either kind.
+func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
+	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
+		store := seeded(t)
+		db := direct(t, store, "")
+		one := serve(t, store.Addr, asItIs)
+		must(t, db, "INSERT INTO simba_mutex VALUES ('us', 0, 0, 0, '', 70), ('now', 0, 0, 0, '', 70), ('old', 0, 0, 0, '', 70), ('theirs', 0, 0, 0, '', 70)")
+		all := map[string]*tokens{}
+		for _, next := range []string{"us", "now", "old"} {
+			all[next] = &tokens{mutex: next}
+			all[next].begin(t, "a", take(t, one, next, "a", long).Token, one)
+		}
+		theirs := tokens{mutex: "theirs"}
+		before := jvm{db: db, mutex: "theirs", id: "before", ttl: long}
+		before.seize(t)
+		theirs.begin(t, "before", 71, one)
+		must(t, db, add)
+		two := serve(t, store.Addr, asItIs)
+		for i, b := range []*Backend{two, one, two} {
+			for _, k := range all {
+				k.goOn(t, "a", b)
+				b.keeps(t, k.mutex, "a", k.list[0])
+				if o, _, err := b.Acquire(t.Context(), request(k.mutex, "a", long)); err != nil || o.Status != simba.StatusRenewed || o.Token != k.list[0] {
+					t.Errorf("%s: a renews by ACQUIRE: %+v, %v", name, o, err)
+				}
+				if g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: k.mutex, Contender: "a", TTL: long}); err != nil || g.Status != simba.StatusRenewed || g.Token != k.list[0] {
+					t.Errorf("%s: a renews by GUARD: %+v, %v", name, g, err)
+				}
+			}
+			if i == 0 {
+				theirs.goOn(t, "before", two, one)
+				raised(t, one, two)
+			}
+		}
+		theirs.goOn(t, "before", two, one)
+		before.seize(t)
+		theirs.begin(t, "before", 71*tokenUnit+older, one, two)
+		before.seize(t)
+		theirs.goOn(t, "before", one, two)
+		expire(t, db, "theirs")
+		theirs.begin(t, "us", take(t, one, "theirs", "us", long).Token, one, two)
+
+		for _, k := range all {
+			expire(t, db, k.mutex)
+			next := jvm{db: db, mutex: k.mutex, id: k.mutex, ttl: long, fenced: k.mutex == "now"}
+			switch k.mutex {
+			case "us":
+				k.begin(t, "us", take(t, two, "us", "us", long).Token, two, one)
+			case "now":
+				k.begin(t, "now", next.seize(t), two, one)
+			case "old":
+				next.seize(t)
+				k.begin(t, "old", ownerOf(t, two, "old").Token, two, one)
+			}
+		}
+	}
+}
+
+// TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn.
+func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn(t *testing.T) {
+	store := seeded(t)
+	db := direct(t, store, "")
+	guards, releases := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+	must(t, db, addToken)
+	a := take(t, serve(t, store.Addr, asItIs), "m", "a", long)
+	g, err := guards.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+	if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token {
+		t.Errorf("GUARD: %+v, %v, want token %d", g, err, a.Token)
+	}
+	release(t, releases, "m", "a")
+	if e, _ := releases.chronicle.Last("m"); e.Kind != simba.EventReleased || e.Token != a.Token {
+		t.Errorf("RELEASE: %+v, want token %d", e, a.Token)
+	}
+	if token := fencingOf(t, db, "m"); token <= a.Token {
+		t.Errorf("after the release the table has token %d, after %d", token, a.Token)
+	}
+}
+
+// TestTokensOfOursAreMillionsOfTheVersion, up to the last version that Simba's table takes, and after any
+// number of tenures on the JVM.
+func TestTokensOfOursAreMillionsOfTheVersion(t *testing.T) {
+	store := made(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	b := serve(t, store.Addr, asItIs)
+	for mutex, c := range map[string]struct{ version, fencing, want uint64 }{
+		"new":            {0, 0, 1_000_000},
+		"used":           {4712, 4712_000_000, 4713_000_000},
+		"3.3 alone":      {90, 7, 91_000_000},
+		"3.3 after ours": {90, 71_000_009, 91_000_000},
+		"before":         {90, 90_000_002, 91_000_000},
+		"by hand":        {3, 90_000_000, 91_000_000},
+		"the last":       {1<<32 - 3, (1<<32 - 3) * tokenUnit, (1<<32 - 2) * tokenUnit},
+	} {
+		must(t, db, "INSERT INTO simba_mutex VALUES (?, 0, 0, 0, '', ?, ?)", mutex, c.version, c.fencing)
+		a := take(t, b, mutex, "a", long)
+		if stored := fencingOf(t, db, mutex); a.Token != c.want || stored != c.want {
+			t.Errorf("%s: token %d, in the table %d, want %d", mutex, a.Token, stored, c.want)
+		}
+		if o, _, err := b.Acquire(t.Context(), request(mutex, "a", long)); err != nil || o.Status != simba.StatusRenewed || o.Token != c.want {
+			t.Errorf("%s: %+v, %v", mutex, o, err)
+		}
+		if ok, _, err := b.Check(t.Context(), mutex, c.want); !ok || err != nil {
+			t.Errorf("%s: CHECK: %v, %v", mutex, ok, err)
+		}
+		release(t, b, mutex, "a")
+	}
+}
