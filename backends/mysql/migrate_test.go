@@ -190,8 +190,8 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	late.begin(t, "b", take(t, two, "late", "b", long).Token, two, one)
 }
 
-// TestNoTokenRepeatsWhileTheColumnComesAndGoes, and who owns the mutex keeps its token, on two
-// servers that run all the time.
+// TestNoTokenRepeatsWhileTheColumnComesAndGoes. It comes while all contend, on two servers that run all the
+// time: who owns the mutex keeps its token, and tokens grow. It goes while nobody has a lease.
 func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		t.Run(name, func(t *testing.T) {
@@ -205,82 +205,110 @@ func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
 			var mu sync.Mutex // guards what follows
 			var last uint64
 			var by string
-			tenures := map[string]int{}
+			tenures, all := map[string]int{}, map[uint64]string{}
 			began := func(kind, id string, token uint64) {
 				mu.Lock()
 				defer mu.Unlock()
-				if token <= last {
-					t.Errorf("%s got token %d after %d of %s", id, token, last, by)
+				if token <= last || all[token] != "" {
+					t.Errorf("%s got token %d after %d of %s; it was of %q", id, token, last, by, all[token])
 				}
-				last, by = token, id
+				last, by, all[token] = token, id, id
 				tenures[kind]++
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-			defer cancel()
-			var all sync.WaitGroup
-			all.Go(func() {
-				for ctx.Err() == nil {
-					for _, statement := range []string{add, "ALTER TABLE simba_mutex DROP COLUMN fencing_token"} {
-						if _, err := db.Exec(statement); err != nil {
-							t.Error(err)
-						}
-						<-time.After(rand.N(60 * time.Millisecond))
-					}
-				}
-			})
-			for i := range 4 {
-				b, id := servers[i%2], fmt.Sprintf("ours-%d", i)
-				all.Go(func() {
-					for ctx.Err() == nil {
-						r := request("m", id, long)
-						w := &waiter{woken: make(chan struct{})}
-						if r.NoQueue = i > 1; !r.NoQueue {
-							r.Waiter = w
-						}
-						o, ticket, err := b.Acquire(t.Context(), r)
-						if err == nil && ticket != nil {
-							why := simba.EndWoken
-							select {
-							case <-w.woken:
-							case <-ctx.Done():
-								why = simba.EndLeft
-							}
-							o, err = ticket.End(why)
-						}
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if o.Status == simba.StatusAcquired {
-							began("ours", id, o.Token)
-							servers[(i+1)%2].keeps(t, "m", id, o.Token)
-							b.keeps(t, "m", id, o.Token)
-							release(t, servers[rand.N(2)], "m", id)
-						}
-						<-time.After(rand.N(10 * time.Millisecond))
-					}
-				})
+			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+				contend(t, servers, began, func() error { _, err := db.Exec(add); return err }, jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: add == addToken})
+				must(t, db, "ALTER TABLE simba_mutex DROP COLUMN fencing_token")
+				last = 0 // they are versions again
 			}
-			if add == addToken {
-				now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
-				all.Go(func() {
-					for ctx.Err() == nil {
-						token, owns, err := now.acquireToken(t.Context())
-						if err == nil && owns {
-							began("now", now.id, token)
-							now.giveUp(t)
-						}
-						<-time.After(rand.N(5 * time.Millisecond))
-					}
-				})
-			}
-			all.Wait()
 			t.Log(tenures)
 			if tenures["ours"] < 20 || add == addToken && tenures["now"] == 0 {
 				t.Errorf("only %v", tenures)
 			}
 		})
 	}
+}
+
+// contend has four contenders of ours, and one on the JVM if it takes tokens, want a mutex for a while, in which
+// the column comes. When it returns the mutex is free.
+func contend(t *testing.T, servers []*Backend, began func(kind, id string, token uint64), comes func() error, now jvm) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond+rand.N(200*time.Millisecond))
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		<-time.After(rand.N(200 * time.Millisecond))
+		if err := comes(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range 4 {
+		b, id := servers[i%2], fmt.Sprintf("ours-%d", i)
+		all.Go(func() {
+			for ctx.Err() == nil {
+				r := request("m", id, long)
+				w := &waiter{woken: make(chan struct{})}
+				if r.NoQueue = i > 1; !r.NoQueue {
+					r.Waiter = w
+				}
+				o, ticket, err := b.Acquire(t.Context(), r)
+				if err == nil && ticket != nil {
+					why := simba.EndWoken
+					select {
+					case <-w.woken:
+					case <-ctx.Done():
+						why = simba.EndLeft
+					}
+					o, err = ticket.End(why)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if o.Status == simba.StatusAcquired {
+					began("ours", id, o.Token)
+					servers[(i+1)%2].keeps(t, "m", id, o.Token)
+					b.keeps(t, "m", id, o.Token)
+					release(t, servers[rand.N(2)], "m", id)
+				}
+				<-time.After(rand.N(10 * time.Millisecond))
+			}
+		})
+	}
+	for now.fenced && ctx.Err() == nil {
+		token, owns, err := now.acquireToken(t.Context()) // an error until the column has come
+		if err == nil && owns {
+			began("now", now.id, token)
+			now.giveUp(t)
+		}
+		<-time.After(rand.N(5 * time.Millisecond))
+	}
+}
+
+// TestTokensAreVersionsAgainWhenTheColumnIsDropped: a lease that runs then has another token, and tokens
+// are smaller. When the column comes back they go on above all others.
+func TestTokensAreVersionsAgainWhenTheColumnIsDropped(t *testing.T) {
+	store := made(t, Schema)
+	db := direct(t, store, "")
+	b := serve(t, store.Addr, asItIs)
+	k := tokens{mutex: "m"}
+	k.begin(t, "a", take(t, b, "m", "a", long).Token, b)
+	must(t, db, "ALTER TABLE simba_mutex DROP COLUMN fencing_token")
+	if ok, _, err := b.Check(t.Context(), "m", k.list[0]); ok || err != nil {
+		t.Errorf("CHECK: %v, %v", ok, err)
+	}
+	g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+	if err != nil || g.Status != simba.StatusRenewed || g.Token != 1 {
+		t.Errorf("GUARD: %+v, %v", g, err)
+	}
+	release(t, b, "m", "a")
+	if c := take(t, b, "m", "c", long); c.Token != 3 {
+		t.Errorf("%+v", c)
+	}
+	must(t, db, simbasColumn)
+	b.keeps(t, "m", "c", 3)
+	release(t, b, "m", "c")
+	k.begin(t, "d", take(t, b, "m", "d", long).Token, b)
 }
 
 // keeps checks that a tenure of ours runs with its token, and renews it.

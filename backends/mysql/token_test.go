@@ -253,6 +253,28 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 	})
 }
 
+// TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns when it renews: its row looks like that
+// of an owner without a token.
+func TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns(t *testing.T) {
+	store := made(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	b := serve(t, store.Addr, asItIs)
+	must(t, db, "INSERT INTO simba_mutex VALUES ('m', 0, 0, 0, '', 2500000, 1999998)")
+	now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
+	k := tokens{mutex: "m"}
+	k.begin(t, "now", now.seize(t), b)
+	now.giveUp(t)
+	if token := now.seize(t); token != 2_000_000 {
+		t.Errorf("token %d", token)
+	}
+	k.begin(t, "now", ownerOf(t, b, "m").Token, b)
+	if token := now.seize(t); token != k.list[1] {
+		t.Errorf("it has token %d, we show %v", token, k.list)
+	}
+	now.giveUp(t)
+	k.begin(t, "now", now.seize(t), b)
+}
+
 func story(b *Backend, mutex string) []simba.Event {
 	return b.chronicle.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
