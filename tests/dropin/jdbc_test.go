@@ -100,21 +100,17 @@ func (k *jdbc) release(ctx context.Context) error {
 }
 
 // TestBesideSimbaOnMySQL has JDBC contenders of both generations and two of ours take turns, on either table.
-//
-// An owner that takes no token leaves that of the tenure before in the table of 3.3. Who of several servers
-// saw the change of owner gives it one: until then another may take the older token for its. So these have one
-// server.
+// The contest asks one of the two servers for each tenure's token, so that one tells two owners apart that take none.
 func TestBesideSimbaOnMySQL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, table string
 		fencing     []bool // of each contender of theirs
-		servers     int
 	}{
-		{"3.1", seeds.MySQLTable, []bool{false, false}, 2},
-		{"3.3", seeds.MySQLFencedTable, []bool{true, true}, 2},
-		{"3.1 on the table of 3.3", seeds.MySQLFencedTable, []bool{false, false}, 1},
-		{"both on the table of 3.3", seeds.MySQLFencedTable, []bool{true, true, false, false}, 1},
+		{"3.1", seeds.MySQLTable, []bool{false, false}},
+		{"3.3", seeds.MySQLFencedTable, []bool{true, true}},
+		{"3.1 on the table of 3.3", seeds.MySQLFencedTable, []bool{false, false}},
+		{"both on the table of 3.3", seeds.MySQLFencedTable, []bool{true, true, false, false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -131,7 +127,7 @@ func TestBesideSimbaOnMySQL(t *testing.T) {
 			}
 			at := &site{engine: "mysql", store: store}
 			flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--mysql-migrate" }) // it would add the column
-			for range c.servers {
+			for range 2 {
 				at.servers = append(at.servers, simbatest.Start(t, flags...))
 			}
 			var theirs []contender
