@@ -11,7 +11,7 @@
 // meant. No transaction is left open, so nobody's renewal waits for a loser.
 //
 // The token of a tenure is the row's fencing_token, or its version where the table has no such
-// column (token.go). Grants and releases count both up, renewals of this package don't. A
+// column (token.go). Grants and releases raise both, renewals of this package don't. A
 // contender on the JVM counts the version up at renewals too, so without the column its
 // tenures change their token with each.
 //
