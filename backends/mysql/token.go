@@ -25,7 +25,7 @@ import (
 // below 2^53 until the version needs more than 33 bits. After a million tenures of 3.3 in a row its token
 // is a multiple too: such an owner gets another token, which it learns when it renews.
 //
-// Statements notice when the column has come or gone (write, readRows).
+// Statements notice when the column has come or gone (write, readRows). They write tokenUnit out.
 const (
 	tokenUnit = 1_000_000
 	given     = 1 // remainder of the token that an owner up to 3.2 is given
