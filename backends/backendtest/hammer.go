@@ -200,10 +200,14 @@ func judge(sections []section) (faults []string) {
 	slices.SortFunc(sections, func(a, b section) int { return a.from.Compare(b.from) })
 	last := map[string]section{}
 	for _, s := range sections {
-		if !s.from.Before(s.to) {
-			continue // the answer came too late to be sure of anything
-		}
 		p, ok := last[s.mutex]
+		if !s.from.Before(s.to) { // the answer came too late to be sure of anything
+			if s.token == p.token && p.to.After(s.from) {
+				p.to = s.from // nor of what was told before: it may have released the mutex since
+				last[s.mutex] = p
+			}
+			continue
+		}
 		switch {
 		case !ok:
 		case s.token == p.token:

@@ -1,0 +1,29 @@
+package backendtest
+
+import (
+	"testing"
+	"time"
+)
+
+// TestTheHammerJudgesByWhatAnOwnerWasToldLast: of one that was told of its renewal late, and is sure of
+// nothing since, no earlier answer counts. It may have released the mutex.
+func TestTheHammerJudgesByWhatAnOwnerWasToldLast(t *testing.T) {
+	began := time.Now()
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	tenure := func(contender string, token uint64, from, to int) section {
+		return section{mutex: "m", contender: contender, token: token, from: at(from), to: at(to)}
+	}
+	for name, c := range map[string]struct {
+		all    []section
+		faults int
+	}{
+		"one after the other":        {[]section{tenure("a", 1, 0, 50), tenure("b", 2, 60, 90)}, 0},
+		"two at once":                {[]section{tenure("a", 1, 0, 50), tenure("b", 2, 30, 90)}, 1},
+		"renewed late, and released": {[]section{tenure("a", 1, 0, 50), tenure("a", 1, 25, 20), tenure("b", 2, 30, 90)}, 0},
+		"renewed late by b":          {[]section{tenure("a", 1, 0, 50), tenure("b", 2, 25, 20), tenure("b", 2, 30, 90)}, 1},
+	} {
+		if faults := judge(c.all); len(faults) != c.faults {
+			t.Errorf("%s: %q", name, faults)
+		}
+	}
+}
