@@ -314,9 +314,11 @@ func (h *hammerer) hold(s section) error {
 		asked := time.Now()
 		o, err := h.s.b.Guard(ctx, g)
 		answered := time.Now()
+		if err != nil || o.Status != simba.StatusRenewed {
+			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition)) // it may be done, and over when the answer came
+		}
 		switch {
 		case err != nil:
-			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition)) // it may be done
 			return h.excuse(err, asked, g.TTL+g.Transition)
 		case o.Status == simba.StatusRenewed:
 			s.to = asked.Add(o.Transition)
