@@ -9,7 +9,8 @@ import (
 // later make it, and the row's version where it has not.
 //
 // Every contender counts the version up when it begins or ends a tenure, and on the JVM when it
-// renews. Simba 3.3 and later add 1 to fencing_token when a tenure begins. Simba up to 3.2 leaves it.
+// renews. Simba 3.3 and later add 1 to fencing_token when a tenure begins, if simba.jdbc.fencing is on.
+// Other contenders on the JVM leave it; comments here call them those up to 3.2.
 // So fencing_token says which tenure it is of:
 //
 //	fencing_token               the token

@@ -105,7 +105,7 @@ var (
 		Name:    "3.3",
 		Acquire: Script{simba33Acquire, []string{lease, fence, token}},
 		Guard:   Script{simba33Guard, []string{lease, token}},
-		Release: Script{simba33Release, []string{lease, token, queue}},
+		Release: Script{simba33Release, []string{lease, queue, token}},
 		Tokens:  true,
 	}
 	// Simba40 is 4.0 to 4.3.

@@ -3,6 +3,7 @@
 -- KEYS  1 lease   2 queue
 -- ARGV  1 contender
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
+    redis.call('zrem', KEYS[2], ARGV[1])
     return 0
 end
 redis.call('del', KEYS[1], KEYS[2])

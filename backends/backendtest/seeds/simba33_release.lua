@@ -1,7 +1,8 @@
 -- How a contender of Simba 3.3 releases a mutex: as 3.2 does, and its token goes too.
--- KEYS  1 lease   2 token of the present tenure   3 queue
+-- KEYS  1 lease   2 queue   3 token of the present tenure
 -- ARGV  1 contender
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
+    redis.call('zrem', KEYS[2], ARGV[1])
     return 0
 end
 redis.call('del', KEYS[1], KEYS[2], KEYS[3])
