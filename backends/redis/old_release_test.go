@@ -38,11 +38,13 @@ func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
 // notes has a contender of Simba release, and a script of ours find the mutex free before any look.
 func notes(t testing.TB, j *rival, b *Backend, s *script, args ...any) {
 	t.Helper()
-	notesThen(t, func(redis.Pipeliner) {}, j, b, s, args...)
+	notesAmid(t, nothing, nothing, j, b, s, args...)
 }
 
-// notesThen is notes with what others do after the script, and before any look.
-func notesThen(t testing.TB, then func(redis.Pipeliner), j *rival, b *Backend, s *script, args ...any) {
+func nothing(redis.Pipeliner) {}
+
+// notesAmid is notes with what others do right before the script, and after it, before any look.
+func notesAmid(t testing.TB, before, after func(redis.Pipeliner), j *rival, b *Backend, s *script, args ...any) {
 	t.Helper()
 	header := b.header()
 	header[4] = never
@@ -50,9 +52,10 @@ func notesThen(t testing.TB, then func(redis.Pipeliner), j *rival, b *Backend, s
 	var reply *redis.Cmd
 	_, err := j.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.ScriptLoad(t.Context(), s.text)
-		p.Eval(t.Context(), j.of.Release.Source, j.of.Release.Keys(j.mutex), j.id)
+		j.send(p, j.of.Release)
+		before(p)
 		reply = p.Do(t.Context(), s.command(j.mutex, header, args...)...)
-		then(p)
+		after(p)
 		return nil
 	})
 	if err != nil {
@@ -257,10 +260,8 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *tes
 	quiet(t, b, "m", "second")
 	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
 	<-time.After(time.Second) // its next place is by whole seconds, and must come later
-	again := func(p redis.Pipeliner) {
-		p.Eval(t.Context(), next.of.Acquire.Source, next.of.Acquire.Keys("m"), next.id, 60_000)
-	}
-	notesThen(t, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
+	again := func(p redis.Pipeliner) { next.send(p, next.of.Acquire, 60_000) }
+	notesAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	granted(t, first, ticket)
 	until(t, "it is the first again", func() bool { return next.client.ZRank(t.Context(), seeds.Queue("m"), "J1").Val() == 0 })
 	release(t, b, "m", "first")
@@ -268,6 +269,64 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *tes
 	next.take()
 	next.release()
 	granted(t, second, later)
+}
+
+// Our request sees the next tenure, and not that the mutex was free before.
+func TestAContenderThatSimbaToldKeepsItsPlaceIfAnotherAcquiresInTheSameStep(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	j := newRival(t, s.Addr, seeds.Simba31, "m", "J0")
+	j.take()
+	next := newRival(t, s.Addr, seeds.Simba31, "m", "J1").listen()
+	next.queueUp()
+	acquire(t, b, "m", "W", time.Minute, newBell())
+	quiet(t, b, "m", "W")
+	c := newRival(t, s.Addr, seeds.Simba33, "m", "C")
+	faster := func(p redis.Pipeliner) { c.send(p, c.of.Acquire, 60_000) }
+	notesAmid(t, faster, nothing, j, b, guardScript, "x", int64(60_000), int64(0), "0")
+	until(t, "J1 is the first again", func() bool {
+		return fmt.Sprint(next.client.ZRange(t.Context(), seeds.Queue("m"), 0, -1).Val()) == "[J1 W]"
+	})
+	if o := owner(t, b, "m"); o.Owner != "C" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// J1 queues behind X, whose tenure ends before the look. Then J1 does not come in its turn.
+func TestAContenderThatMissesItsTurnIsNotTheNextInLine(t *testing.T) {
+	s := stores.Redis(t)
+	b := overhearing(t, s.Addr, "m")
+	b.SetHandoffWindow(time.Minute)
+	j := newRival(t, s.Addr, seeds.Simba31, "m", "J0")
+	j.take()
+	next := newRival(t, s.Addr, seeds.Simba31, "m", "J1").listen()
+	next.queueUp()
+	owner(t, b, "m") // the server knows the tenure
+	x := newRival(t, s.Addr, seeds.Simba40, "m", "X")
+	unseen := func(p redis.Pipeliner) {
+		x.send(p, x.of.Acquire, 60_000)
+		next.send(p, next.of.Acquire, 60_000)
+		x.send(p, x.of.Release)
+	}
+	holdLooks(t, b, "m")
+	notesAmid(t, nothing, unseen, j, b, guardScript, "y", int64(60_000), int64(0), "0")
+	until(t, "the release is heard", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.addressed["m"]) == 1
+	})
+	if _, err := b.assert(t.Context(), "m", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
+		t.Fatalf("N asks in the turn of J1: %+v", o)
+	}
+	if _, err := b.ask(t.Context(), "m", passScript, "J1", "0", ""); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
+		t.Errorf("N asks after the turn of J1: %+v", o)
+	}
 }
 
 // A walk through all waiters takes long. It is for what others may have done to the queue.

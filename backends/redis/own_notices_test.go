@@ -82,15 +82,7 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.
 	j.take()
 	acquire(t, b, "m", "P", time.Minute, nil)
 	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
-	until(t, "looks are held up", func() bool { // one seems to be under way
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		_, busy := b.attending["m"]
-		if !busy {
-			b.attending["m"] = false
-		}
-		return !busy
-	})
+	holdLooks(t, b, "m")
 	if _, _, err := b.Break(t.Context(), "m", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +105,44 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.
 		t.Errorf("it is not its turn any more: %q", record)
 	}
 	j.take()
+}
+
+// holdLooks has a server make no look at a mutex by itself: one seems to be under way.
+func holdLooks(t testing.TB, b *Backend, mutex string) {
+	t.Helper()
+	until(t, "looks are held up", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		_, busy := b.attending[mutex]
+		if !busy {
+			b.attending[mutex] = false
+		}
+		return !busy
+	})
+}
+
+// J's release was noted. No look takes that note away, since 3.2 tells no contender by itself.
+func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) {
+	s := stores.Redis(t)
+	e := newEar()
+	b := serve(t, "redis://"+s.Addr, e)
+	b.SetHandoffWindow(time.Minute)
+	e.listen(t, b, simba.ContenderChannel("m", "P"))
+	acquire(t, b, "m", "L", time.Minute, nil)
+	acquire(t, b, "m", "P", time.Minute, nil)
+	release(t, b, "m", "L") // P gets the notice released@@L
+	acquire(t, b, "m", "P", time.Minute, nil)
+	release(t, b, "m", "P")
+	j := newRival(t, s.Addr, seeds.Simba32, "m", "J")
+	j.take()
+	owner(t, b, "m") // the server knows the tenure
+	notes(t, j, b, guardScript, "x", int64(60_000), int64(0), "0")
+	if _, err := b.ask(t.Context(), "m", lookScript, "1", "", 1, "P", "L"); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
+		t.Errorf("the mutex is kept for P, who does not wait: %+v", o)
+	}
 }
 
 func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {

@@ -43,6 +43,11 @@ func (r *rival) run(s seeds.Script, args ...any) any {
 	return v
 }
 
+// send adds a script to a pipeline.
+func (r *rival) send(p redis.Pipeliner, s seeds.Script, args ...any) {
+	p.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...)
+}
+
 // acquire contends, and returns the owner and its token, 0 if the generation has none.
 func (r *rival) acquire(lease time.Duration) (owner string, token uint64) {
 	r.t.Helper()
