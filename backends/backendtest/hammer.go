@@ -270,7 +270,7 @@ func (h *hammerer) round(m string) error {
 	if err != nil {
 		return h.excuse(err, asked, r.TTL+r.Transition)
 	}
-	if ticket != nil {
+	for o.Status == simba.StatusWaiting { // also after an End that came too late to tell of a grant
 		why := simba.EndWoken
 		if !h.failing && rand.IntN(8) == 0 {
 			why = simba.EndGone
@@ -283,6 +283,7 @@ func (h *hammerer) round(m string) error {
 		}
 		begun := asked // of a lease that was granted meanwhile, nobody here knows since when it runs
 		asked = time.Now()
+		x.goOn()
 		o, err = ticket.End(why)
 		if err != nil {
 			return h.excuse(err, begun, r.TTL+r.Transition)

@@ -53,6 +53,13 @@ var runID = strings.ToLower(rand.Text()[:6])
 func newWorld(t *testing.T, e Engine) *world {
 	w := &world{t: t, e: e, prefix: fmt.Sprintf("%s-%d", runID, worlds.Add(1))}
 	already := goleak.IgnoreCurrent()
+	connected := func() (n int) {
+		if e.Link != nil {
+			n = e.Link.Connections()
+		}
+		return n
+	}
+	before := connected()
 	t.Cleanup(func() {
 		if e.Link != nil {
 			e.Link.Heal()
@@ -61,6 +68,7 @@ func newWorld(t *testing.T, e Engine) *world {
 			s.end()
 		}
 		if !t.Failed() {
+			w.await("the store has closed the connections", func() bool { return connected() <= before })
 			// The link has a new one each time that it accepts connections again.
 			goleak.VerifyNone(t, already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
 		}

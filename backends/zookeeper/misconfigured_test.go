@@ -160,6 +160,7 @@ func TestWhatTheEnsembleRefusesIsNamedOnEveryCommand(t *testing.T) {
 func TestAnotherProgramsEphemeralNodeIsNamedAndStays(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	take(t, b, "other", "x", time.Minute) // ZooKeeper removes /simba while it is empty
 	o := operator(t, srv.Addr)
 	if _, err := o.Create("/simba/m", []byte("theirs"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
