@@ -1,0 +1,75 @@
+// Package journal keeps a sequence of records on disk. It knows their indexes
+// and their order. What is in a record is its caller's affair.
+//
+//	journal/
+//	  0000000007.seg    header │ 1040 │ 1041 │ … │ 1999 │ zeros, or an earlier use's frames
+//	  0000000008.seg    header │ 2000 │ 2001 │ zeros, or an earlier use's frames
+//	                                         ▲ Append writes here
+//	  spare-0000000012  zeros, or an earlier use's frames
+//
+// A segment is a file that is filled before it is written, so that a sync finds
+// the file's length and its blocks in place. A spare is a file that will become
+// a segment: one that a goroutine has filled ahead, or a segment that Release
+// has let go. Spares are not part of the journal.
+//
+// A record is one frame in one segment. Frames follow each other without gaps,
+// each begins at a multiple of 8 bytes, and their indexes grow by one.
+//
+//	header   magic │ format │ store id │ number │ salt │ first index │ owner │ … │ checksum
+//	frame    salt │ index │ durable index │ length │ kind │ checksums │ payload
+//
+// Every use of a file as a segment has a random salt, with which each of its
+// frames begins. A client never sees a salt, so nothing that it sends passes for
+// a frame. Nor does a frame that an earlier use has left.
+//
+// # Invariants
+//
+// After a crash at any moment:
+//
+//   - Each .seg file has a complete header, and their numbers have no gap. A
+//     file gets such a name only when its header is durable.
+//   - Every record before a segment's first index is durable. Append syncs the
+//     segment that is full before it begins the next one, and Open syncs what it
+//     has recovered.
+//   - A file that is written again is durably no segment any more. Release and
+//     Open sync the directory first.
+//   - A frame's durable index was durable before that frame was written.
+//
+// # Recovery
+//
+// Open reads the segments in order, from the one that has the first record
+// behind the checkpoint. In each it stops at the first invalid frame.
+//
+// A segment that is not the last must end where the next one begins. If frames
+// follow there, they are the torn end of an earlier run, and are discarded again.
+// A segment that ends before is damaged.
+//
+// In the last segment, Open searches what follows the first invalid frame. A
+// frame there may state that the missing record was durable: then the segment is
+// damaged. If none does, the rest is the torn end of the last run. Open discards
+// all of it, valid frames too: no Sync has returned for any of these records.
+//
+// Damage that also destroys every statement about a record looks like a torn
+// end. So the last record before an unclean stop has no witness: if it cannot be
+// read, it may have been damaged, or its write never finished. Close writes a
+// seal, the witness of all records.
+//
+// Open changes nothing until all of this is known, and nothing at all if it
+// returns an error about what it read. Then it begins a new segment: nothing is
+// ever written behind a torn end. If the last segment has no record, the new one
+// takes its place, so that starts that fail again and again need no more space.
+//
+// # Copies
+//
+// A copy of the directory that is made while Append runs can be opened, and has
+// every record that was durable when the copy began, if
+//
+//   - the names are listed before the first file is copied, as cp does;
+//   - no segment is released meanwhile that the copied checkpoint needs, so the
+//     checkpoint is copied before the journal;
+//   - nothing is written to the file that is being copied. If something is, the
+//     copy may have a later frame and lack an earlier one.
+//
+// Where one of these does not hold, Open may refuse the copy as damaged. It
+// never takes such a copy for one that has all records.
+package journal

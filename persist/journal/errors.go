@@ -1,0 +1,35 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNewer is returned by Open when a segment has a format that this version
+	// does not know.
+	ErrNewer = errors.New("written by a newer version of simba-resp")
+	// ErrClosed is returned by methods that are called after Close.
+	ErrClosed = errors.New("journal: closed")
+	// ErrTooLarge is returned by Append for a payload of more than MaxPayload
+	// bytes. The journal goes on.
+	ErrTooLarge = errors.New("journal: record too large")
+)
+
+// A DamageError is returned by Open when the journal lacks a record that was
+// durable, or cannot be read as what it should be. Records returns it if a
+// segment was damaged since. To be matched with errors.As.
+type DamageError struct {
+	File   string // path of the segment
+	Offset int64  // in bytes, of what is damaged
+	Reason string
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s, offset %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// damaged returns a DamageError.
+func damaged(file string, offset int64, format string, args ...any) error {
+	return &DamageError{File: file, Offset: offset, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,107 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+)
+
+const (
+	// keepSpares is how many released segments wait to be used again. More are
+	// removed.
+	keepSpares = 2
+	// fillStep is how many bytes are filled before a sync, so that a sync of the
+	// journal meanwhile waits for no more than these.
+	fillStep = 256 << 10
+)
+
+var zeros [fillStep]byte
+
+// errStopped is returned by fill when Close does not want the file any more.
+var errStopped = errors.New("journal: stopped")
+
+// addSpares takes over the spares of earlier runs. Those that were not filled to
+// the end, or have another size, are removed.
+func (j *Journal) addSpares(numbers []uint64) error {
+	for _, n := range numbers {
+		j.lastSpare = n
+		path := j.o.path(spareName(n))
+		info, err := j.o.FS.Stat(path)
+		if err == nil && info.Size() == j.o.SegmentSize && len(j.spares) < keepSpares {
+			j.spares = append(j.spares, path)
+			continue
+		}
+		if err := j.o.FS.Remove(path); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+	}
+	return nil
+}
+
+// takeSpare returns the path of a file of at least need bytes, and its size. If no
+// spare is ready, it fills a small file.
+func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
+	j.mu.Lock()
+	if n := len(j.spares) - 1; n >= 0 && need <= j.o.SegmentSize {
+		path, j.spares = j.spares[n], j.spares[:n]
+		j.mu.Unlock()
+		return path, j.o.SegmentSize, nil
+	}
+	path = j.newSpareLocked()
+	j.mu.Unlock()
+	size = max(min(smallSegment, j.o.SegmentSize), roundUp(need, block))
+	return path, size, j.fill(path, size)
+}
+
+// newSpareLocked returns the path of a new spare.
+func (j *Journal) newSpareLocked() string {
+	j.lastSpare++
+	return j.o.path(spareName(j.lastSpare))
+}
+
+// fillAhead has a goroutine make a spare if there is none. If that fails, Append
+// makes a small file itself when it needs one, and returns the error of that.
+func (j *Journal) fillAhead() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.spares) > 0 || j.filling {
+		return
+	}
+	j.filling = true
+	path := j.newSpareLocked()
+	j.filler.Go(func() {
+		err := j.fill(path, j.o.SegmentSize)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.filling = false
+		if err == nil {
+			j.spares = append(j.spares, path)
+		}
+	})
+}
+
+// fill writes a file full of zeros and syncs it. It leaves no file behind if it
+// fails.
+func (j *Journal) fill(path string, size int64) (err error) {
+	f, err := j.o.FS.OpenReadWrite(path, category)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer func() {
+		f.Close()
+		if err != nil {
+			_ = j.o.FS.Remove(path) // the error at hand says more; Open removes it
+		}
+	}()
+	for offset := int64(0); offset < size; offset += fillStep {
+		if j.closing.Load() {
+			return errStopped
+		}
+		if err := writeAt(f, path, zeros[:min(fillStep, size-offset)], offset); err != nil {
+			return err
+		}
+		if err := syncFile(f, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

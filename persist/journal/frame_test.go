@@ -1,0 +1,108 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+func TestFramesComeBackAsWritten(t *testing.T) {
+	payload := make([]byte, 300)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(payload)
+	for n := range payload {
+		want := frame{index: uint64(n) + 1, durable: uint64(n) / 2, kind: record}
+		b := appendFrame([]byte("before"), 99, want, payload[:n])[6:]
+		if int64(len(b)) != frameSize(n) || len(b)%align != 0 {
+			t.Fatalf("a payload of %d bytes makes a frame of %d, want %d", n, len(b), frameSize(n))
+		}
+		got, ok := decodeFrame(b, 99)
+		want.length, want.sum = uint32(n), got.sum
+		if !ok || got != want {
+			t.Fatalf("got %+v, %v, want %+v", got, ok, want)
+		}
+		if !bytes.Equal(b[headSize:headSize+n], payload[:n]) {
+			t.Fatalf("the payload of %d bytes has changed", n)
+		}
+		if _, ok := decodeFrame(b, 98); ok {
+			t.Fatal("a frame passes with another salt")
+		}
+	}
+}
+
+func TestHeadersComeBackAsWritten(t *testing.T) {
+	for _, owner := range []string{"", "boot 4711, generation 2", strings.Repeat("x", MaxOwner)} {
+		want := header{store: [16]byte{1, 15: 2}, number: 3, salt: 4, first: 5, owner: []byte(owner)}
+		got, err := decodeHeader(want.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want.owner = got.owner; string(got.owner) != owner || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestEveryBitOfAHeaderIsChecked(t *testing.T) {
+	h := header{number: 1, first: 1, owner: []byte("owner")}
+	b := h.encode()
+	for bit := range len(b) * 8 {
+		b[bit/8] ^= 1 << (bit % 8)
+		if _, err := decodeHeader(b); err == nil || errors.Is(err, ErrNewer) {
+			t.Fatalf("bit %d of byte %d flipped: %v", bit%8, bit/8, err)
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+}
+
+func TestRecordsOfAnySizeComeBack(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	var want []string
+	for _, n := range []int{0, 1, 7, 8, 9, 0, 4000, 4016, 4017, 4057, 4096, 100, 8192, 3 << 20, 0, 50_000, 1} {
+		want = append(want, strings.Repeat(string(rune('a'+len(want))), n))
+		mustAppend(t, j, want[len(want)-1])
+	}
+	mustClose(t, j)
+	j = mustOpen(t, o)
+	defer mustClose(t, j)
+	wantPayloads(t, payloads(t, j, 0), want)
+}
+
+func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
+	j := mustOpen(t, testOptions(vfs.NewMem()))
+	defer mustClose(t, j)
+	if _, err := j.Append(make([]byte, MaxPayload+1)); err != ErrTooLarge {
+		t.Errorf("Append returned %v", err)
+	}
+	mustWrite(t, j, "the next one is written")
+}
+
+// Clients choose what is in a payload: also what looks like a frame that says that a
+// later record was durable. It must not be taken for one.
+func TestClientsDataIsNeverTakenForFrames(t *testing.T) {
+	for _, salt := range []uint64{0, 1, 1 << 63} {
+		var forged []byte
+		for i := range uint64(50) {
+			forged = appendFrame(forged, salt, frame{index: 100 + i, durable: 99 + i, kind: record}, []byte("evil"))
+			forged = appendFrame(forged, salt, frame{index: i, durable: i, kind: seal}, nil)
+		}
+		o := testOptions(vfs.NewMem())
+		j := mustOpen(t, o)
+		mustWrite(t, j, "first")
+		second := j.offset
+		mustAppend(t, j, "second")
+		mustAppend(t, j, string(forged[:3000]))
+		abandon(j)
+		files := contents(t, o.FS, o.Dir)
+		files[segmentName(1)][second+headSize]++ // the second record is torn
+		o.FS = diskOf(t, files)
+		j = mustOpen(t, o)
+		wantPayloads(t, payloads(t, j, 0), []string{"first"})
+		mustClose(t, j)
+	}
+}

@@ -1,0 +1,254 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Journal is an open journal. Close must be called at last.
+//
+// After the first error of a write or a sync, Append and Sync return that error
+// for ever: what is on disk is not known then.
+type Journal struct {
+	o Options
+
+	// appended and durable are indexes of records.
+	appended atomic.Uint64
+	durable  atomic.Uint64
+	cause    atomic.Pointer[error] // the first error, or ErrClosed
+
+	// The fields below belong to the goroutine that calls Append.
+	offset int64  // of the next frame
+	frame  []byte // the last frame, for its memory
+	asked  bool   // for a spare to be made ready, since current was begun
+
+	// syncing is held by whoever syncs the current file, or replaces it by the next.
+	// It is a turn at the disk: whoever waits for it wants to do the same.
+	syncing sync.Mutex
+	file    vfs.File // of current
+
+	filler  sync.WaitGroup
+	closing atomic.Bool // the filler should stop
+
+	// mu protects the fields below. It is held for memory only, never for I/O.
+	mu        sync.Mutex
+	current   segment   // the one that is written
+	sealed    []segment // those before it, in order
+	spares    []string  // paths of files that are ready
+	lastSpare uint64    // the largest number of a spare so far
+	filling   bool      // the filler makes a spare
+}
+
+// Open reads the journal in o.Dir, finds its end and begins a new segment. Records
+// yields what it has found, and the next record has the index behind it.
+//
+// It returns a DamageError, or an error that wraps ErrNewer, if the journal cannot
+// be used; then it has changed nothing. Open does not lock the directory: its
+// caller keeps other processes out.
+func Open(o Options) (*Journal, error) {
+	if err := o.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	s, err := scanDir(&o)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	if err := s.settle(&o); err != nil {
+		return nil, err
+	}
+	j := &Journal{o: o}
+	if err := j.begin(s); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// begin begins the first segment of this run.
+func (j *Journal) begin(s *scan) error {
+	if err := j.addSpares(s.spares); err != nil {
+		return err
+	}
+	for _, path := range s.covered {
+		if err := j.retire(path); err != nil {
+			return err
+		}
+	}
+	number, last := uint64(1), uint64(0)
+	if n := len(s.segments); n > 0 {
+		end := s.segments[n-1]
+		number, last = end.number+1, end.last
+		if end.last < end.first { // it has no record: replace it
+			number--
+			s.segments = s.segments[:n-1]
+		}
+	}
+	var err error
+	j.sealed = s.segments
+	if j.current, j.file, err = j.create(number, last+1, 0); err != nil {
+		return err
+	}
+	j.offset = headerSize
+	j.appended.Store(last)
+	j.durable.Store(last)
+	return nil
+}
+
+// Append writes a record behind all others and returns its index, which is one
+// more than that of the record before. The record is durable after the next Sync.
+//
+// If the segment is full, Append syncs it and begins the next one. Append has no
+// use for payload after it returns. One goroutine at a time may call it.
+func (j *Journal) Append(payload []byte) (index uint64, err error) {
+	if err := j.failure(); err != nil {
+		return 0, err
+	}
+	if len(payload) > MaxPayload {
+		return 0, ErrTooLarge
+	}
+	index = j.appended.Load() + 1
+	if need := frameSize(len(payload)); j.offset+need+headSize > j.current.size { // headSize: the seal
+		if err := j.rotate(need + headSize); err != nil {
+			return 0, j.fail(err)
+		}
+	}
+	if err := j.write(record, index, payload); err != nil {
+		return 0, j.fail(err)
+	}
+	j.appended.Store(index)
+	if !j.asked && j.offset > j.current.size/2 {
+		j.asked = true
+		j.fillAhead()
+	}
+	return index, nil
+}
+
+// write writes one frame.
+func (j *Journal) write(k kind, index uint64, payload []byte) error {
+	f := frame{index: index, durable: j.durable.Load(), kind: k}
+	j.frame = appendFrame(j.frame[:0], j.current.salt, f, payload)
+	err := writeAt(j.file, j.current.path, j.frame, j.offset)
+	j.offset += int64(len(j.frame))
+	if cap(j.frame) > 1<<20 {
+		j.frame = nil // a large record must not keep its memory
+	}
+	return err
+}
+
+// rotate begins the next segment, with room for need bytes of frames.
+func (j *Journal) rotate(need int64) error {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	last := j.appended.Load()
+	if err := j.syncTo(last); err != nil {
+		return err
+	}
+	s, f, err := j.create(j.current.number+1, last+1, need)
+	if err != nil {
+		return err
+	}
+	j.file.Close()
+	j.file, j.offset, j.asked = f, headerSize, false
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.current.last = last
+	j.sealed = append(j.sealed, j.current)
+	j.current = s
+	return nil
+}
+
+// Sync makes durable all records for which Append had returned when Sync was
+// called. One goroutine at a time may call it, beside Append.
+func (j *Journal) Sync() error {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	if err := j.failure(); err != nil {
+		return err
+	}
+	if err := j.syncTo(j.appended.Load()); err != nil {
+		return j.fail(err)
+	}
+	return nil
+}
+
+// syncTo syncs the current file, which has the records up to index that are not
+// durable. Its caller holds syncing.
+func (j *Journal) syncTo(index uint64) error {
+	if index == j.durable.Load() {
+		return nil
+	}
+	if err := syncFile(j.file, j.current.path); err != nil {
+		return err
+	}
+	j.durable.Store(index)
+	return nil
+}
+
+// Durable returns the index up to which all records are durable. It is safe for
+// concurrent use.
+func (j *Journal) Durable() uint64 { return j.durable.Load() }
+
+// Path returns the path of the segment that is written. It is safe for concurrent
+// use.
+func (j *Journal) Path() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.current.path
+}
+
+// Close makes all records durable, seals the journal and closes its files. After a
+// failure it returns the cause and seals nothing. No other method may run; Append,
+// Sync and Release that are called later return ErrClosed, or the cause. Close is
+// idempotent.
+func (j *Journal) Close() error {
+	if !j.closing.Swap(true) {
+		j.filler.Wait()
+		err := j.failure()
+		if err == nil {
+			err = j.seal()
+		}
+		if closeErr := j.file.Close(); err == nil {
+			err = closeErr
+		}
+		if err == nil {
+			err = ErrClosed
+		}
+		_ = j.fail(err)
+	}
+	if err := j.failure(); !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// seal states durably that nothing follows the last record.
+func (j *Journal) seal() error {
+	if err := j.Sync(); err != nil {
+		return err
+	}
+	if err := j.write(seal, j.appended.Load()+1, nil); err != nil {
+		return err
+	}
+	return syncFile(j.file, j.current.path)
+}
+
+// fail has Append and Sync return err from now on, unless there was an error
+// before. It returns err.
+func (j *Journal) fail(err error) error {
+	j.cause.CompareAndSwap(nil, &err)
+	return err
+}
+
+// failure returns the first error, or nil.
+func (j *Journal) failure() error {
+	if err := j.cause.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

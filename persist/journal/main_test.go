@@ -1,0 +1,193 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testOptions are those of a journal with segments of 8 KiB, of which 4 are for frames.
+func testOptions(fsys vfs.FS) Options {
+	return Options{
+		FS: fsys, Dir: "journal", StoreID: [16]byte{15: 7}, Owner: []byte("run 1"),
+		SegmentSize: 2 * block, Rand: rand.NewChaCha8([32]byte{1}),
+	}
+}
+
+func mustOpen(t testing.TB, o Options) *Journal {
+	t.Helper()
+	j, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func mustClose(t testing.TB, j *Journal) {
+	t.Helper()
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// abandon ends a journal as kill -9 does: nothing more is written.
+func abandon(j *Journal) {
+	_ = j.fail(errors.New("killed"))
+	_ = j.Close()
+}
+
+func mustAppend(t testing.TB, j *Journal, payload string) {
+	t.Helper()
+	want := j.appended.Load() + 1
+	if index, err := j.Append([]byte(payload)); err != nil || index != want {
+		t.Fatalf("Append returned %d, %v, want %d", index, err, want)
+	}
+}
+
+func mustSync(t testing.TB, j *Journal) {
+	t.Helper()
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustWrite appends records with these payloads, each followed by a sync.
+func mustWrite(t testing.TB, j *Journal, payloads ...string) {
+	t.Helper()
+	for _, p := range payloads {
+		mustAppend(t, j, p)
+		mustSync(t, j)
+	}
+}
+
+// mustRotate begins a new segment, as a record that does not fit does.
+func mustRotate(t testing.TB, j *Journal) {
+	t.Helper()
+	if err := j.rotate(headSize); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// payloads returns those of all records behind an index, which must follow it.
+func payloads(t testing.TB, j *Journal, after uint64) []string {
+	t.Helper()
+	got := []string{}
+	for r, err := range j.Records(after) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := after + uint64(len(got)) + 1; r.Index != want {
+			t.Fatalf("record %d follows, want %d", r.Index, want)
+		}
+		got = append(got, string(r.Payload))
+	}
+	return got
+}
+
+// numbered returns the payloads of the records from first to last in these tests.
+func numbered(first, last int) []string {
+	p := []string{}
+	for i := first; i <= last; i++ {
+		p = append(p, fmt.Sprint("record ", i))
+	}
+	return p
+}
+
+func wantPayloads(t testing.TB, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("the records are %.200q, want %.200q", got, want)
+	}
+}
+
+// contents returns all files of a journal by name.
+func contents(t testing.TB, fsys vfs.FS, dir string) map[string][]byte {
+	t.Helper()
+	names, err := fsys.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, name := range names {
+		files[name] = readFile(t, fsys, fsys.PathJoin(dir, name))
+	}
+	return files
+}
+
+func readFile(t testing.TB, fsys vfs.FS, path string) []byte {
+	t.Helper()
+	f, err := fsys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeFile(t testing.TB, fsys vfs.FS, path string, b []byte) {
+	t.Helper()
+	f, err := fsys.Create(path, category)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(bytes.Clone(b)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// diskOf returns a file system with these files in a journal.
+func diskOf(t testing.TB, files map[string][]byte) *vfs.MemFS {
+	t.Helper()
+	fsys := vfs.NewMem()
+	if err := fsys.MkdirAll("journal", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range files {
+		writeFile(t, fsys, "journal/"+name, b)
+	}
+	return fsys
+}
+
+// segmentsOf returns the names of segments, in order.
+func segmentsOf(files map[string][]byte) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
+		_, ok := parseSegment(name)
+		return !ok
+	})
+}
+
+// wantDamage checks that Open refuses a journal, names the place, and changes nothing.
+func wantDamage(t testing.TB, o Options, file string, offset int64) {
+	t.Helper()
+	before := contents(t, o.FS, o.Dir)
+	_, err := Open(o)
+	var damage *DamageError
+	if !errors.As(err, &damage) || damage.File != o.path(file) || damage.Offset != offset {
+		t.Errorf("Open returned %v, want damage of %s at %d", err, file, offset)
+	}
+	wantUnchanged(t, o, before)
+}
+
+func wantUnchanged(t testing.TB, o Options, before map[string][]byte) {
+	t.Helper()
+	if after := contents(t, o.FS, o.Dir); !maps.EqualFunc(before, after, bytes.Equal) {
+		t.Errorf("the files have changed, from %v to %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+	}
+}

@@ -1,0 +1,73 @@
+package journal
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// DefaultSegmentSize is the size of a segment's file, in bytes.
+	DefaultSegmentSize = 16 << 20
+	// MaxOwner is the largest length of Options.Owner, in bytes.
+	MaxOwner = 1024
+	// MaxPayload is the largest length of a record's payload, in bytes.
+	MaxPayload = 1 << 30
+
+	// block is what sizes of files are multiples of.
+	block = 4096
+	// smallSegment is the size of a segment that is made while Append or Open
+	// waits for it, because no spare is ready.
+	smallSegment = 1 << 20
+)
+
+// Options say where a journal is and whose it is.
+type Options struct {
+	// FS is the file system. It must be set.
+	FS vfs.FS
+	// Dir is the directory of the journal, which has nothing else in it. Open
+	// creates it in its parent, which must exist.
+	Dir string
+	// StoreID names the store that the journal belongs to. Open refuses segments
+	// of another store.
+	StoreID [16]byte
+	// Owner is kept in the header of every segment that this run begins, and
+	// comes back with each record. It has at most MaxOwner bytes.
+	Owner []byte
+	// From is the index of the last record that the checkpoint has. Open refuses a
+	// journal that lacks the next record, or that ends before this one. Zero means
+	// that there is no checkpoint.
+	From uint64
+	// SegmentSize is the size of a segment's file, in bytes, rounded up to whole
+	// blocks of 4 KiB. A record that does not fit gets a larger segment. Zero means
+	// DefaultSegmentSize.
+	SegmentSize int64
+	// Rand is the source of salts. It must not repeat itself in another run. Nil
+	// means crypto/rand.Reader.
+	Rand io.Reader
+}
+
+// ensureDefaults checks the options and sets those that are zero.
+func (o *Options) ensureDefaults() error {
+	switch {
+	case o.FS == nil || o.Dir == "":
+		return errors.New("journal: FS and Dir must be set")
+	case len(o.Owner) > MaxOwner:
+		return fmt.Errorf("journal: the owner has %d bytes, the most are %d", len(o.Owner), MaxOwner)
+	case o.SegmentSize < 0:
+		return fmt.Errorf("journal: a segment cannot have %d bytes", o.SegmentSize)
+	case o.SegmentSize == 0:
+		o.SegmentSize = DefaultSegmentSize
+	}
+	o.SegmentSize = max(roundUp(o.SegmentSize, block), 2*block)
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	return nil
+}
+
+// roundUp returns the smallest multiple of unit that is at least n.
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

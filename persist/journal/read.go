@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// readAhead is how many bytes of a segment are read at a time.
+const readAhead = 128 << 10
+
+// reader reads the frames of a segment in order. It stops at the first one that
+// is not valid there, and behind a seal.
+type reader struct {
+	segment
+	file   vfs.File
+	in     *bufio.Reader
+	offset int64  // of the next frame
+	index  uint64 // of the next frame
+
+	payload []byte // of the last frame; overwritten by the next
+	durable uint64 // the largest durable index of the frames so far
+	sealed  bool   // the last frame was a seal
+}
+
+// newReader opens a segment. The reader must be closed.
+func newReader(fsys vfs.FS, s segment) (*reader, error) {
+	f, err := fsys.Open(s.path, vfs.SequentialReadsOption)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	r := &reader{segment: s, file: f, offset: headerSize, index: s.first}
+	if r.size, err = fileSize(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("journal: %s: %w", s.path, err)
+	}
+	r.in = r.from(headerSize)
+	return r, nil
+}
+
+func (r *reader) close() error { return r.file.Close() }
+
+// from returns what is in the file from an offset on.
+func (r *reader) from(offset int64) *bufio.Reader {
+	return bufio.NewReaderSize(io.NewSectionReader(r.file, offset, r.size-offset), readAhead)
+}
+
+// next reads the next record, and leaves its payload in r.payload. It returns
+// false at the end, which is at r.offset. An error is one of reading the file.
+func (r *reader) next() (bool, error) {
+	if r.sealed {
+		return false, nil
+	}
+	head, err := r.in.Peek(headSize)
+	if err != nil {
+		return false, r.unlessEOF(err)
+	}
+	f, ok := decodeFrame(head, r.salt)
+	size := frameSize(int(f.length))
+	if !ok || f.index != r.index || f.durable >= f.index || size > r.size-r.offset {
+		return false, nil
+	}
+	if err := r.read(size); err != nil {
+		return false, r.unlessEOF(err)
+	}
+	if crc32.Checksum(r.payload, castagnoli) != f.sum {
+		return false, nil
+	}
+	r.payload = r.payload[:f.length]
+	r.durable = max(r.durable, f.durable)
+	switch f.kind {
+	case record:
+	case seal:
+		r.sealed = true
+		return false, nil
+	default:
+		return false, damaged(r.path, r.offset, "record %d is a frame of the unknown kind %d", f.index, f.kind)
+	}
+	r.offset += size
+	r.index++
+	return true, nil
+}
+
+// read reads a frame of that size, and keeps all but its head.
+func (r *reader) read(size int64) error {
+	if _, err := r.in.Discard(headSize); err != nil {
+		return err
+	}
+	if n := int(size - headSize); cap(r.payload) < n {
+		r.payload = make([]byte, n)
+	} else {
+		r.payload = r.payload[:n]
+	}
+	_, err := io.ReadFull(r.in, r.payload)
+	return err
+}
+
+// unlessEOF returns nil if a file ended, which is no more than an invalid frame.
+func (r *reader) unlessEOF(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return fmt.Errorf("journal: read %s: %w", r.path, err)
+}
+
+// witness searches what follows the end for a frame that was written when the
+// next record was durable. The head alone is proof of that.
+func (r *reader) witness() (frame, bool, error) {
+	for in := r.from(r.offset); ; {
+		head, err := in.Peek(headSize)
+		if err != nil {
+			return frame{}, false, r.unlessEOF(err)
+		}
+		if f, ok := decodeFrame(head, r.salt); ok && f.durable >= r.index {
+			return f, true, nil
+		}
+		if _, err := in.Discard(align); err != nil {
+			return frame{}, false, r.unlessEOF(err)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package journal
+
+import (
+	"iter"
+	"slices"
+)
+
+// A Record is one that Append has written.
+type Record struct {
+	Index   uint64
+	Owner   []byte // Options.Owner of the run that wrote it; must not be changed
+	Payload []byte // valid until the next record is read
+}
+
+// Sealed returns the index of the last record in a segment that is not written any
+// more. Directly after Open these are all records. It is safe for concurrent use.
+func (j *Journal) Sealed() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.current.first - 1
+}
+
+// Records yields the records behind the index after, in order, up to Sealed as it
+// was when the loop began. Recovery reads them with Options.From, a checkpoint with
+// the index of the one before. An error ends the loop; it is a DamageError if a
+// record is not what Append wrote, or if it was released.
+//
+// It is safe for concurrent use beside Append and Sync. It reads the files without
+// holding any lock.
+func (j *Journal) Records(after uint64) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		j.mu.Lock()
+		segments := slices.Clone(j.sealed)
+		next := j.current
+		j.mu.Unlock()
+		if len(segments) > 0 {
+			next = segments[0]
+		}
+		if after+1 < next.first {
+			yield(Record{}, damaged(next.path, 0, "record %d was released, the segment begins with record %d", after+1, next.first))
+			return
+		}
+		for _, s := range segments {
+			if s.last > after && !j.readSegment(s, after, yield) {
+				return
+			}
+		}
+	}
+}
+
+// readSegment yields the records of one segment behind an index. It returns false
+// if the loop has ended.
+func (j *Journal) readSegment(s segment, after uint64, yield func(Record, error) bool) bool {
+	r, err := newReader(j.o.FS, s)
+	if err != nil {
+		yield(Record{}, err)
+		return false
+	}
+	defer r.close()
+	for r.index <= s.last {
+		index := r.index
+		ok, err := r.next()
+		if err == nil && !ok {
+			err = damaged(r.path, r.offset, "record %d should be here", index)
+		}
+		if err != nil {
+			yield(Record{}, err)
+			return false
+		}
+		if index > after && !yield(Record{Index: index, Owner: r.owner, Payload: r.payload}, nil) {
+			return false
+		}
+	}
+	return true
+}

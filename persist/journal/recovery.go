@@ -1,0 +1,156 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// scan is what Open finds on disk. To make it changes nothing.
+type scan struct {
+	covered  []string  // paths of segments whose records the checkpoint has
+	segments []segment // the others, in order
+	spares   []uint64  // numbers
+
+	// About the last segment:
+	sealed  bool   // it ends with a seal
+	durable uint64 // up to here, its own frames say that records were durable
+	end     int64  // offset behind its last record
+}
+
+// scanDir reads the journal and finds its end. It returns a DamageError if a
+// record is missing that was durable.
+func scanDir(o *Options) (*scan, error) {
+	names, err := o.FS.List(o.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	var s scan
+	var numbers []uint64
+	for _, name := range names {
+		if n, ok := parseSegment(name); ok {
+			numbers = append(numbers, n)
+		}
+		if n, ok := parseSpare(name); ok {
+			s.spares = append(s.spares, n)
+		}
+	}
+	slices.Sort(numbers)
+	slices.Sort(s.spares)
+	if err := s.readHeaders(o, numbers); err != nil {
+		return nil, err
+	}
+	for i := range s.segments {
+		if err := s.readFrames(o, i); err != nil {
+			return nil, err
+		}
+	}
+	return &s, nil
+}
+
+// readHeaders reads headers from the last segment back to the one that has the
+// first record behind the checkpoint.
+func (s *scan) readHeaders(o *Options, numbers []uint64) error {
+	if len(numbers) == 0 && o.From > 0 {
+		return damaged(o.path(segmentName(1)), 0, "no segment is left, but the checkpoint has records up to %d", o.From)
+	}
+	for i, number := range slices.Backward(numbers) {
+		seg, err := readHeader(o, number)
+		if err != nil {
+			return err
+		}
+		s.segments = slices.Insert(s.segments, 0, seg)
+		if seg.first <= o.From+1 {
+			for _, number := range numbers[:i] {
+				s.covered = append(s.covered, o.path(segmentName(number)))
+			}
+			return nil
+		}
+		if i == 0 || numbers[i-1] != number-1 {
+			return damaged(o.path(segmentName(number-1)), 0,
+				"the segment is missing: the next one begins with record %d, the checkpoint has records up to %d", seg.first, o.From)
+		}
+	}
+	return nil
+}
+
+// readFrames reads the segment at a place in s.segments, and notes its end.
+func (s *scan) readFrames(o *Options, at int) error {
+	r, err := newReader(o.FS, s.segments[at])
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	for {
+		ok, err := r.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+	}
+	s.segments[at].last = r.index - 1
+	if at < len(s.segments)-1 {
+		if next := s.segments[at+1]; next.first != r.index {
+			return damaged(r.path, r.offset, "record %d should be here, and the next segment begins with record %d", r.index, next.first)
+		}
+		return nil
+	}
+	s.sealed, s.durable, s.end = r.sealed, r.durable, r.offset
+	if !r.sealed {
+		f, found, err := r.witness()
+		if err != nil {
+			return err
+		}
+		if found {
+			return damaged(r.path, r.offset, "record %d should be here, and was durable when record %d was written", r.index, f.index)
+		}
+	}
+	if r.index <= o.From {
+		return damaged(r.path, r.offset, "record %d should be here, and the checkpoint has records up to %d", r.index, o.From)
+	}
+	return nil
+}
+
+// settle makes durable what was recovered. The last run may have been killed, with
+// what it wrote in the memory of the kernel only. Records that no frame calls
+// durable are written again: after a failed sync the kernel may take them for
+// written, and another sync would do nothing.
+func (s *scan) settle(o *Options) error {
+	for _, dir := range []string{o.FS.PathDir(o.Dir), o.Dir} {
+		if err := syncDir(o.FS, dir); err != nil {
+			return err
+		}
+	}
+	if len(s.segments) == 0 || s.sealed {
+		return nil
+	}
+	last := s.segments[len(s.segments)-1]
+	r, err := newReader(o.FS, last)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	for r.index <= s.durable {
+		if ok, err := r.next(); err != nil || !ok {
+			return errors.Join(err, damaged(r.path, r.offset, "record %d was here a moment ago", r.index))
+		}
+	}
+	f, err := o.FS.OpenReadWrite(last.path, category)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer f.Close()
+	for b := make([]byte, fillStep); r.offset < s.end; r.offset += int64(len(b)) {
+		b = b[:min(int64(len(b)), s.end-r.offset)]
+		if _, err := f.ReadAt(b, r.offset); err != nil {
+			return fmt.Errorf("journal: read %s: %w", last.path, err)
+		}
+		if err := writeAt(f, last.path, b, r.offset); err != nil {
+			return err
+		}
+	}
+	return syncFile(f, last.path)
+}

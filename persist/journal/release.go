@@ -1,0 +1,70 @@
+package journal
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Release lets go of the segments of which every record has an index of at most
+// index. Their files become spares, or are removed. The checkpoint must have all
+// these records durably.
+//
+// One goroutine at a time may call Release, beside Append and Sync. It must not
+// run while Records reads these segments.
+func (j *Journal) Release(index uint64) error {
+	if err := j.failure(); err != nil {
+		return err
+	}
+	for {
+		s, ok := j.oldest()
+		if !ok || s.last > index {
+			return nil
+		}
+		if err := j.retire(s.path); err != nil {
+			return err
+		}
+		j.mu.Lock()
+		j.sealed = slices.Delete(j.sealed, 0, 1)
+		j.mu.Unlock()
+	}
+}
+
+// oldest returns the oldest segment, unless it is the one that is written.
+func (j *Journal) oldest() (segment, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.sealed) == 0 {
+		return segment{}, false
+	}
+	return j.sealed[0], true
+}
+
+// retire makes a spare of a segment, or removes it. Each step is durable before
+// the next begins: a crash leaves no gap, and nobody writes to the file while it
+// may still be a segment after a crash.
+func (j *Journal) retire(path string) error {
+	info, err := j.o.FS.Stat(path)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.mu.Lock()
+	keep := info.Size() == j.o.SegmentSize && len(j.spares) < keepSpares
+	spare := j.newSpareLocked()
+	j.mu.Unlock()
+	if !keep {
+		if err := j.o.FS.Remove(path); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		return syncDir(j.o.FS, j.o.Dir)
+	}
+	if err := j.o.FS.Rename(path, spare); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := syncDir(j.o.FS, j.o.Dir); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.spares = append(j.spares, spare)
+	return nil
+}

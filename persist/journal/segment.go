@@ -1,0 +1,119 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// category is what the file system accounts the writes of a journal to.
+const category vfs.DiskWriteCategory = "simba-journal"
+
+// segment is a file that is part of the journal.
+type segment struct {
+	header
+	path string
+	size int64  // of the file, in bytes
+	last uint64 // index of its last record, or first-1; not set while it is written
+}
+
+func segmentName(number uint64) string { return fmt.Sprintf("%010d.seg", number) }
+
+func spareName(number uint64) string { return fmt.Sprintf("spare-%010d", number) }
+
+// parseSegment returns the number in the name of a segment.
+func parseSegment(name string) (uint64, bool) {
+	n, err := strconv.ParseUint(strings.TrimSuffix(name, ".seg"), 10, 64)
+	return n, err == nil && name == segmentName(n)
+}
+
+// parseSpare returns the number in the name of a spare.
+func parseSpare(name string) (uint64, bool) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(name, "spare-"), 10, 64)
+	return n, err == nil && name == spareName(n)
+}
+
+func (o *Options) path(name string) string { return o.FS.PathJoin(o.Dir, name) }
+
+// syncDir makes the names in a directory durable.
+func syncDir(fsys vfs.FS, dir string) error {
+	d, err := fsys.OpenDir(dir)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("journal: sync directory %s: %w", dir, err)
+	}
+	return nil
+}
+
+// writeAt writes all of b.
+func writeAt(f vfs.File, path string, b []byte, offset int64) error {
+	n, err := f.WriteAt(b, offset)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return fmt.Errorf("journal: write %s: %w", path, err)
+	}
+	return nil
+}
+
+// syncFile makes what was written to a file durable.
+func syncFile(f vfs.File, path string) error {
+	if err := f.SyncData(); err != nil {
+		return fmt.Errorf("journal: sync %s: %w", path, err)
+	}
+	return nil
+}
+
+// create makes the segment of a number from a spare, and returns it with its open
+// file. Its first frame will have the index first, and there is room for need
+// bytes of frames. Everything before first must be durable.
+//
+// The file gets its name when its header is durable. If the name is taken, by a
+// segment without a record, the new one replaces it.
+func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, error) {
+	s := segment{
+		header: header{store: j.o.StoreID, number: number, first: first, owner: j.o.Owner},
+		path:   j.o.path(segmentName(number)),
+	}
+	var salt [8]byte
+	if _, err := io.ReadFull(j.o.Rand, salt[:]); err != nil {
+		return s, nil, fmt.Errorf("journal: salt: %w", err)
+	}
+	s.salt = binary.LittleEndian.Uint64(salt[:])
+	spare, size, err := j.takeSpare(headerSize + need)
+	if err != nil {
+		return s, nil, err
+	}
+	s.size = size
+	f, err := j.o.FS.OpenReadWrite(spare, category)
+	if err != nil {
+		return s, nil, fmt.Errorf("journal: %w", err)
+	}
+	if err := j.publish(&s, f, spare); err != nil {
+		f.Close()
+		return s, nil, err
+	}
+	return s, f, nil
+}
+
+// publish writes the header of a segment to a spare, and then names the file.
+func (j *Journal) publish(s *segment, f vfs.File, spare string) error {
+	if err := writeAt(f, spare, s.encode(), 0); err != nil {
+		return err
+	}
+	if err := syncFile(f, spare); err != nil {
+		return err
+	}
+	if err := j.o.FS.Rename(spare, s.path); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return syncDir(j.o.FS, j.o.Dir)
+}

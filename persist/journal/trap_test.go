@@ -1,0 +1,94 @@
+package journal
+
+import (
+	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// An op is one operation that changes a file system.
+type op struct {
+	kind string // open, remove, rename, mkdir, write, sync
+	path string
+	size int // of a write
+}
+
+// trapFS is a file system that asks before each operation that changes it. The
+// hook returns how much of a write is done, and the error of the operation, which is
+// not done then, but for that part of a write.
+type trapFS struct {
+	vfs.FS
+	hook func(op) (part int, err error)
+}
+
+func (t trapFS) Unwrap() vfs.FS { return t.FS }
+
+// always is a hook for operations that succeed.
+func always(o op) (int, error) { return o.size, nil }
+
+func (t trapFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	if _, err := t.hook(op{kind: "open", path: name}); err != nil {
+		return nil, err
+	}
+	f, err := t.FS.OpenReadWrite(name, c, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return trapFile{f, t, name}, nil
+}
+
+func (t trapFS) OpenDir(name string) (vfs.File, error) {
+	f, err := t.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return trapFile{f, t, name}, nil
+}
+
+func (t trapFS) Remove(name string) error {
+	if _, err := t.hook(op{kind: "remove", path: name}); err != nil {
+		return err
+	}
+	return t.FS.Remove(name)
+}
+
+func (t trapFS) Rename(from, to string) error {
+	if _, err := t.hook(op{kind: "rename", path: from}); err != nil {
+		return err
+	}
+	return t.FS.Rename(from, to)
+}
+
+func (t trapFS) MkdirAll(name string, perm os.FileMode) error {
+	if _, err := t.hook(op{kind: "mkdir", path: name}); err != nil {
+		return err
+	}
+	return t.FS.MkdirAll(name, perm)
+}
+
+type trapFile struct {
+	vfs.File
+	trap trapFS
+	path string
+}
+
+func (f trapFile) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := f.trap.hook(op{kind: "write", path: f.path, size: len(p)})
+	if err != nil || n < len(p) {
+		if n > 0 {
+			_, _ = f.File.WriteAt(p[:n], offset)
+		}
+		return n, err
+	}
+	return f.File.WriteAt(p, offset)
+}
+
+func (f trapFile) sync(do func() error) error {
+	if _, err := f.trap.hook(op{kind: "sync", path: f.path}); err != nil {
+		return err
+	}
+	return do()
+}
+
+func (f trapFile) Sync() error     { return f.sync(f.File.Sync) }
+func (f trapFile) SyncData() error { return f.sync(f.File.SyncData) }
