@@ -61,15 +61,15 @@
 //
 // # Copies
 //
-// A copy of the directory that is made while Append runs can be opened, and has
-// every record that was durable when the copy began, if
+// A copy of the directory that is made file by file while Append runs has every
+// record that was durable when the copy began, if
 //
-//   - the names are listed before the first file is copied, as cp does;
-//   - no segment is released meanwhile that the copied checkpoint needs, so the
-//     checkpoint is copied before the journal;
-//   - nothing is written to the file that is being copied. If something is, the
-//     copy may have a later frame and lack an earlier one.
+//   - the names are listed before the first file is copied, as cp does, and no
+//     segment is missing then. A segment that Release lets go meanwhile is;
+//   - nothing is written to a file while that one is copied. Otherwise the copy may
+//     have a later frame and lack an earlier one.
 //
-// Where one of these does not hold, Open may refuse the copy as damaged. It
-// never takes such a copy for one that has all records.
+// The checkpoint is copied before the journal, or it has records that the copy of
+// the journal lacks. Where one of these does not hold, Open refuses the copy as
+// damaged, or finds a journal that ends earlier. It never skips a record.
 package journal

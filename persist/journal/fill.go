@@ -8,7 +8,7 @@ import (
 const (
 	// keepSpares is how many released segments wait to be used again. More are
 	// removed.
-	keepSpares = 2
+	keepSpares = 3
 	// fillStep is how many bytes are filled before a sync, so that a sync of the
 	// journal meanwhile waits for no more than these.
 	fillStep = 256 << 10

@@ -46,7 +46,8 @@ func (r *reader) close() error { return r.file.Close() }
 
 // from returns what is in the file from an offset on.
 func (r *reader) from(offset int64) *bufio.Reader {
-	return bufio.NewReaderSize(io.NewSectionReader(r.file, offset, r.size-offset), readAhead)
+	size := max(block, min(readAhead, r.size))
+	return bufio.NewReaderSize(io.NewSectionReader(r.file, offset, r.size-offset), int(size))
 }
 
 // next reads the next record, and leaves its payload in r.payload. It returns

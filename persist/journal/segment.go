@@ -56,10 +56,10 @@ func syncDir(fsys vfs.FS, dir string) error {
 func writeAt(f vfs.File, path string, b []byte, offset int64) error {
 	n, err := f.WriteAt(b, offset)
 	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
+		err = fmt.Errorf("write %s: %w", path, io.ErrShortWrite)
 	}
 	if err != nil {
-		return fmt.Errorf("journal: write %s: %w", path, err)
+		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
 }
@@ -72,9 +72,9 @@ func syncFile(f vfs.File, path string) error {
 	return nil
 }
 
-// create makes the segment of a number from a spare, and returns it with its open
-// file. Its first frame will have the index first, and there is room for need
-// bytes of frames. Everything before first must be durable.
+// create makes the segment of a number from a spare, and opens it. Its first frame
+// will have the index first, and there is room for need bytes of frames. Everything
+// before first must be durable.
 //
 // The file gets its name when its header is durable. If the name is taken, by a
 // segment without a record, the new one replaces it.
@@ -93,19 +93,23 @@ func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, e
 		return s, nil, err
 	}
 	s.size = size
-	f, err := j.o.FS.OpenReadWrite(spare, category)
+	if err := j.publish(&s, spare); err != nil {
+		return s, nil, err
+	}
+	f, err := j.o.FS.OpenReadWrite(s.path, category)
 	if err != nil {
 		return s, nil, fmt.Errorf("journal: %w", err)
-	}
-	if err := j.publish(&s, f, spare); err != nil {
-		f.Close()
-		return s, nil, err
 	}
 	return s, f, nil
 }
 
 // publish writes the header of a segment to a spare, and then names the file.
-func (j *Journal) publish(s *segment, f vfs.File, spare string) error {
+func (j *Journal) publish(s *segment, spare string) error {
+	f, err := j.o.FS.OpenReadWrite(spare, category)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer f.Close()
 	if err := writeAt(f, spare, s.encode(), 0); err != nil {
 		return err
 	}

@@ -1,0 +1,156 @@
+package journal
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// copyWhileWriting copies the files of a journal as cp -a does: it lists the names, and
+// then copies one after the other, in the order that a function gives them. Between two
+// files, between takes place. A file that is gone by then is left out, and counted if it
+// was a segment.
+func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), between func()) (disk *vfs.MemFS, gone int) {
+	names, err := j.o.FS.List(j.o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	order(names)
+	files := map[string][]byte{}
+	for _, name := range names {
+		between()
+		if _, err := j.o.FS.Stat(j.o.path(name)); !errors.Is(err, fs.ErrNotExist) {
+			files[name] = readFile(t, j.o.FS, j.o.path(name))
+		} else if _, ok := parseSegment(name); ok {
+			gone++
+		}
+	}
+	return diskOf(t, files), gone
+}
+
+// TestACopyOfARunningJournalHasAllThatWasDurable when it began, whatever is written
+// meanwhile and in whatever order the files are copied, as long as none is released.
+func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	orders := map[string]func([]string){
+		"by name":           func([]string) {},
+		"by name, backward": slices.Reverse[[]string],
+		"any": func(names []string) {
+			rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		},
+	}
+	for name, order := range orders {
+		for range 12 {
+			o := testOptions(vfs.NewMem())
+			j := mustOpen(t, o)
+			written := 0
+			write := func() {
+				for range rng.IntN(150) {
+					written++
+					mustWrite(t, j, numbered(written, written)...)
+				}
+			}
+			for range 5 {
+				write()
+			}
+			began := written
+			o.FS, _ = copyWhileWriting(t, j, order, write)
+			mustClose(t, j)
+			again := mustOpen(t, o)
+			got := payloads(t, again, 0)
+			if len(got) < began {
+				t.Errorf("%s: %d records, %d were durable", name, len(got), began)
+			}
+			wantPayloads(t, got, numbered(1, len(got)))
+			mustClose(t, again)
+		}
+	}
+}
+
+// TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier: nothing is missing in the middle.
+func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
+	t.Run("names are listed again", func(t *testing.T) {
+		o := testOptions(vfs.NewMem())
+		j := mustOpen(t, o)
+		mustWrite(t, j, "record 1")
+		offset := j.offset
+		early := contents(t, o.FS, o.Dir)[segmentName(1)]
+		mustWrite(t, j, "record 2")
+		mustRotate(t, j)
+		mustWrite(t, j, "record 3")
+		files := contents(t, o.FS, o.Dir)
+		files[segmentName(1)] = early
+		mustClose(t, j)
+		o.FS = diskOf(t, files)
+		wantDamage(t, o, segmentName(1), offset)
+	})
+	t.Run("the file is written while it is copied", func(t *testing.T) {
+		o := testOptions(vfs.NewMem())
+		j := mustOpen(t, o)
+		mustWrite(t, j, "record 1")
+		offset := j.offset
+		early := contents(t, o.FS, o.Dir)[segmentName(1)]
+		mustWrite(t, j, "record 2", "record 3", "record 4")
+		files := contents(t, o.FS, o.Dir)
+		copy(files[segmentName(1)][:offset+headSize], early)
+		mustClose(t, j)
+		o.FS = diskOf(t, files)
+		wantDamage(t, o, segmentName(1), offset)
+	})
+	t.Run("segments are released", func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(2, 2))
+		refused, opened, whole := 0, 0, 0
+		for range 40 {
+			o := testOptions(vfs.NewMem())
+			j := mustOpen(t, o)
+			written := 0
+			write := func() {
+				for range rng.IntN(150) {
+					written++
+					mustWrite(t, j, numbered(written, written)...)
+				}
+			}
+			for range 4 {
+				write()
+			}
+			o.From = j.Sealed() / 2 // the checkpoint is copied first
+			began := written
+			var gone int
+			o.FS, gone = copyWhileWriting(t, j, func([]string) {}, func() {
+				write()
+				if rng.IntN(3) == 0 {
+					if err := j.Release(j.Sealed()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			mustClose(t, j)
+			again, err := Open(o)
+			var damage *DamageError
+			if errors.As(err, &damage) && gone > 0 {
+				refused++
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened++
+			got := payloads(t, again, o.From)
+			if gone == 0 {
+				if whole++; len(got)+int(o.From) < began {
+					t.Errorf("the copy has %d records, %d were durable", len(got)+int(o.From), began)
+				}
+			}
+			wantPayloads(t, got, numbered(int(o.From)+1, int(o.From)+len(got)))
+			mustClose(t, again)
+		}
+		if refused == 0 || whole == 0 || opened == whole {
+			t.Errorf("%d copies were refused, %d were not, %d of them were whole", refused, opened, whole)
+		}
+	})
+}

@@ -1,0 +1,356 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+var errCrashed = errors.New("the machine has crashed")
+
+// promised is what a journal must have after a crash.
+type promised struct {
+	durable uint64 // the records up to here were durable
+	from    uint64 // the checkpoint had the records up to here
+}
+
+// A machine runs journals on a disk, one after the other. Each ends by a crash, at a
+// random operation of the file system: by a loss of power, or by kill -9. The next one
+// must find what was promised.
+type machine struct {
+	t    *testing.T
+	rng  *rand.Rand
+	disk *vfs.MemFS
+	salt *rand.ChaCha8
+	runs int
+
+	// mu protects the fields below.
+	mu      sync.Mutex
+	records [][]byte // the payload of each record that was appended, by index-1
+	owners  []string // of the same
+	told    promised
+	after   int            // operations until the crash
+	crashed bool           // no operation succeeds any more
+	lost    *vfs.MemFS     // what a loss of power has left
+	atCrash promised       // told, at the crash
+	seen    map[string]int // kinds of operations at which it crashed
+	reused  int            // segments that were spares
+}
+
+func newMachine(t *testing.T, seed uint64) *machine {
+	return &machine{
+		t: t, disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(seed, 0)),
+		salt: rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}), seen: map[string]int{},
+	}
+}
+
+func (m *machine) draw(n int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rng.IntN(n)
+}
+
+// hook is that of the disk.
+func (m *machine) hook(o op) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.crashed {
+		return 0, errCrashed
+	}
+	if m.after--; m.after > 0 {
+		if o.kind == "rename" {
+			m.reused++
+		}
+		return o.size, nil
+	}
+	m.crashed = true
+	m.seen[o.kind]++
+	m.atCrash = m.told
+	if m.rng.IntN(2) == 0 {
+		m.lost = m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.rng.IntN(101), RNG: m.rng})
+	}
+	return m.rng.IntN(o.size + 1), errCrashed // kill -9 may cut a write short
+}
+
+// boot prepares the next run, which crashes after some operations.
+func (m *machine) boot(after int) Options {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost != nil {
+		m.disk = m.lost
+	}
+	m.lost, m.crashed, m.after = nil, false, after
+	m.runs++
+	o := testOptions(trapFS{m.disk, m.hook})
+	o.Rand, o.From, o.Owner = m.salt, m.told.from, fmt.Append(nil, "run ", m.runs)
+	return o
+}
+
+// run opens the journal, perhaps after starts that crash themselves, checks it, writes
+// to it, and ends by a crash.
+func (m *machine) run() {
+	for range m.draw(4) {
+		if j, err := Open(m.boot(1 + m.draw(25))); err == nil {
+			m.check(j) // opened before the crash
+			abandon(j)
+		} else if !errors.Is(err, errCrashed) {
+			m.t.Fatalf("run %d: %v", m.runs, err)
+		}
+	}
+	o := m.boot(1 << 30)
+	j, err := Open(o)
+	if err != nil {
+		m.t.Fatalf("run %d: %v", m.runs, err)
+	}
+	m.check(j)
+	m.mu.Lock()
+	m.after = 1 + m.rng.IntN(150)
+	m.mu.Unlock()
+	if m.work(j) {
+		m.mu.Lock()
+		if m.after > 1<<20 {
+			m.t.Error("the run has not crashed")
+		}
+		m.mu.Unlock()
+	}
+	if err := j.Close(); err == nil {
+		m.tell(func() { m.told.durable = uint64(len(m.records)) })
+	} else if !errors.Is(err, errCrashed) {
+		m.t.Errorf("Close: %v", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.crashed { // it was closed before the crash
+		m.crashed, m.atCrash = true, m.told
+	}
+	m.told = m.atCrash
+}
+
+// tell notes a promise, unless the crash came first.
+func (m *machine) tell(promise func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	promise()
+}
+
+// check compares the records with those that were appended. They must be all that were
+// durable, and perhaps more, in order, each once. From then on they are promised.
+func (m *machine) check(j *Journal) {
+	from, last := j.o.From, j.Sealed()
+	if last < m.told.durable || last > uint64(len(m.records)) {
+		m.t.Fatalf("run %d: %d records, of %d that were appended %d were durable", m.runs, last, len(m.records), m.told.durable)
+	}
+	next := from
+	for r, err := range j.Records(from) {
+		if err != nil {
+			m.t.Fatalf("run %d: %v", m.runs, err)
+		}
+		if next++; r.Index != next {
+			m.t.Fatalf("run %d: record %d follows, want %d", m.runs, r.Index, next)
+		}
+		if !bytes.Equal(r.Payload, m.records[next-1]) || string(r.Owner) != m.owners[next-1] {
+			m.t.Fatalf("run %d: record %d is %.30q of %s, want %.30q of %s", m.runs, next, r.Payload, r.Owner, m.records[next-1], m.owners[next-1])
+		}
+	}
+	if next != last {
+		m.t.Fatalf("run %d: the records end with %d, want %d", m.runs, next, last)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records, m.owners = m.records[:last], m.owners[:last]
+	m.told.durable = last
+	if m.crashed { // that was after Open, which has not returned an error
+		m.atCrash.durable = last
+	}
+}
+
+// work appends, syncs and releases until the crash. It returns false if it ends before.
+func (m *machine) work(j *Journal) bool {
+	var background sync.WaitGroup
+	defer background.Wait()
+	for m.draw(80) > 0 {
+		if err := m.step(j, &background); err != nil {
+			if !errors.Is(err, errCrashed) {
+				m.t.Errorf("run %d: %v", m.runs, err)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machine) step(j *Journal, background *sync.WaitGroup) error {
+	switch n := m.draw(20); {
+	case n < 12:
+		p := m.payload()
+		m.tell(func() {
+			m.records = append(m.records, p)
+			m.owners = append(m.owners, string(j.o.Owner))
+		})
+		_, err := j.Append(p)
+		return err
+	case n < 16:
+		return m.sync(j, j.appended.Load())
+	case n < 18:
+		last := j.appended.Load()
+		background.Wait() // one goroutine at a time may sync
+		background.Go(func() { _ = m.sync(j, last) })
+	case n < 19:
+		index := min(j.Sealed(), m.told.from+uint64(m.draw(30)))
+		if index < m.told.from {
+			return nil
+		}
+		m.tell(func() { m.told.from = index })
+		return j.Release(index)
+	default:
+		for _, err := range j.Records(m.told.from) {
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *machine) sync(j *Journal, last uint64) error {
+	err := j.Sync()
+	if err == nil {
+		m.tell(func() {
+			if !m.crashed {
+				m.told.durable = max(m.told.durable, last)
+			}
+		})
+	}
+	return err
+}
+
+// payload makes one up. It differs from all others. Some have frames in them, and some
+// do not fit into a segment.
+func (m *machine) payload() []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	index := uint64(len(m.records)) + 1
+	p := fmt.Appendf(nil, "record %d of run %d ", index, m.runs)
+	switch m.rng.IntN(20) {
+	case 0:
+		p = append(p, make([]byte, m.rng.IntN(20_000))...)
+	case 1, 2:
+		p = p[:len(p)/align*align]
+		for i := range uint64(10) {
+			p = appendFrame(p, m.rng.Uint64N(2), frame{index: index + i, durable: index + i - 1, kind: record}, []byte("forged"))
+		}
+	default:
+		p = append(p, bytes.Repeat([]byte{byte(index)}, m.rng.IntN(600))...)
+	}
+	return p
+}
+
+// TestACrashAtAnyMomentLosesNothingDurable also crashes while Open recovers, several
+// times in a row, and by kill -9, after which a loss of power can still take what the
+// kernel had not written.
+func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
+	seen, reused := map[string]int{}, 0
+	for seed := range uint64(25) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			m := newMachine(t, seed)
+			for range 20 {
+				m.run()
+			}
+			for kind, n := range m.seen {
+				seen[kind] += n
+			}
+			reused += m.reused
+		})
+	}
+	for _, kind := range []string{"open", "remove", "rename", "write", "sync"} {
+		if seen[kind] == 0 {
+			t.Errorf("no run crashed at %s, but at %v", kind, seen)
+		}
+	}
+	if reused == 0 {
+		t.Error("no file was used again")
+	}
+}
+
+// A moment is a disk before an operation, as a loss of power would leave it.
+type moment struct {
+	disk *vfs.MemFS
+	promised
+	appended int
+	at       op
+}
+
+// TestALossOfPowerBeforeEachOperation of writing, filling ahead, rotation, release and
+// reuse, and before each operation of the recovery from that.
+func TestALossOfPowerBeforeEachOperation(t *testing.T) {
+	m := newMachine(t, 1)
+	var moments []moment
+	percents := []int{0, 50, 100}
+	o := m.boot(1 << 30)
+	o.FS = trapFS{m.disk, func(at op) (int, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, percent := range percents {
+			disk := m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: m.rng})
+			moments = append(moments, moment{disk, m.told, len(m.records), at})
+		}
+		return at.size, nil
+	}}
+	j, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var background sync.WaitGroup
+	for range 100 {
+		if err := m.step(j, &background); err != nil {
+			t.Fatal(err)
+		}
+	}
+	background.Wait()
+	mustClose(t, j)
+	all, recovered := m.records, 0
+	percents = []int{50}
+	for _, mo := range moments {
+		m.records, m.owners, m.told, m.disk = slices.Clone(all[:mo.appended]), slices.Repeat([]string{"run 1"}, mo.appended), mo.promised, mo.disk
+		var again []moment
+		o := m.boot(1 << 30)
+		o.FS = trapFS{m.disk, func(at op) (int, error) {
+			if again = append(again, moment{at: at}); len(again)%8 == recovered%8 {
+				again[len(again)-1].disk = mo.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: m.rng})
+			}
+			return at.size, nil
+		}}
+		m.reopen(o, mo.at)
+		for _, second := range again {
+			if second.disk != nil {
+				o.FS = second.disk
+				m.told = mo.promised
+				m.reopen(o, second.at)
+				recovered++
+			}
+		}
+	}
+	if len(moments) < 300 || recovered < 300 {
+		t.Errorf("%d moments, %d of recoveries", len(moments), recovered)
+	}
+}
+
+// reopen checks a journal after a loss of power.
+func (m *machine) reopen(o Options, at op) {
+	m.t.Helper()
+	o.Owner = []byte("run 2")
+	j, err := Open(o)
+	if err != nil {
+		m.t.Fatalf("a loss of power before %+v: %v", at, err)
+	}
+	records, owners := m.records, m.owners
+	m.check(j)
+	m.records, m.owners = records, owners
+	abandon(j)
+}

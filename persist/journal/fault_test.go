@@ -1,0 +1,248 @@
+package journal
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
+)
+
+// failing is a disk on which operations of one kind can be made to fail.
+type failing struct {
+	kind string
+	path string // what the path contains
+	part int    // of a write, is done
+	err  error  // nil leaves a short write without an error, which breaks the rules of WriteAt
+	on   atomic.Bool
+	hits atomic.Int32
+}
+
+func (f *failing) hook(o op) (int, error) {
+	if !f.on.Load() || o.kind != f.kind || !strings.Contains(o.path, f.path) {
+		return o.size, nil
+	}
+	f.hits.Add(1)
+	return f.part, f.err
+}
+
+// TestAfterAFailureNothingIsWritten: what a write or a sync that failed has left on
+// disk is not known, and a second one that succeeds says nothing about the first.
+func TestAfterAFailureNothingIsWritten(t *testing.T) {
+	large := strings.Repeat("x", 3000) // the second of these needs a new segment
+	for name, test := range map[string]struct {
+		fault *failing
+		want  error
+	}{
+		"no space for a record":     {&failing{kind: "write", path: ".seg", err: unix.ENOSPC}, unix.ENOSPC},
+		"a torn record":             {&failing{kind: "write", path: ".seg", part: 1000, err: unix.EIO}, unix.EIO},
+		"a short record":            {&failing{kind: "write", path: ".seg", part: 1000}, io.ErrShortWrite},
+		"a failed sync":             {&failing{kind: "sync", path: ".seg", err: unix.EIO}, unix.EIO},
+		"no space for a segment":    {&failing{kind: "write", path: "spare", err: unix.ENOSPC}, unix.ENOSPC},
+		"a failed sync of a header": {&failing{kind: "sync", path: "spare", err: unix.EIO}, unix.EIO},
+		"no file for a segment":     {&failing{kind: "open", path: "spare", err: unix.EROFS}, unix.EROFS},
+		"a failed rename":           {&failing{kind: "rename", path: "spare", err: unix.EROFS}, unix.EROFS},
+		"a failed directory sync":   {&failing{kind: "sync", path: "journal", err: unix.EIO}, unix.EIO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault := test.fault
+			o := testOptions(trapFS{vfs.NewMem(), fault.hook})
+			j := mustOpen(t, o)
+			mustWrite(t, j, large)
+			fault.on.Store(true)
+			_, err := j.Append([]byte(large))
+			if err == nil {
+				err = j.Sync()
+			}
+			if !errors.Is(err, test.want) {
+				t.Fatalf("got %v, want %v", err, test.want)
+			}
+			fault.on.Store(false)
+			if _, again := j.Append(nil); again != err {
+				t.Errorf("then Append returned %v, want %v", again, err)
+			}
+			if again := j.Sync(); again != err {
+				t.Errorf("then Sync returned %v, want %v", again, err)
+			}
+			if again := j.Release(0); again != err {
+				t.Errorf("then Release returned %v, want %v", again, err)
+			}
+			if n := j.Durable(); n != 1 {
+				t.Errorf("Durable is %d, want 1", n)
+			}
+			for range 2 {
+				if again := j.Close(); again != err {
+					t.Errorf("then Close returned %v, want %v", again, err)
+				}
+			}
+			j = mustOpen(t, o)
+			defer mustClose(t, j)
+			if got := payloads(t, j, 0); len(got) == 0 || got[0] != large {
+				t.Error("the first record is lost")
+			}
+		})
+	}
+}
+
+func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
+	for _, kind := range []string{"write", "sync"} {
+		fault := &failing{kind: kind, path: ".seg", err: unix.EIO}
+		j := mustOpen(t, testOptions(trapFS{vfs.NewMem(), fault.hook}))
+		mustWrite(t, j, "record 1")
+		fault.on.Store(true)
+		for range 2 {
+			if err := j.Close(); !errors.Is(err, unix.EIO) {
+				t.Errorf("Close returned %v after a failed %s", err, kind)
+			}
+		}
+	}
+}
+
+// TestAFailureToFillAheadIsNoneOfTheJournal, which needs the spare only later.
+func TestAFailureToFillAheadIsNoneOfTheJournal(t *testing.T) {
+	fault := &failing{kind: "write", path: "spare", err: unix.ENOSPC}
+	o := testOptions(trapFS{vfs.NewMem(), fault.hook})
+	j := mustOpen(t, o)
+	fault.on.Store(true)
+	large := strings.Repeat("x", 1500)
+	mustWrite(t, j, large, large, "more than half of the segment is full")
+	j.filler.Wait()
+	if fault.hits.Load() != 1 {
+		t.Errorf("%d attempts to fill, want 1", fault.hits.Load())
+	}
+	fault.on.Store(false)
+	mustWrite(t, j, large, large)
+	mustClose(t, j)
+	j = mustOpen(t, o)
+	defer mustClose(t, j)
+	if n := len(payloads(t, j, 0)); n != 5 {
+		t.Errorf("%d records, want 5", n)
+	}
+}
+
+// TestAnErrorOfReadingIsNotTheEnd: Open must not take what it cannot read for torn off.
+func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
+	o, places := damageable(t, false)
+	before := contents(t, o.FS, o.Dir)
+	for _, p := range append(places, place{file: segmentName(3)}, place{file: segmentName(4), offset: 6000}) {
+		o.FS = unreadable{o.FS, p}
+		if _, err := Open(o); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), p.file) {
+			t.Errorf("%+v cannot be read: %v", p, err)
+		}
+		o.FS = o.FS.(unreadable).FS
+		wantUnchanged(t, o, before)
+	}
+}
+
+// unreadable is a disk on which one place cannot be read.
+type unreadable struct {
+	vfs.FS
+	place
+}
+
+func (u unreadable) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := u.FS.Open(name, opts...)
+	if err == nil && u.PathBase(name) == u.file {
+		f = unreadableFile{f, u.offset}
+	}
+	return f, err
+}
+
+type unreadableFile struct {
+	vfs.File
+	offset int64
+}
+
+func (f unreadableFile) ReadAt(p []byte, offset int64) (int, error) {
+	if readable := f.offset - offset; readable < int64(len(p)) {
+		n, _ := f.File.ReadAt(p[:max(readable, 0)], offset)
+		return n, unix.EIO
+	}
+	return f.File.ReadAt(p, offset)
+}
+
+// TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain: after a sync that failed, the
+// kernel shows what was written, never writes it, and lets the next sync succeed.
+func TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	forgetful := &forgetfulFS{FS: disk}
+	o := testOptions(forgetful)
+	j := mustOpen(t, o)
+	mustWrite(t, j, numbered(1, 2)...)
+	mustAppend(t, j, "record 3")
+	forgetful.fail.Store(true)
+	if err := j.Sync(); !errors.Is(err, unix.EIO) {
+		t.Fatal(err)
+	}
+	forgetful.fail.Store(false)
+	abandon(j)
+	j = mustOpen(t, o) // it serves record 3 from now on
+	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
+	abandon(j)
+	o.FS = forgetful.lossOfPower()
+	j = mustOpen(t, o)
+	defer mustClose(t, j)
+	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
+}
+
+// forgetfulFS is a disk with the page cache of Linux: what a failed sync has not
+// written stays readable, and is clean until it is written again.
+type forgetfulFS struct {
+	vfs.FS
+	fail  atomic.Bool
+	dirty []dirt // since the last sync
+	lost  []dirt
+}
+
+type dirt struct {
+	path   string
+	offset int64
+	size   int
+}
+
+func (f *forgetfulFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.OpenReadWrite(name, c, opts...)
+	return forgetfulFile{file, f, name}, err
+}
+
+// lossOfPower returns what is on the disk.
+func (f *forgetfulFS) lossOfPower() vfs.FS {
+	disk := f.FS.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
+	for _, d := range f.lost {
+		b, err := disk.UnsafeGetFileDataBuffer(d.path)
+		if err == nil {
+			clear(b[d.offset : d.offset+int64(d.size)])
+		}
+	}
+	return disk
+}
+
+type forgetfulFile struct {
+	vfs.File
+	fs   *forgetfulFS
+	path string
+}
+
+func (f forgetfulFile) WriteAt(p []byte, offset int64) (int, error) {
+	var left []dirt
+	for _, d := range f.fs.lost {
+		if d.path != f.path || d.offset < offset || d.offset+int64(d.size) > offset+int64(len(p)) {
+			left = append(left, d)
+		}
+	}
+	f.fs.lost = left
+	f.fs.dirty = append(f.fs.dirty, dirt{f.path, offset, len(p)})
+	return f.File.WriteAt(p, offset)
+}
+
+func (f forgetfulFile) SyncData() error {
+	if f.fs.fail.Load() {
+		f.fs.lost, f.fs.dirty = append(f.fs.lost, f.fs.dirty...), nil
+		return unix.EIO
+	}
+	f.fs.dirty = nil
+	return f.File.SyncData()
+}

@@ -1,0 +1,177 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+func TestRecordsComeBackWithTheOwnerThatWroteThem(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	for run := range 3 {
+		o.Owner = fmt.Append(nil, "run ", run)
+		j := mustOpen(t, o)
+		if got := j.Sealed(); got != uint64(run) {
+			t.Errorf("Sealed is %d after %d records", got, run)
+		}
+		mustWrite(t, j, fmt.Sprint("record ", run+1))
+		mustClose(t, j)
+	}
+	j := mustOpen(t, o)
+	defer mustClose(t, j)
+	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
+	for r := range j.Records(1) {
+		if want := fmt.Sprint("run ", r.Index-1); string(r.Owner) != want {
+			t.Errorf("record %d is of %s, want %s", r.Index, r.Owner, want)
+		}
+		break
+	}
+}
+
+func TestOpenRefusesOptionsThatMakeNoSense(t *testing.T) {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.FS = nil },
+		func(o *Options) { o.Dir = "" },
+		func(o *Options) { o.Owner = make([]byte, MaxOwner+1) },
+		func(o *Options) { o.SegmentSize = -1 },
+		func(o *Options) { o.Rand = strings.NewReader("short") },
+	} {
+		o := testOptions(vfs.NewMem())
+		change(&o)
+		if j, err := Open(o); err == nil {
+			t.Errorf("Open took %+v", o)
+			mustClose(t, j)
+		}
+	}
+	o := Options{FS: vfs.NewMem(), Dir: "journal"}
+	if err := o.ensureDefaults(); err != nil || o.SegmentSize != DefaultSegmentSize || o.Rand == nil {
+		t.Errorf("the defaults are %+v, %v", o, err)
+	}
+	o.SegmentSize = 1
+	if err := o.ensureDefaults(); err != nil || o.SegmentSize != 2*block {
+		t.Errorf("the smallest segment has %d bytes, %v", o.SegmentSize, err)
+	}
+}
+
+func TestAClosedJournalSaysSo(t *testing.T) {
+	j := mustOpen(t, testOptions(vfs.NewMem()))
+	mustClose(t, j)
+	mustClose(t, j)
+	_, err := j.Append(nil)
+	for _, err := range []error{err, j.Sync(), j.Release(0)} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestASyncPromisesWhatWasAppendedBefore, and a frame says no more than that.
+func TestASyncPromisesWhatWasAppendedBefore(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	defer mustClose(t, j)
+	for i, step := range []struct {
+		sync          bool
+		durable, says uint64 // after the step; in the frame
+	}{{false, 0, 0}, {false, 0, 0}, {true, 3, 0}, {false, 3, 3}, {true, 5, 3}, {false, 5, 5}} {
+		p := place{file: segmentName(1), offset: j.offset, index: uint64(i) + 1}
+		mustAppend(t, j, "record")
+		if step.sync {
+			mustSync(t, j)
+		}
+		if got := j.Durable(); got != step.durable {
+			t.Errorf("after record %d, Durable is %d, want %d", p.index, got, step.durable)
+		}
+		if got := durableAt(t, o, p); got != step.says {
+			t.Errorf("the frame of record %d says %d, want %d", p.index, got, step.says)
+		}
+	}
+	mustRotate(t, j)
+	if got := j.Durable(); got != 6 {
+		t.Errorf("after a new segment, Durable is %d, want 6", got)
+	}
+}
+
+// TestAppendGoesOnWhileASyncRuns, and what it appends is not promised by that sync.
+func TestAppendGoesOnWhileASyncRuns(t *testing.T) {
+	syncing, proceed := make(chan bool), make(chan bool)
+	var once sync.Once
+	var on bool
+	j := mustOpen(t, testOptions(trapFS{vfs.NewMem(), func(o op) (int, error) {
+		if on && o.kind == "sync" && strings.Contains(o.path, ".seg") {
+			once.Do(func() {
+				syncing <- true
+				<-proceed
+			})
+		}
+		return o.size, nil
+	}}))
+	on = true
+	mustAppend(t, j, "record 1")
+	var background sync.WaitGroup
+	background.Go(func() { mustSync(t, j) })
+	<-syncing
+	mustAppend(t, j, "record 2")
+	close(proceed)
+	background.Wait()
+	if got := j.Durable(); got != 1 {
+		t.Errorf("Durable is %d, want 1", got)
+	}
+	mustClose(t, j)
+}
+
+// TestEverythingAtATime runs what may run at a time, for the race detector.
+func TestEverythingAtATime(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	const records = 2000
+	done := make(chan bool)
+	var others sync.WaitGroup
+	loop := func(do func() error) {
+		others.Go(func() {
+			for {
+				if err := do(); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	loop(j.Sync)
+	checkpoint := uint64(0)
+	loop(func() error {
+		for r, err := range j.Records(checkpoint) {
+			if err != nil {
+				return err
+			}
+			if checkpoint++; r.Index != checkpoint || string(r.Payload) != fmt.Sprint("record ", checkpoint) {
+				return fmt.Errorf("record %d is %q, want %d", r.Index, r.Payload, checkpoint)
+			}
+		}
+		return j.Release(checkpoint)
+	})
+	loop(func() error {
+		if d, s := j.Durable(), j.Sealed(); d > records || s > records || !strings.Contains(j.Path(), ".seg") {
+			return fmt.Errorf("durable %d, sealed %d", d, s)
+		}
+		return nil
+	})
+	for i := range records {
+		mustAppend(t, j, fmt.Sprint("record ", i+1))
+	}
+	close(done)
+	others.Wait()
+	mustClose(t, j)
+	o.From = checkpoint
+	j = mustOpen(t, o)
+	defer mustClose(t, j)
+	wantPayloads(t, payloads(t, j, checkpoint), numbered(int(checkpoint)+1, records))
+}

@@ -1,0 +1,216 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// filesOf returns how many segments and spares there are.
+func filesOf(t testing.TB, o Options) (segments, spares int) {
+	t.Helper()
+	files := contents(t, o.FS, o.Dir)
+	segments = len(segmentsOf(files))
+	return segments, len(files) - segments
+}
+
+func TestReleaseKeepsSegmentsWithLaterRecords(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	for i := range 4 {
+		mustWrite(t, j, numbered(3*i+1, 3*i+3)...)
+		if i < 3 {
+			mustRotate(t, j)
+		}
+	}
+	for index, first := range map[uint64]int{0: 1, 2: 1} {
+		if err := j.Release(index); err != nil {
+			t.Fatal(err)
+		}
+		wantPayloads(t, payloads(t, j, uint64(first-1)), numbered(first, 9))
+	}
+	if err := j.Release(7); err != nil {
+		t.Fatal(err)
+	}
+	wantPayloads(t, payloads(t, j, 6), numbered(7, 9))
+	if err := j.Release(100); err != nil { // the one that is written stays
+		t.Fatal(err)
+	}
+	if got := segmentsOf(contents(t, o.FS, o.Dir)); !slices.Equal(got, []string{segmentName(4)}) {
+		t.Errorf("the segments are %v", got)
+	}
+	mustWrite(t, j, "record 13")
+	mustClose(t, j)
+	o.From = 9
+	j = mustOpen(t, o)
+	defer mustClose(t, j)
+	wantPayloads(t, payloads(t, j, 9), numbered(10, 13))
+}
+
+func TestAReleasedRecordIsAnErrorToRead(t *testing.T) {
+	j := mustOpen(t, testOptions(vfs.NewMem()))
+	defer mustClose(t, j)
+	mustWrite(t, j, numbered(1, 3)...)
+	mustRotate(t, j)
+	if err := j.Release(3); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range j.Records(2) {
+		var damage *DamageError
+		if n++; !errors.As(err, &damage) || !strings.Contains(err.Error(), "record 3 was released") {
+			t.Error(err)
+		}
+	}
+	if n != 1 || len(payloads(t, j, 3)) != 0 {
+		t.Errorf("%d errors, want 1", n)
+	}
+}
+
+// TestReleasedFilesAreUsedAgain so that no file is filled while a checkpoint keeps up,
+// and the journal does not grow.
+func TestReleasedFilesAreUsedAgain(t *testing.T) {
+	filled := 0
+	hook := func(o op) (int, error) {
+		if o.kind == "write" && strings.Contains(o.path, "spare") && o.size > headerSize {
+			filled++
+		}
+		return o.size, nil
+	}
+	o := testOptions(trapFS{vfs.NewMem(), hook})
+	j := mustOpen(t, o)
+	payload := strings.Repeat("x", 1000)
+	for i := range uint64(100) {
+		mustWrite(t, j, payload)
+		j.filler.Wait()
+		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepSpares {
+			t.Fatalf("%d segments and %d spares", segments, spares)
+		}
+		if i%4 == 3 {
+			if err := j.Release(j.Sealed()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if filled > 4 {
+		t.Errorf("%d files were filled, want 4 at most", filled)
+	}
+	mustClose(t, j)
+}
+
+// TestOldFramesOfAReusedFileAreNotFrames, wherever the new ones end.
+func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	mustWrite(t, j, numbered(1, 60)...) // same sizes, so each new frame ends where an old one did
+	mustRotate(t, j)
+	if err := j.Release(60); err != nil {
+		t.Fatal(err)
+	}
+	mustRotate(t, j)
+	b := memory(t, o, segmentName(3))
+	if !strings.Contains(string(b), "record 60") {
+		t.Fatal("the file is not the first one")
+	}
+	for n := 61; n <= 70; n++ {
+		mustWrite(t, j, fmt.Sprint("record ", n))
+		o := o
+		o.FS, o.From = diskOf(t, contents(t, o.FS, o.Dir)), 60
+		again := mustOpen(t, o)
+		wantPayloads(t, payloads(t, again, 60), numbered(61, n))
+		mustClose(t, again)
+	}
+	mustClose(t, j)
+}
+
+func TestALargeSegmentIsNoSpare(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	mustWrite(t, j, "small", strings.Repeat("x", 100_000), "small again")
+	mustRotate(t, j)
+	if err := j.Release(3); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range contents(t, o.FS, o.Dir) {
+		if len(b) != 2*block {
+			t.Errorf("%s has %d bytes", name, len(b))
+		}
+	}
+	mustClose(t, j)
+}
+
+// TestStartsThatFailAgainAndAgainNeedNoMoreSpace: a segment without a record is replaced.
+func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	mustWrite(t, j, numbered(1, 3)...)
+	abandon(j)
+	for i := range 20 {
+		j := mustOpen(t, o)
+		wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
+		if i%2 == 0 {
+			abandon(j)
+		} else {
+			mustClose(t, j)
+		}
+	}
+	if segments, spares := filesOf(t, o); segments != 2 || spares > keepSpares {
+		t.Errorf("%d segments and %d spares", segments, spares)
+	}
+}
+
+// TestNothingIsWrittenBehindATornEnd: frames that follow it were never durable, and must
+// not come back with what is written later.
+func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	mustWrite(t, j, "record 1")
+	torn := j.offset
+	mustAppend(t, j, "torn off")
+	mustAppend(t, j, "valid, and behind it")
+	abandon(j)
+	memory(t, o, segmentName(1))[torn+headSize]++
+	j = mustOpen(t, o)
+	mustWrite(t, j, "record 2")
+	abandon(j)
+	memory(t, o, segmentName(1))[torn+headSize]-- // even if it can be read again
+	_, err := Open(o)
+	var damage *DamageError
+	if !errors.As(err, &damage) {
+		t.Errorf("Open returned %v", err)
+	}
+	memory(t, o, segmentName(1))[torn+headSize]++
+	j = mustOpen(t, o)
+	defer mustClose(t, j)
+	wantPayloads(t, payloads(t, j, 0), numbered(1, 2))
+}
+
+// TestLeftoversOfAnEarlierRunAreNotSpares: files that were not filled to the end, or
+// that have the size of other options.
+func TestLeftoversOfAnEarlierRunAreNotSpares(t *testing.T) {
+	fsys := diskOf(t, map[string][]byte{
+		"spare-0000000007": make([]byte, block),
+		"spare-0000000008": make([]byte, 3*block),
+		"spare-0000000009": make([]byte, 2*block),
+		"spare-0000000010": make([]byte, 2*block),
+		"spare-0000000011": make([]byte, 2*block),
+		"spare-0000000012": make([]byte, 2*block),
+		"spare-12":         nil, // none of ours
+		"notes.txt":        nil,
+	})
+	o := testOptions(fsys)
+	j := mustOpen(t, o)
+	defer mustClose(t, j)
+	want := []string{segmentName(1), "notes.txt", "spare-0000000009", "spare-0000000010", "spare-12"}
+	names, err := fsys.List(o.Dir)
+	if slices.Sort(names); err != nil || !slices.Equal(names, want) {
+		t.Errorf("the files are %v, %v, want %v", names, err, want)
+	}
+	if j.lastSpare != 12 {
+		t.Errorf("the last spare was %d", j.lastSpare)
+	}
+}
