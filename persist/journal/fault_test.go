@@ -3,7 +3,9 @@ package journal
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -168,7 +170,7 @@ func (f unreadableFile) ReadAt(p []byte, offset int64) (int, error) {
 // kernel shows what was written, never writes it, and lets the next sync succeed.
 func TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain(t *testing.T) {
 	disk := vfs.NewCrashableMem()
-	forgetful := &forgetfulFS{FS: disk}
+	forgetful := &forgetfulFS{FS: disk, dirty: map[string][]dirt{}}
 	o := testOptions(forgetful)
 	j := mustOpen(t, o)
 	mustWrite(t, j, numbered(1, 2)...)
@@ -192,8 +194,10 @@ func TestWhatASyncHasLostIsNotRecoveredUntilItIsWrittenAgain(t *testing.T) {
 // written stays readable, and is clean until it is written again.
 type forgetfulFS struct {
 	vfs.FS
-	fail  atomic.Bool
-	dirty []dirt // since the last sync
+	fail atomic.Bool
+
+	mu    sync.Mutex        // protects the fields below
+	dirty map[string][]dirt // by path, since the last sync
 	lost  []dirt
 }
 
@@ -227,22 +231,22 @@ type forgetfulFile struct {
 }
 
 func (f forgetfulFile) WriteAt(p []byte, offset int64) (int, error) {
-	var left []dirt
-	for _, d := range f.fs.lost {
-		if d.path != f.path || d.offset < offset || d.offset+int64(d.size) > offset+int64(len(p)) {
-			left = append(left, d)
-		}
-	}
-	f.fs.lost = left
-	f.fs.dirty = append(f.fs.dirty, dirt{f.path, offset, len(p)})
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.fs.lost = slices.DeleteFunc(f.fs.lost, func(d dirt) bool {
+		return d.path == f.path && d.offset >= offset && d.offset+int64(d.size) <= offset+int64(len(p))
+	})
+	f.fs.dirty[f.path] = append(f.fs.dirty[f.path], dirt{f.path, offset, len(p)})
 	return f.File.WriteAt(p, offset)
 }
 
 func (f forgetfulFile) SyncData() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
 	if f.fs.fail.Load() {
-		f.fs.lost, f.fs.dirty = append(f.fs.lost, f.fs.dirty...), nil
+		f.fs.lost = append(f.fs.lost, f.fs.dirty[f.path]...)
 		return unix.EIO
 	}
-	f.fs.dirty = nil
+	delete(f.fs.dirty, f.path)
 	return f.File.SyncData()
 }
