@@ -256,7 +256,7 @@ func (m *machine) payload() []byte {
 // kernel had not written.
 func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	seen, reused := map[string]int{}, 0
-	for seed := range uint64(25) {
+	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := newMachine(t, seed)
 			for range 20 {

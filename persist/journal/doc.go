@@ -31,8 +31,8 @@
 //   - Every record before a segment's first index is durable. Append syncs the
 //     segment that is full before it begins the next one, and Open syncs what it
 //     has recovered.
-//   - A file that is written again is durably no segment any more. Release and
-//     Open sync the directory first.
+//   - A file that Release lets go may have its old name again, and new contents.
+//     The checkpoint has its records, so it is never read.
 //   - A frame's durable index was durable before that frame was written.
 //
 // # Recovery

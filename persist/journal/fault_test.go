@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
@@ -115,6 +116,9 @@ func TestAFailureToFillAheadIsNoneOfTheJournal(t *testing.T) {
 	if fault.hits.Load() != 1 {
 		t.Errorf("%d attempts to fill, want 1", fault.hits.Load())
 	}
+	if _, spares := filesOf(t, o); spares+len(j.spares) > 0 {
+		t.Errorf("%d files are left, and the spares are %v", spares, j.spares)
+	}
 	fault.on.Store(false)
 	mustWrite(t, j, large, large)
 	mustClose(t, j)
@@ -123,6 +127,38 @@ func TestAFailureToFillAheadIsNoneOfTheJournal(t *testing.T) {
 	if n := len(payloads(t, j, 0)); n != 5 {
 		t.Errorf("%d records, want 5", n)
 	}
+}
+
+// TestCloseWaitsForTheFiller, and ends its work early.
+func TestCloseWaitsForTheFiller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed := make(chan bool)
+		var slow atomic.Bool
+		o := testOptions(trapFS{vfs.NewMem(), func(o op) (int, error) {
+			if slow.Load() && o.kind == "sync" && strings.Contains(o.path, "spare") {
+				<-proceed
+			}
+			return o.size, nil
+		}})
+		o.SegmentSize = 4 * fillStep
+		j := mustOpen(t, o)
+		slow.Store(true)
+		mustWrite(t, j, strings.Repeat("x", 3*fillStep))
+		closed := false
+		go func() {
+			mustClose(t, j)
+			closed = true
+		}()
+		synctest.Wait()
+		if closed {
+			t.Error("Close has not waited")
+		}
+		close(proceed)
+		synctest.Wait()
+		if _, spares := filesOf(t, o); !closed || spares > 0 {
+			t.Errorf("closed %v, and a spare was left that is not full", closed)
+		}
+	})
 }
 
 // TestAnErrorOfReadingIsNotTheEnd: Open must not take what it cannot read for torn off.

@@ -64,7 +64,7 @@ func TestRecordsOfAnySizeComeBack(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
 	var want []string
-	for _, n := range []int{0, 1, 7, 8, 9, 0, 4000, 4016, 4017, 4057, 4096, 100, 8192, 3 << 20, 0, 50_000, 1} {
+	for _, n := range []int{0, 1, 7, 8, 9, 0, 4000, 4016, 4017, 4057, 4096, 100, 8192, 1 << 20, 0, 50_000, 1} {
 		want = append(want, strings.Repeat(string(rune('a'+len(want))), n))
 		mustAppend(t, j, want[len(want)-1])
 	}

@@ -51,11 +51,8 @@ func (r *reader) from(offset int64) *bufio.Reader {
 }
 
 // next reads the next record, and leaves its payload in r.payload. It returns
-// false at the end, which is at r.offset. An error is one of reading the file.
+// false at the end, which is at r.offset, and must not be called again then.
 func (r *reader) next() (bool, error) {
-	if r.sealed {
-		return false, nil
-	}
 	head, err := r.in.Peek(headSize)
 	if err != nil {
 		return false, r.unlessEOF(err)

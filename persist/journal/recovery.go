@@ -119,10 +119,8 @@ func (s *scan) readFrames(o *Options, at int) error {
 // durable are written again: after a failed sync the kernel may take them for
 // written, and another sync would do nothing.
 func (s *scan) settle(o *Options) error {
-	for _, dir := range []string{o.FS.PathDir(o.Dir), o.Dir} {
-		if err := syncDir(o.FS, dir); err != nil {
-			return err
-		}
+	if err := syncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
+		return err
 	}
 	if len(s.segments) == 0 || s.sealed {
 		return nil

@@ -7,7 +7,7 @@ import (
 
 // Release lets go of the segments of which every record has an index of at most
 // index. Their files become spares, or are removed. The checkpoint must have all
-// these records durably.
+// these records durably, and the next Open must be told so by Options.From.
 //
 // One goroutine at a time may call Release, beside Append and Sync. It must not
 // run while Records reads these segments.
@@ -39,9 +39,9 @@ func (j *Journal) oldest() (segment, bool) {
 	return j.sealed[0], true
 }
 
-// retire makes a spare of a segment, or removes it. Each step is durable before
-// the next begins: a crash leaves no gap, and nobody writes to the file while it
-// may still be a segment after a crash.
+// retire makes a spare of a segment, or removes it. It syncs nothing: if a crash
+// brings the name back, with whatever is in the file by then, the checkpoint has the
+// records, and Open does not read the file.
 func (j *Journal) retire(path string) error {
 	info, err := j.o.FS.Stat(path)
 	if err != nil {
@@ -51,20 +51,18 @@ func (j *Journal) retire(path string) error {
 	keep := info.Size() == j.o.SegmentSize && len(j.spares) < keepSpares
 	spare := j.newSpareLocked()
 	j.mu.Unlock()
-	if !keep {
-		if err := j.o.FS.Remove(path); err != nil {
-			return fmt.Errorf("journal: %w", err)
-		}
-		return syncDir(j.o.FS, j.o.Dir)
+	if keep {
+		err = j.o.FS.Rename(path, spare)
+	} else {
+		err = j.o.FS.Remove(path)
 	}
-	if err := j.o.FS.Rename(path, spare); err != nil {
+	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := syncDir(j.o.FS, j.o.Dir); err != nil {
-		return err
+	if keep {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.spares = append(j.spares, spare)
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.spares = append(j.spares, spare)
 	return nil
 }

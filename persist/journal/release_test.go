@@ -102,6 +102,43 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 	mustClose(t, j)
 }
 
+func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	defer mustClose(t, j)
+	for i := range 10 {
+		mustWrite(t, j, fmt.Sprint("record ", i+1))
+		mustRotate(t, j)
+	}
+	j.filler.Wait()
+	if err := j.Release(10); err != nil {
+		t.Fatal(err)
+	}
+	if segments, spares := filesOf(t, o); segments != 1 || spares != keepSpares {
+		t.Errorf("%d segments and %d spares", segments, spares)
+	}
+}
+
+// TestAFileNeverGrowsBeyondWhatWasFilled: a sync would have the new length to write, too.
+func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
+	for payload := 0; payload < 200; payload += 7 {
+		o := testOptions(vfs.NewMem())
+		j := mustOpen(t, o)
+		for range 3 {
+			mustAppend(t, j, strings.Repeat("x", 1200+payload))
+		}
+		mustAppend(t, j, strings.Repeat("x", 20*payload))
+		mustAppend(t, j, strings.Repeat("x", 200*payload))
+		all := append(slices.Clone(j.sealed), j.current)
+		mustClose(t, j)
+		for _, s := range all {
+			if n := len(contents(t, o.FS, o.Dir)[segmentName(s.number)]); int64(n) != s.size {
+				t.Fatalf("payloads of %d: segment %d has %d bytes, %d were filled", 1200+payload, s.number, n, s.size)
+			}
+		}
+	}
+}
+
 // TestOldFramesOfAReusedFileAreNotFrames, wherever the new ones end.
 func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	o := testOptions(vfs.NewMem())

@@ -1,0 +1,101 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// FuzzOpenDamaged damages one segment of a journal and opens it. Either that is refused,
+// and nothing is changed, or the journal has a prefix of the records. It lacks a record
+// that was durable only if no frame is left that says so.
+func FuzzOpenDamaged(f *testing.F) {
+	journals := [2]fuzzed{fuzzedJournal(f, false), fuzzedJournal(f, true)}
+	for s := range byte(4) {
+		for _, at := range []uint16{0, 40, headerSize, headerSize + 8, headerSize + 100, 2*block - 8} {
+			f.Add(s, at, []byte{0}, byte(0), uint16(0), uint16(0))
+			f.Add(s, at, []byte("garbage that is longer"), byte(0), uint16(0), uint16(0))
+			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100)) // what is elsewhere
+			f.Add(s|128, at, []byte{1}, byte(3), uint16(headerSize+64), uint16(64))
+			f.Add(s|64, at, []byte(nil), byte(0), uint16(0), uint16(0)) // cut
+		}
+	}
+	// The bytes at a place are replaced by junk, and then by some of another segment. The
+	// first byte says which segment, whether the stop was clean, and whether it is cut.
+	f.Fuzz(func(t *testing.T, which byte, at uint16, junk []byte, other byte, from, size uint16) {
+		j := journals[which>>7]
+		files := map[string][]byte{}
+		for name, b := range j.files {
+			files[name] = bytes.Clone(b)
+		}
+		names := segmentsOf(files)
+		name, source := names[which%4], j.files[names[other%4]]
+		b := files[name]
+		place := min(int(at), len(b))
+		copy(b[place:], junk)
+		if size > 0 {
+			copy(b[place:], source[min(int(from), len(source)):min(int(from)+int(size), len(source))])
+		}
+		if which&64 != 0 {
+			files[name] = b[:place]
+		}
+		j.open(t, name, files)
+	})
+}
+
+// fuzzed is a journal to be damaged.
+type fuzzed struct {
+	files  map[string][]byte
+	places []place
+}
+
+func fuzzedJournal(t testing.TB, sealed bool) fuzzed {
+	o, places := damageable(t, sealed)
+	files := contents(t, o.FS, o.Dir)
+	maps.DeleteFunc(files, func(name string, _ []byte) bool { return strings.HasPrefix(name, "spare") })
+	return fuzzed{files, places}
+}
+
+// open opens the journal with one segment damaged.
+func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
+	o := testOptions(diskOf(t, files))
+	opened, err := Open(o)
+	if err != nil {
+		var damage *DamageError
+		if !errors.As(err, &damage) || damage.Offset > int64(2*block) {
+			t.Errorf("Open returned %v", err)
+		}
+		wantUnchanged(t, o, files)
+		return
+	}
+	defer mustClose(t, opened)
+	last := opened.Sealed()
+	for r, err := range opened.Records(0) {
+		want := fmt.Sprint("record ", r.Index)
+		if r.Index == 4 {
+			want = ""
+		}
+		if err != nil || string(r.Payload) != want {
+			t.Fatalf("record %d is %q, %v", r.Index, r.Payload, err)
+		}
+	}
+	end := j.places[len(j.places)-1].file
+	if damaged != end {
+		if last != 10 {
+			t.Errorf("%d records, want 10: %s is not the last segment", last, damaged)
+		}
+		return
+	}
+	for _, p := range j.places {
+		head := p.offset + headSize
+		intact := p.file == end && int64(len(files[end])) >= head &&
+			bytes.Equal(files[end][:headerSize], j.files[end][:headerSize]) &&
+			bytes.Equal(files[end][p.offset:head], j.files[end][p.offset:head])
+		if intact && p.durable > last {
+			t.Errorf("%d records, but the frame of record %d says that %d were durable", last, p.index, p.durable)
+		}
+	}
+}
