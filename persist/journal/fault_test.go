@@ -144,6 +144,7 @@ func TestCloseWaitsForTheFiller(t *testing.T) {
 		j := mustOpen(t, o)
 		slow.Store(true)
 		mustWrite(t, j, strings.Repeat("x", 3*fillStep))
+		synctest.Wait() // for the filler's first sync
 		closed := false
 		go func() {
 			mustClose(t, j)

@@ -23,9 +23,6 @@ type trapFS struct {
 
 func (t trapFS) Unwrap() vfs.FS { return t.FS }
 
-// always is a hook for operations that succeed.
-func always(o op) (int, error) { return o.size, nil }
-
 func (t trapFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	if _, err := t.hook(op{kind: "open", path: name}); err != nil {
 		return nil, err
