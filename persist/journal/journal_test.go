@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -126,7 +127,15 @@ func TestAppendGoesOnWhileASyncRuns(t *testing.T) {
 
 // TestEverythingAtATime runs what may run at a time, for the race detector.
 func TestEverythingAtATime(t *testing.T) {
-	o := testOptions(vfs.NewMem())
+	t.Run("memory", func(t *testing.T) { everythingAtATime(t, testOptions(vfs.NewMem())) })
+	t.Run("disk", func(t *testing.T) {
+		o := testOptions(vfs.Default)
+		o.Dir = filepath.Join(t.TempDir(), "journal")
+		everythingAtATime(t, o)
+	})
+}
+
+func everythingAtATime(t *testing.T, o Options) {
 	j := mustOpen(t, o)
 	const records = 2000
 	done := make(chan bool)

@@ -59,7 +59,7 @@ func (r *reader) next() (bool, error) {
 	}
 	f, ok := decodeFrame(head, r.salt)
 	size := frameSize(int(f.length))
-	if !ok || f.index != r.index || f.durable >= f.index || size > r.size-r.offset {
+	if !ok || f.index != r.index || f.durable >= f.index || f.length > MaxPayload || size > r.size-r.offset {
 		return false, nil
 	}
 	if err := r.read(size); err != nil {
