@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 	"testing"
 
@@ -245,7 +244,7 @@ func TestANewerFormatIsRefusedByName(t *testing.T) {
 	files := contents(t, o.FS, o.Dir)
 	b := files[segmentName(4)]
 	b[8]++
-	binary.LittleEndian.PutUint32(b[headerSize-4:], crc32.Checksum(b[:headerSize-4], castagnoli))
+	binary.LittleEndian.PutUint64(b[sumAt:], checksum(0, b[:sumAt]))
 	o.FS = diskOf(t, files)
 	_, err := Open(o)
 	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), segmentName(4)) || !strings.Contains(err.Error(), "format 2") {

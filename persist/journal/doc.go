@@ -16,11 +16,11 @@
 // each begins at a multiple of 8 bytes, and their indexes grow by one.
 //
 //	header   magic │ format │ store id │ number │ salt │ first index │ owner │ … │ checksum
-//	frame    salt │ index │ durable index │ length │ kind │ checksums │ payload
+//	frame    checksums │ index │ durable index │ length │ kind │ payload
 //
-// Every use of a file as a segment has a random salt, with which each of its
-// frames begins. A client never sees a salt, so nothing that it sends passes for
-// a frame. Nor does a frame that an earlier use has left.
+// Every use of a file as a segment has a random salt, which is the seed of the
+// checksums of its frames. A client never sees a salt, so nothing that it sends
+// passes for a frame. Nor does a frame that an earlier use has left.
 //
 // # Invariants
 //

@@ -2,7 +2,8 @@ package journal
 
 import (
 	"encoding/binary"
-	"hash/crc32"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // A kind says what a frame is.
@@ -26,23 +27,34 @@ const (
 // frame is the head of a frame. Numbers are little endian, offsets and lengths
 // are in bytes:
 //
-//	 0  8  salt of the segment
-//	 8  8  index
-//	16  8  durable index: up to it, records were durable when this one was written
-//	24  4  length of the payload
-//	28  1  kind
-//	32  4  CRC-32C of the payload and the zeros behind it
-//	36  4  CRC-32C of the head before this
+//	 0  8  checksum of the rest of the head
+//	 8  8  checksum of the payload and the zeros behind it
+//	16  8  index
+//	24  8  durable index: up to it, records were durable when this one was written
+//	32  4  length of the payload
+//	36  1  kind
 //	40  …  payload, then zeros up to a multiple of 8
 //
 // Whatever is not named is zero. The head has a checksum of its own, so that a
 // search for frames needs no payloads, and no length is trusted unchecked.
 type frame struct {
+	sum     uint64 // of the payload
 	index   uint64
 	durable uint64
 	length  uint32
 	kind    kind
-	sum     uint32
+}
+
+// checksum returns the XXH64 of b, seeded with a salt.
+//
+// A CRC would not do. A write that was cut leaves the first part of a new payload
+// and the rest of an old one. CRCs are linear: where two payloads have checksums of
+// the same kind in them, such a mixture has the CRC of the new one, whatever the salt.
+func checksum(salt uint64, b []byte) uint64 {
+	var d xxhash.Digest
+	d.ResetWithSeed(salt)
+	_, _ = d.Write(b) // never fails
+	return d.Sum64()
 }
 
 // frameSize returns how many bytes the frame of a payload takes.
@@ -56,28 +68,26 @@ func appendFrame(b []byte, salt uint64, f frame, payload []byte) []byte {
 	b = append(b, payload...)
 	b = append(b, make([]byte, frameSize(len(payload))-headSize-int64(len(payload)))...)
 	h := b[head : head+headSize]
-	binary.LittleEndian.PutUint64(h[0:], salt)
-	binary.LittleEndian.PutUint64(h[8:], f.index)
-	binary.LittleEndian.PutUint64(h[16:], f.durable)
-	binary.LittleEndian.PutUint32(h[24:], uint32(len(payload)))
-	h[28] = byte(f.kind)
-	binary.LittleEndian.PutUint32(h[32:], crc32.Checksum(b[head+headSize:], castagnoli))
-	binary.LittleEndian.PutUint32(h[36:], crc32.Checksum(h[:36], castagnoli))
+	binary.LittleEndian.PutUint64(h[8:], checksum(salt, b[head+headSize:]))
+	binary.LittleEndian.PutUint64(h[16:], f.index)
+	binary.LittleEndian.PutUint64(h[24:], f.durable)
+	binary.LittleEndian.PutUint32(h[32:], uint32(len(payload)))
+	h[36] = byte(f.kind)
+	binary.LittleEndian.PutUint64(h, checksum(salt, h[8:]))
 	return b
 }
 
 // decodeFrame returns the head in h, or false if there is none of a segment with
 // this salt.
 func decodeFrame(h []byte, salt uint64) (frame, bool) {
-	if binary.LittleEndian.Uint64(h) != salt ||
-		binary.LittleEndian.Uint32(h[36:]) != crc32.Checksum(h[:36], castagnoli) {
+	if binary.LittleEndian.Uint64(h) != checksum(salt, h[8:headSize]) {
 		return frame{}, false
 	}
 	return frame{
-		index:   binary.LittleEndian.Uint64(h[8:]),
-		durable: binary.LittleEndian.Uint64(h[16:]),
-		length:  binary.LittleEndian.Uint32(h[24:]),
-		kind:    kind(h[28]),
-		sum:     binary.LittleEndian.Uint32(h[32:]),
+		sum:     binary.LittleEndian.Uint64(h[8:]),
+		index:   binary.LittleEndian.Uint64(h[16:]),
+		durable: binary.LittleEndian.Uint64(h[24:]),
+		length:  binary.LittleEndian.Uint32(h[32:]),
+		kind:    kind(h[36]),
 	}, true
 }

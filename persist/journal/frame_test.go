@@ -22,7 +22,7 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 			t.Fatalf("a payload of %d bytes makes a frame of %d, want %d", n, len(b), frameSize(n))
 		}
 		got, ok := decodeFrame(b, 99)
-		want.length, want.sum = uint32(n), got.sum
+		want.length, want.sum = uint32(n), got.sum // the checksum is read elsewhere
 		if !ok || got != want {
 			t.Fatalf("got %+v, %v, want %+v", got, ok, want)
 		}

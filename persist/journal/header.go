@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
 
@@ -17,9 +16,9 @@ const (
 	// headerSize is the size of a header, in bytes. It is one block, and the first
 	// frame begins in the next one.
 	headerSize = block
+	// sumAt is the place of the checksum.
+	sumAt = headerSize - 8
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // header is what a segment begins with. Numbers are little endian, offsets and
 // lengths are in bytes:
@@ -32,7 +31,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //	  48   8  index of the first record
 //	  56   2  length of the owner
 //	  58   …  owner
-//	4092   4  CRC-32C of all before
+//	4088   8  checksum of all before, without a salt
 //
 // Every later format keeps the places of magic, format and checksum, so that a
 // newer segment can be told from a damaged one. Whatever is not named is zero.
@@ -54,8 +53,7 @@ func (h *header) encode() []byte {
 	binary.LittleEndian.PutUint64(b[48:], h.first)
 	binary.LittleEndian.PutUint16(b[56:], uint16(len(h.owner)))
 	copy(b[58:], h.owner)
-	sum := crc32.Checksum(b[:headerSize-4], castagnoli)
-	binary.LittleEndian.PutUint32(b[headerSize-4:], sum)
+	binary.LittleEndian.PutUint64(b[sumAt:], checksum(0, b[:sumAt]))
 	return b
 }
 
@@ -63,7 +61,7 @@ func (h *header) encode() []byte {
 // format.
 func decodeHeader(b []byte) (header, error) {
 	if len(b) != headerSize || string(b[:8]) != magic ||
-		binary.LittleEndian.Uint32(b[headerSize-4:]) != crc32.Checksum(b[:headerSize-4], castagnoli) {
+		binary.LittleEndian.Uint64(b[sumAt:]) != checksum(0, b[:sumAt]) {
 		return header{}, errors.New("the header is damaged")
 	}
 	if f := binary.LittleEndian.Uint32(b[8:]); f > format {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -65,7 +64,7 @@ func (r *reader) next() (bool, error) {
 	if err := r.read(size); err != nil {
 		return false, r.unlessEOF(err)
 	}
-	if crc32.Checksum(r.payload, castagnoli) != f.sum {
+	if checksum(r.salt, r.payload) != f.sum {
 		return false, nil
 	}
 	r.payload = r.payload[:f.length]

@@ -1,13 +1,16 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
 )
 
 // filesOf returns how many segments and spares there are.
@@ -164,6 +167,41 @@ func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 		mustClose(t, again)
 	}
 	mustClose(t, j)
+}
+
+// TestATornRecordIsNoneEvenIfItsRestFits: a write that was cut leaves the rest of an
+// earlier payload, which has checksums of its own in it, as the new one has.
+func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
+	checked := func(n uint64) (p []byte) {
+		for i := range uint64(50) {
+			p = binary.LittleEndian.AppendUint64(p, n+i)
+			p = binary.LittleEndian.AppendUint32(p, crc32.Checksum(p[len(p)-8:], crc32.MakeTable(crc32.Castagnoli)))
+		}
+		return p
+	}
+	cut := failing{kind: "write", path: ".seg", err: unix.EIO}
+	for cut.part = 0; cut.part < 640; cut.part += 12 {
+		o := testOptions(trapFS{vfs.NewMem(), cut.hook})
+		j := mustOpen(t, o)
+		mustWrite(t, j, string(checked(1000)))
+		mustRotate(t, j)
+		if err := j.Release(1); err != nil {
+			t.Fatal(err)
+		}
+		mustRotate(t, j) // the first file again
+		cut.on.Store(true)
+		if _, err := j.Append(checked(2000)); !errors.Is(err, unix.EIO) {
+			t.Fatal(err)
+		}
+		cut.on.Store(false)
+		abandon(j)
+		o.From = 1
+		j = mustOpen(t, o)
+		if got := payloads(t, j, 1); len(got) > 0 {
+			t.Errorf("cut at %d: %d records, want none", cut.part, len(got))
+		}
+		mustClose(t, j)
+	}
 }
 
 func TestALargeSegmentIsNoSpare(t *testing.T) {

@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"commands":           {module, module + "/access", module + "/bugs", module + "/resp", module + "/script"},
 	"engine":             {module, module + "/bugs", module + "/history", "golang.org/x/sys"},
 	"persist":            {module, module + "/bugs", "github.com/cockroachdb/pebble/v2", "golang.org/x/sys"},
-	"persist/journal":    {"github.com/cockroachdb/pebble/v2"},
+	"persist/journal":    {"github.com/cespare/xxhash/v2", "github.com/cockroachdb/pebble/v2"},
 	"backends/proxy":     {module, module + "/history"},
 	"backends/redis":     {module, module + "/backends/proxy", "github.com/redis/go-redis/v9"},
 	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
