@@ -111,8 +111,10 @@ func TestAFailureToFillAheadIsNoneOfTheJournal(t *testing.T) {
 	j := mustOpen(t, o)
 	fault.on.Store(true)
 	large := strings.Repeat("x", 1500)
-	mustWrite(t, j, large, large, "more than half of the segment is full")
-	j.filler.Wait()
+	for _, p := range []string{large, large, "more than half of the segment is full"} {
+		mustWrite(t, j, p)
+		j.filler.Wait()
+	}
 	if fault.hits.Load() != 1 {
 		t.Errorf("%d attempts to fill, want 1", fault.hits.Load())
 	}

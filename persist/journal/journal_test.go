@@ -16,8 +16,8 @@ func TestRecordsComeBackWithTheOwnerThatWroteThem(t *testing.T) {
 	for run := range 3 {
 		o.Owner = fmt.Append(nil, "run ", run)
 		j := mustOpen(t, o)
-		if got := j.Sealed(); got != uint64(run) {
-			t.Errorf("Sealed is %d after %d records", got, run)
+		if s, d := j.Sealed(), j.Durable(); s != uint64(run) || d != s {
+			t.Errorf("Sealed is %d and Durable %d after %d records", s, d, run)
 		}
 		mustWrite(t, j, fmt.Sprint("record ", run+1))
 		mustClose(t, j)

@@ -23,7 +23,6 @@ type reader struct {
 
 	payload []byte // of the last frame; overwritten by the next
 	durable uint64 // the largest durable index of the frames so far
-	sealed  bool   // the last frame was a seal
 }
 
 // newReader opens a segment. The reader must be closed.
@@ -58,7 +57,7 @@ func (r *reader) next() (bool, error) {
 	}
 	f, ok := decodeFrame(head, r.salt)
 	size := frameSize(int(f.length))
-	if !ok || f.index != r.index || f.durable >= f.index || f.length > MaxPayload || size > r.size-r.offset {
+	if !ok || f.index != r.index || f.durable >= f.index || size > r.size-r.offset {
 		return false, nil
 	}
 	if err := r.read(size); err != nil {
@@ -72,7 +71,6 @@ func (r *reader) next() (bool, error) {
 	switch f.kind {
 	case record:
 	case seal:
-		r.sealed = true
 		return false, nil
 	default:
 		return false, damaged(r.path, r.offset, "record %d is a frame of the unknown kind %d", f.index, f.kind)

@@ -14,7 +14,6 @@ type scan struct {
 	spares   []uint64  // numbers
 
 	// About the last segment:
-	sealed  bool   // it ends with a seal
 	durable uint64 // up to here, its own frames say that records were durable
 	end     int64  // offset behind its last record
 }
@@ -98,17 +97,14 @@ func (s *scan) readFrames(o *Options, at int) error {
 		}
 		return nil
 	}
-	s.sealed, s.durable, s.end = r.sealed, r.durable, r.offset
-	if !r.sealed {
-		f, found, err := r.witness()
-		if err != nil {
-			return err
-		}
-		if found {
-			return damaged(r.path, r.offset, "record %d should be here, and was durable when record %d was written", r.index, f.index)
-		}
-	}
-	if r.index <= o.From {
+	s.durable, s.end = r.durable, r.offset
+	f, found, err := r.witness()
+	switch {
+	case err != nil:
+		return err
+	case found:
+		return damaged(r.path, r.offset, "record %d should be here, and was durable when record %d was written", r.index, f.index)
+	case r.index <= o.From:
 		return damaged(r.path, r.offset, "record %d should be here, and the checkpoint has records up to %d", r.index, o.From)
 	}
 	return nil
@@ -122,7 +118,7 @@ func (s *scan) settle(o *Options) error {
 	if err := syncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
 		return err
 	}
-	if len(s.segments) == 0 || s.sealed {
+	if len(s.segments) == 0 {
 		return nil
 	}
 	last := s.segments[len(s.segments)-1]

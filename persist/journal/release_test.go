@@ -130,6 +130,7 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 		mustAppend(t, j, "small")
 		j.filler.Wait() // a spare is ready
 		mustRotate(t, j)
+		mustRotate(t, j) // and now none is
 		for range 1 + n%2 {
 			mustAppend(t, j, strings.Repeat("x", n))
 			j.filler.Wait()
