@@ -64,12 +64,14 @@
 // A copy of the directory that is made file by file while Append runs has every
 // record that was durable when the copy began, if
 //
-//   - the names are listed before the first file is copied, as cp does, and no
-//     segment is missing then. A segment that Release lets go meanwhile is;
+//   - the names are listed before the first file is copied, as cp does;
+//   - Release lets none of the listed segments go before it is copied. If it does, cp
+//     reports that the file is gone;
 //   - nothing is written to a file while that one is copied. Otherwise the copy may
 //     have a later frame and lack an earlier one.
 //
-// The checkpoint is copied before the journal, or it has records that the copy of
-// the journal lacks. Where one of these does not hold, Open refuses the copy as
-// damaged, or finds a journal that ends earlier. It never skips a record.
+// The checkpoint must be copied before the journal. In the other order it may have
+// records that the copy of the journal lacks. Where a condition does not hold, Open
+// may refuse the copy as damaged, or find that it ends earlier. It never skips a
+// record.
 package journal

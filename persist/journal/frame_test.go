@@ -2,9 +2,11 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -67,6 +69,9 @@ func TestRecordsOfAnySizeComeBack(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 0, 4000, 4016, 4017, 4057, 4096, 100, 8192, 1 << 20, 0, 50_000, 1} {
 		want = append(want, strings.Repeat(string(rune('a'+len(want))), n))
 		mustAppend(t, j, want[len(want)-1])
+		if kept := cap(j.frame); kept > 1<<20 {
+			t.Errorf("%d bytes of memory are kept", kept)
+		}
 	}
 	mustClose(t, j)
 	j = mustOpen(t, o)
@@ -86,6 +91,27 @@ func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
 		t.Errorf("Append returned %v", err)
 	}
 	mustWrite(t, j, "the next one is written")
+}
+
+// TestALengthBeyondTheFileTakesNoMemory: the file was cut, with a large record in it.
+func TestALengthBeyondTheFileTakesNoMemory(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	mustWrite(t, j, "record 1")
+	head := memory(t, o, segmentName(1))[j.offset:][:headSize]
+	copy(head, appendFrame(nil, j.current.salt, frame{index: 2, durable: 1, kind: record}, nil))
+	binary.LittleEndian.PutUint32(head[32:], MaxPayload)
+	binary.LittleEndian.PutUint64(head, checksum(j.current.salt, head[8:]))
+	abandon(j)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	j = mustOpen(t, o)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+		t.Errorf("Open took %d bytes", took)
+	}
+	wantPayloads(t, payloads(t, j, 0), numbered(1, 1))
+	mustClose(t, j)
 }
 
 // Clients choose what is in a payload: also what looks like a frame that says that a

@@ -57,7 +57,7 @@ func (r *reader) next() (bool, error) {
 	}
 	f, ok := decodeFrame(head, r.salt)
 	size := frameSize(int(f.length))
-	if !ok || f.index != r.index || f.durable >= f.index || size > r.size-r.offset {
+	if !ok || f.index != r.index || size > r.size-r.offset {
 		return false, nil
 	}
 	if err := r.read(size); err != nil {
@@ -104,17 +104,17 @@ func (r *reader) unlessEOF(err error) error {
 
 // witness searches what follows the end for a frame that was written when the
 // next record was durable. The head alone is proof of that.
-func (r *reader) witness() (frame, bool, error) {
+func (r *reader) witness() (bool, error) {
 	for in := r.from(r.offset); ; {
 		head, err := in.Peek(headSize)
 		if err != nil {
-			return frame{}, false, r.unlessEOF(err)
+			return false, r.unlessEOF(err)
 		}
 		if f, ok := decodeFrame(head, r.salt); ok && f.durable >= r.index {
-			return f, true, nil
+			return true, nil
 		}
 		if _, err := in.Discard(align); err != nil {
-			return frame{}, false, r.unlessEOF(err)
+			return false, r.unlessEOF(err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func scanDir(o *Options) (*scan, error) {
 // first record behind the checkpoint.
 func (s *scan) readHeaders(o *Options, numbers []uint64) error {
 	if len(numbers) == 0 && o.From > 0 {
-		return damaged(o.path(segmentName(1)), 0, "no segment is left, but the checkpoint has records up to %d", o.From)
+		return damaged(o.path(segmentName(1)), 0, "no segment is left, the checkpoint has records up to %d", o.From)
 	}
 	for i, number := range slices.Backward(numbers) {
 		seg, err := readHeader(o, number)
@@ -93,19 +93,19 @@ func (s *scan) readFrames(o *Options, at int) error {
 	s.segments[at].last = r.index - 1
 	if at < len(s.segments)-1 {
 		if next := s.segments[at+1]; next.first != r.index {
-			return damaged(r.path, r.offset, "record %d should be here, and the next segment begins with record %d", r.index, next.first)
+			return damaged(r.path, r.offset, "record %d should be here, the next segment begins with record %d", r.index, next.first)
 		}
 		return nil
 	}
 	s.durable, s.end = r.durable, r.offset
-	f, found, err := r.witness()
+	found, err := r.witness()
 	switch {
 	case err != nil:
 		return err
 	case found:
-		return damaged(r.path, r.offset, "record %d should be here, and was durable when record %d was written", r.index, f.index)
+		return damaged(r.path, r.offset, "record %d should be here, a later frame says that it was durable", r.index)
 	case r.index <= o.From:
-		return damaged(r.path, r.offset, "record %d should be here, and the checkpoint has records up to %d", r.index, o.From)
+		return damaged(r.path, r.offset, "record %d should be here, the checkpoint has records up to %d", r.index, o.From)
 	}
 	return nil
 }
