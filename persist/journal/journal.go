@@ -26,8 +26,8 @@ type Journal struct {
 	frame  []byte // the last frame, for its memory
 	asked  bool   // for a spare to be made ready, since current was begun
 
-	// syncing is held by whoever syncs the current file, or replaces it by the next.
-	// It is a turn at the disk: whoever waits for it wants to do the same.
+	// syncing is held, during I/O, by whoever syncs the current file or replaces it. It
+	// is a turn at the disk: whoever waits for it wants to do the same.
 	syncing sync.Mutex
 	file    vfs.File // of current
 
@@ -36,7 +36,7 @@ type Journal struct {
 
 	// mu protects the fields below. It is held for memory only, never for I/O.
 	mu        sync.Mutex
-	current   segment   // the one that is written
+	current   segment   // the one that is written; replaced under syncing, too
 	sealed    []segment // those before it, in order
 	spares    []string  // paths of files that are ready
 	lastSpare uint64    // the largest number of a spare so far
@@ -46,7 +46,7 @@ type Journal struct {
 // Open reads the journal in o.Dir, finds its end and begins a new segment. Records
 // yields what it has found, and the next record has the index behind it.
 //
-// It returns a DamageError, or an error that wraps ErrNewer, if the journal cannot
+// It returns a *DamageError, or an error that wraps ErrNewer, if the journal cannot
 // be used; then it has changed nothing. Open does not lock the directory: its
 // caller keeps other processes out.
 func Open(o Options) (*Journal, error) {
