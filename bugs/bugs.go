@@ -86,6 +86,13 @@ const (
 	OldWaitForgotten
 	// UntoldForgotten: who was granted a lease that ran out before it could be told waits no more.
 	UntoldForgotten
+	// SegmentReleasedEarly: a segment of the journal is used again before the checkpoint has
+	// its records durably.
+	SegmentReleasedEarly
+	// TornRecordAccepted: recovery takes a record of which a part was never written.
+	TornRecordAccepted
+	// ReplayOutOfOrder: of the changes of a mutex, the checkpoint keeps an earlier one.
+	ReplayOutOfOrder
 	// LostUpdate: EXEC does not see that a watched key has changed.
 	LostUpdate
 )

@@ -36,6 +36,9 @@ var names = [...]string{
 	FaultNotFatal:            "fault-not-fatal",
 	OldWaitForgotten:         "old-wait-forgotten",
 	UntoldForgotten:          "untold-forgotten",
+	SegmentReleasedEarly:     "segment-released-early",
+	TornRecordAccepted:       "torn-record-accepted",
+	ReplayOutOfOrder:         "replay-out-of-order",
 	LostUpdate:               "lost-update",
 }
 

@@ -21,7 +21,7 @@ func openPrimed(t *testing.T, o Options) *Store {
 }
 
 func TestAsyncChangesAreTellableAtOnce(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s := openPrimed(t, testOptions(t, gate, Async))
 	before := gate.syncs.Load()
 	s.Append(put(2, "m"))
@@ -70,7 +70,7 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 }
 
 // holding checks that the change holds back what is told until it is synced.
-func holding(t *testing.T, s *Store, gate *walGate, ch simba.Change) {
+func holding(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
 	s.Append(note(ch.Seq + 1))
@@ -88,7 +88,7 @@ func holding(t *testing.T, s *Store, gate *walGate, ch simba.Change) {
 }
 
 func TestAsyncForcedChangesWait(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s := openPrimed(t, testOptions(t, gate, Async))
 	ch := del(2, "first")
 	ch.Forced = true
@@ -96,7 +96,7 @@ func TestAsyncForcedChangesWait(t *testing.T) {
 }
 
 func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s := openPrimed(t, testOptions(t, gate, Async))
 	ch := put(2, "m")
 	ch.Lease.Token = 1 + tokenReserve
@@ -110,7 +110,7 @@ func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
 }
 
 func TestAsyncLongerLeasesWait(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s := openPrimed(t, testOptions(t, gate, Async))
 	ch := put(2, "m")
 	ch.Lease.TTL, ch.Lease.Transition = ch.Lease.TTL-1, ch.Lease.Transition+1
@@ -124,7 +124,7 @@ func TestAsyncLongerLeasesWait(t *testing.T) {
 }
 
 func TestTheFirstAsyncLeaseWaits(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Async))
 	holding(t, s, gate, put(1, "m"))
 }

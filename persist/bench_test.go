@@ -19,7 +19,7 @@ func BenchmarkCommit(b *testing.B) {
 		for _, clients := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%v/clients=%d", mode, clients), func(b *testing.B) {
 				o := diskOptions(b)
-				o.Mode, o.SyncEvery = mode, 0
+				o.Mode, o.SyncEvery, o.SegmentSize = mode, 0, 0
 				s, _ := openClosed(b, o)
 				commitByMany(b, s, clients)
 				st := s.Stats()
@@ -60,7 +60,9 @@ func commitByMany(b *testing.B, s *Store, clients int) {
 func BenchmarkAppend(b *testing.B) {
 	for _, mode := range []Mode{Always, Async} {
 		b.Run(mode.String(), func(b *testing.B) {
-			s, _ := openClosed(b, testOptions(b, vfs.NewMem(), mode))
+			o := testOptions(b, vfs.NewMem(), mode)
+			o.SegmentSize = 0
+			s, _ := openClosed(b, o)
 			ch := put(1, "mutex")
 			b.ReportAllocs()
 			for seq := simba.Seq(1); b.Loop(); seq++ {
@@ -79,7 +81,7 @@ func BenchmarkAppend(b *testing.B) {
 // BenchmarkRecovery opens a store of a million leases and reads them all.
 func BenchmarkRecovery(b *testing.B) {
 	o := diskOptions(b)
-	o.SyncEvery = 0
+	o.SyncEvery, o.SegmentSize = 0, 0
 	s, _ := mustOpen(b, o)
 	const leases = 1_000_000
 	for seq := simba.Seq(1); seq <= leases; seq++ {
@@ -119,6 +121,7 @@ func BenchmarkRecovery(b *testing.B) {
 // stays on disk.
 func BenchmarkShortLocks(b *testing.B) {
 	o := diskOptions(b)
+	o.SegmentSize = 0
 	s, _ := mustOpen(b, o)
 	seq := simba.Seq(0)
 	for b.Loop() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The first byte of a key tells the kind of its record.
+// The first byte of a key tells the kind of its row.
 const (
 	metaKey       = "m"
 	leasePrefix   = 'l'
@@ -17,13 +17,14 @@ const (
 // errGarbage is returned for a record that no version of ours has written.
 var errGarbage = errors.New("malformed record")
 
-// A versionError is returned for a record whose version is not known.
+// A versionError is returned for what only a later version of ours can have written.
 type versionError struct {
+	what            string // that has the version
 	version, newest uint64
 }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("format %d; this one reads up to %d", e.version, e.newest)
+	return fmt.Sprintf("%s %d; this one reads up to %d", e.what, e.version, e.newest)
 }
 
 // appendString appends s with its length in front.
@@ -68,16 +69,19 @@ func (r *reader) duration(limit time.Duration) time.Duration {
 	return time.Duration(v)
 }
 
-func (r *reader) string() string {
+// bytes reads what has its length in front. It is a part of the record.
+func (r *reader) bytes() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {
 		r.fail()
-		return ""
+		return nil
 	}
-	s := string(r.rest[:n])
+	b := r.rest[:n:n]
 	r.rest = r.rest[n:]
-	return s
+	return b
 }
+
+func (r *reader) string() string { return string(r.bytes()) }
 
 func (r *reader) byte() byte {
 	if len(r.rest) == 0 {

@@ -21,10 +21,16 @@ var testLease = simba.Lease{
 }
 
 var testMeta = meta{
-	Boot: "boot", Generation: 3, Rebased: math.MinInt64, RebasedAt: 5,
-	Seq: math.MaxUint64, Token: 7, Quiet: math.MaxInt64,
+	epoch: epoch{Boot: "boot", Generation: 3, Rebased: math.MinInt64, RebasedAt: 5},
+	Seq:   math.MaxUint64, Token: 7, Quiet: math.MaxInt64,
 	Latest: -4,
+	Index:  math.MaxUint64, Store: [16]byte{1, 15: 2},
 	format: metaFormat,
+}
+
+var testHead = head{
+	first: 1, last: math.MaxUint64, latest: -4, wall: -5,
+	seq: math.MaxUint64, token: math.MaxUint64, quiet: math.MaxInt64,
 }
 
 var testEvents = []simba.Event{
@@ -33,12 +39,34 @@ var testEvents = []simba.Event{
 	{Seq: 9, At: -1, Kind: simba.EventLeft, Mutex: "ö", Owner: "x"},
 }
 
-func encodeSegment(events []simba.Event) (key, value []byte) {
-	var s segment
+// encodeRow returns the row of a record with these events.
+func encodeRow(events []simba.Event) (key, value []byte) {
+	l := lastEvent{seq: events[0].Seq}
+	value = []byte{rowVersion}
 	for i := range events {
-		s.append(&events[i])
+		value = l.append(value, &events[i])
 	}
-	return appendSegmentKey(nil, s.first), s.value
+	return appendRowKey(nil, events[0].Seq), value
+}
+
+// encodeRecord returns a record with a change of every kind.
+func encodeRecord() []byte {
+	record := make([]byte, headSize)
+	testHead.put(record)
+	record = appendChange(record, changeEpoch, appendEpoch(nil, &testMeta.epoch))
+	record = appendChange(record, changePut, appendLease(appendString(nil, testLease.Mutex), 1, &testLease))
+	record = appendChange(record, changeDelete, []byte("job"))
+	return appendChange(record, changeEvent, new(lastEvent).append(nil, &testEvents[0]))
+}
+
+// decodeRecord reads all of a record as the checkpoint does.
+func decodeRecord(record []byte) (head, error) {
+	c := newCheckpoint(nil, meta{}, 10)
+	if err := c.add(1, record); err != nil {
+		return head{}, err
+	}
+	h, _, err := decodeHead(record)
+	return h, err
 }
 
 func TestRecordsAreReadAsWritten(t *testing.T) {
@@ -56,9 +84,13 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	if m != testMeta || err != nil {
 		t.Errorf("meta %+v, %v", m, err)
 	}
-	first, events, err := decodeSegment(encodeSegment(testEvents))
+	first, events, err := decodeRow(encodeRow(testEvents))
 	if first != 10 || !slices.Equal(events, testEvents) || err != nil {
-		t.Errorf("segment from %d: %+v, %v", first, events, err)
+		t.Errorf("row from %d: %+v, %v", first, events, err)
+	}
+	h, err := decodeRecord(encodeRecord())
+	if h != testHead || err != nil {
+		t.Errorf("record %+v, %v", h, err)
 	}
 }
 
@@ -72,18 +104,33 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	if got, want := appendLease(nil, 2, &lock), []byte("\x02\x02\x05\xc8\x01\x90\x03\xac\x02\x00\x01o\x01\x01o\x011"); !bytes.Equal(got, want) {
 		t.Errorf("lock %q, want %q", got, want)
 	}
-	if got, want := appendMeta(nil, &meta{"b", 1, 7, 2, 3, 4, 5, 6, 0}), []byte("\x03\x01b\x01\x04\x06\x04\x05\x06\x0e"); !bytes.Equal(got, want) {
+	if got, want := appendMeta(nil, &meta{epoch{"b", 1, 2, 3}, 4, 5, 6, 7, 8, [16]byte{9}, 0}),
+		[]byte("\x04\x01b\x01\x04\x06\x04\x05\x06\x0e\x08\x09"+strings.Repeat("\x00", 15)); !bytes.Equal(got, want) {
 		t.Errorf("meta %q, want %q", got, want)
 	}
-	key, value := encodeSegment([]simba.Event{
+	key, value := encodeRow([]simba.Event{
 		{Seq: 258, At: 5, Kind: 1, Mutex: "m", Owner: "o", Token: 3, Reason: "r"},
 		{Seq: 259, At: 4, Kind: 2, Mutex: "m", Owner: "o", Token: 3},
 	})
 	if want := []byte("h\x00\x00\x00\x00\x00\x00\x01\x02"); !bytes.Equal(key, want) {
-		t.Errorf("segment key %q, want %q", key, want)
+		t.Errorf("key of a row %q, want %q", key, want)
 	}
 	if want := []byte("\x01\x00\x0a\x01\x01m\x01o\x03\x01r\x02\x01\x02\x01m\x01o\x03\x00"); !bytes.Equal(value, want) {
-		t.Errorf("segment %q, want %q", value, want)
+		t.Errorf("row %q, want %q", value, want)
+	}
+	record := make([]byte, headSize)
+	(&head{first: 1, last: 2, latest: 3, wall: 4, seq: 5, token: 6, quiet: 7}).put(record)
+	record = appendChange(record, changeEpoch, appendEpoch(nil, &epoch{"b", 1, 2, 3}))
+	record = appendChange(record, changePut, []byte("lease"))
+	record = appendChange(record, changeDelete, []byte("m"))
+	record = appendChange(record, changeEvent, []byte("event"))
+	var want []byte
+	for _, v := range []byte{0, 1, 2, 3, 4, 5, 6, 7} {
+		want = append(want, v, 0, 0, 0, 0, 0, 0, 0)
+	}
+	want = slices.Concat([]byte{1, 0, 0, 0}, want, []byte("\x01\x05\x01b\x01\x04\x06\x02\x05lease\x03\x01m\x04\x05event"))
+	if !bytes.Equal(record, want) {
+		t.Errorf("record %q, want %q", record, want)
 	}
 }
 
@@ -91,20 +138,22 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 var decoders = map[string]func(value []byte) error{
 	"lease":   func(v []byte) error { _, _, err := decodeLease([]byte("lm"), v); return err },
 	"meta":    func(v []byte) error { _, err := decodeMeta(v); return err },
-	"history": func(v []byte) error { _, _, err := decodeSegment(appendSegmentKey(nil, 1), v); return err },
+	"history": func(v []byte) error { _, _, err := decodeRow(appendRowKey(nil, 1), v); return err },
+	"record":  func(v []byte) error { _, err := decodeRecord(v); return err },
 }
 
 func goodRecords() map[string][]byte {
-	_, segment := encodeSegment(testEvents)
+	_, row := encodeRow(testEvents)
 	return map[string][]byte{
 		"lease":   appendLease(nil, 1, &testLease),
 		"meta":    appendMeta(nil, &testMeta),
-		"history": segment,
+		"history": row,
+		"record":  encodeRecord(),
 	}
 }
 
 func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
-	newest := map[string]byte{"lease": lockVersion, "meta": metaFormat, "history": segmentVersion}
+	newest := map[string]byte{"lease": lockVersion, "meta": metaFormat, "history": rowVersion, "record": recordFormat}
 	for kind, record := range goodRecords() {
 		record[0] = newest[kind] + 1
 		err := decoders[kind](record)
@@ -112,12 +161,21 @@ func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
 		if !errors.As(err, &version) || version.version != uint64(record[0]) || version.newest != uint64(newest[kind]) {
 			t.Errorf("%s: %v, want a *versionError", kind, err)
 		}
-		if err := recordError(err); !errors.Is(err, ErrNewer) || errors.Is(err, ErrCorrupt) {
+		if err := sortError(err); !errors.Is(err, ErrNewer) || errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrNewer", kind, err)
 		}
 	}
 	if _, _, err := decodeLease([]byte("ljob"), []byte{9}); !strings.Contains(err.Error(), `"job"`) {
 		t.Errorf("%v does not name the mutex", err)
+	}
+}
+
+func TestAnUnknownKindOfChangeIsRefusedByName(t *testing.T) {
+	record := appendChange(encodeRecord(), changeEvent+1, []byte("?"))
+	err := recordError(17, decoders["record"](record))
+	want := "written by a newer version of simba-resp (record 17: kind of change 5; this one reads up to 4)"
+	if !errors.Is(err, ErrNewer) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -130,7 +188,7 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 			"empty":     nil,
 		}
 		for how, record := range spoilt {
-			if err := recordError(decoders[kind](record)); !errors.Is(err, ErrCorrupt) {
+			if err := sortError(decoders[kind](record)); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s, %s: %v, want ErrCorrupt", kind, how, err)
 			}
 		}
@@ -151,10 +209,10 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 	if err := decoders["lease"]([]byte{leaseVersion, 1, 1, 0, 0, 1, 0, 0}); !errors.Is(err, errGarbage) {
 		t.Errorf("no owner: %v, want errGarbage", err)
 	}
-	if err := decoders["history"](binary.AppendUvarint([]byte{segmentVersion, 0, 0, 99}, 0)); !errors.Is(err, errGarbage) {
+	if err := decoders["history"](binary.AppendUvarint([]byte{rowVersion, 0, 0, 99}, 0)); !errors.Is(err, errGarbage) {
 		t.Errorf("an unknown kind of event: %v, want errGarbage", err)
 	}
-	if _, _, err := decodeSegment([]byte("h123"), nil); !errors.Is(err, errGarbage) {
+	if _, _, err := decodeRow([]byte("h123"), nil); !errors.Is(err, errGarbage) {
 		t.Errorf("a short key: %v, want errGarbage", err)
 	}
 }
@@ -180,9 +238,15 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("meta %+v became %+v, %v", m, again, err)
 			}
 		}
-		if _, events, err := decodeSegment(appendSegmentKey(nil, 1), record); err == nil && len(events) > 0 {
-			if _, again, err := decodeSegment(encodeSegment(events)); !reflect.DeepEqual(again, events) || err != nil {
+		if _, events, err := decodeRow(appendRowKey(nil, 1), record); err == nil && len(events) > 0 {
+			if _, again, err := decodeRow(encodeRow(events)); !reflect.DeepEqual(again, events) || err != nil {
 				t.Errorf("events %+v became %+v, %v", events, again, err)
+			}
+		}
+		if h, err := decodeRecord(record); err == nil {
+			again := make([]byte, headSize)
+			if h.put(again); !bytes.Equal(again[:4], record[:4]) || !bytes.Equal(again[12:], record[12:headSize]) {
+				t.Errorf("the head %q became %q", record[:headSize], again)
 			}
 		}
 	})

@@ -4,10 +4,50 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/bugs"
 )
+
+// group is the changes that are written together: one record, with one fsync.
+type group struct {
+	record  []byte        // room for the head, then the changes
+	slept   time.Duration // how far the engine's clock is behind the boot's
+	event   lastEvent
+	changes int
+	first   simba.Seq // of its first change
+	last    simba.Seq // of its last change
+	hold    simba.Seq // of its first change that holds, 0 if there is none
+
+	wanted bool          // somebody waits for it
+	final  bool          // Close does
+	done   chan struct{} // closed when it is durable
+
+	promised floors // set when it is taken to be written, as is the head of the record
+}
+
+func newGroup() *group {
+	g := &group{record: make([]byte, headSize, 4096)}
+	g.reset()
+	return g
+}
+
+// reset empties the group for use again, with its memory.
+func (g *group) reset() {
+	record := g.record[:headSize]
+	if cap(record) > maxPending {
+		record = make([]byte, headSize, 4096) // a large record must not keep its memory
+	}
+	*g = group{record: record, done: make(chan struct{})}
+}
+
+// begin notes the group's first change.
+func (g *group) begin(ch *simba.Change) {
+	g.first = ch.Seq
+	if len(ch.Events) > 0 {
+		g.first = min(g.first, ch.Events[0].Seq)
+	}
+	g.event = lastEvent{seq: g.first}
+}
 
 // wantNextLocked has the next group written, and returns what is closed then.
 func (s *Store) wantNextLocked() <-chan struct{} {
@@ -96,18 +136,23 @@ func (s *Store) take() *group {
 		s.writing = false
 		return nil
 	}
-	g.promised, g.meta = s.promiseLocked(g.final)
+	var h head
+	g.promised, h = s.promiseLocked(g.final)
+	if h.first, h.last = g.first, g.last; g.changes == 0 {
+		h.first, h.last = s.appended.seq, s.appended.seq
+	}
+	h.put(g.record)
 	s.closed = g.final
 	s.current = g
 	if s.next, s.spare = s.spare, nil; s.next == nil {
-		s.next = newGroup(s.db)
+		s.next = newGroup()
 	}
 	return g
 }
 
-// promiseLocked returns the floors that the meta record is to grant, and the
-// record. The final one is exact: after it nothing can be lost.
-func (s *Store) promiseLocked(final bool) (floors, meta) {
+// promiseLocked returns the floors that the next record grants, and its head without
+// the numbers of its changes. The final one is exact: after it nothing can be lost.
+func (s *Store) promiseLocked(final bool) (floors, head) {
 	f := s.appended
 	if s.mode == Always || final {
 		f.longest = 0
@@ -118,33 +163,35 @@ func (s *Store) promiseLocked(final bool) (floors, meta) {
 	if s.mode == Async && !final {
 		f.token += tokenReserve
 	}
-	m := s.template
-	m.Seq, m.Token, m.Quiet, m.Latest = f.seq, f.token, f.longest, s.bootNow()
+	h := head{seq: f.seq, token: f.token, quiet: f.longest, latest: s.bootNow(), wall: s.wall().UnixMilli()}
 	if left := s.quietUntil.Sub(s.now()); left > 0 {
 		if final {
-			m.Quiet = left
+			h.quiet = left
 		} else {
 			// A crash does not tell when it was, so the next run waits in full.
-			m.Quiet = max(m.Quiet, s.inherited)
+			h.quiet = max(h.quiet, s.inherited)
 		}
 	}
-	return f, m
+	return f, h
 }
 
 // apply writes the group and syncs it.
 func (s *Store) apply(g *group) error {
 	s.watchdog.Reset(s.timeout)
 	defer s.watchdog.Stop()
-	if err := s.history.write(g.batch, &g.events); err != nil {
+	if err := s.awaitCheckpoint(); err != nil {
 		return err
 	}
-	if err := g.batch.Set([]byte(metaKey), appendMeta(nil, &g.meta), nil); err != nil {
+	if _, err := s.journal.Append(g.record); err != nil {
 		return err
+	}
+	if s.journal.Full() > 0 {
+		notify(s.full)
 	}
 	if bugs.On(bugs.FsyncSkipped) {
-		return s.db.Apply(g.batch, pebble.NoSync)
+		return nil
 	}
-	return s.db.Apply(g.batch, pebble.Sync)
+	return s.journal.Sync()
 }
 
 // publish makes known that the group is durable.
@@ -160,20 +207,3 @@ func (s *Store) publish(g *group, took time.Duration) {
 	s.mu.Unlock()
 	close(done)
 }
-
-func newGroup(db *pebble.DB) *group {
-	return &group{batch: db.NewBatch(), done: make(chan struct{})}
-}
-
-// reset empties the group for use again, with its memory.
-func (g *group) reset() {
-	g.batch.Reset()
-	*g = group{
-		batch:  g.batch,
-		events: segment{value: g.events.value[:0]},
-		done:   make(chan struct{}),
-	}
-}
-
-// size is how many bytes wait to be written.
-func (g *group) size() int { return g.batch.Len() + len(g.events.value) }

@@ -189,7 +189,7 @@ func checkFormat(fsys vfs.FS, dir string) error {
 		return fmt.Errorf("%w: the format of the store is %q", ErrCorrupt, value)
 	}
 	if newest := uint64(pebble.FormatNewest); format > newest {
-		return fmt.Errorf("%w (store %w)", ErrNewer, &versionError{format, newest})
+		return fmt.Errorf("%w (%w)", ErrNewer, &versionError{"store format", format, newest})
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package persist
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -209,8 +211,8 @@ func rewrite(t *testing.T, o Options, change func(*pebble.DB) error) {
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	o := filled(t)
-	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), []byte("\x04whatever"), nil) })
-	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (format 4; this one reads up to 3)")
+	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), []byte("\x05whatever"), nil) })
+	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (format 5; this one reads up to 4)")
 
 	o = filled(t)
 	marks, err := filepath.Glob(filepath.Join(o.Dir, "marker.format-version.*"))
@@ -260,9 +262,9 @@ func TestACorruptStoreIsRefused(t *testing.T) {
 		}
 	}
 	tests := map[string]func(*testing.T, Options){
-		"garbage in the meta record": set(metaKey, "\x01garbage"),
-		"garbage in the history":     set("h12345678", "\x01garbage"),
-		"no meta record": func(t *testing.T, o Options) {
+		"garbage in the meta row": set(metaKey, "\x01garbage"),
+		"garbage in the history":  set("h12345678", "\x01garbage"),
+		"no meta row": func(t *testing.T, o Options) {
 			rewrite(t, o, func(db *pebble.DB) error { return db.Delete([]byte(metaKey), nil) })
 		},
 		"zeros in the tables":   overwrite("*.sst"),
@@ -295,31 +297,66 @@ func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 	}
 }
 
-// In the log of a store's first run too, damage is no torn end. What cannot be
-// told from one is damage in the last block, where a crash leaves its own.
-func TestDamageInTheLogOfTheFirstRunIsRefused(t *testing.T) {
-	o := diskOptions(t)
-	s, _ := mustOpen(t, o)
-	for i := range 1000 {
-		seq := s.Tellable() + 1
-		s.Append(put(seq, fmt.Sprintf("mutex %d", i)))
-		mustCommit(t, s, seq)
+// segments returns the segments of a store's journal, from old to new.
+func segments(t *testing.T, o Options) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(o.Dir, journalName, "*.seg"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
 	}
-	logs, err := filepath.Glob(filepath.Join(o.Dir, "*.log"))
-	if err != nil || len(logs) != 1 {
-		t.Fatal(logs, err)
+	return names
+}
+
+func TestADamagedJournalIsRefusedByFileAndOffset(t *testing.T) {
+	tests := map[string]struct {
+		spoil func(segment string) error
+		text  string
+	}{
+		"a bit of a record": {func(segment string) error {
+			b, err := os.ReadFile(segment)
+			if err != nil {
+				return err
+			}
+			b[4096+60] ^= 1
+			return os.WriteFile(segment, b, 0o600)
+		}, ".seg, offset 4096: record 1 "},
+		"zeros": {func(segment string) error {
+			return os.WriteFile(segment, make([]byte, 64<<10), 0o600)
+		}, ".seg, offset 0: the header "},
+		"another store's": {func(segment string) error {
+			b, err := os.ReadFile(segments(t, filled(t))[0])
+			return errors.Join(err, os.WriteFile(segment, b, 0o600))
+		}, ".seg, offset 0: the segment belongs to another store"},
+		"no segment": {os.Remove, ".seg, offset 0: no segment is left"},
+		"no journal": {func(segment string) error {
+			return os.RemoveAll(filepath.Dir(segment))
+		}, ".seg, offset 0: no segment is left"},
 	}
-	log, err := os.ReadFile(logs[0])
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := filled(t)
+			if err := tt.spoil(segments(t, o)[0]); err != nil {
+				t.Fatal(err)
+			}
+			wantRefusal(t, o, ErrCorrupt, "is corrupt: "+filepath.Join(o.Dir, journalName))
+			wantRefusal(t, o, ErrCorrupt, tt.text)
+		})
+	}
+}
+
+func TestANewerJournalIsRefused(t *testing.T) {
+	o := filled(t)
+	segment := segments(t, o)[0]
+	b, err := os.ReadFile(segment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustClose(t, s)
-
-	log[300] ^= 0xff
-	if err := os.WriteFile(logs[0], log, 0o600); err != nil {
+	b[8]++ // the format
+	binary.LittleEndian.PutUint32(b[4092:], crc32.Checksum(b[:4092], crc32.MakeTable(crc32.Castagnoli)))
+	if err := os.WriteFile(segment, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantRefusal(t, o, ErrCorrupt, "is corrupt: ")
+	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (journal: ")
 }
 
 func TestAStoreThatIsGoneIsNotMadeAnew(t *testing.T) {

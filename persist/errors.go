@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
 // Errors of Open, to be matched with errors.Is. Their text completes a sentence
@@ -52,6 +54,32 @@ func pebbleError(err error) error {
 		return fmt.Errorf("%w: %w", ErrCorrupt, line)
 	}
 	return line
+}
+
+// journalError sorts an error of the journal's into ours.
+func journalError(err error) error {
+	var damage *journal.DamageError
+	switch {
+	case errors.As(err, &damage):
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	case errors.Is(err, journal.ErrNewer):
+		return fmt.Errorf("%w (%w)", ErrNewer, err)
+	default:
+		return err
+	}
+}
+
+// sortError sorts the error of a decoder into ours.
+func sortError(err error) error {
+	var version *versionError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &version):
+		return fmt.Errorf("%w (%w)", ErrNewer, err)
+	default:
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
 }
 
 // oneLine is an error whose text has no line breaks: Pebble joins several.

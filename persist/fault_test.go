@@ -48,36 +48,54 @@ func failing(o *Options) (fatal <-chan error) {
 var errBroken = errors.New("broken disk")
 
 func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
-	isLog := func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") }
+	isSpare := func(op errorfs.Op) bool { return strings.Contains(op.Path, "spare-") }
 	tests := []struct {
 		name string
 		fail func(errorfs.Op) error
 	}{
-		{"write of the WAL", func(op errorfs.Op) error {
-			if op.Kind == errorfs.OpFileWrite && isLog(op) {
+		{"write of a record", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWriteAt && isSegment(op) {
 				return errBroken
 			}
 			return nil
 		}},
-		{"fsync of the WAL", func(op errorfs.Op) error {
-			if isWALSync(op) {
+		{"fsync of a record", func(op errorfs.Op) error {
+			if isJournalSync(op) {
 				return errBroken
 			}
 			return nil
 		}},
-		{"a new WAL", func(op errorfs.Op) error {
-			if op.Kind == errorfs.OpCreate && isLog(op) {
+		{"filling a segment", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWriteAt && isSpare(op) {
 				return errBroken
 			}
 			return nil
 		}},
-		{"filling the log", func(op errorfs.Op) error {
-			if op.Kind == errorfs.OpFileWriteAt && isLog(op) {
+		{"naming a segment", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpRename && isSpare(op) {
 				return errBroken
 			}
 			return nil
 		}},
-		{"flush of a memtable", func(op errorfs.Op) error {
+		{"fsync of the journal's directory", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileSync && strings.HasSuffix(op.Path, journalName) {
+				return errBroken
+			}
+			return nil
+		}},
+		{"release of a segment", func(op errorfs.Op) error {
+			if (op.Kind == errorfs.OpRename || op.Kind == errorfs.OpRemove) && isSegment(op) {
+				return errBroken
+			}
+			return nil
+		}},
+		{"reading for the checkpoint", func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileReadAt && isSegment(op) {
+				return errBroken
+			}
+			return nil
+		}},
+		{"write of the checkpoint", func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
 				return errBroken
 			}
@@ -109,7 +127,6 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 				mustCommit(t, s, 1)
 
 				fsys.fail(tt.fail)
-				go s.db.AsyncFlush() // it may meet the failure, and never return
 				var seq simba.Seq = 1
 				var err error
 				for err == nil {
@@ -187,7 +204,7 @@ func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 
 func TestACommitThatHangsIsFatal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := newWALGate(vfs.NewMem())
+		gate := newSyncGate(vfs.NewMem())
 		o := testOptions(t, gate, Always)
 		fatal := failing(&o)
 		s, _ := mustOpen(t, o)
@@ -219,8 +236,7 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 		if n := len(fatal); n != 0 {
 			t.Errorf("Fatal was called %d times more", n)
 		}
-		// Only the test lives on after that.
-		if err := errors.Join(s.db.Close(), s.lock.Close()); err != nil {
+		if err := s.Bury(); err != nil { // only the test lives on after that
 			t.Error(err)
 		}
 	})
@@ -234,7 +250,7 @@ func TestFatalMayCloseTheStore(t *testing.T) {
 	o.Fatal = func(error) { closed <- s.Close() }
 	s, _ = mustOpen(t, o)
 	fsys.fail(func(op errorfs.Op) error {
-		if isWALSync(op) {
+		if isJournalSync(op) {
 			return errBroken
 		}
 		return nil
@@ -306,7 +322,8 @@ func TestAStartThatFailsSpoilsNothing(t *testing.T) {
 		failed := make(chan string, 1)
 		fsys.fail(func(op errorfs.Op) error {
 			switch op.Kind {
-			case errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpCreate, errorfs.OpOpenDir, errorfs.OpLock:
+			case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpCreate,
+				errorfs.OpMkdirAll, errorfs.OpRename, errorfs.OpOpenDir, errorfs.OpLock:
 				if n.Add(1) == int64(failAt) {
 					failed <- op.Path
 					return errBroken

@@ -30,7 +30,7 @@ func FuzzOpenDamaged(f *testing.F) {
 		fsys := vfs.NewMem()
 		o := testOptions(t, fsys, Always)
 		o.Fatal = func(error) {} // it may find the damage only in the background
-		if err := fsys.MkdirAll(o.Dir, 0o700); err != nil {
+		if err := fsys.MkdirAll(fsys.PathJoin(o.Dir, journalName), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		damaged := names[int(which)%len(names)]
@@ -64,13 +64,14 @@ func FuzzOpenDamaged(f *testing.F) {
 	})
 }
 
-// damageable returns the files of a store that has tables and a log, and the leases after each of its commits.
+// damageable returns the files of a store that has a checkpoint and a journal, and the leases after each of its commits.
 func damageable(t testing.TB) (files map[string][]byte, states []map[string]simba.Lease) {
 	fsys := vfs.NewMem()
 	o := testOptions(t, fsys, Always)
 	leases := map[string]simba.Lease{}
 	states = append(states, maps.Clone(leases))
-	for range 3 { // each start but the first has tables of what was logged before
+	o.SegmentSize = 8 << 10
+	for range 3 { // each start but the first has a checkpoint of what was written before
 		s, _ := mustOpen(t, o)
 		for i := range 8 {
 			seq := s.Tellable() + 1
@@ -87,22 +88,28 @@ func damageable(t testing.TB) (files map[string][]byte, states []map[string]simb
 		}
 		mustClose(t, s)
 	}
-	list, err := fsys.List(o.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	files = map[string][]byte{}
-	for _, name := range list {
-		file, err := fsys.Open(fsys.PathJoin(o.Dir, name))
+	for _, dir := range []string{"", journalName} {
+		list, err := fsys.List(fsys.PathJoin(o.Dir, dir))
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(file)
-		if err != nil {
-			t.Fatal(err)
+		for _, name := range list {
+			if name == journalName {
+				continue
+			}
+			name = fsys.PathJoin(dir, name)
+			file, err := fsys.Open(fsys.PathJoin(o.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := io.ReadAll(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = content
+			file.Close()
 		}
-		files[name] = content
-		file.Close()
 	}
 	return files, states
 }

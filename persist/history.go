@@ -9,49 +9,43 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// segmentVersion is the version of history segments that is written.
-const segmentVersion = 1
+// rowVersion is the version of the history's rows that is written.
+const rowVersion = 1
 
-// segment collects the events of one group as one record. The zero value is empty.
-type segment struct {
-	first simba.Seq // of its first event; it makes the key
-	count int
-
-	value []byte
-	seq   simba.Seq // of the last event: each is stored as
-	at    int64     // the difference to the one before it
+// lastEvent is what the next event of a record is stored as the difference to.
+// Before the first one, seq is the first Seq of the record's changes.
+type lastEvent struct {
+	seq simba.Seq
+	at  int64
 }
 
-func (s *segment) append(e *simba.Event) {
-	if s.count == 0 {
-		s.first, s.seq, s.at = e.Seq, e.Seq, 0
-		s.value = append(s.value[:0], segmentVersion)
-	}
-	b := binary.AppendVarint(s.value, int64(e.Seq-s.seq))
-	b = binary.AppendVarint(b, e.At-s.at)
+// append appends an event to b.
+func (l *lastEvent) append(b []byte, e *simba.Event) []byte {
+	b = binary.AppendVarint(b, int64(e.Seq-l.seq))
+	b = binary.AppendVarint(b, e.At-l.at)
 	b = append(b, byte(e.Kind))
 	b = appendString(b, e.Mutex)
 	b = appendString(b, e.Owner)
 	b = binary.AppendUvarint(b, e.Token)
-	s.value = appendString(b, e.Reason)
-	s.seq, s.at = e.Seq, e.At
-	s.count++
+	l.seq, l.at = e.Seq, e.At
+	return appendString(b, e.Reason)
 }
 
-func appendSegmentKey(b []byte, first simba.Seq) []byte {
+func appendRowKey(b []byte, first simba.Seq) []byte {
 	b = append(b, historyPrefix)
 	return binary.BigEndian.AppendUint64(b, uint64(first))
 }
 
-// decodeSegment reads a segment record. Errors name its first event.
-func decodeSegment(key, value []byte) (first simba.Seq, events []simba.Event, err error) {
+// decodeRow reads a row of the history: the events of one record. Errors name the
+// first Seq of the record.
+func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err error) {
 	if len(key) != 9 {
-		return 0, nil, fmt.Errorf("history segment: %w", errGarbage)
+		return 0, nil, fmt.Errorf("row of the history: %w", errGarbage)
 	}
 	first = simba.Seq(binary.BigEndian.Uint64(key[1:]))
 	r := reader{rest: value}
-	if v := r.byte(); v > segmentVersion {
-		return 0, nil, fmt.Errorf("history from event %d: %w", first, &versionError{uint64(v), segmentVersion})
+	if v := r.byte(); v > rowVersion {
+		return 0, nil, fmt.Errorf("history from event %d: %w", first, &versionError{"format", uint64(v), rowVersion})
 	} else if v == 0 {
 		r.fail()
 	}
@@ -74,38 +68,58 @@ func decodeSegment(key, value []byte) (first simba.Seq, events []simba.Event, er
 	return first, events, nil
 }
 
-// history knows which segments are stored, so that the old ones can be deleted
-// without a look at the disk.
+// history knows the rows of the history, so that old ones can be deleted without a
+// look at the disk. It keeps the newest limit events, and what else is in their rows.
 type history struct {
-	limit    int // how many events to keep
-	stored   int // events in segments
-	segments []extent
+	limit   int
+	events  int         // in rows
+	rows    []row       // from old to new
+	added   int         // so many of the last rows are not in Pebble yet
+	dropped []simba.Seq // rows that are in Pebble still, by their first Seq
 }
 
-// extent is a stored segment.
-type extent struct {
+// row is the events of one record.
+type row struct {
 	first simba.Seq
 	count int
+	value []byte // nil if it is in Pebble
 }
 
-// write adds the segment to the batch and deletes those from the store that are
-// wholly older than the events to keep.
-func (h *history) write(b *pebble.Batch, s *segment) error {
-	if s.count == 0 {
-		return nil
+// add adds the newest row, and drops those that are wholly older than the events to keep.
+// A row that is replayed again is there already.
+func (h *history) add(r row) {
+	if n := len(h.rows); n > 0 && r.first <= h.rows[n-1].first {
+		return
 	}
+	h.rows = append(h.rows, r)
+	h.added++
+	h.events += r.count
+	for h.events-h.rows[0].count >= h.limit {
+		if h.added < len(h.rows) {
+			h.dropped = append(h.dropped, h.rows[0].first)
+		} else {
+			h.added--
+		}
+		h.events -= h.rows[0].count
+		h.rows = h.rows[1:]
+	}
+}
+
+// write puts into the batch what was added and dropped.
+func (h *history) write(b *pebble.Batch) error {
 	var key [9]byte
-	if err := b.Set(appendSegmentKey(key[:0], s.first), s.value, nil); err != nil {
-		return err
-	}
-	h.segments = append(h.segments, extent{s.first, s.count})
-	h.stored += s.count
-	for h.stored-h.segments[0].count >= h.limit {
-		if err := b.Delete(appendSegmentKey(key[:0], h.segments[0].first), nil); err != nil {
+	for _, first := range h.dropped {
+		if err := b.Delete(appendRowKey(key[:0], first), nil); err != nil {
 			return err
 		}
-		h.stored -= h.segments[0].count
-		h.segments = h.segments[1:]
 	}
+	for i := len(h.rows) - h.added; i < len(h.rows); i++ {
+		r := &h.rows[i]
+		if err := b.Set(appendRowKey(key[:0], r.first), r.value, nil); err != nil {
+			return err
+		}
+		r.value = nil
+	}
+	h.added, h.dropped = 0, nil
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The versions of lease records. Each is written for what the one before cannot say.
+// The versions of leases' rows. Each is written for what the one before cannot say.
 const (
 	leaseVersion = 1
 	lockVersion  = 2 // any TTL and owner, and the fields of a hash
@@ -18,7 +18,7 @@ func appendLeaseKey(b []byte, mutex string) []byte {
 	return append(b, mutex...)
 }
 
-// appendLease appends the value of l's record: the mutex is in its key, and
+// appendLease appends the value of l's row: the mutex is in its key, and
 // l.Acquired counts from the boot of the generation.
 func appendLease(b []byte, generation uint64, l *simba.Lease) []byte {
 	version := byte(leaseVersion)
@@ -42,14 +42,14 @@ func appendLease(b []byte, generation uint64, l *simba.Lease) []byte {
 	return b
 }
 
-// decodeLease reads a lease record. Errors name the mutex.
+// decodeLease reads the row of a lease. Errors name the mutex.
 func decodeLease(key, value []byte) (l simba.Lease, generation uint64, err error) {
 	l.Mutex = string(key[1:])
 	r := reader{rest: value}
 	version, longest := r.byte(), simba.MaxTTL
 	switch {
 	case version > lockVersion:
-		return l, 0, fmt.Errorf("lease of mutex %q: %w", l.Mutex, &versionError{uint64(version), lockVersion})
+		return l, 0, fmt.Errorf("lease of mutex %q: %w", l.Mutex, &versionError{"format", uint64(version), lockVersion})
 	case version == lockVersion:
 		longest = simba.Endless
 	case version == 0:

@@ -10,43 +10,67 @@ import (
 	"github.com/simba-resp/simba-resp/bugs"
 )
 
-// metaFormat is the version of everything that is stored; the records of leases
-// and of the history have versions of their own within it. Format 1 has no Latest. Before
+// metaFormat is the version of everything that is stored; the values of leases and of
+// the history have versions of their own within it. Format 1 has no Latest. Before
 // format 3 a key simba:{m} was the mutex of that whole name, unless SIMBA.* can name m.
-const metaFormat = 3
+// Before format 4 there was no journal: Pebble had every change, and its log was synced.
+const metaFormat = 4
 
-// meta is the record that says what the others mean. It is written with every
-// group of changes.
-type meta struct {
-	Boot       string // the id of the boot that the generation stands for
+// epoch is a boot of the machine as a store counts them: it says what the instants mean
+// that the store has.
+type epoch struct {
+	Boot       string // its id
 	Generation uint64 // of the boots of this store, from 1
-
-	// Latest is the boot's clock when the record was made: stored instants of this
-	// generation are not later, but for the time between two readings of a clock.
-	Latest simba.Instant
 
 	// Rebased is the instant of this boot at which the leases of earlier
 	// generations begin anew, RebasedAt the same in Unix milliseconds.
 	Rebased   simba.Instant
 	RebasedAt int64
+}
+
+// meta is the row that says what the others mean. Each write of the checkpoint has it.
+type meta struct {
+	epoch
 
 	Seq   simba.Seq     // no larger one was told
 	Token uint64        // no larger one was told
 	Quiet time.Duration // how long the next run has to be quiet; 0 after a clean stop
 
-	format uint64 // of the record that was read; 0 = there was none
+	// Latest is the boot's clock when the record was made: stored instants of this
+	// generation are not later, but for the time between two readings of a clock.
+	Latest simba.Instant
+
+	Index uint64   // of the last record of the journal that the checkpoint has
+	Store [16]byte // whose journal it is: a random number
+
+	format uint64 // of the row that was read; 0 = there was none
+}
+
+func appendEpoch(b []byte, e *epoch) []byte {
+	b = appendString(b, e.Boot)
+	b = binary.AppendUvarint(b, e.Generation)
+	b = binary.AppendVarint(b, int64(e.Rebased))
+	return binary.AppendVarint(b, e.RebasedAt)
+}
+
+func (r *reader) epoch() epoch {
+	return epoch{
+		Boot:       r.string(),
+		Generation: r.uvarint(),
+		Rebased:    simba.Instant(r.varint()),
+		RebasedAt:  r.varint(),
+	}
 }
 
 func appendMeta(b []byte, m *meta) []byte {
 	b = binary.AppendUvarint(b, metaFormat)
-	b = appendString(b, m.Boot)
-	b = binary.AppendUvarint(b, m.Generation)
-	b = binary.AppendVarint(b, int64(m.Rebased))
-	b = binary.AppendVarint(b, m.RebasedAt)
+	b = appendEpoch(b, &m.epoch)
 	b = binary.AppendUvarint(b, uint64(m.Seq))
 	b = binary.AppendUvarint(b, m.Token)
 	b = binary.AppendUvarint(b, uint64(m.Quiet))
-	return binary.AppendVarint(b, int64(m.Latest))
+	b = binary.AppendVarint(b, int64(m.Latest))
+	b = binary.AppendUvarint(b, m.Index)
+	return append(b, m.Store[:]...)
 }
 
 func decodeMeta(value []byte) (m meta, err error) {
@@ -54,41 +78,44 @@ func decodeMeta(value []byte) (m meta, err error) {
 	format := r.uvarint()
 	switch {
 	case format > metaFormat:
-		return meta{}, &versionError{format, metaFormat}
+		return meta{}, &versionError{"format", format, metaFormat}
 	case format == 0:
 		r.fail()
 	}
 	m.format = format
-	m.Boot = r.string()
-	m.Generation = r.uvarint()
-	m.Rebased = simba.Instant(r.varint())
-	m.RebasedAt = r.varint()
+	m.epoch = r.epoch()
 	m.Seq = simba.Seq(r.uvarint())
 	m.Token = r.uvarint()
 	m.Quiet = r.duration(math.MaxInt64)
 	if format >= 2 {
 		m.Latest = simba.Instant(r.varint())
 	}
-	if m.Generation == 0 {
+	if format >= 4 {
+		m.Index = r.uvarint()
+		for i := range m.Store {
+			m.Store[i] = r.byte()
+		}
+	}
+	if m.Generation == 0 && (format < 4 || m.Index > 0) { // only a new store has had no boot
 		r.fail()
 	}
 	if err := r.finish(); err != nil {
-		return meta{}, fmt.Errorf("meta record: %w", err)
+		return meta{}, fmt.Errorf("meta row: %w", err)
 	}
 	return m, nil
 }
 
-// isOf reports whether the generation's instants can be read by the clock of that
-// boot, which shows now. A clock that has gone back is another one: by it, leases
-// would have more left than was granted.
+// isOf reports whether the epoch's instants can be read by the clock of that boot,
+// which shows now. A clock that has gone back is another one: by it, leases would have
+// more left than was granted.
 func (m *meta) isOf(boot Boot, now simba.Instant) bool {
 	return m.Generation != 0 && m.Boot != "" && m.Boot == boot.ID && m.Latest <= now
 }
 
-// place returns the lease as it stands on the current boot's scale.
-func (m *meta) place(l simba.Lease, generation uint64) simba.Lease {
-	if generation != m.Generation && !bugs.On(bugs.RestartCutsLeases) {
-		l.Acquired, l.AcquiredAt = m.Rebased, m.RebasedAt
+// place returns the lease as it stands on the scale of the epoch.
+func (e *epoch) place(l simba.Lease, generation uint64) simba.Lease {
+	if generation != e.Generation && !bugs.On(bugs.RestartCutsLeases) {
+		l.Acquired, l.AcquiredAt = e.Rebased, e.RebasedAt
 	}
 	return l
 }

@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp/persist/journal"
 )
+
+// journalName is the directory of the journal, in the data directory.
+const journalName = "journal"
 
 // Open opens the store in o.Dir, and returns with it what earlier runs left. Its
 // errors are one line each, and can be matched with those of this package.
@@ -42,7 +47,7 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 	opened := make(chan outcome, 1)
 	// The goroutine is left behind when a write fails: it will never come back.
 	go func() {
-		s, r, err := openPebble(o, lock, fault)
+		s, r, err := openStore(o, lock, fault)
 		opened <- outcome{s, r, err}
 	}()
 	select {
@@ -53,7 +58,7 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 		}
 		err := fault.arm()
 		if err == nil {
-			got.store.beginWatch()
+			got.store.beginBackground()
 		}
 		return got.store, got.recovered, err
 	case <-fault.stopped:
@@ -61,74 +66,84 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 	}
 }
 
-func openPebble(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered, error) {
-	log := new(atomic.Pointer[string])
-	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault, log))
+// openStore opens the checkpoint, brings it up to the journal's end, and begins a run.
+func openStore(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered, error) {
+	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault))
 	if err != nil {
 		return nil, nil, pebbleError(err)
 	}
-	fresh, err := isFresh(db, o)
-	if err == nil && fresh {
-		// The first log of a new Pebble is of an old format, in which damage cannot be
-		// told from the torn end that a crash leaves. A second Open begins a new one.
-		if err = db.Close(); err == nil {
-			db, err = pebble.Open(o.Dir, pebbleOptions(o, lock, fault, log))
-		}
-		if err != nil {
-			return nil, nil, pebbleError(err)
-		}
-	}
+	s, r, err := openJournal(o, lock, fault, db)
 	if err != nil {
 		_ = db.Close() // the error at hand says more
 		return nil, nil, err
 	}
-	s := newStore(o, db, lock, fault)
-	r, err := s.begin(o)
-	if err == nil && o.FS == vfs.Default { // nobody removes what is in memory
-		s.watch, err = newWatch(o.Dir, log)
-	}
+	return s, r, nil
+}
+
+func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB) (*Store, *Recovered, error) {
+	m, err := readMeta(db)
 	if err != nil {
-		_ = db.Close() // as above
 		return nil, nil, err
 	}
-	if fresh {
-		if err := signStore(o.FS, o.Dir); err != nil {
-			_ = db.Close()
+	held, err := heldStore(o.FS, o.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.format == 0 && held {
+		return nil, nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
+	}
+	if m.format < metaFormat {
+		if err := upgrade(db, &m); err != nil {
 			return nil, nil, err
 		}
+	}
+	j, err := journal.Open(journal.Options{
+		FS:          o.FS,
+		Dir:         o.FS.PathJoin(o.Dir, journalName),
+		StoreID:     m.Store,
+		From:        m.Index,
+		SegmentSize: o.SegmentSize,
+	})
+	if err != nil {
+		return nil, nil, journalError(err)
+	}
+	s := newStore(o, lock, fault, db, j, newCheckpoint(db, m, o.HistoryLen))
+	r, err := s.recover(o)
+	if err == nil && o.FS == vfs.Default { // nobody removes what is in memory
+		s.watch, err = newWatch(o.Dir, j.Path)
+	}
+	if err == nil && !held {
+		err = signStore(o.FS, o.Dir)
+	}
+	if err != nil {
+		_ = j.Close() // as above
+		return nil, nil, err
 	}
 	return s, r, nil
 }
 
-// isFresh reports whether nothing was ever stored. A store that is empty although
-// the directory's sign says that there was one has lost everything.
-func isFresh(db *pebble.DB, o *Options) (bool, error) {
-	m, err := readMeta(db)
-	if err != nil || m.Generation != 0 {
-		return false, err
-	}
-	held, err := heldStore(o.FS, o.Dir)
-	if held {
-		err = fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
-	}
-	return true, err
-}
-
-func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store {
+func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *journal.Journal, c *checkpoint) *Store {
 	s := &Store{
-		mode:      o.Mode,
-		now:       o.Now,
-		bootNow:   o.Boot.Now,
-		slept:     o.slept,
-		timeout:   o.CommitTimeout,
-		syncEvery: o.SyncEvery,
-		yield:     o.Yield,
-		db:        db,
-		lock:      lock,
-		fault:     fault,
-		next:      newGroup(db),
-		unwatch:   make(chan struct{}),
+		mode:       o.Mode,
+		now:        o.Now,
+		bootNow:    o.Boot.Now,
+		wall:       o.Wall,
+		slept:      o.slept,
+		timeout:    o.CommitTimeout,
+		syncEvery:  o.SyncEvery,
+		yield:      o.Yield,
+		step:       o.SegmentSize,
+		lock:       lock,
+		db:         db,
+		journal:    j,
+		fault:      fault,
+		checkpoint: c,
+		next:       newGroup(),
+		ending:     make(chan struct{}),
+		full:       make(chan struct{}, 1),
+		released:   make(chan struct{}, 1),
 	}
+	s.shut = sync.OnceValue(s.closeFiles)
 	s.flush = stoppedTimer(s.flushNext)
 	s.watchdog = stoppedTimer(func() {
 		s.fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))
@@ -136,50 +151,19 @@ func newStore(o *Options, db *pebble.DB, lock *pebble.Lock, fault *fault) *Store
 	return s
 }
 
+// beginBackground begins what runs until Close, or until the store fails.
+func (s *Store) beginBackground() {
+	s.background.Go(s.keepCheckpoint)
+	if s.watch != nil {
+		s.background.Go(func() { s.watch.run(s.ending, s.fault) })
+	}
+}
+
 // stoppedTimer returns a timer for Reset. One that runs would keep what f uses in memory, also of an Open that failed.
 func stoppedTimer(f func()) *time.Timer {
 	t := time.AfterFunc(math.MaxInt64, f)
 	t.Stop()
 	return t
-}
-
-// begin reads what earlier runs left and makes durable that this one has begun:
-// from here on its floors hold, and the leases of another boot begin anew.
-func (s *Store) begin(o *Options) (*Recovered, error) {
-	m, err := readMeta(s.db)
-	if err != nil {
-		return nil, err
-	}
-	events, err := s.recoverHistory(o.HistoryLen)
-	if err != nil {
-		return nil, err
-	}
-	if m.format != 0 && m.format < 3 {
-		if err := s.renameKeys(); err != nil {
-			return nil, err
-		}
-	}
-	r := &Recovered{Seq: m.Seq, Token: m.Token, Quiet: m.Quiet, History: events}
-	now := s.now()
-	if !m.isOf(o.Boot, s.bootNow()) {
-		warnOfBoot(o, &m)
-		m.Boot = o.Boot.ID
-		m.Generation++
-		m.Rebased, m.RebasedAt = now, o.Wall().UnixMilli()
-	}
-	s.template = m
-	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)
-	s.appended = floors{seq: m.Seq, token: m.Token}
-	s.tellable.Store(uint64(m.Seq))
-	r.Leases = s.leases
-
-	s.next.wanted = true
-	start, g := time.Now(), s.take()
-	if err := s.apply(g); err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
-	}
-	s.publish(g, time.Since(start))
-	return r, nil
 }
 
 // warnOfBoot logs why leases begin anew, unless the machine was simply booted.
@@ -194,11 +178,11 @@ func warnOfBoot(o *Options, m *meta) {
 	}
 }
 
-// pebbleOptions tune Pebble for what it is here: a log that is read once, at the
-// start. What is not set has Pebble's default.
-func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, log *atomic.Pointer[string]) *pebble.Options {
+// pebbleOptions tune Pebble for what it is here: rows that are read once, at the start.
+// What is not set has Pebble's default.
+func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault) *pebble.Options {
 	return &pebble.Options{
-		FS:            strictFS{FS: o.FS, fault: fault, log: log},
+		FS:            strictFS{FS: o.FS, fault: fault},
 		Lock:          lock,
 		Logger:        pebbleLogger{Logger: o.Logger, fault: fault},
 		EventListener: fault.listener(),
@@ -208,14 +192,13 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, log *atomic.Poin
 		// way back.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 
-		// A start replays up to one of them, in some 0.05 s. Measured with locks that
-		// are released soon, which leave the most behind, 16 and 64 MiB are no faster,
-		// and take 38 and 152 MiB on disk where this takes 10.
-		MemTableSize: 4 << 20,
-		// Whatever is written spans all leases, from the history's keys to the meta
-		// record's, so each compaction of level 0 rewrites every lease: 16 MB and 0.5 s
+		// The journal is the log. Pebble still reads one that an earlier version of
+		// ours has left.
+		DisableWAL: true,
+		// Each checkpoint spans all leases, from the history's keys to the meta
+		// row's, so each compaction of level 0 rewrites every lease: 16 MB and 0.5 s
 		// of a processor for a million, beside the commits or beside the start that set
-		// it off. So they come after 8 memtables, not 2 as by default, and writes stop
+		// it off. So they come after 8 checkpoints, not 2 as by default, and writes stop
 		// for them later in proportion. To read the more layers at the start takes no
 		// time that could be measured, and their locks that were released no disk.
 		L0CompactionThreshold: 16,
@@ -225,7 +208,7 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, log *atomic.Poin
 	}
 }
 
-// readMeta returns the meta record, the zero one from a store that is new.
+// readMeta returns the meta row, the zero one from a store that is new.
 func readMeta(db *pebble.DB) (meta, error) {
 	value, closer, err := db.Get([]byte(metaKey))
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -235,17 +218,17 @@ func readMeta(db *pebble.DB) (meta, error) {
 		return meta{}, pebbleError(err)
 	}
 	m, err := decodeMeta(value)
-	return m, errors.Join(recordError(err), closer.Close())
+	return m, errors.Join(sortError(err), closer.Close())
 }
 
-// checkEmpty returns ErrCorrupt unless there is no record at all.
+// checkEmpty returns ErrCorrupt unless there is no row at all.
 func checkEmpty(db *pebble.DB) error {
 	it, err := db.NewIter(nil)
 	if err != nil {
 		return pebbleError(err)
 	}
 	if it.First() {
-		err = fmt.Errorf("%w: there is no meta record", ErrCorrupt)
+		err = fmt.Errorf("%w: there is no meta row", ErrCorrupt)
 	}
 	return errors.Join(err, it.Close())
 }

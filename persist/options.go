@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
 // ExitCode is the code with which the process ends when a write fails and
@@ -75,6 +76,8 @@ type Options struct {
 	Yield func()
 	// HistoryLen is how many events are kept; 0 is 10,000.
 	HistoryLen int
+	// SegmentSize is the size of a segment of the journal, in bytes; 0 is 16 MiB.
+	SegmentSize int64
 
 	// slept returns by how much Now has fallen behind the boot's clock; nil = never.
 	slept func() time.Duration
@@ -143,6 +146,9 @@ func (o *Options) ensureDefaults() error {
 	}
 	if o.HistoryLen == 0 {
 		o.HistoryLen = 10000
+	}
+	if o.SegmentSize == 0 {
+		o.SegmentSize = journal.DefaultSegmentSize
 	}
 	return nil
 }

@@ -19,10 +19,61 @@ type Recovered struct {
 	// Quiet is how long from now leases may run that were told and then lost: until
 	// it has passed nobody new may be granted anything.
 	Quiet time.Duration
-	// Leases reads the leases as of Open, in the order of the mutexes' names, ended
-	// ones included. It ends at the first error. It can be used until Close.
+	// Leases reads the leases, in the order of the mutexes' names, ended ones included.
+	// It ends at the first error. It shows the leases as of Open until the first Append.
 	Leases  iter.Seq2[simba.Lease, error]
 	History []simba.Event // from old to new
+}
+
+// recover brings the checkpoint up to the journal's end, reads what earlier runs left,
+// and makes durable that this one has begun: from here on its floors hold, and the
+// leases of another boot begin anew.
+func (s *Store) recover(o *Options) (*Recovered, error) {
+	c := s.checkpoint
+	for c.meta.Index < s.journal.Sealed() {
+		if err := c.advance(s.journal, s.step); err != nil {
+			return nil, err
+		}
+	}
+	events, err := c.readHistory()
+	if err != nil {
+		return nil, err
+	}
+	m := c.meta
+	now := s.now()
+	if !m.isOf(o.Boot, s.bootNow()) {
+		warnOfBoot(o, &m)
+		m.epoch = epoch{o.Boot.ID, m.Generation + 1, now, o.Wall().UnixMilli()}
+	}
+	s.epoch = m.epoch
+	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)
+	s.appended = floors{seq: m.Seq, token: m.Token}
+	s.tellable.Store(uint64(m.Seq))
+	if err := s.begin(); err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return &Recovered{Seq: m.Seq, Token: m.Token, Quiet: m.Quiet, Leases: s.leases, History: events}, nil
+}
+
+// begin writes the first record of the run: its epoch.
+func (s *Store) begin() error {
+	s.next.record = appendChange(s.next.record, changeEpoch, appendEpoch(nil, &s.epoch))
+	s.next.wanted = true
+	start, g := time.Now(), s.take()
+	if err := s.apply(g); err != nil {
+		return err
+	}
+	if c := s.checkpoint; c.meta.Index == 0 {
+		// From now on there is a journal, and Open misses one that is gone.
+		if err := c.add(s.journal.Durable(), slices.Clone(g.record)); err != nil {
+			return err
+		}
+		if err := errors.Join(c.write(), c.flush()); err != nil {
+			return pebbleError(err)
+		}
+	}
+	s.publish(g, time.Since(start))
+	return nil
 }
 
 // leases yields the stored leases, on the scale of the current boot.
@@ -35,101 +86,50 @@ func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	more := true
 	for ok := it.First(); ok && more; ok = it.Next() {
 		l, generation, err := decodeLease(it.Key(), it.Value())
-		more = yield(s.template.place(l, generation), recordError(err)) && err == nil
+		more = yield(s.epoch.place(l, generation), sortError(err)) && err == nil
 	}
 	if err := it.Close(); err != nil && more {
 		yield(simba.Lease{}, pebbleError(err))
 	}
 }
 
-// renameKeys gives leases of a store before format 3 the names that their keys have now. It deletes
-// those of keys that are views of a mutex by now. If a mutex has a lease under either name, that under
-// the shorter one stays.
-func (s *Store) renameKeys() error {
-	old := prefix(leasePrefix)
-	old.LowerBound = appendLeaseKey(nil, "simba:{")
-	old.UpperBound = appendLeaseKey(nil, "simba:|")
-	it, err := s.db.NewIter(old)
-	if err != nil {
-		return pebbleError(err)
-	}
-	batch := s.next.batch
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		name := string(it.Key()[1:])
-		k := simba.ParseKey(name)
-		if k == (simba.Key{Mutex: name}) {
-			continue
-		}
-		err = batch.Delete(it.Key(), nil)
-		if to := appendLeaseKey(nil, k.Mutex); err == nil && k.Part == simba.KeyLock && !s.has(to) {
-			err = batch.Set(to, it.Value(), nil)
-		}
-	}
-	if err := errors.Join(err, it.Close()); err != nil {
-		return pebbleError(err)
-	}
-	return nil
-}
-
-// has reports whether there is a record. Whoever reads all of them meets the error of a read that fails.
-func (s *Store) has(key []byte) bool {
-	_, closer, err := s.db.Get(key)
-	if err == nil {
-		_ = closer.Close() // nothing was written
-	}
-	return err == nil
-}
-
-// recoverHistory returns the last limit events, and has older ones deleted. It
-// reads from the newest back, so that it never meets the deletions that lie
-// before the oldest.
-func (s *Store) recoverHistory(limit int) ([]simba.Event, error) {
-	s.history.limit = limit
-	it, err := s.db.NewIter(prefix(historyPrefix))
+// readHistory returns the last events, and has rows of older ones deleted. It reads
+// from the newest back, so that it never meets the deletions that lie before the oldest.
+func (c *checkpoint) readHistory() ([]simba.Event, error) {
+	h := history{limit: c.history.limit}
+	it, err := c.db.NewIter(prefix(historyPrefix))
 	if err != nil {
 		return nil, pebbleError(err)
 	}
 	defer it.Close()
 	var newestFirst [][]simba.Event
 	ok := it.Last()
-	for ; ok && s.history.stored < limit; ok = it.Prev() {
-		first, events, err := decodeSegment(it.Key(), it.Value())
+	for ; ok && h.events < h.limit; ok = it.Prev() {
+		first, events, err := decodeRow(it.Key(), it.Value())
 		if err != nil {
-			return nil, recordError(err)
+			return nil, sortError(err)
 		}
 		newestFirst = append(newestFirst, events)
-		s.history.segments = append(s.history.segments, extent{first, len(events)})
-		s.history.stored += len(events)
+		h.rows = append(h.rows, row{first: first, count: len(events)})
+		h.events += len(events)
 	}
 	if err := it.Error(); err != nil {
 		return nil, pebbleError(err)
 	}
 	slices.Reverse(newestFirst)
-	slices.Reverse(s.history.segments)
+	slices.Reverse(h.rows)
 	if ok {
-		oldest := appendSegmentKey(nil, s.history.segments[0].first)
-		if err := s.next.batch.DeleteRange([]byte{historyPrefix}, oldest, nil); err != nil {
-			return nil, err
+		oldest := appendRowKey(nil, h.rows[0].first)
+		if err := c.db.DeleteRange([]byte{historyPrefix}, oldest, pebble.NoSync); err != nil {
+			return nil, pebbleError(err)
 		}
 	}
+	c.history = h
 	events := slices.Concat(newestFirst...)
-	return events[max(0, len(events)-limit):], nil
+	return events[max(0, len(events)-h.limit):], nil
 }
 
 // prefix bounds an iterator to the records of one kind.
 func prefix(c byte) *pebble.IterOptions {
 	return &pebble.IterOptions{LowerBound: []byte{c}, UpperBound: []byte{c + 1}}
-}
-
-// recordError sorts the error of a decoder into ours.
-func recordError(err error) error {
-	var version *versionError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &version):
-		return fmt.Errorf("%w (%w)", ErrNewer, err)
-	default:
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
 }

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
@@ -113,54 +111,6 @@ func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
 	}
 	if got := strings.Count(log.String(), "lies behind"); got != 1 {
 		t.Errorf("the log tells %d times of the clock, want once:\n%s", got, &log)
-	}
-}
-
-// The directory of a build that stored neither the offset of the boot's clock nor
-// its latest instant.
-func TestADirectoryOfAnEarlierBuildOpensWithFullWindows(t *testing.T) {
-	o := filled(t)
-	earlier := []byte("\x01\x06boot-1\x01\x00\x00\x80\x80\x40\x01\x00")
-	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), earlier, nil) })
-	var c clock
-	c.advance(time.Hour)
-	o.Boot = Boot{ID: "boot-1 boottime 0 0", Now: c.now}
-	_, r := openClosed(t, o)
-	if got := leasesOf(t, r)["m"]; got.Acquired != c.now() {
-		t.Errorf("acquired at %v, want at %v, the start", got.Acquired, c.now())
-	}
-}
-
-// A key simba:{m} was a mutex of that name, unless SIMBA.* could name m; and simba:{m}:fence was a lock.
-func TestADirectoryOfAnEarlierBuildKeepsTheLocksOfKeysWithAnyName(t *testing.T) {
-	o := filled(t)
-	s, r := mustOpen(t, o)
-	seq := r.Seq
-	for _, name := range []string{"simba:{a b}", "simba:{both}", "both", "simba:{m}:fence", "simba:{m}:token", "simba:{", "simba:{m}:tenure", "z"} {
-		seq++
-		s.Append(put(seq, name))
-	}
-	mustCommit(t, s, seq)
-	mustClose(t, s)
-	rewrite(t, o, func(db *pebble.DB) error {
-		value, closer, err := db.Get([]byte(metaKey))
-		if err != nil {
-			return err
-		}
-		earlier := append([]byte{2}, value[1:]...)
-		return errors.Join(closer.Close(), db.Set([]byte(metaKey), earlier, nil))
-	})
-	for start := range 2 {
-		s, r := mustOpen(t, o)
-		tokens := map[string]uint64{}
-		for name, l := range leasesOf(t, r) {
-			tokens[name] = l.Token - uint64(seq) + 8
-		}
-		want := map[string]uint64{"a b": 1, "both": 3, "simba:{": 6, "simba:{m}:tenure": 7, "z": 8}
-		if delete(tokens, "m"); !maps.Equal(tokens, want) {
-			t.Errorf("start %d: %v, want %v", start, tokens, want)
-		}
-		mustClose(t, s)
 	}
 }
 
@@ -288,15 +238,15 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 		mustClose(t, s)
 	}
 
-	// Older segments are gone, and a smaller limit holds for what is there too.
+	// Older rows are gone, and a smaller limit holds for what is there too.
 	o.HistoryLen = 5
 	for range 2 {
 		s, r := mustOpen(t, o)
 		if !reflect.DeepEqual(r.History, want[len(want)-5:]) {
 			t.Errorf("history %v, want the last 5 events", r.History)
 		}
-		if n := countSegments(t, s); n > 2 {
-			t.Errorf("%d segments are stored for 5 events", n)
+		if n := countRows(t, s); n > 2 {
+			t.Errorf("%d rows are stored for 5 events", n)
 		}
 		mustClose(t, s)
 	}
@@ -304,18 +254,29 @@ func TestTheHistoryKeepsTheLastEventsInOrder(t *testing.T) {
 
 func TestOldHistoryIsDeletedWhileTheStoreIsOpen(t *testing.T) {
 	o := testOptions(t, vfs.NewMem(), Always)
-	o.HistoryLen = 10
+	o.HistoryLen, o.SegmentSize = 10, 8<<10
 	s, _ := openClosed(t, o)
 	for seq := simba.Seq(1); seq <= 100; seq++ {
 		s.Append(put(seq, "m"))
 		mustCommit(t, s, seq)
 	}
-	if n := countSegments(t, s); n != 10 {
-		t.Errorf("%d segments of one event, want 10", n)
+	awaitCheckpoint(t, s)
+	if n := countRows(t, s); n != 10 {
+		t.Errorf("%d rows of one event, want 10", n)
 	}
 }
 
-func countSegments(t *testing.T, s *Store) (n int) {
+// awaitCheckpoint returns when no segment waits for the checkpoint.
+func awaitCheckpoint(t *testing.T, s *Store) {
+	t.Helper()
+	for began := time.Now(); s.journal.Full() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%d segments wait for the checkpoint", s.journal.Full())
+		}
+	}
+}
+
+func countRows(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	it, err := s.db.NewIter(prefix(historyPrefix))
 	if err != nil {
@@ -329,10 +290,12 @@ func countSegments(t *testing.T, s *Store) (n int) {
 }
 
 func TestLeasesCanBeLeftAndReadAgain(t *testing.T) {
-	s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), Always))
+	o := testOptions(t, vfs.NewMem(), Always)
+	s, _ := mustOpen(t, o)
 	s.Append(put(1, "a"))
 	s.Append(put(2, "b"))
-	mustCommit(t, s, 2)
+	mustClose(t, s)
+	s, _ = mustOpen(t, o)
 	for range 2 {
 		for l, err := range s.leases {
 			if l.Mutex != "a" || err != nil {

@@ -6,7 +6,7 @@ import "time"
 type Stats struct {
 	Commits int64 // writes, each with one fsync
 	Changes int64 // in them
-	Bytes   int64 // in them, before Pebble compresses or rewrites them
+	Bytes   int64 // of the records that they are
 
 	LargestCommit int64 // changes that shared one fsync, at most
 	LastCommit    time.Duration
@@ -23,7 +23,7 @@ func (s *Store) Stats() Stats {
 func (st *Stats) add(g *group, took time.Duration) {
 	st.Commits++
 	st.Changes += int64(g.changes)
-	st.Bytes += int64(g.batch.Len())
+	st.Bytes += int64(len(g.record))
 	st.LargestCommit = max(st.LargestCommit, int64(g.changes))
 	st.LastCommit = took
 	st.LongestCommit = max(st.LongestCommit, took)

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
 const (
@@ -35,26 +36,31 @@ type Store struct {
 	mode       Mode
 	now        func() simba.Instant
 	bootNow    func() simba.Instant
+	wall       func() time.Time
 	slept      func() time.Duration // nil = now is the boot's clock
 	timeout    time.Duration
 	syncEvery  time.Duration
 	yield      func()
+	step       int64         // of the checkpoint
 	inherited  time.Duration // quiet time left behind by earlier runs
 	quietUntil simba.Instant // the end of it
-	template   meta          // with what does not change during a run
+	epoch      epoch         // of this run
 
-	db    *pebble.DB
-	lock  *pebble.Lock
-	fault *fault
+	lock    *pebble.Lock
+	db      *pebble.DB
+	journal *journal.Journal
+	fault   *fault
 
 	tellable atomic.Uint64 // written under mu
 
-	watch   *watch // nil if nothing has to be watched
-	watcher sync.WaitGroup
-	unwatch chan struct{} // closed to end the watcher
+	ending     chan struct{}  // closed by Close to end what runs in the background
+	background sync.WaitGroup // the watch and the checkpointer
+	watch      *watch         // nil if nothing has to be watched
+	checkpoint *checkpoint    // the checkpointer's
+	full       chan struct{}  // has a value when a segment has become full
+	released   chan struct{}  // has a value when the checkpoint has advanced
 
-	// history, watchdog and took belong to the goroutine that writes.
-	history  history
+	// watchdog and took belong to the goroutine that writes.
 	watchdog *time.Timer
 	took     time.Duration // by the last write
 	writer   sync.WaitGroup
@@ -67,13 +73,14 @@ type Store struct {
 	writing  bool   // a goroutine runs write
 	closed   bool   // the final group was taken: nothing more will be written
 	appended floors // what the changes so far ask for
-	durable  floors // what the meta record on disk grants
+	durable  floors // what the last durable record grants
 	stats    Stats
 	scratch  []byte
 	flush    *time.Timer // asks for next to be written, in Async
 
 	closeOnce sync.Once
 	closeErr  error
+	shut      func() error // closeFiles, once
 }
 
 // floors bound what may be told without an fsync of its own.
@@ -81,23 +88,6 @@ type floors struct {
 	seq     simba.Seq
 	token   uint64
 	longest time.Duration // windows of a lease that could be lost, in Async
-}
-
-// group is the changes that are written together, with one fsync.
-type group struct {
-	batch   *pebble.Batch
-	slept   time.Duration // how far the engine's clock is behind the boot's
-	events  segment
-	changes int
-	last    simba.Seq // of its last change
-	hold    simba.Seq // of its first change that holds, 0 if there is none
-
-	wanted bool          // somebody waits for it
-	final  bool          // Close does
-	done   chan struct{} // closed when it is durable
-
-	meta     meta // set when it is taken to be written, as is
-	promised floors
 }
 
 // Append takes a change into the next group, and reports whether it is the one
@@ -123,8 +113,11 @@ func (s *Store) AppendAll(changes []simba.Change) (holds bool) {
 
 func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	g := s.next
-	if g.changes == 0 && s.slept != nil {
-		g.slept = s.slept()
+	if g.changes == 0 {
+		g.begin(ch)
+		if s.slept != nil {
+			g.slept = s.slept()
+		}
 	}
 	s.encode(g, ch)
 	if holds = g.hold == 0 && s.holds(g, ch); holds {
@@ -145,23 +138,23 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 	return holds
 }
 
-// encode adds the change to the group's batch and history. Batches fail only
-// when they are beyond 4 GB, by a panic.
+// encode adds the change to the group's record.
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
 		// What is stored is for the next run, whose clock begins at the boot's.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
-		key := appendLeaseKey(s.scratch[:0], l.Mutex)
-		s.scratch = appendLease(key, s.template.Generation, &l)
-		_ = g.batch.Set(s.scratch[:len(key)], s.scratch[len(key):], nil)
+		s.scratch = appendString(s.scratch[:0], l.Mutex)
+		s.scratch = appendLease(s.scratch, s.epoch.Generation, &l)
+		g.record = appendChange(g.record, changePut, s.scratch)
 	case simba.ChangeDelete:
-		s.scratch = appendLeaseKey(s.scratch[:0], ch.Lease.Mutex)
-		_ = g.batch.Delete(s.scratch, nil)
+		s.scratch = append(s.scratch[:0], ch.Lease.Mutex...)
+		g.record = appendChange(g.record, changeDelete, s.scratch)
 	}
 	for i := range ch.Events {
-		g.events.append(&ch.Events[i])
+		s.scratch = g.event.append(s.scratch[:0], &ch.Events[i])
+		g.record = appendChange(g.record, changeEvent, s.scratch)
 	}
 }
 
@@ -170,11 +163,11 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 //
 // In Async, a told change may be lost. That is safe as long as the next run gives
 // out no number again that the lost changes had, and waits for the end of every
-// lease that they granted: so a change holds that goes beyond what the meta
-// record on disk grants. One that takes a tenure from an owner who still believes
+// lease that they granted: so a change holds that goes beyond what the last durable
+// record grants. One that takes a tenure from an owner who still believes
 // in it is never safe to lose.
 func (s *Store) holds(g *group, ch *simba.Change) bool {
-	if ch.Seq > s.durable.seq || g.size() > maxPending || s.closed {
+	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
 	}
 	if ch.Token > s.durable.token { // the next run would give it out again
@@ -278,16 +271,30 @@ func (s *Store) close() error {
 		return fmt.Errorf("close the data directory: %w", s.fault.cause())
 	}
 	s.writer.Wait()
-	close(s.unwatch)
-	s.watcher.Wait()
-	err := s.db.Close()
-	if lockErr := s.lock.Close(); err == nil {
-		err = lockErr
+	close(s.ending)
+	s.watchdog.Reset(s.timeout)
+	defer s.watchdog.Stop()
+	closed := make(chan struct{})
+	var err error
+	go func() { // left behind if Pebble meets a failure even now
+		err = s.shut()
+		close(closed)
+	}()
+	if s.wait(closed) != nil {
+		return fmt.Errorf("close the data directory: %w", s.fault.cause())
 	}
-	if err != nil {
+	if err = errors.Join(s.journal.Close(), err); err != nil {
 		return fmt.Errorf("close the data directory: %w", oneLine{err})
 	}
 	return nil
+}
+
+// closeFiles closes the files when nothing in the background uses them any more. What
+// the journal has to say it says again when it is closed again.
+func (s *Store) closeFiles() error {
+	s.background.Wait()
+	_ = s.journal.Close()
+	return errors.Join(s.db.Close(), s.lock.Close())
 }
 
 // Bury ends what a failed store has left behind where the process lives on: in a simulation, which
@@ -297,6 +304,5 @@ func (s *Store) close() error {
 func (s *Store) Bury() error {
 	close(s.fault.buried)
 	s.writer.Wait()
-	s.watcher.Wait()
-	return errors.Join(s.db.Close(), s.lock.Close())
+	return s.shut()
 }

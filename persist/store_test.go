@@ -34,7 +34,9 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		Logger: slog.New(slog.DiscardHandler),
 		// Whoever wants the background to sync sets a time.
 		SyncEvery: time.Hour,
-		Fatal:     func(err error) { t.Errorf("the store failed: %v", err) },
+		// Small ones are soon full.
+		SegmentSize: 64 << 10,
+		Fatal:       func(err error) { t.Errorf("the store failed: %v", err) },
 	}
 }
 
@@ -110,9 +112,9 @@ func leasesOf(t testing.TB, r *Recovered) map[string]simba.Lease {
 	return leases
 }
 
-// A walGate is a file system on which fsyncs of the WAL can be held back, and
+// A syncGate is a file system on which fsyncs of the journal can be held back, and
 // are counted.
-type walGate struct {
+type syncGate struct {
 	vfs.FS
 	syncs   atomic.Int64
 	arrived chan struct{} // gets a value for each fsync that is held
@@ -121,11 +123,11 @@ type walGate struct {
 	gate chan struct{} // closed = open
 }
 
-func newWALGate(inner vfs.FS) *walGate {
-	g := &walGate{arrived: make(chan struct{}, 100), gate: make(chan struct{})}
+func newSyncGate(inner vfs.FS) *syncGate {
+	g := &syncGate{arrived: make(chan struct{}, 100), gate: make(chan struct{})}
 	close(g.gate)
 	g.FS = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if isWALSync(op) {
+		if isJournalSync(op) {
 			g.syncs.Add(1)
 			g.pass()
 		}
@@ -134,15 +136,18 @@ func newWALGate(inner vfs.FS) *walGate {
 	return g
 }
 
-func isWALSync(op errorfs.Op) bool {
+func isJournalSync(op errorfs.Op) bool {
 	switch op.Kind {
 	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
-		return strings.HasSuffix(op.Path, ".log")
+		return isSegment(op)
 	}
 	return false
 }
 
-func (g *walGate) pass() {
+// isSegment reports whether the operation is one of a segment of the journal.
+func isSegment(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".seg") }
+
+func (g *syncGate) pass() {
 	g.mu.Lock()
 	gate := g.gate
 	g.mu.Unlock()
@@ -155,7 +160,7 @@ func (g *walGate) pass() {
 }
 
 // hold makes fsyncs wait until the function returned is called.
-func (g *walGate) hold() (release func()) {
+func (g *syncGate) hold() (release func()) {
 	gate := make(chan struct{})
 	g.mu.Lock()
 	g.gate = gate
@@ -182,7 +187,7 @@ func wantOpen(t *testing.T, errs <-chan error) {
 }
 
 func TestNothingIsTellableBeforeItsFsync(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Always))
 	release := gate.hold()
 	defer release()
@@ -216,7 +221,7 @@ func TestADeletionIsTellableOnlyAfterItsFsync(t *testing.T) {
 }
 
 func TestAChangeOfTheHistoryAloneIsTellableAtOnce(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Always))
 	before := gate.syncs.Load()
 	s.Append(note(1))
@@ -230,7 +235,7 @@ func TestAChangeOfTheHistoryAloneIsTellableAtOnce(t *testing.T) {
 }
 
 func TestAPipelineSharesAnFsync(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Always))
 	before := gate.syncs.Load()
 	for seq := simba.Seq(1); seq <= 100; seq++ {
@@ -244,7 +249,7 @@ func TestAPipelineSharesAnFsync(t *testing.T) {
 }
 
 func TestClientsBehindAnFsyncShareTheNext(t *testing.T) {
-	gate := newWALGate(vfs.NewMem())
+	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Always))
 	release := gate.hold()
 	defer release()
@@ -319,7 +324,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	mustCommit(t, s, seq)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.next.size(); n > 1000 {
+	if n := len(s.next.record); n > 1000 {
 		t.Errorf("%d bytes wait after the commit", n)
 	}
 }
@@ -360,7 +365,7 @@ func TestCloseWritesWhatNobodyCommitted(t *testing.T) {
 
 func TestWhatComesAfterCloseIsNeverTold(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
-		gate := newWALGate(vfs.NewMem())
+		gate := newSyncGate(vfs.NewMem())
 		s, _ := mustOpen(t, testOptions(t, gate, mode))
 		s.Append(put(1, "m"))
 		mustCommit(t, s, 1)

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -26,20 +25,21 @@ var errRemoved = errors.New("it was removed or replaced while the server was run
 //
 // It looks at two files by their path. LOCK is there from the start to the end, and
 // another file in its place means another directory, or a second server in this one.
-// The log has the changes, and nobody would miss one that is gone at the next start.
+// The segment that is written has the last changes, and nobody would miss it at the
+// next start.
 type watch struct {
-	dir  string
-	lock os.FileInfo
-	log  *atomic.Pointer[string] // the path of the log that is written
+	dir     string
+	lock    os.FileInfo
+	segment func() string // returns the path of the segment that is written
 }
 
 // newWatch returns the watch of the open directory.
-func newWatch(dir string, log *atomic.Pointer[string]) (*watch, error) {
+func newWatch(dir string, segment func() string) (*watch, error) {
 	lock, err := os.Stat(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
 	}
-	return &watch{dir: dir, lock: lock, log: log}, nil
+	return &watch{dir: dir, lock: lock, segment: segment}, nil
 }
 
 // look returns an error if a file is surely gone. A file that cannot be looked at
@@ -49,13 +49,10 @@ func (w *watch) look() error {
 	if isGone(err) || err == nil && !os.SameFile(lock, w.lock) {
 		return fmt.Errorf("%s: %w", lockName, errRemoved)
 	}
-	path := w.log.Load()
-	if path == nil {
-		return nil
-	}
-	// A log that Pebble has replaced meanwhile may be gone.
-	if _, err := os.Stat(*path); isGone(err) && w.log.Load() == path {
-		return fmt.Errorf("%s: %w", filepath.Base(*path), errRemoved)
+	path := w.segment()
+	// A segment that is full by now may have been released.
+	if _, err := os.Stat(path); isGone(err) && w.segment() == path {
+		return fmt.Errorf("%s: %w", filepath.Base(path), errRemoved)
 	}
 	return nil
 }
@@ -81,12 +78,5 @@ func (w *watch) run(done <-chan struct{}, f *fault) {
 			f.trip(err)
 			return
 		}
-	}
-}
-
-// beginWatch has the directory watched until Close, or until the store fails.
-func (s *Store) beginWatch() {
-	if s.watch != nil {
-		s.watcher.Go(func() { s.watch.run(s.unwatch, s.fault) })
 	}
 }

@@ -35,13 +35,14 @@ var ways = map[string]func(o Options) error{
 	"its files are removed": func(o Options) error {
 		names, err := filepath.Glob(filepath.Join(o.Dir, "*"))
 		for _, name := range names {
-			err = errors.Join(err, os.Remove(name))
+			err = errors.Join(err, os.RemoveAll(name))
 		}
 		return err
 	},
-	"the lock is removed": func(o Options) error { return os.Remove(filepath.Join(o.Dir, lockName)) },
-	"the log is removed": func(o Options) error {
-		names, err := filepath.Glob(filepath.Join(o.Dir, "*.log"))
+	"the lock is removed":    func(o Options) error { return os.Remove(filepath.Join(o.Dir, lockName)) },
+	"the journal is removed": func(o Options) error { return os.RemoveAll(filepath.Join(o.Dir, journalName)) },
+	"its segments are removed": func(o Options) error {
+		names, err := filepath.Glob(filepath.Join(o.Dir, journalName, "*.seg"))
 		for _, name := range names {
 			err = errors.Join(err, os.Remove(name))
 		}
@@ -90,17 +91,16 @@ func TestADataDirectoryThatIsLostWhileItIsOpenEndsTheStoreWithinASecond(t *testi
 	}
 }
 
-// Pebble replaces its log and removes the old one while the watch looks.
-func TestAStoreThatReplacesItsLogIsNotTakenForLost(t *testing.T) {
+// A segment that is full is released while the watch looks.
+func TestAStoreThatReleasesItsSegmentsIsNotTakenForLost(t *testing.T) {
 	o := diskOptions(t)
-	o.Mode = Async
 	s, _ := openClosed(t, o)
-	logs := map[string]bool{}
+	segments := map[string]bool{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		big := strings.Repeat("x", 60<<10)
-		for seq := simba.Seq(1); seq <= 600; seq++ {
+		big := strings.Repeat("x", 10<<10)
+		for seq := simba.Seq(1); seq <= 100; seq++ {
 			ch := put(seq, "m")
 			ch.Lease.Fields = []simba.Field{{Name: big, Value: "1"}}
 			s.Append(ch)
@@ -111,11 +111,11 @@ func TestAStoreThatReplacesItsLogIsNotTakenForLost(t *testing.T) {
 		if err := s.watch.look(); err != nil {
 			t.Fatal(err)
 		}
-		logs[*s.watch.log.Load()] = true
+		segments[s.watch.segment()] = true
 		select {
 		case <-done:
-			if len(logs) < 3 {
-				t.Errorf("only the logs %v were looked at", logs)
+			if len(segments) < 3 {
+				t.Errorf("only the segments %v were looked at", segments)
 			}
 			return
 		default:

@@ -20,6 +20,14 @@ func (j *Journal) Sealed() uint64 {
 	return j.current.first - 1
 }
 
+// Full returns how many segments are not written any more and not released. It is safe
+// for concurrent use.
+func (j *Journal) Full() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.sealed)
+}
+
 // Records yields the records behind the index after, in order, up to Sealed as it
 // was when the loop began. Recovery reads them with Options.From, a checkpoint with
 // the index of the one before. An error ends the loop; it is a DamageError if a

@@ -1,0 +1,201 @@
+package persist
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/simba-resp/simba-resp/bugs"
+	"github.com/simba-resp/simba-resp/persist/journal"
+)
+
+// maxBehind is how many full segments may wait for the checkpoint when a record is
+// written. While there are more, the writer waits.
+const maxBehind = 3
+
+// checkpoint is what the records up to an index add up to, as rows in Pebble. Recovery
+// and the checkpointer are the same code, and use it one after the other.
+//
+// Pebble keeps its batches in order, and each has the meta row with the index that it
+// leads to. So whatever a crash leaves of them is a checkpoint, with its exact index.
+type checkpoint struct {
+	db      *pebble.DB
+	meta    meta // of what was written and added
+	history history
+
+	// What was added since the last write:
+	leases map[string][]byte // by mutex: the value of its row, nil = it is deleted
+	size   int64             // of the records, in bytes
+}
+
+func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
+	return &checkpoint{
+		db:      db,
+		meta:    m,
+		history: history{limit: historyLen},
+		leases:  make(map[string][]byte),
+	}
+}
+
+// advance takes in about step bytes of the records that follow, from segments that are
+// full, makes them durable and lets go of the segments that it has read to the end.
+func (c *checkpoint) advance(j *journal.Journal, step int64) error {
+	for r, err := range j.Records(c.meta.Index) {
+		if err != nil {
+			return journalError(err)
+		}
+		if err := c.add(r.Index, slices.Clone(r.Payload)); err != nil {
+			return recordError(r.Index, err)
+		}
+		if c.size >= step {
+			break
+		}
+	}
+	if err := c.write(); err != nil {
+		return pebbleError(err)
+	}
+	if err := c.flush(); err != nil {
+		return pebbleError(err)
+	}
+	return j.Release(c.meta.Index)
+}
+
+// add takes in the record that follows. It keeps parts of the payload.
+func (c *checkpoint) add(index uint64, payload []byte) error {
+	h, changes, err := decodeHead(payload)
+	if err != nil {
+		return err
+	}
+	events := row{first: h.first}
+	err = eachChange(changes, func(kind changeKind, body []byte) error {
+		r := reader{rest: body}
+		switch kind {
+		case changeEpoch:
+			c.meta.epoch = r.epoch()
+			return r.finish()
+		case changePut:
+			mutex := r.string()
+			c.setLease(mutex, r.rest)
+			if r.broken || len(r.rest) == 0 {
+				return errGarbage
+			}
+		case changeDelete:
+			c.setLease(string(body), nil)
+		case changeEvent:
+			if events.count++; events.count == 1 {
+				events.value = []byte{rowVersion}
+			}
+			events.value = append(events.value, body...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if events.count > 0 {
+		c.history.add(events)
+	}
+	c.meta.Seq, c.meta.Token, c.meta.Quiet, c.meta.Latest = h.seq, h.token, h.quiet, h.latest
+	c.meta.Index = index
+	c.size += int64(len(payload))
+	return nil
+}
+
+// setLease has the next write set a mutex's row, or delete it if value is nil.
+func (c *checkpoint) setLease(mutex string, value []byte) {
+	if _, ok := c.leases[mutex]; ok && bugs.On(bugs.ReplayOutOfOrder) {
+		return
+	}
+	c.leases[mutex] = value
+}
+
+// write hands to Pebble what was added.
+func (c *checkpoint) write() error {
+	b := c.db.NewBatch()
+	defer b.Close()
+	var key []byte
+	for mutex, value := range c.leases {
+		key = appendLeaseKey(key[:0], mutex)
+		var err error
+		if value == nil {
+			err = b.Delete(key, nil)
+		} else {
+			err = b.Set(key, value, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.history.write(b); err != nil {
+		return err
+	}
+	if err := b.Set([]byte(metaKey), appendMeta(nil, &c.meta), nil); err != nil {
+		return err
+	}
+	clear(c.leases)
+	c.size = 0
+	return c.db.Apply(b, pebble.NoSync)
+}
+
+// flush makes durable what was written.
+func (c *checkpoint) flush() error {
+	if bugs.On(bugs.SegmentReleasedEarly) {
+		return nil
+	}
+	return c.db.Flush()
+}
+
+// keepCheckpoint advances the checkpoint whenever a segment is full, until Close or the
+// first failure. It takes no lock that the engine or a commit waits for.
+func (s *Store) keepCheckpoint() {
+	for s.awaitFull() {
+		if err := s.checkpoint.advance(s.journal, s.step); err != nil {
+			s.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
+			return
+		}
+		notify(s.released)
+	}
+}
+
+// awaitFull returns true when there is a record in a full segment that the checkpoint
+// lacks, and false when the store ends.
+func (s *Store) awaitFull() bool {
+	for {
+		select {
+		case <-s.ending:
+			return false
+		case <-s.fault.stopped:
+			return false
+		default:
+		}
+		if s.checkpoint.meta.Index < s.journal.Sealed() {
+			return true
+		}
+		select {
+		case <-s.full:
+		case <-s.ending:
+		case <-s.fault.stopped:
+		}
+	}
+}
+
+// awaitCheckpoint returns when at most maxBehind segments wait for the checkpoint.
+func (s *Store) awaitCheckpoint() error {
+	for s.journal.Full() > maxBehind {
+		select {
+		case <-s.released:
+		case <-s.fault.stopped:
+			return s.fault.cause()
+		}
+	}
+	return nil
+}
+
+// notify puts a value into a channel that holds one, unless there is one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,224 @@
+package persist
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// rowsOf returns all that is in Pebble.
+func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
+	t.Helper()
+	it, err := db.NewIter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	rows := map[string]string{}
+	for ok := it.First(); ok; ok = it.Next() {
+		rows[string(it.Key())] = string(it.Value())
+	}
+	return rows
+}
+
+// records returns the records that a store writes of some changes, one each.
+func records(t *testing.T, changes ...simba.Change) (list [][]byte) {
+	t.Helper()
+	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
+	for _, ch := range changes {
+		s.Append(ch)
+		s.next.wanted = true
+		g := s.take()
+		list = append(list, bytes.Clone(g.record))
+		s.publish(g, 0)
+	}
+	return list
+}
+
+func TestRecordsThatAreReplayedAgainChangeNothing(t *testing.T) {
+	list := records(t, put(1, "a"), put(2, "b"), del(3, "a"), note(4), put(5, "c"), del(6, "b"), put(7, "a"), put(8, "a"))
+	for step := 1; step <= len(list); step++ {
+		db, err := pebble.Open("data", &pebble.Options{FS: vfs.NewMem(), Logger: pebbleLogger{Logger: testOptions(t, nil, Always).Logger}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replay := func(from int) map[string]string {
+			c := newCheckpoint(db, meta{Index: uint64(from)}, 3)
+			if _, err := c.readHistory(); err != nil {
+				t.Fatal(err)
+			}
+			for i := from; i < len(list); i++ {
+				if err := c.add(uint64(i+1), bytes.Clone(list[i])); err != nil {
+					t.Fatal(err)
+				}
+				if (i+1)%step == 0 || i == len(list)-1 {
+					if err := c.write(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			return rowsOf(t, db)
+		}
+		want := replay(0)
+		if len(want) != 1+2+3 {
+			t.Errorf("%d rows, want a meta row, 2 leases and 3 events: %q", len(want), want)
+		}
+		for from := range list {
+			if got := replay(from); !maps.Equal(got, want) {
+				t.Fatalf("replayed from record %d again, in steps of %d: %q, want %q", from+1, step, got, want)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// heldBack is a file system on which the tables of Pebble can be held back.
+func heldBack(inner vfs.FS) (fsys vfs.FS, hold func() (release func())) {
+	var gate atomic.Pointer[chan struct{}]
+	fsys = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if g := gate.Load(); g != nil && op.Kind == errorfs.OpCreate {
+			<-*g
+		}
+		return nil
+	}))
+	return fsys, func() func() {
+		g := make(chan struct{})
+		gate.Store(&g)
+		return sync.OnceFunc(func() { close(g) })
+	}
+}
+
+func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
+	fsys, hold := heldBack(vfs.NewMem())
+	o := testOptions(t, fsys, Always)
+	o.SegmentSize = 8 << 10
+	s, _ := openClosed(t, o)
+	release := hold()
+	defer release()
+	written := make(chan simba.Seq, 1000)
+	go func() {
+		defer close(written)
+		for seq := simba.Seq(1); seq <= 300; seq++ {
+			s.Append(put(seq, fmt.Sprint("m", seq)))
+			if err := s.Commit(seq); err != nil {
+				t.Error(err)
+				return
+			}
+			written <- seq
+		}
+	}()
+	for began := time.Now(); s.journal.Full() <= maxBehind; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%d segments are full", s.journal.Full())
+		}
+	}
+	time.Sleep(20 * time.Millisecond) // a writer that does not wait goes on
+	if n := s.journal.Full(); n != maxBehind+1 {
+		t.Errorf("%d segments are full, want at most %d", n, maxBehind+1)
+	}
+	if len(written) == 300 {
+		t.Error("everything is written")
+	}
+	release()
+	for seq := range written {
+		if seq == 300 {
+			return
+		}
+	}
+	t.Error("the writer does not go on")
+}
+
+func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
+	fsys, hold := heldBack(vfs.NewMem())
+	o := testOptions(t, fsys, Always)
+	o.SegmentSize = 8 << 10
+	s, _ := openClosed(t, o)
+	release := hold()
+	defer release()
+	for seq := simba.Seq(1); s.journal.Full() < maxBehind; seq++ {
+		s.Append(put(seq, "m"))
+		mustCommit(t, s, seq)
+	}
+	release()
+	awaitCheckpoint(t, s)
+}
+
+// The power is lost before each operation of a run that fills, releases and uses again
+// several segments.
+func TestALossOfPowerBeforeEachOperation(t *testing.T) {
+	type picture struct {
+		fsys *vfs.MemFS
+		told simba.Seq
+	}
+	disk := vfs.NewCrashableMem()
+	var mu sync.Mutex
+	var store *Store
+	var pictures []picture
+	seen := map[string]bool{}
+	o := testOptions(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Kind == errorfs.OpRename && isSegment(op) {
+			seen["release"] = true
+		}
+		var p picture
+		if store != nil {
+			p.told = store.Tellable()
+		}
+		p.fsys = crash(disk)
+		pictures = append(pictures, p)
+		return nil
+	})), Always)
+	o.SegmentSize = 8 << 10
+	s, _ := mustOpen(t, o)
+	mu.Lock()
+	store = s
+	mu.Unlock()
+	const changes = 100
+	for seq := simba.Seq(1); seq <= changes; seq++ {
+		s.Append(put(seq, fmt.Sprint("m", seq%7)))
+		mustCommit(t, s, seq)
+	}
+	awaitCheckpoint(t, s)
+	mustClose(t, s)
+	if !seen["release"] {
+		t.Error("no segment was released")
+	}
+	for i, p := range pictures {
+		o.FS = p.fsys
+		s, r := mustOpen(t, o)
+		kept := simba.Seq(0)
+		if n := len(r.History); n > 0 {
+			kept = r.History[n-1].Seq
+		}
+		if kept < p.told || kept > p.told+1 {
+			t.Fatalf("operation %d: changes up to %d were told, those up to %d are there", i, p.told, kept)
+		}
+		leases := leasesOf(t, r)
+		if want := min(int(kept), 7); len(leases) != want {
+			t.Fatalf("operation %d: %d leases, want %d", i, len(leases), want)
+		}
+		for seq := max(1, int(kept)-6); seq <= int(kept); seq++ {
+			if got := leases[fmt.Sprint("m", seq%7)].Token; got != uint64(seq) {
+				t.Fatalf("operation %d: the tokens are %v after change %d", i, slices.Collect(maps.Keys(leases)), kept)
+			}
+		}
+		mustClose(t, s)
+	}
+}

@@ -1,0 +1,69 @@
+package persist
+
+import (
+	"crypto/rand"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// upgrade makes a checkpoint before the first record of a journal out of the rows of a
+// store that has none yet: of a new one, or of one that an earlier version has left. It
+// is durable before there is a journal, so that an earlier version refuses the store.
+func upgrade(db *pebble.DB, m *meta) error {
+	b := db.NewBatch()
+	defer b.Close()
+	if m.format != 0 && m.format < 3 {
+		if err := renameKeys(db, b); err != nil {
+			return err
+		}
+	}
+	m.Index = 0
+	_, _ = rand.Read(m.Store[:]) // it never fails
+	if err := b.Set([]byte(metaKey), appendMeta(nil, m), nil); err != nil {
+		return err
+	}
+	if err := errors.Join(db.Apply(b, pebble.NoSync), db.Flush()); err != nil {
+		return pebbleError(err)
+	}
+	return nil
+}
+
+// renameKeys gives leases of a store before format 3 the names that their keys have now. It deletes
+// those of keys that are views of a mutex by now. If a mutex has a lease under either name, that under
+// the shorter one stays.
+func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
+	old := prefix(leasePrefix)
+	old.LowerBound = appendLeaseKey(nil, "simba:{")
+	old.UpperBound = appendLeaseKey(nil, "simba:|")
+	it, err := db.NewIter(old)
+	if err != nil {
+		return pebbleError(err)
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		name := string(it.Key()[1:])
+		k := simba.ParseKey(name)
+		if k == (simba.Key{Mutex: name}) {
+			continue
+		}
+		err = batch.Delete(it.Key(), nil)
+		if to := appendLeaseKey(nil, k.Mutex); err == nil && k.Part == simba.KeyLock && !has(db, to) {
+			err = batch.Set(to, it.Value(), nil)
+		}
+	}
+	if err := errors.Join(err, it.Close()); err != nil {
+		return pebbleError(err)
+	}
+	return nil
+}
+
+// has reports whether there is a row. Whoever reads all of them meets the error of a read that fails.
+func has(db *pebble.DB, key []byte) bool {
+	_, closer, err := db.Get(key)
+	if err == nil {
+		_ = closer.Close() // nothing was written
+	}
+	return err == nil
+}
