@@ -163,7 +163,7 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour)).Now}
-	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: fs, Mode: mode, Boot: boot})
+	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: fs, Mode: mode, Boot: boot, SegmentSize: 8 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 	if reboot {
 		boot = persist.Boot{ID: "boot 2", Now: engine.NewClock(simba.Instant(time.Second)).Now}
 	}
-	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: p.fs, Boot: boot})
+	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: p.fs, Boot: boot, SegmentSize: 8 << 10})
 	if err != nil {
 		t.Errorf("open: %v", err)
 		return 0

@@ -47,6 +47,9 @@ var seeded = []seededBug{
 	{bugs.FaultNotFatal, ruleFatal},
 	{bugs.OldWaitForgotten, ruleLiveness},
 	{bugs.UntoldForgotten, ruleWakeup},
+	{bugs.SegmentReleasedEarly, ruleDurable},
+	{bugs.TornRecordAccepted, ruleDurable},
+	{bugs.ReplayOutOfOrder, ruleDurable},
 	{bugs.LostUpdate, ruleReplies},
 }
 

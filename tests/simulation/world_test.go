@@ -205,7 +205,8 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 				w.fatal.Store(int64(w.now()))
 				w.inbox.add(happening{at: w.now(), what: died})
 			},
-			Yield: w.yields(),
+			Yield:       w.yields(),
+			SegmentSize: 8 << 10, // a run fills several
 		})
 		if err != nil {
 			w.violate(ruleDurable, "what the crash left cannot be opened: %v", err)
