@@ -114,7 +114,7 @@ fuzz: ## each fuzz target for FUZZTIME
 	done
 
 bugs: ## the tests tested: each bug that can be turned on must be caught, by the rule that it breaks
-	go test -tags bugs -count 1 -v -p 1 -run 'SeededBugs|WithoutABug' ./tests/simulation ./tests/chaos
+	go test -tags bugs -count 1 -v -p 1 -run 'SeededBugs|WithoutABug' ./persist/journal ./tests/simulation ./tests/chaos
 
 # A module of its own: the server's need not know the clients of its peers.
 bench: ## this server beside what one would take instead, in one run: docs/BENCHMARKS.md

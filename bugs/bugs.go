@@ -3,7 +3,8 @@
 //
 // Each Bug is a mistake that someone who maintains the server could really make:
 // one if, at the place where it would be made. tests/simulation turns on one after
-// the other, and each must be found, as a breach of the very rule that it breaks; and
+// the other, and each must be found, as a breach of the very rule that it breaks, but for
+// one that tests of its package find; and
 // tests/chaos some of them in a real server, which clients must notice.
 //
 //	make bugs                                             every bug, by the simulation; some by chaos
