@@ -3,9 +3,9 @@
 //
 // Each Bug is a mistake that someone who maintains the server could really make:
 // one if, at the place where it would be made. tests/simulation turns on one after
-// the other, and each must be found, as a breach of the very rule that it breaks, but for
-// one that tests of its package find; and
-// tests/chaos some of them in a real server, which clients must notice.
+// the other, and each must be found, as a breach of the very rule that it breaks; and
+// tests/chaos some of them in a real server, which clients must notice. One that the
+// simulation seldom meets is found by the tests of its package.
 //
 //	make bugs                                             every bug, by the simulation; some by chaos
 //	SIMBA_BUG=late-expiry go test -tags bugs ./engine     one, by other tests

@@ -34,7 +34,7 @@ func newGroup() *group {
 // reset empties the group for use again, with its memory.
 func (g *group) reset() {
 	record := g.record[:headSize]
-	if cap(record) > maxPending {
+	if cap(record) > 2*maxPending {
 		record = make([]byte, headSize, 4096) // a large record must not keep its memory
 	}
 	*g = group{record: record, done: make(chan struct{})}

@@ -1,45 +1,70 @@
-// Package persist keeps an engine's changes in a Pebble store: it is the
-// durable journal behind the engine's Journal interface.
+// Package persist keeps an engine's changes on disk: it is the durable journal behind
+// the engine's Journal interface.
 //
-//	Append ──▶ next group ──▶ current group ──▶ Pebble's WAL ──▶ fsync
-//	 (memory)     │               │                               │
-//	Commit ───────┴── waits for ──┴───────────── done ◀───────────┘
+//	Append ──▶ next group ──▶ current group ──▶ journal/*.seg ──▶ fsync
+//	 (memory)      │               │                 │ full       │
+//	Commit ────────┴── waits for ──┴────── done ◀────│────────────┘
+//	                                                 ▼
+//	                                  checkpointer ──▶ Pebble, in the background
 //
-// Changes are encoded at once into the next group, a Pebble batch in memory.
-// When somebody asks for a change to be committed, one goroutine takes the whole
-// group, writes it with a single fsync, and wakes all who wait for it; what is
-// appended meanwhile makes up the next group. So the commands of a pipeline and
-// of many clients share an fsync, and no caller runs inside Pebble. The log is filled
-// with zeros ahead of what is written, so that an fsync has the data alone to write.
+// Changes are encoded at once into the next group, a record in memory. When somebody
+// asks for a change to be committed, one goroutine takes the whole group, writes it to
+// the journal with a single fsync, and wakes all who wait for it. What is appended
+// meanwhile makes up the next group. So the commands of a pipeline and of many clients
+// share an fsync. Only that goroutine syncs what it waits for.
 //
-// What is told to a client must not be undone by a crash. The rule that decides
-// it is in one place, (*Store).holds: a change that holds is not tellable before
-// its group is synced, nor is any change after it. With Always every change of a
-// lease holds. With Async only those whose loss would be dangerous even though
-// the next run stays quiet for a while.
+// A crash must not undo what was told to a client. The rule that decides it is in one
+// place, (*Store).holds: a change that holds is not tellable before its group is synced,
+// nor is any change after it. With Always every change of a lease holds. With Async only
+// those whose loss would be dangerous even though the next run stays quiet for a while.
 //
-// # What is stored
+// # Files
 //
-//	m               the meta record: floors of Seq and of tokens, boot, quiet time
+//	SIMBA-RESP           says that the directory is ours, and that it holds a store
+//	LOCK                 locked while a store is open
+//	journal/*.seg        the records, in segments of 16 MiB: see package journal
+//	journal/spare-*      files that will be segments
+//	*.sst, MANIFEST-* …  the checkpoint: Pebble's files. Its *.log are empty
+//
+// The checkpoint is what the records up to an index add up to:
+//
+//	m               the meta row: the index, floors of Seq and of tokens, epoch, quiet time
 //	l <mutex>       a lease
-//	h <first seq>   a segment of the history: the events of one group
+//	h <first seq>   the events of one record
 //
-// Every group carries the meta record, so it is never older or newer than the
-// changes. Invariants, after a crash at any moment:
+// When a segment is full, the checkpointer reads it as recovery would, keeps the last
+// change of each mutex, and hands them to Pebble in one batch with the meta row. When
+// that is flushed, the segment is released. Pebble needs no log: what a crash takes from
+// it is still in the journal.
 //
-//   - the meta record's floors are at least every Seq and token ever told;
-//   - its quiet time is at least the windows of every lease told but not stored;
+// While more than three full segments wait for the checkpoint, nothing is written. So a
+// start reads at most five segments (four that are full, and the last), some 80 MiB, and
+// the directory has no more than these, their spares, and the checkpoint. A record that
+// is larger than a segment has one of its size.
+//
+// # Recovery
+//
+// Open brings the checkpoint up to the journal's end, by the code of the checkpointer,
+// and reads the leases and the history from it. Then the run's first record states its
+// epoch and its floors. A record that is replayed twice changes nothing.
+//
+// Invariants, after a crash at any moment:
+//
+//   - the floors are at least every Seq and token ever told;
+//   - the quiet time is at least the windows of every lease told but not stored;
+//   - the journal has every durable record behind the checkpoint's index;
 //   - a lease is never shorter than it was told. Instants count from a boot of
-//     the machine, so each lease names the boot, as a generation number; leases
+//     the machine, so each lease names the boot, as a generation number. Leases
 //     of an earlier generation begin anew at one instant of this boot, which the
-//     meta record fixes at the first start on it. A boot is another one if its
+//     epoch fixes at the first start on it. A boot is another one if its
 //     id differs, or the offset of the time namespace, or if the clock lies
 //     behind the last record: then a lease would have more left than was granted.
 //
 // # Crash only
 //
-// The first write or fsync that fails, and a commit that hangs, end the process
-// (Options.Fatal): an fsync that failed says nothing about which data is on disk,
-// and a second one may succeed without having written it. The goroutine that met
-// the failure never runs on, so no code of Pebble's sees it, retries or spins.
+// The first write or fsync that fails, a checkpoint that fails, and a commit that hangs
+// end the process (Options.Fatal): an fsync that failed says nothing about which data is
+// on disk, and a second one may succeed without having written it. Where Pebble meets
+// the failure, its goroutine never runs on, so no code of Pebble's sees it, retries or
+// spins. The journal alone is enough for the next start.
 package persist

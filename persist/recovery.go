@@ -35,6 +35,9 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 			return nil, err
 		}
 	}
+	if err := s.journal.Release(c.meta.Index); err != nil {
+		return nil, err
+	}
 	events, err := c.readHistory()
 	if err != nil {
 		return nil, err
