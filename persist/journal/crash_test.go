@@ -33,7 +33,6 @@ type machine struct {
 	// mu protects the fields below.
 	mu      sync.Mutex
 	records [][]byte // the payload of each record that was appended, by index-1
-	owners  []string // of the same
 	told    promised
 	after   int            // operations until the crash
 	crashed bool           // no operation succeeds any more
@@ -88,7 +87,7 @@ func (m *machine) boot(after int) Options {
 	m.lost, m.crashed, m.after = nil, false, after
 	m.runs++
 	o := testOptions(trapFS{m.disk, m.hook})
-	o.Rand, o.From, o.Owner = m.salt, m.told.from, fmt.Append(nil, "run ", m.runs)
+	o.Rand, o.From = m.salt, m.told.from
 	return o
 }
 
@@ -154,8 +153,8 @@ func (m *machine) check(j *Journal) {
 		if next++; r.Index != next {
 			m.t.Fatalf("run %d: record %d follows, want %d", m.runs, r.Index, next)
 		}
-		if !bytes.Equal(r.Payload, m.records[next-1]) || string(r.Owner) != m.owners[next-1] {
-			m.t.Fatalf("run %d: record %d is %.30q of %s, want %.30q of %s", m.runs, next, r.Payload, r.Owner, m.records[next-1], m.owners[next-1])
+		if !bytes.Equal(r.Payload, m.records[next-1]) {
+			m.t.Fatalf("run %d: record %d is %.30q, want %.30q", m.runs, next, r.Payload, m.records[next-1])
 		}
 	}
 	if next != last {
@@ -163,7 +162,7 @@ func (m *machine) check(j *Journal) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.records, m.owners = m.records[:last], m.owners[:last]
+	m.records = m.records[:last]
 	m.told.durable = last
 	if m.crashed { // that was after Open, which has not returned an error
 		m.atCrash.durable = last
@@ -189,10 +188,7 @@ func (m *machine) step(j *Journal, background *sync.WaitGroup) error {
 	switch n := m.draw(20); {
 	case n < 12:
 		p := m.payload()
-		m.tell(func() {
-			m.records = append(m.records, p)
-			m.owners = append(m.owners, string(j.o.Owner))
-		})
+		m.tell(func() { m.records = append(m.records, p) })
 		_, err := j.Append(p)
 		return err
 	case n < 16:
@@ -317,7 +313,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	all, recovered := m.records, 0
 	percents = []int{50}
 	for _, mo := range moments {
-		m.records, m.owners, m.told, m.disk = slices.Clone(all[:mo.appended]), slices.Repeat([]string{"run 1"}, mo.appended), mo.promised, mo.disk
+		m.records, m.told, m.disk = slices.Clone(all[:mo.appended]), mo.promised, mo.disk
 		var again []moment
 		o := m.boot(1 << 30)
 		o.FS = trapFS{m.disk, func(at op) (int, error) {
@@ -344,13 +340,12 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 // reopen checks a journal after a loss of power.
 func (m *machine) reopen(o Options, at op) {
 	m.t.Helper()
-	o.Owner = []byte("run 2")
 	j, err := Open(o)
 	if err != nil {
 		m.t.Fatalf("a loss of power before %+v: %v", at, err)
 	}
-	records, owners := m.records, m.owners
+	records := m.records
 	m.check(j)
-	m.records, m.owners = records, owners
+	m.records = records
 	abandon(j)
 }

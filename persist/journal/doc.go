@@ -15,7 +15,7 @@
 // A record is one frame in one segment. Frames follow each other without gaps,
 // each begins at a multiple of 8 bytes, and their indexes grow by one.
 //
-//	header   magic │ format │ store id │ number │ salt │ first index │ owner │ … │ checksum
+//	header   magic │ format │ store id │ number │ salt │ first index │ … │ checksum
 //	frame    checksums │ index │ durable index │ length │ kind │ payload
 //
 // Every use of a file as a segment has a random salt, which is the seed of the

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -29,8 +28,6 @@ const (
 //	  32   8  number of the segment
 //	  40   8  salt
 //	  48   8  index of the first record
-//	  56   2  length of the owner
-//	  58   …  owner
 //	4088   8  checksum of all before, without a salt
 //
 // Every later format keeps the places of magic, format and checksum, so that a
@@ -40,7 +37,6 @@ type header struct {
 	number uint64
 	salt   uint64
 	first  uint64
-	owner  []byte
 }
 
 func (h *header) encode() []byte {
@@ -51,8 +47,6 @@ func (h *header) encode() []byte {
 	binary.LittleEndian.PutUint64(b[32:], h.number)
 	binary.LittleEndian.PutUint64(b[40:], h.salt)
 	binary.LittleEndian.PutUint64(b[48:], h.first)
-	binary.LittleEndian.PutUint16(b[56:], uint16(len(h.owner)))
-	copy(b[58:], h.owner)
 	binary.LittleEndian.PutUint64(b[sumAt:], checksum(0, b[:sumAt]))
 	return b
 }
@@ -73,11 +67,9 @@ func decodeHeader(b []byte) (header, error) {
 		salt:   binary.LittleEndian.Uint64(b[40:]),
 		first:  binary.LittleEndian.Uint64(b[48:]),
 	}
-	n := int(binary.LittleEndian.Uint16(b[56:]))
-	if n > MaxOwner || h.first == 0 {
+	if h.first == 0 {
 		return header{}, errors.New("the header is malformed")
 	}
-	h.owner = slices.Clone(b[58 : 58+n])
 	return h, nil
 }
 

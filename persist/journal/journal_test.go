@@ -11,10 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-func TestRecordsComeBackWithTheOwnerThatWroteThem(t *testing.T) {
+func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	for run := range 3 {
-		o.Owner = fmt.Append(nil, "run ", run)
 		j := mustOpen(t, o)
 		if s, d := j.Sealed(), j.Durable(); s != uint64(run) || d != s {
 			t.Errorf("Sealed is %d and Durable %d after %d records", s, d, run)
@@ -25,19 +24,12 @@ func TestRecordsComeBackWithTheOwnerThatWroteThem(t *testing.T) {
 	j := mustOpen(t, o)
 	defer mustClose(t, j)
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
-	for r := range j.Records(1) {
-		if want := fmt.Sprint("run ", r.Index-1); string(r.Owner) != want {
-			t.Errorf("record %d is of %s, want %s", r.Index, r.Owner, want)
-		}
-		break
-	}
 }
 
 func TestOpenRefusesOptionsThatMakeNoSense(t *testing.T) {
 	for _, change := range []func(*Options){
 		func(o *Options) { o.FS = nil },
 		func(o *Options) { o.Dir = "" },
-		func(o *Options) { o.Owner = make([]byte, MaxOwner+1) },
 		func(o *Options) { o.SegmentSize = -1 },
 		func(o *Options) { o.Rand = strings.NewReader("short") },
 	} {

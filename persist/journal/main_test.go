@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // testOptions are those of a journal with segments of 8 KiB, of which 4 are for frames.
 func testOptions(fsys vfs.FS) Options {
 	return Options{
-		FS: fsys, Dir: "journal", StoreID: [16]byte{15: 7}, Owner: []byte("run 1"),
+		FS: fsys, Dir: "journal", StoreID: [16]byte{15: 7},
 		SegmentSize: 2 * block, Rand: rand.NewChaCha8([32]byte{1}),
 	}
 }

@@ -13,8 +13,6 @@ import (
 const (
 	// DefaultSegmentSize is the size of a segment's file, in bytes.
 	DefaultSegmentSize = 16 << 20
-	// MaxOwner is the largest length of Options.Owner, in bytes.
-	MaxOwner = 1024
 	// MaxPayload is the largest length of a record's payload, in bytes.
 	MaxPayload = 1 << 30
 
@@ -35,9 +33,6 @@ type Options struct {
 	// StoreID names the store that the journal belongs to. Open refuses segments
 	// of another store.
 	StoreID [16]byte
-	// Owner is kept in the header of every segment that this run begins, and
-	// comes back with each record. It has at most MaxOwner bytes.
-	Owner []byte
 	// From is the index of the last record that the checkpoint has. Open refuses a
 	// journal that lacks the next record, or that ends before this one. Zero means
 	// that there is no checkpoint.
@@ -56,8 +51,6 @@ func (o *Options) ensureDefaults() error {
 	switch {
 	case o.FS == nil || o.Dir == "":
 		return errors.New("journal: FS and Dir must be set")
-	case len(o.Owner) > MaxOwner:
-		return fmt.Errorf("journal: the owner has %d bytes, the most are %d", len(o.Owner), MaxOwner)
 	case o.SegmentSize < 0:
 		return fmt.Errorf("journal: a segment cannot have %d bytes", o.SegmentSize)
 	case o.SegmentSize == 0:

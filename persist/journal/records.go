@@ -8,7 +8,6 @@ import (
 // A Record is one that Append has written.
 type Record struct {
 	Index   uint64
-	Owner   []byte // Options.Owner of the run that wrote it; must not be changed
 	Payload []byte // valid until the next record is read
 }
 
@@ -75,7 +74,7 @@ func (j *Journal) readSegment(s segment, after uint64, yield func(Record, error)
 			yield(Record{}, err)
 			return false
 		}
-		if index > after && !yield(Record{Index: index, Owner: r.owner, Payload: r.payload}, nil) {
+		if index > after && !yield(Record{Index: index, Payload: r.payload}, nil) {
 			return false
 		}
 	}

@@ -80,7 +80,7 @@ func syncFile(f vfs.File, path string) error {
 // segment without a record, the new one replaces it.
 func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, error) {
 	s := segment{
-		header: header{store: j.o.StoreID, number: number, first: first, owner: j.o.Owner},
+		header: header{store: j.o.StoreID, number: number, first: first},
 		path:   j.o.path(segmentName(number)),
 	}
 	var salt [8]byte
