@@ -107,7 +107,7 @@ func TestACrashAtAnyMomentOfAnUpgradeLosesNothing(t *testing.T) {
 	}))
 	s, _ := mustOpen(t, o)
 	mustClose(t, s)
-	if len(crashed) < 50 {
+	if len(crashed) < 40 {
 		t.Errorf("an upgrade has only %d operations", len(crashed))
 	}
 	for i, fsys := range crashed {
