@@ -2,12 +2,14 @@ package persist
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -154,6 +156,35 @@ func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
 	}
 	release()
 	awaitCheckpoint(t, s)
+}
+
+func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys, hold := heldBack(vfs.NewMem())
+		o := testOptions(t, fsys, Always)
+		o.SegmentSize = 8 << 10
+		fatal := failing(&o)
+		s, _ := mustOpen(t, o)
+		release := hold()
+		var err error
+		for seq := simba.Seq(1); err == nil; seq++ {
+			s.Append(put(seq, "m"))
+			err = s.Commit(seq)
+		}
+		if !errors.Is(err, simba.ErrStopped) {
+			t.Errorf("Commit = %v, want ErrStopped", err)
+		}
+		if err := <-fatal; !errors.Is(err, errCommitTimeout) {
+			t.Errorf("Fatal(%v), want the timeout", err)
+		}
+		if err := s.Close(); !errors.Is(err, errCommitTimeout) {
+			t.Errorf("Close = %v, want the timeout", err)
+		}
+		release()
+		if err := s.Bury(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The power is lost before each operation of a run that fills, releases and uses again

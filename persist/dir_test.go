@@ -390,6 +390,26 @@ func TestASpoiltLeaseIsReportedByName(t *testing.T) {
 	}
 }
 
+// Nothing is written while it is copied.
+func TestACopyOfARunningStoreOpens(t *testing.T) {
+	o := diskOptions(t)
+	s, _ := openClosed(t, o)
+	for seq := simba.Seq(1); seq <= 1000; seq++ {
+		s.Append(put(seq, fmt.Sprint("m", seq%10)))
+		mustCommit(t, s, seq)
+	}
+	awaitCheckpoint(t, s)
+	copied := o
+	copied.Dir += ".copy"
+	if err := os.CopyFS(copied.Dir, os.DirFS(o.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	_, r := openClosed(t, copied)
+	if got := leasesOf(t, r); len(got) != 10 || r.Token != 1000 {
+		t.Errorf("%d leases, token %d, want 10 and 1000", len(got), r.Token)
+	}
+}
+
 func TestAnEmptyDirectoryNameIsRefused(t *testing.T) {
 	if _, _, err := Open(Options{}); err == nil {
 		t.Error("Open without a directory succeeds")
