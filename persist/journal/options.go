@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -56,7 +55,6 @@ func (o *Options) ensureDefaults() error {
 	case o.SegmentSize == 0:
 		o.SegmentSize = DefaultSegmentSize
 	}
-	o.Owner = slices.Clone(o.Owner)
 	o.SegmentSize = max(roundUp(o.SegmentSize, block), 2*block)
 	if o.Rand == nil {
 		o.Rand = rand.Reader
