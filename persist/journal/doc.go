@@ -12,6 +12,9 @@
 // a segment: one that a goroutine has filled ahead, or a segment that Release
 // has let go. Spares are not part of the journal.
 //
+// A record that fits into no file at hand has a segment of its size. That one grows with
+// the write: to fill it before would take longer than a commit may.
+//
 // A record is one frame in one segment. Frames follow each other without gaps,
 // each begins at a multiple of 8 bytes, and their indexes grow by one.
 //

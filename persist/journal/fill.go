@@ -37,8 +37,9 @@ func (j *Journal) addSpares(numbers []uint64) error {
 	return nil
 }
 
-// takeSpare returns the path of a file of at least need bytes, and its size. If no
-// spare is ready, it fills a small file.
+// takeSpare returns the path of a file with room for need bytes, and its size. If no
+// spare is ready, it fills a small file. It fills one block of a file for a record that is
+// larger: the sync of that record makes the file's length and its blocks durable.
 func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
 	j.mu.Lock()
 	if n := len(j.spares) - 1; n >= 0 && need <= j.o.SegmentSize {
@@ -48,8 +49,11 @@ func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
 	}
 	path = j.newSpareLocked()
 	j.mu.Unlock()
-	size = max(min(smallSegment, j.o.SegmentSize), roundUp(need, block))
-	return path, size, j.fill(path, size)
+	small := min(smallSegment, j.o.SegmentSize)
+	if need > small {
+		return path, roundUp(need, block), j.fill(path, block)
+	}
+	return path, small, j.fill(path, small)
 }
 
 // newSpareLocked returns the path of a new spare.

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -123,8 +124,9 @@ func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
 }
 
 // TestAFileNeverGrowsBeyondWhatWasFilled: a sync would have the new length to write, too.
+// The segment of a record that is larger than others is the exception.
 func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
-	for _, n := range []int{4016, 4017, 4056, 4057, 8152, 8153, 20_000, 20_001} {
+	for _, n := range []int{4000, 4001, 4016, 4017, 4056, 4057, 8152, 8153, 20_000, 20_001} {
 		o := testOptions(vfs.NewMem())
 		j := mustOpen(t, o)
 		mustAppend(t, j, "small")
@@ -138,7 +140,8 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 		all := append(slices.Clone(j.sealed), j.current)
 		mustClose(t, j)
 		for _, s := range all {
-			if got := len(contents(t, o.FS, o.Dir)[segmentName(s.number)]); int64(got) != s.size {
+			got := len(contents(t, o.FS, o.Dir)[segmentName(s.number)])
+			if exact := s.size == o.SegmentSize; exact && int64(got) != s.size || int64(got) > s.size {
 				t.Errorf("records of %d: segment %d has %d bytes, %d were filled", n, s.number, got, s.size)
 			}
 		}
@@ -202,6 +205,37 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 			t.Errorf("cut at %d: %d records, want none", cut.part, len(got))
 		}
 		mustClose(t, j)
+	}
+}
+
+// TestALargeRecordCostsNoMoreSyncsThanASmallOne: to fill its file first would take as many
+// as it has steps, while the writer waits.
+func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
+	var syncs atomic.Int64
+	o := testOptions(trapFS{vfs.NewMem(), func(o op) (int, error) {
+		if o.kind == "sync" {
+			syncs.Add(1)
+		}
+		return o.size, nil
+	}})
+	o.SegmentSize = 2 * fillStep
+	count := func(size int) int64 {
+		j := mustOpen(t, o)
+		defer mustClose(t, j)
+		mustWrite(t, j, "small")
+		before := syncs.Load()
+		mustWrite(t, j, strings.Repeat("x", size))
+		j.filler.Wait()
+		return syncs.Load() - before
+	}
+	small, large := count(2*fillStep-headerSize-2*headSize), count(20<<20)
+	if large > small {
+		t.Errorf("a record of 20 MiB takes %d syncs, one that fills a segment %d", large, small)
+	}
+	j := mustOpen(t, o)
+	defer mustClose(t, j)
+	if got := payloads(t, j, 0); len(got) != 4 || len(got[3]) != 20<<20 {
+		t.Errorf("%d records are left, want 4", len(got))
 	}
 }
 
