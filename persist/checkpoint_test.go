@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,6 +87,75 @@ func TestRecordsThatAreReplayedAgainChangeNothing(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestARecordKeepsTheLastChangeOfEachMutexWhenItIsLarge(t *testing.T) {
+	fsys := vfs.NewMem()
+	o := testOptions(t, fsys, Always)
+	s, _ := mustOpen(t, o)
+	large := strings.Repeat("x", 64<<10)
+	const changes = 1600
+	want := map[string]uint64{}
+	for seq := simba.Seq(1); seq <= changes; seq++ {
+		mutex := fmt.Sprint("m", seq%8)
+		ch := put(seq, mutex)
+		ch.Lease.Fields = []simba.Field{{Name: "f", Value: large}}
+		if want[mutex] = uint64(seq); seq%100 == 0 {
+			ch = del(seq, mutex)
+			delete(want, mutex)
+		}
+		s.Append(ch)
+		if n := len(s.next.record); n > 2*maxPending+len(large)+1000 {
+			t.Fatalf("the record of 8 leases of 64 KiB has %d bytes", n)
+		}
+	}
+	mustCommit(t, s, changes)
+	mustClose(t, s)
+	_, r := openClosed(t, o)
+	got := map[string]uint64{}
+	for mutex, l := range leasesOf(t, r) {
+		got[mutex] = l.Token
+	}
+	if !maps.Equal(got, want) || len(r.History) != changes || r.Seq != changes {
+		t.Errorf("tokens %v, want %v; %d events, want %d", got, want, len(r.History), changes)
+	}
+}
+
+func TestWhatALargeRecordDropsChangesNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 200 {
+		s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), Always))
+		for seq := range simba.Seq(rng.IntN(40)) {
+			ch := put(seq+1, fmt.Sprint("m", rng.IntN(5)))
+			switch rng.IntN(4) {
+			case 0:
+				ch = del(ch.Seq, ch.Lease.Mutex)
+			case 1:
+				ch = note(ch.Seq)
+			}
+			s.Append(ch)
+		}
+		s.next.wanted = true
+		g := s.take()
+		replay := func(record []byte) *checkpoint {
+			c := newCheckpoint(nil, meta{}, 100)
+			if err := c.add(1, record); err != nil {
+				t.Fatal(err)
+			}
+			c.size = 0
+			return c
+		}
+		want := replay(bytes.Clone(g.record))
+		short := lastChanges(bytes.Clone(g.record))
+		if got := replay(short); len(short) > len(g.record) || !reflect.DeepEqual(got, want) {
+			t.Errorf("a record of %d bytes, cut to %d, comes to %+v, want %+v", len(g.record), len(short), got, want)
+		}
+		if n := len(lastChanges(bytes.Clone(short))); n != len(short) {
+			t.Errorf("%d bytes that are left can be cut to %d", len(short), n)
+		}
+		s.publish(g, 0)
+		mustClose(t, s)
 	}
 }
 

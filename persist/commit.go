@@ -11,6 +11,7 @@ import (
 // group is the changes that are written together: one record, with one fsync.
 type group struct {
 	record  []byte        // room for the head, then the changes
+	limit   int           // of the record's length, when changes of it are dropped
 	slept   time.Duration // how far the engine's clock is behind the boot's
 	event   lastEvent
 	changes int
@@ -37,7 +38,14 @@ func (g *group) reset() {
 	if cap(record) > 2*maxPending {
 		record = make([]byte, headSize, 4096) // a large record must not keep its memory
 	}
-	*g = group{record: record, done: make(chan struct{})}
+	*g = group{record: record, limit: maxPending, done: make(chan struct{})}
+}
+
+// shrink drops from a large record what a later change in it supersedes. So many changes
+// of few large leases need little memory, and a small record costs Append nothing.
+func (g *group) shrink() {
+	g.record = lastChanges(g.record)
+	g.limit = max(maxPending, 2*len(g.record))
 }
 
 // begin notes the group's first change.

@@ -108,6 +108,33 @@ func eachChange(changes []byte, do func(kind changeKind, body []byte) error) err
 	return nil
 }
 
+// lastChanges drops the changes of a lease that a later one in the record supersedes. A
+// record is replayed whole or not at all. It works within the record's memory.
+func lastChanges(record []byte) []byte {
+	last := make(map[string]int) // by mutex: how much of the record is left at its last change
+	short := record[:headSize]
+	for _, drop := range [...]bool{false, true} {
+		r := reader{rest: record[headSize:]}
+		for len(r.rest) > 0 {
+			start := r.rest
+			kind, body := changeKind(r.byte()), r.bytes()
+			mutex := body
+			if kind == changePut {
+				name := reader{rest: body}
+				mutex = name.bytes()
+			}
+			ofLease := kind == changePut || kind == changeDelete
+			switch {
+			case !drop && ofLease:
+				last[string(mutex)] = len(start)
+			case drop && (!ofLease || last[string(mutex)] == len(start)):
+				short = append(short, start[:len(start)-len(r.rest)]...)
+			}
+		}
+	}
+	return short
+}
+
 // recordError says which record cannot be replayed.
 func recordError(index uint64, err error) error {
 	return sortError(fmt.Errorf("record %d: %w", index, err))

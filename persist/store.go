@@ -120,6 +120,9 @@ func (s *Store) appendLocked(ch *simba.Change) (holds bool) {
 		}
 	}
 	s.encode(g, ch)
+	if len(g.record) > g.limit {
+		g.shrink()
+	}
 	if holds = g.hold == 0 && s.holds(g, ch); holds {
 		g.hold = ch.Seq
 	}
