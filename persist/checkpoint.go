@@ -3,6 +3,7 @@ package persist
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,6 +14,10 @@ import (
 // maxBehind is how many full segments may wait for the checkpoint when a record is
 // written. While there are more, the writer waits.
 const maxBehind = 3
+
+// checkpointPatience is how long one step of the checkpoint may take while somebody waits
+// for it, in times of Options.CommitTimeout. A step writes more than a commit.
+const checkpointPatience = 6
 
 // checkpoint is what the records up to an index add up to, as rows in Pebble. Recovery
 // and the checkpointer are the same code, and use it one after the other.
@@ -180,16 +185,26 @@ func (s *Store) awaitFull() bool {
 	}
 }
 
-// awaitCheckpoint returns when at most maxBehind segments wait for the checkpoint.
+// awaitCheckpoint returns when at most maxBehind segments wait for the checkpoint. It
+// fails if the checkpoint stands still for as long as checkpointPatience says.
 func (s *Store) awaitCheckpoint() error {
 	for s.journal.Full() > maxBehind {
+		patience := time.NewTimer(checkpointPatience * s.timeout)
 		select {
 		case <-s.released:
+			patience.Stop()
 		case <-s.fault.stopped:
+			patience.Stop()
 			return s.fault.cause()
+		case <-patience.C:
+			return s.checkpointTimeout()
 		}
 	}
 	return nil
+}
+
+func (s *Store) checkpointTimeout() error {
+	return fmt.Errorf("%w: %v", errCheckpointTimeout, checkpointPatience*s.timeout)
 }
 
 // notify puts a value into a channel that holds one, unless there is one.

@@ -246,16 +246,36 @@ func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
 		if !errors.Is(err, simba.ErrStopped) {
 			t.Errorf("Commit = %v, want ErrStopped", err)
 		}
-		if err := <-fatal; !errors.Is(err, errCommitTimeout) {
+		if err := <-fatal; !errors.Is(err, errCheckpointTimeout) {
 			t.Errorf("Fatal(%v), want the timeout", err)
 		}
-		if err := s.Close(); !errors.Is(err, errCommitTimeout) {
+		if err := s.Close(); !errors.Is(err, errCheckpointTimeout) {
 			t.Errorf("Close = %v, want the timeout", err)
 		}
 		release()
 		if err := s.Bury(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+				time.Sleep(15 * time.Second)
+			}
+			return nil
+		}))
+		o := testOptions(t, fsys, Always)
+		o.SegmentSize = 8 << 10
+		s, _ := mustOpen(t, o)
+		began := time.Now()
+		for seq := simba.Seq(1); time.Since(began) < 5*time.Minute; seq++ {
+			s.Append(put(seq, "m"))
+			mustCommit(t, s, seq)
+		}
+		mustClose(t, s)
 	})
 }
 

@@ -185,11 +185,11 @@ func (s *Store) promiseLocked(final bool) (floors, head) {
 
 // apply writes the group and syncs it.
 func (s *Store) apply(g *group) error {
-	s.watchdog.Reset(s.timeout)
-	defer s.watchdog.Stop()
 	if err := s.awaitCheckpoint(); err != nil {
 		return err
 	}
+	s.watchdog.Reset(s.timeout)
+	defer s.watchdog.Stop()
 	if _, err := s.journal.Append(g.record); err != nil {
 		return err
 	}

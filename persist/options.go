@@ -62,7 +62,7 @@ type Options struct {
 	// MinFree is how many bytes must be free at the start; 0 is 64 MiB.
 	MinFree uint64
 	// CommitTimeout is how long one write with its fsync may take before it counts
-	// as failed; 0 is 10 s.
+	// as failed; 0 is 10 s. A step of the checkpoint that a commit waits for has six times that.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can no longer promise anything, and
 	// must end the process: the goroutine that failed does not run on even if

@@ -275,8 +275,8 @@ func (s *Store) close() error {
 	}
 	s.writer.Wait()
 	close(s.ending)
-	s.watchdog.Reset(s.timeout)
-	defer s.watchdog.Stop()
+	// A step of the checkpoint may run.
+	defer time.AfterFunc(checkpointPatience*s.timeout, func() { s.fault.trip(s.checkpointTimeout()) }).Stop()
 	closed := make(chan struct{})
 	var err error
 	go func() { // left behind if Pebble meets a failure even now
