@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// maxBehind is how many full segments may wait for the checkpoint when a record is
-// written. While there are more, the writer waits.
+// maxBehind is how many bytes of full segments the checkpoint may lack when a record is
+// written, in sizes of a segment. While there are more, the writer waits.
 const maxBehind = 3
 
 // checkpointPatience is how long one step of the checkpoint may take while somebody waits
@@ -159,7 +159,8 @@ func (s *Store) keepCheckpoint() {
 			s.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
 			return
 		}
-		notify(s.released)
+		s.taken.Store(s.checkpoint.meta.Index)
+		notify(s.advanced)
 	}
 }
 
@@ -185,13 +186,16 @@ func (s *Store) awaitFull() bool {
 	}
 }
 
-// awaitCheckpoint returns when at most maxBehind segments wait for the checkpoint. It
+// behind is how many bytes of full segments the checkpoint lacks.
+func (s *Store) behind() int64 { return s.journal.Behind(s.taken.Load()) }
+
+// awaitCheckpoint returns when the checkpoint lacks no more than maxBehind allows. It
 // fails if the checkpoint stands still for as long as checkpointPatience says.
 func (s *Store) awaitCheckpoint() error {
-	for s.journal.Full() > maxBehind {
+	for s.behind() > maxBehind*s.step {
 		patience := time.NewTimer(checkpointPatience * s.timeout)
 		select {
-		case <-s.released:
+		case <-s.advanced:
 			patience.Stop()
 		case <-s.fault.stopped:
 			patience.Stop()

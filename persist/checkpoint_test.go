@@ -194,14 +194,14 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 			written <- seq
 		}
 	}()
-	for began := time.Now(); s.journal.Full() <= maxBehind; time.Sleep(time.Millisecond) {
+	for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 30*time.Second {
-			t.Fatalf("%d segments are full", s.journal.Full())
+			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
 		}
 	}
 	time.Sleep(20 * time.Millisecond) // a writer that does not wait goes on
-	if n := s.journal.Full(); n != maxBehind+1 {
-		t.Errorf("%d segments are full, want at most %d", n, maxBehind+1)
+	if n := s.behind(); n != (maxBehind+1)*s.step {
+		t.Errorf("%d bytes wait for the checkpoint, want at most %d", n, (maxBehind+1)*s.step)
 	}
 	if len(written) == 300 {
 		t.Error("everything is written")
@@ -215,6 +215,36 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 	t.Error("the writer does not go on")
 }
 
+func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
+	fsys, hold := heldBack(vfs.NewMem())
+	o := testOptions(t, fsys, Always)
+	o.SegmentSize = 8 << 10
+	s, _ := openClosed(t, o)
+	release := hold()
+	defer release()
+	large := strings.Repeat("x", 1<<20) // each has a segment of its own
+	errs := make(chan error, 10)
+	go func() {
+		defer close(errs)
+		for seq := simba.Seq(1); seq <= 10; seq++ {
+			ch := put(seq, "m")
+			ch.Lease.Fields = []simba.Field{{Name: "f", Value: large}}
+			s.Append(ch)
+			errs <- s.Commit(seq)
+		}
+	}()
+	time.Sleep(100 * time.Millisecond) // a writer that does not wait is done by then
+	if n := len(errs); n != 2 {
+		t.Errorf("%d records of 1 MiB are written while the checkpoint stands still, want 2", n)
+	}
+	release()
+	for err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
 	fsys, hold := heldBack(vfs.NewMem())
 	o := testOptions(t, fsys, Always)
@@ -222,7 +252,7 @@ func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
 	s, _ := openClosed(t, o)
 	release := hold()
 	defer release()
-	for seq := simba.Seq(1); s.journal.Full() < maxBehind; seq++ {
+	for seq := simba.Seq(1); s.behind() < maxBehind*s.step; seq++ {
 		s.Append(put(seq, "m"))
 		mustCommit(t, s, seq)
 	}

@@ -193,7 +193,7 @@ func (s *Store) apply(g *group) error {
 	if _, err := s.journal.Append(g.record); err != nil {
 		return err
 	}
-	if s.journal.Full() > 0 {
+	if s.behind() > 0 {
 		notify(s.full)
 	}
 	if bugs.On(bugs.FsyncSkipped) {

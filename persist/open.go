@@ -141,7 +141,7 @@ func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *jou
 		next:       newGroup(),
 		ending:     make(chan struct{}),
 		full:       make(chan struct{}, 1),
-		released:   make(chan struct{}, 1),
+		advanced:   make(chan struct{}, 1),
 	}
 	s.shut = sync.OnceValue(s.closeFiles)
 	s.flush = stoppedTimer(s.flushNext)

@@ -38,6 +38,7 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 	if err := s.journal.Release(c.meta.Index); err != nil {
 		return nil, err
 	}
+	s.taken.Store(c.meta.Index)
 	events, err := c.readHistory()
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ type Store struct {
 	timeout    time.Duration
 	syncEvery  time.Duration
 	yield      func()
-	step       int64         // of the checkpoint
+	step       int64         // of the checkpoint, in bytes: a segment
 	inherited  time.Duration // quiet time left behind by earlier runs
 	quietUntil simba.Instant // the end of it
 	epoch      epoch         // of this run
@@ -58,7 +58,8 @@ type Store struct {
 	watch      *watch         // nil if nothing has to be watched
 	checkpoint *checkpoint    // the checkpointer's
 	full       chan struct{}  // has a value when a segment has become full
-	released   chan struct{}  // has a value when the checkpoint has advanced
+	advanced   chan struct{}  // has a value when the checkpoint has advanced
+	taken      atomic.Uint64  // index of the last record in the checkpoint, which is durable
 
 	// watchdog and took belong to the goroutine that writes.
 	watchdog *time.Timer

@@ -19,12 +19,17 @@ func (j *Journal) Sealed() uint64 {
 	return j.current.first - 1
 }
 
-// Full returns how many segments are not written any more and not released. It is safe
-// for concurrent use.
-func (j *Journal) Full() int {
+// Behind returns how many bytes the segments have that are not written any more and have
+// a record behind an index. It is safe for concurrent use.
+func (j *Journal) Behind(index uint64) (size int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.sealed)
+	for _, s := range j.sealed {
+		if s.last > index {
+			size += s.size
+		}
+	}
+	return size
 }
 
 // Records yields the records behind the index after, in order, up to Sealed as it
