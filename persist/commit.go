@@ -57,10 +57,11 @@ func (g *group) begin(ch *simba.Change) {
 	g.event = lastEvent{seq: g.first}
 }
 
-// wantNextLocked has the next group written, and returns what is closed then.
+// wantNextLocked has the next group written, unless the store has failed, and returns what
+// is closed then.
 func (s *Store) wantNextLocked() <-chan struct{} {
 	s.next.wanted = true
-	if !s.writing {
+	if !s.writing && !s.fault.failed() {
 		s.writing = true
 		s.writer.Go(s.write)
 	}

@@ -242,6 +242,34 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 	})
 }
 
+// A goroutine that begins while Bury waits for the writer would be left behind.
+func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
+	o := testOptions(t, vfs.NewMem(), Always)
+	failing(&o)
+	s, _ := mustOpen(t, o)
+	s.fault.trip(errBroken) // while nobody writes
+	if err := s.Close(); !errors.Is(err, errBroken) {
+		t.Errorf("Close = %v, want what broke", err)
+	}
+	want := func() {
+		s.Append(put(1, "m"))
+		s.Want(1)
+		if err := s.Commit(1); !errors.Is(err, simba.ErrStopped) {
+			t.Errorf("Commit = %v, want ErrStopped", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.writing {
+			t.Error("a write has begun")
+		}
+	}
+	want()
+	if err := s.Bury(); err != nil {
+		t.Error(err)
+	}
+	want()
+}
+
 func TestFatalMayCloseTheStore(t *testing.T) {
 	fsys := newFaultyFS(vfs.NewMem())
 	o := testOptions(t, fsys, Always)

@@ -307,6 +307,9 @@ func (s *Store) closeFiles() error {
 // errors, and must not be opened again. Close comes before it. No server calls it.
 func (s *Store) Bury() error {
 	close(s.fault.buried)
+	s.mu.Lock()
+	s.closed = true // whoever had found the store in order has begun to write by now
+	s.mu.Unlock()
 	s.writer.Wait()
 	return s.shut()
 }
