@@ -44,8 +44,12 @@ func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
 }
 
 // advance takes in about step bytes of the records that follow, from segments that are
-// full, makes them durable and lets go of the segments that it has read to the end.
+// full, and makes them durable. It lets go of the segments that the calls before have read
+// to the end: one call late, so that a copy of Pebble's files finds its segments for longer.
 func (c *checkpoint) advance(j *journal.Journal, step int64) error {
+	if err := j.Release(c.meta.Index); err != nil {
+		return err
+	}
 	for r, err := range j.Records(c.meta.Index) {
 		if err != nil {
 			return journalError(err)
@@ -63,7 +67,7 @@ func (c *checkpoint) advance(j *journal.Journal, step int64) error {
 	if err := c.flush(); err != nil {
 		return pebbleError(err)
 	}
-	return j.Release(c.meta.Index)
+	return nil
 }
 
 // add takes in the record that follows. It keeps parts of the payload.

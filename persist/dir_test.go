@@ -410,6 +410,50 @@ func TestACopyOfARunningStoreOpens(t *testing.T) {
 	}
 }
 
+// The checkpoint advances once after Pebble's files are copied and before the journal is.
+func TestACopyOpensAlthoughTheCheckpointAdvancesMeanwhile(t *testing.T) {
+	o := diskOptions(t)
+	o.SegmentSize = 8 << 10
+	s, _ := openClosed(t, o)
+	var seq simba.Seq
+	advance := func() {
+		t.Helper()
+		for before := s.taken.Load(); s.taken.Load() == before; {
+			for s.behind() == 0 && s.taken.Load() == before {
+				seq++
+				s.Append(put(seq, fmt.Sprint("m", seq%10)))
+				mustCommit(t, s, seq)
+			}
+			awaitCheckpoint(t, s)
+		}
+	}
+	copied := o
+	copied.Dir += ".copy"
+	for range 5 {
+		advance()
+		began := seq
+		if err := os.RemoveAll(copied.Dir); err != nil {
+			t.Fatal(err)
+		}
+		files := os.DirFS(o.Dir)
+		if err := os.CopyFS(copied.Dir, files); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(copied.Dir, journalName)); err != nil {
+			t.Fatal(err)
+		}
+		advance()
+		if err := os.CopyFS(filepath.Join(copied.Dir, journalName), os.DirFS(filepath.Join(o.Dir, journalName))); err != nil {
+			t.Fatal(err)
+		}
+		c, r := mustOpen(t, copied)
+		if got := leasesOf(t, r); len(got) != 10 || r.Token < uint64(began) {
+			t.Errorf("%d leases, token %d, want 10 and at least %d", len(got), r.Token, began)
+		}
+		mustClose(t, c)
+	}
+}
+
 func TestAnEmptyDirectoryNameIsRefused(t *testing.T) {
 	if _, _, err := Open(Options{}); err == nil {
 		t.Error("Open without a directory succeeds")

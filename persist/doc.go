@@ -34,8 +34,9 @@
 //
 // When a segment is full, the checkpointer reads it as recovery would, keeps the last
 // change of each mutex, and hands them to Pebble in one batch with the meta row. When
-// that is flushed, the segment is released. Pebble needs no log: what a crash takes from
-// it is still in the journal.
+// that is flushed and the next segment is full, the segment is released: a copy of the
+// directory, in which Pebble's files come first, finds it until then. Pebble needs no log:
+// what a crash takes from it is still in the journal.
 //
 // While more than three full segments wait for the checkpoint, nothing is written. So a
 // start reads at most five segments (four that are full, and the last), some 80 MiB, and
