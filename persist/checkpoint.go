@@ -12,8 +12,9 @@ import (
 )
 
 // maxBehind is how many bytes of full segments the checkpoint may lack when a record is
-// written, in sizes of a segment. While there are more, the writer waits.
-const maxBehind = 3
+// written, in sizes of a segment. While there are more, the writer waits. So the journal has
+// two segments that are full, one that is written and a spare.
+const maxBehind = 1
 
 // checkpointPatience is how long one step of the checkpoint may take while somebody waits
 // for it, in times of Options.CommitTimeout. A step writes more than a commit.

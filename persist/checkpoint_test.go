@@ -233,7 +233,12 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			errs <- s.Commit(seq)
 		}
 	}()
-	time.Sleep(100 * time.Millisecond) // a writer that does not wait is done by then
+	for began := time.Now(); s.behind() <= maxBehind*s.step || len(errs) < 2; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%d bytes wait for the checkpoint", s.behind())
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // a writer that does not wait goes on
 	if n := len(errs); n != 2 {
 		t.Errorf("%d records of 1 MiB are written while the checkpoint stands still, want 2", n)
 	}
@@ -242,6 +247,55 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
+	fsys, hold := heldBack(vfs.NewMem())
+	o := testOptions(t, fsys, Always)
+	o.SegmentSize = 8 << 10
+	s, _ := openClosed(t, o)
+	seq := simba.Seq(0)
+	write := func(n int) {
+		for range n {
+			seq++
+			s.Append(put(seq, "m"))
+			mustCommit(t, s, seq)
+		}
+	}
+	wantSmall := func() {
+		t.Helper()
+		size := int64(0)
+		names, err := fsys.List("data/journal")
+		for _, name := range names {
+			var info vfs.FileInfo
+			if info, err = fsys.Stat("data/journal/" + name); err == nil {
+				size += info.Size()
+			}
+		}
+		if err != nil || size > 4*o.SegmentSize {
+			t.Errorf("%d files have %d bytes, want at most %d: %v", len(names), size, 4*o.SegmentSize, err)
+		}
+	}
+	for range 5 {
+		release := hold()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			write(300)
+		}()
+		for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
+			if time.Since(began) > 30*time.Second {
+				t.Fatalf("%d bytes wait for the checkpoint", s.behind())
+			}
+		}
+		time.Sleep(10 * time.Millisecond) // to fill ahead
+		wantSmall()
+		release()
+		<-done
+		awaitCheckpoint(t, s)
+		time.Sleep(10 * time.Millisecond)
+		wantSmall()
 	}
 }
 

@@ -38,10 +38,11 @@
 // directory, in which Pebble's files come first, finds it until then. Pebble needs no log:
 // what a crash takes from it is still in the journal.
 //
-// While more than three full segments wait for the checkpoint, nothing is written. So a
-// start reads at most five segments (four that are full, and the last), some 80 MiB, and
-// the directory has no more than these, their spares, and the checkpoint. A record that
-// is larger than a segment has one of its size.
+// While more than 16 MiB of full segments wait for the checkpoint, nothing is written. So a
+// start reads at most three segments (two that are full, and the last), 48 MiB, and the
+// directory has these and spares, at most 64 MiB together, and the checkpoint. A
+// record that is larger than a segment has one of its size; beyond 4 MiB a record has only
+// the last change of each mutex.
 //
 // # Recovery
 //

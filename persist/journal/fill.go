@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// keepSpares is how many released segments wait to be used again. More are
-	// removed.
+	// keepSpares is how many spares wait to be used. Segments that are released when
+	// there are so many are removed.
 	keepSpares = 3
 	// fillStep is how many bytes are filled before a sync, so that a sync of the
 	// journal meanwhile waits for no more than these.

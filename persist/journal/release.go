@@ -48,7 +48,11 @@ func (j *Journal) retire(path string) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	j.mu.Lock()
-	keep := info.Size() == j.o.SegmentSize && len(j.spares) < keepSpares
+	spares := len(j.spares)
+	if j.filling {
+		spares++
+	}
+	keep := info.Size() == j.o.SegmentSize && spares < keepSpares
 	spare := j.newSpareLocked()
 	j.mu.Unlock()
 	if keep {
