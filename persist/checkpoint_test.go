@@ -374,6 +374,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	var mu sync.Mutex
 	var store *Store
 	var pictures []picture
+	rng := rand.New(rand.NewPCG(1, 1))
 	seen := map[string]bool{}
 	o := testOptions(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
@@ -388,8 +389,10 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		if store != nil {
 			p.told = store.Tellable()
 		}
-		p.fsys = crash(disk)
-		pictures = append(pictures, p)
+		for _, percent := range []int{0, 50} {
+			p.fsys = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+			pictures = append(pictures, p)
+		}
 		return nil
 	})), Always)
 	o.SegmentSize = 8 << 10
@@ -415,15 +418,15 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 			kept = r.History[n-1].Seq
 		}
 		if kept < p.told || kept > p.told+1 {
-			t.Fatalf("operation %d: changes up to %d were told, those up to %d are there", i, p.told, kept)
+			t.Fatalf("picture %d: changes up to %d were told, those up to %d are there", i, p.told, kept)
 		}
 		leases := leasesOf(t, r)
 		if want := min(int(kept), 7); len(leases) != want {
-			t.Fatalf("operation %d: %d leases, want %d", i, len(leases), want)
+			t.Fatalf("picture %d: %d leases, want %d", i, len(leases), want)
 		}
 		for seq := max(1, int(kept)-6); seq <= int(kept); seq++ {
 			if got := leases[fmt.Sprint("m", seq%7)].Token; got != uint64(seq) {
-				t.Fatalf("operation %d: the tokens are %v after change %d", i, slices.Collect(maps.Keys(leases)), kept)
+				t.Fatalf("picture %d: the tokens are %v after change %d", i, slices.Collect(maps.Keys(leases)), kept)
 			}
 		}
 		mustClose(t, s)

@@ -14,11 +14,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// FuzzOpenDamaged damages one file of a store and opens it. Either that fails, in one line, or the store shows the
-// leases as they were after one of its commits: none that never was, and none of two different moments.
+// FuzzOpenDamaged damages one file of a store that was closed, and opens it. Either that fails, in one line, or the
+// store shows all its leases. Only damage of the last segment that can reach the last record and the seal behind it
+// may pass for a torn end: then it shows the leases as they were after one of its commits.
 func FuzzOpenDamaged(f *testing.F) {
 	files, states := damageable(f)
 	names := slices.Sorted(maps.Keys(files))
+	segments := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(name, ".seg") })
+	last := segments[len(segments)-1]
 	for i := range names {
 		f.Add(uint8(i), uint32(0), []byte{0}, false)
 		f.Add(uint8(i), uint32(40), []byte("garbage"), false)
@@ -58,8 +61,12 @@ func FuzzOpenDamaged(f *testing.F) {
 				t.Errorf("%s: token %d of %s may be given again, the floor is %d", damaged, l.Token, l.Mutex, r.Token)
 			}
 		}
-		if !slices.ContainsFunc(states, func(s map[string]simba.Lease) bool { return reflect.DeepEqual(s, got) }) {
-			t.Errorf("%s: the leases have never been %+v", damaged, got)
+		possible := states[len(states)-1:]
+		if damaged == last && (cut || len(junk) > 1) {
+			possible = states
+		}
+		if !slices.ContainsFunc(possible, func(s map[string]simba.Lease) bool { return reflect.DeepEqual(s, got) }) {
+			t.Errorf("%s: the leases are %+v, want those of the end", damaged, got)
 		}
 	})
 }

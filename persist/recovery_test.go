@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -263,6 +266,42 @@ func TestOldHistoryIsDeletedWhileTheStoreIsOpen(t *testing.T) {
 	awaitCheckpoint(t, s)
 	if n := countRows(t, s); n != 10 {
 		t.Errorf("%d rows of one event, want 10", n)
+	}
+}
+
+// The last run may have been killed before it synced what names its checkpoint. Open lets go
+// of segments by the checkpoint that it reads, so that one must be durable before.
+func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
+	var mu sync.Mutex
+	var created, synced string
+	o := testOptions(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		switch manifest := strings.HasPrefix(filepath.Base(op.Path), "MANIFEST-"); {
+		case manifest && op.Kind == errorfs.OpCreate:
+			created = op.Path
+		case manifest && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData):
+			synced = op.Path
+		case strings.Contains(op.Path, journalName) && op.Kind.ReadOrWrite() == errorfs.OpIsWrite:
+			if created == "" || synced != created {
+				t.Errorf("%v of %s, but the manifest synced is %q, of %q", op.Kind, op.Path, synced, created)
+			}
+		}
+		return nil
+	})), Always)
+	o.SegmentSize = 8 << 10
+	seq := simba.Seq(0)
+	for range 3 {
+		mu.Lock()
+		created, synced = "", ""
+		mu.Unlock()
+		s, _ := mustOpen(t, o)
+		for range 100 {
+			seq++
+			s.Append(put(seq, "m"))
+			mustCommit(t, s, seq)
+		}
+		mustClose(t, s)
 	}
 }
 

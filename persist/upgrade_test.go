@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sync"
@@ -97,25 +98,27 @@ func TestACrashAtAnyMomentOfAnUpgradeLosesNothing(t *testing.T) {
 	earlier(t, o, earlierRows)
 	var mu sync.Mutex
 	var crashed []*vfs.MemFS
+	rng := rand.New(rand.NewPCG(1, 1))
 	o.FS = errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			mu.Lock()
 			defer mu.Unlock()
-			crashed = append(crashed, crash(disk))
+			half := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+			crashed = append(crashed, crash(disk), half)
 		}
 		return nil
 	}))
 	s, _ := mustOpen(t, o)
 	mustClose(t, s)
-	if len(crashed) < 40 {
-		t.Errorf("an upgrade has only %d operations", len(crashed))
+	if len(crashed) < 2*40 {
+		t.Errorf("an upgrade has only %d operations", len(crashed)/2)
 	}
 	for i, fsys := range crashed {
 		o.FS = fsys
 		s, r := mustOpen(t, o)
 		wantEarlier(t, r)
 		if mustClose(t, s); t.Failed() {
-			t.Fatalf("after operation %d of %d", i, len(crashed))
+			t.Fatalf("after operation %d of %d", i/2, len(crashed)/2)
 		}
 	}
 }
