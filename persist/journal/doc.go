@@ -35,7 +35,8 @@
 //     segment that is full before it begins the next one, and Open syncs what it
 //     has recovered.
 //   - A file that Release lets go may have its old name again, and new contents.
-//     The checkpoint has its records, so it is never read.
+//     The checkpoint has its records, so it is never read. Release syncs no
+//     directory: this relies on a file system whose rename is atomic.
 //   - A frame's durable index was durable before that frame was written.
 //
 // # Recovery
@@ -55,7 +56,9 @@
 // Damage that also destroys every statement about a record looks like a torn
 // end. So the last record before an unclean stop has no witness: if it cannot be
 // read, it may have been damaged, or its write never finished. Close writes a
-// seal, the witness of all records.
+// seal, the witness of all records. A last segment whose file vanishes takes its
+// witnesses with it: the journal ends with the one before, unless the checkpoint
+// has a later record.
 //
 // Open changes nothing until all of this is known, and nothing at all if it
 // returns an error about what it read. Then it begins a new segment: nothing is
