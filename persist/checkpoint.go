@@ -143,7 +143,7 @@ func (c *checkpoint) write() error {
 	if err := b.Set([]byte(metaKey), appendMeta(nil, &c.meta), nil); err != nil {
 		return err
 	}
-	clear(c.leases)
+	c.leases = make(map[string][]byte) // a large one must not keep its memory
 	c.size = 0
 	return c.db.Apply(b, pebble.NoSync)
 }
@@ -180,7 +180,7 @@ func (s *Store) awaitFull() bool {
 			return false
 		default:
 		}
-		if s.checkpoint.meta.Index < s.journal.Sealed() {
+		if s.checkpoint.meta.Index < s.journal.FullIndex() {
 			return true
 		}
 		select {

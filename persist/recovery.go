@@ -30,7 +30,7 @@ type Recovered struct {
 // leases of another boot begin anew.
 func (s *Store) recover(o *Options) (*Recovered, error) {
 	c := s.checkpoint
-	for c.meta.Index < s.journal.Sealed() {
+	for c.meta.Index < s.journal.FullIndex() {
 		if err := c.advance(s.journal, s.step); err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ func BenchmarkWrite(b *testing.B) {
 				if err := j.Sync(); err != nil {
 					b.Fatal(err)
 				}
-				if err := j.Release(j.Sealed()); err != nil {
+				if err := j.Release(j.FullIndex()); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -60,7 +60,7 @@ func BenchmarkAppend(b *testing.B) {
 		if _, err := j.Append(payload); err != nil {
 			b.Fatal(err)
 		}
-		if err := j.Release(j.Sealed()); err != nil {
+		if err := j.Release(j.FullIndex()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -110,7 +110,7 @@ func benchJournal(b *testing.B) *Journal {
 		if _, err := j.Append(payload); err != nil {
 			b.Fatal(err)
 		}
-		if err := j.Release(j.Sealed()); err != nil {
+		if err := j.Release(j.FullIndex()); err != nil {
 			b.Fatal(err)
 		}
 	}

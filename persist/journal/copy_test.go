@@ -118,13 +118,13 @@ func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 			for range 4 {
 				write()
 			}
-			o.From = j.Sealed() / 2 // the checkpoint is copied first
+			o.From = j.FullIndex() / 2 // the checkpoint is copied first
 			began := written
 			var gone int
 			o.FS, gone = copyWhileWriting(t, j, func([]string) {}, func() {
 				write()
 				if rng.IntN(3) == 0 {
-					if err := j.Release(j.Sealed()); err != nil {
+					if err := j.Release(j.FullIndex()); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -141,7 +141,7 @@ func (m *machine) tell(promise func()) {
 // check compares the records with those that were appended. They must be all that were
 // durable, and perhaps more, in order, each once. From then on they are promised.
 func (m *machine) check(j *Journal) {
-	from, last := j.o.From, j.Sealed()
+	from, last := j.o.From, j.FullIndex()
 	if last < m.told.durable || last > uint64(len(m.records)) {
 		m.t.Fatalf("run %d: %d records, of %d that were appended %d were durable", m.runs, last, len(m.records), m.told.durable)
 	}
@@ -198,7 +198,7 @@ func (m *machine) step(j *Journal, background *sync.WaitGroup) error {
 		background.Wait() // one goroutine at a time may sync
 		background.Go(func() { _ = m.sync(j, last) })
 	case n < 19:
-		index := min(j.Sealed(), m.told.from+uint64(m.draw(30)))
+		index := min(j.FullIndex(), m.told.from+uint64(m.draw(30)))
 		if index < m.told.from {
 			return nil
 		}

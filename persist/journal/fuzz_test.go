@@ -72,7 +72,7 @@ func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
 		return
 	}
 	defer mustClose(t, opened)
-	last := opened.Sealed()
+	last := opened.FullIndex()
 	for r, err := range opened.Records(0) {
 		want := fmt.Sprint("record ", r.Index)
 		if r.Index == 4 {

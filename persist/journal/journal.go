@@ -37,7 +37,7 @@ type Journal struct {
 	// mu protects the fields below. It is held for memory only, never for I/O.
 	mu        sync.Mutex
 	current   segment   // the one that is written; replaced under syncing, too
-	sealed    []segment // those before it, in order
+	full      []segment // those before it, in order
 	spares    []string  // paths of files that are ready
 	lastSpare uint64    // the largest number of a spare so far
 	filling   bool      // the filler makes a spare
@@ -90,7 +90,7 @@ func (j *Journal) begin(s *scan) error {
 		}
 	}
 	var err error
-	j.sealed = s.segments
+	j.full = s.segments
 	if j.current, j.file, err = j.create(number, last+1, 0); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (j *Journal) rotate(need int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.current.last = last
-	j.sealed = append(j.sealed, j.current)
+	j.full = append(j.full, j.current)
 	j.current = s
 	return nil
 }

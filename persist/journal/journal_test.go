@@ -15,8 +15,8 @@ func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	for run := range 3 {
 		j := mustOpen(t, o)
-		if s, d := j.Sealed(), j.Durable(); s != uint64(run) || d != s {
-			t.Errorf("Sealed is %d and Durable %d after %d records", s, d, run)
+		if s, d := j.FullIndex(), j.Durable(); s != uint64(run) || d != s {
+			t.Errorf("FullIndex is %d and Durable %d after %d records", s, d, run)
 		}
 		mustWrite(t, j, fmt.Sprint("record ", run+1))
 		mustClose(t, j)
@@ -160,8 +160,8 @@ func everythingAtATime(t *testing.T, o Options) {
 		return j.Release(checkpoint)
 	})
 	loop(func() error {
-		if d, s := j.Durable(), j.Sealed(); d > records || s > records || !strings.Contains(j.Path(), ".seg") {
-			return fmt.Errorf("durable %d, sealed %d", d, s)
+		if d, s := j.Durable(), j.FullIndex(); d > records || s > records || !strings.Contains(j.Path(), ".seg") {
+			return fmt.Errorf("durable %d, full up to %d", d, s)
 		}
 		return nil
 	})

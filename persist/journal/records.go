@@ -11,9 +11,9 @@ type Record struct {
 	Payload []byte // valid until the next record is read
 }
 
-// Sealed returns the index of the last record in a segment that is not written any
+// FullIndex returns the index of the last record in a segment that is not written any
 // more. Directly after Open these are all records. It is safe for concurrent use.
-func (j *Journal) Sealed() uint64 {
+func (j *Journal) FullIndex() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.current.first - 1
@@ -24,7 +24,7 @@ func (j *Journal) Sealed() uint64 {
 func (j *Journal) Behind(index uint64) (size int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, s := range j.sealed {
+	for _, s := range j.full {
 		if s.last > index {
 			size += s.size
 		}
@@ -32,7 +32,7 @@ func (j *Journal) Behind(index uint64) (size int64) {
 	return size
 }
 
-// Records yields the records behind the index after, in order, up to Sealed as it
+// Records yields the records behind the index after, in order, up to FullIndex as it
 // was when the loop began. Recovery reads them with Options.From, a checkpoint with
 // the index of the one before. An error ends the loop; it is a DamageError if a
 // record is not what Append wrote, or if it was released.
@@ -42,7 +42,7 @@ func (j *Journal) Behind(index uint64) (size int64) {
 func (j *Journal) Records(after uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		j.mu.Lock()
-		segments := slices.Clone(j.sealed)
+		segments := slices.Clone(j.full)
 		next := j.current
 		j.mu.Unlock()
 		if len(segments) > 0 {

@@ -24,7 +24,7 @@ func (j *Journal) Release(index uint64) error {
 			return err
 		}
 		j.mu.Lock()
-		j.sealed = slices.Delete(j.sealed, 0, 1)
+		j.full = slices.Delete(j.full, 0, 1)
 		j.mu.Unlock()
 	}
 }
@@ -33,10 +33,10 @@ func (j *Journal) Release(index uint64) error {
 func (j *Journal) oldest() (segment, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.sealed) == 0 {
+	if len(j.full) == 0 {
 		return segment{}, false
 	}
-	return j.sealed[0], true
+	return j.full[0], true
 }
 
 // retire makes a spare of a segment, or removes it. It syncs nothing: if a crash

@@ -95,7 +95,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 			t.Fatalf("%d segments and %d spares", segments, spares)
 		}
 		if i%4 == 3 {
-			if err := j.Release(j.Sealed()); err != nil {
+			if err := j.Release(j.FullIndex()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -137,7 +137,7 @@ func TestAFileNeverGrowsBeyondWhatWasFilled(t *testing.T) {
 			mustAppend(t, j, strings.Repeat("x", n))
 			j.filler.Wait()
 		}
-		all := append(slices.Clone(j.sealed), j.current)
+		all := append(slices.Clone(j.full), j.current)
 		mustClose(t, j)
 		for _, s := range all {
 			got := len(contents(t, o.FS, o.Dir)[segmentName(s.number)])
