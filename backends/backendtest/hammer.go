@@ -201,9 +201,9 @@ func judge(sections []section) (faults []string) {
 	last := map[string]section{}
 	for _, s := range sections {
 		p, ok := last[s.mutex]
-		if !s.from.Before(s.to) { // the answer came too late to be sure of anything
+		if !s.from.Before(s.to) { // the answer came too late: its contender cannot be sure that it owns the mutex
 			if s.token == p.token && p.to.After(s.from) {
-				p.to = s.from // nor of what was told before: it may have released the mutex since
+				p.to = s.from // it may have released the mutex since, so the earlier answer counts no longer
 				last[s.mutex] = p
 			}
 			continue

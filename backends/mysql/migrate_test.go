@@ -191,7 +191,7 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 }
 
 // TestNoTokenRepeatsWhileTheColumnComesAndGoes. It comes while all contend, on two servers that run all the
-// time: who owns the mutex keeps its token, and tokens grow. It goes while nobody has a lease.
+// time. The owner keeps its token, and tokens grow. It goes while nobody has a lease.
 func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ const (
 )
 
 // judge sets token and live. The start of a lease may lie a little after the reading of the
-// clock; what is left is not more than was asked for all the same.
+// clock. The remaining lease never exceeds the requested one.
 func (r *row) judge() {
 	switch {
 	case r.isOlder():
@@ -114,7 +114,8 @@ var (
 	}, "(GREATEST(version, fencing_token DIV 1000000) + 1)", ", fencing_token = version * 1000000", "")
 )
 
-// newStatements takes the version of the next tenure, what is set by the new version, and a condition of all.
+// newStatements completes q. next is the version of the next tenure, mark an assignment that follows
+// that of the version, and always a condition that each statement has.
 func newStatements(q statements, next, mark, always string) statements {
 	q.acquire = "UPDATE simba_mutex SET version = LAST_INSERT_ID(IF(" + renewing + ", version * 2 + 1, " + next + " * 2)) DIV 2" + mark + ", " +
 		windows + ", owner_id = ? WHERE " + sameMutex + inTime +

@@ -2,11 +2,12 @@ package seeds
 
 import _ "embed" // the scripts
 
-// The scripts of Simba 3.2 and later are written from what is known of their wire: the steps, the names
-// of the keys, that all keys are in KEYS, the messages, and the form of a reply. The rest is assumed:
-//   - KEYS has the order that each script names;
-//   - a contender that acquires announces acquired@@ on the lease's channel, as older ones do;
-//   - 3.2 returns an array too, with the token 0, since it has none;
+// The scripts of Simba 3.2 and later are ours. They were compared with the published scripts of 3.2 and
+// with the published releases of 3.3 and 4.0: steps, messages, and the order of KEYS. They differ:
+//   - 3.2 replies {owner, ms left}; ours adds the token 0, so that all replies have one form.
+//
+// Not compared, and so assumed:
+//   - the order of KEYS where 3.3 and later acquire and renew;
 //   - 4.0 to 4.3 acquire and renew as 3.3 does.
 var (
 	//go:embed simba32_acquire.lua

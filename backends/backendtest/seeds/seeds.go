@@ -61,7 +61,7 @@ const (
 		SET acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
-	// MySQLFencedAcquire is the update of 3.3 and later, written from what is known of it: a new tenure
+	// MySQLFencedAcquire does what the update of Simba 3.3 and later does: a new tenure
 	// adds 1 to fencing_token, a renewal keeps it. MySQL assigns from left to right, so what
 	// asks for the owner of before comes first. It takes owner, ttl, ttl + transition, owner, mutex,
 	// and owner again.
