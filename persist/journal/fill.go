@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// keepSpares is how many spares wait to be used. Segments that are released when
-	// there are so many are removed.
-	keepSpares = 3
+	// keepFiles is how many files the journal keeps: the one that is written, full ones
+	// and spares. A segment that is released while there are more is removed.
+	keepFiles = 4
 	// fillStep is how many bytes are filled before a sync, so that a sync of the
 	// journal meanwhile waits for no more than these.
 	fillStep = 256 << 10
@@ -26,7 +26,7 @@ func (j *Journal) addSpares(numbers []uint64) error {
 		j.lastSpare = n
 		path := j.o.path(spareName(n))
 		info, err := j.o.FS.Stat(path)
-		if err == nil && info.Size() == j.o.SegmentSize && len(j.spares) < keepSpares {
+		if err == nil && info.Size() == j.o.SegmentSize && len(j.spares) < keepFiles-1 {
 			j.spares = append(j.spares, path)
 			continue
 		}

@@ -20,12 +20,12 @@ func (j *Journal) Release(index uint64) error {
 		if !ok || s.last > index {
 			return nil
 		}
-		if err := j.retire(s.path); err != nil {
-			return err
-		}
 		j.mu.Lock()
 		j.full = slices.Delete(j.full, 0, 1)
 		j.mu.Unlock()
+		if err := j.retire(s.path); err != nil {
+			return err
+		}
 	}
 }
 
@@ -39,7 +39,7 @@ func (j *Journal) oldest() (segment, bool) {
 	return j.full[0], true
 }
 
-// retire makes a spare of a segment, or removes it. It syncs nothing: if a crash
+// retire makes a spare of a segment that is released, or removes it. It syncs nothing: if a crash
 // brings the name back, with whatever is in the file by then, the checkpoint has the
 // records, and Open does not read the file.
 func (j *Journal) retire(path string) error {
@@ -48,11 +48,11 @@ func (j *Journal) retire(path string) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	j.mu.Lock()
-	spares := len(j.spares)
+	files := 1 + len(j.full) + len(j.spares)
 	if j.filling {
-		spares++
+		files++
 	}
-	keep := info.Size() == j.o.SegmentSize && spares < keepSpares
+	keep := info.Size() == j.o.SegmentSize && files < keepFiles
 	spare := j.newSpareLocked()
 	j.mu.Unlock()
 	if keep {

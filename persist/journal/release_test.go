@@ -91,7 +91,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 	for i := range uint64(100) {
 		mustWrite(t, j, payload)
 		j.filler.Wait()
-		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepSpares {
+		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepFiles-1 {
 			t.Fatalf("%d segments and %d spares", segments, spares)
 		}
 		if i%4 == 3 {
@@ -118,7 +118,7 @@ func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
 	if err := j.Release(10); err != nil {
 		t.Fatal(err)
 	}
-	if segments, spares := filesOf(t, o); segments != 1 || spares != keepSpares {
+	if segments, spares := filesOf(t, o); segments != 1 || spares != keepFiles-1 {
 		t.Errorf("%d segments and %d spares", segments, spares)
 	}
 }
@@ -270,7 +270,7 @@ func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 			mustClose(t, j)
 		}
 	}
-	if segments, spares := filesOf(t, o); segments != 2 || spares > keepSpares {
+	if segments, spares := filesOf(t, o); segments != 2 || spares > keepFiles-1 {
 		t.Errorf("%d segments and %d spares", segments, spares)
 	}
 }
