@@ -3,14 +3,14 @@ package zookeeper
 import "github.com/simba-resp/simba-resp"
 
 // announceFree tells all who listen that a mutex is free and nobody is next, once for each tenure. At the
-// end of a lease nobody is told: contenders know that instant. With turn, the mutex was kept for a
-// waiter since; then they do not.
+// end of a lease nobody is told: contenders know that instant. They do not if the lease was lost with a session before, or,
+// with turn, if the mutex was kept for a waiter since.
 func (b *Backend) announceFree(mutex string, turn bool) {
 	last, _ := b.chronicle.Last(mutex)
 	switch last.Kind {
 	case simba.EventReleased, simba.EventBroken:
 	case simba.EventExpired:
-		if !turn {
+		if !turn && last.Reason != reasonSessionLost {
 			return
 		}
 	default:

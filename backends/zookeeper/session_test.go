@@ -100,6 +100,33 @@ func TestAStoppedEnsembleIsWaitedForAndThenServesAgain(t *testing.T) {
 	})
 }
 
+func TestWhoListensIsToldThatTheSessionWasLost(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	heard := newBoard()
+	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
+	heard.channels[mutex], heard.channels[own] = true, true
+	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
+	for _, channel := range []string{mutex, own} {
+		if _, err := b.Subscribed(ctx, channel, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(t, b, "m", "a", time.Hour)
+	if out := acquire(t, b, "m", "b", time.Hour); out.Status != simba.StatusQueued {
+		t.Fatalf("b: %+v", out)
+	}
+	srv.Pause()
+	await(t, "the lease is given up", func() bool {
+		events, _, err := b.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
+		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
+	})
+	srv.Resume()
+	for _, channel := range []string{mutex, own} {
+		await(t, "it is told on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
+	}
+	take(t, b, "m", "b", time.Hour)
+}
+
 func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)

@@ -161,7 +161,7 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 func (b *Backend) supervise(l *lane, s *session) {
 	for {
 		b.keep(s)
-		b.lost(l, s)
+		polling := b.lost(l, s)
 		if b.life.Err() != nil {
 			s.abandon() // nothing, unless it was lost just then
 			return
@@ -181,6 +181,7 @@ func (b *Backend) supervise(l *lane, s *session) {
 		b.mu.Unlock()
 		b.log.Info("there is a new session with the ensemble")
 		b.rejoinAll(l)
+		b.recall(polling)
 	}
 }
 
@@ -340,8 +341,11 @@ func (b *Backend) reconnect(l *lane) *session {
 // pause waits; it reports false if the engine is closed.
 func (b *Backend) pause(d time.Duration) bool { return sleep(b.life, d) }
 
-// lost forgets what a session kept: the ensemble has taken it away, or will.
-func (b *Backend) lost(l *lane, s *session) {
+// reasonSessionLost is the reason of the end of a tenure whose session was lost.
+const reasonSessionLost = "zookeeper session lost"
+
+// lost forgets what a session kept: the ensemble has taken it away, or will. It returns the places of polling waiters.
+func (b *Backend) lost(l *lane, s *session) (polling []place) {
 	var events []simba.Event
 	b.mu.Lock()
 	for name, m := range b.mutexes {
@@ -351,8 +355,11 @@ func (b *Backend) lost(l *lane, s *session) {
 			}
 			if n.kind == kindOwner && !n.foreign {
 				events = append(events, simba.Event{
-					Kind: simba.EventExpired, Mutex: name, Owner: n.contender, Token: n.token, Reason: "zookeeper session lost",
+					Kind: simba.EventExpired, Mutex: name, Owner: n.contender, Token: n.token, Reason: reasonSessionLost,
 				})
+			}
+			if n.kind == kindPolling && !n.foreign {
+				polling = append(polling, n.place())
 			}
 			b.dropLocked(n)
 		}
@@ -360,7 +367,7 @@ func (b *Backend) lost(l *lane, s *session) {
 	maps.DeleteFunc(b.ghosts, func(p place, _ map[guid]int32) bool { return b.lane(p.mutex) == l })
 	b.mu.Unlock()
 	if b.life.Err() != nil {
-		return
+		return nil
 	}
 	s.mu.Lock()
 	cause := s.cause
@@ -368,6 +375,16 @@ func (b *Backend) lost(l *lane, s *session) {
 	b.log.Warn("the session with the ensemble is lost, and with it every lease that this server kept",
 		"leases", len(events), "err", cause)
 	b.counters.expired.Add(int64(b.chronicle.Announce(events...)))
+	return polling
+}
+
+// recall has those who listen here ask again whose places were lost with a session. Nothing else would tell them that the mutex is free.
+func (b *Backend) recall(places []place) {
+	for _, p := range places {
+		if b.nodeAt(p) == nil { // it has not asked since
+			b.notices.Publish(simba.ContenderChannel(p.mutex, p.contender), simba.ReleasedNotice(b.lastOwner(p)))
+		}
+	}
 }
 
 // rejoinAll has all who wait in a lane take new places, after its session was lost.

@@ -62,21 +62,21 @@ func (j *Journal) newSpareLocked() string {
 	return j.o.path(spareName(j.lastSpare))
 }
 
-// fillAhead has a goroutine make a spare if there is none. If that fails, Append
+// fillAhead has a goroutine make a spare if there is none, nor will be. If that fails, Append
 // makes a small file itself when it needs one, and returns the error of that.
 func (j *Journal) fillAhead() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.spares) > 0 || j.filling {
+	if len(j.spares)+j.making > 0 {
 		return
 	}
-	j.filling = true
+	j.making++
 	path := j.newSpareLocked()
 	j.filler.Go(func() {
 		err := j.fill(path, j.o.SegmentSize)
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.filling = false
+		j.making--
 		if err == nil {
 			j.spares = append(j.spares, path)
 		}

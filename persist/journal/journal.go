@@ -40,7 +40,7 @@ type Journal struct {
 	full      []segment // those before it, in order
 	spares    []string  // paths of files that are ready
 	lastSpare uint64    // the largest number of a spare so far
-	filling   bool      // the filler makes a spare
+	making    int       // how many files are becoming spares
 }
 
 // Open reads the journal in o.Dir, finds its end and begins a new segment. Records

@@ -48,25 +48,24 @@ func (j *Journal) retire(path string) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	j.mu.Lock()
-	files := 1 + len(j.full) + len(j.spares)
-	if j.filling {
-		files++
+	files := 1 + len(j.full) + len(j.spares) + j.making
+	if info.Size() != j.o.SegmentSize || files >= keepFiles {
+		j.mu.Unlock()
+		if err := j.o.FS.Remove(path); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		return nil
 	}
-	keep := info.Size() == j.o.SegmentSize && files < keepFiles
+	j.making++
 	spare := j.newSpareLocked()
 	j.mu.Unlock()
-	if keep {
-		err = j.o.FS.Rename(path, spare)
-	} else {
-		err = j.o.FS.Remove(path)
-	}
+	err = j.o.FS.Rename(path, spare)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.making--
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if keep {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.spares = append(j.spares, spare)
-	}
+	j.spares = append(j.spares, spare)
 	return nil
 }
