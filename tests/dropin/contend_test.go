@@ -33,6 +33,9 @@ type contender interface {
 // fenced is a contender that knows the token of the tenure that it acquired last; 0 = it was told none.
 type fenced interface{ token() uint64 }
 
+// mortal is a contender that may be killed when it has the mutex. It does not release it then.
+type mortal interface{ killedAsOwner() bool }
+
 // site is where contenders meet: servers of one engine, and the address at which those that do not know
 // the servers contend. That is the address of the store, and of an embedded engine its server's.
 type site struct {
@@ -143,8 +146,13 @@ func (c *contest) turn(k contender) error {
 		return err
 	}
 	f, knows := k.(fenced)
-	c.noted.add(tenure{owner: owner, kind: fmt.Sprintf("%T", k), untold: knows && f.token() == 0, token: token, from: from, to: clock()})
-	return k.release(ctx)
+	n := tenure{owner: owner, kind: fmt.Sprintf("%T", k), untold: knows && f.token() == 0, token: token, from: from, to: clock()}
+	err = k.release(ctx)
+	if m, dies := k.(mortal); dies {
+		n.killed = m.killedAsOwner()
+	}
+	c.noted.add(n)
+	return err
 }
 
 // look asks the server for the tenure of a contender that owns the mutex, and returns its token.

@@ -149,6 +149,13 @@ type simbaItself struct {
 // token implements fenced: these versions take no token.
 func (k *simbaItself) token() uint64 { return 0 }
 
+// killedAsOwner implements mortal.
+func (k *simbaItself) killedAsOwner() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.p != k.owner
+}
+
 // alive returns the process, which it starts if there is none, and the contender's id in it.
 func (k *simbaItself) alive(ctx context.Context) (p *simbaProcess, id string, err error) {
 	k.mu.Lock()

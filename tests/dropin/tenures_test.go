@@ -30,6 +30,7 @@ type tenure struct {
 	owner    string
 	kind     string // of contender
 	untold   bool   // that the owner takes no token, and does not know of one
+	killed   bool   // the owner was killed when it had it: it ends with its lease
 	token    uint64
 	from, to time.Duration // by clock
 }
