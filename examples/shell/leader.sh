@@ -49,6 +49,7 @@ now() {
 ask() {
 	limit=$1
 	shift
+	asking=begun # a signal may come before we know its number
 	timeout "$limit" redis-cli -h "${addr%:*}" -p "${addr##*:}" "$@" >"$dir/reply" 2>&1 &
 	asking=$!
 	wait "$asking"
@@ -57,8 +58,17 @@ ask() {
 	return "$code"
 }
 
+# end ends a process of ours, and returns when it is gone. A signal is lost that comes before the process has
+# become what it is to run, so there may be another.
+end() {
+	while kill "$1" 2>/dev/null; do
+		sleep 0.05
+	done
+}
+
 # pause does nothing for $1 milliseconds.
 pause() {
+	asking=begun
 	sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" >/dev/null &
 	asking=$!
 	wait "$asking"
@@ -89,8 +99,8 @@ begin() { echo "$1" >"$dir/next" && mv "$dir/next" "$dir/sent"; }
 
 stop_work() {
 	[ -n "$working" ] || return 0
-	kill "$working" 2>/dev/null
-	wait "$working" 2>/dev/null
+	[ "$working" != begun ] || working=$!
+	end "$working"
 	working=''
 }
 
@@ -109,6 +119,7 @@ lead() {
 			if [ -z "$working" ]; then
 				held "$sent" || return
 				echo "acquired, token $tenure"
+				working=begun
 				work &
 				working=$!
 			fi
@@ -130,10 +141,8 @@ lead() {
 # quit gives up the mutex, or the place in its queue, so that the next need not wait for our lease's end.
 quit() {
 	trap '' INT TERM
-	if [ -n "$asking" ]; then # no request of ours may come after the release
-		kill "$asking" 2>/dev/null
-		wait "$asking" 2>/dev/null
-	fi
+	[ "$asking" != begun ] || asking=$!
+	[ -z "$asking" ] || end "$asking" # no request of ours may come after the release
 	stop_work
 	ask 3 SIMBA.RELEASE "$mutex" "$id"
 	[ "$(cat "$dir/reply")" != 1 ] || echo released
