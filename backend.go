@@ -239,9 +239,9 @@ type Stats struct {
 // breaks a limit of this package is the caller's bug, not checked again.
 //
 // Results may rest on a change that is not durable yet: they say so by a Seq, and
-// must not be told to anyone before Settle(seq) returned nil. A connection
-// settles once for all the commands of a pipeline.
+// must not be told to anyone before the Committer says that it is durable.
 type Backend interface {
+	Committer
 	// Acquire returns a Ticket only with StatusWaiting, and ErrOutOfMemory only if
 	// the request is Full.
 	Acquire(ctx context.Context, r AcquireRequest) (Outcome, Ticket, error)
@@ -268,9 +268,19 @@ type Backend interface {
 	// Nobody tells when subscribers leave: a backend asks its Notices now and then.
 	Subscribed(ctx context.Context, channel string, pattern bool) (Seq, error)
 	Stats() Stats
+}
+
+// Committer makes durable what results rest on. Its methods may be called concurrently. A
+// connection settles once for all the commands of a pipeline, with the largest Seq of them; 0
+// rests on nothing.
+type Committer interface {
 	// Settle returns when every change up to seq is durable, and sends off what
-	// became tellable: notices, and wake-ups of waiters.
+	// became tellable: notices, and wake-ups of waiters. After an error nothing that
+	// rests on seq may be told.
 	Settle(ctx context.Context, seq Seq) error
+	// TrySettle is Settle if that does not have to wait. Else it has begun what Settle
+	// would wait for, and done is false.
+	TrySettle(seq Seq) (done bool, err error)
 }
 
 // Notices carries an engine's notices to subscribers. Its methods must not block

@@ -31,7 +31,7 @@ func realClient(b *testing.B) (*Client, *redis.Client) {
 		b.Fatal(err)
 	}
 	x := commands.New(commands.Config{Backend: e, Logger: quiet})
-	server := resp.NewServer(resp.Config{Broker: broker, Logger: quiet}, x)
+	server := resp.NewServer(resp.Config{Committer: e, Broker: broker, Logger: quiet}, x)
 	x.Attach(server)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -112,7 +112,7 @@ func (w *world) begin() {
 		backend = w.store
 	}
 	x := commands.New(commands.Config{Backend: backend, Logger: quiet})
-	w.server = resp.NewServer(resp.Config{Broker: w.broker, Logger: quiet}, x)
+	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, x)
 	x.Attach(w.server)
 	for _, g := range w.guests {
 		g.connect(w.server)

@@ -157,7 +157,7 @@ func newComparedSite(t testing.TB, password string) *site {
 	}
 	s := &site{t: t}
 	s.x = New(Config{Backend: e, Users: users, Logger: slog.New(slog.DiscardHandler)})
-	s.server = resp.NewServer(resp.Config{Limits: redisLimits, RequireAuth: s.x.RequireAuth}, comparedOnly{s.x})
+	s.server = resp.NewServer(resp.Config{Committer: e, Limits: redisLimits, RequireAuth: s.x.RequireAuth}, comparedOnly{s.x})
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,10 +19,6 @@ type client struct {
 	conn *resp.Conn
 	w    *resp.Writer // where replies go
 
-	// What the replies of this batch rest on.
-	owed    simba.Seq
-	touched bool // the backend was called: it may have notices to send even if nothing is owed
-
 	// The command that runs.
 	running *entry
 	started time.Duration // from the server's start, as all times here: it takes one clock to be read, a time.Time two
@@ -31,8 +26,7 @@ type client struct {
 	failed  bool          // it replied with an error
 
 	outage outage // of the engine's store, as far as this batch met it
-
-	ended time.Duration // when the batch's last command did; 0 between batches
+	batch  uint64 // of outage
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC
@@ -127,7 +121,7 @@ func (c *client) run(e *entry, args [][]byte) {
 		c.x.monitors.feed(c, args)
 	}
 
-	if c.x.prompt == nil || !e.brief() {
+	if c.x.keyspace == nil || !e.brief() { // an engine without keys waits for its store
 		c.conn.Detach()
 	}
 	c.started = c.x.age()
@@ -135,11 +129,12 @@ func (c *client) run(e *entry, args [][]byte) {
 	c.last.Store(e)
 	started := c.started
 	e.run(c, args)
-	c.ended = c.x.age()
+	ended := c.x.age()
 
-	took := c.ended - started - c.parked
+	took := ended - started - c.parked
 	c.outage.note(took)
 	c.tell(e, args, took, c.failed)
+	c.x.rates.tick(c.x, ended)
 }
 
 // where is what ACL LOG calls the place of a command.
@@ -165,37 +160,11 @@ func (c *client) giveWay() { c.parked += c.conn.GiveWay() }
 
 // backend returns the backend for a call on behalf of this client.
 func (c *client) backend() simba.Backend {
-	c.touched = true
+	if now := c.conn.Batch(); c.batch != now {
+		c.batch, c.outage = now, outage{}
+	}
 	if c.outage.over() {
 		return refusing{c.x.backend, c.outage.err}
 	}
 	return c.x.backend
-}
-
-// owe notes that a reply rests on seq.
-func (c *client) owe(seq simba.Seq) { c.owed = max(c.owed, seq) }
-
-// settle returns when what the batch's replies rest on is durable.
-//
-// It is not bound to the connection's context: notices and wake-ups of others
-// depend on it, also when this client has left.
-func (c *client) settle() error {
-	began := c.ended
-	c.ended, c.outage = 0, outage{}
-	if began != 0 {
-		c.x.rates.tick(c.x, began)
-	}
-	if !c.touched {
-		return nil
-	}
-	seq := c.owed
-	c.owed, c.touched = 0, false
-	if p := c.x.prompt; p != nil && p.Want(seq) {
-		c.conn.LineUp()
-	}
-	err := c.x.backend.Settle(context.Background(), seq)
-	if c.x.latency.on() && began != 0 {
-		c.x.latency.consider(settleEvent, c.x.age()-began)
-	}
-	return err
 }

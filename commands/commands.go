@@ -2,7 +2,6 @@
 // a connection sent, makes one call to the simba.Backend and writes the reply.
 //
 //	resp.Server ── Serve ──► find in the table ─► admit ─► handler ─► simba.Backend
-//	            ── Settle ─► Backend.Settle(the largest Seq of the batch)
 //	            ── Closed ─► release what SESSION bound to the connection
 //
 // One table, the slices in the files table_*.go, says everything there is to
@@ -13,9 +12,8 @@
 //
 //   - A handler parses every argument before it calls the backend: an error of
 //     syntax or range changes nothing.
-//   - A reply that rests on a change is appended at once but told only after
-//     Settle: every result's Seq goes through client.owe, and the server calls
-//     Settle before it sends what was appended.
+//   - A reply that rests on a change is appended at once and sent only when that is
+//     durable: every result's Seq goes to Conn.RestOn.
 //   - A handler appends exactly one reply, SUBSCRIBE and its kin one a channel.
 //   - Errors go out through client.fail, the only place that turns an error into
 //     text and counts it.
@@ -66,12 +64,6 @@ type Config struct {
 	Audit *slog.Logger
 }
 
-// prompt is a backend of which only Settle waits.
-type prompt interface {
-	// Want reports whether Settle may have to wait, and has what it would wait for begun.
-	Want(seq simba.Seq) bool
-}
-
 // Info holds facts about the server that don't change while it runs.
 type Info struct {
 	Version    string    // of simba-resp
@@ -92,8 +84,7 @@ type Field struct{ Name, Value string }
 // connections at once.
 type Commands struct {
 	backend     simba.Backend
-	keyspace    simba.Keyspace // the backend's; nil = it has none
-	prompt      prompt         // the backend; nil = its calls wait for a store
+	keyspace    simba.Keyspace // the backend's; nil = it has none, and its calls wait for a store
 	users       *access.Accounts
 	info        Info
 	about       func() []Field
@@ -147,7 +138,6 @@ func New(cfg Config) *Commands {
 		certificateName: (*resp.Conn).CertificateName,
 	}
 	x.keyspace, _ = cfg.Backend.(simba.Keyspace)
-	x.prompt, _ = cfg.Backend.(prompt)
 	if x.users == nil {
 		x.users, _ = access.Open(Catalog(), access.Options{}) // no file, no fault
 	}
@@ -229,15 +219,8 @@ func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
 	}
 }
 
-// Settle implements resp.Handler: it returns once everything that the batch's
-// replies rest on is durable.
-func (x *Commands) Settle(conn *resp.Conn) error {
-	c, ok := conn.State().(*client)
-	if !ok {
-		return nil
-	}
-	return c.settle()
-}
+// Settled is a resp.Config.Settled: it has LATENCY tell how long clients wait for the disk.
+func (x *Commands) Settled(took time.Duration) { x.latency.consider(settleEvent, took) }
 
 // Closed implements resp.Handler. A connection that the server closes while it
 // stops keeps the leases that SESSION bound to it: its client comes back.

@@ -160,6 +160,8 @@ func (f *fakeBackend) Subscribed(ctx context.Context, channel string, pattern bo
 
 func (f *fakeBackend) Stats() simba.Stats { return f.stats }
 
+func (*fakeBackend) TrySettle(simba.Seq) (done bool, err error) { return false, nil }
+
 func (f *fakeBackend) Settle(_ context.Context, seq simba.Seq) error {
 	f.mu.Lock()
 	f.settled = append(f.settled, seq)
@@ -194,7 +196,7 @@ func newSite(t testing.TB, cfg Config) *site {
 	}
 	s.x = New(cfg)
 	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // who guesses passwords takes longer than strangers may
-	s.server = resp.NewServer(resp.Config{Limits: patient, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
+	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, Settled: s.x.Settled, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s

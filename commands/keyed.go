@@ -77,7 +77,6 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 	if c.x.keyspace == nil {
 		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
 	}
-	c.touched = true
 	return c.x.keyspace, nil
 }
 
@@ -136,7 +135,7 @@ func (c *client) attempt(tx simba.Tx, again bool, do func(t *keyTx) error) error
 		tx.Discard() // the error tells of what was read
 	}
 	seq, err := tx.Commit(c.conn.Context())
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	if err != nil && (failed == nil || !t.final) {
 		return err
 	}
@@ -146,7 +145,6 @@ func (c *client) attempt(tx simba.Tx, again bool, do func(t *keyTx) error) error
 // resume goes on with a transaction that has only watched keys so far. It returns ErrConflict,
 // and what do did is nothing, if one of them has changed.
 func (c *client) resume(watched simba.Tx, do func(t *keyTx) error) error {
-	c.touched = true
 	start := c.w.Len()
 	alive := watched.Resume()
 	if !alive {

@@ -59,7 +59,7 @@ func (c *client) countHeld() (n int64, err error) {
 		case err != nil:
 			return 0, err
 		}
-		c.owe(seq)
+		c.conn.RestOn(seq)
 		n += int64(len(page.Mutexes))
 		if r.Cursor = page.Cursor; r.Cursor == 0 {
 			return n, nil
@@ -100,7 +100,7 @@ func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.S
 // is told, like anything else.
 func (c *client) stats() simba.Stats {
 	s := c.backend().Stats()
-	c.owe(s.Seq)
+	c.conn.RestOn(s.Seq)
 	return s
 }
 
@@ -160,7 +160,7 @@ func (c *client) scan(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	var names []string
 	if !s.typed || strings.EqualFold(s.kind, typeString) {
 		for _, m := range page.Mutexes {
@@ -178,7 +178,7 @@ func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error
 		return "", t, nil
 	}
 	t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	return mutex, t, err
 }
 

@@ -138,10 +138,10 @@ func (c *client) flushLocks(args [][]byte) error {
 		if err != nil {
 			return err
 		}
-		c.owe(seq)
+		c.conn.RestOn(seq)
 		for _, mutex := range page.Mutexes {
 			_, seq, err := c.backend().Break(c.conn.Context(), mutex, c.running.full)
-			c.owe(seq)
+			c.conn.RestOn(seq)
 			if err != nil {
 				return err
 			}

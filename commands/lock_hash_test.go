@@ -24,7 +24,7 @@ func newEngineSite(t testing.TB) *site {
 	}
 	t.Cleanup(e.Stop)
 	s := &site{t: t, x: New(Config{Backend: e})}
-	s.server = resp.NewServer(resp.Config{Broker: broker}, s.x)
+	s.server = resp.NewServer(resp.Config{Committer: e, Broker: broker}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s

@@ -115,6 +115,8 @@ func (e *claimingEngine) Stats() simba.Stats {
 	return s
 }
 
+func (*claimingEngine) TrySettle(simba.Seq) (done bool, err error) { return false, nil }
+
 func (e *claimingEngine) Settle(_ context.Context, seq simba.Seq) error {
 	e.settled[seq] = true
 	return nil

@@ -65,7 +65,7 @@ func (c *client) subscribed(channel string, pattern bool) {
 		c.x.log.Debug("cannot tell the engine of a subscriber yet", "channel", channel, "err", err)
 		return
 	}
-	c.owe(seq)
+	c.conn.RestOn(seq)
 }
 
 func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte) {

@@ -127,12 +127,12 @@ func (c *client) releaseSession() {
 			c.outage.note(time.Since(began))
 			c.x.storeFaults.met(err)
 		}
-		c.owe(seq)
+		c.conn.RestOn(seq)
 	}
 	if kept > 0 {
 		c.x.log.Warn("cannot release leases of a closed session; they will expire", "leases", kept, "err", cause)
 	}
-	if err := c.settle(); err != nil {
+	if err := c.conn.Settle(); err != nil {
 		c.x.log.Warn("cannot settle the leases of a closed session", "err", err)
 	}
 }

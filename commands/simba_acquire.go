@@ -130,7 +130,7 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	a.NoQueue = true
 	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	if err == nil && out.Status == simba.StatusBusy {
-		c.owe(out.Seq)
+		c.conn.RestOn(out.Seq)
 		err = errTooManyWaiting
 	}
 	return out, err
@@ -158,13 +158,12 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 		parked := time.Now()
 		why = w.Await(deadline)
 		c.parked += time.Since(parked)
-		c.touched = true // Await has settled what came before
 		reason := endReason(why)
 		if revoked = call.revoked.Load(); revoked != nil && why == resp.Woken {
 			reason = simba.EndLeft
 		}
 		out, err = ticket.End(reason)
-		c.owe(out.Seq)
+		c.conn.RestOn(out.Seq)
 	}
 	c.waiting.Store(nil)
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
@@ -195,8 +194,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 // them from when it asked. One that ran out meanwhile is told as a wait that ended without.
 func (c *client) keepTrue(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
-	if c.settle() != nil {
-		c.touched = true // what settles before the reply is sent fails likewise, and it is not
+	if c.conn.Settle() != nil {
 		return nil
 	}
 	c.parked += time.Since(began)
@@ -209,8 +207,7 @@ func (c *client) keepTrue(a *acquisition, out *simba.Outcome) error {
 	if err != nil {
 		return err
 	}
-	c.touched = true
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	status := simba.StatusTimeout
 	if t.Token == out.Token { // its contender has renewed it
 		status = out.Status
@@ -253,11 +250,10 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 		return
 	}
 	delete(c.session.byMutex, a.Mutex)
-	c.touched = true
 	seq, err := ticket.Abandon()
 	if err == nil {
-		c.owe(seq)
-		err = c.settle()
+		c.conn.RestOn(seq)
+		err = c.conn.Settle()
 	}
 	if err != nil {
 		c.x.log.Warn("cannot pass on a mutex whose waiter is gone; its lease will expire",
@@ -267,7 +263,7 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 
 // writeOutcome replies with the record of ACQUIRE and GUARD.
 func (c *client) writeOutcome(out *simba.Outcome) {
-	c.owe(out.Seq)
+	c.conn.RestOn(out.Seq)
 	w := c.w
 	w.Map(6)
 	w.BulkString("status")

@@ -145,7 +145,7 @@ func parseMutex(b []byte) (string, error) {
 
 // replyYes replies 1 or 0.
 func (c *client) replyYes(yes bool, seq simba.Seq) {
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	if yes {
 		c.w.Int(1)
 	} else {

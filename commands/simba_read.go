@@ -25,7 +25,7 @@ func (c *client) simbaOwner(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	w := c.w
 	if t.IsFree() {
 		w.Null()
@@ -82,7 +82,7 @@ func (c *client) simbaQueue(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	w := c.w
 	w.Array(len(entries))
 	for _, e := range entries {
@@ -149,7 +149,7 @@ func (c *client) simbaScan(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	c.writePage(page.Cursor, page.Mutexes)
 }
 
@@ -201,7 +201,7 @@ func (c *client) simbaHistory(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	c.owe(seq)
+	c.conn.RestOn(seq)
 	w := c.w
 	w.Array(len(events))
 	for _, e := range events {

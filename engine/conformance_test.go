@@ -17,11 +17,18 @@ func (s stopping) Close() error {
 	return nil
 }
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conforms(t, engine.Memory) }
+
+func TestConformanceWithAJournalThatIsLate(t *testing.T) {
+	by := func() time.Duration { return 5 * time.Millisecond }
+	conforms(t, func() engine.Journal { return backendtest.Late(engine.Memory(), by) })
+}
+
+func conforms(t *testing.T, journal func() engine.Journal) {
 	backendtest.Run(t, backendtest.Engine{
 		Name: "embedded",
 		Open: func(t testing.TB, n simba.Notices, _ time.Duration) backendtest.Backend {
-			e, err := engine.New(engine.Config{Clock: engine.NewClock(0), Notices: n}, engine.Memory(), engine.Recovery{})
+			e, err := engine.New(engine.Config{Clock: engine.NewClock(0), Notices: n}, journal(), engine.Recovery{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,7 +57,7 @@ func (g *gate) Commit(seq simba.Seq) error {
 	return nil
 }
 
-func (g *gate) Want(simba.Seq) {}
+func (g *gate) Begin(simba.Seq) {}
 
 func (g *gate) Tellable() simba.Seq {
 	g.mu.Lock()

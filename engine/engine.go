@@ -151,10 +151,18 @@ func (e *Engine) missed(name, contender string) simba.Seq {
 	return e.run(name, func(m *mutex, s *step) { m.missTurn(s, contender) })
 }
 
-// Want reports whether Settle may have to wait for the journal, and has what it would wait for written. It is cheap, and does not wait.
-func (e *Engine) Want(seq simba.Seq) bool { return e.ledger.want(seq) }
+// TrySettle implements simba.Committer.
+func (e *Engine) TrySettle(seq simba.Seq) (done bool, err error) {
+	switch {
+	case e.ledger.idle(seq):
+		return true, nil
+	case e.ledger.begin(seq):
+		return false, nil
+	}
+	return true, e.Settle(context.Background(), seq)
+}
 
-// Settle implements simba.Backend.
+// Settle implements simba.Committer.
 func (e *Engine) Settle(_ context.Context, seq simba.Seq) error {
 	if !e.enter() {
 		return simba.ErrStopped

@@ -24,10 +24,11 @@ type Journal interface {
 	// Commit returns when all changes up to seq are tellable. Callers share the
 	// work: one of them writes for all that were appended before it began.
 	Commit(seq simba.Seq) error
-	// Want has begun what Commit would wait for. It does not wait, and cannot fail: Commit does.
-	Want(seq simba.Seq)
+	// Begin has begun what Commit would wait for. It does not wait, and cannot fail: Commit does.
+	Begin(seq simba.Seq)
 	// Tellable is the largest seq such that every change up to it is durable as
-	// far as the mode of durability promises. It is cheap: one atomic load or two.
+	// far as the mode of durability promises. It never falls, and may grow at any
+	// time, from any goroutine. It is cheap: one atomic load or two.
 	Tellable() simba.Seq
 }
 
@@ -48,7 +49,7 @@ type memoryJournal struct{}
 func (memoryJournal) Append(simba.Change) bool      { return false }
 func (memoryJournal) AppendAll([]simba.Change) bool { return false }
 func (memoryJournal) Commit(simba.Seq) error        { return nil }
-func (memoryJournal) Want(simba.Seq)                {}
+func (memoryJournal) Begin(simba.Seq)               {}
 func (memoryJournal) Tellable() simba.Seq           { return everything }
 
 // everything is what is tellable where nothing is held back.

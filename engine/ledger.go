@@ -165,12 +165,15 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 	}
 }
 
-// want reports whether settle may have to wait, and has the journal begin. A turn that is told now may reach nobody, and
-// then settle waits for what that leads to.
-func (l *ledger) want(seq simba.Seq) bool {
+// idle reports whether settle would do nothing.
+func (l *ledger) idle(seq simba.Seq) bool { return seq == 0 && l.waiting.Load() == 0 }
+
+// begin reports whether settle may have to wait, and has the journal begin what it would wait for. A turn that is
+// told now may reach nobody, and then settle waits for what that leads to.
+func (l *ledger) begin(seq simba.Seq) bool {
 	mark := l.journal.Tellable()
 	if seq > mark {
-		l.journal.Want(seq)
+		l.journal.Begin(seq)
 		return true
 	}
 	return mark != everything && l.mayTell(mark)

@@ -253,7 +253,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 	}
 	want := func() {
 		s.Append(put(1, "m"))
-		s.Want(1)
+		s.Begin(1)
 		if err := s.Commit(1); !errors.Is(err, simba.ErrStopped) {
 			t.Errorf("Commit = %v, want ErrStopped", err)
 		}

@@ -231,8 +231,8 @@ func (s *Store) Commit(seq simba.Seq) error {
 	return s.wait(done)
 }
 
-// Want implements engine.Journal.
-func (s *Store) Want(seq simba.Seq) {
+// Begin implements engine.Journal.
+func (s *Store) Begin(seq simba.Seq) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if seq <= s.Tellable() || s.current != nil && seq <= s.current.last || s.closed {

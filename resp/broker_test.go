@@ -86,10 +86,11 @@ func TestMessagesArePushesInRESP3(t *testing.T) {
 func TestTheConfirmationComesBeforeTheFirstMessage(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
-		s := NewServer(Config{}, &script{
+		h := &script{
 			commands: pubsub(),
-			settle:   func(*Conn) error { <-durable; return nil },
-		})
+			settle:   func() error { <-durable; return nil },
+		}
+		s := NewServer(settling(h), h)
 		cl := dial(t, s)
 		cl.send("SUBSCRIBE a\r\nPING\r\n")
 		synctest.Wait() // it is subscribed, and waits for Settle
@@ -117,7 +118,8 @@ func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
 			b.Publish("c", "4")
 			c.Reply().Simple("LEFT")
 		}
-		s := NewServer(Config{}, &script{commands: commands, settle: func(*Conn) error { <-durable; return nil }})
+		h := &script{commands: commands, settle: func() error { <-durable; return nil }}
+		s := NewServer(settling(h), h)
 		b = s.Broker()
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a b c\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2)+confirmation("subscribe", "c", 3))
@@ -219,16 +221,17 @@ func TestAConnectionThatEndsDoesNotWaitForItsPushes(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		broken := false
-		s := NewServer(Config{}, &script{
+		h := &script{
 			commands: pubsub(),
-			settle: func(*Conn) error {
+			settle: func() error {
 				if broken {
 					return errors.New("disk full")
 				}
 				return nil
 			},
 			closed: func(*Conn) { ended <- time.Now() },
-		})
+		}
+		s := NewServer(settling(h), h)
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 		s.Broker().Publish("a", "x") // the pusher hangs in write

@@ -3,6 +3,8 @@ package resp
 import (
 	"log/slog"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // The defaults of Limits and Config.
@@ -85,8 +87,16 @@ type Config struct {
 	// connections. 0 = any number.
 	Turns int
 
+	// Committer makes durable what replies rest on, by Conn.RestOn; nil = they rest on nothing, and one that does is an error.
+	// It is asked for each batch of commands, also when the client is gone. The replies are
+	// sent after it returned nil. On an error they are dropped and the connection closes.
+	Committer simba.Committer
+	// Settled is told how long a batch has waited for the Committer; nil = nobody is. It is
+	// called on the connection's goroutine, and not for a batch that did not have to wait.
+	Settled func(took time.Duration)
+
 	// Poll has few goroutines serve the connections of Serve, on Linux. The handler then says
-	// by Conn.Detach what may take long, and by Conn.LineUp that it waits for what others wait for too.
+	// by Conn.Detach what may take long.
 	// Without it each connection has a goroutine, as those over TLS have in any case.
 	Poll bool
 
@@ -108,6 +118,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Broker == nil {
 		c.Broker = NewBroker()
+	}
+	if c.Committer == nil {
+		c.Committer = durable{}
+	}
+	if c.Settled == nil {
+		c.Settled = func(time.Duration) {}
 	}
 	if c.InUse == nil {
 		c.InUse = func(*Conn) bool { return false }

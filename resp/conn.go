@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // ReplyMode says whether a client wants replies (CLIENT REPLY).
@@ -43,7 +45,9 @@ type Conn struct {
 	// Of the connection's goroutine alone.
 	in        *reader
 	reply     Writer
-	command   int // where the replies of the command being executed begin in reply
+	rests     simba.Seq // what the replies of this batch rest on
+	batches   uint64    // ended so far
+	command   int       // where the replies of the command being executed begin in reply
 	mode      ReplyMode
 	holds     bool          // the command being executed holds pushes back
 	confirms  bool          // the command being executed changed subscriptions

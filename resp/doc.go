@@ -3,7 +3,7 @@
 // carries pub/sub and knows no mutex.
 //
 //	          ┌────────────── the connection's goroutine ──────────────┐
-//	socket ─► reader ─► Handler.Serve ─► Reply() ─► Handler.Settle ─► socket
+//	socket ─► reader ─► Handler.Serve ─► Reply() ─► Committer ────► socket
 //	             ▲         (each complete command)      (each batch)     ▲
 //	             └── Wait.Await: reads on while a command is blocked     │
 //	Broker.Publish ─► the connection's queue ─► the pusher ──────────────┘
@@ -17,7 +17,7 @@
 // may wait there, or compute for long: who has to says so first, and goes on elsewhere.
 //
 //	          ┌─ looped: in the poller's rounds ◄────────────────┐
-//	epoll ───►│    │ LineUp              │ Detach, a full socket│ there is something to read,
+//	epoll ───►│    │ lineUp              │ Detach, a full socket│ there is something to read,
 //	Wake ────►│    ▼                     ▼                      │ or a signal
 //	          │  lined: behind one     away: on a goroutine     │
 //	          │  another, to Settle    of its own               │
@@ -39,8 +39,8 @@
 //
 // # Invariants
 //
-//   - No reply reaches the network before the Settle that covers it returned nil.
-//   - Settle is called for every command served, whatever became of its client.
+//   - No reply reaches the network before the Committer has settled what it rests on.
+//   - What a command rests on is settled, whatever became of its client.
 //   - Replies and pushes alternate only between whole frames, and in the order in
 //     which they came about: the confirmation of a SUBSCRIBE comes before the
 //     first message, that of an UNSUBSCRIBE after the last.

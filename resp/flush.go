@@ -1,13 +1,25 @@
 package resp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/bugs"
 )
 
-var errSettle = errors.New("settle")
+var (
+	errSettle      = errors.New("settle")
+	errNoCommitter = errors.New("the server has no Committer")
+)
+
+// RestOn notes that what is replied rests on seq: it is sent when that is durable. 0 is nothing.
+func (c *Conn) RestOn(seq simba.Seq) { c.rests = max(c.rests, seq) }
+
+// Batch is the number of the batch of commands that is being executed: what is replied by then is sent together. It
+// begins at 0.
+func (c *Conn) Batch() uint64 { return c.batches }
 
 // Flush settles what was executed so far and sends the replies. On an error they
 // are dropped, and the connection ends when the handler returns.
@@ -18,24 +30,55 @@ func (c *Conn) Flush() error {
 		c.fail(c.send())
 		c.reply.Truncate(0)
 	}
-	if err := c.settle(); err != nil {
-		c.fail(fmt.Errorf("%w: %w", errSettle, err))
-	}
-	if c.err == nil {
+	if c.Settle(); c.err == nil {
 		c.fail(c.send())
 	}
 	c.command, c.holds = 0, false
+	c.batches++
 	c.reply.reset(2 * batchBuffer)
 	return c.err
 }
 
-func (c *Conn) settle() error {
-	if c.sock != nil {
-		return c.server.handler.Settle(c)
+// Settle returns when what was noted by RestOn so far is durable. It sends nothing; after an error
+// nothing is sent any more. It is not bound to the connection's context: notices and wake-ups of
+// others depend on it, also when this client has left.
+func (c *Conn) Settle() error {
+	seq := c.rests
+	c.rests = 0
+	done, err := c.server.committer.TrySettle(seq)
+	if !done {
+		err = c.awaitSettled(seq)
 	}
+	if err != nil {
+		c.fail(fmt.Errorf("%w: %w", errSettle, err))
+	}
+	return err
+}
+
+func (c *Conn) awaitSettled(seq simba.Seq) error {
 	began := c.age()
-	defer c.waitedSince(began)
-	return c.server.handler.Settle(c)
+	c.lineUp()
+	err := c.server.committer.Settle(context.Background(), seq)
+	c.server.settled(c.age() - began)
+	if c.sock == nil {
+		c.waitedSince(began)
+	}
+	return err
+}
+
+// durable is the Committer of replies that rest on nothing.
+type durable struct{}
+
+func (d durable) Settle(_ context.Context, seq simba.Seq) error {
+	_, err := d.TrySettle(seq)
+	return err
+}
+
+func (durable) TrySettle(seq simba.Seq) (done bool, err error) {
+	if seq != 0 {
+		return true, errNoCommitter
+	}
+	return true, nil
 }
 
 // send writes the replies, between the pushes that came before them, and lets go

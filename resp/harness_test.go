@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // no command for, answers +PONG.
 type script struct {
 	commands map[string]func(c *Conn, args [][]byte)
-	settle   func(c *Conn) error
+	settle   func() error // if the server has the script for its Committer, which has everybody wait
 	closed   func(c *Conn)
 
 	served  atomic.Int32
@@ -39,13 +41,18 @@ func (h *script) Serve(c *Conn, args [][]byte) {
 	c.Reply().Simple("PONG")
 }
 
-func (h *script) Settle(c *Conn) error {
+func (h *script) Settle(context.Context, simba.Seq) error {
 	h.settled.Add(1)
 	if h.settle != nil {
-		return h.settle(c)
+		return h.settle()
 	}
 	return nil
 }
+
+func (*script) TrySettle(simba.Seq) (done bool, err error) { return false, nil }
+
+// settling returns the configuration of a server that has a script for its Committer.
+func settling(h *script) Config { return Config{Committer: h} }
 
 func (h *script) Opened(*Conn) {}
 

@@ -16,10 +16,12 @@ func TestWhatAnOperatorShouldKnowIsLogged(t *testing.T) {
 		var settleErr error
 		commands := pubsub()
 		commands["WAIT"] = func(c *Conn, _ [][]byte) { c.NewWait().Await(time.Time{}) }
+		h := &script{commands: commands, settle: func() error { return settleErr }}
 		s := NewServer(Config{
-			Limits: Limits{PushQueue: 1000, Args: 4, Command: 8000, Inline: 1000},
-			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-		}, &script{commands: commands, settle: func(*Conn) error { return settleErr }})
+			Committer: h,
+			Limits:    Limits{PushQueue: 1000, Args: 4, Command: 8000, Inline: 1000},
+			Logger:    slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		}, h)
 		logged := func(want string, times int) {
 			t.Helper()
 			synctest.Wait()

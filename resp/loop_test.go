@@ -15,7 +15,7 @@ import (
 func TestAPipelineIsSettledAndSentOnce(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
-		cl := dial(t, NewServer(Config{}, h))
+		cl := dial(t, NewServer(settling(h), h))
 		cl.call(strings.Repeat("PING\r\n", 16), strings.Repeat("+PONG\r\n", 16))
 		synctest.Wait()
 		if writes, settled := cl.counted.writes.Load(), h.settled.Load(); writes != 1 || settled != 1 {
@@ -81,10 +81,11 @@ func TestATurnWithoutAPollerEndsWhenItsHolderWaits(t *testing.T) {
 			{"it waits for what is read", turnTime / 2, 0, prompt, true},
 			{"it waits for the disk", turnTime / 2, prompt, 0, true},
 		} {
-			s := NewServer(Config{}, &script{settle: func(*Conn) error {
+			h := &script{settle: func() error {
 				time.Sleep(c.settle)
 				return nil
-			}})
+			}}
+			s := NewServer(settling(h), h)
 			conn := &Conn{server: s, stream: &reads{take: c.read}, created: time.Now(), turn: 1}
 			conn.touch()
 			time.Sleep(c.work)
@@ -101,7 +102,8 @@ func TestATurnWithoutAPollerEndsWhenItsHolderWaits(t *testing.T) {
 func TestRepliesWaitForSettle(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
-		cl := dial(t, NewServer(Config{}, &script{settle: func(*Conn) error { <-durable; return nil }}))
+		h := &script{settle: func() error { <-durable; return nil }}
+		cl := dial(t, NewServer(settling(h), h))
 		cl.send("PING\r\nPING\r\n")
 		cl.expectSilence()
 		close(durable)
@@ -114,10 +116,10 @@ func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
 		broken := errors.New("disk full")
 		closed := false
 		h := &script{
-			settle: func(*Conn) error { return broken },
+			settle: func() error { return broken },
 			closed: func(*Conn) { closed = true },
 		}
-		cl := dial(t, NewServer(Config{}, h))
+		cl := dial(t, NewServer(settling(h), h))
 		cl.send("PING\r\n")
 		cl.expectEnd("")
 		synctest.Wait()
@@ -135,7 +137,7 @@ func TestSettleIsCalledThoughTheClientLeft(t *testing.T) {
 			"WORK": func(c *Conn, _ [][]byte) { <-left; c.Reply().Simple("DONE") },
 		}}
 		h.closed = func(*Conn) { settledBeforeClosed = h.settled.Load() }
-		cl := dial(t, NewServer(Config{}, h))
+		cl := dial(t, NewServer(settling(h), h))
 		cl.send("WORK\r\n")
 		synctest.Wait()
 		cl.Close()
@@ -152,7 +154,7 @@ func TestSettleIsCalledForWhatAKilledConnectionExecuted(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"KILL": func(c *Conn, _ [][]byte) { c.Close() },
 		}}
-		cl := dial(t, NewServer(Config{}, h))
+		cl := dial(t, NewServer(settling(h), h))
 		cl.send("PING\r\nKILL\r\nPING\r\n")
 		cl.expectEnd("")
 		synctest.Wait()
@@ -165,7 +167,7 @@ func TestSettleIsCalledForWhatAKilledConnectionExecuted(t *testing.T) {
 func TestAProtocolErrorIsToldAfterTheRepliesBeforeIt(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
-		cl := dial(t, NewServer(Config{}, h))
+		cl := dial(t, NewServer(settling(h), h))
 		cl.send("PING\r\n*a\r\nPING\r\n")
 		cl.expectEnd("+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n")
 		synctest.Wait()
@@ -234,7 +236,7 @@ func TestReplyModes(t *testing.T) {
 			"ON":   func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOn); c.Reply().Simple("ON") },
 			"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
 		}}
-		cl := dial(t, NewServer(Config{}, h))
+		cl := dial(t, NewServer(settling(h), h))
 		cl.call("ECHO 1\r\nOFF\r\nECHO 2\r\nSKIP\r\nECHO 3\r\nECHO 4\r\nON\r\nECHO 5\r\n", "$1\r\n1\r\n+ON\r\n$1\r\n5\r\n")
 		cl.call("ECHO 1\r\nSKIP\r\nECHO 2\r\nECHO 3\r\nSKIP\r\nSKIP\r\nECHO 4\r\nECHO 5\r\n", "$1\r\n1\r\n$1\r\n3\r\n$1\r\n5\r\n")
 		served := h.served.Load()

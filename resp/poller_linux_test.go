@@ -3,6 +3,7 @@ package resp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // polled starts a server that polls, and returns what dials it. All that is in the kernel's hands here has no
@@ -179,6 +182,25 @@ func TestWhoSendsWithoutEndHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// slowCommitter has nobody wait who rests on nothing.
+type slowCommitter struct {
+	begun   func()
+	settled func(seq simba.Seq)
+}
+
+func (c *slowCommitter) TrySettle(seq simba.Seq) (done bool, err error) {
+	if seq == 0 {
+		return true, nil
+	}
+	c.begun()
+	return false, nil
+}
+
+func (c *slowCommitter) Settle(_ context.Context, seq simba.Seq) error {
+	c.settled(seq)
+	return nil
+}
+
 func TestThoseWhoLineUpSettleInTheirOrderWhileOthersAreServed(t *testing.T) {
 	const clients = 20
 	order := make(chan int, clients)
@@ -188,21 +210,15 @@ func TestThoseWhoLineUpSettleInTheirOrderWhileOthersAreServed(t *testing.T) {
 	h := &script{commands: map[string]func(*Conn, [][]byte){
 		"LOCK": func(c *Conn, args [][]byte) {
 			n, _ := strconv.Atoi(string(args[1]))
-			c.SetState(n)
+			c.RestOn(simba.Seq(n + 1))
 			c.Reply().Simple(string(args[1]))
 		},
 	}}
-	h.settle = func(c *Conn) error {
-		if n, ok := c.State().(int); ok {
-			lined.Done()
-			c.LineUp()
-			<-durable
-			order <- n
-			c.SetState(nil)
-		}
-		return nil
-	}
-	_, dial := polled(t, Config{}, h)
+	slow := &slowCommitter{begun: lined.Done, settled: func(seq simba.Seq) {
+		<-durable
+		order <- int(seq) - 1
+	}}
+	_, dial := polled(t, Config{Committer: slow}, h)
 	all := make([]*client, clients)
 	for i := range all {
 		all[i] = dial()

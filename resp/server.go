@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // Handler executes what connections read.
@@ -21,14 +23,11 @@ type Handler interface {
 	// Serve executes one command and writes exactly one reply to c.Reply(), or one
 	// for each channel of a SUBSCRIBE and its like. args is never empty, and valid
 	// only during the call. It is called on the connection's own goroutine; an
-	// inline command arrives the same way.
+	// inline command arrives the same way. If the reply rests on a change that may not be
+	// durable yet, Serve says so by c.RestOn.
 	Serve(c *Conn, args [][]byte)
-	// Settle is called before replies are handed to the network, and for each
-	// command served, also when its client is gone: the replies are sent only after
-	// it returned nil. On an error they are dropped and the connection closes.
-	Settle(c *Conn) error
-	// Closed is called once, on the connection's goroutine, after the last Serve
-	// and Settle, when the connection is closed, its Context has ended and its
+	// Closed is called once, on the connection's goroutine, after the last Serve, and when
+	// what was served is settled, the connection is closed, its Context has ended and its
 	// subscriptions are gone. c.Graceful tells whether the server is shutting down.
 	Closed(c *Conn)
 }
@@ -39,6 +38,8 @@ const rejectTimeout = 100 * time.Millisecond
 // Server serves connections. Its methods may be called concurrently.
 type Server struct {
 	handler     Handler
+	committer   simba.Committer
+	settled     func(took time.Duration)
 	limits      Limits
 	requireAuth func() bool
 	inUse       func(*Conn) bool
@@ -74,6 +75,8 @@ func NewServer(cfg Config, h Handler) *Server {
 	cfg = cfg.withDefaults()
 	s := &Server{
 		handler:     h,
+		committer:   cfg.Committer,
+		settled:     cfg.Settled,
 		limits:      cfg.Limits,
 		requireAuth: cfg.RequireAuth,
 		inUse:       cfg.InUse,

@@ -106,7 +106,7 @@ func TestShutdownLetsRunningCommandsFinishAndAnswer(t *testing.T) {
 				c.Reply().Simple("DONE")
 			},
 		}}
-		s := NewServer(Config{}, h)
+		s := NewServer(settling(h), h)
 		busy, idle := dial(t, s), dial(t, s)
 		busy.send("WORK\r\nPING\r\n")
 		<-working

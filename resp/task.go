@@ -139,9 +139,9 @@ func (c *Conn) leave() {
 	}
 }
 
-// LineUp is Detach for who waits for what others wait for too, such as the next write to the disk: these wait together,
+// lineUp is leave for who waits for what others wait for too, the next write to the disk: these wait together,
 // in the order of their calls.
-func (c *Conn) LineUp() {
+func (c *Conn) lineUp() {
 	if c.polled() {
 		c.sock.task.to(lined)
 	}

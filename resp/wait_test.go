@@ -73,8 +73,8 @@ func TestAWakeWhileTheCommandsBeforeAreSettledIsNotLost(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		durable := make(chan struct{})
-		h.settle = func(*Conn) error { <-durable; return nil }
-		cl := dial(t, NewServer(Config{}, h))
+		h.settle = func() error { <-durable; return nil }
+		cl := dial(t, NewServer(settling(&h.script), h))
 		cl.send("WAIT job\r\n")
 		(<-h.waits).Wake()
 		synctest.Wait()
@@ -114,8 +114,10 @@ func TestAWaitThatWasWokenMayGoOn(t *testing.T) {
 
 func TestAWaitThatGoesOnIsUnblockedByWhoCameBehindItsWake(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
+		var waiting *Conn
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"WAIT": func(c *Conn, _ [][]byte) {
+				waiting = c
 				w := c.NewWait()
 				told := ""
 				for range 2 {
@@ -129,15 +131,15 @@ func TestAWaitThatGoesOnIsUnblockedByWhoCameBehindItsWake(t *testing.T) {
 		}}
 		durable := make(chan struct{})
 		conns := make(chan *Conn, 1)
-		h.settle = func(c *Conn) error { // while what came before is settled
+		h.settle = func() error { // while what came before is settled
 			select {
-			case conns <- c:
+			case conns <- waiting:
 				<-durable
 			default:
 			}
 			return nil
 		}
-		cl := dial(t, NewServer(Config{}, h))
+		cl := dial(t, NewServer(settling(h), h))
 		cl.send("WAIT\r\n")
 		c := <-conns
 		synctest.Wait()
@@ -283,8 +285,8 @@ func TestAWaiterThatIsWokenCannotBeUnblocked(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
 		h := newBlocking(0)
-		h.settle = func(*Conn) error { <-durable; return nil }
-		s := NewServer(Config{}, h)
+		h.settle = func() error { <-durable; return nil }
+		s := NewServer(settling(&h.script), h)
 		cl := dial(t, s)
 		cl.send("WAIT job\r\n")
 		(<-h.waits).Wake()
@@ -353,8 +355,8 @@ func TestShutdownEndsBlockedCommandsWithAReply(t *testing.T) {
 func TestRepliesThatDidNotSettleEndTheWait(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
-		h.settle = func(*Conn) error { return errSettle }
-		cl := dial(t, NewServer(Config{}, h))
+		h.settle = func() error { return errSettle }
+		cl := dial(t, NewServer(settling(&h.script), h))
 		cl.send("PING\r\nWAIT job\r\n")
 		if why := <-h.ends; why != Gone {
 			t.Errorf("%v", why)

@@ -40,7 +40,7 @@ func pipes(t *testing.T, j engine.Journal) *pipeServer {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	x := commands.New(commands.Config{Backend: e, Logger: quiet})
-	s := resp.NewServer(resp.Config{Broker: broker, Logger: quiet}, x)
+	s := resp.NewServer(resp.Config{Committer: e, Broker: broker, Logger: quiet}, x)
 	x.Attach(s)
 	t.Cleanup(func() {
 		if err := s.Shutdown(t.Context()); err != nil && t.Context().Err() == nil {
@@ -324,7 +324,7 @@ func (h *heldBack) Commit(seq simba.Seq) error {
 	return nil
 }
 
-func (h *heldBack) Want(simba.Seq) {}
+func (h *heldBack) Begin(simba.Seq) {}
 
 func (h *heldBack) Tellable() simba.Seq {
 	h.mu.Lock()

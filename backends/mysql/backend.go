@@ -181,12 +181,17 @@ var errRestless = errors.New("the mutex or the database's clock changed at each 
 // attempts is how often a request looks again when the state changed under it.
 const attempts = 5
 
-// Settle implements simba.Backend. What the store has said is durable already.
-func (b *Backend) Settle(context.Context, simba.Seq) error {
-	if b.ctx.Err() != nil {
+// Settle implements simba.Committer. What the store has said is durable already.
+func (b *Backend) Settle(_ context.Context, seq simba.Seq) error {
+	if seq != 0 && b.ctx.Err() != nil {
 		return simba.ErrStopped
 	}
 	return nil
+}
+
+// TrySettle implements simba.Committer.
+func (b *Backend) TrySettle(seq simba.Seq) (done bool, err error) {
+	return true, b.Settle(context.Background(), seq)
 }
 
 // Stats implements simba.Backend.

@@ -416,10 +416,15 @@ func (b *Backend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Ev
 	return b.chronicle.Find(r), 0, nil
 }
 
-// Settle implements simba.Backend: what Redis has answered needs no settling.
-func (b *Backend) Settle(context.Context, simba.Seq) error {
-	if b.tasks.ctx.Err() != nil {
+// Settle implements simba.Committer: what Redis has answered needs no settling.
+func (b *Backend) Settle(_ context.Context, seq simba.Seq) error {
+	if seq != 0 && b.tasks.ctx.Err() != nil {
 		return simba.ErrStopped
 	}
 	return nil
+}
+
+// TrySettle implements simba.Committer.
+func (b *Backend) TrySettle(seq simba.Seq) (done bool, err error) {
+	return true, b.Settle(context.Background(), seq)
 }

@@ -264,12 +264,20 @@ func (b *Backend) Stats() simba.Stats {
 	}
 }
 
-// Settle implements simba.Backend: what the ensemble has answered is durable.
-func (b *Backend) Settle(context.Context, simba.Seq) error {
+// Settle implements simba.Committer: what the ensemble has answered is durable.
+func (b *Backend) Settle(_ context.Context, seq simba.Seq) error {
+	if seq == 0 {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return simba.ErrStopped
 	}
 	return nil
+}
+
+// TrySettle implements simba.Committer.
+func (b *Backend) TrySettle(seq simba.Seq) (done bool, err error) {
+	return true, b.Settle(context.Background(), seq)
 }

@@ -89,6 +89,8 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		IdleTimeout: cfg.Timeout,
 		Logger:      log.Logger,
 		Broker:      broker,
+		Committer:   a.engine,
+		Settled:     a.handler.Settled,
 		InUse:       a.handler.InUse,
 		RequireAuth: a.handler.RequireAuth,
 		Turns:       a.turns(),

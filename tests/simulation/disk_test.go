@@ -104,6 +104,12 @@ func (d *disk) fail(f fault) {
 	d.fault, d.since = f, d.now()
 }
 
+func (d *disk) isCalm() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calm
+}
+
 func (d *disk) setCalm(calm bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

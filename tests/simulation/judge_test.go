@@ -125,14 +125,14 @@ func (w *world) heard(k *wire, v any, at time.Duration) {
 
 // span is when something that rests on a state of a mutex may be told.
 func (w *world) span(mx *mutex, at time.Duration, on int) span {
-	s := span{at, w.disk.settledBy(at)}
+	s := span{at, w.settledBy(at)}
 	if w.durability == memory {
 		s.until = at
 		return s
 	}
 	for i := on; i > 0; i-- {
 		if st := mx.states[i]; w.durability == always || st.forced {
-			s.from = max(s.from, w.disk.settledBy(st.at))
+			s.from = max(s.from, w.settledBy(st.at))
 			break
 		}
 	}

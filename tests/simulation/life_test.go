@@ -173,7 +173,7 @@ func (w *world) finish() {
 		for _, kind := range []reqKind{reqAcquire, reqRelease} {
 			r := &request{kind: kind, mx: mx, who: "last", ttl: time.Hour, noQueue: true}
 			w.send(last, r)
-			w.sleep(w.disk.settledBy(w.now()) - w.now())
+			w.sleep(w.settledBy(w.now()) - w.now())
 			if w.fatal.Load() != 0 {
 				return
 			}

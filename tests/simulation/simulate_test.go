@@ -32,8 +32,14 @@ const stream = 20240229
 // violation, which it reports and does not judge. Several may run at a time.
 func simulate(t *testing.T, seed uint64) *report {
 	t.Helper()
+	return simulateWith(t, seed, func(*config) {})
+}
+
+// simulateWith is simulate with what the seed has decided changed.
+func simulateWith(t *testing.T, seed uint64, change func(*config)) *report {
+	t.Helper()
 	done := make(chan *report, 1)
-	go func() { done <- bubble(t, seed) }()
+	go func() { done <- bubble(t, seed, change) }()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -46,7 +52,7 @@ func simulate(t *testing.T, seed uint64) *report {
 	}
 }
 
-func bubble(t *testing.T, seed uint64) (r *report) {
+func bubble(t *testing.T, seed uint64, change func(*config)) (r *report) {
 	r = &report{seed: seed, counts: map[string]int{}}
 	defer func() {
 		if p := recover(); p != nil {
@@ -60,6 +66,7 @@ func bubble(t *testing.T, seed uint64) (r *report) {
 	synctest.Test(t, func(*testing.T) {
 		rng := rand.New(rand.NewPCG(seed, stream))
 		w := &world{config: draw(rng), rng: rng, report: r, start: time.Now(), lulls: newLulls()}
+		change(&w.config)
 		go w.lulls.watch()
 		defer w.lulls.stop()
 		w.events = map[uint64]string{}

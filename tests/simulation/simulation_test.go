@@ -80,6 +80,17 @@ func TestSeedsThatFoundSomethingFindNothingNow(t *testing.T) {
 	}
 }
 
+// TestALateJournalKeepsTheRules has the journal acknowledge 5 ms later than the disk, to 100 clients. The model
+// knows of no disk that is slow besides.
+func TestALateJournalKeepsTheRules(t *testing.T) {
+	for seed := range uint64(10) {
+		judgeRun(t, simulateWith(t, seed+1, func(c *config) {
+			c.durability, c.late, c.period, c.faults = always, 5*time.Millisecond, 0, 0
+			c.clients, c.actions = 100, 400
+		}))
+	}
+}
+
 // TestEveryKindOfFaultHappens keeps the simulation from rotting into one that does nothing.
 func TestEveryKindOfFaultHappens(t *testing.T) {
 	const n = 200

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
@@ -38,6 +39,7 @@ type config struct {
 	window     time.Duration // of a handoff
 	grace      time.Duration // of a queue
 	period     time.Duration // of the disk, see disk
+	late       time.Duration // how much later than the disk the journal acknowledges
 	clients    int
 	mutexes    int
 	actions    int
@@ -134,6 +136,17 @@ type wire struct {
 
 func (w *world) now() time.Duration { return time.Since(w.start) } // by any goroutine
 
+// settledBy is when what is changed at t may be told, as far as is known now.
+func (w *world) settledBy(t time.Duration) time.Duration { return w.disk.settledBy(t) + w.late }
+
+// lateness is how much later than the disk the journal acknowledges now.
+func (w *world) lateness() time.Duration {
+	if w.disk.isCalm() {
+		return 0
+	}
+	return w.late
+}
+
 func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) } // likewise
 
 func (w *world) wallMillis() int64 {
@@ -213,6 +226,9 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 			return
 		}
 		w.store, journal, rec = store, store, engine.Recovery(*recovered)
+		if w.late > 0 {
+			journal = backendtest.Late(store, w.lateness)
+		}
 		w.stored = make(map[string]time.Duration)
 		for l, err := range rec.Leases {
 			if err != nil {
@@ -231,7 +247,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	}
 	w.engine = e
 	x := commands.New(commands.Config{Backend: e, Logger: quiet})
-	w.server = resp.NewServer(resp.Config{Limits: resp.Limits{Long: x.LongArguments, WriteTimeout: unread}, Broker: w.broker, Logger: quiet}, x)
+	w.server = resp.NewServer(resp.Config{Committer: e, Limits: resp.Limits{Long: x.LongArguments, WriteTimeout: unread}, Broker: w.broker, Logger: quiet}, x)
 	x.Attach(w.server)
 	w.up = true
 	w.logf(nil, w.now(), "the server runs, life %d, boot %d, quiet for %v", w.life, w.boots, rec.Quiet)
@@ -299,7 +315,7 @@ func (w *world) stop() *vfs.MemFS {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.violate(ruleLiveness, "an orderly stop: %v", err)
 	}
-	w.sleep(w.disk.settledBy(w.now()) - w.now()) // Stop waits for it under a lock, where fake time stands still
+	w.sleep(w.settledBy(w.now()) - w.now()) // Stop waits for it under a lock, where fake time stands still
 	if w.fatal.Load() != 0 {
 		// The disk hung for longer than the store is patient.
 		return w.crash(w.percent())

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"access":             {},
 	"bugs":               {},
 	"history":            {module},
-	"resp":               {module + "/bugs", "github.com/tidwall/redcon", "golang.org/x/sys"},
+	"resp":               {module, module + "/bugs", "github.com/tidwall/redcon", "golang.org/x/sys"},
 	"script":             {module + "/resp", "github.com/yuin/gopher-lua"},
 	"commands":           {module, module + "/access", module + "/bugs", module + "/resp", module + "/script"},
 	"engine":             {module, module + "/bugs", module + "/history", "golang.org/x/sys"},
