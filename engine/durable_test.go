@@ -57,7 +57,7 @@ func (g *gate) Commit(seq simba.Seq) error {
 	return nil
 }
 
-func (g *gate) Begin(simba.Seq) {}
+func (g *gate) Begin(seq simba.Seq) bool { return seq > g.Tellable() }
 
 func (g *gate) Tellable() simba.Seq {
 	g.mu.Lock()

@@ -24,8 +24,9 @@ type Journal interface {
 	// Commit returns when all changes up to seq are tellable. Callers share the
 	// work: one of them writes for all that were appended before it began.
 	Commit(seq simba.Seq) error
-	// Begin has begun what Commit would wait for. It does not wait, and cannot fail: Commit does.
-	Begin(seq simba.Seq)
+	// Begin reports whether Commit would have to wait, and has what it would wait for begun. It
+	// does not wait, and cannot fail: Commit does.
+	Begin(seq simba.Seq) (waits bool)
 	// Tellable is the largest seq such that every change up to it is durable as
 	// far as the mode of durability promises. It never falls, and may grow at any
 	// time, from any goroutine. It is cheap: one atomic load or two.
@@ -49,7 +50,7 @@ type memoryJournal struct{}
 func (memoryJournal) Append(simba.Change) bool      { return false }
 func (memoryJournal) AppendAll([]simba.Change) bool { return false }
 func (memoryJournal) Commit(simba.Seq) error        { return nil }
-func (memoryJournal) Begin(simba.Seq)               {}
+func (memoryJournal) Begin(simba.Seq) bool          { return false }
 func (memoryJournal) Tellable() simba.Seq           { return everything }
 
 // everything is what is tellable where nothing is held back.

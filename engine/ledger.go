@@ -170,18 +170,15 @@ func (l *ledger) idle(seq simba.Seq) bool { return seq == 0 && l.waiting.Load() 
 
 // begin reports whether settle may have to wait, and has the journal begin what it would wait for. A turn that is
 // told now may reach nobody, and then settle waits for what that leads to.
-func (l *ledger) begin(seq simba.Seq) bool {
-	mark := l.journal.Tellable()
-	if seq > mark {
-		l.journal.Begin(seq)
-		return true
-	}
-	return mark != everything && l.mayTell(mark)
-}
+func (l *ledger) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.mayTell() }
 
-// mayTell reports whether there is a notice to be told.
-func (l *ledger) mayTell(mark simba.Seq) bool {
+// mayTell reports whether there is a notice to be told that may reach nobody.
+func (l *ledger) mayTell() bool {
 	if l.waiting.Load() == 0 {
+		return false
+	}
+	mark := l.journal.Tellable()
+	if mark == everything {
 		return false
 	}
 	l.mu.Lock()

@@ -232,13 +232,20 @@ func (s *Store) Commit(seq simba.Seq) error {
 }
 
 // Begin implements engine.Journal.
-func (s *Store) Begin(seq simba.Seq) {
+func (s *Store) Begin(seq simba.Seq) (waits bool) {
+	if seq <= s.Tellable() {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if seq <= s.Tellable() || s.current != nil && seq <= s.current.last || s.closed {
-		return
+	switch {
+	case seq <= s.Tellable():
+		return false
+	case s.current != nil && seq <= s.current.last, s.closed:
+	default:
+		s.wantNextLocked()
 	}
-	s.wantNextLocked()
+	return true
 }
 
 // wait returns nil when a group's done is closed and the store has not failed.

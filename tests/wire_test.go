@@ -324,7 +324,7 @@ func (h *heldBack) Commit(seq simba.Seq) error {
 	return nil
 }
 
-func (h *heldBack) Begin(simba.Seq) {}
+func (h *heldBack) Begin(seq simba.Seq) bool { return seq > h.Tellable() }
 
 func (h *heldBack) Tellable() simba.Seq {
 	h.mu.Lock()

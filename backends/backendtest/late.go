@@ -62,6 +62,9 @@ func (l *late) tellableLocked() simba.Seq {
 	return l.Journal.Tellable()
 }
 
+// Begin implements engine.Journal.
+func (l *late) Begin(seq simba.Seq) (waits bool) { return l.Journal.Begin(seq) || seq > l.Tellable() }
+
 // Commit implements engine.Journal.
 func (l *late) Commit(seq simba.Seq) error {
 	if seq <= l.Tellable() {
