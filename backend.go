@@ -278,8 +278,8 @@ type Committer interface {
 	// became tellable: notices, and wake-ups of waiters. After an error nothing that
 	// rests on seq may be told.
 	Settle(ctx context.Context, seq Seq) error
-	// TrySettle is Settle if that does not have to wait. Else it has begun what Settle
-	// would wait for, and done is false.
+	// TrySettle is Settle if that does not have to wait. Else it begins what Settle waits
+	// for, and returns false.
 	TrySettle(seq Seq) (done bool, err error)
 }
 

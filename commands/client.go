@@ -25,7 +25,7 @@ type client struct {
 	parked  time.Duration // blocked so far, which is not work
 	failed  bool          // it replied with an error
 
-	outage outage // of the engine's store, as far as this batch met it
+	outage outage // see lost
 	batch  uint64 // of outage
 
 	tx        *transaction // between MULTI and EXEC
@@ -132,7 +132,7 @@ func (c *client) run(e *entry, args [][]byte) {
 	ended := c.x.age()
 
 	took := ended - started - c.parked
-	c.outage.note(took)
+	c.lost().note(took)
 	c.tell(e, args, took, c.failed)
 	c.x.rates.tick(c.x, ended)
 }
@@ -158,12 +158,18 @@ func (c *client) tell(e *entry, args [][]byte, took time.Duration, failed bool) 
 // giveWay is Conn.GiveWay in the midst of a command, for which it is no work.
 func (c *client) giveWay() { c.parked += c.conn.GiveWay() }
 
-// backend returns the backend for a call on behalf of this client.
-func (c *client) backend() simba.Backend {
+// lost is what this batch has lost to the engine's store.
+func (c *client) lost() *outage {
 	if now := c.conn.Batch(); c.batch != now {
 		c.batch, c.outage = now, outage{}
 	}
-	if c.outage.over() {
+	return &c.outage
+}
+
+// backend returns the backend for a call on behalf of this client.
+func (c *client) backend() simba.Backend {
+	c.conn.RestOn(0) // it may have notices to send
+	if c.lost().over() {
 		return refusing{c.x.backend, c.outage.err}
 	}
 	return c.x.backend

@@ -12,19 +12,14 @@ import (
 )
 
 // slowBackend takes its time: a RELEASE takes as many milliseconds as its TOKEN,
-// a Settle of a change 40 ms.
+// a Settle 40 ms.
 func slowBackend() *fakeBackend {
 	return &fakeBackend{
 		release: func(r simba.ReleaseRequest) (bool, simba.Seq, error) {
 			time.Sleep(time.Duration(r.Token) * time.Millisecond)
 			return true, 1, nil
 		},
-		settle: func(seq simba.Seq) error {
-			if seq != 0 {
-				time.Sleep(40 * time.Millisecond)
-			}
-			return nil
-		},
+		settle: func(simba.Seq) error { time.Sleep(40 * time.Millisecond); return nil },
 	}
 }
 

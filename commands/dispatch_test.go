@@ -45,6 +45,10 @@ func TestABatchIsSettledEvenIfItOwesNothing(t *testing.T) {
 	if got := s.backend.settlements(); !slices.Equal(got, []simba.Seq{0}) {
 		t.Errorf("settled %v, want [0]", got)
 	}
+	p.do("PING")
+	if got := s.backend.settlements(); len(got) > 0 {
+		t.Errorf("PING settled %v", got)
+	}
 }
 
 func TestWhatCannotBeSettledIsNotTold(t *testing.T) {

@@ -64,7 +64,7 @@ func wireText(err error) string {
 func (c *client) fail(err error) {
 	text := wireText(err)
 	c.failed = true
-	c.outage.met(err)
+	c.lost().met(err)
 	c.x.storeFaults.met(err)
 	c.x.errors.add(err)
 	c.w.Error(text)

@@ -77,6 +77,7 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 	if c.x.keyspace == nil {
 		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
 	}
+	c.conn.RestOn(0)
 	return c.x.keyspace, nil
 }
 

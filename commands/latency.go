@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The events of the latency monitor: Redis' two for commands, and the wait for
-// the disk that the commands of a batch share.
+// The events of the latency monitor: Redis' two for commands, and the wait for the disk that the
+// commands of a batch share, if they had to wait.
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"
@@ -44,8 +44,6 @@ type latencySample struct {
 	at   int64 // Unix seconds
 	took time.Duration
 }
-
-func (m *latencyMonitor) on() bool { return m.threshold.Load() > 0 }
 
 // consider adds a sample if the event, which has just ended, took long.
 func (m *latencyMonitor) consider(event string, took time.Duration) {

@@ -59,8 +59,8 @@ func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
 	if err != nil {
-		c.outage.met(err)
-		c.outage.note(time.Since(began))
+		c.lost().met(err)
+		c.lost().note(time.Since(began))
 		c.x.storeFaults.met(err) // the client's reply does not say it
 		c.x.log.Debug("cannot tell the engine of a subscriber yet", "channel", channel, "err", err)
 		return

@@ -10,7 +10,7 @@ import (
 const ratePeriod = time.Second
 
 // rates are the figures of INFO that are per second. There is no goroutine that
-// samples: the first batch of commands after a period does, so that an idle
+// samples: the first command after a period does, so that an idle
 // server stays idle.
 type rates struct {
 	due atomic.Int64 // when the next sample is, in nanoseconds since start

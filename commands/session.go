@@ -123,8 +123,8 @@ func (c *client) releaseSession() {
 		})
 		if err != nil {
 			kept, cause = kept+1, err
-			c.outage.met(err)
-			c.outage.note(time.Since(began))
+			c.lost().met(err)
+			c.lost().note(time.Since(began))
 			c.x.storeFaults.met(err)
 		}
 		c.conn.RestOn(seq)

@@ -19,6 +19,7 @@ type gate struct {
 	appended simba.Seq
 	held     simba.Seq // the first change that holds back; 0 = none
 	strict   bool      // also changes of a queue hold back
+	begun    simba.Seq // the largest of Begin
 	changes  []simba.Change
 }
 
@@ -57,7 +58,13 @@ func (g *gate) Commit(seq simba.Seq) error {
 	return nil
 }
 
-func (g *gate) Begin(seq simba.Seq) bool { return seq > g.Tellable() }
+func (g *gate) Begin(seq simba.Seq) (waits bool) {
+	waits = seq > g.Tellable()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begun = max(g.begun, seq)
+	return waits
+}
 
 func (g *gate) Tellable() simba.Seq {
 	g.mu.Lock()
@@ -140,6 +147,32 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 			t.Errorf("notices %q", got)
 		}
 	})
+}
+
+func TestTrySettleBeginsWhatItDoesNotWaitFor(t *testing.T) {
+	g := newGate()
+	w := newWorldOn(t, g, Recovery{})
+	o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := w.e.TrySettle(o.Seq); done || err != nil || g.begun != o.Seq {
+		t.Errorf("with the disk held back: %v, %v, and %d of %d is begun", done, err, g.begun, o.Seq)
+	}
+	g.set(true)
+	if done, err := w.e.TrySettle(0); done || err != nil { // to tell a notice may lead to a wait
+		t.Errorf("with a notice to be told: %v, %v", done, err)
+	}
+	if err := w.e.Settle(t.Context(), o.Seq); err != nil {
+		t.Error(err)
+	}
+	if done, err := w.e.TrySettle(o.Seq); !done || err != nil {
+		t.Errorf("when it is durable: %v, %v", done, err)
+	}
+	w.e.Stop()
+	if done, err := w.e.TrySettle(o.Seq); !done || err != simba.ErrStopped {
+		t.Errorf("when the engine has stopped: %v, %v", done, err)
+	}
 }
 
 func TestFreeIsNotToldBeforeTheReleaseIsDurable(t *testing.T) {

@@ -153,10 +153,7 @@ func (e *Engine) missed(name, contender string) simba.Seq {
 
 // TrySettle implements simba.Committer.
 func (e *Engine) TrySettle(seq simba.Seq) (done bool, err error) {
-	switch {
-	case e.ledger.idle(seq):
-		return true, nil
-	case e.ledger.begin(seq):
+	if e.ledger.begin(seq) {
 		return false, nil
 	}
 	return true, e.Settle(context.Background(), seq)

@@ -24,8 +24,8 @@ type Journal interface {
 	// Commit returns when all changes up to seq are tellable. Callers share the
 	// work: one of them writes for all that were appended before it began.
 	Commit(seq simba.Seq) error
-	// Begin reports whether Commit would have to wait, and has what it would wait for begun. It
-	// does not wait, and cannot fail: Commit does.
+	// Begin reports whether Commit would have to wait, and begins what it would wait for. It does
+	// not wait, and cannot fail: Commit does.
 	Begin(seq simba.Seq) (waits bool)
 	// Tellable is the largest seq such that every change up to it is durable as
 	// far as the mode of durability promises. It never falls, and may grow at any

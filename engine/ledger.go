@@ -165,14 +165,11 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 	}
 }
 
-// idle reports whether settle would do nothing.
-func (l *ledger) idle(seq simba.Seq) bool { return seq == 0 && l.waiting.Load() == 0 }
-
-// begin reports whether settle may have to wait, and has the journal begin what it would wait for. A turn that is
-// told now may reach nobody, and then settle waits for what that leads to.
+// begin reports whether settle may have to wait, and has the journal begin what it would wait for. A
+// turn that is told now may reach nobody, and then settle waits for what that leads to.
 func (l *ledger) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.mayTell() }
 
-// mayTell reports whether there is a notice to be told that may reach nobody.
+// mayTell reports whether there is a notice to be told, where that may lead to a wait.
 func (l *ledger) mayTell() bool {
 	if l.waiting.Load() == 0 {
 		return false

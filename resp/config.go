@@ -87,12 +87,13 @@ type Config struct {
 	// connections. 0 = any number.
 	Turns int
 
-	// Committer makes durable what replies rest on, by Conn.RestOn; nil = they rest on nothing, and one that does is an error.
-	// It is asked for each batch of commands, also when the client is gone. The replies are
-	// sent after it returned nil. On an error they are dropped and the connection closes.
+	// Committer makes durable what replies rest on, by Conn.RestOn; nil = a reply that rests on
+	// something is an error. It is called for each such batch of commands, also when the client
+	// is gone. The replies are sent after it returned nil. On an error they are dropped and the
+	// connection closes.
 	Committer simba.Committer
-	// Settled is told how long a batch has waited for the Committer; nil = nobody is. It is
-	// called on the connection's goroutine, and not for a batch that did not have to wait.
+	// Settled is called with the time that a batch waited for the Committer, on the connection's
+	// goroutine; not for a batch that did not wait. nil = it is not called.
 	Settled func(took time.Duration)
 
 	// Poll has few goroutines serve the connections of Serve, on Linux. The handler then says

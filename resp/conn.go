@@ -46,6 +46,7 @@ type Conn struct {
 	in        *reader
 	reply     Writer
 	rests     simba.Seq // what the replies of this batch rest on
+	settles   bool      // RestOn was called for this batch
 	batches   uint64    // ended so far
 	command   int       // where the replies of the command being executed begin in reply
 	mode      ReplyMode

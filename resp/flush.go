@@ -14,11 +14,12 @@ var (
 	errNoCommitter = errors.New("the server has no Committer")
 )
 
-// RestOn notes that what is replied rests on seq: it is sent when that is durable. 0 is nothing.
-func (c *Conn) RestOn(seq simba.Seq) { c.rests = max(c.rests, seq) }
+// RestOn delays the replies of this batch until seq is durable. With 0 they rest on nothing, but the
+// Committer is asked: there may be notices to send. A batch without RestOn does not concern it.
+func (c *Conn) RestOn(seq simba.Seq) { c.rests, c.settles = max(c.rests, seq), true }
 
-// Batch is the number of the batch of commands that is being executed: what is replied by then is sent together. It
-// begins at 0.
+// Batch is the number of the batch of commands that is being executed; the first is 0. The
+// replies of a batch are sent together.
 func (c *Conn) Batch() uint64 { return c.batches }
 
 // Flush settles what was executed so far and sends the replies. On an error they
@@ -30,7 +31,7 @@ func (c *Conn) Flush() error {
 		c.fail(c.send())
 		c.reply.Truncate(0)
 	}
-	if c.Settle(); c.err == nil {
+	if err := c.Settle(); err == nil && c.err == nil {
 		c.fail(c.send())
 	}
 	c.command, c.holds = 0, false
@@ -43,8 +44,11 @@ func (c *Conn) Flush() error {
 // nothing is sent any more. It is not bound to the connection's context: notices and wake-ups of
 // others depend on it, also when this client has left.
 func (c *Conn) Settle() error {
+	if !c.settles {
+		return nil
+	}
 	seq := c.rests
-	c.rests = 0
+	c.rests, c.settles = 0, false
 	done, err := c.server.committer.TrySettle(seq)
 	if !done {
 		err = c.awaitSettled(seq)

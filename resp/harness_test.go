@@ -34,6 +34,9 @@ type script struct {
 
 func (h *script) Serve(c *Conn, args [][]byte) {
 	h.served.Add(1)
+	if c.server.committer == simba.Committer(h) {
+		c.RestOn(1)
+	}
 	if f := h.commands[strings.ToUpper(string(args[0]))]; f != nil {
 		f(c, args)
 		return

@@ -205,8 +205,8 @@ func (c *Conn) end() {
 	c.drainPushes()
 	c.farewell()
 	c.Close()
-	c.server.handler.Closed(c)
 	c.logEnd()
+	c.server.handler.Closed(c)
 	c.server.remove(c)
 }
 

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 func TestAPipelineIsSettledAndSentOnce(t *testing.T) {
@@ -89,6 +92,7 @@ func TestATurnWithoutAPollerEndsWhenItsHolderWaits(t *testing.T) {
 			conn := &Conn{server: s, stream: &reads{take: c.read}, created: time.Now(), turn: 1}
 			conn.touch()
 			time.Sleep(c.work)
+			conn.RestOn(1)
 			if err := conn.Flush(); err != nil {
 				t.Error(err)
 			}
@@ -125,6 +129,28 @@ func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
 		synctest.Wait()
 		if !closed {
 			t.Error("Closed was not called")
+		}
+	})
+}
+
+// doneCommitter never has anybody wait.
+type doneCommitter struct{ err error }
+
+func (c doneCommitter) TrySettle(simba.Seq) (done bool, err error)    { return true, c.err }
+func (c doneCommitter) Settle(context.Context, simba.Seq) (err error) { panic("it was done") }
+
+func TestWhatIsDurableAlreadyIsSentAtOnceUnlessThatFailed(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
+		h := &script{commands: map[string]func(*Conn, [][]byte){
+			"LOCK": func(c *Conn, _ [][]byte) { c.RestOn(1); c.Reply().Simple("LOCKED") },
+		}}
+		waited := func(time.Duration) { t.Error("it waited") }
+		dial(t, NewServer(Config{Committer: doneCommitter{}, Settled: waited}, h)).call("LOCK\r\n", "+LOCKED\r\n")
+		for _, committer := range []simba.Committer{doneCommitter{errors.New("disk full")}, nil} {
+			cl := dial(t, NewServer(Config{Committer: committer, Settled: waited}, h))
+			cl.call("PING\r\n", "+PONG\r\n")
+			cl.send("PING\r\nLOCK\r\n")
+			cl.expectEnd("")
 		}
 	})
 }

@@ -26,9 +26,10 @@ type Handler interface {
 	// inline command arrives the same way. If the reply rests on a change that may not be
 	// durable yet, Serve says so by c.RestOn.
 	Serve(c *Conn, args [][]byte)
-	// Closed is called once, on the connection's goroutine, after the last Serve, and when
-	// what was served is settled, the connection is closed, its Context has ended and its
-	// subscriptions are gone. c.Graceful tells whether the server is shutting down.
+	// Closed is called once, on the connection's goroutine, after the last Serve, when what was
+	// served is settled, the connection is closed, its Context has ended and its subscriptions
+	// are gone. It may call RestOn and Settle. c.Graceful tells whether the server is shutting
+	// down.
 	Closed(c *Conn)
 }
 

@@ -139,8 +139,8 @@ func (c *Conn) leave() {
 	}
 }
 
-// lineUp is leave for who waits for what others wait for too, the next write to the disk: these wait together,
-// in the order of their calls.
+// lineUp is leave for who waits for the next write to the disk, as others do: they wait together, in
+// the order of their calls.
 func (c *Conn) lineUp() {
 	if c.polled() {
 		c.sock.task.to(lined)

@@ -17,12 +17,19 @@ type late struct {
 	mu   sync.Mutex
 	more *sync.Cond  // something was acknowledged
 	held []simba.Seq // what is not yet, in order
+	last simba.Seq   // appended
 }
+
+// everything is what is durable where nothing is held back.
+const everything simba.Seq = 1<<64 - 1
 
 // Late returns a journal that acknowledges what j makes durable as much later as by says.
 func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	l := &late{Journal: j, by: by}
 	l.more = sync.NewCond(&l.mu)
+	if seq := j.Tellable(); seq != everything {
+		l.last = seq
+	}
 	return l
 }
 
@@ -31,7 +38,7 @@ func (l *late) Append(ch simba.Change) (holds bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	holds = l.Journal.Append(ch) || ch.Kind != simba.ChangeNone
-	if holds {
+	if l.last = ch.Seq; holds {
 		l.held = append(l.held, ch.Seq)
 	}
 	return holds
@@ -44,6 +51,7 @@ func (l *late) AppendAll(changes []simba.Change) (holds bool) {
 	l.Journal.AppendAll(changes)
 	for _, ch := range changes {
 		l.held = append(l.held, ch.Seq)
+		l.last = ch.Seq
 	}
 	return true
 }
@@ -59,11 +67,17 @@ func (l *late) tellableLocked() simba.Seq {
 	if len(l.held) > 0 {
 		return l.held[0] - 1
 	}
-	return l.Journal.Tellable()
+	return min(l.last, l.Journal.Tellable())
 }
 
 // Begin implements engine.Journal.
-func (l *late) Begin(seq simba.Seq) (waits bool) { return l.Journal.Begin(seq) || seq > l.Tellable() }
+func (l *late) Begin(seq simba.Seq) (waits bool) {
+	if seq <= l.Tellable() {
+		return false
+	}
+	go func() { _ = l.Commit(seq) }() // whoever calls Commit meets the error, too
+	return true
+}
 
 // Commit implements engine.Journal.
 func (l *late) Commit(seq simba.Seq) error {
