@@ -169,7 +169,7 @@ func (l *ledger) post(m *mutex, s *step, announce bool) {
 // turn that is told now may reach nobody, and then settle waits for what that leads to.
 func (l *ledger) begin(seq simba.Seq) bool { return l.journal.Begin(seq) || l.mayTell() }
 
-// mayTell reports whether there is a notice to be told, where that may lead to a wait.
+// mayTell reports whether a notice is due and sending it may lead to a wait.
 func (l *ledger) mayTell() bool {
 	if l.waiting.Load() == 0 {
 		return false

@@ -27,7 +27,7 @@ const checkpointPatience = 6
 // leads to. So whatever a crash leaves of them is a checkpoint, with its exact index.
 type checkpoint struct {
 	db      *pebble.DB
-	meta    meta // of what was written and added
+	meta    meta // of the records written or added so far
 	history history
 
 	// What was added since the last write:

@@ -275,7 +275,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 		}
 		return size
 	}
-	// There may be one more until the checkpoint goes on, which lets go of what it has read.
+	// One more may be there until the next step of the checkpoint, which releases the segments it has read.
 	awaitSmall := func() {
 		t.Helper()
 		for began := time.Now(); size() > 4*o.SegmentSize; time.Sleep(time.Millisecond) {

@@ -40,7 +40,7 @@
 // # Invariants
 //
 //   - No reply reaches the network before the Committer has settled what it rests on.
-//   - What a command rests on is settled, whatever became of its client.
+//   - The Committer settles what a command rests on, also when its client is gone.
 //   - Replies and pushes alternate only between whole frames, and in the order in
 //     which they came about: the confirmation of a SUBSCRIBE comes before the
 //     first message, that of an UNSUBSCRIBE after the last.

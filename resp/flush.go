@@ -40,8 +40,8 @@ func (c *Conn) Flush() error {
 	return c.err
 }
 
-// Settle returns when what was noted by RestOn so far is durable. It sends nothing; after an error
-// nothing is sent any more. It is not bound to the connection's context: notices and wake-ups of
+// Settle returns when the changes named by RestOn so far are durable. It sends nothing; after an error
+// the connection sends no reply any more. It is not bound to the connection's context: notices and wake-ups of
 // others depend on it, also when this client has left.
 func (c *Conn) Settle() error {
 	if !c.settles {

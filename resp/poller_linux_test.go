@@ -182,7 +182,7 @@ func TestWhoSendsWithoutEndHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// slowCommitter has nobody wait who rests on nothing.
+// slowCommitter lets batches wait that rest on a change.
 type slowCommitter struct {
 	begun   func()
 	settled func(seq simba.Seq)

@@ -139,8 +139,8 @@ func (c *Conn) leave() {
 	}
 }
 
-// lineUp is leave for who waits for the next write to the disk, as others do: they wait together, in
-// the order of their calls.
+// lineUp is leave for a connection that waits for the next write to the disk. Such connections wait
+// together, in the order of their calls.
 func (c *Conn) lineUp() {
 	if c.polled() {
 		c.sock.task.to(lined)

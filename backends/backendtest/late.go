@@ -15,12 +15,12 @@ type late struct {
 	by func() time.Duration
 
 	mu   sync.Mutex
-	more *sync.Cond  // something was acknowledged
-	held []simba.Seq // what is not yet, in order
-	last simba.Seq   // appended
+	more *sync.Cond  // signals each acknowledgement
+	held []simba.Seq // changes that it has yet to acknowledge, in order
+	last simba.Seq   // the last change appended
 }
 
-// everything is what is durable where nothing is held back.
+// everything is what a journal reports that holds nothing back.
 const everything simba.Seq = 1<<64 - 1
 
 // Late returns a journal that acknowledges what j makes durable as much later as by says.

@@ -239,7 +239,7 @@ var Promises = []Promise{
 	{
 		ID: "outage", Rule: "A store that cannot be reached: `-TRYAGAIN` within the deadline, recovery within 5 s, waiters go on waiting",
 		Embedded:  alone,
-		ZooKeeper: KeptIf("it is over before two thirds of the session timeout: else its leases have ended, its waiters queue up anew (polling ones are told to, if they listen), and its mutexes are served when the ensemble has ended the session"),
+		ZooKeeper: KeptIf("it is over before two thirds of the session timeout: else its leases have ended, its waiters queue up anew (polling waiters that listen get a notice to do so), and its mutexes are served when the ensemble has ended the session"),
 	},
 	{
 		ID: "refused", Rule: "A store that refuses until an operator mends it: `-ERR engine … misconfigured: …`, which ends waits too, and all goes on when it is mended",

@@ -141,7 +141,7 @@ func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) 
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("the mutex is kept for P, who does not wait: %+v", o)
+		t.Errorf("the mutex is kept for P, which does not wait: %+v", o)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestAStoppedEnsembleIsWaitedForAndThenServesAgain(t *testing.T) {
 	})
 }
 
-func TestWhoListensIsToldThatTheSessionWasLost(t *testing.T) {
+func TestListenersGetANoticeOfALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	heard := newBoard()
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
@@ -122,7 +122,7 @@ func TestWhoListensIsToldThatTheSessionWasLost(t *testing.T) {
 	})
 	srv.Resume()
 	for _, channel := range []string{mutex, own} {
-		await(t, "it is told on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
+		await(t, "a notice comes on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
 	}
 	take(t, b, "m", "b", time.Hour)
 }

@@ -344,7 +344,8 @@ func (b *Backend) pause(d time.Duration) bool { return sleep(b.life, d) }
 // reasonSessionLost is the reason of the end of a tenure whose session was lost.
 const reasonSessionLost = "zookeeper session lost"
 
-// lost forgets what a session kept: the ensemble has taken it away, or will. It returns the places of polling waiters.
+// lost forgets the nodes of a session: the ensemble has deleted them, or will. It returns the places of
+// the polling waiters among them.
 func (b *Backend) lost(l *lane, s *session) (polling []place) {
 	var events []simba.Event
 	b.mu.Lock()
@@ -378,7 +379,8 @@ func (b *Backend) lost(l *lane, s *session) (polling []place) {
 	return polling
 }
 
-// recall has those who listen here ask again whose places were lost with a session. Nothing else would tell them that the mutex is free.
+// recall publishes a notice to polling waiters that lost their places with a session, so that those who
+// listen ask again. No other notice would come.
 func (b *Backend) recall(places []place) {
 	for _, p := range places {
 		if b.nodeAt(p) == nil { // it has not asked since

@@ -115,7 +115,7 @@ func (c *contest) mix(theirs []contender, pause time.Duration, enough func() boo
 }
 
 // fromKilled is the way of a mutex whose owner was killed. It is the longest: the lease has to end.
-const fromKilled = "from one who was killed"
+const fromKilled = "from a killed owner"
 
 // ways returns from which kind to which the mutex went, theirs or ours, and how long it was nobody's, or
 // nobody's for sure, in between. Of an owner that was killed before it could say that it is one there is no tenure: its

@@ -136,7 +136,7 @@ type wire struct {
 
 func (w *world) now() time.Duration { return time.Since(w.start) } // by any goroutine
 
-// settledBy is when what is changed at t may be told, as far as is known now.
+// settledBy is when a change of t is durable, as far as is known now.
 func (w *world) settledBy(t time.Duration) time.Duration { return w.disk.settledBy(t) + w.late }
 
 // lateness is how much later than the disk the journal acknowledges now.
