@@ -36,8 +36,7 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		case err == nil:
 			pause = firstAcceptPause
 			s.welcome(nc, config)
-			runtime.Gosched() // who connects without end has turns too
-			yieldProcessor()
+			runtime.Gosched() // a flood of connections must not keep the processor
 		case s.stopping():
 			return nil
 		case !passing(err):
@@ -96,7 +95,7 @@ func (s *Server) makePoller() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.polls && s.poller == nil && !s.closing {
-		s.poller, err = newPoller(&s.served)
+		s.poller, err = newPoller()
 	}
 	return err
 }

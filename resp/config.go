@@ -82,11 +82,6 @@ type Config struct {
 	Logger      *slog.Logger  // must not block, connections wait for it; nil = no log
 	Broker      *Broker       // of the connections' subscriptions; nil = one of the server's own
 
-	// Turns is how many connections may compute for long at a time: of more, each waits for its turn. It is
-	// for handlers that compute where they do not Await, and lets processors be had for other
-	// connections. 0 = any number.
-	Turns int
-
 	// Committer makes durable what replies rest on, by Conn.RestOn; nil = a reply that rests on
 	// something is an error. It is called for each such batch of commands, also when the client
 	// is gone. The replies are sent after it returned nil. On an error they are dropped and the

@@ -58,7 +58,6 @@ type Conn struct {
 	listening bool          // SetListening
 	spared    time.Duration // when it was last found in use while it was silent, from created
 	anonymous time.Duration // since when the client has not authenticated, from created
-	effort    effort
 	turn      time.Duration // when its turn was first looked at, from created; 0 = not yet
 	published int           // messages, by receivers, since it last waited for the pushers
 

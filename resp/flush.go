@@ -25,7 +25,6 @@ func (c *Conn) Batch() uint64 { return c.batches }
 // Flush settles what was executed so far and sends the replies. On an error they
 // are dropped, and the connection ends when the handler returns.
 func (c *Conn) Flush() error {
-	c.Rest()
 	c.mute()
 	if bugs.On(bugs.ReplyBeforeFsync) {
 		c.fail(c.send())
@@ -64,9 +63,6 @@ func (c *Conn) awaitSettled(seq simba.Seq) error {
 	c.lineUp()
 	err := c.server.committer.Settle(context.Background(), seq)
 	c.server.settled(c.age() - began)
-	if c.sock == nil {
-		c.waitedSince(began)
-	}
 	return err
 }
 

@@ -14,8 +14,6 @@ import (
 const (
 	turnTime  = 150 * time.Microsecond
 	lookBytes = 512
-	// prompt is longer than it takes to read, and decrypt, what is there already, or to settle what is durable.
-	prompt = 20 * time.Microsecond
 )
 
 // linger bounds how long a client that broke the protocol is listened to, so that
@@ -77,7 +75,8 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.readOn(room)
+	c.turn = 0
+	n, err := c.stream.Read(room)
 	if n == 0 {
 		return err
 	}
@@ -86,26 +85,6 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	c.touch()
 	c.server.bytesIn.Add(int64(n))
 	return nil
-}
-
-// readOn reads from the stream. In a poller's rounds that begins a turn. Without a poller the turn of who sends without end goes on
-// until it has waited.
-func (c *Conn) readOn(room []byte) (int, error) {
-	if c.sock != nil {
-		c.turn = 0
-		return c.stream.Read(room)
-	}
-	began := c.age()
-	n, err := c.stream.Read(room)
-	c.waitedSince(began)
-	return n, err
-}
-
-// waitedSince ends the turn of a connection without a poller if it has waited: for what is read, or for the disk.
-func (c *Conn) waitedSince(began time.Duration) {
-	if c.age()-began >= prompt {
-		c.turn = 0
-	}
 }
 
 // batch executes the complete commands in the buffer and sends their replies.
@@ -131,7 +110,6 @@ func (c *Conn) batch() {
 			looked = c.in.start
 			c.GiveWay()
 		}
-		c.compute()
 		c.execute(args)
 		served++
 		c.paces()

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -21,9 +20,6 @@ const many = 4
 
 // pushesAtOnce is to how many connections a pusher writes before it gives way.
 const pushesAtOnce = 16
-
-// pushPause is for how long a pusher rests in a flood, at least, after having written to so many.
-const pushPause = 200 * time.Microsecond
 
 // events of a socket, each told once: when there is something new.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
@@ -42,9 +38,7 @@ type poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // of its goroutines
 
-	greedy int           // of those who wait again: so many are run in a round, that a processor is left for the others
-	served *atomic.Int64 // counts the tasks that were run in rounds
-	pace   *pace
+	greedy int // of those who wait again: so many are run in a round, that a processor is left for the others
 
 	mu       sync.Mutex       // protects this group
 	socks    map[uint64]*sock // not by descriptor: what is told of one that was closed is not for the next with its number
@@ -57,14 +51,13 @@ type poller struct {
 
 	pushes   []*Conn       // of the pushers: who is to be sent what is queued for it
 	caughtUp chan struct{} // closed when only a few are left; nil = nobody waits for that
-	flood    time.Time     // when somebody last had to wait for that
 
 	settle chan struct{} // there is a line
 	help   chan []*task  // tasks of a round, for whoever has nothing to do
 	pushed chan struct{} // there are pushes
 }
 
-func newPoller(served *atomic.Int64) (*poller, error) {
+func newPoller() (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -74,7 +67,7 @@ func newPoller(served *atomic.Int64) (*poller, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	p := &poller{
-		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1), served: served, pace: newPace(),
+		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1),
 		socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task), pushed: make(chan struct{}, 1),
 	}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
@@ -211,20 +204,16 @@ func (p *poller) run() {
 			close(p.help)
 			return
 		}
-		p.served.Add(int64(len(tasks)))
 		first := len(tasks) - again
 		mine, hungry := p.share(tasks[:first]), p.offer(tasks[first:])
-		more := goOnAll(mine)
-		more = goOnAll(hungry) || more
+		goOnAll(mine)
+		goOnAll(hungry)
 		if spare = nil; len(mine)+len(hungry) == len(tasks) {
 			clear(tasks)
 			spare = tasks
 		}
 		if len(tasks) > 0 {
 			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
-		}
-		if more {
-			yieldProcessor()
 		}
 	}
 }
@@ -250,8 +239,7 @@ func (p *poller) signalPushers() {
 }
 
 // pushAll is a pusher. It goes from one connection to the next, so that what is published meanwhile is sent with
-// the same write, and gives way to others now and then. In a flood it rests instead: who yields the processor may leave it to the
-// client that floods until the kernel's next tick, even if that is of lower priority; who wakes from a sleep mostly need not wait.
+// the same write, and gives way to others now and then.
 func (p *poller) pushAll() {
 	var conns []*Conn
 	var scratch []byte
@@ -265,16 +253,8 @@ func (p *poller) pushAll() {
 					go c.pushAll()
 				}
 			}
-			more := len(conns) == pushesAtOnce
 			clear(conns)
-			if more && p.flooded() {
-				time.Sleep(pushPause)
-				continue
-			}
 			runtime.Gosched()
-			if more {
-				yieldProcessor()
-			}
 		}
 	}
 }
@@ -301,7 +281,7 @@ func (p *poller) takePushes(conns []*Conn) []*Conn {
 	return conns
 }
 
-// awaitPushes returns when the pushers have only a few connections left to send to, or after the patience.
+// awaitPushes returns when the pushers have only a few connections left to send to, or after publishWait.
 func (p *poller) awaitPushes() {
 	p.mu.Lock()
 	if len(p.pushes) <= pushesAtOnce {
@@ -312,21 +292,13 @@ func (p *poller) awaitPushes() {
 		p.caughtUp = make(chan struct{})
 	}
 	caughtUp := p.caughtUp
-	p.flood = time.Now()
 	p.mu.Unlock()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(publishWait)
 	defer timer.Stop()
 	select {
 	case <-caughtUp:
 	case <-timer.C:
 	}
-}
-
-// flooded reports whether somebody publishes more than the pushers send.
-func (p *poller) flooded() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Since(p.flood) < patience
 }
 
 // share gives helpers that have nothing to do a part of many tasks, and returns the rest.
@@ -358,24 +330,15 @@ func (p *poller) offer(tasks []*task) []*task {
 
 func (p *poller) helpOut() {
 	for tasks := range p.help {
-		if goOnAll(tasks) {
-			yieldProcessor()
-		}
+		goOnAll(tasks)
 	}
 }
 
-// goOnAll runs tasks, and reports whether one of them has had a turn and wants another one.
-func goOnAll(tasks []*task) (more bool) {
+func goOnAll(tasks []*task) {
 	for _, t := range tasks {
-		more = t.goOn(looped) || more
+		t.goOn(looped)
 	}
-	return more
 }
-
-// yieldProcessor lets other threads have the processor that wait for it. A thread that has just woken, as the one whose
-// fsync is done, may have to wait for the kernel's next tick otherwise, 4 ms away: while this one has not used up its slice,
-// the kernel does not take the processor from it.
-func yieldProcessor() { _, _, _ = syscall.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // fallsAsleep reports whether there is nothing in the queue: then whoever puts something there wakes the poller.
 func (p *poller) fallsAsleep() bool {

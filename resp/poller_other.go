@@ -5,13 +5,12 @@ package resp
 import (
 	"errors"
 	"net"
-	"sync/atomic"
 )
 
 // poller is for Linux only: elsewhere each connection has a goroutine.
 type poller struct{}
 
-func newPoller(*atomic.Int64) (*poller, error) { return nil, errors.ErrUnsupported }
+func newPoller() (*poller, error) { return nil, errors.ErrUnsupported }
 
 func (p *poller) adopt(*net.TCPConn) (*sock, error) { return nil, errors.ErrUnsupported }
 
@@ -24,8 +23,6 @@ func (p *poller) push(*Conn) bool { return false }
 func (p *poller) awaitPushes() {}
 
 func (p *poller) close() {}
-
-func yieldProcessor() {}
 
 type sock struct {
 	net.Conn

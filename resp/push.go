@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 )
 
 // Push queues frames, in the encoding that Proto says, and reports whether it did:
@@ -29,6 +30,9 @@ func (c *Conn) SetListening(on bool) { c.listening = on }
 
 // manyPushes is what a connection may publish, in messages to one subscriber each, before it waits for the pushers.
 const manyPushes = 20_000
+
+// publishWait is how long it waits at most: pushers whose clients take nothing must not stop it.
+const publishWait = 100 * time.Millisecond
 
 // Published counts what the connection has published, by how many it was queued for. One that publishes without end waits now and then, between
 // commands, until most of what is queued for subscribers has been sent: it would take all processors otherwise.

@@ -52,8 +52,8 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 			p.push(&pending[i])
 		}
 		<-publish(manyPushes)
-		if d := time.Since(begin); d != patience {
-			t.Errorf("the wait for pushers that take nothing lasted %v, not %v", d, patience)
+		if d := time.Since(begin); d != publishWait {
+			t.Errorf("the wait for pushers that take nothing lasted %v, not %v", d, publishWait)
 		}
 	})
 }
@@ -66,39 +66,6 @@ func backlog() *poller {
 		p.push(&pending[i])
 	}
 	return p
-}
-
-func TestPushersRestOnlyWhileWhoPublishesWithoutEndAwaitsThem(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		before func(*poller)
-		rest   bool
-	}{
-		{"nobody awaits them", func(*poller) {}, false},
-		{"somebody does", func(p *poller) { go p.awaitPushes(); synctest.Wait() }, true},
-		{"somebody has given up", (*poller).awaitPushes, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := backlog()
-				c.before(p)
-				p.ended.Go(p.pushAll)
-				synctest.Wait()
-				if rest := !p.sentAll(); rest != c.rest {
-					t.Errorf("they rest: %v", rest)
-				}
-				p.catchUp()
-				close(p.pushed)
-				p.ended.Wait()
-			})
-		})
-	}
-}
-
-func (p *poller) sentAll() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.pushes) == 0
 }
 
 func (p *poller) catchUp() {
@@ -132,7 +99,7 @@ func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T)
 		cl.expectSilence()
 		s.poller.catchUp()
 		cl.expect("+PONG\r\n")
-		if d := time.Since(begin); d >= patience {
+		if d := time.Since(begin); d >= publishWait {
 			t.Errorf("it waited %v, though only a few were left", d)
 		}
 	})

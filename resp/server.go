@@ -46,13 +46,11 @@ type Server struct {
 	inUse       func(*Conn) bool
 	log         *slog.Logger
 	broker      *Broker
-	turns       turns
 	polls       bool // Config.Poll
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
 	blocked     atomic.Int64
-	served      atomic.Int64 // connections that pollers ran, each time
 	counters
 	crossProtocol onceAMinute
 	flooded       onceAMinute
@@ -83,7 +81,6 @@ func NewServer(cfg Config, h Handler) *Server {
 		inUse:       cfg.InUse,
 		log:         cfg.Logger,
 		broker:      cfg.Broker,
-		turns:       newTurns(cfg.Turns),
 		polls:       cfg.Poll,
 		conns:       make(map[uint64]*Conn),
 		listeners:   make(map[net.Listener]struct{}),

@@ -33,9 +33,6 @@ type sock struct {
 	until     time.Time // writes
 	born      time.Time
 
-	free allowance   // of the task alone
-	held atomic.Bool // by the pace: not read until its turn comes
-
 	closing sync.Once
 	closed  atomic.Bool
 	uses    atomic.Int64 // of fd, one of them until it is closed
@@ -97,9 +94,6 @@ func (s *sock) Read(b []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		case !s.readable.Load() && !s.ended.Load():
 			s.task.to(idle)
-		case s.held.Load():
-			s.task.to(idle)
-			s.task.hasHad = true // behind those who are not held
 		case !s.task.mayRead():
 			s.task.to(looped)
 		default:
@@ -110,23 +104,12 @@ func (s *sock) Read(b []byte) (int, error) {
 				s.readable.Store(true)
 			}
 			if n > 0 || err != nil {
-				s.keepPace(n)
 				return n, err
 			}
 			if !s.readable.Load() {
 				s.task.to(idle)
 			}
 		}
-	}
-}
-
-// keepPace is told of what was read.
-func (s *sock) keepPace(n int) {
-	if n < bigRead {
-		return
-	}
-	if now := time.Now(); !s.free.covers(n, now) {
-		s.poller.pace.pay(s, n, now)
 	}
 }
 

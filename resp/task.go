@@ -80,31 +80,31 @@ func (t *task) claim() bool {
 }
 
 // goOn runs the task on the caller's goroutine, whose place is given, until it wants to go on elsewhere. Only one
-// goroutine may have the task, and this one gives it away. It reports whether the task has had a turn in a round and wants
-// another one. Who has settled does not want another one, but its first: it has waited for the disk.
-func (t *task) goOn(here place) (more bool) {
+// goroutine may have the task, and this one gives it away. A task that has settled is not queued behind the others: it has
+// waited for the disk.
+func (t *task) goOn(here place) {
 	for {
 		t.here, t.hasHad = here, here != looped // who was elsewhere reads on in a round
 		t.state.Store(running)                  // whoever signaled before then has said why where the task looks
 		to, ok := t.resume()
 		if !ok {
 			t.resume, t.yield = nil, nil // which would keep the connection in memory as long as anybody has the task
-			return false
+			return
 		}
 		switch to {
 		case idle:
 			if t.state.CompareAndSwap(running, resting) {
-				return false
+				return
 			}
 		case looped:
 			t.poller.enqueue(t, here != lined)
-			return here == looped
+			return
 		case lined:
 			t.poller.lineUp(t)
-			return false
+			return
 		case away:
 			go t.goOn(away)
-			return false
+			return
 		}
 	}
 }
@@ -128,7 +128,6 @@ func (c *Conn) polled() bool { return c.sock != nil && c.sock.task.here != away 
 func (c *Conn) Detach() {
 	if c.polled() {
 		c.leave()
-		c.compute()
 	}
 }
 
@@ -161,12 +160,7 @@ func (c *Conn) GiveWay() (away time.Duration) {
 		c.sock.task.to(looped)
 	default:
 		runtime.Gosched()
-		yieldProcessor()
 	}
 	c.turn = c.age()
-	away = c.turn - now
-	if c.effort.computing {
-		c.effort.since += away
-	}
-	return away
+	return c.turn - now
 }

@@ -33,8 +33,6 @@ type Call struct {
 	Args   [][]byte
 	Proto  int // the caller's version of RESP, 2 or 3
 
-	// Waits is called before the run waits for others to end; nil = nobody need know.
-	Waits func()
 	// GiveWay is called now and then while the script runs, to let others have the processor; nil = nothing does.
 	GiveWay func()
 }
@@ -95,7 +93,7 @@ func (r *Runner) Run(ctx context.Context, c Call, h Host, w *resp.Writer) error 
 	if err != nil {
 		return err
 	}
-	s, err := r.turn(ctx, c.Waits)
+	s, err := r.turn(ctx)
 	if err != nil {
 		return err
 	}

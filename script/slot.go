@@ -15,15 +15,12 @@ type slot struct {
 	state   *state       // of its runs, one after the other; nil = to be made
 }
 
-// turn waits for a free slot, as long as some script that runs may still end soon, and calls waits before.
-func (r *Runner) turn(ctx context.Context, waits func()) (*slot, error) {
+// turn waits for a free slot, as long as some script that runs may still end soon.
+func (r *Runner) turn(ctx context.Context) (*slot, error) {
 	select {
 	case s := <-r.free:
 		return s, nil
 	default:
-	}
-	if waits != nil {
-		waits()
 	}
 	for {
 		wait := r.untilBusy()

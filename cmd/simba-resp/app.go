@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -93,20 +92,10 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		Settled:     a.handler.Settled,
 		InUse:       a.handler.InUse,
 		RequireAuth: a.handler.RequireAuth,
-		Turns:       a.turns(),
 		Poll:        a.cfg.Engine == engineEmbedded, // others wait for their stores, each command on its own
 	}, a.handler)
 	a.handler.Attach(a.server)
 	return a, nil
-}
-
-// turns leaves a processor to those who do not compute all the time. The commands of other engines do not compute, but wait for
-// their stores.
-func (a *app) turns() int {
-	if a.cfg.Engine != engineEmbedded {
-		return 0
-	}
-	return max(1, runtime.GOMAXPROCS(0)-1)
 }
 
 // listen takes the addresses.
