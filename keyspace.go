@@ -23,6 +23,8 @@ type Keyspace interface {
 	Backend
 	// Begin begins a transaction. Its user must Close it.
 	Begin() Tx
+	// Bytes is about how much memory the mutexes take, with their queues and fields.
+	Bytes() int64
 	// SetKeyEvents chooses the changes that are told on the channels of Redis' keyspace
 	// notifications; none at first.
 	SetKeyEvents(KeyEvents)

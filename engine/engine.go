@@ -39,6 +39,7 @@ type Engine struct {
 	token  atomic.Uint64 // the last one given
 	window atomic.Int64  // Config.HandoffWindow
 	grace  atomic.Int64  // Config.QueueGrace
+	bytes  atomic.Int64  // of all mutexes, as mutex.bytes says
 
 	life    sync.RWMutex // held for reading by everything that runs; taken for writing by Stop
 	stopped bool         // guarded by life

@@ -75,6 +75,7 @@ type queue struct {
 	all     line // everyone
 	ready   line // those who can be told: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry
+	names   int    // bytes of the names of all
 	blocked int64  // how many of all wait on a connection
 	version uint64 // counts the changes of who waits, and in which order
 	// round counts how often the mutex became free: everyone has one turn a round.
@@ -119,6 +120,7 @@ func (q *queue) find(contender string) *entry {
 
 func (q *queue) add(e *entry) {
 	q.version++
+	q.names += len(e.contender)
 	q.all.add(e)
 	switch {
 	case q.index != nil:
@@ -133,6 +135,7 @@ func (q *queue) add(e *entry) {
 
 func (q *queue) remove(e *entry) {
 	q.version++
+	q.names -= len(e.contender)
 	q.setTicket(e, nil)
 	q.setReady(e, false)
 	q.all.remove(e)
@@ -248,6 +251,7 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 	q.all = slices.DeleteFunc(q.all, lapses)
 	for _, e := range gone {
 		e.ready = false
+		q.names -= len(e.contender)
 		delete(q.index, e.contender)
 	}
 	return gone

@@ -62,6 +62,7 @@ func (sh *shard) restore(c chain) {
 	for m := c.first; m != nil; {
 		next := m.next // add makes it that in the table
 		sh.table.add(m)
+		sh.weigh(m, census{}, false)
 		if at := m.deadline(sh.engine.quiet, sh.engine.former); at != never {
 			m.slot = int32(len(sh.due))
 			sh.due = append(sh.due, due{at, m})

@@ -107,7 +107,9 @@ func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
 	}
 	sh.watched.touch(m, s, before)
 	sh.count(m, s, before)
-	switch idle := m.idle(); {
+	idle := m.idle()
+	sh.weigh(m, before, idle)
+	switch {
 	case idle && before.known:
 		sh.table.remove(m)
 		sh.due.remove(m)
@@ -126,6 +128,7 @@ func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
 // census is what a mutex adds to the figures that go up and down.
 type census struct {
 	known            bool // the table has it
+	bytes            int64
 	owned            bool
 	blocked, polling int64
 	contention       *contention
@@ -135,6 +138,9 @@ type census struct {
 
 func censusOf(m *mutex, known bool) census {
 	c := census{known: known, owned: m.owned()}
+	if known {
+		c.bytes = m.bytes()
+	}
 	if m.contention != nil {
 		c.blocked = m.contention.blocked
 		c.polling = int64(len(m.contention.all)) - c.blocked

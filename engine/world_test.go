@@ -270,6 +270,7 @@ func (b *blocked) granted() simba.Outcome {
 func (w *world) audit() {
 	w.t.Helper()
 	var total counts
+	var bytes int64
 	for i := range w.e.shards {
 		sh := &w.e.shards[i]
 		sh.mu.Lock()
@@ -279,6 +280,7 @@ func (w *world) audit() {
 			for ; m != nil; m = m.next {
 				found++
 				w.auditMutex(sh, m, now)
+				bytes += m.bytes()
 				c := censusOf(m, true)
 				total.blocked += c.blocked
 				total.polling += c.polling
@@ -298,6 +300,9 @@ func (w *world) audit() {
 	s := w.e.Stats()
 	if s.Held != total.held || s.Blocked != total.blocked || s.Polling != total.polling {
 		w.t.Errorf("stats %+v, recount %+v", s, total)
+	}
+	if counted := w.e.Bytes(); counted != bytes {
+		w.t.Errorf("%d bytes are counted, there are %d", counted, bytes)
 	}
 }
 
@@ -326,8 +331,10 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 	}
 	names := map[string]bool{}
 	var blocked int64
+	length := 0
 	for _, e := range c.all {
 		names[e.contender] = true
+		length += len(e.contender)
 		if e.ticket != nil {
 			blocked++
 			if !e.ready && e.ticket.after == 0 || e.ticket.entry != e {
@@ -349,5 +356,8 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 	}
 	if blocked != c.blocked {
 		w.t.Errorf("%s: %d blocked, counted %d", m.name(), blocked, c.blocked)
+	}
+	if length != c.names {
+		w.t.Errorf("%s: the names of those who wait have %d bytes, counted %d", m.name(), length, c.names)
 	}
 }

@@ -1,0 +1,41 @@
+package engine
+
+// What the parts of a mutex take in memory besides their strings, in bytes: what Go allocates for
+// them, and their share of the tables and lists that they are in.
+const (
+	mutexBytes      = 128
+	contentionBytes = 224
+	entryBytes      = 176
+	fieldBytes      = 48
+)
+
+// Bytes implements simba.Keyspace.
+func (e *Engine) Bytes() int64 { return e.bytes.Load() }
+
+// bytes is about how much memory the mutex takes.
+func (m *mutex) bytes() int64 {
+	n := mutexBytes + len(m.label)
+	c := m.contention
+	if c == nil {
+		return int64(n)
+	}
+	n += contentionBytes + len(c.all)*entryBytes + c.names
+	if c.last != "" { // a part of the label that the mutex had then
+		n += int(m.nameLen) + len(c.last)
+	}
+	for _, f := range c.fields {
+		n += fieldBytes + len(f.Name) + len(f.Value)
+	}
+	return int64(n)
+}
+
+// weigh counts by how much a step has made a mutex larger or smaller.
+func (sh *shard) weigh(m *mutex, before census, idle bool) {
+	after := int64(0)
+	if !idle {
+		after = m.bytes()
+	}
+	if after != before.bytes {
+		sh.engine.bytes.Add(after - before.bytes)
+	}
+}
