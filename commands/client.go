@@ -68,7 +68,7 @@ func (x *Commands) client(conn *resp.Conn) *client {
 func (c *client) admit(e *entry, args [][]byte) error {
 	u := c.user()
 	c.judged = u
-	c.full = c.x.memory.full.Load()
+	c.full = c.x.memory.exceeded()
 	switch {
 	case u == nil:
 		c.conn.CloseAfterReply()

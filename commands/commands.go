@@ -159,7 +159,7 @@ func New(cfg Config) *Commands {
 	x.slowlog.threshold.Store(defaultSlowlogThreshold)
 	x.slowlog.limit.Store(defaultSlowlogLimit)
 	x.settings = x.mergeSettings(cfg.Settings)
-	x.memory.init(x.log)
+	x.memory.used, x.memory.log = x.dataset, x.log
 	x.SetMaxMemory(cfg.MaxMemory)
 	return x
 }
@@ -171,7 +171,6 @@ func (x *Commands) Attach(s *resp.Server) { x.server = s }
 // Close ends what goes on in background, and has the log tell what it has left out. The server that is served
 // must have been shut down.
 func (x *Commands) Close() {
-	x.memory.close()
 	x.audit.close()
 }
 

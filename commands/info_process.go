@@ -11,7 +11,7 @@ import (
 
 // memory is what the process uses, in bytes.
 type memory struct {
-	footprint
+	used     uint64 // heap, stacks and Go's runtime, with garbage; not what is free or was given back
 	resident uint64 // of it in RAM, as the kernel counts; used, where it doesn't tell
 	system   uint64 // RAM of the machine; 0 = unknown
 	goal     uint64 // size of the heap at which the collector runs
@@ -21,7 +21,7 @@ type memory struct {
 func readMemory() memory {
 	samples := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(samples)
-	m := memory{footprint: readFootprint(), resident: residentMemory(), system: systemMemory()}
+	m := memory{used: usedMemory(), resident: residentMemory(), system: systemMemory()}
 	m.goal, m.cycles = samples[0].Value.Uint64(), samples[1].Value.Uint64()
 	if m.resident == 0 {
 		m.resident = m.used
@@ -29,19 +29,19 @@ func readMemory() memory {
 	return m
 }
 
-func readFootprint() footprint {
+func usedMemory() uint64 {
 	samples := [...]metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"},
-		{Name: "/gc/heap/live:bytes"},
 	}
 	metrics.Read(samples[:])
-	v := func(i int) uint64 { return samples[i].Value.Uint64() }
-	used, objects := v(0)-v(1)-v(2)-v(3), v(4)
-	return footprint{used: used, kept: used - objects + min(v(5), objects)}
+	used := samples[0].Value.Uint64()
+	for _, s := range samples[1:] {
+		used -= s.Value.Uint64()
+	}
+	return used
 }
 
 // residentMemory reads the second field of /proc/self/statm, in pages.

@@ -52,8 +52,7 @@ func (r *report) memory() {
 	peak := r.x.notePeak(m.used)
 	r.line("used_memory", m.used)
 	r.line("used_memory_human", human(m.used))
-	r.line("used_memory_kept", m.kept) // what maxmemory is compared with
-	r.line("used_memory_kept_human", human(m.kept))
+	r.line("used_memory_dataset", r.x.dataset()) // what maxmemory is compared with
 	r.line("used_memory_rss", m.resident)
 	r.line("used_memory_rss_human", human(m.resident))
 	r.line("used_memory_peak", peak)

@@ -1,216 +1,82 @@
 package commands
 
 import (
-	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
 const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
-// fakeMemory is a process' memory with a collector that the test can watch.
-type fakeMemory struct {
+// countedMemory is a limit for what the test says is used.
+type countedMemory struct {
 	memoryLimit
-	log strings.Builder
-
-	guard       sync.Mutex // of what follows
-	live, dead  uint64     // what the collector would find
-	marked      uint64     // what it has found alive when it ran last
-	collections int
+	bytes int64
+	log   strings.Builder
 }
 
-func newFakeMemory(t *testing.T) *fakeMemory {
-	f := new(fakeMemory)
-	f.init(slog.New(slog.NewTextHandler(&f.log, nil)))
-	f.read = func() footprint {
-		f.guard.Lock()
-		defer f.guard.Unlock()
-		return footprint{used: f.live + f.dead, kept: min(f.marked, f.live+f.dead)}
-	}
-	f.collect = func() {
-		f.guard.Lock()
-		defer f.guard.Unlock()
-		f.dead, f.marked = 0, f.live
-		f.collections++
-	}
-	t.Cleanup(f.close)
-	return f
-}
-
-// is changes what there is, and lets the limit look at it.
-func (f *fakeMemory) is(live, garbage uint64) {
-	f.guard.Lock()
-	if live < f.live {
-		f.dead += f.live - live
-	}
-	f.live, f.dead = live, f.dead+garbage
-	f.guard.Unlock()
-	time.Sleep(memoryPeriod)
-	synctest.Wait()
-}
-
-// ran is how often the collector has run.
-func (f *fakeMemory) ran() int {
-	f.guard.Lock()
-	defer f.guard.Unlock()
-	return f.collections
+func newCountedMemory() *countedMemory {
+	m := new(countedMemory)
+	m.memoryLimit.used = func() int64 { return m.bytes }
+	m.memoryLimit.log = slog.New(slog.NewTextHandler(&m.log, nil))
+	return m
 }
 
 const mib = 1 << 20
 
-func TestTheLimitRefusesForWhatIsKeptAndNeverForGarbage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeMemory(t)
-		f.set(80 * mib)
-		f.is(79*mib, 0)
-		if f.full.Load() || f.ran() != 0 {
-			t.Errorf("below the limit: full %t, %d collections", f.full.Load(), f.ran())
-		}
-		f.is(79*mib, 500*mib)
-		if f.full.Load() || f.ran() != 1 {
-			t.Errorf("above it by garbage: full %t, %d collections", f.full.Load(), f.ran())
-		}
-		f.is(79*mib, 9*mib) // no more than an eighth of the limit
-		if f.full.Load() || f.ran() != 1 {
-			t.Errorf("above it by little: full %t, %d collections", f.full.Load(), f.ran())
-		}
-		f.is(81*mib, 0)
-		if !f.full.Load() {
-			t.Error("above it by what is kept, and not full")
-		}
-	})
-}
-
-func TestWhatIsGivenUpIsSeenWithinASecondThoughNothingIsAllocated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeMemory(t)
-		f.set(80 * mib)
-		f.is(100*mib, 0)
-		if !f.full.Load() {
-			t.Fatal("not full")
-		}
-		f.is(70*mib, 0)
-		time.Sleep(fullPeriod)
-		synctest.Wait()
-		if f.full.Load() {
-			t.Error("still full")
-		}
-		n := f.ran()
-		time.Sleep(time.Minute)
-		if now := f.ran(); now != n {
-			t.Errorf("%d collections of a server that has room", now-n)
-		}
-	})
-}
-
-func TestAFullServerCollectsOnceASecondAndLessIfThatTakesLong(t *testing.T) {
-	for took, most := range map[time.Duration]int{time.Millisecond: 60, time.Second: 3} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeMemory(t)
-			quick := f.collect
-			f.collect = func() { time.Sleep(took); quick() }
-			f.set(80 * mib)
-			f.is(81*mib, 10*mib)
-			time.Sleep(10 * time.Second)
-			n := f.ran()
-			time.Sleep(time.Minute)
-			if n = f.ran() - n; n == 0 || n > most {
-				t.Errorf("%d collections of %v in a minute, want 1 to %d", n, took, most)
-			}
-			f.close()
-		})
-	}
-}
-
-func TestCollectionsTakeNoMoreThanAShareOfTheTime(t *testing.T) {
-	for _, live := range []uint64{40 * mib, 100 * mib} { // with room, and full
-		for _, took := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFakeMemory(t)
-				quick := f.collect
-				var spent atomic.Int64
-				f.collect = func() { time.Sleep(took); spent.Add(int64(took)); quick() }
-				f.set(80 * mib)
-				f.is(live, 60*mib)
-				spent.Store(0)
-				for began := time.Now(); time.Since(began) < 20*time.Second; {
-					f.is(live, 11*mib) // 550 MiB a second
-				}
-				if d := time.Duration(spent.Load()); d == 0 || d > 20*time.Second/share {
-					t.Errorf("collections of %v take %v of 20 s", took, d)
-				}
-				f.close()
-			})
+func TestTheLimitIsExceededByWhatIsAboveItAndByNothingElse(t *testing.T) {
+	m := newCountedMemory()
+	for _, step := range []struct {
+		limit uint64
+		used  int64
+		full  bool
+	}{
+		{0, 100 * mib, false}, {80 * mib, 80 * mib, false}, {80 * mib, 80*mib + 1, true}, {80 * mib, 80 * mib, false},
+		{1, 2, true}, {0, 2, false}, {1, 0, false},
+	} {
+		m.bytes = step.used
+		m.set(step.limit)
+		if full := m.exceeded(); full != step.full {
+			t.Errorf("with %d of %d: full %t", step.used, step.limit, full)
 		}
 	}
 }
 
-func TestTheLogTellsOnceThatTheLimitIsReachedAndOnceThatItIsNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeMemory(t)
-		f.set(80 * mib)
-		f.is(100*mib, 0)
-		time.Sleep(time.Minute)
-		f.is(60*mib, 0)
-		time.Sleep(time.Minute)
-		f.close()
-		if got := strings.Count(f.log.String(), "\n"); got != 2 ||
-			!strings.Contains(f.log.String(), `level=WARN msg="used memory is above maxmemory: what takes more is refused" used=104857600 maxmemory=83886080`) ||
-			!strings.Contains(f.log.String(), `level=INFO msg="used memory is no longer above maxmemory: nothing is refused" used=62914560 maxmemory=83886080`) {
-			t.Errorf("the log:\n%s", f.log.String())
-		}
-	})
-}
-
-func TestALimitThatIsSetHoldsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeMemory(t)
-		f.live = 50 * mib
-		for _, step := range []struct {
-			limit uint64
-			full  bool
-		}{{0, false}, {40 * mib, true}, {60 * mib, false}, {1, true}, {0, false}, {0, false}, {1, true}} {
-			if f.set(step.limit); f.full.Load() != step.full {
-				t.Errorf("at %d: full %t", step.limit, f.full.Load())
-			}
-		}
-	})
-}
-
-func TestWhatWasGivenUpSinceTheCollectorRanIsNotHeldAgainstALimitThatIsSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeMemory(t)
-		f.live, f.dead, f.marked = 70*mib, 30*mib, 100*mib
-		if f.set(80 * mib); f.full.Load() {
-			t.Error("full of garbage")
-		}
-	})
-}
-
-func TestTheFootprintIsThatOfTheProcess(t *testing.T) {
-	l := new(memoryLimit)
-	l.init(slog.New(slog.DiscardHandler))
-	l.collect() // or what earlier tests have given up would count
-	before := readFootprint()
-	block := make([]byte, 64*mib)
-	for i := range block {
-		block[i] = 1
+func TestTheLogTellsOnceThatTheLimitIsExceededAndOnceThatItIsNot(t *testing.T) {
+	m := newCountedMemory()
+	m.set(80 * mib)
+	for _, used := range []int64{79, 100, 100, 80, 81, 71, 100, 70, 60, 80} {
+		m.bytes = used * mib
+		m.exceeded()
 	}
-	l.collect()
-	with := readFootprint()
-	if with.kept > with.used || with.kept < before.kept+60*mib {
-		t.Errorf("with a block of 64 MiB %+v, before it %+v", with, before)
+	const above = `level=WARN msg="used memory is above maxmemory: what takes more is refused" used=104857600 maxmemory=83886080`
+	const below = `level=INFO msg="used memory is no longer above maxmemory: nothing is refused" used=73400320 maxmemory=83886080`
+	if got := m.log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, above) || !strings.Contains(got, below) {
+		t.Errorf("the log:\n%s", got)
 	}
-	runtime.KeepAlive(block)
-	l.collect()
-	if after := readFootprint(); after.kept > with.kept-60*mib {
-		t.Errorf("without it %+v, with it %+v", after, with)
+	m.bytes = 100 * mib
+	m.exceeded()
+	m.set(0)
+	m.set(0)
+	if got := m.log.String(); strings.Count(got, "\n") != 4 || strings.Count(got, "level=INFO") != 2 {
+		t.Errorf("the log of a limit that is lifted:\n%s", got)
+	}
+}
+
+func TestWhatIsReleasedMakesRoomAtOnce(t *testing.T) {
+	s := newEngineSite(t)
+	p := s.dial()
+	p.do("SIMBA.ACQUIRE a x 60000")
+	one := s.x.dataset()
+	s.x.SetMaxMemory(uint64(one + one/2))
+	p.do("SIMBA.ACQUIRE b x 60000")
+	for range 3 {
+		p.expect("SIMBA.ACQUIRE c x 60000", oom)
+		p.expect("SIMBA.RELEASE b x", ":1\r\n")
+		if got := p.do("SIMBA.ACQUIRE b x 60000"); !strings.Contains(got, "acquired") {
+			t.Errorf("with room: %q", got)
+		}
 	}
 }
 
@@ -320,20 +186,6 @@ func TestAFullServerRenewsAndTakesBackButGrantsNothingNew(t *testing.T) {
 	}
 }
 
-func TestAStoresEngineIsToldThatThereIsNoMemory(t *testing.T) {
-	for _, full := range []bool{false, true} {
-		s := newSite(t, Config{})
-		if full {
-			s.x.SetMaxMemory(1)
-		}
-		p := s.dial()
-		p.do("SIMBA.ACQUIRE m a 60000")
-		if got := fmt.Sprint(s.backend.asked()); strings.Contains(got, "full=true") != full {
-			t.Errorf("full %t: %s", full, got)
-		}
-	}
-}
-
 func TestInfoShowsTheLimitAndWhatItIsComparedWith(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
@@ -343,7 +195,7 @@ func TestInfoShowsTheLimitAndWhatItIsComparedWith(t *testing.T) {
 	s.x.SetMaxMemory(100 << 20)
 	p.expect("CONFIG GET maxmemory", bulks("maxmemory", "104857600"))
 	got := p.do("INFO memory")
-	if !strings.Contains(got, "\r\nmaxmemory:104857600\r\nmaxmemory_human:100.00M\r\nmaxmemory_policy:noeviction\r\n") || !strings.Contains(got, "\r\nused_memory_kept:") {
+	if !strings.Contains(got, "\r\nmaxmemory:104857600\r\nmaxmemory_human:100.00M\r\nmaxmemory_policy:noeviction\r\n") || !strings.Contains(got, "\r\nused_memory_dataset:0\r\n") {
 		t.Errorf("with a limit:\n%s", got)
 	}
 }

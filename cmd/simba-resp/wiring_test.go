@@ -204,9 +204,12 @@ var wirings = []wiring{
 		}
 	}},
 	{"maxmemory", "--maxmemory 1kb", func(w *wired) {
-		_, err := w.connect().Do("SIMBA.ACQUIRE", "job", "a", 1000)
+		c, owner := w.connect(), strings.Repeat("a", 128)
+		w.must(c, "SIMBA.ACQUIRE", strings.Repeat("x", 250), owner, 1000)
+		w.must(c, "SIMBA.ACQUIRE", strings.Repeat("y", 250), owner, 1000)
+		_, err := c.Do("SIMBA.ACQUIRE", "job", "a", 1000)
 		if err == nil || err.Error() != "OOM command not allowed when used memory > 'maxmemory'." {
-			w.t.Errorf("a server that is larger than its limit says %v", err)
+			w.t.Errorf("a server above its limit says %v", err)
 		}
 	}},
 	{"timeout", "--durability memory --timeout 7", func(w *wired) {

@@ -67,7 +67,7 @@ func (v *victim) fill(name string, do func(c redis.Conn, i int) error) int {
 		})
 	}
 	all.Wait()
-	v.t.Logf("%s: refused after %d; %.1f MiB are used, %.1f kept", name, taken.Load(), mib(v.info("used_memory")), mib(v.info("used_memory_kept")))
+	v.t.Logf("%s: refused after %d; %.1f MiB are used, %.1f by mutexes", name, taken.Load(), mib(v.info("used_memory")), mib(v.info("used_memory_dataset")))
 	return int(taken.Load())
 }
 
