@@ -204,9 +204,10 @@ var wirings = []wiring{
 		}
 	}},
 	{"maxmemory", "--maxmemory 1kb", func(w *wired) {
-		c, owner := w.connect(), strings.Repeat("a", 128)
-		w.must(c, "SIMBA.ACQUIRE", strings.Repeat("x", 250), owner, 1000)
-		w.must(c, "SIMBA.ACQUIRE", strings.Repeat("y", 250), owner, 1000)
+		c := w.connect()
+		for _, letter := range []string{"x", "y", "z"} {
+			w.must(c, "SIMBA.ACQUIRE", strings.Repeat(letter, 255), "a", 1000)
+		}
 		_, err := c.Do("SIMBA.ACQUIRE", "job", "a", 1000)
 		if err == nil || err.Error() != "OOM command not allowed when used memory > 'maxmemory'." {
 			w.t.Errorf("a server above its limit says %v", err)
