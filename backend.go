@@ -85,7 +85,7 @@ type AcquireRequest struct {
 
 	// Full says that no memory is left for more: who neither owns the mutex nor waits for it
 	// gets ErrOutOfMemory instead of a tenure or a place in the queue. Who owns it renews as
-	// ever. An engine whose store has the queue may refuse those who wait, too.
+	// ever. Only a Keyspace is asked so: other engines hold no mutexes in memory.
 	Full bool
 
 	// Waiter, when not nil, blocks the contender until it owns the mutex: the

@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/simba-resp/simba-resp"
@@ -69,30 +68,6 @@ func requestRules() []rule {
 		{"retry", "of many requests of one contender at once one acquires and the others renew", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
 			simultaneously(w, m, s)
-		}},
-		{"retry", "without memory for more the owner renews, and nobody new gets a mutex or a place", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			full := func(contender string) (simba.Outcome, error) {
-				o, ticket, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: contender, TTL: long, Full: true})
-				if ticket != nil {
-					w.t.Error("a ticket")
-				}
-				return o, err
-			}
-			if o, err := full("a"); !errors.Is(err, simba.ErrOutOfMemory) {
-				w.t.Errorf("of a free mutex: %s, %v", show(o), err)
-			}
-			a := s.take(m, "a", long, 0)
-			o, err := full("a")
-			s.settle(o.Seq, err)
-			if o.Status != simba.StatusRenewed || o.Token != a.Token || o.Owner != "a" {
-				w.t.Errorf("the owner: %s", show(o))
-			}
-			if o, err := full("b"); !errors.Is(err, simba.ErrOutOfMemory) {
-				w.t.Errorf("of another's mutex: %s, %v", show(o), err)
-			}
-			w.equal("queue", s.queue(m), nil)
-			s.giveUp(m, "a")
 		}},
 		{"9", "an owner was in no queue", 0, func(w *world) {
 			s, m := w.server(), w.mutex()

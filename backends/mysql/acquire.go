@@ -11,9 +11,6 @@ import (
 
 // Acquire implements simba.Backend.
 func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	if r.Full {
-		return proxy.RenewOnly(ctx, b, r)
-	}
 	if err := b.checkNames(r.Mutex, r.Contender); err != nil {
 		return simba.Outcome{}, nil, err
 	}

@@ -269,9 +269,6 @@ func (s *state) dueAt() time.Time {
 
 // Acquire implements simba.Backend.
 func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	if r.Full {
-		return proxy.RenewOnly(ctx, b, r)
-	}
 	if r.Waiter != nil {
 		return b.acquireWaiting(ctx, r)
 	}

@@ -124,10 +124,6 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 				o, _, err := other.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, Waiter: newBell()})
 				return o, err
 			},
-			"ACQUIRE at most all": func() (simba.Outcome, error) {
-				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, Full: true})
-				return o, err
-			},
 		} {
 			if err := c.PExpire(t.Context(), "simba:{"+m+"}", time.Minute).Err(); err != nil {
 				t.Fatal(err)

@@ -18,9 +18,6 @@ const reasonHandoff = "handoff"
 
 // Acquire implements simba.Backend. A free mutex costs one round trip.
 func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	if r.Full {
-		return proxy.RenewOnly(ctx, b, r)
-	}
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return simba.Outcome{}, nil, err

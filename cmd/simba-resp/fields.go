@@ -178,7 +178,7 @@ var fields = []field{
 	},
 	{
 		name: "maxmemory", kind: "bytes, or a number with kb, mb, gb", initial: "0",
-		help:  "memory of the process above which nobody new gets a mutex or a place in a queue, as with Redis' policy noeviction; 0 = no limit",
+		help:  "memory of all mutexes, queues and keys above which nobody new gets a mutex or a place in a queue, as with Redis' policy noeviction; 0 = no limit; the embedded engine only",
 		value: func(c *config) flag.Value { return (*memory)(&c.MaxMemory) },
 	},
 	{
