@@ -71,11 +71,11 @@ func (v *victim) fill(name string, do func(c redis.Conn, i int) error) int {
 	return int(taken.Load())
 }
 
-// isBounded fails the test if the server has far more than its limit. It may have an eighth more, what is allocated
-// while the collector runs, garbage, what Go has not given back yet, and the program itself.
+// isBounded fails the test if the server has far more than its limit: what mutexes take, three quarters as
+// much garbage, what is on its way to the disk, connections, and what Go has not given back yet.
 func (v *victim) isBounded(limit int) {
 	v.t.Helper()
-	v.costsAtMost(2 * limit)
+	v.costsAtMost(3*limit + 32<<20)
 }
 
 func TestScriptsThatAreKeptDoNotFillTheMemory(t *testing.T) {
