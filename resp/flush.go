@@ -102,7 +102,7 @@ func (c *Conn) send() error {
 // lockWrites takes c.wmu, for which who waits for a slow client may keep others waiting.
 func (c *Conn) lockWrites() {
 	if !c.wmu.TryLock() {
-		c.leave()
+		c.Detach()
 		c.wmu.Lock()
 	}
 }
@@ -117,7 +117,7 @@ func (c *Conn) writeReplies(b []byte) error {
 	if err != nil || n == len(b) {
 		return err
 	}
-	c.leave()
+	c.Detach()
 	return c.write(b[n:])
 }
 

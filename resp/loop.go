@@ -112,7 +112,7 @@ func (c *Conn) batch() {
 		}
 		c.execute(args)
 		served++
-		c.paces()
+		c.awaitPushes()
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
 			c.Flush()
 		}
@@ -174,7 +174,7 @@ func (c *Conn) linger() {
 
 // end closes the connection and gives everything back that belongs to it.
 func (c *Conn) end() {
-	c.leave()
+	c.Detach()
 	c.server.broker.leave(c)
 	if !errors.Is(c.err, errDraining) {
 		c.farewell()

@@ -34,12 +34,12 @@ const manyPushes = 20_000
 // publishWait is how long it waits at most: pushers whose clients take nothing must not stop it.
 const publishWait = 100 * time.Millisecond
 
-// Published counts what the connection has published, by how many it was queued for. One that publishes without end waits now and then, between
-// commands, until most of what is queued for subscribers has been sent: it would take all processors otherwise.
+// Published counts what the connection has published, by how many it was queued for. A client that publishes without
+// end waits now and then, between commands, until most of what is queued for subscribers has been sent.
 func (c *Conn) Published(receivers int) { c.published += receivers }
 
-// paces makes up for what the connection has published. It is called between commands.
-func (c *Conn) paces() {
+// awaitPushes has a connection that has published much wait for the pushers. It is called between commands.
+func (c *Conn) awaitPushes() {
 	if c.published < manyPushes {
 		return
 	}
@@ -48,7 +48,7 @@ func (c *Conn) paces() {
 	if p == nil || c.Flush() != nil { // who is served by what came before must not wait too
 		return
 	}
-	c.leave()
+	c.Detach()
 	p.awaitPushes()
 }
 

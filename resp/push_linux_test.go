@@ -19,7 +19,7 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
 			publisher.Published(n)
-			go func() { publisher.paces(); close(over) }()
+			go func() { publisher.awaitPushes(); close(over) }()
 			synctest.Wait()
 			return over
 		}

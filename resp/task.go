@@ -127,13 +127,6 @@ func (c *Conn) polled() bool { return c.sock != nil && c.sock.task.here != away 
 // connection then holds up no other one. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.polled() {
-		c.leave()
-	}
-}
-
-// leave is Detach for what waits only.
-func (c *Conn) leave() {
-	if c.polled() {
 		c.sock.task.to(away)
 	}
 }
@@ -146,8 +139,8 @@ func (c *Conn) lineUp() {
 	}
 }
 
-// GiveWay lets others have the processor, if the connection has had it for long enough, and returns for how long they had it. What computes for
-// long calls it now and then, wherever it may be held up. It costs little more than a look at the clock.
+// GiveWay lets other connections run if this one has run for turnTime, and returns for how long they did. A command
+// that computes for long calls it now and then. It costs little more than a look at the clock.
 func (c *Conn) GiveWay() (away time.Duration) {
 	now := c.age()
 	switch {
