@@ -75,7 +75,9 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	c.turn = 0
+	if c.sock != nil { // without a poller a read that finds something there lets nobody run
+		c.turn = 0
+	}
 	n, err := c.stream.Read(room)
 	if n == 0 {
 		return err

@@ -39,6 +39,28 @@ func TestALongPipelineIsSentInParts(t *testing.T) {
 	})
 }
 
+func TestATurnWithoutAPollerGoesOnOverReads(t *testing.T) {
+	onEachTransport(t, func(t *testing.T) {
+		var turns []time.Duration
+		cl := dial(t, NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+			"WORK": func(c *Conn, _ [][]byte) {
+				turns = append(turns, c.turn)
+				time.Sleep(turnTime / 2)
+				c.Reply().Simple("DONE")
+			},
+		}}))
+		time.Sleep(time.Second)
+		for range 9 {
+			cl.call("WORK\r\n", "+DONE\r\n")
+		}
+		for i, turn := range turns {
+			if want := time.Second + time.Duration(i/2)*turnTime; turn != want {
+				t.Errorf("command %d is in the turn of %v, want %v", i, turn, want)
+			}
+		}
+	})
+}
+
 func TestRepliesWaitForSettle(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})

@@ -2,9 +2,11 @@ package abuse
 
 import (
 	"bufio"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +25,7 @@ type attack struct {
 	begin func(addr string) error // returns when it has begun
 
 	password string // that the victim's clients need, and the attacker does not know; "" = none
+	tls      bool   // addr is the victim's for TLS
 }
 
 var attacks = []attack{
@@ -38,6 +41,14 @@ var attacks = []attack{
 		}
 		return floods(strings.Repeat(words("KEYS", "*"), 2))(addr)
 	}},
+	{name: "64Keys", begin: func(addr string) error {
+		if err := ask(addr, mutexes(20_000), 20_000); err != nil {
+			return err
+		}
+		return many(64, floods(strings.Repeat(words("KEYS", "*"), 2)))(addr)
+	}},
+	{name: "64Scripts", begin: many(64, floods(strings.Repeat(words("EVAL", "for i = 1, 100000 do end", 0), 10)))},
+	{name: "4TLSPipelines", tls: true, begin: many(4, tlsFlood(strings.Repeat("PING\r\n", 10_000)))},
 	{name: "ScriptErrors", begin: floods(strings.Repeat(words("EVAL", "error({err='X x'})", 0), 100))},
 	{name: "DeepTransactions", begin: floods("MULTI\r\n" + strings.Repeat(words("SET", "k", "v", "PX", 1000), 1000) + "EXEC\r\n")},
 	{name: "10000Patterns", begin: patterns},
@@ -98,13 +109,32 @@ func floods(command string) func(addr string) error {
 		if err != nil {
 			return err
 		}
-		go func() { _, _ = io.Copy(io.Discard, c) }()
-		go func() {
-			for c.send(command) == nil {
-			}
-		}()
+		flood(c, command)
 		return nil
 	}
+}
+
+// tlsFlood is floods over TLS.
+func tlsFlood(command string) func(addr string) error {
+	return func(addr string) error {
+		c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		flood(c, command)
+		return nil
+	}
+}
+
+func flood(c net.Conn, command string) {
+	go func() { _, _ = io.Copy(io.Discard, c) }()
+	go func() {
+		for {
+			if _, err := io.WriteString(c, command); err != nil {
+				return
+			}
+		}
+	}()
 }
 
 // again does the same over and over; what fails is done anew.

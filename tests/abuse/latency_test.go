@@ -1,12 +1,14 @@
 package abuse
 
 import (
+	"regexp"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -19,15 +21,21 @@ import (
 //
 //	go test -run '^$' -bench Latency -benchtime 3x ./tests/abuse
 func BenchmarkLatency(b *testing.B) {
+	cert, key := certs.NewAuthority(b, "test CA").Sign(b, certs.Leaf{}).Write(b, b.TempDir(), "server")
+	overTLS := []string{"--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key}
 	for _, a := range attacks {
 		b.Run(a.name, func(b *testing.B) {
 			var calm, abused []time.Duration
 			for range b.N {
-				s := simbatest.Start(b, "--maxclients", "12000", "--requirepass", a.password)
+				s := simbatest.Start(b, append(overTLS, "--maxclients", "12000", "--requirepass", a.password)...)
 				v := watched(b, s.Addr, a.password, s.Log)
 				v.dismiss()
 				calm = append(calm, latencies(b, v)...)
-				attacker := simbatest.Run(b, testBinary(b), "-attack", a.name, "-victim", v.addr)
+				addr := v.addr
+				if a.tls {
+					addr = tlsAddr.FindStringSubmatch(s.Log())[1]
+				}
+				attacker := simbatest.Run(b, testBinary(b), "-attack", a.name, "-victim", addr)
 				attacker.Background()
 				v.until("the attack has begun", func() bool { return attacker.Output() != "" })
 				abused = append(abused, latencies(b, v)...)
@@ -48,6 +56,9 @@ func BenchmarkLatency(b *testing.B) {
 		})
 	}
 }
+
+// tlsAddr is in the line of a server that is ready.
+var tlsAddr = regexp.MustCompile(`msg=ready .*tls=(\S+)`)
 
 // latencies measures 5,000 times, or as often as is possible in 10 s.
 func latencies(b *testing.B, v *victim) []time.Duration {
