@@ -155,6 +155,14 @@ func (p *poller) enqueue(t *task, behind bool) {
 	} else {
 		p.queue = append(p.queue, t)
 	}
+	p.mu.Unlock()
+	p.look()
+}
+
+// look has the poller ask the kernel what is new. While goroutines are ready to run, Go would
+// look at its own poller only after 10 ms.
+func (p *poller) look() {
+	p.mu.Lock()
 	sleeping := p.sleeping
 	p.sleeping = false
 	p.mu.Unlock()

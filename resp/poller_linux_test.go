@@ -119,6 +119,20 @@ func TestWhoWasDetachedReadsOnInARound(t *testing.T) {
 	cl.expect("+true\r\n")
 }
 
+func TestADetachedCommandThatGivesWayGoesOnInARound(t *testing.T) {
+	where := func(c *Conn) string { return fmt.Sprint(c.polled()) }
+	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
+		"WORK": func(c *Conn, _ [][]byte) {
+			c.Detach()
+			detached := where(c)
+			c.turn = c.age() - turnTime
+			c.GiveWay()
+			c.Reply().Simple(detached + " " + where(c))
+		},
+	}})
+	dial().call("WORK\r\n", "+false true\r\n")
+}
+
 func TestWhoHasNotWaitedIsBehindTheOthers(t *testing.T) {
 	for here, behind := range map[place]bool{looped: true, away: true, lined: false} {
 		p := new(poller)

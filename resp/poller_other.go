@@ -16,6 +16,8 @@ func (p *poller) adopt(*net.TCPConn) (*sock, error) { return nil, errors.ErrUnsu
 
 func (p *poller) enqueue(*task, bool) {}
 
+func (p *poller) look() {}
+
 func (p *poller) lineUp(*task) {}
 
 func (p *poller) push(*Conn) bool { return false }

@@ -123,7 +123,7 @@ func (t *task) mayRead() bool {
 // polled reports whether others wait while the connection's goroutine does anything.
 func (c *Conn) polled() bool { return c.sock != nil && c.sock.task.here != away }
 
-// Detach is called before anything that may wait, but for Await, or compute for long: until it reads on, the
+// Detach is called before anything that may wait, but for Await, or compute for long: until it reads on or gives way, the
 // connection then holds up no other one. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.polled() {
@@ -140,7 +140,9 @@ func (c *Conn) lineUp() {
 }
 
 // GiveWay lets other connections run if this one has run for turnTime, and returns for how long they did. A command
-// that computes for long calls it now and then. It costs little more than a look at the clock.
+// that computes for long calls it now and then. It costs little more than a look at the clock. It
+// ends what Detach began: the command goes on in a round of the poller, where few of those that
+// compute are run. A command that may wait after it calls Detach again.
 func (c *Conn) GiveWay() (away time.Duration) {
 	now := c.age()
 	switch {
@@ -149,9 +151,12 @@ func (c *Conn) GiveWay() (away time.Duration) {
 		return 0
 	case now-c.turn < turnTime:
 		return 0
-	case c.polled():
+	case c.sock != nil:
 		c.sock.task.to(looped)
 	default:
+		if p := c.server.pollerOf(); p != nil {
+			p.look()
+		}
 		runtime.Gosched()
 	}
 	c.turn = c.age()
