@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
 // The pause after a failed accept doubles from the first to the last.
@@ -58,7 +60,7 @@ func (s *Server) welcome(nc net.Conn, config *tls.Config) {
 	switch {
 	case c == nil:
 	case c.sock != nil:
-		c.sock.task.start(c.serve)
+		c.sock.Start(c.serve)
 	default:
 		go c.serve()
 	}
@@ -71,14 +73,14 @@ func (s *Server) adopt(nc net.Conn) net.Conn {
 	if !ok || p == nil {
 		return nc
 	}
-	if polled, err := p.adopt(tcp); err == nil {
+	if polled, err := p.Adopt(tcp); err == nil {
 		return polled
 	}
 	return nc
 }
 
 // pollerOf returns the server's poller, nil if it has none.
-func (s *Server) pollerOf() *poller {
+func (s *Server) pollerOf() *poll.Poller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.poller
@@ -95,7 +97,9 @@ func (s *Server) makePoller() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.polls && s.poller == nil && !s.closing {
-		s.poller, err = newPoller()
+		if s.poller, err = poll.New(); err == nil {
+			s.pushers.start(max(1, runtime.GOMAXPROCS(0)-1))
+		}
 	}
 	return err
 }
@@ -107,7 +111,8 @@ func (s *Server) endPoller() {
 	s.poller = nil
 	s.mu.Unlock()
 	if p != nil {
-		p.close()
+		s.pushers.stop()
+		p.Close()
 	}
 }
 

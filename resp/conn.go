@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
 // ReplyMode says whether a client wants replies (CLIENT REPLY).
@@ -34,7 +35,7 @@ type Conn struct {
 	wire    wire
 	stream  io.ReadWriter // of commands and replies: the wire, or TLS over it
 	tls     *tls.Conn     // nil = plain
-	sock    *sock         // that of the wire if a poller serves it; nil = the connection has a goroutine
+	sock    *poll.Conn    // that of the wire if a poller serves it; nil = the connection has a goroutine
 	id      uint64
 	created time.Time
 	remote  string
@@ -93,7 +94,7 @@ func newConn(s *Server, nc net.Conn) *Conn {
 		in:      newReader(s.limits),
 	}
 	c.stream = &c.wire
-	c.sock, _ = nc.(*sock)
+	c.sock, _ = nc.(*poll.Conn)
 	c.push.init()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c

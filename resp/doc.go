@@ -11,17 +11,9 @@
 // A connection has one goroutine, which reads, executes and replies. All complete commands in the buffer are a
 // batch: they are executed in order, settled once and answered by one write.
 //
-// That goroutine is one of Go's own, or, with Config.Poll, a coroutine (task): the poller knows by an epoll instance of its own which
-// sockets have something to read, and runs the coroutines of these one after the other on its own goroutine, or, if there
-// are many, on that of a helper. So a request costs one read, one write and a share of a look at the kernel; no goroutine is parked or woken for each. Nothing
-// may wait there, or compute for long: who has to says so first, and goes on elsewhere.
-//
-//	          ┌─ looped: in the poller's rounds ◄────────────────┐
-//	epoll ───►│    │ lineUp              │ Detach, a full socket│ there is something to read,
-//	Wake ────►│    ▼                     ▼                      │ or a signal
-//	          │  lined: behind one     away: on a goroutine     │
-//	          │  another, to Settle    of its own               │
-//	          └────┴─────────────────────┴──► idle, in Read ─────┘
+// That goroutine is one of Go's own, or, with Config.Poll, a coroutine that a poller runs together with
+// those of other connections (package poll). Nothing may wait there, or compute for long: a command
+// that has to calls Conn.Detach or Conn.GiveWay.
 //
 // A blocked command keeps that goroutine in Read, so a client that leaves is
 // noticed at once, and bytes that arrive meanwhile wait in the buffer. Whoever has
@@ -48,7 +40,7 @@
 //     bytes that came, at most to twice their size, and never beyond the Limits.
 //   - Every goroutine ends with the connection it belongs to, the poller's when Shutdown returns nil.
 //
-// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu; Conn.park, then a sock's deadlines, then a
-// poller's mu, which any lock may be held for, as it is a leaf. So is Server.mu, but for the start of the poller. No lock that another connection
+// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu, then pushers.mu; Conn.park, then the locks of
+// package poll. Server.mu is a leaf, but for the start of the poller. No lock that another connection
 // may want is held while a coroutine goes on elsewhere.
 package resp

@@ -112,7 +112,7 @@ func (c *Conn) writeReplies(b []byte) error {
 	if c.sock == nil || len(b) == 0 {
 		return c.write(b)
 	}
-	n, err := c.sock.writeNow(b)
+	n, err := c.sock.WriteNow(b)
 	c.server.bytesOut.Add(int64(n))
 	if err != nil || n == len(b) {
 		return err

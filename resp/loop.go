@@ -9,13 +9,6 @@ import (
 	"time"
 )
 
-// Others have a turn when one's has lasted for turnTime, by a clock that is looked at after each command; where a poller
-// serves many, and commands are short, after lookBytes of them.
-const (
-	turnTime  = 150 * time.Microsecond
-	lookBytes = 512
-)
-
 // linger bounds how long a client that broke the protocol is listened to, so that
 // it can read why.
 const (

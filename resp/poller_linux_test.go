@@ -133,17 +133,6 @@ func TestADetachedCommandThatGivesWayGoesOnInARound(t *testing.T) {
 	dial().call("WORK\r\n", "+false true\r\n")
 }
 
-func TestWhoHasNotWaitedIsBehindTheOthers(t *testing.T) {
-	for here, behind := range map[place]bool{looped: true, away: true, lined: false} {
-		p := new(poller)
-		task := &task{poller: p, resume: func() (place, bool) { return looped, true }}
-		task.goOn(here)
-		if got := len(p.again) == 1 && len(p.queue) == 0; got != behind {
-			t.Errorf("from %d: behind the others: %v, want %v", here, got, behind)
-		}
-	}
-}
-
 func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
 	served := make(chan struct{})
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
@@ -495,28 +484,5 @@ func TestWhoIsTooManyIsToldSoByAPoller(t *testing.T) {
 	got, err := io.ReadAll(dial())
 	if want := "-ERR max number of clients reached\r\n"; string(got) != want || err != nil {
 		t.Errorf("received %q (%v), want %q", got, err, want)
-	}
-}
-
-func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
-	p := &poller{greedy: 2}
-	a, b, c, fresh := new(task), new(task), new(task), new(task)
-	for _, hog := range []*task{a, b, c} {
-		p.enqueue(hog, true)
-	}
-	p.enqueue(fresh, false)
-	for i, want := range []struct {
-		tasks []*task
-		again int
-	}{{[]*task{fresh, a, b}, 2}, {[]*task{c}, 1}, {nil, 0}} {
-		if i < 2 && p.fallsAsleep() {
-			t.Error("the poller falls asleep while somebody wants a turn")
-		}
-		if got, again, ok := p.round(nil, nil); !ok || again != want.again || !slices.Equal(got, want.tasks) {
-			t.Errorf("round %d: %v, %d again, not %v", i, got, again, want)
-		}
-	}
-	if !p.fallsAsleep() {
-		t.Error("the poller stays awake for nobody")
 	}
 }

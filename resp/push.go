@@ -44,12 +44,11 @@ func (c *Conn) awaitPushes() {
 		return
 	}
 	c.published = 0
-	p := c.server.pollerOf()
-	if p == nil || c.Flush() != nil { // who is served by what came before must not wait too
+	if c.Flush() != nil { // who is served by what came before must not wait too
 		return
 	}
 	c.Detach()
-	p.awaitPushes()
+	c.server.pushers.await()
 }
 
 // hold puts the mark at the command being executed. One that changes several
@@ -94,7 +93,7 @@ func (c *Conn) enqueue(p *publication, t *topic) pushed {
 
 // startPusher begins to send what is queued. Any goroutine may call it, with any lock.
 func (c *Conn) startPusher() {
-	if c.sock == nil || !c.sock.poller.push(c) {
+	if c.sock == nil || !c.server.pushers.push(c) {
 		go c.pushAll()
 	}
 }
@@ -141,7 +140,7 @@ func (c *Conn) pushSome(scratch *[]byte) (more bool) {
 		c.wmu.Unlock()
 		return false
 	}
-	n, err := c.sock.writeNow(frames)
+	n, err := c.sock.WriteNow(frames)
 	c.server.bytesOut.Add(int64(n))
 	if err == nil && n < len(frames) {
 		go c.pushOn(bytes.Clone(frames[n:]))

@@ -10,8 +10,8 @@ import (
 func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{})
-		p := &poller{pushed: make(chan struct{}, 1)}
-		s.poller = p
+		p := &s.pushers
+		p.start(0)
 		nc, other := net.Pipe()
 		defer other.Close()
 		publisher := newConn(s, nc)
@@ -36,14 +36,14 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 			t.Errorf("it has waited %v so far", d)
 		}
 		over := publish(1)
-		p.takePushes(nil)
+		p.take(nil)
 		synctest.Wait()
 		select {
 		case <-over:
 			t.Error("the wait was over while many had yet to be sent something")
 		default:
 		}
-		p.takePushes(nil)
+		p.take(nil)
 		<-over
 		if d := time.Since(begin); d != 0 {
 			t.Errorf("the wait was over %v after only a few were left", d)
@@ -58,22 +58,20 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 	})
 }
 
-// backlog is a poller whose pushers are the test, and have fallen behind.
-func backlog() *poller {
-	p := &poller{pushed: make(chan struct{}, 1)}
+// fallBehind has the pushers, of which none runs, wait for the test to catch up.
+func (p *pushers) fallBehind() {
 	pending := make([]Conn, 2*pushesAtOnce+1)
 	for i := range pending {
 		p.push(&pending[i])
 	}
-	return p
 }
 
-func (p *poller) catchUp() {
-	for len(p.takePushes(nil)) > 0 {
+func (p *pushers) catchUp() {
+	for len(p.take(nil)) > 0 {
 	}
 }
 
-func (p *poller) awaited() bool {
+func (p *pushers) awaited() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.caughtUp != nil
@@ -88,7 +86,8 @@ func publish(c *Conn, _ [][]byte) {
 func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){"PUBLISH": publish}})
-		s.poller = backlog()
+		s.pushers.start(0)
+		s.pushers.fallBehind()
 		cl := dial(t, s)
 		begin := time.Now()
 		cl.send("PUBLISH\r\nPING\r\n")
@@ -97,7 +96,7 @@ func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T)
 			t.Errorf("what came before was answered after %v", d)
 		}
 		cl.expectSilence()
-		s.poller.catchUp()
+		s.pushers.catchUp()
 		cl.expect("+PONG\r\n")
 		if d := time.Since(begin); d >= publishWait {
 			t.Errorf("it waited %v, though only a few were left", d)
@@ -117,26 +116,20 @@ func TestWhoAwaitsThePushersHoldsUpNoOther(t *testing.T) {
 		},
 		"OTHER": func(c *Conn, _ [][]byte) {
 			order <- "other"
-			c.server.pollerOf().catchUp()
+			c.server.pushers.catchUp()
 			c.Reply().Simple("OTHER")
 		},
 	}})
 	cl, other := dial(), dial()
 	cl.call("PING\r\n", "+PONG\r\n") // the poller has it
 	other.call("PING\r\n", "+PONG\r\n")
-	replace := func(p *poller) (old *poller) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		old, s.poller = s.poller, p
-		return old
-	}
-	defer replace(replace(backlog()))
+	s.pushers.stop()
+	s.pushers.start(0)
 	for range 20 {
-		pushers := backlog()
-		replace(pushers)
+		s.pushers.fallBehind()
 		cl.send("PUBLISH\r\nNEXT\r\n")
 		cl.expect("+SENT\r\n")
-		for !pushers.awaited() && len(order) == 0 { // it is on its way there
+		for !s.pushers.awaited() && len(order) == 0 { // it is on its way there
 			other.call("PING\r\n", "+PONG\r\n")
 		}
 		other.call("OTHER\r\n", "+OTHER\r\n")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
 // Handler executes what connections read.
@@ -63,7 +64,9 @@ type Server struct {
 	lastID    uint64
 	listeners map[net.Listener]struct{}
 	closing   bool
-	poller    *poller // nil = none, yet or any more
+	poller    *poll.Poller // nil = none, yet or any more
+
+	pushers pushers
 
 	stop    chan struct{} // closed when Shutdown begins
 	drained chan struct{} // closed when, after that, the last connection has ended

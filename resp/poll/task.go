@@ -1,12 +1,10 @@
-package resp
+package poll
 
 import (
 	"fmt"
 	"iter"
-	"runtime"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 )
 
 // place is where a task goes on.
@@ -24,7 +22,7 @@ const (
 //
 // It begins by start. A signal before that is not lost: it looks before it goes idle.
 type task struct {
-	poller *poller
+	poller *Poller
 	resume func() (place, bool)
 	yield  func(place) bool
 	here   place // of the task alone, while it runs
@@ -118,47 +116,4 @@ func (t *task) mayRead() bool {
 	had := t.hasHad
 	t.hasHad = true
 	return !had
-}
-
-// polled reports whether others wait while the connection's goroutine does anything.
-func (c *Conn) polled() bool { return c.sock != nil && c.sock.task.here != away }
-
-// Detach is called before anything that may wait, but for Await, or compute for long: until it reads on or gives way, the
-// connection then holds up no other one. It costs about a microsecond.
-func (c *Conn) Detach() {
-	if c.polled() {
-		c.sock.task.to(away)
-	}
-}
-
-// lineUp is leave for a connection that waits for the next write to the disk. Such connections wait
-// together, in the order of their calls.
-func (c *Conn) lineUp() {
-	if c.polled() {
-		c.sock.task.to(lined)
-	}
-}
-
-// GiveWay lets other connections run if this one has run for turnTime, and returns for how long they did. A command
-// that computes for long calls it now and then. It costs little more than a look at the clock. It
-// ends what Detach began: the command goes on in a round of the poller, where few of those that
-// compute are run. A command that may wait after it calls Detach again.
-func (c *Conn) GiveWay() (away time.Duration) {
-	now := c.age()
-	switch {
-	case c.turn == 0:
-		c.turn = now
-		return 0
-	case now-c.turn < turnTime:
-		return 0
-	case c.sock != nil:
-		c.sock.task.to(looped)
-	default:
-		if p := c.server.pollerOf(); p != nil {
-			p.look()
-		}
-		runtime.Gosched()
-	}
-	c.turn = c.age()
-	return c.turn - now
 }

@@ -1,4 +1,4 @@
-package resp
+package poll
 
 import (
 	"errors"
@@ -18,21 +18,19 @@ import (
 // many is how many tasks of a round are worth to wake another processor for.
 const many = 4
 
-// pushesAtOnce is to how many connections a pusher writes before it gives way.
-const pushesAtOnce = 16
-
 // events of a socket, each told once: when there is something new.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
-// poller serves many connections by few goroutines. One goes in rounds: it asks the kernel which sockets have
-// something new, and runs the tasks of these and of whoever was signaled, and behind them a few of those that have had a
-// turn and want another. If there are many it gives some to helpers, one for each other processor, that have nothing to do. Another one, the settler, runs those
-// tasks that wait for what they changed to be durable, in the order in which they line up: the first one waits,
-// and the others find it done.
+// Poller serves many connections by few goroutines. One goes in rounds: it asks the kernel which
+// sockets have something new. It runs the tasks of these and of those that were signaled, and behind
+// them a few of those that have given way. If there are many it gives some to helpers that have
+// nothing to do; there is one for each other processor. Another goroutine runs the line: the tasks
+// that wait for the same thing, in the order in which they line up. The first one waits, and the
+// others find it done.
 //
-// The poller's own epoll instance is a file that Go's poller watches. So a round that finds nothing
-// blocks no thread, and begins again as soon as there is something.
-type poller struct {
+// The epoll instance is a file that Go's own poller watches. So a round that finds nothing blocks no
+// thread, and begins again as soon as there is something.
+type Poller struct {
 	epoll *os.File
 	raw   syscall.RawConn
 	found [256]unix.EpollEvent
@@ -41,23 +39,19 @@ type poller struct {
 	greedy int // of those who wait again: so many are run in a round, that a processor is left for the others
 
 	mu       sync.Mutex       // protects this group
-	socks    map[uint64]*sock // not by descriptor: what is told of one that was closed is not for the next with its number
+	socks    map[uint64]*Conn // not by descriptor: what is told of one that was closed is not for the next with its number
 	lastID   uint64
 	queue    []*task // to be run in the next round
 	again    []*task // who had a turn and wants another, or was elsewhere: run behind those, few in a round
 	sleeping bool    // the poller waits for the kernel, and must be woken for the queue
-	line     []*task // of the settler
+	line     []*task // of those that wait for one thing
 	closed   bool
 
-	pushes   []*Conn       // of the pushers: who is to be sent what is queued for it
-	caughtUp chan struct{} // closed when only a few are left; nil = nobody waits for that
-
-	settle chan struct{} // there is a line
-	help   chan []*task  // tasks of a round, for whoever has nothing to do
-	pushed chan struct{} // there are pushes
+	lined chan struct{} // there is a line
+	help  chan []*task  // tasks of a round, for whoever has nothing to do
 }
 
-func newPoller() (*poller, error) {
+func New() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -66,9 +60,9 @@ func newPoller() (*poller, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	p := &poller{
+	p := &Poller{
 		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1),
-		socks: make(map[uint64]*sock), settle: make(chan struct{}, 1), help: make(chan []*task), pushed: make(chan struct{}, 1),
+		socks: make(map[uint64]*Conn), lined: make(chan struct{}, 1), help: make(chan []*task),
 	}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		p.epoll.Close()
@@ -79,30 +73,26 @@ func newPoller() (*poller, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	p.ended.Go(p.run)
-	p.ended.Go(p.settleAll)
-	for range p.greedy {
-		p.ended.Go(p.pushAll)
-	}
+	p.ended.Go(p.runLine)
 	for range runtime.GOMAXPROCS(0) - 1 {
 		p.ended.Go(p.helpOut)
 	}
 	return p, nil
 }
 
-// close ends the poller, whose tasks have all ended.
-func (p *poller) close() {
+// Close ends the poller, whose tasks have all ended.
+func (p *Poller) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	close(p.settle)
-	close(p.pushed)
+	close(p.lined)
 	p.wake()
 	p.ended.Wait()
 	p.epoll.Close()
 }
 
-// adopt makes the socket of nc one of the poller's, and closes nc; on an error nc is as it was.
-func (p *poller) adopt(nc *net.TCPConn) (*sock, error) {
+// Adopt makes the socket of nc one of the poller's, and closes nc; on an error nc is as it was.
+func (p *Poller) Adopt(nc *net.TCPConn) (*Conn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -114,7 +104,7 @@ func (p *poller) adopt(nc *net.TCPConn) (*sock, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSock(p, fd, nc)
+	s := newConn(p, fd, nc)
 	if err := p.watch(s); err != nil {
 		p.forget(s)
 		unix.Close(fd)
@@ -125,7 +115,7 @@ func (p *poller) adopt(nc *net.TCPConn) (*sock, error) {
 }
 
 // watch begins to tell s what is new.
-func (p *poller) watch(s *sock) error {
+func (p *Poller) watch(s *Conn) error {
 	p.mu.Lock()
 	p.lastID++
 	s.id = p.lastID
@@ -140,7 +130,7 @@ func (p *poller) watch(s *sock) error {
 }
 
 // forget is called when s is closed.
-func (p *poller) forget(s *sock) {
+func (p *Poller) forget(s *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.socks, s.id)
@@ -148,7 +138,7 @@ func (p *poller) forget(s *sock) {
 
 // enqueue has t run in the next round; or, if it has just had a turn, or was elsewhere, in one of the next, behind those who have
 // not. Any goroutine may call it.
-func (p *poller) enqueue(t *task, behind bool) {
+func (p *Poller) enqueue(t *task, behind bool) {
 	p.mu.Lock()
 	if behind {
 		p.again = append(p.again, t)
@@ -156,12 +146,12 @@ func (p *poller) enqueue(t *task, behind bool) {
 		p.queue = append(p.queue, t)
 	}
 	p.mu.Unlock()
-	p.look()
+	p.Look()
 }
 
-// look has the poller ask the kernel what is new. While goroutines are ready to run, Go would
+// Look has the poller ask the kernel what is new. While goroutines are ready to run, Go would
 // look at its own poller only after 10 ms.
-func (p *poller) look() {
+func (p *Poller) Look() {
 	p.mu.Lock()
 	sleeping := p.sleeping
 	p.sleeping = false
@@ -172,22 +162,22 @@ func (p *poller) look() {
 }
 
 // wake makes sleep return, this time or the next.
-func (p *poller) wake() { _ = p.epoll.SetReadDeadline(past) } // fails on a closed file only
+func (p *Poller) wake() { _ = p.epoll.SetReadDeadline(past) } // fails on a closed file only
 
-// lineUp has the settler run t.
-func (p *poller) lineUp(t *task) {
+// lineUp has t run behind the others of the line.
+func (p *Poller) lineUp(t *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.line = append(p.line, t)
 	select {
-	case p.settle <- struct{}{}:
+	case p.lined <- struct{}{}:
 	default:
 	}
 }
 
-func (p *poller) settleAll() {
+func (p *Poller) runLine() {
 	var spare []*task
-	for range p.settle {
+	for range p.lined {
 		p.mu.Lock()
 		tasks := p.line
 		p.line = spare[:0]
@@ -200,7 +190,7 @@ func (p *poller) settleAll() {
 	}
 }
 
-func (p *poller) run() {
+func (p *Poller) run() {
 	var spare []*task
 	for {
 		n := p.poll()
@@ -226,91 +216,8 @@ func (p *poller) run() {
 	}
 }
 
-// push has c.pushSome called, or reports that it is too late for that.
-func (p *poller) push(c *Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.pushes = append(p.pushes, c)
-	p.signalPushers()
-	return true
-}
-
-// signalPushers wakes a pusher that has nothing to do, if there is one. The caller holds mu, so that the channel is open.
-func (p *poller) signalPushers() {
-	select {
-	case p.pushed <- struct{}{}:
-	default:
-	}
-}
-
-// pushAll is a pusher. It goes from one connection to the next, so that what is published meanwhile is sent with
-// the same write, and gives way to others now and then.
-func (p *poller) pushAll() {
-	var conns []*Conn
-	var scratch []byte
-	for range p.pushed {
-		for {
-			if conns = p.takePushes(conns[:0]); len(conns) == 0 {
-				break
-			}
-			for _, c := range conns {
-				if c.pushSome(&scratch) && !p.push(c) {
-					go c.pushAll()
-				}
-			}
-			clear(conns)
-			runtime.Gosched()
-		}
-	}
-}
-
-// takePushes adds some of those who wait for a pusher to conns.
-func (p *poller) takePushes(conns []*Conn) []*Conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := min(len(p.pushes), pushesAtOnce)
-	conns = append(conns, p.pushes[:n]...)
-	clear(p.pushes[:n])
-	if p.caughtUp != nil && len(p.pushes)-n <= pushesAtOnce {
-		close(p.caughtUp)
-		p.caughtUp = nil
-	}
-	if n == len(p.pushes) {
-		p.pushes = p.pushes[:0]
-		return conns
-	}
-	p.pushes = p.pushes[n:]
-	if !p.closed {
-		p.signalPushers() // another one may help
-	}
-	return conns
-}
-
-// awaitPushes returns when the pushers have only a few connections left to send to, or after publishWait.
-func (p *poller) awaitPushes() {
-	p.mu.Lock()
-	if len(p.pushes) <= pushesAtOnce {
-		p.mu.Unlock()
-		return
-	}
-	if p.caughtUp == nil {
-		p.caughtUp = make(chan struct{})
-	}
-	caughtUp := p.caughtUp
-	p.mu.Unlock()
-	timer := time.NewTimer(publishWait)
-	defer timer.Stop()
-	select {
-	case <-caughtUp:
-	case <-timer.C:
-	}
-}
-
 // share gives helpers that have nothing to do a part of many tasks, and returns the rest.
-func (p *poller) share(tasks []*task) []*task {
+func (p *Poller) share(tasks []*task) []*task {
 	for len(tasks) >= many {
 		half := len(tasks) / 2
 		select {
@@ -324,7 +231,7 @@ func (p *poller) share(tasks []*task) []*task {
 }
 
 // offer gives helpers that have nothing to do a task each, of those that wait again, and returns the rest: one at least.
-func (p *poller) offer(tasks []*task) []*task {
+func (p *Poller) offer(tasks []*task) []*task {
 	for n := len(tasks) - 1; n > 0; n-- {
 		select {
 		case p.help <- tasks[n:]:
@@ -336,7 +243,7 @@ func (p *poller) offer(tasks []*task) []*task {
 	return tasks
 }
 
-func (p *poller) helpOut() {
+func (p *Poller) helpOut() {
 	for tasks := range p.help {
 		goOnAll(tasks)
 	}
@@ -349,7 +256,7 @@ func goOnAll(tasks []*task) {
 }
 
 // fallsAsleep reports whether there is nothing in the queue: then whoever puts something there wakes the poller.
-func (p *poller) fallsAsleep() bool {
+func (p *Poller) fallsAsleep() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sleeping = len(p.queue) == 0 && len(p.again) == 0 && !p.closed
@@ -358,7 +265,7 @@ func (p *poller) fallsAsleep() bool {
 
 // round tells the sockets what is new and returns the tasks to be run, and how many at their end waited again; ok is false
 // if there will be none any more. What it returned before is used for the next.
-func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, again int, ok bool) {
+func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, again int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false
 	for i := range found {
@@ -376,13 +283,16 @@ func (p *poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, a
 }
 
 // poll asks the kernel what is new, and does not wait for it.
-func (p *poller) poll() (n int) {
+func (p *Poller) poll() (n int) {
 	_ = p.raw.Control(func(fd uintptr) { n = p.pollRaw(fd) })
 	return n
 }
 
+// past is a deadline that makes sleep return at once.
+var past = time.Unix(1, 0)
+
 // sleep waits until there is something new, or until it is woken.
-func (p *poller) sleep() (n int) {
+func (p *Poller) sleep() (n int) {
 	err := p.raw.Read(func(fd uintptr) bool {
 		n = p.pollRaw(fd)
 		return n > 0
@@ -394,7 +304,7 @@ func (p *poller) sleep() (n int) {
 }
 
 // pollRaw does not tell Go's scheduler of a system call that never blocks, and so is never interrupted.
-func (p *poller) pollRaw(fd uintptr) int {
+func (p *Poller) pollRaw(fd uintptr) int {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
 	if errno != 0 {
 		return 0

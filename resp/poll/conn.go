@@ -1,0 +1,28 @@
+package poll
+
+// Start runs the connection's coroutine, which ends when run returns. It is called once.
+func (c *Conn) Start(run func()) { c.task.start(run) }
+
+// Shared reports whether other connections wait while this one runs. It is for the connection's
+// own coroutine, as are Detach, LineUp and GiveWay.
+func (c *Conn) Shared() bool { return c.task.here != away }
+
+// Detach is called before anything that may wait, but for Read, or compute for long: until it reads
+// on or gives way, the connection then holds up no other one. It costs about a microsecond.
+func (c *Conn) Detach() {
+	if c.Shared() {
+		c.task.to(away)
+	}
+}
+
+// LineUp is Detach for a connection that waits for what the others of the line wait for too: they
+// go on one after the other, in the order of their calls.
+func (c *Conn) LineUp() {
+	if c.Shared() {
+		c.task.to(lined)
+	}
+}
+
+// GiveWay lets the others run. It returns in one of the next rounds, which run few of those that
+// have given way.
+func (c *Conn) GiveWay() { c.task.to(looped) }

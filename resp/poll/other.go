@@ -1,0 +1,36 @@
+//go:build !linux
+
+package poll
+
+import (
+	"errors"
+	"net"
+)
+
+// Poller is for Linux only.
+type Poller struct{}
+
+// New returns errors.ErrUnsupported.
+func New() (*Poller, error) { return nil, errors.ErrUnsupported }
+
+// Adopt is never called.
+func (p *Poller) Adopt(*net.TCPConn) (*Conn, error) { return nil, errors.ErrUnsupported }
+
+// Look is never called.
+func (p *Poller) Look() {}
+
+// Close is never called.
+func (p *Poller) Close() {}
+
+func (p *Poller) enqueue(*task, bool) {}
+
+func (p *Poller) lineUp(*task) {}
+
+// Conn is for Linux only.
+type Conn struct {
+	net.Conn
+	task *task
+}
+
+// WriteNow is never called.
+func (c *Conn) WriteNow([]byte) (int, error) { return 0, errors.ErrUnsupported }
