@@ -34,15 +34,21 @@ func BenchmarkMillionMutexes(b *testing.B) {
 		s = startIn(b, dir)
 		b.ReportMetric(time.Since(began).Seconds(), "restart-s")
 		b.ReportMetric((resident(b, s)-empty)/n, "RSS-B/mutex-restarted")
-		c, err := redis.Dial("tcp", s.addr)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if held, err := redis.Int(c.Do("DBSIZE")); err != nil || held != n {
-			b.Fatalf("%d of %d mutexes are held after the restart (%v)", held, n, err)
-		}
-		c.Close()
+		mustHold(b, s.addr, n)
 		s.kill()
+	}
+}
+
+// mustHold fails unless so many mutexes are held.
+func mustHold(b *testing.B, addr string, n int) {
+	b.Helper()
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	if held, err := redis.Int(c.Do("DBSIZE")); err != nil || held != n {
+		b.Fatalf("%d of %d mutexes are held after the restart (%v)", held, n, err)
 	}
 }
 
