@@ -15,6 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
 // A data directory is ours if it has this file. It is made first of all, so that
@@ -108,7 +110,7 @@ func writeSign(fsys vfs.FS, dir, text string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return syncDir(fsys, dir)
+	return journal.SyncDir(fsys, dir)
 }
 
 // makeDir makes the directory and its parents, durably.
@@ -131,19 +133,11 @@ func makeDir(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, d := range parents {
-		if err := syncDir(fsys, d); err != nil {
+		if err := journal.SyncDir(fsys, d); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func syncDir(fsys vfs.FS, dir string) error {
-	d, err := fsys.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // checkSpace returns ErrNoSpace if less than minFree bytes are free.

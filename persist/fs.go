@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
 // strictFS is Pebble's file system, on which a write that fails never returns: it is the
@@ -26,7 +28,7 @@ func (s strictFS) Unwrap() vfs.FS { return s.FS }
 // (cockroachdb/pebble issue 5825; v2.1.7 has no fix).
 func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(s.PathBase(name), "marker.") {
-		if err := syncDir(s, s.PathDir(name)); err != nil {
+		if err := journal.SyncDir(s, s.PathDir(name)); err != nil {
 			return nil, err
 		}
 	}

@@ -110,7 +110,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB) (*S
 	s := newStore(o, lock, fault, db, j, newCheckpoint(db, m, o.HistoryLen))
 	r, err := s.recover(o)
 	if err == nil && o.FS == vfs.Default { // nobody removes what is in memory
-		s.watch, err = newWatch(o.Dir, j.Path)
+		s.watch, err = newWatch(o.Dir, j.Current)
 	}
 	if err == nil && !held {
 		err = signStore(o.FS, o.Dir)

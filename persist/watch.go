@@ -23,18 +23,17 @@ var errRemoved = errors.New("it was removed or replaced while the server was run
 // file that was removed succeed: without it they would be acknowledged, and lost
 // with the process.
 //
-// It looks at two files by their path. LOCK is there from the start to the end, and
-// another file in its place means another directory, or a second server in this one.
-// The segment that is written has the last changes, and nobody would miss it at the
-// next start.
+// It compares two files with those at their paths. Another LOCK means another directory, or
+// a second server in this one. The segment that is written has the last changes, and
+// nobody would miss it at the next start.
 type watch struct {
 	dir     string
 	lock    os.FileInfo
-	segment func() string // returns the path of the segment that is written
+	segment func() (path string, file os.FileInfo) // that is written
 }
 
 // newWatch returns the watch of the open directory.
-func newWatch(dir string, segment func() string) (*watch, error) {
+func newWatch(dir string, segment func() (string, os.FileInfo)) (*watch, error) {
 	lock, err := os.Stat(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
@@ -45,20 +44,34 @@ func newWatch(dir string, segment func() string) (*watch, error) {
 // look returns an error if a file is surely gone. A file that cannot be looked at
 // may be there.
 func (w *watch) look() error {
-	lock, err := os.Stat(filepath.Join(w.dir, lockName))
-	if isGone(err) || err == nil && !os.SameFile(lock, w.lock) {
+	if isLost(filepath.Join(w.dir, lockName), w.lock) {
 		return fmt.Errorf("%s: %w", lockName, errRemoved)
 	}
-	path := w.segment()
-	// A segment that is full by now may have been released.
-	if _, err := os.Stat(path); isGone(err) && w.segment() == path {
-		return fmt.Errorf("%s: %w", filepath.Base(path), errRemoved)
+	path, file := w.segment()
+	if isLost(path, file) {
+		// A segment that is full by now may have been released.
+		if current, _ := w.segment(); current == path {
+			return fmt.Errorf("%s: %w", filepath.Base(path), errRemoved)
+		}
 	}
 	return nil
 }
 
+// isLost reports whether a path surely does not lead to the file any more.
+func isLost(path string, file os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return isGone(err) || err == nil && !isSame(now, file)
+}
+
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// isSame is os.SameFile for what Pebble's file system returns, too.
+func isSame(a, b os.FileInfo) bool {
+	x, ok := a.Sys().(*syscall.Stat_t)
+	y, both := b.Sys().(*syscall.Stat_t)
+	return !ok || !both || x.Dev == y.Dev && x.Ino == y.Ino
 }
 
 // run looks until done is closed or the store has failed. A disk that hangs holds it

@@ -48,6 +48,14 @@ var ways = map[string]func(o Options) error{
 		}
 		return err
 	},
+	"a segment is replaced by a copy": func(o Options) error {
+		names, err := filepath.Glob(filepath.Join(o.Dir, journalName, "*.seg"))
+		for _, name := range names {
+			text, readErr := os.ReadFile(name)
+			err = errors.Join(err, readErr, os.WriteFile(name+".copy", text, 0o600), os.Rename(name+".copy", name))
+		}
+		return err
+	},
 }
 
 func TestADataDirectoryThatIsLostWhileItIsOpenEndsTheStoreWithinASecond(t *testing.T) {
@@ -111,7 +119,8 @@ func TestAStoreThatReleasesItsSegmentsIsNotTakenForLost(t *testing.T) {
 		if err := s.watch.look(); err != nil {
 			t.Fatal(err)
 		}
-		segments[s.watch.segment()] = true
+		path, _ := s.watch.segment()
+		segments[path] = true
 		select {
 		case <-done:
 			if len(segments) < 3 {

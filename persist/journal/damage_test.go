@@ -29,7 +29,7 @@ func damageable(t testing.TB, sealed bool) (Options, []place) {
 	add := func(payload string) {
 		at := j.offset
 		mustAppend(t, j, payload)
-		places = append(places, place{o.FS.PathBase(j.Path()), at, j.offset - at, j.appended.Load(), j.Durable()})
+		places = append(places, place{o.FS.PathBase(j.current.path), at, j.offset - at, j.appended.Load(), j.Durable()})
 		places[len(places)-1].durable = durableAt(t, o, places[len(places)-1])
 	}
 	add("record 1")
@@ -62,7 +62,7 @@ func damageable(t testing.TB, sealed bool) (Options, []place) {
 		return o, places
 	}
 	mustClose(t, j)
-	return o, append(places, place{o.FS.PathBase(j.Path()), j.offset - headSize, headSize, 11, 10})
+	return o, append(places, place{o.FS.PathBase(j.current.path), j.offset - headSize, headSize, 11, 10})
 }
 
 // durableAt reads the durable index of a frame.

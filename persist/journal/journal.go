@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -194,12 +195,12 @@ func (j *Journal) syncTo(index uint64) error {
 // concurrent use.
 func (j *Journal) Durable() uint64 { return j.durable.Load() }
 
-// Path returns the path of the segment that is written. It is safe for concurrent
-// use.
-func (j *Journal) Path() string {
+// Current returns the path of the segment that is written, and the file that is open. It
+// is safe for concurrent use.
+func (j *Journal) Current() (path string, file os.FileInfo) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.current.path
+	return j.current.path, j.current.info
 }
 
 // Close makes all records durable, seals the journal and closes its files. After a

@@ -160,7 +160,8 @@ func everythingAtATime(t *testing.T, o Options) {
 		return j.Release(checkpoint)
 	})
 	loop(func() error {
-		if d, s := j.Durable(), j.FullIndex(); d > records || s > records || !strings.Contains(j.Path(), ".seg") {
+		path, _ := j.Current()
+		if d, s := j.Durable(), j.FullIndex(); d > records || s > records || !strings.Contains(path, ".seg") {
 			return fmt.Errorf("durable %d, full up to %d", d, s)
 		}
 		return nil

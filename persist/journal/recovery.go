@@ -115,7 +115,7 @@ func (s *scan) readFrames(o *Options, at int) error {
 // durable are written again: after a failed sync the kernel may take them for
 // written, and another sync would do nothing.
 func (s *scan) settle(o *Options) error {
-	if err := syncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
+	if err := SyncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
 		return err
 	}
 	if len(s.segments) == 0 {

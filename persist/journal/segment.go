@@ -2,8 +2,10 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -17,8 +19,9 @@ const category vfs.DiskWriteCategory = "simba-journal"
 type segment struct {
 	header
 	path string
-	size int64  // of the file, in bytes
-	last uint64 // index of its last record, or first-1; not set while it is written
+	size int64       // of the file, in bytes
+	info os.FileInfo // of the file, from when it was opened to be written
+	last uint64      // index of its last record, or first-1; not set while it is written
 }
 
 func segmentName(number uint64) string { return fmt.Sprintf("%010d.seg", number) }
@@ -39,15 +42,14 @@ func parseSpare(name string) (uint64, bool) {
 
 func (o *Options) path(name string) string { return o.FS.PathJoin(o.Dir, name) }
 
-// syncDir makes the names in a directory durable.
-func syncDir(fsys vfs.FS, dir string) error {
+// SyncDir makes the names in a directory durable.
+func SyncDir(fsys vfs.FS, dir string) error {
 	d, err := fsys.OpenDir(dir)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
+	if err == nil {
+		err = errors.Join(d.Sync(), d.Close())
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("journal: sync directory %s: %w", dir, err)
+	if err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
 	}
 	return nil
 }
@@ -100,6 +102,10 @@ func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, e
 	if err != nil {
 		return s, nil, fmt.Errorf("journal: %w", err)
 	}
+	if s.info, err = f.Stat(); err != nil {
+		f.Close()
+		return s, nil, fmt.Errorf("journal: %w", err)
+	}
 	return s, f, nil
 }
 
@@ -119,5 +125,5 @@ func (j *Journal) publish(s *segment, spare string) error {
 	if err := j.o.FS.Rename(spare, s.path); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	return syncDir(j.o.FS, j.o.Dir)
+	return SyncDir(j.o.FS, j.o.Dir)
 }
