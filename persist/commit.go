@@ -57,15 +57,22 @@ func (g *group) begin(ch *simba.Change) {
 	g.event = lastEvent{seq: g.first}
 }
 
-// wantNextLocked has the next group written, unless the store has failed, and returns what
-// is closed then.
-func (s *Store) wantNextLocked() <-chan struct{} {
-	s.next.wanted = true
+// closeLargeLocked has the next group written as it is if it must not grow any more.
+func (s *Store) closeLargeLocked() {
+	if s.next.limit > s.maxRecord && !s.closed {
+		s.next.wanted = true
+		s.ready = append(s.ready, s.next)
+		s.next = newGroup()
+		s.beginWriteLocked()
+	}
+}
+
+// beginWriteLocked has the groups that are wanted written, unless the store has failed.
+func (s *Store) beginWriteLocked() {
 	if !s.writing && !s.fault.failed() {
 		s.writing = true
 		s.writer.Go(s.write)
 	}
-	return s.next.done
 }
 
 // flushNext is called by the flush timer.
@@ -73,7 +80,8 @@ func (s *Store) flushNext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next.changes > 0 && !s.closed {
-		s.wantNextLocked()
+		s.next.wanted = true
+		s.beginWriteLocked()
 	}
 }
 
@@ -115,8 +123,8 @@ const (
 func (s *Store) gather() {
 	began, enough := time.Now(), min(s.took/2, longestGather)
 	for changes, idle := 0, 0; idle < idleYields; idle++ {
-		n, wanted := s.gathered()
-		if !wanted {
+		n, next := s.gathered()
+		if !next {
 			return
 		}
 		if n != changes {
@@ -129,21 +137,28 @@ func (s *Store) gather() {
 	}
 }
 
-// gathered is how many changes the next group has, and whether somebody waits for it.
-func (s *Store) gathered() (changes int, wanted bool) {
+// gathered is how many changes the next group has, and whether it is written next.
+func (s *Store) gathered() (changes int, next bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.next.changes, s.next.wanted
+	return s.next.changes, s.next.wanted && len(s.ready) == 0
 }
 
-// take makes the next group the current one, or returns nil if nobody wants it.
+// take makes the first group that waits the current one, or returns nil if nobody wants it.
 func (s *Store) take() *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.next
-	if !g.wanted {
+	switch {
+	case len(s.ready) > 0:
+		g, s.ready = s.ready[0], s.ready[1:]
+	case !g.wanted:
 		s.writing = false
 		return nil
+	default:
+		if s.next, s.spare = s.spare, nil; s.next == nil {
+			s.next = newGroup()
+		}
 	}
 	var h head
 	g.promised, h = s.promiseLocked(g.final)
@@ -153,9 +168,6 @@ func (s *Store) take() *group {
 	h.put(g.record)
 	s.closed = g.final
 	s.current = g
-	if s.next, s.spare = s.spare, nil; s.next == nil {
-		s.next = newGroup()
-	}
 	return g
 }
 

@@ -133,6 +133,7 @@ func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *jou
 		syncEvery:  o.SyncEvery,
 		yield:      o.Yield,
 		step:       o.SegmentSize,
+		maxRecord:  maxRecord,
 		lock:       lock,
 		db:         db,
 		journal:    j,

@@ -53,14 +53,14 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)
 	s.appended = floors{seq: m.Seq, token: m.Token}
 	s.tellable.Store(uint64(m.Seq))
-	if err := s.begin(); err != nil {
+	if err := s.beginRun(); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	return &Recovered{Seq: m.Seq, Token: m.Token, Quiet: m.Quiet, Leases: s.leases, History: events}, nil
 }
 
-// begin writes the first record of the run: its epoch.
-func (s *Store) begin() error {
+// beginRun writes the first record of the run: its epoch.
+func (s *Store) beginRun() error {
 	s.next.record = appendChange(s.next.record, changeEpoch, appendEpoch(nil, &s.epoch))
 	s.next.wanted = true
 	start, g := time.Now(), s.take()

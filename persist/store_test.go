@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -326,6 +327,68 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	defer s.mu.Unlock()
 	if n := len(s.next.record); n > 1000 {
 		t.Errorf("%d bytes wait after the commit", n)
+	}
+}
+
+// large is a lease with so many bytes.
+func large(seq simba.Seq, mutex string, size int) simba.Change {
+	ch := put(seq, mutex)
+	ch.Lease.Fields = []simba.Field{{Name: strings.Repeat("x", size), Value: "1"}}
+	return ch
+}
+
+func TestARecordIsBoundedWhateverIsChangedDuringOneFsync(t *testing.T) {
+	for _, mode := range []Mode{Always, Async} {
+		gate := newSyncGate(vfs.NewMem())
+		o := testOptions(t, gate.FS, mode)
+		s, _ := openClosed(t, o)
+		s.maxRecord = maxPending
+		release := gate.hold()
+		s.Append(put(1, "first"))
+		first := commitAll(s, 1)
+		<-gate.arrived
+
+		const size = 64 << 10
+		const last = 1 + 5*maxPending/size
+		for seq := simba.Seq(2); seq <= last; seq += 3 {
+			s.AppendAll([]simba.Change{
+				large(seq, fmt.Sprint("m", seq), size),
+				large(seq+1, fmt.Sprint("m", seq+1), size),
+				large(seq+2, fmt.Sprint("m", seq+2), size),
+			})
+		}
+		s.mu.Lock()
+		ready, end := slices.Clone(s.ready), s.appended.seq
+		for _, g := range append(ready, s.next) {
+			if n := len(g.record); n > maxPending+4*size {
+				t.Errorf("%v: a record of %d bytes waits, want at most %d and a transaction", mode, n, maxPending)
+			}
+			if (g.last-1)%3 != 0 {
+				t.Errorf("%v: a transaction is torn after change %d", mode, g.last)
+			}
+		}
+		s.mu.Unlock()
+		if len(ready) < 3 {
+			release()
+			t.Fatalf("%v: %d records wait, want 3 at least", mode, len(ready))
+		}
+		middle := ready[1].last
+		if got := s.Tellable(); got >= middle {
+			t.Errorf("%v: Tellable = %d, but change %d is not durable", mode, got, middle)
+		}
+		wantOpen(t, first)
+		release()
+		mustCommit(t, s, middle)
+		mustCommit(t, s, end)
+		if s.journal.Durable() < 5 {
+			t.Errorf("%v: %d records are durable, want one for each group", mode, s.journal.Durable())
+		}
+		mustClose(t, s)
+		s, r := openClosed(t, o)
+		if got := len(leasesOf(t, r)); got != int(end) {
+			t.Errorf("%v: %d leases after a restart, want %d", mode, got, end)
+		}
+		mustClose(t, s)
 	}
 }
 
