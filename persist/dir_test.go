@@ -191,9 +191,9 @@ func TestWhatFileSystemsAndEditorsLeaveIsNotForeign(t *testing.T) {
 func TestTooLittleFreeSpaceIsRefused(t *testing.T) {
 	mem := vfs.NewMem()
 	o := testOptions(t, mem, Always)
-	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64<<20 - 1})
-	wantRefusal(t, o, ErrNoSpace, "has too little free space: 63 MiB, it needs 64 MiB")
-	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 64 << 20})
+	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 128<<20 - 1})
+	wantRefusal(t, o, ErrNoSpace, "has too little free space: 127 MiB, it needs 128 MiB")
+	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 128 << 20})
 	openClosed(t, o)
 }
 

@@ -114,6 +114,13 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 			}
 			return nil
 		}},
+		{"a file system that becomes read-only", func(op errorfs.Op) error {
+			switch op.Kind {
+			case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpCreate, errorfs.OpRename, errorfs.OpRemove:
+				return fmt.Errorf("%w: %w", errBroken, syscall.EROFS)
+			}
+			return nil
+		}},
 	}
 	for _, mode := range []Mode{Always, Async} {
 		for _, tt := range tests {

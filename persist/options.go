@@ -59,7 +59,8 @@ type Options struct {
 	// SyncEvery is how long a change waits for its fsync at most when nobody asks
 	// for it, in Async; 0 is 10 ms.
 	SyncEvery time.Duration
-	// MinFree is how many bytes must be free at the start; 0 is 64 MiB.
+	// MinFree is how many bytes must be free at the start; 0 is 128 MiB: room for the
+	// journal's four files (64 MiB) and a checkpoint of what three segments hold (48 MiB).
 	MinFree uint64
 	// CommitTimeout is how long one write with its fsync may take before it counts
 	// as failed; 0 is 10 s. A step of the checkpoint that a commit waits for has six times that.
@@ -124,7 +125,7 @@ func (o *Options) ensureDefaults() error {
 		o.SyncEvery = 10 * time.Millisecond
 	}
 	if o.MinFree == 0 {
-		o.MinFree = 64 << 20
+		o.MinFree = 128 << 20
 	}
 	if o.CommitTimeout == 0 {
 		o.CommitTimeout = 10 * time.Second
