@@ -65,9 +65,6 @@ func (c *checkpoint) advance(j *journal.Journal, step int64) error {
 	if err := c.write(); err != nil {
 		return pebbleError(err)
 	}
-	if err := c.flush(); err != nil {
-		return pebbleError(err)
-	}
 	return nil
 }
 
@@ -120,7 +117,7 @@ func (c *checkpoint) setLease(mutex string, value []byte) {
 	c.leases[mutex] = value
 }
 
-// write hands to Pebble what was added.
+// write hands to Pebble what was added, and has it made durable.
 func (c *checkpoint) write() error {
 	b := c.db.NewBatch()
 	defer b.Close()
@@ -145,13 +142,8 @@ func (c *checkpoint) write() error {
 	}
 	c.leases = make(map[string][]byte) // a large one must not keep its memory
 	c.size = 0
-	return c.db.Apply(b, pebble.NoSync)
-}
-
-// flush makes durable what was written.
-func (c *checkpoint) flush() error {
-	if bugs.On(bugs.SegmentReleasedEarly) {
-		return nil
+	if err := c.db.Apply(b, pebble.NoSync); err != nil || bugs.On(bugs.SegmentReleasedEarly) {
+		return err
 	}
 	return c.db.Flush()
 }

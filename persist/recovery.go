@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -72,7 +71,7 @@ func (s *Store) beginRun() error {
 		if err := c.add(s.journal.Durable(), slices.Clone(g.record)); err != nil {
 			return err
 		}
-		if err := errors.Join(c.write(), c.flush()); err != nil {
+		if err := c.write(); err != nil {
 			return pebbleError(err)
 		}
 	}

@@ -171,10 +171,8 @@ func (m *machine) check(j *Journal) {
 
 // work appends, syncs and releases until the crash. It returns false if it ends before.
 func (m *machine) work(j *Journal) bool {
-	var background sync.WaitGroup
-	defer background.Wait()
 	for m.draw(80) > 0 {
-		if err := m.step(j, &background); err != nil {
+		if err := m.step(j); err != nil {
 			if !errors.Is(err, errCrashed) {
 				m.t.Errorf("run %d: %v", m.runs, err)
 			}
@@ -184,19 +182,15 @@ func (m *machine) work(j *Journal) bool {
 	return false
 }
 
-func (m *machine) step(j *Journal, background *sync.WaitGroup) error {
+func (m *machine) step(j *Journal) error {
 	switch n := m.draw(20); {
 	case n < 12:
 		p := m.payload()
 		m.tell(func() { m.records = append(m.records, p) })
 		_, err := j.Append(p)
 		return err
-	case n < 16:
-		return m.sync(j, j.appended.Load())
 	case n < 18:
-		last := j.appended.Load()
-		background.Wait() // one goroutine at a time may sync
-		background.Go(func() { _ = m.sync(j, last) })
+		return m.sync(j, j.appended)
 	case n < 19:
 		index := min(j.FullIndex(), m.told.from+uint64(m.draw(30)))
 		if index < m.told.from {
@@ -304,7 +298,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	}
 	var background sync.WaitGroup
 	for range 100 {
-		if err := m.step(j, &background); err != nil {
+		if err := m.step(j); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ func damageable(t testing.TB, sealed bool) (Options, []place) {
 	add := func(payload string) {
 		at := j.offset
 		mustAppend(t, j, payload)
-		places = append(places, place{o.FS.PathBase(j.current.path), at, j.offset - at, j.appended.Load(), j.Durable()})
+		places = append(places, place{o.FS.PathBase(j.current.path), at, j.offset - at, j.appended, j.Durable()})
 		places[len(places)-1].durable = durableAt(t, o, places[len(places)-1])
 	}
 	add("record 1")

@@ -15,29 +15,23 @@ import (
 // After the first error of a write or a sync, Append and Sync return that error
 // for ever: what is on disk is not known then.
 type Journal struct {
-	o Options
+	o     Options
+	cause atomic.Pointer[error] // the first error, or ErrClosed
 
-	// appended and durable are indexes of records.
-	appended atomic.Uint64
-	durable  atomic.Uint64
-	cause    atomic.Pointer[error] // the first error, or ErrClosed
-
-	// The fields below belong to the goroutine that calls Append.
-	offset int64  // of the next frame
-	frame  []byte // the last frame, for its memory
-	asked  bool   // for a spare to be made ready, since current was begun
-
-	// syncing is held, during I/O, by whoever syncs the current file or replaces it. It
-	// is a turn at the disk: whoever waits for it wants to do the same.
-	syncing sync.Mutex
-	file    vfs.File // of current
+	// The fields below belong to the goroutine that calls Append and Sync.
+	appended uint64   // index of the last record
+	durable  uint64   // index of the last record that is synced
+	file     vfs.File // of current
+	offset   int64    // of the next frame
+	frame    []byte   // the last frame, for its memory
+	asked    bool     // for a spare to be made ready, since current was begun
 
 	filler  sync.WaitGroup
 	closing atomic.Bool // the filler should stop
 
 	// mu protects the fields below. It is held for memory only, never for I/O.
 	mu        sync.Mutex
-	current   segment   // the one that is written; replaced under syncing, too
+	current   segment   // the one that is written; replaced by Append only
 	full      []segment // those before it, in order
 	spares    []string  // paths of files that are ready
 	lastSpare uint64    // the largest number of a spare so far
@@ -96,8 +90,7 @@ func (j *Journal) begin(s *scan) error {
 		return err
 	}
 	j.offset = headerSize
-	j.appended.Store(last)
-	j.durable.Store(last)
+	j.appended, j.durable = last, last
 	return nil
 }
 
@@ -105,7 +98,8 @@ func (j *Journal) begin(s *scan) error {
 // more than that of the record before. The record is durable after the next Sync.
 //
 // If the segment is full, Append syncs it and begins the next one. Append has no
-// use for payload after it returns. One goroutine at a time may call it.
+// use for payload after it returns. One goroutine at a time may call Append, Sync,
+// Durable and Close.
 func (j *Journal) Append(payload []byte) (index uint64, err error) {
 	if err := j.failure(); err != nil {
 		return 0, err
@@ -113,7 +107,7 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 	if len(payload) > MaxPayload {
 		return 0, ErrTooLarge
 	}
-	index = j.appended.Load() + 1
+	index = j.appended + 1
 	if need := frameSize(len(payload)); j.offset+need+headSize > j.current.size { // headSize: the seal
 		if err := j.rotate(need + headSize); err != nil {
 			return 0, j.fail(err)
@@ -122,7 +116,7 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 	if err := j.write(record, index, payload); err != nil {
 		return 0, j.fail(err)
 	}
-	j.appended.Store(index)
+	j.appended = index
 	if !j.asked && j.offset > j.current.size/2 {
 		j.asked = true
 		j.fillAhead()
@@ -132,7 +126,7 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 
 // write writes one frame.
 func (j *Journal) write(k kind, index uint64, payload []byte) error {
-	f := frame{index: index, durable: j.durable.Load(), kind: k}
+	f := frame{index: index, durable: j.durable, kind: k}
 	j.frame = appendFrame(j.frame[:0], j.current.salt, f, payload)
 	err := writeAt(j.file, j.current.path, j.frame, j.offset)
 	j.offset += int64(len(j.frame))
@@ -144,13 +138,10 @@ func (j *Journal) write(k kind, index uint64, payload []byte) error {
 
 // rotate begins the next segment, with room for need bytes of frames.
 func (j *Journal) rotate(need int64) error {
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
-	last := j.appended.Load()
-	if err := j.syncTo(last); err != nil {
+	if err := j.sync(); err != nil {
 		return err
 	}
-	s, f, err := j.create(j.current.number+1, last+1, need)
+	s, f, err := j.create(j.current.number+1, j.appended+1, need)
 	if err != nil {
 		return err
 	}
@@ -158,42 +149,37 @@ func (j *Journal) rotate(need int64) error {
 	j.file, j.offset, j.asked = f, headerSize, false
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.current.last = last
+	j.current.last = j.appended
 	j.full = append(j.full, j.current)
 	j.current = s
 	return nil
 }
 
-// Sync makes durable all records for which Append had returned when Sync was
-// called. One goroutine at a time may call it, beside Append.
+// Sync makes all records durable.
 func (j *Journal) Sync() error {
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
 	if err := j.failure(); err != nil {
 		return err
 	}
-	if err := j.syncTo(j.appended.Load()); err != nil {
+	if err := j.sync(); err != nil {
 		return j.fail(err)
 	}
 	return nil
 }
 
-// syncTo syncs the current file, which has the records up to index that are not
-// durable. Its caller holds syncing.
-func (j *Journal) syncTo(index uint64) error {
-	if index == j.durable.Load() {
+// sync syncs the current file, which has all records that are not durable.
+func (j *Journal) sync() error {
+	if j.durable == j.appended {
 		return nil
 	}
 	if err := syncFile(j.file, j.current.path); err != nil {
 		return err
 	}
-	j.durable.Store(index)
+	j.durable = j.appended
 	return nil
 }
 
-// Durable returns the index up to which all records are durable. It is safe for
-// concurrent use.
-func (j *Journal) Durable() uint64 { return j.durable.Load() }
+// Durable returns the index up to which all records are durable.
+func (j *Journal) Durable() uint64 { return j.durable }
 
 // Current returns the path of the segment that is written, and the file that is open. It
 // is safe for concurrent use.
@@ -233,7 +219,7 @@ func (j *Journal) seal() error {
 	if err := j.Sync(); err != nil {
 		return err
 	}
-	if err := j.write(seal, j.appended.Load()+1, nil); err != nil {
+	if err := j.write(seal, j.appended+1, nil); err != nil {
 		return err
 	}
 	return syncFile(j.file, j.current.path)

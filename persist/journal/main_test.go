@@ -48,7 +48,7 @@ func abandon(j *Journal) {
 
 func mustAppend(t testing.TB, j *Journal, payload string) {
 	t.Helper()
-	want := j.appended.Load() + 1
+	want := j.appended + 1
 	if index, err := j.Append([]byte(payload)); err != nil || index != want {
 		t.Fatalf("Append returned %d, %v, want %d", index, err, want)
 	}
