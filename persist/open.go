@@ -144,7 +144,7 @@ func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *jou
 		full:       make(chan struct{}, 1),
 		advanced:   make(chan struct{}, 1),
 	}
-	s.shut = sync.OnceValue(s.closeFiles)
+	s.closing, s.shut = sync.OnceValue(s.close), sync.OnceValue(s.closeFiles)
 	s.flush = stoppedTimer(s.flushNext)
 	s.watchdog = stoppedTimer(func() {
 		s.fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))

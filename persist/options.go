@@ -10,7 +10,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
 // ExitCode is the code with which the process ends when a write fails and
@@ -149,7 +148,7 @@ func (o *Options) ensureDefaults() error {
 		o.HistoryLen = 10000
 	}
 	if o.SegmentSize == 0 {
-		o.SegmentSize = journal.DefaultSegmentSize
+		o.SegmentSize = 16 << 20
 	}
 	return nil
 }

@@ -86,9 +86,8 @@ type Store struct {
 	scratch  []byte
 	flush    *time.Timer // asks for next to be written, in Async
 
-	closeOnce sync.Once
-	closeErr  error
-	shut      func() error // closeFiles, once
+	closing func() error // close, once
+	shut    func() error // closeFiles, once
 }
 
 // floors bound what may be told without an fsync of its own.
@@ -279,10 +278,10 @@ func (s *Store) wait(done <-chan struct{}) error {
 // After a failure it returns its cause at once and leaves the files as they are:
 // Pebble may hang in them until the process ends.
 func (s *Store) Close() error {
-	s.closeOnce.Do(func() {
-		s.closeErr = s.close()
-	})
-	return s.closeErr
+	if err := s.closing(); err != nil {
+		return fmt.Errorf("close the data directory: %w", oneLine{err})
+	}
+	return nil
 }
 
 func (s *Store) close() error {
@@ -293,7 +292,7 @@ func (s *Store) close() error {
 	done := s.next.done
 	s.mu.Unlock()
 	if s.wait(done) != nil {
-		return fmt.Errorf("close the data directory: %w", s.fault.cause())
+		return s.fault.cause()
 	}
 	s.writer.Wait()
 	close(s.ending)
@@ -306,12 +305,9 @@ func (s *Store) close() error {
 		close(closed)
 	}()
 	if s.wait(closed) != nil {
-		return fmt.Errorf("close the data directory: %w", s.fault.cause())
+		return s.fault.cause()
 	}
-	if err = errors.Join(s.journal.Close(), err); err != nil {
-		return fmt.Errorf("close the data directory: %w", oneLine{err})
-	}
-	return nil
+	return errors.Join(s.journal.Close(), err)
 }
 
 // closeFiles closes the files when nothing in the background uses them any more. What

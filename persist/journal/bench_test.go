@@ -98,7 +98,7 @@ func BenchmarkOpen(b *testing.B) {
 
 func diskOptions(b *testing.B) Options {
 	o := testOptions(vfs.Default)
-	o.Dir, o.SegmentSize = filepath.Join(b.TempDir(), "journal"), 0
+	o.Dir, o.SegmentSize = filepath.Join(b.TempDir(), "journal"), 16<<20
 	return o
 }
 

@@ -45,9 +45,7 @@ type Journal struct {
 // be used; then it has changed nothing. Open does not lock the directory: its
 // caller keeps other processes out.
 func Open(o Options) (*Journal, error) {
-	if err := o.ensureDefaults(); err != nil {
-		return nil, err
-	}
+	o.ensureDefaults()
 	s, err := scanDir(&o)
 	if err != nil {
 		return nil, err

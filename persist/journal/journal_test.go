@@ -26,27 +26,21 @@ func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 }
 
-func TestOpenRefusesOptionsThatMakeNoSense(t *testing.T) {
-	for _, change := range []func(*Options){
-		func(o *Options) { o.FS = nil },
-		func(o *Options) { o.Dir = "" },
-		func(o *Options) { o.SegmentSize = -1 },
-		func(o *Options) { o.Rand = strings.NewReader("short") },
-	} {
-		o := testOptions(vfs.NewMem())
-		change(&o)
-		if j, err := Open(o); err == nil {
-			t.Errorf("Open took %+v", o)
-			mustClose(t, j)
+func TestWithoutASaltThereIsNoJournal(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	o.Rand = strings.NewReader("short")
+	if j, err := Open(o); err == nil {
+		t.Error("Open took a salt of 5 bytes")
+		mustClose(t, j)
+	}
+}
+
+func TestASegmentHasRoomForAHeaderAndFrames(t *testing.T) {
+	for size, want := range map[int64]int64{0: 2 * block, 1: 2 * block, 3*block - 1: 3 * block, 4 * block: 4 * block} {
+		o := Options{SegmentSize: size}
+		if o.ensureDefaults(); o.SegmentSize != want {
+			t.Errorf("for %d bytes a segment has %d, want %d", size, o.SegmentSize, want)
 		}
-	}
-	o := Options{FS: vfs.NewMem(), Dir: "journal"}
-	if err := o.ensureDefaults(); err != nil || o.SegmentSize != DefaultSegmentSize || o.Rand == nil {
-		t.Errorf("the defaults are %+v, %v", o, err)
-	}
-	o.SegmentSize = 1
-	if err := o.ensureDefaults(); err != nil || o.SegmentSize != 2*block {
-		t.Errorf("the smallest segment has %d bytes, %v", o.SegmentSize, err)
 	}
 }
 

@@ -2,16 +2,12 @@ package journal
 
 import (
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 const (
-	// DefaultSegmentSize is the size of a segment's file, in bytes.
-	DefaultSegmentSize = 16 << 20
 	// MaxPayload is the largest length of a record's payload, in bytes.
 	MaxPayload = 1 << 30
 
@@ -22,9 +18,9 @@ const (
 	smallSegment = 1 << 20
 )
 
-// Options say where a journal is and whose it is.
+// Options say where a journal is and whose it is. FS and Dir must be set.
 type Options struct {
-	// FS is the file system. It must be set.
+	// FS is the file system.
 	FS vfs.FS
 	// Dir is the directory of the journal, which has nothing else in it. Open
 	// creates it in its parent, which must exist.
@@ -37,29 +33,20 @@ type Options struct {
 	// that there is no checkpoint.
 	From uint64
 	// SegmentSize is the size of a segment's file, in bytes, rounded up to whole
-	// blocks of 4 KiB. A record that does not fit gets a larger segment. Zero means
-	// DefaultSegmentSize.
+	// blocks of 4 KiB, of which it has two at least. A record that does not fit gets a
+	// larger segment.
 	SegmentSize int64
 	// Rand is the source of salts. It must not repeat itself in another run. Nil
 	// means crypto/rand.Reader.
 	Rand io.Reader
 }
 
-// ensureDefaults checks the options and sets those that are zero.
-func (o *Options) ensureDefaults() error {
-	switch {
-	case o.FS == nil || o.Dir == "":
-		return errors.New("journal: FS and Dir must be set")
-	case o.SegmentSize < 0:
-		return fmt.Errorf("journal: a segment cannot have %d bytes", o.SegmentSize)
-	case o.SegmentSize == 0:
-		o.SegmentSize = DefaultSegmentSize
-	}
+// ensureDefaults rounds the size of a segment, and sets Rand if it is nil.
+func (o *Options) ensureDefaults() {
 	o.SegmentSize = max(roundUp(o.SegmentSize, block), 2*block)
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
-	return nil
 }
 
 // roundUp returns the smallest multiple of unit that is at least n.
