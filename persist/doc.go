@@ -7,22 +7,21 @@
 //	                                                 ▼
 //	                                  checkpointer ──▶ Pebble, in the background
 //
-// Changes are encoded at once into the next group, a record in memory. When somebody
-// asks for a change to be committed, one goroutine takes the whole group, writes it to
-// the journal with a single fsync, and wakes all who wait for it. What is appended
-// meanwhile makes up the next group. So the commands of a pipeline and of many clients
-// share an fsync. Only that goroutine syncs what it waits for.
+// Append encodes a change at once into the next group, which is a record in memory. When
+// somebody wants a change committed, one goroutine writes the whole group to the journal
+// with a single fsync, and wakes all who wait for it. What is appended meanwhile makes up
+// the next group. So a pipeline, or many clients, share an fsync.
 //
-// A crash must not undo what was told to a client. The rule that decides it is in one
-// place, (*Store).holds: a change that holds is not tellable before its group is synced,
-// nor is any change after it. With Always every change of a lease holds. With Async only
-// those whose loss would be dangerous even though the next run stays quiet for a while.
+// A change holds if a crash must not undo it once a client knows of it. It, and all
+// changes after it, are tellable when its group is synced. (*Store).holds alone decides
+// which changes hold. With Always every change of a lease does. With Async only a change
+// does whose loss would be dangerous although the next run stays quiet for a while.
 //
 // # Files
 //
 //	SIMBA-RESP           says that the directory is ours, and that it holds a store
 //	LOCK                 locked while a store is open
-//	journal/*.seg        the records, in segments of 16 MiB: see package journal
+//	journal/*.seg        the records: see package journal
 //	journal/spare-*      files that will be segments
 //	*.sst, MANIFEST-* …  the checkpoint: Pebble's files. Its *.log are empty
 //
@@ -32,17 +31,19 @@
 //	l <mutex>       a lease
 //	h <first seq>   the events of one record
 //
-// When a segment is full, the checkpointer reads it as recovery would, keeps the last
-// change of each mutex, and hands them to Pebble in one batch with the meta row. When
-// that is flushed and the next segment is full, the segment is released: a copy of the
-// directory, in which Pebble's files come first, finds it until then. Pebble needs no log:
-// what a crash takes from it is still in the journal.
+// When a segment is full, the checkpointer reads it as recovery would. It keeps the last
+// change of each mutex and hands them to Pebble in one batch with the meta row. Pebble
+// flushes that batch and needs no log: the journal has what a crash takes from it. The
+// checkpointer releases a segment when the next one is full, too. A copy of the directory
+// that begins with Pebble's files finds it until then.
 //
-// While more than 16 MiB of full segments wait for the checkpoint, nothing is written. So a
-// start reads at most three segments (two that are full, and the last), 48 MiB, and the
-// directory has these and spares, at most 64 MiB together, and the checkpoint. A
-// record that is larger than a segment has one of its size; beyond 4 MiB a record has only
-// the last change of each mutex.
+// # Bounds
+//
+//   - While more than a segment's size of full segments waits for the checkpoint (maxBehind),
+//     nothing is written. So a start reads at most three segments: two full ones and the last.
+//   - Beyond 4 MiB (maxPending) a record has only the last change of each mutex.
+//   - A record of 256 MiB (maxRecord) is closed, and the next one begins.
+//   - The checkpoint has in memory the last changes of one segment, or of one larger record.
 //
 // # Recovery
 //
@@ -55,18 +56,17 @@
 //   - the floors are at least every Seq and token ever told;
 //   - the quiet time is at least the windows of every lease told but not stored;
 //   - the journal has every durable record behind the checkpoint's index;
-//   - a lease is never shorter than it was told. Instants count from a boot of
-//     the machine, so each lease names the boot, as a generation number. Leases
-//     of an earlier generation begin anew at one instant of this boot, which the
-//     epoch fixes at the first start on it. A boot is another one if its
-//     id differs, or the offset of the time namespace, or if the clock lies
-//     behind the last record: then a lease would have more left than was granted.
+//   - no lease is shorter than a client was told.
+//
+// Instants count from a boot of the machine, so each lease names the boot by a generation
+// number. Leases of an earlier generation begin anew at one instant of this boot, which the
+// first start on it fixes in the epoch. A boot is another one if its id or the offset of the
+// time namespace differs, or if the clock lies behind the last record.
 //
 // # Crash only
 //
-// The first write or fsync that fails, a checkpoint that fails, and a commit that hangs
-// end the process (Options.Fatal): an fsync that failed says nothing about which data is
-// on disk, and a second one may succeed without having written it. Where Pebble meets
-// the failure, its goroutine never runs on, so no code of Pebble's sees it, retries or
-// spins. The journal alone is enough for the next start.
+// A write or an fsync that fails, a checkpoint that fails, and a commit that hangs end the
+// process (Options.Fatal). An fsync that failed does not say which data is on disk, and a
+// second one may succeed without having written it. Where Pebble meets the failure, its
+// goroutine never runs on: no code of Pebble's retries or spins.
 package persist

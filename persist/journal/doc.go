@@ -35,8 +35,8 @@
 //     segment that is full before it begins the next one, and Open syncs what it
 //     has recovered.
 //   - A file that Release lets go may have its old name again, and new contents.
-//     The checkpoint has its records, so it is never read. Release syncs no
-//     directory: this relies on a file system whose rename is atomic.
+//     The checkpoint has its records, so Open never reads it. Release syncs no
+//     directory: it relies on a file system whose rename is atomic.
 //   - A frame's durable index was durable before that frame was written.
 //
 // # Recovery
@@ -44,21 +44,20 @@
 // Open reads the segments in order, from the one that has the first record
 // behind the checkpoint. In each it stops at the first invalid frame.
 //
-// A segment that is not the last must end where the next one begins. If frames
-// follow there, they are the torn end of an earlier run, and are discarded again.
-// A segment that ends before is damaged.
+// A segment that is not the last must end where the next one begins. Frames that
+// follow are the torn end of an earlier run, and Open discards them again. A
+// segment that ends before is damaged.
 //
 // In the last segment, Open searches what follows the first invalid frame. A
 // frame there may state that the missing record was durable: then the segment is
 // damaged. If none does, the rest is the torn end of the last run. Open discards
 // all of it, valid frames too: no Sync has returned for any of these records.
 //
-// Damage that also destroys every statement about a record looks like a torn
-// end. So the last record before an unclean stop has no witness: if it cannot be
-// read, it may have been damaged, or its write never finished. Close writes a
-// seal, the witness of all records. A last segment whose file vanishes takes its
-// witnesses with it: the journal ends with the one before, unless the checkpoint
-// has a later record.
+// Close writes a seal, which states that all records were durable. Without it
+// nothing states so of the last record. If that one cannot be read, Open takes it
+// for a torn end, although it may be damaged. A last segment whose file vanishes
+// takes its statements with it: the journal then ends with the one before, unless
+// the checkpoint has a later record.
 //
 // Open changes nothing until all of this is known, and nothing at all if it
 // returns an error about what it read. Then it begins a new segment: nothing is
@@ -67,14 +66,11 @@
 //
 // # Copies
 //
-// A copy of the directory that is made file by file while Append runs has every
-// record that was durable when the copy began, if
-//
-//   - the names are listed before the first file is copied, as cp does;
-//   - Release lets none of the listed segments go before it is copied. If it does, cp
-//     reports that the file is gone;
-//   - nothing is written to a file while that one is copied. Otherwise the copy may
-//     have a later frame and lack an earlier one.
+// A copy that is made file by file while Append runs has every record that was
+// durable when it began, if three conditions hold. The names are listed before the
+// first file is copied, as cp does. Release lets none of the listed segments go
+// before it is copied. Nothing is written to a file while that one is copied, or
+// the copy may have a later frame and lack an earlier one.
 //
 // The checkpoint must be copied before the journal. In the other order it may have
 // records that the copy of the journal lacks. Where a condition does not hold, Open
