@@ -62,10 +62,7 @@ func (c *checkpoint) advance(j *journal.Journal, step int64) error {
 			break
 		}
 	}
-	if err := c.write(); err != nil {
-		return pebbleError(err)
-	}
-	return nil
+	return pebbleError(c.write())
 }
 
 // add takes in the record that follows. It keeps parts of the payload.

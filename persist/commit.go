@@ -110,16 +110,16 @@ func (s *Store) write() {
 }
 
 const (
-	// idleYields is after how many yields in a row that brought nothing a group is taken for complete: what a
-	// socket has received is only read by who looks at the network, and that takes a round or two.
+	// idleYields is after how many yields in a row without a new change a group is written. It
+	// takes a round or two until what a socket has received is read.
 	idleYields = 4
 	// longestGather bounds the yields on a disk that is slow.
 	longestGather = time.Millisecond
 )
 
-// gather lets everybody who can run add to the next group before it is written: an fsync and what surrounds it cost
-// about as much for a change as for a hundred. It begins no other yield when half the time of the last write is
-// over; how long one takes is the scheduler's affair.
+// gather lets everybody who can run add to the next group before it is written: an fsync costs
+// about as much for a change as for a hundred. It yields no more when half the time of the last
+// write is over.
 func (s *Store) gather() {
 	began, enough := time.Now(), min(s.took/2, longestGather)
 	for changes, idle := 0, 0; idle < idleYields; idle++ {

@@ -53,6 +53,9 @@ func openError(dir string, err error) error {
 
 // pebbleError sorts an error of Pebble's into ours and makes it one line.
 func pebbleError(err error) error {
+	if err == nil {
+		return nil
+	}
 	line := oneLine{err}
 	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrCorrupt, line)

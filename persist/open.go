@@ -38,32 +38,28 @@ func Open(o Options) (*Store, *Recovered, error) {
 
 // open opens the store, and releases the lock if it cannot.
 func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
-	type outcome struct {
-		store     *Store
-		recovered *Recovered
-		err       error
-	}
 	fault := newFault(o.Fatal)
-	opened := make(chan outcome, 1)
-	// The goroutine is left behind when a write fails: it will never come back.
-	go func() {
-		s, r, err := openStore(o, lock, fault)
-		opened <- outcome{s, r, err}
+	opened := make(chan struct{})
+	var s *Store
+	var r *Recovered
+	var err error
+	go func() { // left behind when a write fails: it will never come back
+		s, r, err = openStore(o, lock, fault)
+		close(opened)
 	}()
 	select {
-	case got := <-opened:
-		if got.err != nil {
-			_ = lock.Close() // the error at hand says more
-			return nil, nil, got.err
-		}
-		err := fault.arm()
-		if err == nil {
-			got.store.beginBackground()
-		}
-		return got.store, got.recovered, err
+	case <-opened:
 	case <-fault.stopped:
 		return nil, nil, fault.cause()
 	}
+	if err != nil {
+		_ = lock.Close() // the error at hand says more
+		return nil, nil, err
+	}
+	if err = fault.arm(); err == nil {
+		s.beginBackground()
+	}
+	return s, r, err
 }
 
 // openStore opens the checkpoint, brings it up to the journal's end, and begins a run.
@@ -160,7 +156,8 @@ func (s *Store) beginBackground() {
 	}
 }
 
-// stoppedTimer returns a timer for Reset. One that runs would keep what f uses in memory, also of an Open that failed.
+// stoppedTimer returns a timer for Reset. One that runs would keep in memory what f uses, also
+// of an Open that failed.
 func stoppedTimer(f func()) *time.Timer {
 	t := time.AfterFunc(math.MaxInt64, f)
 	t.Stop()
@@ -196,12 +193,9 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault) *pebble.Options 
 		// The journal is the log. Pebble still reads one that an earlier version of
 		// ours has left.
 		DisableWAL: true,
-		// Each checkpoint spans all leases, from the history's keys to the meta
-		// row's, so each compaction of level 0 rewrites every lease: 16 MB and 0.5 s
-		// of a processor for a million, beside the commits or beside the start that set
-		// it off. So they come after 8 checkpoints, not 2 as by default, and writes stop
-		// for them later in proportion. To read the more layers at the start takes no
-		// time that could be measured, and their locks that were released no disk.
+		// Each compaction of level 0 rewrites every lease, since each checkpoint spans all
+		// keys: 0.5 s of a processor for a million. So it comes after 8 checkpoints, not 2
+		// as by default, and writes stop for it later in proportion.
 		L0CompactionThreshold: 16,
 		L0StopWritesThreshold: 32,
 		// While a Store runs only compactions read, and each block once.

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"os"
@@ -71,8 +72,8 @@ type Options struct {
 	Fatal func(error)
 	// Logger gets what Pebble has to say; nil is slog.Default.
 	Logger *slog.Logger
-	// Yield lets others add to the group of changes that is about to be written; nil is runtime.Gosched. A simulation brings one
-	// that returns when nobody can go on, so that who was faster decides nothing.
+	// Yield lets others add to the group of changes that is about to be written; nil is
+	// runtime.Gosched. A simulation brings one that returns when nobody can go on.
 	Yield func()
 	// HistoryLen is how many events are kept; 0 is 10,000.
 	HistoryLen int
@@ -120,18 +121,12 @@ func (o *Options) ensureDefaults() error {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	if o.SyncEvery == 0 {
-		o.SyncEvery = 10 * time.Millisecond
-	}
-	if o.MinFree == 0 {
-		o.MinFree = 128 << 20
-	}
-	if o.CommitTimeout == 0 {
-		o.CommitTimeout = 10 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.SyncEvery = cmp.Or(o.SyncEvery, 10*time.Millisecond)
+	o.MinFree = cmp.Or(o.MinFree, 128<<20)
+	o.CommitTimeout = cmp.Or(o.CommitTimeout, 10*time.Second)
+	o.HistoryLen = cmp.Or(o.HistoryLen, 10000)
+	o.SegmentSize = cmp.Or(o.SegmentSize, 16<<20)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Fatal == nil {
 		logger, dir := o.Logger, o.Dir
 		o.Fatal = func(err error) {
@@ -143,12 +138,6 @@ func (o *Options) ensureDefaults() error {
 	}
 	if o.Yield == nil {
 		o.Yield = runtime.Gosched
-	}
-	if o.HistoryLen == 0 {
-		o.HistoryLen = 10000
-	}
-	if o.SegmentSize == 0 {
-		o.SegmentSize = 16 << 20
 	}
 	return nil
 }

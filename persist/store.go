@@ -99,14 +99,7 @@ type floors struct {
 
 // Append takes a change into the next group, and reports whether it is the one
 // that holds the group back. It does no I/O and keeps no reference to ch.Events.
-func (s *Store) Append(ch simba.Change) (holds bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	holds = s.appendLocked(&ch)
-	s.closeLargeLocked()
-	s.updateTellableLocked()
-	return holds
-}
+func (s *Store) Append(ch simba.Change) (holds bool) { return s.AppendAll([]simba.Change{ch}) }
 
 // AppendAll is Append for changes of which a crash leaves all or none.
 func (s *Store) AppendAll(changes []simba.Change) (holds bool) {

@@ -25,15 +25,12 @@ func upgrade(db *pebble.DB, m *meta) error {
 	if err := b.Set([]byte(metaKey), appendMeta(nil, m), nil); err != nil {
 		return err
 	}
-	if err := errors.Join(db.Apply(b, pebble.NoSync), db.Flush()); err != nil {
-		return pebbleError(err)
-	}
-	return nil
+	return pebbleError(errors.Join(db.Apply(b, pebble.NoSync), db.Flush()))
 }
 
-// renameKeys gives leases of a store before format 3 the names that their keys have now. It deletes
-// those of keys that are views of a mutex by now. If a mutex has a lease under either name, that under
-// the shorter one stays.
+// renameKeys gives leases of a store before format 3 the names that their keys have now. It
+// deletes those of keys that are views of a mutex by now. If a mutex has a lease under either
+// name, that under the shorter one stays.
 func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
 	old := prefix(leasePrefix)
 	old.LowerBound = appendLeaseKey(nil, "simba:{")
@@ -53,13 +50,10 @@ func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
 			err = batch.Set(to, it.Value(), nil)
 		}
 	}
-	if err := errors.Join(err, it.Close()); err != nil {
-		return pebbleError(err)
-	}
-	return nil
+	return pebbleError(errors.Join(err, it.Close()))
 }
 
-// has reports whether there is a row. Whoever reads all of them meets the error of a read that fails.
+// has reports whether there is a row. A read that fails shows up when all rows are read.
 func has(db *pebble.DB, key []byte) bool {
 	_, closer, err := db.Get(key)
 	if err == nil {
