@@ -3,48 +3,149 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"strings"
 )
 
-// writeChart draws the tenures a second of 64 clients, uncontended and on one hot mutex, as SVG.
-func (b *bench) writeChart(path string) error {
-	const (
-		size       = "64"
-		left       = 230
-		full       = 520 // of the longest bar
-		bar        = 14
-		group      = 2*bar + 14
-		top        = 50
-		wholeWidth = left + full + 110
-	)
+// picture is a bar for each subject. A bar has one part or several, one behind the other.
+type picture struct {
+	file  string // behind the page's name
+	alt   string
+	about string // what a reader sees, and which bar is better
+	parts []part
+}
+
+// part is a quantity that a bar shows, and its colour.
+type part struct {
+	quantity quantity
+	colour   string
+	label    string // in the legend; "" = there is none
+}
+
+const (
+	blue   = "#2b6cb0"
+	orange = "#dd6b20"
+	grey   = "#a0aec0"
+)
+
+// crowd is how many clients the pictures have.
+const crowd = 64
+
+var pictures = []picture{
+	{
+		file: "tenures", alt: "Tenures a second of 64 clients with a mutex each",
+		about: "**A mutex each.** Each client takes a mutex of its own and gives it back. Nobody waits for anybody. The picture\n" +
+			"shows the tenures a second of all clients together: longer is better.",
+		parts: []part{{tenures, blue, ""}},
+	},
+	{
+		file: "handoffs", alt: "Tenures a second of 64 clients that want one mutex",
+		about: "**One mutex for all.** All clients want the same mutex, so it goes from one to the next. The picture shows the\n" +
+			"tenures a second of all clients together: longer is better.",
+		parts: []part{{handoffs, blue, ""}},
+	},
+	{
+		file: "processor", alt: "Processor time of a tenure of 64 clients with a mutex each",
+		about: "**Processor time.** What one tenure of the first picture costs, in µs of one processor: shorter is better. The\n" +
+			"clients are part of the benchmark. A server that answers more of them at once makes them cheaper, too.",
+		parts: []part{{serverTime, blue, "simba-resp"}, {storeTime, orange, "the store: Redis, MariaDB, ZooKeeper, etcd"}, {clientTime, grey, "the clients"}},
+	},
+}
+
+// The measures of a picture, in pixels.
+const (
+	left     = 190 // of the bars
+	longest  = 480
+	right    = 150 // for the figures behind the longest bar
+	row      = 24
+	barHigh  = 16
+	heading  = 30
+	wholeWay = left + longest + right
+)
+
+// values are the parts of a subject's bar; ok is false if one was not measured.
+func (p picture) values(r *results, subject string) (all []float64, ok bool) {
+	for _, part := range p.parts {
+		v := median(r.of(key{part.quantity, subject, crowd}))
+		if math.IsNaN(v) {
+			return nil, false
+		}
+		all = append(all, v)
+	}
+	return all, true
+}
+
+// svg draws the picture. Subjects that were not measured have no bar.
+func (p picture) svg(r *results) string {
 	var most float64
 	for _, s := range subjects {
-		for _, name := range []string{uncontended, handoffs} {
-			if v := b.median(name, s.name, size); v > most {
-				most = v
-			}
+		if values, ok := p.values(r, s.name); ok {
+			most = max(most, sumOf(values))
 		}
 	}
 	var w strings.Builder
-	fmt.Fprintf(&w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", wholeWidth, top+group*len(subjects)+10)
-	w.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
-	fmt.Fprintf(&w, `<text x="%d" y="20" font-size="14">Tenures a second, 64 clients</text>`+"\n", left)
-	for i, key := range []struct{ colour, text string }{{"#2b6cb0", "a mutex each"}, {"#dd6b20", "one hot mutex"}} {
-		fmt.Fprintf(&w, `<rect x="%d" y="30" width="10" height="10" fill="%s"/><text x="%d" y="39">%s</text>`+"\n", left+i*130, key.colour, left+i*130+15, key.text)
+	y := 8
+	y = p.legend(&w, y)
+	group := ""
+	for _, s := range subjects {
+		values, ok := p.values(r, s.name)
+		if !ok {
+			continue
+		}
+		if s.group != group {
+			group = s.group
+			fmt.Fprintf(&w, `<text x="10" y="%d" fill="#4a5568">%s</text>`+"\n", y+heading-9, group)
+			y += heading
+		}
+		fmt.Fprintf(&w, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-10, y+barHigh-3, s.name)
+		x := float64(left)
+		for i, v := range values {
+			wide := longest * v / most
+			fmt.Fprintf(&w, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", x, y, wide, barHigh, p.parts[i].colour)
+			x += wide
+		}
+		fmt.Fprintf(&w, `<text x="%.1f" y="%d">%s</text>`+"\n", x+6, y+barHigh-3, p.caption(values))
+		y += row
 	}
-	for i, s := range subjects {
-		y := top + i*group
-		fmt.Fprintf(&w, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-10, y+bar+4, s.name)
-		for j, m := range []struct{ name, colour string }{{uncontended, "#2b6cb0"}, {handoffs, "#dd6b20"}} {
-			v := b.median(m.name, s.name, size)
-			if math.IsNaN(v) {
-				continue
-			}
-			fmt.Fprintf(&w, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/><text x="%.1f" y="%d">%s</text>`+"\n",
-				left, y+j*bar, max(1, full*v/most), bar-2, m.colour, left+6+full*v/most, y+j*bar+bar-3, number3(v))
+	head := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="13">`+"\n"+
+		`<rect width="100%%" height="100%%" fill="white"/>`+"\n", wholeWay, y+8)
+	return head + w.String() + "</svg>\n"
+}
+
+// legend draws what the colours mean, and returns where the picture goes on.
+func (p picture) legend(w *strings.Builder, y int) int {
+	x, any := 10, false
+	for _, part := range p.parts {
+		if part.label == "" {
+			continue
+		}
+		any = true
+		fmt.Fprintf(w, `<rect x="%d" y="%d" width="12" height="12" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n",
+			x, y, part.colour, x+18, y+11, part.label)
+		x += 40 + 7*len(part.label)
+	}
+	if any {
+		y += row
+	}
+	return y
+}
+
+// caption is what stands behind a bar: the whole, and its parts if it has several.
+func (p picture) caption(values []float64) string {
+	if len(values) == 1 {
+		return figure(values[0])
+	}
+	var parts []string
+	for _, v := range values {
+		if v > 0 {
+			parts = append(parts, fmt.Sprintf("%.0f", v))
 		}
 	}
-	w.WriteString("</svg>\n")
-	return os.WriteFile(path, []byte(w.String()), 0o644)
+	return fmt.Sprintf("%.0f = %s", sumOf(values), strings.Join(parts, " + "))
+}
+
+func sumOf(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v
+	}
+	return sum
 }

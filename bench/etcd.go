@@ -39,11 +39,6 @@ func toEtcd(addr string) connector {
 func (c *etcdContender) acquire() error { return c.mutex.Lock(c.ctx) }
 func (c *etcdContender) release() error { return c.mutex.Unlock(c.ctx) }
 
-func (c *etcdContender) guard() error {
-	_, err := c.client.KeepAliveOnce(c.ctx, c.session.Lease())
-	return err
-}
-
 func (c *etcdContender) close() {
 	c.end()
 	c.session.Orphan()

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,31 +16,28 @@ type contender interface {
 	close()
 }
 
-// A guarder renews too.
-type guarder interface {
-	contender
-	guard() error
-}
-
 // connector makes the contender of a load that wants a mutex by an id. Of a hot mutex others
 // want it too.
 type connector func(mutex, id string, hot bool) (contender, error)
 
-// load is how many clients do what.
+// load is how many clients take a mutex and give it back, again and again.
 type load struct {
 	clients int
 	hot     bool // one mutex for all, not one for each
-	guard   bool // renew instead of giving back
 }
 
 // figures are what a load came to.
 type figures struct {
-	rate      float64       // tenures, or renewals, a second
-	p50, p99  time.Duration // of what a client waits for a tenure, or a renewal
-	longest   time.Duration
-	mean      time.Duration
+	tenures   int64   // while it was measured
+	rate      float64 // tenures a second
 	fairness  float64 // Jain's index of the clients' tenures: 1 = all had as many
 	intrusion int64   // how often two owned a mutex: 0
+	spent     spent   // by all of them
+}
+
+// perTenure returns the share of one tenure in processor time, in µs.
+func (f *figures) perTenure(t time.Duration) float64 {
+	return float64(t.Nanoseconds()) / 1000 / float64(f.tenures)
 }
 
 const warmUp = 300 * time.Millisecond
@@ -51,8 +47,8 @@ var runs atomic.Int64 // numbers the loads, so that no mutex has a past
 // rig is a mutex as the contenders see it: who owns it by their own view.
 type rig struct{ owner atomic.Int64 }
 
-// run has a load run for that long, after a warm-up.
-func run(l load, connect connector, during time.Duration) (*figures, error) {
+// run has a load run on a subject for that long, after a warm-up.
+func (s *site) run(l load, during time.Duration) (*figures, error) {
 	run := runs.Add(1)
 	workers := make([]*worker, l.clients)
 	rigs := make([]rig, l.clients)
@@ -62,30 +58,37 @@ func run(l load, connect connector, during time.Duration) (*figures, error) {
 		if l.hot {
 			m = 0
 		}
-		c, err := connect(fmt.Sprintf("bench-%d-%d", run, m), fmt.Sprintf("c%d", i), l.hot)
+		c, err := s.connect(fmt.Sprintf("bench-%d-%d", run, m), fmt.Sprintf("c%d", i), l.hot)
 		if err != nil {
 			for _, w := range workers[:i] {
 				w.c.close()
 			}
 			return nil, fmt.Errorf("client %d: %w", i, err)
 		}
-		workers[i] = &worker{load: l, c: c, id: int64(i + 1), rig: &rigs[m], phase: &phase}
+		workers[i] = &worker{c: c, id: int64(i + 1), rig: &rigs[m], phase: &phase}
 	}
 	var all sync.WaitGroup
 	for _, w := range workers {
 		all.Go(w.work)
 	}
-	<-time.After(warmUp)
+	time.Sleep(warmUp)
+	before, err := s.processes.spent()
 	phase.Store(measuring)
 	began := time.Now()
-	<-time.After(during)
+	time.Sleep(during)
 	took := time.Since(began)
 	phase.Store(over)
+	after, afterErr := s.processes.spent()
 	for _, w := range workers {
 		w.c.close()
 	}
 	all.Wait()
-	return sum(workers, took)
+	f, sumErr := sum(workers, took)
+	if err := errors.Join(err, afterErr, sumErr); err != nil {
+		return nil, err
+	}
+	f.spent = after.since(before)
+	return f, nil
 }
 
 // The phases of a load.
@@ -97,33 +100,22 @@ const (
 
 // worker is one client of a load.
 type worker struct {
-	load
 	c         contender
 	id        int64
 	rig       *rig
 	phase     *atomic.Int32
-	waits     []time.Duration // while measuring
+	tenures   int64 // while measuring
 	intrusion int64
 	err       error
 }
 
 func (w *worker) work() {
-	if w.guard {
-		w.err = w.c.acquire()
-	}
 	for w.err == nil && w.phase.Load() != over {
-		began := time.Now()
-		if w.guard {
-			w.err = w.c.(guarder).guard()
-		} else {
-			w.err = w.c.acquire()
-		}
-		waited := time.Since(began)
-		if w.err == nil && !w.guard {
+		if w.err = w.c.acquire(); w.err == nil {
 			w.err = w.tenure()
 		}
 		if w.err == nil && w.phase.Load() == measuring {
-			w.waits = append(w.waits, waited)
+			w.tenures++
 		}
 	}
 	if w.phase.Load() == over {
@@ -143,31 +135,20 @@ func (w *worker) tenure() error {
 // sum makes figures of what the workers saw.
 func sum(workers []*worker, took time.Duration) (*figures, error) {
 	f := new(figures)
-	var waits []time.Duration
-	var total, squares float64
-	var errs []error
+	var squares float64
 	for _, w := range workers {
-		waits = append(waits, w.waits...)
-		n := float64(len(w.waits))
-		total, squares = total+n, squares+n*n
-		f.intrusion += w.intrusion
 		if w.err != nil {
-			errs = append(errs, fmt.Errorf("client %d: %w", w.id, w.err))
+			return nil, fmt.Errorf("client %d: %w", w.id, w.err)
 		}
+		f.tenures += w.tenures
+		f.intrusion += w.intrusion
+		squares += float64(w.tenures) * float64(w.tenures)
 	}
-	if len(errs) > 0 {
-		return nil, errs[0]
-	}
-	if len(waits) == 0 {
+	if f.tenures == 0 {
 		return nil, errors.New("nobody got anything")
 	}
-	slices.Sort(waits)
+	total := float64(f.tenures)
 	f.rate = total / took.Seconds()
-	f.p50, f.p99, f.longest = waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1]
-	for _, d := range waits {
-		f.mean += d
-	}
-	f.mean /= time.Duration(len(waits))
 	f.fairness = total * total / (float64(len(workers)) * squares)
 	return f, nil
 }

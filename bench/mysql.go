@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -81,14 +80,6 @@ func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error)
 	}
 	left := transitionAt - now + rand.Int64N(1000) // the jitter of leases without a transition window
 	return owner, time.Duration(max(left, 0)) * time.Millisecond, tx.Commit()
-}
-
-func (c *mysqlContender) guard() error {
-	owner, _, err := c.attempt()
-	if err == nil && owner != c.id {
-		err = fmt.Errorf("%s owns it", owner)
-	}
-	return err
 }
 
 func (c *mysqlContender) release() error {

@@ -4,55 +4,47 @@ import (
 	"encoding/csv"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// pipelines measures with redis-benchmark, 50 clients that send so many commands at a time.
-func (b *bench) pipelines() {
+// depth is how many commands a client of a pipeline sends at a time.
+const depth = 16
+
+// pipelines measures acquires with redis-benchmark: 50 clients, 100,000 names.
+func (b *bench) pipelines(round int) {
 	acquire := []string{"SIMBA.ACQUIRE", "__rand_int__", "c", leaseMS}
 	script := []string{"EVALSHA", sha(seeds.SimbaAcquire), "1", "simba:{__rand_int__}", "c", leaseMS}
-	for _, depth := range []string{"1", "16", "64"} {
-		for _, m := range []struct {
-			subject, row string
-			command      []string
-		}{
-			{memory, memory + " SIMBA.ACQUIRE", acquire},
-			{always, always + " SIMBA.ACQUIRE", acquire},
-			{redisMemory, redisMemory + " acquire script", script},
-			{redisAlways, redisAlways + " acquire script", script},
-			{memory, memory + " PING", []string{"PING"}},
-			{redisMemory, redisMemory + " PING", []string{"PING"}},
-		} {
-			site := b.sites[m.subject]
-			if site == nil {
-				continue
-			}
-			rate, err := redisBenchmark(site.addr, depth, m.command)
-			if err != nil {
-				b.fault(pipelined+", "+m.row, err)
-				continue
-			}
-			b.say("%-40s %2s at a time %9.0f/s", m.row, depth, rate)
-			b.table(pipelined, "commands/s", "more", "redis-benchmark, 50 clients, 100,000 names, by how many commands they send at a time.").add(m.row, depth, rate)
+	all := []struct {
+		subject string
+		command []string
+	}{{memory, acquire}, {always, acquire}, {redisMemory, script}}
+	if round%2 == 1 {
+		slices.Reverse(all)
+	}
+	for _, m := range all {
+		site := b.sites[m.subject]
+		if site == nil {
+			continue
 		}
+		rate, err := redisBenchmark(site.addr, m.command)
+		if err != nil {
+			b.failed(m.subject+", pipelines", err)
+			continue
+		}
+		b.say("%-24s acquires in pipelines of %d: %.0f/s", m.subject, depth, rate)
+		b.add(round, key{pipelined, m.subject, depth}, rate)
 	}
 }
 
 // redisBenchmark returns the commands a second.
-func redisBenchmark(addr, depth string, command []string) (float64, error) {
-	n := 30_000
-	if depth != "1" {
-		n *= 10
-		if command[0] == "PING" { // or it would be over in a quarter of a second, that clients take to begin and to end
-			n *= 5
-		}
-	}
+func redisBenchmark(addr string, command []string) (float64, error) {
 	host, port, _ := strings.Cut(addr, ":")
 	out, err := exec.Command("redis-benchmark", append([]string{
-		"-h", host, "-p", port, "-c", "50", "-P", depth, "-n", strconv.Itoa(n), "-r", "100000", "--csv",
+		"-h", host, "-p", port, "-c", "50", "-P", strconv.Itoa(depth), "-n", "300000", "-r", "100000", "--csv",
 	}, command...)...).Output()
 	if err != nil {
 		return 0, fmt.Errorf("redis-benchmark: %w", err)

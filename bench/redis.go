@@ -16,10 +16,10 @@ import (
 // redisContender runs the scripts of Simba's Redis backend, and waits on its own channel for its turn, at most
 // until the lease that it saw has ended.
 type redisContender struct {
-	w                    *wire
-	sub                  *wire // nil if nobody else wants the mutex
-	id                   string
-	take, give, renewing []byte
+	w          *wire
+	sub        *wire // nil if nobody else wants the mutex
+	id         string
+	take, give []byte
 }
 
 // toRedis connects contenders of Simba to a Redis.
@@ -37,7 +37,6 @@ func toRedis(addr string) connector {
 			args    []string
 		}{
 			{seeds.SimbaAcquire, &c.take, []string{leaseMS}},
-			{seeds.SimbaGuard, &c.renewing, []string{leaseMS}},
 			{seeds.SimbaRelease, &c.give, nil},
 		} {
 			if _, err := w.ask(frame("SCRIPT", "LOAD", s.script)); err != nil {
@@ -95,14 +94,6 @@ func (c *redisContender) owner(command []byte) (id string, left time.Duration, e
 }
 
 func (c *redisContender) release() error { return c.w.yes(c.give) }
-
-func (c *redisContender) guard() error {
-	owner, _, err := c.owner(c.renewing)
-	if err == nil && owner != c.id {
-		err = fmt.Errorf("%s owns it", owner)
-	}
-	return err
-}
 
 func (c *redisContender) close() {
 	c.w.close()

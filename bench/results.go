@@ -1,55 +1,79 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
 
-// results are all that was measured, in the order in which it first was.
+// quantity is what is measured.
+type quantity string
+
+// The quantities of the page.
+const (
+	tenures       quantity = "tenures/s, a mutex each"
+	handoffs      quantity = "tenures/s, one mutex for all"
+	fairness      quantity = "Jain's index of the tenures, one mutex for all"
+	serverTime    quantity = "processor time of simba-resp, µs a tenure"
+	storeTime     quantity = "processor time of the store, µs a tenure"
+	clientTime    quantity = "processor time of the clients, µs a tenure"
+	pipelined     quantity = "acquires/s in pipelines"
+	pingP99       quantity = "PING, p99 in ms"
+	checkP99      quantity = "SIMBA.CHECK, p99 in ms"
+	residentBytes quantity = "resident bytes a held mutex"
+	diskBytes     quantity = "bytes on disk a held mutex"
+	restart       quantity = "restart, s"
+	restartFull   quantity = "restart with a full journal, s"
+)
+
+// key is one cell of the results.
+type key struct {
+	quantity quantity
+	subject  string
+	size     int // clients, commands in a pipeline, or mutexes
+}
+
+// results are the values of a run, by the round that measured them.
 type results struct {
-	tables []*table
-	errs   []string // what went wrong, for the report
+	values   map[key]map[int]float64
+	intruded int64    // how often two clients owned one mutex
+	missing  []string // what is not installed
+	errs     []string // what failed
 }
 
-// table is a workload: for each subject and size the value of each round.
-type table struct {
-	name, unit, about string
-	better            string // "more" or "less"
-	rows, columns     []string
-	cells             map[cell][]float64
+func newResults() *results { return &results{values: make(map[key]map[int]float64)} }
+
+// add notes the value of a round.
+func (r *results) add(round int, k key, value float64) {
+	if r.values[k] == nil {
+		r.values[k] = make(map[int]float64)
+	}
+	r.values[k][round] = value
 }
 
-type cell struct{ row, column string }
+// fault notes what failed.
+func (r *results) fault(what string, err error) {
+	r.errs = append(r.errs, fmt.Sprintf("%s: %v", what, err))
+}
 
-// table returns the table of that name, new if there is none.
-func (r *results) table(name, unit, better, about string) *table {
-	for _, t := range r.tables {
-		if t.name == name {
-			return t
+// of returns the values of all rounds.
+func (r *results) of(k key) []float64 { return slices.Collect(maps.Values(r.values[k])) }
+
+// ratios returns a/b of each round that measured both. Two values of one round are seconds apart,
+// so what slows the machine down for longer slows both down.
+func (r *results) ratios(a, b key) (all []float64) {
+	for round, value := range r.values[a] {
+		if other, ok := r.values[b][round]; ok && other > 0 {
+			all = append(all, value/other)
 		}
 	}
-	t := &table{name: name, unit: unit, better: better, about: about, cells: make(map[cell][]float64)}
-	r.tables = append(r.tables, t)
-	return t
+	return all
 }
 
-func (t *table) add(row, column string, value float64) {
-	if !slices.Contains(t.rows, row) {
-		t.rows = append(t.rows, row)
-	}
-	if !slices.Contains(t.columns, column) {
-		t.columns = append(t.columns, column)
-	}
-	at := cell{row, column}
-	t.cells[at] = append(t.cells[at], value)
-}
-
-// median of what was measured there; NaN if nothing was.
-func (t *table) median(row, column string) float64 {
-	if t == nil {
-		return math.NaN()
-	}
-	all := slices.Sorted(slices.Values(t.cells[cell{row, column}]))
+// median returns NaN if there are no values.
+func median(values []float64) float64 {
+	all := slices.Sorted(slices.Values(values))
 	switch n := len(all); {
 	case n == 0:
 		return math.NaN()
@@ -58,14 +82,4 @@ func (t *table) median(row, column string) float64 {
 	default:
 		return (all[n/2-1] + all[n/2]) / 2
 	}
-}
-
-// median of a table's cell.
-func (r *results) median(name, row, column string) float64 {
-	for _, t := range r.tables {
-		if t.name == name {
-			return t.median(row, column)
-		}
-	}
-	return math.NaN()
 }

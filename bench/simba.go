@@ -12,8 +12,8 @@ var leaseMS = fmt.Sprint(lease.Milliseconds())
 
 // simbaContender asks a simba-resp.
 type simbaContender struct {
-	w                    *wire
-	take, give, renewing []byte
+	w          *wire
+	take, give []byte
 }
 
 // toSimba connects contenders to a simba-resp.
@@ -24,7 +24,7 @@ func toSimba(addr string) connector {
 			return nil, err
 		}
 		c := &simbaContender{
-			w: w, give: frame("SIMBA.RELEASE", mutex, id), renewing: frame("SIMBA.GUARD", mutex, id, leaseMS),
+			w: w, give: frame("SIMBA.RELEASE", mutex, id),
 			take: frame("SIMBA.ACQUIRE", mutex, id, leaseMS),
 		}
 		if hot {
@@ -35,7 +35,6 @@ func toSimba(addr string) connector {
 }
 
 func (c *simbaContender) acquire() error { return c.wants(c.take, "acquired") }
-func (c *simbaContender) guard() error   { return c.wants(c.renewing, "renewed") }
 
 // wants sends a command whose reply is a record with that status.
 func (c *simbaContender) wants(command []byte, status string) error {

@@ -16,7 +16,10 @@ type stage struct {
 }
 
 // fallen is how an act ends that cannot go on.
-type fallen struct{ why string }
+type fallen struct{ err error }
+
+// errMissing is returned when a program is not installed.
+var errMissing = errors.New("not installed")
 
 // play runs an act on a stage of its own, and takes down what it started.
 func play(dir string, act func(*stage) error) error {
@@ -32,7 +35,7 @@ func (s *stage) try(start func(*stage) (*site, error)) (_ *site, err error) {
 		switch f := recover().(type) {
 		case nil:
 		case fallen:
-			err = errors.New(f.why)
+			err = f.err
 		default:
 			panic(f)
 		}
@@ -60,10 +63,12 @@ func (s *stage) Errorf(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-func (s *stage) Fatal(args ...any)                 { panic(fallen{fmt.Sprint(args...)}) }
-func (s *stage) Fatalf(format string, args ...any) { panic(fallen{fmt.Sprintf(format, args...)}) }
-func (s *stage) Skipf(format string, args ...any)  { panic(fallen{fmt.Sprintf(format, args...)}) }
-func (s *stage) Cleanup(f func())                  { s.undo = append(s.undo, f) }
+func (s *stage) Fatal(args ...any)                 { panic(fallen{errors.New(fmt.Sprint(args...))}) }
+func (s *stage) Fatalf(format string, args ...any) { panic(fallen{fmt.Errorf(format, args...)}) }
+func (s *stage) Skipf(format string, args ...any) {
+	panic(fallen{fmt.Errorf("%w: %s", errMissing, fmt.Sprintf(format, args...))})
+}
+func (s *stage) Cleanup(f func()) { s.undo = append(s.undo, f) }
 
 func (s *stage) TempDir() string {
 	dir, err := os.MkdirTemp(s.dir, "bench-")

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -10,25 +8,23 @@ import (
 // subject is a server that is measured: simba-resp as somebody runs it, or what he would take instead.
 type subject struct {
 	name  string
-	about string // how it is set up, for the report
-	// most is with how many clients it is measured at most; 0 = as many as there are. Beyond, it
-	// takes minutes, or refuses.
-	most  int
+	about string // how it is set up, for the page
+	group string // subjects of one group promise the same after a crash
 	start func(*stage) (*site, error)
 }
 
+// The groups, in the order of the pictures.
+const (
+	inMemory     = "In memory: a crash of the process or of the machine loses the locks"
+	onDiskSoon   = "On disk soon: after a crash, grants pause until lost leases have ended"
+	onDiskBefore = "On disk before the reply: a crash loses nothing that was acknowledged"
+)
+
 // site is a subject that runs.
 type site struct {
-	connect connector
-	addr    string     // of one that speaks RESP, else ""
-	proc    restarting // nil = it is not ours to restart
-}
-
-// restarting is a process with its data.
-type restarting interface {
-	Pid() int
-	Kill()
-	Start()
+	connect   connector
+	addr      string // of one that speaks RESP, else ""
+	processes processes
 }
 
 // The names that the aims speak of.
@@ -47,31 +43,35 @@ const (
 )
 
 var subjects = []subject{
-	{name: memory, about: "`--durability memory`", start: embedded("memory")},
-	{name: async, about: "`--durability async`", start: embedded("async")},
-	{name: always, about: "`--durability always`, the default", start: embedded("always")},
-	{name: redisMemory, about: "redis-server without a disk, the scripts of Simba's Redis backend", start: redisServer("--appendonly", "no")},
-	{name: redisAlways, about: "the same with `appendonly yes`, `appendfsync always`", start: redisServer("--appendfsync", "always")},
-	{name: onRedis, about: "`--engine redis` before a Redis without a disk", start: func(st *stage) (*site, error) {
+	{name: memory, group: inMemory, about: "`--durability memory`", start: embedded("memory")},
+	{name: redisMemory, group: inMemory, about: "redis-server without a disk, the scripts of Simba's Redis backend", start: redisServer("--appendonly", "no")},
+	{name: onRedis, group: inMemory, about: "`--engine redis` before a Redis without a disk", start: func(st *stage) (*site, error) {
 		r := stores.Redis(st, "--appendonly", "no", "--maxclients", "20000")
-		return simba(st, "--engine", "redis", "--redis-url", "redis://"+r.Addr), nil
+		return simba(st, r.Pid(), "--engine", "redis", "--redis-url", "redis://"+r.Addr), nil
 	}},
-	{name: mariaDB, about: "`innodb_flush_log_at_trx_commit=1`, the statements of Simba's JDBC backend", most: 64, start: func(st *stage) (*site, error) {
-		connect, err := toMySQL(st, stores.MariaDB(st, durable...).Addr)
-		return &site{connect: connect}, err
-	}},
-	{name: onMySQL, about: "`--engine mysql` before such a MariaDB", most: 256, start: func(st *stage) (*site, error) {
+	{name: async, group: onDiskSoon, about: "`--durability async`", start: embedded("async")},
+	{name: always, group: onDiskBefore, about: "`--durability always`, the default", start: embedded("always")},
+	{name: redisAlways, group: onDiskBefore, about: "redis-server with `appendfsync always`, the same scripts", start: redisServer("--appendfsync", "always")},
+	{name: mariaDB, group: onDiskBefore, about: "`innodb_flush_log_at_trx_commit=1`, the statements of Simba's JDBC backend", start: func(st *stage) (*site, error) {
 		m := stores.MariaDB(st, durable...)
-		return simba(st, "--engine", "mysql", "--mysql-dsn", "root@tcp("+m.Addr+")/simba", "--mysql-migrate"), nil
+		connect, err := toMySQL(st, m.Addr)
+		return &site{connect: connect, processes: processes{store: m.Pid()}}, err
 	}},
-	{name: zooKeeper, about: "one server, the lock recipe of Curator's latch", most: 64, start: func(st *stage) (*site, error) {
-		return &site{connect: toZooKeeper(stores.SyncingZooKeeper(st).Addr)}, nil
+	{name: onMySQL, group: onDiskBefore, about: "`--engine mysql` before such a MariaDB", start: func(st *stage) (*site, error) {
+		m := stores.MariaDB(st, durable...)
+		return simba(st, m.Pid(), "--engine", "mysql", "--mysql-dsn", "root@tcp("+m.Addr+")/simba", "--mysql-migrate"), nil
 	}},
-	{name: onZooKeeper, about: "`--engine zookeeper` before such a ZooKeeper", most: 256, start: func(st *stage) (*site, error) {
-		return simba(st, "--engine", "zookeeper", "--zookeeper-servers", stores.SyncingZooKeeper(st).Addr), nil
+	{name: zooKeeper, group: onDiskBefore, about: "one server, the lock recipe of Curator's latch", start: func(st *stage) (*site, error) {
+		z := stores.SyncingZooKeeper(st)
+		return &site{connect: toZooKeeper(z.Addr), processes: processes{store: z.Pid()}}, nil
 	}},
-	{name: etcdServer, about: "one server, the lock of its Go client", most: 64, start: func(st *stage) (*site, error) {
-		return &site{connect: toEtcd(stores.Etcd(st).Addr)}, nil
+	{name: onZooKeeper, group: onDiskBefore, about: "`--engine zookeeper` before such a ZooKeeper", start: func(st *stage) (*site, error) {
+		z := stores.SyncingZooKeeper(st)
+		return simba(st, z.Pid(), "--engine", "zookeeper", "--zookeeper-servers", z.Addr), nil
+	}},
+	{name: etcdServer, group: onDiskBefore, about: "one server, the lock of its Go client", start: func(st *stage) (*site, error) {
+		e := stores.Etcd(st)
+		return &site{connect: toEtcd(e.Addr), processes: processes{store: e.Pid()}}, nil
 	}},
 }
 
@@ -79,33 +79,18 @@ var subjects = []subject{
 var durable = []string{"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=96M", "--innodb-buffer-pool-size=128M"}
 
 func embedded(durability string) func(*stage) (*site, error) {
-	return func(st *stage) (*site, error) { return simba(st, "--durability", durability), nil }
+	return func(st *stage) (*site, error) { return simba(st, 0, "--durability", durability), nil }
 }
 
-// simba starts a simba-resp.
-func simba(st *stage, args ...string) *site {
+// simba starts a simba-resp before a store.
+func simba(st *stage, store int, args ...string) *site {
 	s := simbatest.Start(st, append([]string{"--maxclients", "20000"}, args...)...)
-	return &site{connect: toSimba(s.Addr), addr: s.Addr, proc: s}
+	return &site{connect: toSimba(s.Addr), addr: s.Addr, processes: processes{server: s.Pid(), store: store}}
 }
 
 func redisServer(args ...string) func(*stage) (*site, error) {
 	return func(st *stage) (*site, error) {
 		s := stores.Redis(st, append([]string{"--maxclients", "20000"}, args...)...)
-		return &site{connect: toRedis(s.Addr), addr: s.Addr, proc: s}, nil
+		return &site{connect: toRedis(s.Addr), addr: s.Addr, processes: processes{store: s.Pid()}}, nil
 	}
-}
-
-// among returns the subjects of those names, in that order.
-func among(names ...string) (some []subject) {
-	for _, name := range names {
-		for _, s := range subjects {
-			if s.name == name {
-				some = append(some, s)
-			}
-		}
-	}
-	if len(some) != len(names) {
-		panic(fmt.Sprint("there is no such subject among ", names))
-	}
-	return some
 }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of processor time in /proc: Linux reports it to user space in hundredths of a
+// second, whatever its own timer does.
+const tick = 10 * time.Millisecond
+
+// processes are those that a subject consists of. Zero means that it has no such process.
+type processes struct {
+	server int // simba-resp
+	store  int // what keeps the mutexes: Redis, MariaDB, ZooKeeper or etcd
+}
+
+// spent is processor time, user and system, of the parts of a load.
+type spent struct{ server, store, clients time.Duration }
+
+// spent returns what the processes have used since they started. The clients are goroutines of
+// this process.
+func (p processes) spent() (s spent, err error) {
+	if s.server, err = processorTime(p.server); err != nil {
+		return s, err
+	}
+	if s.store, err = processorTime(p.store); err != nil {
+		return s, err
+	}
+	s.clients, err = processorTime(os.Getpid())
+	return s, err
+}
+
+// since returns what was used after an earlier reading.
+func (s spent) since(earlier spent) spent {
+	return spent{s.server - earlier.server, s.store - earlier.store, s.clients - earlier.clients}
+}
+
+// processorTime reads the kernel's account of a process from /proc/<pid>/stat. It includes threads
+// that have ended. Of process 0 it is 0.
+func processorTime(pid int) (time.Duration, error) {
+	if pid == 0 {
+		return 0, nil
+	}
+	path := fmt.Sprintf("/proc/%d/stat", pid)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the program's name in brackets, which may contain spaces and brackets.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	const user, system = 14 - 3, 15 - 3 // proc(5) counts from 1, and fields begins with the third
+	if len(fields) <= system {
+		return 0, fmt.Errorf("%s has no processor time: %q", path, text)
+	}
+	var ticks int64
+	for _, field := range []string{fields[user], fields[system]} {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * tick, nil
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+func TestARatioComparesTwoValuesOfTheSameRound(t *testing.T) {
+	r := newResults()
+	a, b := key{tenures, always, 64}, key{tenures, redisAlways, 64}
+	for round, values := range [][2]float64{{100, 50}, {10, 20}, {9, 3}} { // the machine becomes slow
+		r.add(round, a, values[0])
+		r.add(round, b, values[1])
+	}
+	r.add(3, a, 1000) // the other one failed
+	got := slices.Sorted(slices.Values(r.ratios(a, b)))
+	if want := []float64{0.5, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("the ratios are %v, not %v", got, want)
+	}
+	if m := median(r.ratios(a, b)); m != 2 {
+		t.Errorf("their median is %v, not 2", m)
+	}
+	if m := median(r.ratios(a, key{tenures, memory, 64})); !math.IsNaN(m) {
+		t.Errorf("the ratio to what was not measured is %v", m)
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// slowDisk is the program bench/slowdisk: a simba-resp whose syncs take a given time.
+type slowDisk struct {
+	*simbatest.Process
+	sync time.Duration
+	addr string
+}
+
+// The syncs that are measured.
+var slowSyncs = []time.Duration{time.Millisecond, 20 * time.Millisecond}
+
+// name is the subject of its results.
+func slowName(sync time.Duration) string { return fmt.Sprintf("%s, a sync of %v", always, sync) }
+
+// startSlow starts a slowdisk.
+func startSlow(st *stage, dir string, args ...string) *slowDisk {
+	p := simbatest.Run(st, simbatest.Build(st, "bench/slowdisk"), append([]string{"--data-dir", dir}, args...)...)
+	return &slowDisk{Process: p, addr: p.Wants(st, `ready addr=(.*)`)[1]}
+}
+
+func (b *bench) startSlowDisks() {
+	for _, sync := range slowSyncs {
+		_, err := b.st.try(func(st *stage) (*site, error) {
+			d := startSlow(st, st.TempDir()+"/data", "--sync", sync.String())
+			d.sync = sync
+			b.slow = append(b.slow, d)
+			return nil, nil
+		})
+		if err != nil {
+			b.failed(slowName(sync), err)
+		}
+	}
+}
+
+// probes measures how long PING and CHECK take while others have every sync busy: 16 clients take
+// a mutex each and give it back.
+func (b *bench) probes(round int) {
+	for _, d := range b.slow {
+		ping, check, rate, err := d.probe(b.during)
+		if err != nil {
+			b.failed(slowName(d.sync), err)
+			continue
+		}
+		b.say("%s: PING p99 %.2f ms, SIMBA.CHECK p99 %.2f ms, of %d and %d, beside %.0f tenures/s",
+			slowName(d.sync), p99(ping), p99(check), len(ping), len(check), rate)
+		b.add(round, key{pingP99, slowName(d.sync), probed}, p99(ping))
+		b.add(round, key{checkP99, slowName(d.sync), probed}, p99(check))
+	}
+}
+
+// probed is how many clients take and give back during a probe.
+const probed = 16
+
+func p99(took []time.Duration) float64 {
+	took = slices.Sorted(slices.Values(took))
+	return float64(took[len(took)*99/100]) / float64(time.Millisecond)
+}
+
+// probe returns how long each PING and each CHECK took, and the tenures a second beside them.
+func (d *slowDisk) probe(during time.Duration) (ping, check []time.Duration, rate float64, err error) {
+	w, err := dial(d.addr)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	defer w.close()
+	mutex := fmt.Sprintf("probed-%d", runs.Add(1))
+	got, err := w.ask(frame("SIMBA.ACQUIRE", mutex, "c", leaseMS))
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	token := ""
+	for i := 0; i+1 < len(got); i += 2 {
+		if string(got[i]) == "token" {
+			token = string(got[i+1])
+		}
+	}
+	if _, err := strconv.ParseUint(token, 10, 64); err != nil {
+		return nil, nil, 0, fmt.Errorf("the answer is %q", got)
+	}
+	var all sync.WaitGroup
+	errs := make([]error, 3)
+	all.Go(func() {
+		var f *figures
+		site := &site{connect: toSimba(d.addr)}
+		if f, errs[0] = site.run(load{clients: probed}, during); errs[0] == nil {
+			rate = f.rate
+		}
+	})
+	time.Sleep(warmUp)
+	all.Go(func() { ping, errs[1] = timed(d.addr, frame("PING"), "PONG", during) })
+	all.Go(func() { check, errs[2] = timed(d.addr, frame("SIMBA.CHECK", mutex, token), "1", during) })
+	all.Wait()
+	return ping, check, rate, errors.Join(errs...)
+}
+
+// timed sends a command again and again, with a millisecond between, and returns how long each reply took.
+func timed(addr string, command []byte, want string, during time.Duration) (took []time.Duration, err error) {
+	w, err := dial(addr)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		began := time.Now()
+		got, err := w.ask(command)
+		if err != nil {
+			return nil, err
+		}
+		if string(got[0]) != want {
+			return nil, fmt.Errorf("the answer is %q, not %s", got, want)
+		}
+		took = append(took, time.Since(began))
+	}
+	return took, nil
+}

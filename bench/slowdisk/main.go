@@ -1,0 +1,71 @@
+//go:build linux
+
+// Slowdisk is simba-resp with the embedded engine in `always`, on a disk that is slow or never
+// ends a checkpoint. Only the benchmarks run it: simba-resp itself has no way to slow its disk.
+//
+// It is wired as cmd/simba-resp is, and runs until it is killed.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/persist"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+var (
+	dir   = flag.String("data-dir", "", "data directory")
+	sync  = flag.Duration("sync", 0, "how long each sync takes at least")
+	stall = flag.Bool("stall-checkpoint", false, "end no checkpoint, so that the journal fills up")
+)
+
+func main() {
+	flag.Parse()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	var stalled atomic.Bool
+	boot := persist.MachineBoot()
+	clock := engine.ClockOf(boot.Now)
+	store, recovered, err := persist.Open(persist.Options{
+		Dir: *dir, FS: disk{FS: vfs.Default, sync: *sync, stalled: &stalled}, Boot: boot, Now: clock.Now,
+	})
+	if err != nil {
+		return err
+	}
+	broker := resp.NewBroker()
+	e, err := engine.New(engine.Config{
+		Clock: clock, HandoffWindow: time.Second, QueueGrace: 5 * time.Second, Notices: commands.Notices(broker),
+	}, store, engine.Recovery(*recovered))
+	if err != nil {
+		return err
+	}
+	handler := commands.New(commands.Config{Backend: e, Logger: slog.Default()})
+	server := resp.NewServer(resp.Config{
+		Limits: resp.Limits{Long: handler.LongArguments}, Broker: broker, InUse: handler.InUse, RequireAuth: handler.RequireAuth,
+		Turns: max(1, runtime.GOMAXPROCS(0)-1), Poll: true,
+	}, handler)
+	handler.Attach(server)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	stalled.Store(*stall) // what Open does is done
+	fmt.Printf("ready addr=%s\n", ln.Addr())
+	return server.Serve(ln)
+}
