@@ -64,6 +64,7 @@ test: ## what must pass on any machine: all tests but those of test-long, with t
 ifeq ($(PKG),./...)
 	$(TEST) -race -p 4 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(SIMBA)|$(VARIANTS)') $(FIRST) $(REST)
 	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
+	cd bench && $(TEST) -run '$(RUN)' ./...
 else
 	$(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
 endif
@@ -117,7 +118,7 @@ bugs: ## the tests tested: each bug that can be turned on must be caught, by the
 	go test -tags bugs -count 1 -v -p 1 -run 'SeededBugs|WithoutABug' ./persist/journal ./tests/simulation ./tests/chaos
 
 # A module of its own: the server's need not know the clients of its peers.
-bench: ## this server beside what one would take instead, in one run: docs/BENCHMARKS.md
+bench: ## this server beside what one would take instead, some 10 minutes: docs/BENCHMARKS.md
 	cd bench && go run .
 
 gobench: ## Go benchmarks of the hot paths, with allocations

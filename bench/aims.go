@@ -32,33 +32,28 @@ func (r *results) aims() (all []aim) {
 	}
 	const least, most = false, true
 
+	const fsync, diskless = always + " / " + redisAlways, " / " + redisMemory
 	for _, n := range []int{1, 16, 64, 256} {
 		limit := 1.1
 		if n == 1 {
 			limit = 1
 		}
-		ratio(fmt.Sprintf("%s, a mutex each: tenures, always / Redis appendfsync always", clients(n)), limit, least,
-			key{tenures, always, n}, key{tenures, redisAlways, n})
+		ratio(clients(n)+", a mutex each: tenures, "+fsync, limit, least, key{tenures, always, n}, key{tenures, redisAlways, n})
 	}
 	for _, n := range []int{16, 64} {
-		ratio(fmt.Sprintf("%s, one mutex for all: tenures, always / Redis appendfsync always", clients(n)), 2.5, least,
-			key{handoffs, always, n}, key{handoffs, redisAlways, n})
+		ratio(clients(n)+", one mutex for all: tenures, "+fsync, 2.5, least, key{handoffs, always, n}, key{handoffs, redisAlways, n})
 	}
 	for _, n := range []int{16, 64} {
-		value(fmt.Sprintf("%s, one mutex for all: fairness of always (1 = all had as many tenures)", clients(n)), 0.99, "", least,
-			key{fairness, always, n})
+		value(clients(n)+", one mutex for all: fairness of "+always, 0.99, "", least, key{fairness, always, n})
 	}
-	ratio("64 clients, a mutex each: tenures, memory / Redis without a disk", 1.1, least,
-		key{tenures, memory, 64}, key{tenures, redisMemory, 64})
-	ratio("64 clients, a mutex each: processor time of simba-resp, µs a tenure, always / memory", 1.7, most,
+	ratio("64 clients, a mutex each: tenures, "+memory+diskless, 1.1, least, key{tenures, memory, 64}, key{tenures, redisMemory, 64})
+	ratio("64 clients, a mutex each: processor time of the server in µs a tenure, "+always+" / "+memory, 1.7, most,
 		key{serverTime, always, 64}, key{serverTime, memory, 64})
-	ratio("Pipelines of 16: acquires, always / Redis without a disk", 1.5, least,
-		key{pipelined, always, depth}, key{pipelined, redisMemory, depth})
-	ratio("Pipelines of 16: acquires, memory / Redis without a disk", 3, least,
-		key{pipelined, memory, depth}, key{pipelined, redisMemory, depth})
+	ratio("pipelines of 16: acquires, "+always+diskless, 1.5, least, key{pipelined, always, depth}, key{pipelined, redisMemory, depth})
+	ratio("pipelines of 16: acquires, "+memory+diskless, 3, least, key{pipelined, memory, depth}, key{pipelined, redisMemory, depth})
 	for _, sync := range slowSyncs {
-		value(fmt.Sprintf("A sync of %v: p99 of PING", sync), 2, "ms", most, key{pingP99, slowName(sync), probed})
-		value(fmt.Sprintf("A sync of %v: p99 of SIMBA.CHECK", sync), 2, "ms", most, key{checkP99, slowName(sync), probed})
+		value("a sync of "+inMS(sync)+": p99 of PING", 2, "ms", most, key{pingP99, slowName(sync), probed})
+		value("a sync of "+inMS(sync)+": p99 of SIMBA.CHECK", 2, "ms", most, key{checkP99, slowName(sync), probed})
 	}
 	held := figure(float64(*many)) + " held mutexes: "
 	value(held+"restart after kill -9", 1, "s", most, key{restart, always, *many})

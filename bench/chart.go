@@ -33,21 +33,26 @@ const crowd = 64
 var pictures = []picture{
 	{
 		file: "tenures", alt: "Tenures a second of 64 clients with a mutex each",
-		about: "**A mutex each.** Each client takes a mutex of its own and gives it back. Nobody waits for anybody. The picture\n" +
-			"shows the tenures a second of all clients together: longer is better.",
+		about: "**A mutex each.** Each client takes a mutex of its own and gives it back, so nobody waits. The\n" +
+			"picture shows the tenures a second of all clients together: longer is better.",
 		parts: []part{{tenures, blue, ""}},
 	},
 	{
 		file: "handoffs", alt: "Tenures a second of 64 clients that want one mutex",
-		about: "**One mutex for all.** All clients want the same mutex, so it goes from one to the next. The picture shows the\n" +
-			"tenures a second of all clients together: longer is better.",
+		about: "**One mutex for all.** All clients want the same mutex, so it goes from one to the next. The\n" +
+			"picture shows the tenures a second of all clients together: longer is better.",
 		parts: []part{{handoffs, blue, ""}},
 	},
 	{
 		file: "processor", alt: "Processor time of a tenure of 64 clients with a mutex each",
-		about: "**Processor time.** What one tenure of the first picture costs, in µs of one processor: shorter is better. The\n" +
-			"clients are part of the benchmark. A server that answers more of them at once makes them cheaper, too.",
-		parts: []part{{serverTime, blue, "simba-resp"}, {storeTime, orange, "the store: Redis, MariaDB, ZooKeeper, etcd"}, {clientTime, grey, "the clients"}},
+		about: "**Processor time.** The picture shows what one tenure of the first picture costs, in µs of one\n" +
+			"processor: shorter is better. The clients are part of the benchmark. A server that answers\n" +
+			"several of them at once makes them cheaper, too.",
+		parts: []part{
+			{serverTime, blue, "simba-resp"},
+			{storeTime, orange, "the store: Redis, MariaDB, ZooKeeper or etcd"},
+			{clientTime, grey, "the clients"},
+		},
 	},
 }
 

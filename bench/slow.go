@@ -21,8 +21,10 @@ type slowDisk struct {
 // The syncs that are measured.
 var slowSyncs = []time.Duration{time.Millisecond, 20 * time.Millisecond}
 
-// name is the subject of its results.
-func slowName(sync time.Duration) string { return fmt.Sprintf("%s, a sync of %v", always, sync) }
+// slowName is the subject of the results.
+func slowName(sync time.Duration) string { return always + ", a sync of " + inMS(sync) }
+
+func inMS(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
 
 // startSlow starts a slowdisk.
 func startSlow(st *stage, dir string, args ...string) *slowDisk {

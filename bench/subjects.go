@@ -35,7 +35,7 @@ const (
 	onRedis     = "simba-resp on Redis"
 	onMySQL     = "simba-resp on MariaDB"
 	onZooKeeper = "simba-resp on ZooKeeper"
-	redisMemory = "Redis"
+	redisMemory = "Redis without a disk"
 	redisAlways = "Redis appendfsync always"
 	mariaDB     = "MariaDB"
 	zooKeeper   = "ZooKeeper"
@@ -44,7 +44,7 @@ const (
 
 var subjects = []subject{
 	{name: memory, group: inMemory, about: "`--durability memory`", start: embedded("memory")},
-	{name: redisMemory, group: inMemory, about: "redis-server without a disk, the scripts of Simba's Redis backend", start: redisServer("--appendonly", "no")},
+	{name: redisMemory, group: inMemory, about: "redis-server with `appendonly no`, the scripts of Simba's Redis backend", start: redisServer("--appendonly", "no")},
 	{name: onRedis, group: inMemory, about: "`--engine redis` before a Redis without a disk", start: func(st *stage) (*site, error) {
 		r := stores.Redis(st, "--appendonly", "no", "--maxclients", "20000")
 		return simba(st, r.Pid(), "--engine", "redis", "--redis-url", "redis://"+r.Addr), nil
