@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,10 +21,7 @@ func (b *bench) pipelines(round int) {
 		subject string
 		command []string
 	}{{memory, acquire}, {always, acquire}, {redisMemory, script}}
-	if round%2 == 1 {
-		slices.Reverse(all)
-	}
-	for _, m := range all {
+	for _, m := range inTurn(round, all) {
 		site := b.sites[m.subject]
 		if site == nil {
 			continue

@@ -50,30 +50,36 @@ type duel struct {
 	subjects []string
 }
 
-// duels are the loads of a round.
-func duels() []duel {
+// duels are the loads of a round, in their order.
+func duels(round int) []duel {
 	var all []string
 	for _, s := range subjects {
 		all = append(all, s.name)
 	}
 	durable := []string{always, redisAlways}
 	return []duel{
-		{load{clients: 1}, durable},
-		{load{clients: 16}, durable},
-		{load{clients: 64}, all},
-		{load{clients: 256}, durable},
-		{load{clients: 16, hot: true}, durable},
-		{load{clients: 64, hot: true}, all},
+		{load{clients: 1}, inTurn(round, durable)},
+		{load{clients: 16}, inTurn(round, durable)},
+		{load{clients: crowd}, inTurn(round, all)},
+		{load{clients: 256}, inTurn(round, durable)},
+		{load{clients: 16, hot: true}, inTurn(round, durable)},
+		{load{clients: crowd, hot: true}, inTurn(round, all)},
 	}
 }
 
-// round runs each load once on each of its subjects. The order of the subjects changes from round
-// to round, so that no one of two always comes first.
+// inTurn returns the order of a round. Every other round has the opposite one, so that no one of
+// two always comes first.
+func inTurn[T any](round int, all []T) []T {
+	all = slices.Clone(all)
+	if round%2 == 1 {
+		slices.Reverse(all)
+	}
+	return all
+}
+
+// round runs each load once on each of its subjects.
 func (b *bench) round(round int) {
-	for _, d := range duels() {
-		if round%2 == 1 {
-			slices.Reverse(d.subjects)
-		}
+	for _, d := range duels(round) {
 		for _, name := range d.subjects {
 			if site := b.sites[name]; site != nil {
 				b.measure(round, name, site, d.load)
