@@ -63,7 +63,7 @@ func (program) Run() int {
 	}
 	b.say("")
 	for _, a := range b.aims() {
-		b.say("%-90s %-18s %8s  %-12s %s", a.what, a.bound(), a.measured(), a.verdict(), a.rounds())
+		b.say("%-106s %-14s %8s  %-12s %s", a.what, a.bound(), a.measured(), a.verdict(), a.rounds())
 	}
 	if len(b.errs) > 0 {
 		b.say("\n%d could not be measured:\n%s", len(b.errs), strings.Join(b.errs, "\n"))
