@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +57,7 @@ func run() error {
 	handler := commands.New(commands.Config{Backend: e, Logger: slog.Default()})
 	server := resp.NewServer(resp.Config{
 		Limits: resp.Limits{Long: handler.LongArguments}, Broker: broker, InUse: handler.InUse, RequireAuth: handler.RequireAuth,
-		Turns: max(1, runtime.GOMAXPROCS(0)-1), Poll: true,
+		Committer: e, Settled: handler.Settled, Poll: true,
 	}, handler)
 	handler.Attach(server)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
