@@ -15,7 +15,7 @@ import (
 type disk struct {
 	vfs.FS
 	sync time.Duration
-	// stalled has every new table of Pebble wait for ever, so no checkpoint ends any more.
+	// stalled has each goroutine that makes a table of Pebble block for ever, so no checkpoint ends.
 	stalled *atomic.Bool
 }
 
@@ -62,8 +62,9 @@ func (f slowFile) SyncTo(length int64) (fullSync bool, err error) {
 	return f.File.SyncTo(length)
 }
 
-// wait sleeps until the sync that began then has taken its time. It blocks the thread in the
-// kernel, as fdatasync does: time.Sleep would let Go run another goroutine at once.
+// wait returns when the sync that began then has taken its time. It blocks the thread in the
+// kernel, as fdatasync does. time.Sleep would block no thread, so the server could use its
+// processor at once.
 func (f slowFile) wait(began time.Time) {
 	for left := f.sync - time.Since(began); left > 0; left = f.sync - time.Since(began) {
 		ts := syscall.NsecToTimespec(left.Nanoseconds())

@@ -1,9 +1,10 @@
 //go:build linux
 
-// Slowdisk is simba-resp with the embedded engine in `always`, on a disk that is slow or never
-// ends a checkpoint. Only the benchmarks run it: simba-resp itself has no way to slow its disk.
+// Slowdisk is simba-resp with the embedded engine in `always`, on a disk that is slow or on which
+// no checkpoint ends. Only the benchmarks run it: simba-resp itself has no way to slow its disk.
 //
-// It is wired as cmd/simba-resp is, and runs until it is killed.
+// It connects the parts of the server as cmd/simba-resp does, without settings, users and limits of
+// clients. It runs until it is killed.
 package main
 
 import (
