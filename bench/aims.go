@@ -13,22 +13,27 @@ type aim struct {
 	unit   string
 	most   bool      // the limit is an upper one
 	values []float64 // of each round
+	rounds int       // that should have a value
 	from   string    // the figures that a ratio is made of
 }
 
-// diskBefore is how many bytes a held mutex took on disk before there was a journal: 18.8 at commit
-// 27d06e8, by the same million mutexes, after a restart and a stop.
-const diskBefore = 19
+const (
+	// diskBefore is how many bytes a held mutex took on disk before there was a journal: 18.8 at
+	// commit 27d06e8, by the same million mutexes, after a restart and a stop.
+	diskBefore = 19
+	// linesBefore is how many lines codeLines counted at that commit.
+	linesBefore = 10_014
+)
 
 // aims judges a run. Every aim is there, whatever was measured.
 func (r *results) aims() (all []aim) {
 	// ratio adds an aim about a/b.
 	ratio := func(what string, limit float64, most bool, a, b key) {
 		from := figure(median(r.of(a))) + " / " + figure(median(r.of(b)))
-		all = append(all, aim{what, limit, "×", most, r.ratios(a, b), from})
+		all = append(all, aim{what, limit, "×", most, r.ratios(a, b), r.expected(a.quantity), from})
 	}
 	value := func(what string, limit float64, unit string, most bool, k key) {
-		all = append(all, aim{what, limit, unit, most, r.of(k), ""})
+		all = append(all, aim{what, limit, unit, most, r.of(k), r.expected(k.quantity), ""})
 	}
 	const least, most = false, true
 
@@ -47,27 +52,24 @@ func (r *results) aims() (all []aim) {
 		value(clients(n)+", one mutex for all: fairness of "+always, 0.99, "", least, key{fairness, always, n})
 	}
 	ratio("64 clients, a mutex each: tenures, "+memory+diskless, 1.1, least, key{tenures, memory, 64}, key{tenures, redisMemory, 64})
-	ratio("64 clients, a mutex each: processor time of the server in µs a tenure, "+always+" / "+memory, 1.7, most,
+	ratio("64 clients, a mutex each: µs of processor time of the server a tenure, "+always+" / "+memory, 1.7, most,
 		key{serverTime, always, 64}, key{serverTime, memory, 64})
 	ratio("pipelines of 16: acquires, "+always+diskless, 1.5, least, key{pipelined, always, depth}, key{pipelined, redisMemory, depth})
 	ratio("pipelines of 16: acquires, "+memory+diskless, 3, least, key{pipelined, memory, depth}, key{pipelined, redisMemory, depth})
 	for _, sync := range slowSyncs {
-		value("a sync of "+inMS(sync)+": p99 of PING", 2, "ms", most, key{pingP99, slowName(sync), probed})
-		value("a sync of "+inMS(sync)+": p99 of SIMBA.CHECK", 2, "ms", most, key{checkP99, slowName(sync), probed})
+		value("a sync of "+milliseconds(sync)+": p99 of PING", 2, "ms", most, key{pingP99, slowName(sync), probed})
+		value("a sync of "+milliseconds(sync)+": p99 of SIMBA.CHECK", 2, "ms", most, key{checkP99, slowName(sync), probed})
 	}
 	held := figure(float64(*many)) + " held mutexes: "
+	ratio(held+"p99.9 of a commit in ms, while a checkpoint runs / between", 3, most,
+		key{commitDuring, always, renewing}, key{commitBetween, always, renewing})
 	value(held+"restart after kill -9", 1, "s", most, key{restart, always, *many})
 	value(held+"restart with a full journal", 2, "s", most, key{restartFull, always, *many})
+	value(held+"the files of a full journal", 64, "MiB", most, key{journalMiB, always, *many})
 	value(held+"bytes on disk each, without the journal", diskBefore, "", most, key{diskBytes, always, *many})
 	value(held+"bytes of memory each", 256, "", most, key{residentBytes, always, *many})
+	value("lines of Go in persist, engine and resp, without tests", linesBefore-1, "", most, key{codeLines, always, 0})
 	return all
-}
-
-func clients(n int) string {
-	if n == 1 {
-		return "1 client"
-	}
-	return fmt.Sprintf("%d clients", n)
 }
 
 // bound is the limit as people read it.
@@ -76,18 +78,25 @@ func (a aim) bound() string {
 	if a.most {
 		side = "at most"
 	}
-	return fmt.Sprintf("%s %s", side, withUnit(fmt.Sprintf("%g", a.limit), a.unit))
+	limit := fmt.Sprintf("%g", a.limit)
+	if a.limit >= 1000 {
+		limit = figure(a.limit)
+	}
+	return fmt.Sprintf("%s %s", side, withUnit(limit, a.unit))
 }
 
 // measured is the median of the rounds.
-func (a aim) measured() string { return withUnit(figure(median(a.values)), a.unit) }
+func (a aim) measured() string { return withUnit(figureBeside(median(a.values), a.limit), a.unit) }
 
-// rounds is the smallest and the largest value.
-func (a aim) rounds() string {
-	if len(a.values) < 2 {
-		return ""
+// spread is the smallest and the largest value, and how many rounds have one if some have none.
+func (a aim) spread() (text string) {
+	if len(a.values) > 1 {
+		text = figure(slices.Min(a.values)) + " to " + figure(slices.Max(a.values))
 	}
-	return figure(slices.Min(a.values)) + " to " + figure(slices.Max(a.values))
+	if len(a.values) > 0 && len(a.values) < a.rounds {
+		text += fmt.Sprintf(" (%d of %d)", len(a.values), a.rounds)
+	}
+	return text
 }
 
 func (a aim) verdict() string {
@@ -98,33 +107,4 @@ func (a aim) verdict() string {
 		return "met"
 	}
 	return "**missed**"
-}
-
-func withUnit(number, unit string) string {
-	if unit == "" || number == unmeasured {
-		return number
-	}
-	return number + " " + unit
-}
-
-// unmeasured stands for a figure that is missing.
-const unmeasured = "–"
-
-// figure shows three digits, or all of a whole number of more.
-func figure(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return unmeasured
-	case v >= 1000:
-		text := fmt.Sprintf("%.0f", v)
-		for i := len(text) - 3; i > 0; i -= 3 {
-			text = text[:i] + "," + text[i:]
-		}
-		return text
-	case v >= 100:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 10:
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.2f", v)
 }

@@ -1,18 +1,52 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
-func TestAnAimThatWasNotMeasuredStaysInTheTable(t *testing.T) {
-	all := newResults().aims()
-	if len(all) != 20 {
-		t.Errorf("there are %d aims, not 20", len(all))
+// The aims and their bounds. Who changes an aim changes this list, too.
+var golden = []string{
+	"1 client, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1 ×",
+	"16 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
+	"64 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
+	"256 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
+	"16 clients, one mutex for all: tenures, simba-resp always / Redis appendfsync always: at least 2.5 ×",
+	"64 clients, one mutex for all: tenures, simba-resp always / Redis appendfsync always: at least 2.5 ×",
+	"16 clients, one mutex for all: fairness of simba-resp always: at least 0.99",
+	"64 clients, one mutex for all: fairness of simba-resp always: at least 0.99",
+	"64 clients, a mutex each: tenures, simba-resp memory / Redis without a disk: at least 1.1 ×",
+	"64 clients, a mutex each: µs of processor time of the server a tenure, simba-resp always / simba-resp memory: at most 1.7 ×",
+	"pipelines of 16: acquires, simba-resp always / Redis without a disk: at least 1.5 ×",
+	"pipelines of 16: acquires, simba-resp memory / Redis without a disk: at least 3 ×",
+	"a sync of 1 ms: p99 of PING: at most 2 ms",
+	"a sync of 1 ms: p99 of SIMBA.CHECK: at most 2 ms",
+	"a sync of 20 ms: p99 of PING: at most 2 ms",
+	"a sync of 20 ms: p99 of SIMBA.CHECK: at most 2 ms",
+	"1,000,000 held mutexes: p99.9 of a commit in ms, while a checkpoint runs / between: at most 3 ×",
+	"1,000,000 held mutexes: restart after kill -9: at most 1 s",
+	"1,000,000 held mutexes: restart with a full journal: at most 2 s",
+	"1,000,000 held mutexes: the files of a full journal: at most 64 MiB",
+	"1,000,000 held mutexes: bytes on disk each, without the journal: at most 19",
+	"1,000,000 held mutexes: bytes of memory each: at most 256",
+	"lines of Go in persist, engine and resp, without tests: at most 10,013",
+}
+
+func TestTheAimsAreThoseThatWereAgreed(t *testing.T) {
+	var got []string
+	for _, a := range newResults(7).aims() {
+		got = append(got, a.what+": "+a.bound())
 	}
-	for _, a := range all {
-		if a.verdict() != "not measured" {
-			t.Errorf("%s: %s, although nothing was measured", a.what, a.verdict())
+	if !slices.Equal(got, golden) {
+		t.Errorf("the aims are\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(golden, "\n"))
+	}
+}
+
+func TestAnAimThatWasNotMeasuredStaysInTheTable(t *testing.T) {
+	for _, a := range newResults(7).aims() {
+		if a.verdict() != "not measured" || a.measured() != unmeasured {
+			t.Errorf("%s: %s, %s, although nothing was measured", a.what, a.measured(), a.verdict())
 		}
 	}
 }
@@ -34,12 +68,37 @@ func TestAMissedAimSaysSo(t *testing.T) {
 	}
 }
 
-func TestThePageHasEveryAim(t *testing.T) {
-	b := &bench{results: newResults()}
-	page := b.page("a run", nil)
-	for _, a := range b.aims() {
-		if !strings.Contains(page, "| "+a.what+" | "+a.bound()+" |") {
-			t.Errorf("the page lacks %q", a.what)
+func TestAMissedAimIsNotRoundedToItsLimit(t *testing.T) {
+	for _, c := range []struct {
+		value, limit float64
+		want         string
+	}{
+		{1.0963, 1.1, "1.096"}, {1.10004, 1.1, "1.10004"}, {1.1, 1.1, "1.10"}, {1.09, 1.1, "1.09"},
+		{19.04, 19, "19.04"}, {256.3, 256, "256.3"}, {10_014, 10_013, "10,014"}, {10_013, 10_013, "10,013"},
+	} {
+		if got := (aim{limit: c.limit, values: []float64{c.value}}).measured(); got != c.want {
+			t.Errorf("%v beside the limit %v is shown as %s, not %s", c.value, c.limit, got, c.want)
 		}
+	}
+}
+
+func TestAnAimSaysHowManyRoundsItLacks(t *testing.T) {
+	r := newResults(3)
+	for round := range 2 {
+		r.add(round, key{restart, always, *many}, float64(round+1))
+	}
+	r.add(0, key{diskBytes, always, *many}, 18)
+	want := map[string]string{"restart after kill -9": "1.00 to 2.00 (2 of 3)", "bytes on disk each, without the journal": ""}
+	for _, a := range r.aims() {
+		_, what, _ := strings.Cut(a.what, ": ")
+		if text, ok := want[what]; ok {
+			if a.spread() != text {
+				t.Errorf("the rounds of %q are %q, not %q", a.what, a.spread(), text)
+			}
+			delete(want, what)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("there is no aim like %v", want)
 	}
 }

@@ -15,7 +15,7 @@ type etcdContender struct {
 	client  *etcd.Client
 	session *concurrency.Session
 	mutex   *concurrency.Mutex
-	ctx     context.Context // its end ends an acquire that waits
+	ctx     context.Context // its end ends a request that waits
 	end     context.CancelFunc
 }
 
@@ -27,11 +27,14 @@ func toEtcd(addr string) connector {
 			return nil, err
 		}
 		c := &etcdContender{client: client}
-		if c.session, err = concurrency.NewSession(client, concurrency.WithTTL(int(lease.Seconds()))); err != nil {
+		c.ctx, c.end = context.WithTimeout(context.Background(), lifetime())
+		c.session, err = concurrency.NewSession(client, concurrency.WithTTL(int(lease.Seconds())), concurrency.WithContext(c.ctx))
+		if err != nil {
+			c.end()
+			client.Close()
 			return nil, fmt.Errorf("session: %w", err)
 		}
 		c.mutex = concurrency.NewMutex(c.session, "/direct/"+mutex)
-		c.ctx, c.end = context.WithCancel(context.Background())
 		return c, nil
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // A contender takes one mutex and gives it back. It is for one goroutine, but for close, which
@@ -26,13 +28,21 @@ type load struct {
 	hot     bool // one mutex for all, not one for each
 }
 
+func (l load) String() string {
+	what := "a mutex each"
+	if l.hot {
+		what = "one mutex for all"
+	}
+	return clients(l.clients) + ", " + what
+}
+
 // figures are what a load came to.
 type figures struct {
-	tenures   int64   // while it was measured
-	rate      float64 // tenures a second
-	fairness  float64 // Jain's index of the clients' tenures: 1 = all had as many
-	intrusion int64   // how often two owned a mutex: 0
-	spent     spent   // by all of them
+	tenures  int64               // while it was measured
+	rate     float64             // tenures a second
+	took     simbatest.Latencies // of each tenure, from the acquire to the reply of the release
+	fairness float64             // Jain's index of the clients' tenures: 1 = all had as many
+	spent    spent               // by all of them
 }
 
 // perTenure returns the share of one tenure in processor time, in µs.
@@ -42,30 +52,35 @@ func (f *figures) perTenure(t time.Duration) float64 {
 
 const warmUp = 300 * time.Millisecond
 
-var runs atomic.Int64 // numbers the loads, so that no mutex has a past
+// patience is how long a server may hang. It is shorter in tests.
+var patience = time.Minute
 
-// rig is a mutex as the contenders see it: who owns it by their own view.
-type rig struct{ owner atomic.Int64 }
+// lifetime is how long a contender may live. What it waits for then fails.
+func lifetime() time.Duration { return patience + warmUp + *during }
+
+var runs atomic.Int64 // numbers the loads, so that no mutex has a past
 
 // run has a load run on a subject for that long, after a warm-up.
 func (s *site) run(l load, during time.Duration) (*figures, error) {
 	run := runs.Add(1)
-	workers := make([]*worker, l.clients)
-	rigs := make([]rig, l.clients)
 	var phase atomic.Int32
-	for i := range workers {
+	var workers []*worker
+	closeAll := func() {
+		for _, w := range workers {
+			w.c.close()
+		}
+	}
+	for i := range l.clients {
 		m := i
 		if l.hot {
 			m = 0
 		}
 		c, err := s.connect(fmt.Sprintf("bench-%d-%d", run, m), fmt.Sprintf("c%d", i), l.hot)
 		if err != nil {
-			for _, w := range workers[:i] {
-				w.c.close()
-			}
+			closeAll()
 			return nil, fmt.Errorf("client %d: %w", i, err)
 		}
-		workers[i] = &worker{c: c, id: int64(i + 1), rig: &rigs[m], phase: &phase}
+		workers = append(workers, &worker{c: c, id: i, phase: &phase})
 	}
 	var all sync.WaitGroup
 	for _, w := range workers {
@@ -79,9 +94,7 @@ func (s *site) run(l load, during time.Duration) (*figures, error) {
 	took := time.Since(began)
 	phase.Store(over)
 	after, afterErr := s.processes.spent()
-	for _, w := range workers {
-		w.c.close()
-	}
+	closeAll()
 	all.Wait()
 	f, sumErr := sum(workers, took)
 	if err := errors.Join(err, afterErr, sumErr); err != nil {
@@ -100,36 +113,26 @@ const (
 
 // worker is one client of a load.
 type worker struct {
-	c         contender
-	id        int64
-	rig       *rig
-	phase     *atomic.Int32
-	tenures   int64 // while measuring
-	intrusion int64
-	err       error
+	c     contender
+	id    int
+	phase *atomic.Int32
+	took  simbatest.Latencies // of each tenure, while measuring
+	err   error
 }
 
 func (w *worker) work() {
 	for w.err == nil && w.phase.Load() != over {
+		began := time.Now()
 		if w.err = w.c.acquire(); w.err == nil {
-			w.err = w.tenure()
+			w.err = w.c.release()
 		}
 		if w.err == nil && w.phase.Load() == measuring {
-			w.tenures++
+			w.took = append(w.took, time.Since(began))
 		}
 	}
 	if w.phase.Load() == over {
 		w.err = nil // its connection was closed
 	}
-}
-
-// tenure looks that nobody else owns the mutex, and gives it back.
-func (w *worker) tenure() error {
-	if !w.rig.owner.CompareAndSwap(0, w.id) {
-		w.intrusion++
-	}
-	w.rig.owner.CompareAndSwap(w.id, 0)
-	return w.c.release()
 }
 
 // sum makes figures of what the workers saw.
@@ -140,12 +143,13 @@ func sum(workers []*worker, took time.Duration) (*figures, error) {
 		if w.err != nil {
 			return nil, fmt.Errorf("client %d: %w", w.id, w.err)
 		}
-		f.tenures += w.tenures
-		f.intrusion += w.intrusion
-		squares += float64(w.tenures) * float64(w.tenures)
+		n := int64(len(w.took))
+		f.tenures += n
+		f.took = append(f.took, w.took...)
+		squares += float64(n) * float64(n)
 	}
 	if f.tenures == 0 {
-		return nil, errors.New("nobody got anything")
+		return nil, errors.New("no client got a mutex and released it")
 	}
 	total := float64(f.tenures)
 	f.rate = total / took.Seconds()

@@ -3,8 +3,8 @@
 //
 //	make bench
 //
-// Each load looks that never two own a mutex while it measures. The servers and stores are started
-// on private ports with data on the disk below -dir; what is not installed is named on the page.
+// The servers and stores are started on private ports with data on the disk below -dir; what is not
+// installed is named on the page.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var (
 	out    = flag.String("out", "../docs/BENCHMARKS.md", "the page to write, with its pictures beside it")
-	dir    = flag.String("dir", "", "folder for the data of all servers; empty: the temporary folder")
+	dir    = flag.String("dir", "../bin", "folder for the data of all servers, on the disk that is measured")
 	rounds = flag.Int("rounds", 7, "how often each load runs on each server")
 	during = flag.Duration("time", time.Second, "how long a load runs each time")
 	only   = flag.String("only", "", "measure only servers whose name has this text")
@@ -34,12 +34,25 @@ type program struct{}
 func (program) Run() int {
 	began := time.Now()
 	b := &bench{
-		results: newResults(), sites: make(map[string]*site), during: *during,
-		say: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
+		results: newResults(*rounds), sites: make(map[string]*site),
+		wanted: func(subject string) bool { return strings.Contains(subject, *only) },
+		say:    func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 	}
-	err := play(*dir, func(st *stage) error {
+	data, disk, err := prepare(*dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	b.dir = data
+	b.say("%s", disk)
+	b.try("lines of Go", func(st *stage) {
+		n, err := countLines(codeParts)
+		st.must(err)
+		b.add(0, key{codeLines, always, 0}, float64(n))
+	})
+	b.try("the loads", func(st *stage) {
 		b.st = st
-		b.start(func(name string) bool { return strings.Contains(name, *only) })
+		b.start()
 		b.startSlowDisks()
 		for round := range *rounds {
 			b.say("\nround %d of %d", round+1, *rounds)
@@ -47,27 +60,32 @@ func (program) Run() int {
 			b.pipelines(round)
 			b.probes(round)
 		}
-		return nil
 	})
-	if err != nil {
-		b.failed("the loads", err)
-	}
-	b.say("\n%d held mutexes", *many)
-	if err := play(*dir, func(st *stage) error { return b.restarts(st, *many, *rounds) }); err != nil {
-		b.failed("held mutexes", err)
+	if b.wanted(always) {
+		b.say("\n%d held mutexes", *many)
+		b.try("held mutexes", func(st *stage) { b.hold(st, *many) })
 	}
 	run := fmt.Sprintf("%d rounds of %v, %v in all", *rounds, *during, time.Since(began).Round(time.Second))
-	if err := b.writePage(*out, run); err != nil {
+	if err := b.writePage(*out, disk, run); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	b.say("")
 	for _, a := range b.aims() {
-		b.say("%-106s %-14s %8s  %-12s %s", a.what, a.bound(), a.measured(), a.verdict(), a.rounds())
+		b.say("%-106s %-14s %8s  %-12s %s", a.what, a.bound(), a.measured(), a.verdict(), a.spread())
 	}
-	if len(b.errs) > 0 {
-		b.say("\n%d could not be measured:\n%s", len(b.errs), strings.Join(b.errs, "\n"))
+	for _, f := range b.faults {
+		b.say("FAILED %v", f)
+	}
+	if len(b.faults) > 0 {
 		return 1
 	}
 	return 0
+}
+
+// try plays an act. If it falls, the run goes on.
+func (b *bench) try(what string, act func(*stage)) {
+	if err := play(b.dir, act); err != nil {
+		b.failed(what, err)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -16,13 +17,14 @@ type mysqlContender struct {
 	db        *sql.DB // of all
 	conn      *sql.Conn
 	mutex, id string
-	ctx       context.Context // its end ends an acquire that waits
+	ctx       context.Context // its end ends a request that waits
 	end       context.CancelFunc
 }
 
 // toMySQL connects contenders of Simba to a database of their own there.
 func toMySQL(st *stage, addr string) (connector, error) {
-	root, err := sql.Open("mysql", "root@tcp("+addr+")/")
+	timeouts := fmt.Sprintf("timeout=%v&readTimeout=%[1]v&writeTimeout=%[1]v", patience)
+	root, err := sql.Open("mysql", "root@tcp("+addr+")/?"+timeouts)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func toMySQL(st *stage, addr string) (connector, error) {
 	if _, err := root.Exec("CREATE DATABASE IF NOT EXISTS direct"); err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("mysql", "root@tcp("+addr+")/direct?interpolateParams=true")
+	db, err := sql.Open("mysql", "root@tcp("+addr+")/direct?interpolateParams=true&"+timeouts)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +42,18 @@ func toMySQL(st *stage, addr string) (connector, error) {
 	}
 	return func(mutex, id string, _ bool) (contender, error) {
 		c := &mysqlContender{db: db, mutex: mutex, id: id}
-		c.ctx, c.end = context.WithCancel(context.Background())
-		if c.conn, err = db.Conn(c.ctx); err != nil {
+		c.ctx, c.end = context.WithTimeout(context.Background(), lifetime())
+		conn, err := db.Conn(c.ctx)
+		if err != nil {
+			c.end()
 			return nil, err
 		}
-		_, err := c.conn.ExecContext(c.ctx, seeds.MySQLInit, mutex)
-		return c, err
+		c.conn = conn
+		if _, err := conn.ExecContext(c.ctx, seeds.MySQLInit, mutex); err != nil {
+			c.close()
+			return nil, err
+		}
+		return c, nil
 	}, nil
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -10,23 +12,41 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// depth is how many commands a client of a pipeline sends at a time.
-const depth = 16
+const (
+	// depth is how many commands a client of a pipeline sends at a time.
+	depth = 16
+	// acquires is how many of them there are for the names: one of three finds its mutex free, the
+	// others are the owner's again.
+	acquires   = 300_000
+	mutexNames = 100_000
+)
 
-// pipelines measures acquires with redis-benchmark: 50 clients, 100,000 names.
+// pipelines measures acquires with redis-benchmark. What it has taken is released before the next.
 func (b *bench) pipelines(round int) {
-	acquire := []string{"SIMBA.ACQUIRE", "__rand_int__", "c", leaseMS}
-	script := []string{"EVALSHA", sha(seeds.SimbaAcquire), "1", "simba:{__rand_int__}", "c", leaseMS}
+	simba := pipeline{
+		acquire: []string{"SIMBA.ACQUIRE", "__rand_int__", "c", leaseMS},
+		release: func(i int) []byte { return frame("SIMBA.RELEASE", randInt(i), "c") },
+	}
+	script := pipeline{
+		acquire: []string{"EVALSHA", sha(seeds.SimbaAcquire), "1", "simba:{__rand_int__}", "c", leaseMS},
+		release: func(i int) []byte {
+			return frame("EVALSHA", sha(seeds.SimbaRelease), "1", "simba:{"+randInt(i)+"}", "c")
+		},
+	}
 	all := []struct {
 		subject string
-		command []string
-	}{{memory, acquire}, {always, acquire}, {redisMemory, script}}
+		pipeline
+	}{{memory, simba}, {always, simba}, {redisMemory, script}}
 	for _, m := range inTurn(round, all) {
 		site := b.sites[m.subject]
 		if site == nil {
 			continue
 		}
-		rate, err := redisBenchmark(site.addr, m.command)
+		settle()
+		rate, err := redisBenchmark(site.addr, m.acquire)
+		if err == nil {
+			err = pipe(site.addr, mutexNames, m.release, patience)
+		}
 		if err != nil {
 			b.failed(m.subject+", pipelines", err)
 			continue
@@ -36,12 +56,28 @@ func (b *bench) pipelines(round int) {
 	}
 }
 
-// redisBenchmark returns the commands a second.
+// pipeline is the command that redis-benchmark sends, and that which gives a mutex back.
+type pipeline struct {
+	acquire []string
+	release func(i int) []byte
+}
+
+// randInt is what redis-benchmark puts in the place of __rand_int__.
+func randInt(i int) string { return fmt.Sprintf("%012d", i) }
+
+// redisBenchmark returns the commands a second. The program itself waits for ever for a server that
+// hangs.
 func redisBenchmark(addr string, command []string) (float64, error) {
+	ctx, end := context.WithTimeout(context.Background(), lifetime())
+	defer end()
 	host, port, _ := strings.Cut(addr, ":")
-	out, err := exec.Command("redis-benchmark", append([]string{
-		"-h", host, "-p", port, "-c", "50", "-P", strconv.Itoa(depth), "-n", "300000", "-r", "100000", "--csv",
+	out, err := exec.CommandContext(ctx, "redis-benchmark", append([]string{
+		"-h", host, "-p", port, "-c", "50", "-P", strconv.Itoa(depth),
+		"-n", strconv.Itoa(acquires), "-r", strconv.Itoa(mutexNames), "--csv",
 	}, command...)...).Output()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return 0, fmt.Errorf("redis-benchmark does not end within %v", lifetime())
+	}
 	if err != nil {
 		return 0, fmt.Errorf("redis-benchmark: %w", err)
 	}

@@ -45,22 +45,26 @@ func processorTime(pid int) (time.Duration, error) {
 	if pid == 0 {
 		return 0, nil
 	}
-	path := fmt.Sprintf("/proc/%d/stat", pid)
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
+	return timeOf(string(text))
+}
+
+// timeOf returns the processor time in a line of /proc/<pid>/stat, see proc_pid_stat(5).
+func timeOf(stat string) (time.Duration, error) {
 	// The second field is the program's name in brackets, which may contain spaces and brackets.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	const user, system = 14 - 3, 15 - 3 // proc(5) counts from 1, and fields begins with the third
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	const user, system = 14 - 3, 15 - 3 // the page counts from 1, and fields begins with the third
 	if len(fields) <= system {
-		return 0, fmt.Errorf("%s has no processor time: %q", path, text)
+		return 0, fmt.Errorf("no processor time in %q", stat)
 	}
 	var ticks int64
 	for _, field := range []string{fields[user], fields[system]} {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
+			return 0, fmt.Errorf("no processor time in %q: %w", stat, err)
 		}
 		ticks += n
 	}

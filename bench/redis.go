@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// redisContender runs the scripts of Simba's Redis backend, and waits on its own channel for its turn, at most
-// until the lease that it saw has ended.
+// redisContender runs the scripts of Simba's Redis backend, and waits on its own channel for its
+// turn, at most until the lease that it saw has ended.
 type redisContender struct {
 	w          *wire
 	sub        *wire // nil if nobody else wants the mutex
@@ -25,35 +25,40 @@ type redisContender struct {
 // toRedis connects contenders of Simba to a Redis.
 func toRedis(addr string) connector {
 	return func(mutex, id string, hot bool) (contender, error) {
-		w, err := dial(addr)
+		w, err := dial(addr, lifetime())
 		if err != nil {
 			return nil, err
 		}
 		key := "simba:{" + mutex + "}"
-		c := &redisContender{w: w, id: id}
-		for _, s := range []struct {
-			script  string
-			command *[]byte
-			args    []string
-		}{
-			{seeds.SimbaAcquire, &c.take, []string{leaseMS}},
-			{seeds.SimbaRelease, &c.give, nil},
-		} {
-			if _, err := w.ask(frame("SCRIPT", "LOAD", s.script)); err != nil {
-				return nil, err
-			}
-			*s.command = frame(append([]string{"EVALSHA", sha(s.script), "1", key, id}, s.args...)...)
+		c := &redisContender{
+			w: w, id: id,
+			take: frame("EVALSHA", sha(seeds.SimbaAcquire), "1", key, id, leaseMS),
+			give: frame("EVALSHA", sha(seeds.SimbaRelease), "1", key, id),
 		}
-		if hot {
-			if c.sub, err = dial(addr); err != nil {
-				return nil, err
-			}
-			if _, err := c.sub.ask(frame("SUBSCRIBE", key+":"+id)); err != nil {
-				return nil, err
-			}
+		if err := c.prepare(addr, key, hot); err != nil {
+			c.close()
+			return nil, err
 		}
 		return c, nil
 	}
+}
+
+// prepare loads the scripts, and subscribes to the contender's channel if others want the mutex.
+func (c *redisContender) prepare(addr, key string, hot bool) error {
+	for _, script := range []string{seeds.SimbaAcquire, seeds.SimbaRelease} {
+		if _, err := c.w.ask(frame("SCRIPT", "LOAD", script)); err != nil {
+			return err
+		}
+	}
+	if !hot {
+		return nil
+	}
+	var err error
+	if c.sub, err = dial(addr, lifetime()); err != nil {
+		return err
+	}
+	_, err = c.sub.ask(frame("SUBSCRIBE", key+":"+c.id))
+	return err
 }
 
 func sha(script string) string {

@@ -15,135 +15,140 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// restarts measures what many held mutexes cost in memory and on disk, and how long a server that
-// was killed takes until it serves them again.
-func (b *bench) restarts(st *stage, mutexes, rounds int) error {
-	s := simbatest.Start(st)
-	size := key{subject: always, size: mutexes}
-	empty, err := resident(s.Pid())
-	if err != nil {
-		return err
-	}
-	if err := ask(s.Addr, mutexes, "SIMBA.ACQUIRE", time.Minute); err != nil {
-		return err
-	}
-	full, err := resident(s.Pid())
-	if err != nil {
-		return err
-	}
-	size.quantity = residentBytes
-	b.add(0, size, (full-empty)/float64(mutexes))
-	s.Kill()
-
-	killed, busy := st.TempDir()+"/killed", st.TempDir()+"/busy"
-	if err := copyDir(s.Dir, killed); err != nil {
-		return err
-	}
-	if err := copyDir(s.Dir, busy); err != nil {
-		return err
-	}
-	journal, err := fillJournal(st, busy, mutexes)
-	if err != nil {
-		return err
-	}
-	b.say("the full journal has %.1f MiB", float64(journal)/(1<<20))
-	for round := range rounds {
-		for _, from := range []struct {
-			dir      string
-			quantity quantity
-		}{{killed, restart}, {busy, restartFull}} {
-			size.quantity = from.quantity
-			took, err := start(s, from.dir, mutexes)
-			if err != nil {
-				return err
-			}
-			b.say("%s with %d mutexes: %.2f s", from.quantity, mutexes, took.Seconds())
-			b.add(round, size, took.Seconds())
-		}
-	}
-	// The start before has brought the checkpoint up to the journal's end.
-	s.Start()
-	s.Stop()
-	bytes, _, err := onDisk(s.Dir)
-	if err != nil {
-		return err
-	}
-	size.quantity = diskBytes
-	b.add(0, size, float64(bytes)/float64(mutexes))
-	return nil
+// held is a server that holds many mutexes.
+type held struct {
+	*bench
+	st      *stage
+	s       *simbatest.Server
+	mutexes int
 }
 
-// start returns how long the server takes from its start until it serves, on a copy of a directory,
-// and kills it.
-func start(s *simbatest.Server, dir string, mutexes int) (time.Duration, error) {
-	if err := copyDir(dir, s.Dir); err != nil {
-		return 0, err
+// hold measures what many held mutexes cost in memory and on disk, how long a server that was
+// killed takes until it serves them again, and what a checkpoint of them does to commits.
+func (b *bench) hold(st *stage, mutexes int) {
+	h := held{b, st, simbatest.Start(st), mutexes}
+	killed, full := st.TempDir()+"/killed", st.TempDir()+"/full"
+	h.take()
+	h.s.Kill()
+	st.must(copyDir(h.s.Dir, killed))
+	h.measureDisk(killed)
+	h.measureCheckpoints(killed)
+	st.must(copyDir(killed, full))
+	h.fillJournal(full)
+	for round := range b.rounds {
+		h.restart(round, restart, killed)
+		h.restart(round, restartFull, full)
 	}
+}
+
+// take acquires the mutexes, and measures the memory that they need.
+func (h held) take() {
+	empty, err := resident(h.s.Pid())
+	h.st.must(err)
+	acquire := func(i int) []byte { return frame("SIMBA.ACQUIRE", heldName(i), "c", leaseMS) }
+	h.st.must(pipe(h.s.Addr, h.mutexes, acquire, patience))
+	full, err := resident(h.s.Pid())
+	h.st.must(err)
+	h.add(0, key{residentBytes, always, h.mutexes}, (full-empty)/float64(h.mutexes))
+}
+
+// measureDisk measures the checkpoint of a copy of a data directory, after a start has brought it
+// up to the journal's end.
+func (h held) measureDisk(dir string) {
+	h.st.must(copyDir(dir, h.s.Dir))
+	h.s.Start()
+	h.s.Stop()
+	bytes, _, err := onDisk(h.s.Dir)
+	h.st.must(err)
+	h.add(0, key{diskBytes, always, h.mutexes}, float64(bytes)/float64(h.mutexes))
+}
+
+// measureCheckpoints measures commits beside the checkpoints of a copy of a data directory.
+func (h held) measureCheckpoints(dir string) {
+	h.st.must(copyDir(dir, h.s.Dir))
+	h.s.Start()
+	defer h.s.Kill()
+	if err := h.checkpoints(h.s.Addr, h.s.Dir, h.mutexes, min(h.rounds, mostCheckpoints)); err != nil {
+		h.failed("commits beside a checkpoint", err)
+	}
+}
+
+// restart measures how long the server takes from its start until it serves, on a copy of a
+// directory, and kills it.
+func (h held) restart(round int, q quantity, dir string) {
+	h.st.must(copyDir(dir, h.s.Dir))
 	began := time.Now()
-	s.Start()
+	h.s.Start()
 	took := time.Since(began)
-	defer s.Kill()
-	w, err := dial(s.Addr)
-	if err != nil {
-		return 0, err
-	}
+	defer h.s.Kill()
+	w, err := dial(h.s.Addr, patience)
+	h.st.must(err)
 	defer w.close()
 	got, err := w.ask(frame("DBSIZE"))
-	if err == nil && string(got[0]) != strconv.Itoa(mutexes) {
-		err = fmt.Errorf("%s of %d mutexes are held after the restart", got, mutexes)
+	h.st.must(err)
+	if string(got[0]) != strconv.Itoa(h.mutexes) {
+		h.st.Fatalf("%s of %d mutexes are held after the restart", got, h.mutexes)
 	}
-	return took, err
+	h.say("%s with %d mutexes: %.2f s", q, h.mutexes, took.Seconds())
+	h.add(round, key{q, always, h.mutexes}, took.Seconds())
 }
 
-// fillJournal renews mutexes of a data directory whose checkpoint stands still, until the journal takes no more,
-// and kills the server. It returns the size of the journal.
-func fillJournal(st *stage, dir string, mutexes int) (journal int64, err error) {
-	p := startSlow(st, dir, "--stall-checkpoint")
+// fillJournal renews mutexes of a data directory whose checkpoint stands still, until the journal
+// takes no more, and kills the server.
+func (h held) fillJournal(dir string) {
+	p := startSlow(h.st, dir, "--stall-checkpoint")
 	defer p.Kill()
 	const silence = 3 * time.Second
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if err = ask(p.addr, mutexes, "SIMBA.GUARD", silence); err != nil {
-			break
-		}
+	var renewed error
+	for end := time.Now().Add(time.Minute); renewed == nil && time.Now().Before(end); {
+		renewed = pipe(p.addr, h.mutexes, guard, silence)
 	}
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return 0, fmt.Errorf("the journal does not fill up: %v", err)
-	}
+	answers := ping(p.addr)
 	p.Kill()
-	_, journal, err = onDisk(dir)
-	return journal, err
+	_, size, err := onDisk(dir)
+	h.st.must(err)
+	h.st.must(proveFull(renewed, answers, size))
+	h.say("the full journal has %.1f MiB", float64(size)/(1<<20))
+	h.add(0, key{journalMiB, always, h.mutexes}, float64(size)/(1<<20))
 }
 
-// ask sends a command for each mutex, a thousand at a time. A reply that takes longer than patience is an error.
-func ask(addr string, mutexes int, command string, patience time.Duration) error {
-	w, err := dial(addr)
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	const batch = 1000
-	for i := 0; i < mutexes; i += batch {
-		var commands []byte
-		n := min(batch, mutexes-i)
-		for j := range n {
-			commands = append(commands, frame(command, fmt.Sprintf("m:%012d", i+j), "c", "3600000")...)
-		}
-		if err := w.c.SetDeadline(time.Now().Add(patience)); err != nil {
-			return err
-		}
-		if _, err := w.c.Write(commands); err != nil {
-			return err
-		}
-		for range n {
-			if _, err := w.receive(); err != nil {
-				return err
-			}
-		}
+// leastFull is how many bytes the files of a full journal have at least: two segments that the
+// checkpoint lacks, and the one that is written.
+const leastFull = 48 << 20
+
+// proveFull returns an error unless the journal is full: a change waits, a server that does not
+// hang answers PING, and the files are there.
+func proveFull(renewed, ping error, size int64) error {
+	switch {
+	case !errors.Is(renewed, os.ErrDeadlineExceeded):
+		return fmt.Errorf("the journal does not fill up: SIMBA.GUARD ends with %v", renewed)
+	case ping != nil:
+		return fmt.Errorf("the journal may not be full, the server answers nothing: %w", ping)
+	case size < leastFull:
+		return fmt.Errorf("the journal is not full with %d bytes", size)
 	}
 	return nil
 }
 
-// copyDir makes to a copy of a directory, in place of what is there, and has the kernel write it to the disk.
+// ping returns nil if a server answers PING within a second.
+func ping(addr string) error {
+	w, err := dial(addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	_, err = w.ask(frame("PING"))
+	return err
+}
+
+// heldName is the name of one of the held mutexes.
+func heldName(i int) string { return fmt.Sprintf("m:%012d", i) }
+
+// guard is the renewal of a held mutex.
+func guard(i int) []byte { return frame("SIMBA.GUARD", heldName(i), "c", leaseMS) }
+
+// copyDir makes to a copy of a directory, in place of what is there, and has the kernel write it to
+// the disk.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
@@ -155,7 +160,8 @@ func copyDir(from, to string) error {
 	return nil
 }
 
-// onDisk returns how many bytes the files of a data directory have: those of the journal, and all others.
+// onDisk returns how many bytes the files of a data directory have: those of the journal, and all
+// others.
 func onDisk(dir string) (others, journal int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // quantity is what is measured.
@@ -13,6 +14,8 @@ type quantity string
 // The quantities of the page.
 const (
 	tenures       quantity = "tenures/s, a mutex each"
+	tenureP50     quantity = "a tenure, p50 in ms, a mutex each"
+	tenureP99     quantity = "a tenure, p99 in ms, a mutex each"
 	handoffs      quantity = "tenures/s, one mutex for all"
 	fairness      quantity = "Jain's index of the tenures, one mutex for all"
 	serverTime    quantity = "processor time of simba-resp, µs a tenure"
@@ -21,10 +24,14 @@ const (
 	pipelined     quantity = "acquires/s in pipelines"
 	pingP99       quantity = "PING, p99 in ms"
 	checkP99      quantity = "SIMBA.CHECK, p99 in ms"
+	commitDuring  quantity = "a commit while a checkpoint runs, p99.9 in ms"
+	commitBetween quantity = "a commit while no checkpoint runs, p99.9 in ms"
 	residentBytes quantity = "resident bytes a held mutex"
 	diskBytes     quantity = "bytes on disk a held mutex"
+	journalMiB    quantity = "MiB of the full journal"
 	restart       quantity = "restart, s"
 	restartFull   quantity = "restart with a full journal, s"
+	codeLines     quantity = "lines of Go"
 )
 
 // key is one cell of the results.
@@ -36,13 +43,21 @@ type key struct {
 
 // results are the values of a run, by the round that measured them.
 type results struct {
-	values   map[key]map[int]float64
-	intruded int64    // how often two clients owned one mutex
-	missing  []string // what is not installed
-	errs     []string // what failed
+	rounds  int // of the run
+	values  map[key]map[int]float64
+	missing []string // what is not installed
+	faults  []fault
 }
 
-func newResults() *results { return &results{values: make(map[key]map[int]float64)} }
+// fault is what failed, and how often.
+type fault struct {
+	text  string
+	times int
+}
+
+func newResults(rounds int) *results {
+	return &results{rounds: rounds, values: make(map[key]map[int]float64)}
+}
 
 // add notes the value of a round.
 func (r *results) add(round int, k key, value float64) {
@@ -52,13 +67,43 @@ func (r *results) add(round int, k key, value float64) {
 	r.values[k][round] = value
 }
 
-// fault notes what failed.
+// expected returns how many values of a quantity a run should have.
+func (r *results) expected(q quantity) int {
+	switch q {
+	case residentBytes, diskBytes, journalMiB, codeLines:
+		return 1
+	case commitDuring, commitBetween:
+		return min(r.rounds, mostCheckpoints)
+	}
+	return r.rounds
+}
+
+// fault notes what failed. What fails in each round is one fault.
 func (r *results) fault(what string, err error) {
-	r.errs = append(r.errs, fmt.Sprintf("%s: %v", what, err))
+	text := strings.Join(strings.Fields(fmt.Sprintf("%s: %v", what, err)), " ") // the log of a store has lines
+	for i := range r.faults {
+		if r.faults[i].text == text {
+			r.faults[i].times++
+			return
+		}
+	}
+	r.faults = append(r.faults, fault{text, 1})
+}
+
+func (f fault) String() string {
+	if f.times == 1 {
+		return f.text
+	}
+	return fmt.Sprintf("%s (%d times)", f.text, f.times)
 }
 
 // of returns the values of all rounds.
 func (r *results) of(k key) []float64 { return slices.Collect(maps.Values(r.values[k])) }
+
+// median returns the median of the rounds, NaN if none measured it.
+func (r *results) median(quantity quantity, subject string, size int) float64 {
+	return median(r.of(key{quantity, subject, size}))
+}
 
 // ratios returns a/b of each round that measured both. Two values of one round are seconds apart,
 // so what slows the machine down for longer slows both down.

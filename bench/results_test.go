@@ -7,7 +7,7 @@ import (
 )
 
 func TestARatioComparesTwoValuesOfTheSameRound(t *testing.T) {
-	r := newResults()
+	r := newResults(4)
 	a, b := key{tenures, always, 64}, key{tenures, redisAlways, 64}
 	for round, values := range [][2]float64{{100, 50}, {10, 20}, {9, 3}} { // the machine becomes slow
 		r.add(round, a, values[0])

@@ -3,25 +3,26 @@ package main
 import (
 	"errors"
 	"slices"
-	"strconv"
+	"syscall"
 	"time"
 )
 
 // bench is a run of the program.
 type bench struct {
 	*results
+	dir    string // for the data of all servers
 	st     *stage
 	sites  map[string]*site
 	slow   []*slowDisk
-	during time.Duration // of one load
+	wanted func(subject string) bool
 	say    func(format string, args ...any)
 }
 
-// start starts all subjects whose name is wanted. They run side by side, and only one has
-// something to do at a time.
-func (b *bench) start(wanted func(name string) bool) {
+// start starts all subjects that are wanted. They run side by side, and only one has something to
+// do at a time.
+func (b *bench) start() {
 	for _, s := range subjects {
-		if !wanted(s.name) {
+		if !b.wanted(s.name) {
 			continue
 		}
 		inner := &stage{dir: b.st.dir}
@@ -37,7 +38,8 @@ func (b *bench) start(wanted func(name string) bool) {
 
 // failed notes what could not be measured, and the run goes on.
 func (b *bench) failed(what string, err error) {
-	if b.say("FAILED %s: %v", what, err); errors.Is(err, errMissing) {
+	b.say("FAILED %s: %v", what, err)
+	if errors.Is(err, errMissing) {
 		b.missing = append(b.missing, what)
 		return
 	}
@@ -50,21 +52,24 @@ type duel struct {
 	subjects []string
 }
 
-// duels are the loads of a round, in their order.
-func duels(round int) []duel {
-	var all []string
+// duels are the loads of a round, in their order. The two that sync each change are by themselves:
+// each follows the other as often as the other follows it.
+func duels(round int) (all []duel) {
+	pair := inTurn(round, []string{always, redisAlways})
+	var rest []string
 	for _, s := range subjects {
-		all = append(all, s.name)
+		if !slices.Contains(pair, s.name) {
+			rest = append(rest, s.name)
+		}
 	}
-	durable := []string{always, redisAlways}
-	return []duel{
-		{load{clients: 1}, inTurn(round, durable)},
-		{load{clients: 16}, inTurn(round, durable)},
-		{load{clients: crowd}, inTurn(round, all)},
-		{load{clients: 256}, inTurn(round, durable)},
-		{load{clients: 16, hot: true}, inTurn(round, durable)},
-		{load{clients: crowd, hot: true}, inTurn(round, all)},
+	rest = inTurn(round, rest)
+	for _, n := range []int{1, 16, crowd, 256} {
+		all = append(all, duel{load{clients: n}, pair})
 	}
+	for _, n := range []int{16, crowd} {
+		all = append(all, duel{load{clients: n, hot: true}, pair})
+	}
+	return append(all, duel{load{clients: 1}, rest}, duel{load{clients: crowd}, rest}, duel{load{clients: crowd, hot: true}, rest})
 }
 
 // inTurn returns the order of a round. Every other round has the opposite one, so that no one of
@@ -88,30 +93,35 @@ func (b *bench) round(round int) {
 	}
 }
 
+// settle waits until what the subject before has written is on the disk.
+func settle() {
+	syscall.Sync()
+	time.Sleep(200 * time.Millisecond)
+}
+
 func (b *bench) measure(round int, name string, site *site, l load) {
-	what := "a mutex each"
-	if l.hot {
-		what = "one mutex for all"
-	}
-	f, err := site.run(l, b.during)
-	if err == nil && f.intrusion > 0 {
-		b.intruded += f.intrusion
-		err = errors.New(strconv.FormatInt(f.intrusion, 10) + " times two clients owned a mutex")
-	}
+	settle()
+	f, err := site.run(l, *during)
 	if err != nil {
-		b.failed(name+", "+what+", "+strconv.Itoa(l.clients)+" clients", err)
+		b.failed(name+", "+l.String(), err)
 		return
 	}
 	server, store, clients := f.perTenure(f.spent.server), f.perTenure(f.spent.store), f.perTenure(f.spent.clients)
-	b.say("%-24s %-18s %4d clients %8.0f/s, µs a tenure: simba-resp %5.1f, store %6.1f, clients %5.1f",
-		name, what, l.clients, f.rate, server, store, clients)
+	p50, p99 := inMS(f.took.Quantile(0.5)), inMS(f.took.Quantile(0.99))
+	b.say("%-24s %-30s %8.0f/s, p50 %7.2f ms, p99 %7.2f ms, µs a tenure: simba-resp %5.1f, store %6.1f, clients %5.1f",
+		name, l, f.rate, p50, p99, server, store, clients)
 	if l.hot {
 		b.add(round, key{handoffs, name, l.clients}, f.rate)
 		b.add(round, key{fairness, name, l.clients}, f.fairness)
 		return
 	}
 	b.add(round, key{tenures, name, l.clients}, f.rate)
+	b.add(round, key{tenureP50, name, l.clients}, p50)
+	b.add(round, key{tenureP99, name, l.clients}, p99)
 	b.add(round, key{serverTime, name, l.clients}, server)
 	b.add(round, key{storeTime, name, l.clients}, store)
 	b.add(round, key{clientTime, name, l.clients}, clients)
 }
+
+// inMS returns a time in milliseconds.
+func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

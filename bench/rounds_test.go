@@ -9,9 +9,37 @@ func TestEachLoadHasTheOppositeOrderInTheNextRound(t *testing.T) {
 	for round := range 4 {
 		next := duels(round + 1)
 		for i, d := range duels(round) {
+			d.subjects = slices.Clone(d.subjects) // duels share them
 			slices.Reverse(d.subjects)
 			if !slices.Equal(d.subjects, next[i].subjects) {
 				t.Errorf("load %d: round %d has %v, backwards; the next one has %v", i, round, d.subjects, next[i].subjects)
+			}
+		}
+	}
+}
+
+func TestAlwaysAndRedisWithFsyncRunApartFromAllOthers(t *testing.T) {
+	for round := range 2 {
+		for _, d := range duels(round) {
+			if slices.Contains(d.subjects, always) != slices.Contains(d.subjects, redisAlways) ||
+				slices.Contains(d.subjects, always) && len(d.subjects) != 2 {
+				t.Errorf("round %d, %v: %v run one after the other", round, d.load, d.subjects)
+			}
+		}
+	}
+}
+
+func TestEveryServerHasOneClientAndTheCrowd(t *testing.T) {
+	for _, l := range []load{{clients: 1}, {clients: crowd}, {clients: crowd, hot: true}} {
+		var got []string
+		for _, d := range duels(0) {
+			if d.load == l {
+				got = append(got, d.subjects...)
+			}
+		}
+		for _, s := range subjects {
+			if n := len(slices.DeleteFunc(slices.Clone(got), func(name string) bool { return name != s.name })); n != 1 {
+				t.Errorf("%v: %s runs %d times in a round", l, s.name, n)
 			}
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// lease is the ttl of every lease: long, since nobody dies in a load.
-const lease = 60 * time.Second
+// lease is the ttl of every lease: longer than a run, so that none ends while something is
+// measured.
+const lease = time.Hour
 
 var leaseMS = fmt.Sprint(lease.Milliseconds())
 
@@ -19,7 +20,7 @@ type simbaContender struct {
 // toSimba connects contenders to a simba-resp.
 func toSimba(addr string) connector {
 	return func(mutex, id string, hot bool) (contender, error) {
-		w, err := dial(addr)
+		w, err := dial(addr, lifetime())
 		if err != nil {
 			return nil, err
 		}

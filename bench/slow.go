@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,9 +21,9 @@ type slowDisk struct {
 var slowSyncs = []time.Duration{time.Millisecond, 20 * time.Millisecond}
 
 // slowName is the subject of the results.
-func slowName(sync time.Duration) string { return always + ", a sync of " + inMS(sync) }
+func slowName(sync time.Duration) string { return always + ", a sync of " + milliseconds(sync) }
 
-func inMS(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
 
 // startSlow starts a slowdisk.
 func startSlow(st *stage, dir string, args ...string) *slowDisk {
@@ -34,6 +33,9 @@ func startSlow(st *stage, dir string, args ...string) *slowDisk {
 
 func (b *bench) startSlowDisks() {
 	for _, sync := range slowSyncs {
+		if !b.wanted(slowName(sync)) {
+			continue
+		}
 		_, err := b.st.try(func(st *stage) (*site, error) {
 			d := startSlow(st, st.TempDir()+"/data", "--sync", sync.String())
 			d.sync = sync
@@ -50,29 +52,26 @@ func (b *bench) startSlowDisks() {
 // a mutex each and give it back.
 func (b *bench) probes(round int) {
 	for _, d := range b.slow {
-		ping, check, rate, err := d.probe(b.during)
+		settle()
+		ping, check, rate, err := d.probe(*during)
 		if err != nil {
 			b.failed(slowName(d.sync), err)
 			continue
 		}
+		pingMS, checkMS := inMS(ping.Quantile(0.99)), inMS(check.Quantile(0.99))
 		b.say("%s: PING p99 %.2f ms, SIMBA.CHECK p99 %.2f ms, of %d and %d, beside %.0f tenures/s",
-			slowName(d.sync), p99(ping), p99(check), len(ping), len(check), rate)
-		b.add(round, key{pingP99, slowName(d.sync), probed}, p99(ping))
-		b.add(round, key{checkP99, slowName(d.sync), probed}, p99(check))
+			slowName(d.sync), pingMS, checkMS, len(ping), len(check), rate)
+		b.add(round, key{pingP99, slowName(d.sync), probed}, pingMS)
+		b.add(round, key{checkP99, slowName(d.sync), probed}, checkMS)
 	}
 }
 
 // probed is how many clients take and give back during a probe.
 const probed = 16
 
-func p99(took []time.Duration) float64 {
-	took = slices.Sorted(slices.Values(took))
-	return float64(took[len(took)*99/100]) / float64(time.Millisecond)
-}
-
 // probe returns how long each PING and each CHECK took, and the tenures a second beside them.
-func (d *slowDisk) probe(during time.Duration) (ping, check []time.Duration, rate float64, err error) {
-	w, err := dial(d.addr)
+func (d *slowDisk) probe(during time.Duration) (ping, check simbatest.Latencies, rate float64, err error) {
+	w, err := dial(d.addr, lifetime())
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -107,9 +106,10 @@ func (d *slowDisk) probe(during time.Duration) (ping, check []time.Duration, rat
 	return ping, check, rate, errors.Join(errs...)
 }
 
-// timed sends a command again and again, with a millisecond between, and returns how long each reply took.
-func timed(addr string, command []byte, want string, during time.Duration) (took []time.Duration, err error) {
-	w, err := dial(addr)
+// timed sends a command again and again, with a millisecond between, and returns how long each
+// reply took.
+func timed(addr string, command []byte, want string, during time.Duration) (took simbatest.Latencies, err error) {
+	w, err := dial(addr, lifetime())
 	if err != nil {
 		return nil, err
 	}

@@ -22,10 +22,10 @@ type fallen struct{ err error }
 var errMissing = errors.New("not installed")
 
 // play runs an act on a stage of its own, and takes down what it started.
-func play(dir string, act func(*stage) error) error {
+func play(dir string, act func(*stage)) error {
 	s := &stage{dir: dir}
 	defer s.strike()
-	_, err := s.try(func(s *stage) (*site, error) { return nil, act(s) })
+	_, err := s.try(func(s *stage) (*site, error) { act(s); return nil, nil })
 	return err
 }
 
@@ -44,6 +44,13 @@ func (s *stage) try(start func(*stage) (*site, error)) (_ *site, err error) {
 		}
 	}()
 	return start(s)
+}
+
+// must ends the act if there is an error.
+func (s *stage) must(err error) {
+	if err != nil {
+		panic(fallen{err})
+	}
 }
 
 // strike takes down what was started, the last first.

@@ -5,7 +5,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// subject is a server that is measured: simba-resp as somebody runs it, or what he would take instead.
+// subject is a server that is measured: simba-resp as somebody runs it, or what he would take
+// instead.
 type subject struct {
 	name  string
 	about string // how it is set up, for the page

@@ -18,9 +18,15 @@ type wire struct {
 	text   []byte   // what they point into
 }
 
-func dial(addr string) (*wire, error) {
+// dial connects to a server. A request that has no reply when the connection is older than life
+// fails with os.ErrDeadlineExceeded.
+func dial(addr string, life time.Duration) (*wire, error) {
 	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(life)); err != nil {
+		c.Close()
 		return nil, err
 	}
 	return &wire{c: c, r: bufio.NewReaderSize(c, 4<<10)}, nil
@@ -44,6 +50,37 @@ func (w *wire) ask(command []byte) ([][]byte, error) {
 		return nil, err
 	}
 	return w.receive()
+}
+
+// pipe sends the commands from 0 to n, a thousand at a time, on a connection of its own. It fails
+// if a thousand replies take longer than patience, or if one is an error.
+func pipe(addr string, n int, command func(i int) []byte, patience time.Duration) error {
+	w, err := dial(addr, patience)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	const batch = 1000
+	var commands []byte
+	for from := 0; from < n; from += batch {
+		commands = commands[:0]
+		to := min(from+batch, n)
+		for i := from; i < to; i++ {
+			commands = append(commands, command(i)...)
+		}
+		if err := w.c.SetDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if _, err := w.c.Write(commands); err != nil {
+			return err
+		}
+		for range to - from {
+			if _, err := w.receive(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // receive returns the next reply, or message.

@@ -12,14 +12,15 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zookeeperContender is ZooKeeper's lock recipe, as Curator's latch has it: a node of a sequence, and a watch on
-// the node before it. Each has a session of its own.
+// zookeeperContender is ZooKeeper's lock recipe, as Curator's latch has it: a node of a sequence,
+// and a watch on the node before it. Each has a session of its own.
 type zookeeperContender struct {
-	conn *zk.Conn
-	path string
-	id   string
-	own  string // its node
-	end  chan struct{}
+	conn  *zk.Conn
+	path  string
+	id    string
+	own   string      // its node
+	death *time.Timer // closes conn, whose requests know no deadline
+	end   chan struct{}
 }
 
 // toZooKeeper connects contenders to a ZooKeeper.
@@ -30,8 +31,10 @@ func toZooKeeper(addr string) connector {
 			return nil, err
 		}
 		z := &zookeeperContender{conn: conn, path: "/direct-" + mutex, id: id, end: make(chan struct{})}
+		z.death = time.AfterFunc(lifetime(), conn.Close)
 		if _, err := conn.Create(z.path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			return nil, err
+			z.close()
+			return nil, fmt.Errorf("create the parent: %w", err)
 		}
 		return z, nil
 	}
@@ -80,6 +83,7 @@ func before(children []string, own string) (ahead string) {
 func (z *zookeeperContender) release() error { return z.conn.Delete(z.own, -1) }
 
 func (z *zookeeperContender) close() {
+	z.death.Stop()
 	close(z.end)
 	z.conn.Close()
 }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// renewing is how many clients renew the held mutexes while checkpoints are measured.
+const renewing = 64
+
+// mostCheckpoints is how many checkpoints are measured at most: one takes some 10 s of renewals.
+const mostCheckpoints = 5
+
+// checkpointsLast bounds how long checkpoints are waited for.
+const checkpointsLast = 90 * time.Second
+
+// checkpoints compares the commits that are made while a checkpoint runs with those before it, for
+// so many checkpoints. Each client renews one held mutex after the other, so that each checkpoint
+// has many rows.
+func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
+	var over atomic.Bool
+	var all sync.WaitGroup
+	commits, errs := make([][]commit, renewing), make([]error, renewing)
+	for i := range renewing {
+		all.Go(func() { commits[i], errs[i] = renew(addr, i, mutexes, &over) })
+	}
+	time.Sleep(warmUp)
+	began := time.Now()
+	spans, err := watchCheckpoints(dataDir, n, began.Add(checkpointsLast))
+	over.Store(true)
+	all.Wait()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	for round, s := range spans {
+		during, between := s.split(began, slices.Concat(commits...))
+		began = s.to
+		b.say("checkpoint of %.0f ms: a commit's p99.9 is %.2f ms, of %d; between %.2f ms, of %d",
+			inMS(s.to.Sub(s.from)), inMS(during.Quantile(0.999)), len(during), inMS(between.Quantile(0.999)), len(between))
+		b.add(round, key{commitDuring, always, renewing}, inMS(during.Quantile(0.999)))
+		b.add(round, key{commitBetween, always, renewing}, inMS(between.Quantile(0.999)))
+	}
+	return nil
+}
+
+// commit is a renewal, which is answered when it is on the disk.
+type commit struct {
+	began time.Time
+	took  time.Duration
+}
+
+// renew renews every 64th of the held mutexes, in turn, until it is over.
+func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, err error) {
+	w, err := dial(addr, checkpointsLast+patience)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	for i := first; !over.Load(); i += renewing {
+		command := guard(i % mutexes)
+		began := time.Now()
+		if _, err := w.ask(command); err != nil {
+			return nil, err
+		}
+		all = append(all, commit{began, time.Since(began)})
+	}
+	return all, nil
+}
+
+// span is the time of a checkpoint.
+type span struct{ from, to time.Time }
+
+// split returns how long the commits took that met the span, and those between after and the span.
+func (s span) split(after time.Time, commits []commit) (during, between simbatest.Latencies) {
+	for _, c := range commits {
+		switch ended := c.began.Add(c.took); {
+		case c.began.Before(s.to) && ended.After(s.from):
+			during = append(during, c.took)
+		case c.began.After(after) && !ended.After(s.from):
+			between = append(between, c.took)
+		}
+	}
+	return during, between
+}
+
+// watchCheckpoints returns when n checkpoints have ended, and what it has seen by then at the
+// latest. A checkpoint begins when a segment of the journal is full, so that there is a new one. It
+// ends when Pebble's manifest names the table with its rows.
+func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
+	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
+	segment, err := newest(segments)
+	if err != nil {
+		return nil, err
+	}
+	var manifest file // before the checkpoint that runs
+	var began time.Time
+	for running := false; len(spans) < n && time.Now().Before(until); time.Sleep(time.Millisecond) {
+		m, err := newest(manifests)
+		if err != nil {
+			return nil, err
+		}
+		if running && m != manifest {
+			spans, running = append(spans, span{began, time.Now()}), false
+		}
+		s, err := newest(segments)
+		if err != nil {
+			return nil, err
+		}
+		if !running && s.name != segment.name {
+			segment, manifest, began, running = s, m, time.Now(), true
+		}
+	}
+	if len(spans) == 0 {
+		return nil, fmt.Errorf("no checkpoint within %v", checkpointsLast)
+	}
+	return spans, nil
+}
+
+// file is what is known of a file from its directory.
+type file struct {
+	name string
+	size int64
+}
+
+// newest returns the file whose name is the last of those like a pattern.
+func newest(pattern string) (file, error) {
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		return file{}, err
+	}
+	if len(names) == 0 {
+		return file{}, fmt.Errorf("there is no %s", pattern)
+	}
+	info, err := os.Stat(slices.Max(names))
+	if err != nil {
+		return file{}, err
+	}
+	return file{info.Name(), info.Size()}, nil
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func pageOf(t *testing.T, r *results) string {
+	t.Helper()
+	page, err := (&bench{results: r}).page("ext4", "a run", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+func TestThePageHasEveryAim(t *testing.T) {
+	r := newResults(7)
+	page := pageOf(t, r)
+	for _, a := range r.aims() {
+		if !strings.Contains(page, "| "+a.what+" | "+a.bound()+" |") {
+			t.Errorf("the page lacks %q", a.what)
+		}
+	}
+}
+
+func TestThePageHasTheTimeOfOneLockAndTheRatesOfEachServer(t *testing.T) {
+	r := newResults(1)
+	for i, s := range subjects {
+		r.add(0, key{tenureP50, s.name, 1}, float64(i)+0.25)
+		r.add(0, key{tenureP99, s.name, 1}, float64(i)+0.75)
+		r.add(0, key{tenures, s.name, crowd}, float64(2000+i))
+		r.add(0, key{handoffs, s.name, crowd}, float64(1000+i))
+	}
+	page := pageOf(t, r)
+	for i, s := range subjects {
+		row := fmt.Sprintf("| %s | %s ms | %s ms | 2,0%02d/s | 1,0%02d/s |", s.name, figure(float64(i)+0.25), figure(float64(i)+0.75), i, i)
+		if !strings.Contains(page, row) {
+			t.Errorf("the page lacks %q", row)
+		}
+	}
+}
+
+func TestTheShortRunOfThePageMeasuresBothSidesOfARatio(t *testing.T) {
+	match := regexp.MustCompile(`-only (\S+)`).FindStringSubmatch(pageOf(t, newResults(1)))
+	if match == nil {
+		t.Fatal("the page has no short run")
+	}
+	for _, name := range []string{always, redisAlways} {
+		if !strings.Contains(name, match[1]) {
+			t.Errorf("-only %s leaves out %s", match[1], name)
+		}
+	}
+}
+
+func TestWhatFailsInEachRoundIsOneLineOfThePage(t *testing.T) {
+	r := newResults(3)
+	for range 3 {
+		r.fault("etcd", errors.New("it hangs"))
+	}
+	r.fault("MariaDB", errors.New("it is full"))
+	page := pageOf(t, r)
+	for _, line := range []string{"- etcd: it hangs (3 times)\n", "- MariaDB: it is full\n"} {
+		if strings.Count(page, line) != 1 {
+			t.Errorf("the page has %q %d times", line, strings.Count(page, line))
+		}
+	}
+	if n := strings.Count(page, "it hangs"); n != 1 {
+		t.Errorf("one fault is named %d times", n)
+	}
+}
