@@ -60,7 +60,7 @@ var pictures = []picture{
 const (
 	left     = 190 // of the bars
 	longest  = 480
-	right    = 150 // for the figures behind the longest bar
+	right    = 200 // for the figures behind the longest bar
 	row      = 24
 	barHigh  = 16
 	heading  = 30
@@ -140,12 +140,14 @@ func (p picture) caption(values []float64) string {
 		return figure(values[0])
 	}
 	var parts []string
+	whole := 0.0 // of what is shown, so that a reader can add it up
 	for _, v := range values {
 		if v > 0 {
-			parts = append(parts, fmt.Sprintf("%.0f", v))
+			parts = append(parts, thousands(fmt.Sprintf("%.0f", v)))
+			whole += math.Round(v)
 		}
 	}
-	return fmt.Sprintf("%.0f = %s", sumOf(values), strings.Join(parts, " + "))
+	return fmt.Sprintf("%s = %s", thousands(fmt.Sprintf("%.0f", whole)), strings.Join(parts, " + "))
 }
 
 func sumOf(values []float64) (sum float64) {

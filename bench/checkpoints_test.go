@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,37 +34,38 @@ func TestACommitThatMeetsACheckpointCountsForIt(t *testing.T) {
 
 func TestACheckpointLastsFromANewSegmentToANewManifest(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
+	write := func(name string, size int) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := os.Mkdir(filepath.Join(dir, "journal"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write("MANIFEST-000001", "a")
-	write("journal/0000000001.seg", "")
+	write("MANIFEST-000001", 1)
+	write("journal/0000000001.seg", 0)
 	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(20*time.Millisecond)); err == nil {
 		t.Errorf("nothing happens, but there are %v", spans)
 	}
-	type result struct {
-		spans []span
-		err   error
-	}
-	seen := make(chan result, 1)
+	var spans []span
+	var err error
+	seen := make(chan struct{})
 	go func() {
-		spans, err := watchCheckpoints(dir, 1, time.Now().Add(time.Minute))
-		seen <- result{spans, err}
+		defer close(seen)
+		spans, err = watchCheckpoints(dir, 2, time.Now().Add(time.Minute))
 	}()
-	const long = 50 * time.Millisecond
-	time.Sleep(long) // the watch has begun; that a busy machine begins it later makes no checkpoint shorter
-	write("MANIFEST-000001", "ab")
-	write("journal/0000000002.seg", "")
-	time.Sleep(long)
-	write("MANIFEST-000001", "abc")
-	got := <-seen
-	if got.err != nil || len(got.spans) != 1 {
-		t.Fatalf("seen were %v, %v", got.spans, got.err)
+	for i := 2; ; i++ { // until the watch has begun, and has looked in time
+		write(fmt.Sprintf("journal/%010d.seg", i), 0)
+		write("MANIFEST-000001", i)
+		select {
+		case <-seen:
+		case <-time.After(time.Millisecond):
+			continue
+		}
+		break
+	}
+	if err != nil || len(spans) != 2 || spans[0].to.Before(spans[0].from) || spans[1].from.Before(spans[0].to) {
+		t.Errorf("seen were %v, %v", spans, err)
 	}
 }

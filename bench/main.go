@@ -20,7 +20,7 @@ import (
 var (
 	out    = flag.String("out", "../docs/BENCHMARKS.md", "the page to write, with its pictures beside it")
 	dir    = flag.String("dir", "../bin", "folder for the data of all servers, on the disk that is measured")
-	rounds = flag.Int("rounds", 7, "how often each load runs on each server")
+	rounds = flag.Int("rounds", 6, "how often each load runs on each server; an even number has both orders as often")
 	during = flag.Duration("time", time.Second, "how long a load runs each time")
 	only   = flag.String("only", "", "measure only servers whose name has this text")
 	many   = flag.Int("mutexes", 1_000_000, "how many mutexes are held to see what one costs")
@@ -55,17 +55,17 @@ func (program) Run() int {
 		b.start()
 		b.startSlowDisks()
 		for round := range *rounds {
-			b.say("\nround %d of %d", round+1, *rounds)
+			b.say("\nround %d of %d, after %v", round+1, *rounds, time.Since(began).Round(time.Second))
 			b.round(round)
 			b.pipelines(round)
 			b.probes(round)
 		}
 	})
 	if b.wanted(always) {
-		b.say("\n%d held mutexes", *many)
+		b.say("\n%d held mutexes, after %v", *many, time.Since(began).Round(time.Second))
 		b.try("held mutexes", func(st *stage) { b.hold(st, *many) })
 	}
-	run := fmt.Sprintf("%d rounds of %v, %v in all", *rounds, *during, time.Since(began).Round(time.Second))
+	run := fmt.Sprintf("each load %d times for %v, %v in all", *rounds, *during, time.Since(began).Round(time.Second))
 	if err := b.writePage(*out, disk, run); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

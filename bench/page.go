@@ -42,7 +42,7 @@ func (b *bench) page(disk, run string, names []string) (string, error) {
 	}
 	var w strings.Builder
 	err = t.Execute(&w, map[string]any{
-		"Make": "`make bench`", "Machine": machine(), "Disk": disk, "Run": run,
+		"Machine": machine(), "Disk": disk, "Run": run,
 		"Rates": b.rateRows(), "Pictures": pictureList(names), "Aims": b.aimRows(),
 		"Acquires": figure(acquires), "Names": figure(mutexNames), "Probed": probed, "Renewing": renewing,
 		"Subjects": subjectList(), "Versions": strings.Join(versions(), "; "), "Gaps": b.gaps(),

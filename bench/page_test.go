@@ -72,3 +72,9 @@ func TestWhatFailsInEachRoundIsOneLineOfThePage(t *testing.T) {
 		t.Errorf("one fault is named %d times", n)
 	}
 }
+
+func TestThePartsOfABarAddUpToTheWhole(t *testing.T) {
+	if got := pictures[2].caption([]float64{17.6, 0, 17.7}); got != "36 = 18 + 18" {
+		t.Errorf("17.6 and 17.7 are shown as %q", got)
+	}
+}

@@ -32,9 +32,9 @@ func TestAServerThatHangsFailsARequest(t *testing.T) {
 }
 
 func TestAServerThatHangsFailsTheConnectOfALoad(t *testing.T) {
-	old := patience
-	t.Cleanup(func() { patience = old })
-	patience = 50 * time.Millisecond
+	oldPatience, oldDuring := patience, *during
+	t.Cleanup(func() { patience, *during = oldPatience, oldDuring })
+	patience, *during = 50*time.Millisecond, 0
 	addr := mute(t)
 	for name, connect := range map[string]connector{"Redis": toRedis(addr), "ZooKeeper": toZooKeeper(addr), "etcd": toEtcd(addr)} {
 		t.Run(name, func(t *testing.T) {
