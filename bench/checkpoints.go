@@ -17,7 +17,7 @@ import (
 const renewing = 64
 
 // mostCheckpoints is how many checkpoints are measured at most: one takes some 10 s of renewals.
-const mostCheckpoints = 5
+const mostCheckpoints = 3
 
 // checkpointsLast bounds how long checkpoints are waited for.
 const checkpointsLast = 90 * time.Second

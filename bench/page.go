@@ -54,9 +54,12 @@ func (b *bench) page(disk, run string, names []string) (string, error) {
 func (r *results) rateRows() string {
 	var w strings.Builder
 	for _, s := range subjects {
-		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s |\n", s.name,
-			withUnit(figure(r.median(tenureP50, s.name, 1)), "ms"), withUnit(figure(r.median(tenureP99, s.name, 1)), "ms"),
-			perSecond(r.median(tenures, s.name, crowd)), perSecond(r.median(handoffs, s.name, crowd)))
+		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | %s |\n", s.name,
+			withUnit(figure(r.median(tenureP50, s.name, 1)), "ms"),
+			withUnit(figure(r.median(tenureP99, s.name, 1)), "ms"),
+			perSecond(r.median(tenures, s.name, crowd)),
+			perSecond(r.median(handoffs, s.name, crowd)),
+			figure(r.median(fairness, s.name, crowd)))
 	}
 	return w.String()
 }
@@ -131,11 +134,12 @@ func versions() (all []string) {
 		{"etcd", "--version"},
 	} {
 		out, err := exec.Command(command[0], command[1:]...).Output()
-		if err != nil {
-			continue
-		}
 		line, _, _ := strings.Cut(string(out), "\n")
 		words := strings.Fields(line)
+		if err != nil || len(words) == 0 {
+			continue
+		}
+		words[0] = filepath.Base(words[0])
 		all = append(all, strings.Join(words[:min(3, len(words))], " "))
 	}
 	return all

@@ -34,10 +34,12 @@ func TestThePageHasTheTimeOfOneLockAndTheRatesOfEachServer(t *testing.T) {
 		r.add(0, key{tenureP99, s.name, 1}, float64(i)+0.75)
 		r.add(0, key{tenures, s.name, crowd}, float64(2000+i))
 		r.add(0, key{handoffs, s.name, crowd}, float64(1000+i))
+		r.add(0, key{fairness, s.name, crowd}, float64(i)/100)
 	}
 	page := pageOf(t, r)
 	for i, s := range subjects {
-		row := fmt.Sprintf("| %s | %s ms | %s ms | 2,0%02d/s | 1,0%02d/s |", s.name, figure(float64(i)+0.25), figure(float64(i)+0.75), i, i)
+		row := fmt.Sprintf("| %s | %s ms | %s ms | 2,0%02d/s | 1,0%02d/s | 0.%02d |",
+			s.name, figure(float64(i)+0.25), figure(float64(i)+0.75), i, i, i)
 		if !strings.Contains(page, row) {
 			t.Errorf("the page lacks %q", row)
 		}
