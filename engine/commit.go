@@ -33,7 +33,7 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 		k.apply(m, s)
 		sh.finish(m, s, before)
 	}
-	return sh.seq, err
+	return m.rests, err
 }
 
 // check returns why a key's part cannot be done.
@@ -96,8 +96,8 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 			p.shard.keep(p.m, &p.step, p.before, p.rests)
 		}
 	}
-	for _, k := range t.keys {
-		seq = max(seq, k.shard.seq)
+	for i := range parts {
+		seq = max(seq, parts[i].m.rests)
 	}
 	return seq, err
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -146,6 +147,51 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 		if got := w.radio.told(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			t.Errorf("notices %q", got)
 		}
+	})
+}
+
+func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		ctx := t.Context()
+		g.set(true)
+		o := w.acquire("m", "a", time.Hour, 0)
+		g.set(false)
+		for i := range 20 << shardBits { // in every shard
+			if _, _, err := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: fmt.Sprint(i), Contender: "a", TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func() map[string]func() bool {
+			views := map[string]func() bool{}
+			_, seq, _ := w.e.Owner(ctx, "m")
+			views["OWNER"] = settles(w.e, seq)
+			_, seq, _ = w.e.Check(ctx, "m", o.Token)
+			views["CHECK"] = settles(w.e, seq)
+			busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true})
+			views["another's reply"] = settles(w.e, busy.Seq)
+			tx := w.e.Begin()
+			tx.Lock("m")
+			seq, _ = tx.Commit(ctx)
+			tx.Close()
+			views["GET"] = settles(w.e, seq)
+			return views
+		}
+		for name, settled := range told() {
+			if !settled() {
+				t.Errorf("%s of a mutex waits for others' changes", name)
+			}
+		}
+		if _, _, err := w.e.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		for name, settled := range told() {
+			if settled() {
+				t.Errorf("%s shows a release that a crash could undo", name)
+			}
+		}
+		g.set(true)
 	})
 }
 

@@ -144,7 +144,7 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 	m, before := sh.find(name, hash)
 	transition(m, s)
 	sh.finish(m, s, before)
-	return sh.seq
+	return m.rests
 }
 
 // missed is told of a turn that reached nobody.

@@ -12,12 +12,13 @@ import (
 const never = simba.Instant(math.MaxInt64)
 
 // mutex is the state of one mutex that is owned or waited for. There may be
-// millions, so it is packed: 80 bytes and one string.
+// millions, so it is packed: 88 bytes and one string.
 type mutex struct {
 	label      string        // the name, then the owner's id: one allocation for both
 	token      uint64        // of the present tenure; 0 = free
 	acquired   simba.Instant // start of the present windows
 	acquiredAt int64         // the same in Unix milliseconds
+	rests      simba.Seq     // the last change of its lease: what is told of the mutex rests on it
 	contention *contention   // nil when nobody contends and no session is bound
 	next       *mutex        // in the same bucket of the table
 	hash       uint64

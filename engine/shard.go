@@ -14,7 +14,7 @@ type shard struct {
 	mu      sync.Mutex // guards what follows
 	table   table
 	due     deadlines
-	seq     simba.Seq // what the shard shows rests on it: the last change of any lease here
+	seq     simba.Seq // the last change of any lease here
 	places  uint64    // given out in queues
 	latest  float64   // the last score that was given out by time
 	step    step      // used again by every step
@@ -89,7 +89,9 @@ func (sh *shard) begin() *step {
 func (sh *shard) find(name string, hash uint64) (*mutex, census) {
 	m := sh.table.get(hash, name)
 	if m == nil {
-		return newMutex(name, hash), census{}
+		m = newMutex(name, hash)
+		m.rests = sh.seq // it may have been removed by a change that is not durable yet
+		return m, census{}
 	}
 	return m, censusOf(m, true)
 }
@@ -103,7 +105,7 @@ func (sh *shard) finish(m *mutex, s *step, before census) {
 // keep is finish for a step that is recorded.
 func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
 	if rests != 0 {
-		sh.seq = rests
+		sh.seq, m.rests = rests, rests
 	}
 	sh.watched.touch(m, s, before)
 	sh.count(m, s, before)

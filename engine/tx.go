@@ -193,7 +193,7 @@ func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
 	m.advance(s)
 	sh.finish(m, s, before)
 	look(m, s)
-	k.rests = sh.seq
+	k.rests = m.rests
 }
 
 // Watch implements simba.Tx.
