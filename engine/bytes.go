@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/simba-resp/simba-resp"
+
 // What the parts of a mutex take in memory besides their strings, in bytes: what Go allocates for
 // them, and their share of the tables and lists that they are in.
 const (
@@ -7,10 +9,19 @@ const (
 	contentionBytes = 224
 	entryBytes      = 176
 	fieldBytes      = 48
+	ticketBytes     = 96
 )
 
 // Bytes implements simba.Keyspace.
 func (e *Engine) Bytes() int64 { return e.bytes.Load() }
+
+// bytesOf is how many bytes the fields of a hash take.
+func bytesOf(fields []simba.Field) (n int) {
+	for _, f := range fields {
+		n += fieldBytes + len(f.Name) + len(f.Value)
+	}
+	return n
+}
 
 // bytes is about how much memory the mutex takes.
 func (m *mutex) bytes() int64 {
@@ -19,12 +30,12 @@ func (m *mutex) bytes() int64 {
 	if c == nil {
 		return int64(n)
 	}
-	n += contentionBytes + len(c.all)*entryBytes + c.names
+	n += contentionBytes + len(c.all)*entryBytes + c.names + c.weight
 	if c.last != "" { // a part of the label that the mutex had then
 		n += int(m.nameLen) + len(c.last)
 	}
-	for _, f := range c.fields {
-		n += fieldBytes + len(f.Name) + len(f.Value)
+	if t := c.untold; t != nil {
+		n += ticketBytes + len(t.mutex) + len(t.contender)
 	}
 	return int64(n)
 }

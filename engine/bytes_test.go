@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -30,9 +31,14 @@ func TestBytesAreWhatTheHeapHolds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	hash := func(i int) simba.Lock {
-		name := fmt.Sprint("field", i)
-		return simba.Lock{Owner: name, Fields: []simba.Field{{Name: name, Value: "1"}}, TTL: time.Hour}
+	value := strings.Repeat("v", 1000)
+	commit := func(e *Engine, work func(tx simba.Tx)) {
+		tx := e.Begin()
+		defer tx.Close()
+		work(tx)
+		if _, err := tx.Commit(context.Background()); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, c := range []struct {
 		name string
@@ -43,11 +49,32 @@ func TestBytesAreWhatTheHeapHolds(t *testing.T) {
 		{"a queue", func(e *Engine, i int) { ask(e, "m", fmt.Sprint("contender", i)) }},
 		{"short queues", func(e *Engine, i int) { ask(e, fmt.Sprint("mutex", i/2), fmt.Sprint("contender", i)) }},
 		{"hashes", func(e *Engine, i int) {
-			tx := e.Begin()
-			defer tx.Close()
-			tx.Take(fmt.Sprint("hash", i), hash(i))
-			if _, err := tx.Commit(context.Background()); err != nil {
-				t.Error(err)
+			name := fmt.Sprint("field", i)
+			hash := simba.Lock{Owner: name, Fields: []simba.Field{{Name: name, Value: "1"}}, TTL: time.Hour}
+			commit(e, func(tx simba.Tx) { tx.Take(fmt.Sprint("hash", i), hash) })
+		}},
+		{"queues of keys that had long values", func(e *Engine, i int) {
+			key := fmt.Sprint("key", i)
+			commit(e, func(tx simba.Tx) { tx.Take(key, simba.Lock{Owner: value, TTL: time.Hour}) })
+			commit(e, func(tx simba.Tx) { tx.Drop(key); tx.Enqueue(key, "b", 1) })
+		}},
+		{"empty values of keys that had long ones", func(e *Engine, i int) {
+			key := fmt.Sprint("key", i)
+			commit(e, func(tx simba.Tx) { tx.Take(key, simba.Lock{Owner: value, TTL: time.Hour}) })
+			commit(e, func(tx simba.Tx) { tx.Change(key, simba.Lock{TTL: time.Hour}, true) })
+		}},
+		{"tenures that were handed on", func(e *Engine, i int) {
+			mutex, contender := fmt.Sprint(long, i), fmt.Sprint("b", i)
+			ask(e, mutex, "a")
+			_, ticket, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Hour, Waiter: bell{}})
+			if err != nil || ticket == nil {
+				t.Fatal(ticket, err)
+			}
+			if _, seq, err := e.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); err != nil || e.Settle(context.Background(), seq) != nil {
+				t.Fatal(err)
+			}
+			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+				t.Fatal(o, err)
 			}
 		}},
 	} {
@@ -67,6 +94,183 @@ func TestBytesAreWhatTheHeapHolds(t *testing.T) {
 				t.Errorf("%d bytes are counted, the heap has %d more", counted, held)
 			}
 			runtime.KeepAlive(e)
+		})
+	}
+}
+
+// bell is a waiter that need not be woken.
+type bell struct{}
+
+func (bell) Wake() {}
+
+// TestNothingIsKeptOfAHugeQueue leaves one of many waiters, and one of many effects of a step.
+func TestNothingIsKeptOfAHugeQueue(t *testing.T) {
+	const n, spare = 20_000, 128 << 10
+	name := func(i int) string { return fmt.Sprint("c", i) }
+	for _, c := range []struct {
+		name  string
+		leave func(w *world)
+	}{
+		{"they leave, the first first", func(w *world) {
+			for i := range n {
+				w.release(simba.ReleaseRequest{Mutex: "m", Contender: name(i)})
+			}
+		}},
+		{"they leave, the last first", func(w *world) {
+			for i := range n {
+				w.release(simba.ReleaseRequest{Mutex: "m", Contender: name(n - 1 - i)})
+			}
+		}},
+		{"they lapse at one instant", func(*world) { time.Sleep(2 * time.Hour); synctest.Wait() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Recovery{})
+				w.e.ledger.history.Limit = 0
+				w.e.SetQueueGrace(time.Minute)
+				w.acquire("m", "owner", simba.MaxTTL, 0)
+				w.block("m", "stays", simba.MaxTTL, 0)
+				before, counted := heap(), w.e.Bytes()
+				w.acquire("m", "owner", time.Hour, 0) // they lapse a minute after the lease that they see
+				for i := range n {
+					w.listen("m", name(i))
+					w.acquire("m", name(i), sec, 0)
+				}
+				w.acquire("m", "owner", simba.MaxTTL, 0)
+				w.radio.forget()
+				c.leave(w)
+				w.radio.forget()
+				if kept := heap() - before; kept > spare {
+					t.Errorf("%d KiB are kept of %d who have left", kept>>10, n)
+				}
+				if now := w.e.Bytes(); now != counted {
+					t.Errorf("%d bytes are counted, before they came %d", now, counted)
+				}
+				w.audit()
+			})
+		})
+	}
+}
+
+func TestNothingIsKeptOfTheNamesInAStep(t *testing.T) {
+	const length = 64 << 10
+	for _, n := range []int{8, 60} { // few effects, whose list is used again, and many
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Recovery{})
+			w.e.ledger.history.Limit = 0
+			before := heap()
+			tx := w.e.Begin()
+			for i := range n {
+				tx.Enqueue("m", fmt.Sprint(i, strings.Repeat("x", length)), 1)
+			}
+			w.settle(tx.Commit(context.Background()))
+			tx.Close()
+			if counted := w.e.Bytes(); counted < int64(n*length) {
+				t.Errorf("%d bytes are counted of %d", counted, n*length)
+			}
+			time.Sleep(time.Hour) // they lapse
+			synctest.Wait()
+			w.radio.forget()
+			if kept := heap() - before; kept > length {
+				t.Errorf("%d KiB are kept of %d", kept>>10, n*length>>10)
+			}
+		})
+	}
+}
+
+// walked is how many bytes a walk finds in a mutex.
+func walked(m *mutex) int64 {
+	n := mutexBytes + len(m.name()) + len(m.owner())
+	if c := m.contention; c != nil {
+		n += contentionBytes
+		for _, e := range c.all {
+			n += entryBytes + len(e.contender)
+		}
+		if c.last != "" {
+			n += len(m.name()) + len(c.last)
+		}
+		if t := c.untold; t != nil {
+			n += ticketBytes + len(t.mutex) + len(t.contender)
+		}
+		for _, f := range c.fields {
+			n += fieldBytes + len(f.Name) + len(f.Value)
+		}
+	}
+	return int64(n)
+}
+
+// TestTheCountIsWhatAWalkFinds has contenders and transactions do anything at all.
+func TestTheCountIsWhatAWalkFinds(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			w := newWorld(t, Recovery{Token: 5, Quiet: 3 * sec, Leases: func(yield func(simba.Lease, error) bool) {
+				yield(simba.Lease{Mutex: "x", Owner: "c1", Token: 5, TTL: sec, Fields: []simba.Field{{Name: "f", Value: "1"}}}, nil)
+			}})
+			text := func() string { return strings.Repeat("v", rng.IntN(3)*rng.IntN(300)) }
+			lock := func() simba.Lock {
+				l := simba.Lock{Owner: fmt.Sprint("c", rng.IntN(5)), TTL: time.Duration(1+rng.IntN(5000)) * ms}
+				if l.Owner += text(); rng.IntN(4) == 0 {
+					l.Owner = ""
+				}
+				for range rng.IntN(3) * rng.IntN(3) {
+					l.Fields = append(l.Fields, simba.Field{Name: fmt.Sprint("f", len(l.Fields), text()), Value: text()})
+				}
+				return l
+			}
+			var waiting []*blocked
+			for range 500 {
+				m, c := string("xyz"[rng.IntN(3)]), fmt.Sprint("c", rng.IntN(5))
+				switch rng.IntN(8) {
+				case 0:
+					w.acquire(m, c, time.Duration(1+rng.IntN(3000))*ms, 0)
+				case 1:
+					b := &blocked{w: w, woken: make(chan struct{})}
+					o, ticket, err := w.e.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: c, TTL: sec, Waiter: b, Session: uint64(rng.IntN(2))})
+					w.settle(o.Seq, err)
+					if b.ticket = ticket; ticket != nil {
+						waiting = append(waiting, b)
+					}
+				case 2:
+					if n := len(waiting); n > 0 {
+						if b := waiting[n-1]; b.end(simba.EndReason(rng.IntN(4))).Status != simba.StatusWaiting {
+							waiting = waiting[:n-1]
+						}
+					}
+				case 3:
+					w.release(simba.ReleaseRequest{Mutex: m, Contender: c})
+				case 4:
+					w.listen(m, c)
+				case 5:
+					time.Sleep(time.Duration(rng.IntN(2000)) * ms)
+				default:
+					tx := w.e.Begin()
+					for range 1 + rng.IntN(4) {
+						switch rng.IntN(6) {
+						case 0:
+							tx.Take(m, lock())
+						case 1:
+							if tx.Lock(m).Exists() {
+								tx.Change(m, lock(), rng.IntN(2) == 0)
+							}
+						case 2:
+							tx.Drop(m)
+						case 3:
+							tx.Enqueue(m, c+text(), float64(rng.IntN(3)))
+						case 4:
+							tx.Dequeue(m, c)
+						case 5: // of several keys
+							m = string("xyz"[rng.IntN(3)])
+						}
+					}
+					if seq, err := tx.Commit(context.Background()); err != simba.ErrQuiet {
+						w.settle(seq, err)
+					}
+					tx.Close()
+				}
+				synctest.Wait()
+				w.audit()
+			}
 		})
 	}
 }

@@ -26,7 +26,6 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	if m.advance(s); s.hasEffects() {
 		sh.finish(m, s, before)
 		before = censusOf(m, !m.idle())
-		s.begin(s.now, s.wall)
 	}
 	err := k.check(m, s)
 	if err == nil {
@@ -155,7 +154,6 @@ func (t *tx) prepare() (parts []part, err error) {
 		if p.m.advance(&p.step); p.step.hasEffects() {
 			k.shard.finish(p.m, &p.step, p.before)
 			p.before = censusOf(p.m, !p.m.idle())
-			p.step.begin(now, wall)
 		}
 		err = cmp.Or(err, k.check(p.m, &p.step))
 	}

@@ -54,7 +54,7 @@ func (m *mutex) change(s *step, l simba.Lock, renew bool) {
 	other := m.owner() != l.Owner || !slices.Equal(m.fields(), l.Fields)
 	s.forced = s.forced || other || m.end() == never
 	if other {
-		m.label = m.name() + l.Owner
+		m.setOwner(l.Owner)
 		m.setFields(l.Fields)
 	}
 	if renew {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -40,6 +41,7 @@ type contention struct {
 	// Of the present tenure.
 	long   time.Duration // the TTL, when it is longer than mutex.ttl can say; 0 = it is not
 	fields []simba.Field // of a lock that is kept as a hash
+	weight int           // bytesOf(fields)
 }
 
 // longTTL is what mutex.ttl has no room for.
@@ -47,6 +49,16 @@ const longTTL = time.Duration(math.MaxUint32) * time.Millisecond
 
 func newMutex(name string, hash uint64) *mutex {
 	return &mutex{label: name, nameLen: uint32(len(name)), hash: hash, slot: -1}
+}
+
+// setOwner gives the mutex another owner, "" = none. A part of the label would keep all of it in memory, and the value
+// of a lock key may have 64 KiB.
+func (m *mutex) setOwner(owner string) {
+	name := m.name()
+	if owner == "" && len(m.owner()) > simba.MaxContenderLen {
+		name = strings.Clone(name)
+	}
+	m.label = name + owner
 }
 
 func (m *mutex) name() string  { return m.label[:m.nameLen] }
@@ -124,7 +136,8 @@ func (m *mutex) setWindows(ttl, transition time.Duration) {
 
 func (m *mutex) setFields(fields []simba.Field) {
 	if fields != nil || m.contention != nil {
-		m.contend().fields = fields
+		c := m.contend()
+		c.fields, c.weight = fields, bytesOf(fields)
 	}
 }
 

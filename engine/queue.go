@@ -75,6 +75,7 @@ type queue struct {
 	all     line // everyone
 	ready   line // those who can be told: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry
+	room    int    // the longest that all was since shrink
 	names   int    // bytes of the names of all
 	blocked int64  // how many of all wait on a connection
 	version uint64 // counts the changes of who waits, and in which order
@@ -122,14 +123,31 @@ func (q *queue) add(e *entry) {
 	q.version++
 	q.names += len(e.contender)
 	q.all.add(e)
+	q.room = max(q.room, len(q.all))
 	switch {
 	case q.index != nil:
 		q.index[e.contender] = e
 	case len(q.all) >= indexFrom:
-		q.index = make(map[string]*entry, 2*indexFrom)
-		for _, x := range q.all {
-			q.index[x.contender] = x
-		}
+		q.makeIndex()
+	}
+}
+
+func (q *queue) makeIndex() {
+	q.index = make(map[string]*entry, max(2*indexFrom, len(q.all)))
+	for _, x := range q.all {
+		q.index[x.contender] = x
+	}
+}
+
+// shrink gives memory back when the queue is empty, or has a quarter of the length that it had.
+func (q *queue) shrink() {
+	if n := len(q.all); n > 0 && (q.room <= indexFrom || n > q.room/4) {
+		return
+	}
+	q.room, q.index = len(q.all), nil
+	q.all, q.ready = append(line(nil), q.all...), append(line(nil), q.ready...)
+	if q.room >= indexFrom {
+		q.makeIndex()
 	}
 }
 
@@ -140,6 +158,7 @@ func (q *queue) remove(e *entry) {
 	q.setReady(e, false)
 	q.all.remove(e)
 	delete(q.index, e.contender)
+	q.shrink()
 }
 
 // move gives an entry another place.
@@ -254,5 +273,6 @@ func (q *queue) lapsed(now simba.Instant) (gone []*entry) {
 		q.names -= len(e.contender)
 		delete(q.index, e.contender)
 	}
+	q.shrink()
 	return gone
 }

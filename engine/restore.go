@@ -59,16 +59,18 @@ func (sh *shard) restore(c chain) {
 	sh.table = newTable(c.len)
 	sh.due = make(deadlines, 0, c.len)
 	sh.counts.held = int64(c.len)
+	bytes := int64(0)
 	for m := c.first; m != nil; {
 		next := m.next // add makes it that in the table
 		sh.table.add(m)
-		sh.weigh(m, census{}, false)
+		bytes += m.bytes()
 		if at := m.deadline(sh.engine.quiet, sh.engine.former); at != never {
 			m.slot = int32(len(sh.due))
 			sh.due = append(sh.due, due{at, m})
 		}
 		m = next
 	}
+	sh.engine.bytes.Add(bytes)
 	sh.due.order()
 	if len(sh.due) > 0 {
 		sh.arm(sh.due[0].at, sh.engine.clock.Now())

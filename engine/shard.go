@@ -76,10 +76,10 @@ func (sh *shard) arrival() uint64 {
 	return sh.places
 }
 
-// begin starts a step. The caller holds mu.
+// begin starts a step; the one before has left nothing in it. The caller holds mu.
 func (sh *shard) begin() *step {
 	s := &sh.step
-	s.begin(sh.engine.clock.read())
+	s.now, s.wall = sh.engine.clock.read()
 	s.window = time.Duration(sh.engine.window.Load())
 	s.grace = time.Duration(sh.engine.grace.Load())
 	return s
@@ -109,6 +109,7 @@ func (sh *shard) keep(m *mutex, s *step, before census, rests simba.Seq) {
 	}
 	sh.watched.touch(m, s, before)
 	sh.count(m, s, before)
+	s.forget()
 	idle := m.idle()
 	sh.weigh(m, before, idle)
 	switch {

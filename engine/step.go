@@ -49,12 +49,20 @@ type turn struct {
 	last             string // the owner before
 }
 
-// begin forgets the effects of the step before and sets the time of this one.
-func (s *step) begin(now simba.Instant, wall int64) {
-	s.now, s.wall = now, wall
+// forget drops the effects. The shard's step lasts: nothing of a name of 64 KiB, or of a queue of thousands, may stay.
+func (s *step) forget() {
 	s.changed, s.renewed, s.forced = false, false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
-	s.events, s.turns, s.wakes = s.events[:0], s.turns[:0], s.wakes[:0]
+	s.events, s.turns, s.wakes = emptied(s.events), emptied(s.turns), emptied(s.wakes)
+}
+
+// emptied returns a list to be used again, nil if it has room for many.
+func emptied[E any](list []E) []E {
+	if cap(list) > 16 {
+		return nil
+	}
+	clear(list)
+	return list[:0]
 }
 
 func (s *step) hasEffects() bool {

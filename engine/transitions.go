@@ -283,7 +283,7 @@ func (m *mutex) open(s *step, contender string) bool {
 // grant begins a tenure. If the contender waited, it waits no longer.
 func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, session uint64, reason string) {
 	m.token = s.nextToken()
-	m.label = m.name() + contender
+	m.setOwner(contender)
 	if c := m.contention; c != nil {
 		c.reserved = nil
 		if e := c.find(contender); e != nil {
@@ -314,12 +314,13 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	// The quiet time after a crash covers the leases of the run that crashed. So the
 	// end of an older one must not be lost: it would come back and outlive it.
 	s.forced = s.forced || m.token <= s.former
-	m.label = m.name()
+	m.setOwner("")
 	m.token = 0
 	if c := m.contention; c != nil {
 		t := c.untold
 		c.session, c.untold = 0, nil
-		c.long, c.fields = 0, nil
+		c.long = 0
+		m.setFields(nil)
 		c.last = owner
 		c.newRound()
 		if t != nil && !t.ended && kind != simba.EventReleased && !bugs.On(bugs.UntoldForgotten) {

@@ -66,4 +66,7 @@ func (sh *shard) unwatch(name string, x *watch) {
 	if x.refs--; x.refs == 0 {
 		delete(sh.watched, name)
 	}
+	if len(sh.watched) == 0 {
+		sh.watched = nil // a map never shrinks
+	}
 }

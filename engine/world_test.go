@@ -37,6 +37,13 @@ func (r *radio) unsubscribe(channel string) {
 	delete(r.listening, channel)
 }
 
+// forget drops what was published, and who listens.
+func (r *radio) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard, r.listening = nil, nil
+}
+
 func (r *radio) Publish(channel, payload string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -280,7 +287,7 @@ func (w *world) audit() {
 			for ; m != nil; m = m.next {
 				found++
 				w.auditMutex(sh, m, now)
-				bytes += m.bytes()
+				bytes += walked(m)
 				c := censusOf(m, true)
 				total.blocked += c.blocked
 				total.polling += c.polling
@@ -288,6 +295,9 @@ func (w *world) audit() {
 					total.held++
 				}
 			}
+		}
+		if sh.step.hasEffects() || len(sh.watched) == 0 && sh.watched != nil {
+			w.t.Error("something is kept of a step or of a transaction")
 		}
 		if found != sh.table.len {
 			w.t.Errorf("the table says %d mutexes and has %d", sh.table.len, found)
