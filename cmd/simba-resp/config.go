@@ -224,6 +224,9 @@ func (c *config) Validate() faults {
 			fault(f.name, "it needs --engine %s", f.engine)
 		}
 	}
+	if c.MaxMemory != 0 && c.Engine != engineEmbedded {
+		fault("maxmemory", "it needs --engine %s: the store of --engine %s has a limit of its own", engineEmbedded, c.Engine)
+	}
 	if c.DataDir == "" && c.Engine == engineEmbedded && c.Durability != durabilityMemory {
 		fault("data-dir", "it is empty")
 	}

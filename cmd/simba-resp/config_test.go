@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/commands"
 )
 
 // settle loads a configuration from arguments, variables and the text of a file.
@@ -166,6 +168,25 @@ func TestMemoryIsWrittenAsInRedisConf(t *testing.T) {
 		_, err := settle(t, []string{"--maxmemory", text}, nil, "")
 		if err == nil || err.Error() != "--maxmemory: argument must be a memory value" {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestMaxMemoryIsRefusedWhereAStoreHasTheMutexes(t *testing.T) {
+	for engine, store := range storeOf {
+		args := append([]string{"--engine", engine}, store...)
+		want := "maxmemory: it needs --engine embedded: the store of --engine " + engine + " has a limit of its own"
+		if _, err := settle(t, append(args, "--maxmemory", "1gb"), nil, ""); err == nil || err.Error() != "--"+want {
+			t.Errorf("at the start: %v", err)
+		}
+		c, err := settle(t, append(args, "--maxmemory", "0"), nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := newSettings(&app{cfg: c}).list()
+		s := all[slices.IndexFunc(all, func(s commands.Setting) bool { return s.Name == "maxmemory" })]
+		if err := s.Set("1gb"); err == nil || err.Error() != want || s.Get() != "0" {
+			t.Errorf("CONFIG SET: %v, then it is %s", err, s.Get())
 		}
 	}
 }
