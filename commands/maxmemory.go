@@ -10,11 +10,14 @@ import (
 // limit. Both are known at once, so what a command adds or frees counts for the next one. The zero
 // memoryLimit has no limit.
 //
+// Each command is compared when it begins, a transaction and a script too. So the sum can exceed
+// the limit by what the commands add that run at one time.
+//
 // The rest of the process' memory is bounded otherwise: what connections hold by resp.Limits, each
 // for itself, scripts by their cache, garbage by how much the heap may grow before it is collected.
 type memoryLimit struct {
 	bytes atomic.Uint64 // 0 = no limit
-	used  func() int64
+	used  func() uint64
 	log   *slog.Logger
 	told  atomic.Bool // the log says that the limit is exceeded
 }
@@ -25,7 +28,7 @@ func (l *memoryLimit) exceeded() bool {
 	if limit == 0 {
 		return false
 	}
-	used := uint64(l.used())
+	used := l.used()
 	switch told := l.told.Load(); {
 	case !told && used > limit:
 		if l.told.CompareAndSwap(false, true) {
@@ -48,15 +51,15 @@ func (l *memoryLimit) clear(used, limit uint64) {
 func (l *memoryLimit) set(limit uint64) {
 	l.bytes.Store(limit)
 	if limit == 0 {
-		l.clear(uint64(l.used()), 0)
+		l.clear(l.used(), 0)
 		return
 	}
 	l.exceeded() // the log is to tell at once
 }
 
-// SetMaxMemory limits the memory that the engine's mutexes may take, in bytes; 0 = no limit. Above it, what
-// takes more is refused by simba.ErrOutOfMemory. Cached scripts may take an eighth of it. An engine that keeps its
-// mutexes in a store counts none.
+// SetMaxMemory limits the memory that the engine's mutexes may take, in bytes; 0 = no limit. Above
+// it, what takes more is refused by simba.ErrOutOfMemory. Cached scripts may take an eighth of it.
+// It is for an engine that is a simba.Keyspace: others count no mutexes.
 func (x *Commands) SetMaxMemory(bytes uint64) {
 	scripts := bytes / 8
 	if bytes == 0 {
@@ -67,11 +70,11 @@ func (x *Commands) SetMaxMemory(bytes uint64) {
 }
 
 // dataset is how many bytes the engine's mutexes take.
-func (x *Commands) dataset() int64 {
+func (x *Commands) dataset() uint64 {
 	if x.keyspace == nil {
 		return 0
 	}
-	return x.keyspace.Bytes()
+	return uint64(max(0, x.keyspace.Bytes()))
 }
 
 // What a full server refuses. Everything is marked in the table as Redis marks it; a command that

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
@@ -12,13 +14,13 @@ const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 // countedMemory is a limit for what the test says is used.
 type countedMemory struct {
 	memoryLimit
-	bytes int64
+	bytes uint64
 	log   strings.Builder
 }
 
 func newCountedMemory() *countedMemory {
 	m := new(countedMemory)
-	m.memoryLimit.used = func() int64 { return m.bytes }
+	m.memoryLimit.used = func() uint64 { return m.bytes }
 	m.memoryLimit.log = slog.New(slog.NewTextHandler(&m.log, nil))
 	return m
 }
@@ -29,7 +31,7 @@ func TestTheLimitIsExceededByWhatIsAboveItAndByNothingElse(t *testing.T) {
 	m := newCountedMemory()
 	for _, step := range []struct {
 		limit uint64
-		used  int64
+		used  uint64
 		full  bool
 	}{
 		{0, 100 * mib, false}, {80 * mib, 80 * mib, false}, {80 * mib, 80*mib + 1, true}, {80 * mib, 80 * mib, false},
@@ -43,10 +45,21 @@ func TestTheLimitIsExceededByWhatIsAboveItAndByNothingElse(t *testing.T) {
 	}
 }
 
+// owing is a Keyspace that has freed more than it has counted.
+type owing struct{ simba.Keyspace }
+
+func (owing) Bytes() int64 { return -1 }
+
+func TestLessThanNothingIsNotALot(t *testing.T) {
+	if n := (&Commands{keyspace: owing{}}).dataset(); n != 0 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 func TestTheLogTellsOnceThatTheLimitIsExceededAndOnceThatItIsNot(t *testing.T) {
 	m := newCountedMemory()
 	m.set(80 * mib)
-	for _, used := range []int64{79, 100, 100, 80, 81, 71, 100, 70, 60, 80} {
+	for _, used := range []uint64{79, 100, 100, 80, 81, 71, 100, 70, 60, 80} {
 		m.bytes = used * mib
 		m.exceeded()
 	}
@@ -69,7 +82,7 @@ func TestWhatIsReleasedMakesRoomAtOnce(t *testing.T) {
 	p := s.dial()
 	p.do("SIMBA.ACQUIRE a x 60000")
 	one := s.x.dataset()
-	s.x.SetMaxMemory(uint64(one + one/2))
+	s.x.SetMaxMemory(one + one/2)
 	p.do("SIMBA.ACQUIRE b x 60000")
 	for range 3 {
 		p.expect("SIMBA.ACQUIRE c x 60000", oom)
