@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -23,11 +22,6 @@ const (
 	exitFailed = 1 // could not start, or not stop in order
 	exitUsage  = 2 // flags or settings that make no sense
 )
-
-// heapGrowth is by how many percent the heap grows before it is collected, unless GOGC says
-// otherwise. Mutexes live long and hold few pointers, so marking them is cheap; at Go's default
-// of 100, half of the heap waits to be filled.
-const heapGrowth = 75
 
 // secondSignal is how long after the first signal another one means impatience.
 const secondSignal = time.Second
@@ -98,9 +92,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 		}
 		_, err := fmt.Fprintln(stdout, "the configuration is valid")
 		return err
-	}
-	if getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
 	}
 	return serve(ctx, cfg, log)
 }
