@@ -51,8 +51,8 @@ func newMutex(name string, hash uint64) *mutex {
 	return &mutex{label: name, nameLen: uint32(len(name)), hash: hash, slot: -1}
 }
 
-// setOwner gives the mutex another owner, "" = none. A part of the label would keep all of it in memory, and the value
-// of a lock key may have 64 KiB.
+// setOwner gives the mutex another owner, "" = none. A part of a label keeps all of it in memory,
+// and the value of a lock key may have 64 KiB.
 func (m *mutex) setOwner(owner string) {
 	name := m.name()
 	if owner == "" && len(m.owner()) > simba.MaxContenderLen {

@@ -49,7 +49,8 @@ type turn struct {
 	last             string // the owner before
 }
 
-// forget drops the effects. The shard's step lasts: nothing of a name of 64 KiB, or of a queue of thousands, may stay.
+// forget drops the effects. The shard's step lasts: it must not keep names of 64 KiB, or lists of
+// thousands.
 func (s *step) forget() {
 	s.changed, s.renewed, s.forced = false, false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
