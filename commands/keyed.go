@@ -135,9 +135,6 @@ func (c *client) attempt(tx simba.Tx, again bool, do func(t *keyTx) error) error
 	if failed != nil {
 		tx.Discard() // the error tells of what was read
 	}
-	if !c.running.brief() {
-		c.conn.Detach()
-	}
 	seq, err := tx.Commit(c.conn.Context())
 	c.conn.RestOn(seq)
 	if err != nil && (failed == nil || !t.final) {

@@ -16,7 +16,6 @@ import (
 
 // settle waits until what a reply rests on besides the transaction is durable.
 func (t *keyTx) settle(seq simba.Seq) error {
-	t.conn.Detach()
 	return t.x.keyspace.Settle(t.conn.Context(), seq)
 }
 

@@ -62,7 +62,6 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	call.Proto, call.GiveWay = t.w.Proto(), t.giveWay
 	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
 	h.tx.w = &h.reply
-	t.conn.Detach() // the runner may be busy
 	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed
 		t.final = errors.As(err, new(*script.StoppedError))

@@ -119,7 +119,7 @@ func TestWhoWasDetachedReadsOnInARound(t *testing.T) {
 	cl.expect("+true\r\n")
 }
 
-func TestADetachedCommandThatGivesWayGoesOnInARound(t *testing.T) {
+func TestADetachedCommandThatGivesWayStaysDetached(t *testing.T) {
 	where := func(c *Conn) string { return fmt.Sprint(c.polled()) }
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"WORK": func(c *Conn, _ [][]byte) {
@@ -130,7 +130,7 @@ func TestADetachedCommandThatGivesWayGoesOnInARound(t *testing.T) {
 			c.Reply().Simple(detached + " " + where(c))
 		},
 	}})
-	dial().call("WORK\r\n", "+false true\r\n")
+	dial().call("WORK\r\n", "+false false\r\n")
 }
 
 func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {

@@ -15,8 +15,8 @@ const (
 // polled reports whether others wait while the connection's goroutine does anything.
 func (c *Conn) polled() bool { return c.sock != nil && c.sock.Shared() }
 
-// Detach is called before anything that may wait, but for Await, or compute for long: until it reads on or gives way, the
-// connection then holds up no other one. It costs about a microsecond.
+// Detach is called before anything that may wait, but for Await, or compute for long: until it reads
+// on, the connection then holds up no other one. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.sock != nil {
 		c.sock.Detach()
@@ -32,9 +32,8 @@ func (c *Conn) lineUp() {
 }
 
 // GiveWay lets other connections run if this one has run for turnTime, and returns for how long they did. A command
-// that computes for long calls it now and then. It costs little more than a look at the clock. It
-// ends what Detach began: the command goes on in a round of the poller, where few of those that
-// compute are run. A command that may wait after it calls Detach again.
+// that computes for long calls it now and then. It costs little more than a look at the clock. A
+// connection that is detached stays so: it goes on when a round of the poller lets it.
 func (c *Conn) GiveWay() (away time.Duration) {
 	now := c.age()
 	switch {

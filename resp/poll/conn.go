@@ -8,7 +8,7 @@ func (c *Conn) Start(run func()) { c.task.start(run) }
 func (c *Conn) Shared() bool { return c.task.here != away }
 
 // Detach is called before anything that may wait, but for Read, or compute for long: until it reads
-// on or gives way, the connection then holds up no other one. It costs about a microsecond.
+// on, the connection then holds up no other one. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.Shared() {
 		c.task.to(away)
@@ -23,6 +23,12 @@ func (c *Conn) LineUp() {
 	}
 }
 
-// GiveWay lets the others run. It returns in one of the next rounds, which run few of those that
-// have given way.
-func (c *Conn) GiveWay() { c.task.to(looped) }
+// GiveWay lets the others run. It returns in one of the next rounds, each of which lets few go on. A
+// connection that is detached stays so.
+func (c *Conn) GiveWay() {
+	if c.Shared() {
+		c.task.to(looped)
+	} else {
+		c.task.to(passing)
+	}
+}

@@ -26,6 +26,8 @@ func (p *Poller) enqueue(*task, bool) {}
 
 func (p *Poller) lineUp(*task) {}
 
+func (p *Poller) pass(*task) {}
+
 // Conn is for Linux only.
 type Conn struct {
 	net.Conn

@@ -43,6 +43,7 @@ type Poller struct {
 	lastID   uint64
 	queue    []*task // to be run in the next round
 	again    []*task // who had a turn and wants another, or was elsewhere: run behind those, few in a round
+	passes   []*task // of those that compute on goroutines of their own: a round lets one of them go on
 	sleeping bool    // the poller waits for the kernel, and must be woken for the queue
 	line     []*task // of those that wait for one thing
 	closed   bool
@@ -149,6 +150,14 @@ func (p *Poller) enqueue(t *task, behind bool) {
 	p.Look()
 }
 
+// pass has t go on away when a round lets it. So few of those that compute run at a time.
+func (p *Poller) pass(t *task) {
+	p.mu.Lock()
+	p.passes = append(p.passes, t)
+	p.mu.Unlock()
+	p.Look()
+}
+
 // Look has the poller ask the kernel what is new. While goroutines are ready to run, Go would
 // look at its own poller only after 10 ms.
 func (p *Poller) Look() {
@@ -210,7 +219,7 @@ func (p *Poller) run() {
 			clear(tasks)
 			spare = tasks
 		}
-		if len(tasks) > 0 {
+		if p.letPass() || len(tasks) > 0 {
 			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
 		}
 	}
@@ -259,7 +268,7 @@ func goOnAll(tasks []*task) {
 func (p *Poller) fallsAsleep() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sleeping = len(p.queue) == 0 && len(p.again) == 0 && !p.closed
+	p.sleeping = len(p.queue) == 0 && len(p.again) == 0 && len(p.passes) == 0 && !p.closed
 	return p.sleeping
 }
 
@@ -280,6 +289,18 @@ func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, a
 	p.queue = spare[:0]
 	p.mu.Unlock()
 	return tasks, again, ok
+}
+
+// letPass has one of those go on that compute on goroutines of their own. It reports whether there is one.
+func (p *Poller) letPass() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.passes) == 0 {
+		return false
+	}
+	go p.passes[0].goOn(away)
+	p.passes = slices.Delete(p.passes, 0, 1)
+	return true
 }
 
 // poll asks the kernel what is new, and does not wait for it.

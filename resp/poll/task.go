@@ -11,10 +11,11 @@ import (
 type place uint8
 
 const (
-	idle   place = iota // nowhere, until there is a signal
-	looped              // in its poller's next round, on the poller's goroutine
-	lined               // behind the others that settle, on the settler's
-	away                // on a goroutine of its own: it may wait for whatever, and compute
+	idle    place = iota // nowhere, until there is a signal
+	looped               // in its poller's next round, on the poller's goroutine
+	lined                // behind the others of the line, on its goroutine
+	away                 // on a goroutine of its own: it may wait for whatever, and compute
+	passing              // away, when a round lets it
 )
 
 // task is the goroutine of a connection as a coroutine: it runs when somebody resumes it, on that one's time, until it
@@ -78,8 +79,8 @@ func (t *task) claim() bool {
 }
 
 // goOn runs the task on the caller's goroutine, whose place is given, until it wants to go on elsewhere. Only one
-// goroutine may have the task, and this one gives it away. A task that has settled is not queued behind the others: it has
-// waited for the disk.
+// goroutine may have the task, and this one gives it away. A task that was in the line is not queued behind the others: it
+// has waited.
 func (t *task) goOn(here place) {
 	for {
 		t.here, t.hasHad = here, here != looped // who was elsewhere reads on in a round
@@ -102,6 +103,9 @@ func (t *task) goOn(here place) {
 			return
 		case away:
 			go t.goOn(away)
+			return
+		case passing:
+			t.poller.pass(t)
 			return
 		}
 	}
