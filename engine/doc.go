@@ -16,9 +16,9 @@
 // # Invariants
 //
 //   - Nothing is told before it is durable. Results carry the Seq that they rest
-//     on; notices and wake-ups wait in the ledger's outbox for theirs. A shard
-//     remembers the Seq of its last change, since also "free" is something that a
-//     crash could undo.
+//     on; notices and wake-ups wait in the ledger's outbox for theirs. A mutex
+//     remembers the Seq of its last change. A shard does so for mutexes that are not
+//     in memory: a crash could undo that they are free.
 //   - While a mutex is free, not reserved and the quiet time is over, no reachable
 //     waiter is untold: every transition that could break this ends in handOn.
 //     (One whose lease was over before it could be told is not reachable until it

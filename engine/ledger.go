@@ -190,34 +190,37 @@ func (l *ledger) settle(seq simba.Seq) error {
 		if err := l.journal.Commit(seq); err != nil {
 			return err
 		}
-		if seq = l.deliver(); seq == 0 {
+		var missed bool
+		if seq, missed = l.deliver(); !missed {
 			return nil
 		}
 	}
 }
 
 // deliver wakes who may be woken and sends what may be told. A turn that reached
-// nobody goes to the next in line: the Seq of that is returned.
+// nobody is missed, and goes to the next in line: deliver returns what that rests on.
 //
 // Everyone who settles takes part: it sends what may be told by then and ends. So
 // those who make effects faster than they can be sent wait for each other, and
 // nobody is caught in sending for all.
-func (l *ledger) deliver() (again simba.Seq) {
+func (l *ledger) deliver() (rests simba.Seq, missed bool) {
 	if l.waiting.Load() == 0 {
-		return 0
+		return 0, false
 	}
 	for _, w := range take(l, &l.wakes) {
 		w.waiter.Wake()
 	}
 	if l.waiting.Load() == 0 {
-		return 0
+		return 0, false
 	}
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	for _, n := range take(l, &l.outbox) {
-		again = max(again, l.send(n))
+		if !l.send(n) {
+			rests, missed = max(rests, l.missed(n.turn.mutex, n.turn.contender)), true
+		}
 	}
-	return again
+	return rests, missed
 }
 
 // take removes and returns the effects at the head of a list that may be told.
@@ -240,26 +243,24 @@ func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 	return taken
 }
 
-func (l *ledger) send(n notice) simba.Seq {
+// send tells subscribers of a notice. It returns false for a turn that reached nobody.
+func (l *ledger) send(n notice) bool {
 	if n.message != nil {
 		l.notices.Publish(n.message.channel, n.message.payload)
 		l.copyTurn(n.message)
-		return 0
+		return true
 	}
 	if t := n.turn; t.contender != "" {
 		if bugs.On(bugs.TurnNamesTheNext) {
 			t.last = t.contender
 		}
-		if l.tellTurn(t) == 0 {
-			return l.missed(t.mutex, t.contender)
-		}
-		return 0
+		return l.tellTurn(t) > 0
 	}
 	if n.event.Kind == simba.EventAcquired {
 		l.notices.Publish(simba.MutexChannel(n.event.Mutex), simba.AcquiredNotice(n.event.Owner))
 	}
 	l.notices.Publish(simba.EventChannel(n.event.Mutex), string(short(n.event).AppendJSON(nil)))
-	return 0
+	return true
 }
 
 // tellTurn tells a polling waiter that it is its turn, and returns how many subscribers that reached.
