@@ -13,8 +13,8 @@ import (
 // Each command is compared when it begins, a transaction and a script too. So the sum can exceed
 // the limit by what the commands add that run at one time.
 //
-// The rest of the process' memory is bounded otherwise: what connections hold by resp.Limits, each
-// for itself, scripts by their cache, garbage by how much the heap may grow before it is collected.
+// The rest of the process' memory is bounded otherwise: what connections hold by limits of each of
+// them, scripts by their cache, garbage by how much the heap may grow before it is collected.
 type memoryLimit struct {
 	bytes atomic.Uint64 // 0 = no limit
 	used  func() uint64

@@ -41,8 +41,9 @@
 //
 //   - While more than a segment's size of full segments waits for the checkpoint (maxBehind),
 //     nothing is written. So a start reads at most three segments: two full ones and the last.
-//   - Beyond 4 MiB (maxPending) a record has only the last change of each mutex.
-//   - A record of 256 MiB (maxRecord) is closed, and the next one begins.
+//   - A record beyond 4 MiB (maxPending) is reduced to the last change of each mutex whenever it
+//     has doubled.
+//   - A record is closed before it has more than 256 MiB (maxRecord), but for its last transaction.
 //   - The checkpoint has in memory the last changes of one segment, or of one larger record.
 //
 // # Recovery

@@ -47,7 +47,7 @@ type Store struct {
 	syncEvery  time.Duration
 	yield      func()
 	step       int64         // of the checkpoint, in bytes: a segment
-	maxRecord  int           // maxRecord
+	maxRecord  int           // bytes; the constant, but in tests
 	inherited  time.Duration // quiet time left behind by earlier runs
 	quietUntil simba.Instant // the end of it
 	epoch      epoch         // of this run

@@ -18,7 +18,7 @@ const (
 	smallSegment = 1 << 20
 )
 
-// Options say where a journal is and whose it is. FS and Dir must be set.
+// Options say where a journal is and whose it is. FS, Dir and SegmentSize must be set.
 type Options struct {
 	// FS is the file system.
 	FS vfs.FS

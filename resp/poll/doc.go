@@ -1,8 +1,7 @@
-// Package poll serves many connections by few goroutines, where there is epoll. A Poller knows by an
-// epoll instance of its own which sockets have something to read. Each connection runs a coroutine:
-// the poller runs those that have something to do one after the other, on its own goroutine or, if
-// there are many, on a helper's. So a request costs one read, one write and a share of a look at the
-// kernel; no goroutine is parked or woken for each.
+// Package poll serves many connections by few goroutines, where there is epoll. Each connection runs a
+// coroutine. A Poller asks its own epoll instance which sockets have something to read, and resumes the
+// coroutines of these one after the other. If there are many, helpers run some. So no goroutine is
+// parked or woken for a request, and one call of epoll serves many.
 //
 // Nothing may wait on those goroutines, or compute for long: a coroutine that has to says so first.
 //
@@ -12,6 +11,9 @@
 //	          │  lined: one behind     away: on a goroutine     │
 //	          │  the other             of its own               │
 //	          └────┴─────────────────────┴──► idle, in Read ─────┘
+//
+// GiveWay puts a coroutine of the rounds behind the others, for a later round. One that is away waits
+// until a round lets it go on there. A signal is a deadline that has passed, or Close.
 //
 // Elsewhere than on Linux New returns errors.ErrUnsupported.
 //
