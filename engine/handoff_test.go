@@ -598,3 +598,22 @@ func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
 		}
 	})
 }
+
+// The mutex was not owned in this run, so what is told of it rests on no change.
+func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Recovery{Quiet: 2 * sec})
+		for _, c := range []string{"a", "b"} {
+			w.listen("m", c)
+			if o := w.acquire("m", c, sec, 0); o.Status != simba.StatusQueued {
+				t.Fatalf("%s: %+v", c, o)
+			}
+		}
+		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
+		time.Sleep(2 * sec)
+		synctest.Wait()
+		if got := w.radio.told(simba.ContenderChannel("m", "b")); len(got) != 1 {
+			t.Errorf("the next is told %q", got)
+		}
+	})
+}
