@@ -121,14 +121,16 @@ func (e *ear) listen(t testing.TB, b *Backend, channel string) {
 func (e *ear) hear(t testing.TB, channel string, match func(payload string) bool) string {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
+	var others []string
 	for {
 		select {
 		case m := <-e.heard:
 			if m[0] == channel && match(m[1]) {
 				return m[1]
 			}
+			others = append(others, m[0]+" "+m[1])
 		case <-deadline:
-			t.Fatalf("nothing heard on %s", channel)
+			t.Fatalf("nothing heard on %s, but %q", channel, others)
 		}
 	}
 }
