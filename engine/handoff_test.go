@@ -603,13 +603,13 @@ func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
 func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Quiet: 2 * sec})
+		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
 		for _, c := range []string{"a", "b"} {
 			w.listen("m", c)
 			if o := w.acquire("m", c, sec, 0); o.Status != simba.StatusQueued {
 				t.Fatalf("%s: %+v", c, o)
 			}
 		}
-		w.radio.deaf = map[string]bool{simba.ContenderChannel("m", "a"): true}
 		time.Sleep(2 * sec)
 		synctest.Wait()
 		if got := w.radio.told(simba.ContenderChannel("m", "b")); len(got) != 1 {
