@@ -74,10 +74,11 @@ func FuzzAgainstRedis(f *testing.F) {
 	})
 }
 
-// TestTheSameBytesAreAnsweredAsByRedis is a short run of it with inputs of its own, from a seed that it prints.
+// TestTheSameBytesAreAnsweredAsByRedis is a short run of it with inputs of its own. They are the same each
+// time unless SIMBA_SEED says otherwise: what looks for new ones is the fuzzing.
 func TestTheSameBytesAreAnsweredAsByRedis(t *testing.T) {
 	c := newComparison(t)
-	seed := uint64(time.Now().UnixNano())
+	seed := uint64(1)
 	if given := os.Getenv("SIMBA_SEED"); given != "" {
 		var err error
 		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {

@@ -161,6 +161,12 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	if got := p.reply(); got != bulk("three") {
 		t.Fatalf("after SKIP and RESET: %q", got)
 	}
+	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four") // RESET confirms nothing
+	p.reply()
+	p.reply()
+	if got := p.reply(); got != bulk("four") {
+		t.Fatalf("after SKIP and RESET of a subscriber: %q", got)
+	}
 	p.send("CLIENT REPLY OFF", "ECHO a", "UNSUBSCRIBE", "CLIENT REPLY x", "CLIENT REPLY ON", "ECHO two")
 	for _, want := range []string{"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", ok, bulk("two")} {
 		if got := p.reply(); got != want {

@@ -83,7 +83,6 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 		c.confirm(kind, word, &channel)
 	}
 	if len(all) == 0 {
-		c.conn.Confirm()
 		c.confirm(kind, word, nil)
 	}
 }
@@ -91,6 +90,7 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 // confirm appends the frame that confirms a change of the subscriptions, with
 // the number of those that are left of its sort.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
+	c.conn.Confirm()
 	c.w.Push(3)
 	c.w.BulkString(word)
 	if channel != nil {

@@ -52,7 +52,7 @@ type Conn struct {
 	command   int       // where the replies of the command being executed begin in reply
 	mode      ReplyMode
 	holds     bool          // the command being executed holds pushes back
-	confirms  bool          // the command being executed changed subscriptions
+	confirms  bool          // the reply of the command being executed confirms subscriptions
 	closing   bool          // close once the replies are sent
 	err       error         // why the connection cannot go on; the first reason counts
 	shrinking bool          // a read deadline is set to look after a grown buffer

@@ -69,6 +69,7 @@ func (h *script) Closed(c *Conn) {
 // confirmations as Redis'.
 func pubsub() map[string]func(c *Conn, args [][]byte) {
 	confirm := func(c *Conn, what, name string) {
+		c.Confirm()
 		c.Reply().Push(3)
 		c.Reply().BulkString(what)
 		c.Reply().BulkString(name)

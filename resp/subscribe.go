@@ -43,15 +43,13 @@ func (p *publication) encode(resp3 bool) []byte {
 	return w.buf
 }
 
-// Confirm tells that the reply to this command is a confirmation of subscriptions, which is sent
-// in any ReplyMode, though Subscribe and Unsubscribe had nothing to do.
+// Confirm tells that the reply to this command confirms subscriptions: it is sent in any ReplyMode.
 func (c *Conn) Confirm() { c.confirms = true }
 
 // Subscribe subscribes and reports whether that is new. The handler writes the
 // confirmation to Reply: it is sent before the first message, and every message
 // published after it was sent arrives.
 func (c *Conn) Subscribe(kind Kind, name string) bool {
-	c.confirms = true
 	c.hold()
 	return c.server.broker.join(c, kind, name)
 }
@@ -59,7 +57,6 @@ func (c *Conn) Subscribe(kind Kind, name string) bool {
 // Unsubscribe ends a subscription and reports whether there was one. No message of
 // it is sent after the confirmation, which the handler writes to Reply.
 func (c *Conn) Unsubscribe(kind Kind, name string) bool {
-	c.confirms = true
 	c.hold()
 	t := c.server.broker.part(c, kind, name)
 	if t == nil {
