@@ -140,7 +140,7 @@ func (p picture) caption(values []float64) string {
 		return figure(values[0])
 	}
 	var parts []string
-	whole := 0.0 // of what is shown, so that a reader can add it up
+	whole := 0.0 // the sum of the rounded parts, so that a reader can add them up
 	for _, v := range values {
 		if v > 0 {
 			parts = append(parts, thousands(fmt.Sprintf("%.0f", v)))

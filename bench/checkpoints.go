@@ -124,7 +124,7 @@ func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err
 	return spans, nil
 }
 
-// file is what is known of a file from its directory.
+// file is a file as its directory describes it.
 type file struct {
 	name string
 	size int64

@@ -1,10 +1,10 @@
-// Bench measures simba-resp beside what one would take instead, in one run on one machine, and
-// writes the page docs/BENCHMARKS.md with its pictures.
+// Bench measures simba-resp beside its alternatives, in one run on one machine, and writes the page
+// docs/BENCHMARKS.md with its pictures.
 //
 //	make bench
 //
-// The servers and stores are started on private ports with data on the disk below -dir; what is not
-// installed is named on the page.
+// It starts the servers and stores on private ports, with data on the disk below -dir. The page names
+// those that are not installed.
 package main
 
 import (

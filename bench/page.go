@@ -95,7 +95,7 @@ func subjectList() string {
 	return w.String()
 }
 
-// gaps names what is not on the page.
+// gaps lists the servers and figures that the page lacks.
 func (r *results) gaps() string {
 	if len(r.missing)+len(r.faults) == 0 {
 		return ""
@@ -111,7 +111,7 @@ func (r *results) gaps() string {
 	return w.String()
 }
 
-// machine says what was measured on.
+// machine describes the machine of the run.
 func machine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

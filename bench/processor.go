@@ -34,7 +34,7 @@ func (p processes) spent() (s spent, err error) {
 	return s, err
 }
 
-// since returns what was used after an earlier reading.
+// since returns the time used since an earlier reading.
 func (s spent) since(earlier spent) spent {
 	return spent{s.server - earlier.server, s.store - earlier.store, s.clients - earlier.clients}
 }

@@ -45,7 +45,7 @@ type key struct {
 type results struct {
 	rounds  int // of the run
 	values  map[key]map[int]float64
-	missing []string // what is not installed
+	missing []string // subjects that are not installed
 	faults  []fault
 }
 

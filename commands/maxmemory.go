@@ -16,10 +16,10 @@ import (
 // The rest of the process' memory is bounded otherwise: what connections hold by limits of each of
 // them, scripts by their cache, garbage by how much the heap may grow before it is collected.
 type memoryLimit struct {
-	bytes atomic.Uint64 // 0 = no limit
-	used  func() uint64
-	log   *slog.Logger
-	told  atomic.Bool // the log says that the limit is exceeded
+	bytes  atomic.Uint64 // 0 = no limit
+	used   func() uint64
+	log    *slog.Logger
+	logged atomic.Bool // the log says that the limit is exceeded
 }
 
 // exceeded reports whether what grows is refused.
@@ -29,12 +29,12 @@ func (l *memoryLimit) exceeded() bool {
 		return false
 	}
 	used := l.used()
-	switch told := l.told.Load(); {
-	case !told && used > limit:
-		if l.told.CompareAndSwap(false, true) {
+	switch logged := l.logged.Load(); {
+	case !logged && used > limit:
+		if l.logged.CompareAndSwap(false, true) {
 			l.log.Warn("used memory is above maxmemory: what takes more is refused", "used", used, "maxmemory", limit)
 		}
-	case told && used <= limit-limit/8: // else a server that is about full would fill its log
+	case logged && used <= limit-limit/8: // else a server that is about full would fill its log
 		l.clear(used, limit)
 	}
 	return used > limit
@@ -42,7 +42,7 @@ func (l *memoryLimit) exceeded() bool {
 
 // clear has the log say that nothing is refused, if it says otherwise.
 func (l *memoryLimit) clear(used, limit uint64) {
-	if l.told.CompareAndSwap(true, false) {
+	if l.logged.CompareAndSwap(true, false) {
 		l.log.Info("used memory is no longer above maxmemory: nothing is refused", "used", used, "maxmemory", limit)
 	}
 }
@@ -54,7 +54,7 @@ func (l *memoryLimit) set(limit uint64) {
 		l.clear(l.used(), 0)
 		return
 	}
-	l.exceeded() // the log is to tell at once
+	l.exceeded() // so that the log says it at once
 }
 
 // SetMaxMemory limits the memory that the engine's mutexes may take, in bytes; 0 = no limit. Above

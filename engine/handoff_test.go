@@ -599,7 +599,7 @@ func TestNoQueueTakesNoPlaceAndKeepsTheOneThereIs(t *testing.T) {
 	})
 }
 
-// The mutex was not owned in this run, so what is told of it rests on no change.
+// Nobody owned the mutex in this run, so replies about it rest on no change.
 func TestAMissedTurnAfterTheQuietTimeGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Quiet: 2 * sec})

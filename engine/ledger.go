@@ -243,7 +243,7 @@ func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 	return taken
 }
 
-// send tells subscribers of a notice. It returns false for a turn that reached nobody.
+// send publishes a notice to its subscribers. It returns false for a turn that reached nobody.
 func (l *ledger) send(n notice) bool {
 	if n.message != nil {
 		l.notices.Publish(n.message.channel, n.message.payload)

@@ -19,7 +19,7 @@ type mutex struct {
 	token      uint64        // of the present tenure; 0 = free
 	acquired   simba.Instant // start of the present windows
 	acquiredAt int64         // the same in Unix milliseconds
-	rests      simba.Seq     // the last change of its lease: what is told of the mutex rests on it
+	rests      simba.Seq     // the last change of its lease: replies about the mutex rest on it
 	contention *contention   // nil when nobody contends and no session is bound
 	next       *mutex        // in the same bucket of the table
 	hash       uint64

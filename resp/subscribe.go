@@ -43,7 +43,7 @@ func (p *publication) encode(resp3 bool) []byte {
 	return w.buf
 }
 
-// Confirm tells that the reply to this command confirms subscriptions: it is sent in any ReplyMode.
+// Confirm marks the reply to this command as a confirmation of subscriptions: it is sent in any ReplyMode.
 func (c *Conn) Confirm() { c.confirms = true }
 
 // Subscribe subscribes and reports whether that is new. The handler writes the
