@@ -159,6 +159,7 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 		b := serve(t, "redis://"+s.Addr, e)
 		b.SetHandoffWindow(time.Minute)
 		e.listen(t, b, simba.ContenderChannel("m", id))
+		turns := e.on(simba.ContenderChannel("m", id))
 		wg.Go(func() {
 			hasTurn := false
 			for won := 0; won < 500; {
@@ -169,8 +170,8 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 				}
 				if o.Status == simba.StatusAcquired {
 					won++
-					for len(e.heard) > 0 { // of before
-						<-e.heard
+					for len(turns) > 0 { // of before
+						<-turns
 					}
 					hasTurn = false
 					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: id}); err != nil {
@@ -183,7 +184,7 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 					refused.Add(1)
 				}
 				select {
-				case <-e.heard:
+				case <-turns:
 					hasTurn = true
 				case <-time.After(10 * time.Second):
 					t.Errorf("%s waits in vain", id)

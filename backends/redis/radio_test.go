@@ -57,9 +57,7 @@ func TestAChannelThatRedisRefusesTakesNoOtherWithIt(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("a channel that is not allowed: %v", err)
 	}
-	e.mu.Lock()
-	e.channels["simba:{no}"] = true // so that no sweep gives it up
-	e.mu.Unlock()
+	e.open("simba:{no}") // so that no sweep gives it up
 	r := b.tuner.all()[0]
 	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)

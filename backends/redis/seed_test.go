@@ -78,41 +78,50 @@ func (j *jvm) hear(channel, payload string) {
 	}
 }
 
-// ear is a Notices that hands everything on, and that listens to what it is told.
+// ear is a Notices that keeps what comes on the channels that it listens to, each for itself: who
+// hears one channel misses nothing on another.
 type ear struct {
-	mu       sync.Mutex
-	channels map[string]bool
-	heard    chan [2]string
+	mu    sync.Mutex
+	heard map[string]chan string // payloads by channel
 }
 
-func newEar() *ear { return &ear{channels: make(map[string]bool), heard: make(chan [2]string, 10000)} }
+func newEar() *ear { return &ear{heard: make(map[string]chan string)} }
 
 func (e *ear) Publish(channel, payload string) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.channels[channel] {
+	c := e.on(channel)
+	if c == nil {
 		return 0
 	}
 	select {
-	case e.heard <- [2]string{channel, payload}:
+	case c <- payload:
 	default:
 	}
 	return 1
 }
 
-func (e *ear) Subscribed(channel string) bool {
+func (e *ear) Subscribed(channel string) bool { return e.on(channel) != nil }
+func (e *ear) SubscribedPattern(string) bool  { return false }
+func (e *ear) Any() bool                      { return true }
+
+// on returns what comes on a channel, nil = it does not listen there.
+func (e *ear) on(channel string) chan string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.channels[channel]
+	return e.heard[channel]
 }
-func (e *ear) SubscribedPattern(string) bool { return false }
-func (e *ear) Any() bool                     { return true }
+
+// open has the ear listen to a channel that the server is not told of.
+func (e *ear) open(channel string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard[channel] == nil {
+		e.heard[channel] = make(chan string, 10000)
+	}
+}
 
 func (e *ear) listen(t testing.TB, b *Backend, channel string) {
 	t.Helper()
-	e.mu.Lock()
-	e.channels[channel] = true
-	e.mu.Unlock()
+	e.open(channel)
 	if _, err := b.Subscribed(t.Context(), channel, false); err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +133,11 @@ func (e *ear) hear(t testing.TB, channel string, match func(payload string) bool
 	var others []string
 	for {
 		select {
-		case m := <-e.heard:
-			if m[0] == channel && match(m[1]) {
-				return m[1]
+		case payload := <-e.on(channel):
+			if match(payload) {
+				return payload
 			}
-			others = append(others, m[0]+" "+m[1])
+			others = append(others, payload)
 		case <-deadline:
 			t.Fatalf("nothing heard on %s, but %q", channel, others)
 		}
