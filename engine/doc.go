@@ -21,8 +21,8 @@
 //     in memory: a crash could undo that they are free.
 //   - While a mutex is free, not reserved and the quiet time is over, no reachable
 //     waiter is untold: every transition that could break this ends in handOn.
-//     (One whose lease was over before it could be told is not reachable until it
-//     shows up.)
+//     (One whose lease was over before it was told is not reachable until it could
+//     have been told, and if it could, until it shows up.)
 //   - A step that leaves a mutex free and kept for nobody, other than by the end of a lease,
 //     announces that on the mutex' channel.
 //   - The owner is not in the queue, except in the quiet time.

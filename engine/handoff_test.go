@@ -393,6 +393,39 @@ func TestThoseWhoWaitOnKeepTheirOrder(t *testing.T) {
 	})
 }
 
+func TestOneWhoseLeaseWasOverBeforeTheDiskAnsweredComesFirstAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		g.set(true)
+		w.acquire("m", "a", 10*sec, 0)
+		b := w.block("m", "b", sec, 0)
+		g.set(false)
+		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
+		if o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}); err != nil || o.Status != simba.StatusAcquired {
+			t.Fatalf("%+v %v", o, err)
+		}
+		g.set(true)
+		w.block("m", "c", sec, 0)
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "x"}) // before the connection of b gets to run
+		if got := w.owner("m"); got.Owner != "b" {
+			t.Errorf("%q owns the mutex, and b came first", got.Owner)
+		}
+		time.Sleep(sec) // b does not come though it could: its second lease ends
+		if got := w.owner("m"); got.Owner != "c" {
+			t.Errorf("%q owns the mutex, and b does not come", got.Owner)
+		}
+		time.Sleep(sec)
+		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
+			t.Errorf("%+v", o)
+		}
+		if o := b.granted(); o.Owner != "b" {
+			t.Errorf("%+v", o)
+		}
+		w.audit()
+	})
+}
+
 func TestAReleaseEndsTheWaitThatItsTenureHasYetToBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})

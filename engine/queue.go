@@ -82,6 +82,8 @@ type queue struct {
 	// round counts how often the mutex became free: everyone has one turn a round.
 	round uint64
 	had   mark
+	// resumed is set while one that mutex.resume left out of ready comes back as soon as it is tellable.
+	resumed bool
 	// nextLapse is not later than the first lapse of a polling waiter.
 	// The zero value means that no one can lapse.
 	nextLapse simba.Instant
@@ -197,6 +199,24 @@ func (q *queue) setReady(e *entry, ready bool) {
 		q.ready.remove(e)
 	}
 	q.untell(e)
+}
+
+// readyResumed gives turns to those whose waits go on, once what they missed is tellable. Those who did
+// not come though it was have them when one of them shows up: the others do, too, and they keep their order.
+func (q *queue) readyResumed(shownUp bool) {
+	if !q.resumed && !shownUp {
+		return
+	}
+	q.resumed = false
+	for _, e := range q.all {
+		switch t := e.ticket; {
+		case t == nil || e.ready:
+		case !t.tellable():
+			q.resumed = true
+		case shownUp || !t.absent:
+			q.setReady(e, true)
+		}
+	}
 }
 
 // newRound gives everyone another turn.

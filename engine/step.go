@@ -127,9 +127,10 @@ type ticket struct {
 	ended bool   // nobody waits by it any more
 
 	// Of the tenure that it was granted.
-	token uint64    // 0 = none
-	from  *entry    // its place before
-	after simba.Seq // the change that its waiter is told behind
+	token  uint64    // 0 = none
+	from   *entry    // its place before
+	after  simba.Seq // the change that its waiter is told behind
+	absent bool      // the last one was over, and its waiter did not come though it could be told
 }
 
 // unrecorded is the Seq of what the ledger has yet to number.

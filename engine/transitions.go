@@ -210,7 +210,8 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.tellable()) {
 		if e != nil && !e.ready {
-			m.rouse(s)
+			m.contention.readyResumed(true)
+			m.handOn(s)
 		}
 		return simba.StatusWaiting
 	}
@@ -329,8 +330,9 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	}
 }
 
-// resume has one wait on whose tenure is over before it could be told, in its old place. It has no turn
-// before it shows up to be told: else a disk that hangs would have it own the mutex again and again.
+// resume has one wait on whose tenure is over before it was told, in its old place. It has no turn before it
+// could have been told of that tenure, and if it could, before it shows up: else a disk that hangs, or a
+// connection that is stuck, would have it own the mutex again and again.
 func (m *mutex) resume(s *step, t *ticket) {
 	c, e := m.contention, t.from
 	t.token, t.from = 0, nil
@@ -343,18 +345,8 @@ func (m *mutex) resume(s *step, t *ticket) {
 		s.event(simba.EventQueued, m, e.contender, 0, "")
 	}
 	c.setTicket(e, t)
-}
-
-// rouse gives a turn to all who wait on and have been woken: one of them has shown up, so the others do, too,
-// and they keep their order.
-func (m *mutex) rouse(s *step) {
-	c := m.contention
-	for _, e := range c.all {
-		if e.ticket != nil && !e.ready && e.ticket.tellable() {
-			c.setReady(e, true)
-		}
-	}
-	m.handOn(s)
+	t.absent = t.tellable()
+	c.resumed = c.resumed || !t.absent
 }
 
 // handOn gives a free mutex to the first reachable waiter: grants it to a blocked
@@ -364,6 +356,7 @@ func (m *mutex) handOn(s *step) {
 	if c == nil || m.owned() || c.reserved != nil || s.now < s.quiet {
 		return
 	}
+	c.readyResumed(false)
 	for e := c.next(); e != nil; e = c.next() {
 		if e.ticket != nil && !bugs.On(bugs.LostWakeUp) {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)

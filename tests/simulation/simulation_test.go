@@ -74,6 +74,7 @@ var regress = []uint64{
 	1795375034490002125, // one that was told of its turn was taken for told of what it did at the same instant
 	1795375578148002679, // an earlier tenure of the same owner was taken for one that nobody was told of
 	1795376030258018501, // one whose turn came since a stop had sent those before it away was out of order
+	1795657294662000027, // one whose lease was over before the disk answered was passed over at the instant when it did
 	759,                 // a disk that hung for too long while the server stopped was no breach
 }
 
