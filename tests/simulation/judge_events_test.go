@@ -75,13 +75,13 @@ func (w *world) judgeSaid(channel, payload string, at time.Duration) {
 	for len(mx.said) > 0 && mx.said[0].payload != payload && mx.said[0].maybe {
 		mx.said = mx.said[1:]
 	}
-	if mx.missed(payload) {
-		mx.endTurn()
-		mx.freed = ""
-		w.count("turn missed")
-		return
-	}
 	if len(mx.said) == 0 || mx.said[0].payload != payload {
+		if mx.missed(payload) {
+			mx.endTurn()
+			mx.freed = ""
+			w.count("turn missed")
+			return
+		}
 		if !w.stopping { // a stop takes waiters out of the queue in its own order
 			mx.odd = fmt.Sprintf("at %v: %q on %s, where it should be %+v", at, payload, channel, mx.said)
 		}

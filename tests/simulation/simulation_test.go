@@ -75,6 +75,7 @@ var regress = []uint64{
 	1795375578148002679, // an earlier tenure of the same owner was taken for one that nobody was told of
 	1795376030258018501, // one whose turn came since a stop had sent those before it away was out of order
 	1795657294662000027, // one whose lease was over before the disk answered was passed over at the instant when it did
+	1795659872976003949, // a notice that a turn is over was taken for that of the next turn, of the same contender
 	759,                 // a disk that hung for too long while the server stopped was no breach
 }
 
