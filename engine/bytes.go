@@ -6,7 +6,7 @@ import "github.com/simba-resp/simba-resp"
 // them, and their share of the tables and lists that they are in.
 const (
 	mutexBytes      = 128
-	contentionBytes = 224
+	contentionBytes = 240
 	entryBytes      = 176
 	fieldBytes      = 48
 	ticketBytes     = 96

@@ -426,6 +426,39 @@ func TestOneWhoseLeaseWasOverBeforeTheDiskAnsweredComesFirstAgain(t *testing.T) 
 	})
 }
 
+func TestOneThatDoesNotShowUpHasOneTurnHoweverOftenTheDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		w := newWorldOn(t, g, Recovery{})
+		g.set(true)
+		w.acquire("m", "a", 10*sec, 0)
+		b := w.block("m", "b", 3*sec, 0)
+		g.set(false)
+		time.Sleep(20 * sec) // b is granted the mutex and its lease ends, while the disk hangs
+		for hang, want := range []string{"b", "", ""} {
+			o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: 10 * sec})
+			if err != nil || o.Status != simba.StatusAcquired {
+				t.Fatalf("%+v %v", o, err)
+			}
+			g.set(true) // for a moment: b could be told of what it missed
+			g.set(false)
+			time.Sleep(11 * sec) // the lease of x ends
+			if got, _, err := w.e.Owner(t.Context(), "m"); err != nil || got.Owner != want {
+				t.Errorf("hang %d: %q owns the mutex, not %q (%v)", hang, got.Owner, want, err)
+			}
+			time.Sleep(11 * sec)
+		}
+		g.set(true)
+		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
+			t.Errorf("%+v", o)
+		}
+		if o := b.granted(); o.Owner != "b" {
+			t.Errorf("%+v", o)
+		}
+		w.audit()
+	})
+}
+
 func TestAReleaseEndsTheWaitThatItsTenureHasYetToBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})

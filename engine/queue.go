@@ -82,8 +82,9 @@ type queue struct {
 	// round counts how often the mutex became free: everyone has one turn a round.
 	round uint64
 	had   mark
-	// resumed is set while one that mutex.resume left out of ready comes back as soon as it is tellable.
-	resumed bool
+	// resumed are those that mutex.resume left out of ready, in the order of what they missed: they come back as
+	// soon as that is tellable.
+	resumed []*ticket
 	// nextLapse is not later than the first lapse of a polling waiter.
 	// The zero value means that no one can lapse.
 	nextLapse simba.Instant
@@ -201,19 +202,28 @@ func (q *queue) setReady(e *entry, ready bool) {
 	q.untell(e)
 }
 
-// readyResumed gives turns to those whose waits go on, once what they missed is tellable. Those who did
-// not come though it was have them when one of them shows up: the others do, too, and they keep their order.
-func (q *queue) readyResumed(shownUp bool) {
-	if !q.resumed && !shownUp {
-		return
+// readyResumed gives a turn to those whose waits go on and who could have been told by now what they missed. It is
+// the only one before they show up.
+func (q *queue) readyResumed() {
+	for len(q.resumed) > 0 && q.resumed[0].tellable() {
+		t := q.resumed[0]
+		q.resumed[0], q.resumed = nil, q.resumed[1:]
+		if t.entry != nil {
+			t.absent = true
+			q.setReady(t.entry, true)
+		}
 	}
-	q.resumed = false
+	if len(q.resumed) == 0 {
+		q.resumed = nil
+	}
+}
+
+// readyAll gives a turn to all whose waits go on, when one of them has shown up: the others are about to, and
+// keep their order.
+func (q *queue) readyAll() {
+	q.readyResumed()
 	for _, e := range q.all {
-		switch t := e.ticket; {
-		case t == nil || e.ready:
-		case !t.tellable():
-			q.resumed = true
-		case shownUp || !t.absent:
+		if e.ticket != nil && !e.ready && e.ticket.tellable() {
 			q.setReady(e, true)
 		}
 	}

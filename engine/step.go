@@ -126,11 +126,14 @@ type ticket struct {
 	moved bool   // another connection of the same contender waits in its place
 	ended bool   // nobody waits by it any more
 
+	// absent: it has had a turn because it could have been told of a tenure that was over, and has not shown
+	// up since.
+	absent bool
+
 	// Of the tenure that it was granted.
-	token  uint64    // 0 = none
-	from   *entry    // its place before
-	after  simba.Seq // the change that its waiter is told behind
-	absent bool      // the last one was over, and its waiter did not come though it could be told
+	token uint64    // 0 = none
+	from  *entry    // its place before
+	after simba.Seq // the change that its waiter is told behind
 }
 
 // unrecorded is the Seq of what the ledger has yet to number.

@@ -210,9 +210,10 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.tellable()) {
 		if e != nil && !e.ready {
-			m.contention.readyResumed(true)
+			m.contention.readyAll()
 			m.handOn(s)
 		}
+		t.absent = false
 		return simba.StatusWaiting
 	}
 	t.ended, t.from, t.waiter = true, nil, nil // the mutex may remember the ticket for as long as the lease runs
@@ -330,9 +331,9 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 	}
 }
 
-// resume has one wait on whose tenure is over before it was told, in its old place. It has no turn before it
-// could have been told of that tenure, and if it could, before it shows up: else a disk that hangs, or a
-// connection that is stuck, would have it own the mutex again and again.
+// resume has one wait on whose tenure is over before it was told, in its old place. It has no turn before it could
+// have been told of that tenure. If it could, or has had such a turn already, it has none before it shows up:
+// else a connection that is stuck would have it own the mutex again and again.
 func (m *mutex) resume(s *step, t *ticket) {
 	c, e := m.contention, t.from
 	t.token, t.from = 0, nil
@@ -345,8 +346,9 @@ func (m *mutex) resume(s *step, t *ticket) {
 		s.event(simba.EventQueued, m, e.contender, 0, "")
 	}
 	c.setTicket(e, t)
-	t.absent = t.tellable()
-	c.resumed = c.resumed || !t.absent
+	if !t.absent && !t.tellable() {
+		c.resumed = append(c.resumed, t)
+	}
 }
 
 // handOn gives a free mutex to the first reachable waiter: grants it to a blocked
@@ -356,7 +358,7 @@ func (m *mutex) handOn(s *step) {
 	if c == nil || m.owned() || c.reserved != nil || s.now < s.quiet {
 		return
 	}
-	c.readyResumed(false)
+	c.readyResumed()
 	for e := c.next(); e != nil; e = c.next() {
 		if e.ticket != nil && !bugs.On(bugs.LostWakeUp) {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
