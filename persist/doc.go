@@ -40,7 +40,8 @@
 // # Bounds
 //
 //   - While more than a segment's size of full segments waits for the checkpoint (maxBehind),
-//     nothing is written. So a start reads at most three segments: two full ones and the last.
+//     nothing is written. So a start reads at most twice that and the last segment, whose size is that
+//     of the largest record if one does not fit into a segment.
 //   - A record beyond 4 MiB (maxPending) is reduced to the last change of each mutex whenever it
 //     has doubled.
 //   - A record is closed before it has more than 256 MiB (maxRecord), but for its last transaction.

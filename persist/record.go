@@ -69,7 +69,7 @@ func decodeHead(record []byte) (h head, changes []byte, err error) {
 		return head{}, nil, errGarbage
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(record[4+8*i:]) }
-	if field(7) > math.MaxInt64 {
+	if field(7) > math.MaxInt64 || field(0) != 0 {
 		return head{}, nil, errGarbage
 	}
 	return head{
