@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,91 +13,178 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Errors that errors.Is matches.
-var (
-	// ErrLost is the cause of an ownership context that ended without being asked to, and
-	// what Unlock returns then: the lease was not renewed in time, or was
-	// broken. Another may own the mutex.
-	ErrLost = errors.New("the mutex was lost")
-	// ErrReleased is the cause of an ownership context that ended since the
-	// mutex is given up.
-	ErrReleased = errors.New("the mutex is given up")
-	// ErrNotAcquired is returned by who wanted a mutex for a while, or at once, and has not got it.
-	ErrNotAcquired = errors.New("the mutex is not acquired")
-	// ErrInUse is returned by what can be used once at a time and is in use.
-	ErrInUse = errors.New("it is in use")
-	// ErrClosed is returned by what is closed.
-	ErrClosed = errors.New("it is closed")
+// NoTransition as a Transition means a lease without a transition window.
+const NoTransition time.Duration = -1
+
+const (
+	defaultTimeout    = 3 * time.Second
+	defaultTTL        = 10 * time.Second
+	defaultTransition = 2 * time.Second
+	// minTimeout is less than any network takes.
+	minTimeout = time.Millisecond
 )
 
 // Options of a Client. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time that a request may take; 0 means 3 s. The go-redis
-	// client honours it only with its ContextTimeoutEnabled; without, its own
-	// timeouts and retries hold, and this one is when we ask again over another connection.
+	// Timeout bounds the time that a request may take, and that of giving up what one has: 1 ms at
+	// least, 0 means 3 s. The go-redis client obeys it only with its ContextTimeoutEnabled. Without,
+	// its own timeouts and retries hold its connections longer, and the request goes on in the
+	// background.
 	Timeout time.Duration
-	// Logger is told of requests that fail, panics of scheduled work and lost mutexes; nil
-	// discards.
+
+	// TTL and Transition are the windows of all leases that do not set their own: 0 means 10 s and
+	// 2 s, NoTransition no transition. See ContenderConfig.
+	TTL, Transition time.Duration
+
+	// Logger is told of outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
+	// work. nil means slog.Default(); slog.DiscardHandler makes one that keeps silent.
 	Logger *slog.Logger
 }
 
-// Client is what contenders share: the go-redis client and a subscriber's connection.
+// Client is what contenders share: the go-redis client and a subscriber's connection. Safe for
+// concurrent use.
 type Client struct {
-	rdb     redis.UniversalClient
-	timeout time.Duration
-	log     *slog.Logger
-	radio   *radio
-
-	farewells sync.WaitGroup // contenders that are giving up what they have
+	rdb             redis.UniversalClient
+	timeout         time.Duration
+	ttl, transition time.Duration // as in Options, with the defaults
+	log             *slog.Logger
+	radio           *radio
+	roster          *roster
+	outage          outage
+	vigil           vigil
 }
 
-// New returns a Client that makes its requests with rdb, which stays the caller's. It does
-// not connect. The error names the option that cannot be.
+// New returns a Client that makes its requests with rdb, which stays the caller's. It does not
+// connect. The error names the option that is wrong.
+//
+// Give the Client a go-redis client of its own. Blocking commands of others (BLPOP, XREAD BLOCK)
+// take connections from the same pool, and a leader that cannot renew in time loses its mutex. Set
+// its ContextTimeoutEnabled. A redis.Ring is refused: it does not pass on notices.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
-	switch {
-	case rdb == nil:
-		return nil, errors.New("rdb is nil")
-	case o.Timeout < 0:
-		return nil, fmt.Errorf("Timeout is %v, less than 0", o.Timeout)
+	if err := checkRedis(rdb); err != nil {
+		return nil, err
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 3 * time.Second
+	if o.Timeout != 0 && o.Timeout < minTimeout {
+		return nil, fmt.Errorf("Timeout is %v, less than %v", o.Timeout, minTimeout)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	c := &Client{
+		rdb: rdb, timeout: o.Timeout, log: o.Logger, radio: newRadio(rdb), roster: newRoster(),
+		ttl: defaultTTL, transition: defaultTransition,
 	}
-	return &Client{rdb: rdb, timeout: o.Timeout, log: o.Logger, radio: newRadio(rdb)}, nil
+	if c.timeout == 0 {
+		c.timeout = defaultTimeout
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	c.outage.log = c.log
+	c.ttl, c.transition = c.windows(o.TTL, o.Transition)
+	if err := checkWindows(c.ttl, c.transition); err != nil {
+		return nil, err
+	}
+	if !contextTimeouts(rdb) {
+		c.log.Warn("go-redis has ContextTimeoutEnabled off: its own timeouts and retries keep requests longer than Timeout",
+			"timeout", c.timeout)
+	}
+	return c, nil
 }
 
-// Close waits for what is being given up in the background, as after a Lock whose context has ended, as long
-// as a request may take, and ends the subscriber's connection. Stop first what the Client has
-// made; what still runs is not called by notices any more. The go-redis client is not closed. The
-// error says that something may be left at the server until its lease is over.
+// checkRedis returns why a Client cannot work with rdb.
+func checkRedis(rdb redis.UniversalClient) error {
+	switch v := reflect.ValueOf(rdb); {
+	case rdb == nil:
+		return errors.New("rdb is nil")
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return fmt.Errorf("rdb is a nil %T", rdb)
+	}
+	if _, ok := rdb.(*redis.Ring); ok {
+		return errors.New("rdb is a redis.Ring, which does not pass on notices: connect to a simba-resp server with redis.NewClient")
+	}
+	return nil
+}
+
+// contextTimeouts reports whether requests end with their contexts, as far as that is known.
+func contextTimeouts(rdb redis.UniversalClient) bool {
+	switch r := rdb.(type) {
+	case *redis.Client:
+		return r.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return r.Options().ContextTimeoutEnabled
+	}
+	return true
+}
+
+// Close stops all that runs by the Client, as Stop and Unlock do, waits for that as long as a request
+// may take, and ends the subscriber's connection. What is used afterwards is refused with ErrClosed.
+// The go-redis client is not closed. The error, ErrUnavailable, says that something may be left at the
+// server until its lease is over, or that a callback has not returned.
 func (c *Client) Close() error {
-	c.radio.close()
-	done := make(chan struct{})
-	go func() { // ends with the last of them
-		defer close(done)
-		c.farewells.Wait()
-	}()
+	over := c.roster.close()
 	t := time.NewTimer(c.timeout)
 	defer t.Stop()
+	var err error
 	select {
-	case <-done:
-		return nil
+	case <-over:
 	case <-t.C:
-		return fmt.Errorf("give up what is left at the server: %w", errUnanswered)
+		select {
+		case <-over:
+		default:
+			err = fmt.Errorf("close: what is left at the server: %w", errUnanswered)
+		}
 	}
+	c.radio.close()
+	return err
 }
 
-// Owner asks who owns a mutex now, without wanting it. The zero Owner means nobody.
-func (c *Client) Owner(ctx context.Context, mutex string) (Owner, error) {
+// Owner asks who owns a mutex now, without wanting it. The zero Owner means nobody. The error is that
+// of ctx, ErrUnavailable, ErrClosed, or what the server says.
+func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err error) {
+	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
+		owner, err = c.owner(ctx, mutex)
+		return err
+	})
+	return owner, err
+}
+
+// Check reports whether the tenure of that fencing token still owns the mutex. It is what a resource
+// asks before it acts for one who says to be the owner. The errors are those of Owner.
+func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
+	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
+		holds, err = c.check(ctx, mutex, token)
+		return err
+	})
+	return holds, err
+}
+
+// question asks something that changes nothing.
+func (c *Client) question(ctx context.Context, mutex string, ask func(context.Context) error) error {
 	if err := simba.CheckMutex(mutex); err != nil {
-		return Owner{}, err
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	if c.roster.isClosed() {
+		return fmt.Errorf("the Client: %w", ErrClosed)
+	}
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.owner(ctx, mutex)
+	err := ask(limited)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// windows are those of a lease, with defaults for what is 0.
+func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Duration) {
+	if ttl == 0 {
+		ttl = c.ttl
+	}
+	switch transition {
+	case 0:
+		transition = c.transition
+	case NoTransition:
+		transition = 0
+	}
+	return ttl, transition
 }
 
 // terms are those of a contender.
@@ -106,18 +193,27 @@ type terms struct {
 	ttl, transition time.Duration
 }
 
-// check returns an error that names what cannot be.
-func (t terms) check() error {
+// terms returns those of a contender as it was configured. The error names the field that is wrong.
+func (c *Client) terms(mutex, id string, ttl, transition time.Duration) (terms, error) {
+	if id == "" {
+		id = defaultID()
+	}
+	ttl, transition = c.windows(ttl, transition)
+	t := terms{mutex, id, ttl, transition}
 	if err := simba.CheckMutex(t.mutex); err != nil {
-		return err
+		return terms{}, err
 	}
 	if err := simba.CheckContender(t.id); err != nil {
+		return terms{}, err
+	}
+	return t, checkWindows(t.ttl, t.transition)
+}
+
+func checkWindows(ttl, transition time.Duration) error {
+	if err := checkMillis("TTL", ttl, simba.MinTTL, simba.MaxTTL); err != nil {
 		return err
 	}
-	if err := checkMillis("TTL", t.ttl, simba.MinTTL, simba.MaxTTL); err != nil {
-		return err
-	}
-	return checkMillis("Transition", t.transition, 0, simba.MaxTransition)
+	return checkMillis("Transition", transition, 0, simba.MaxTransition)
 }
 
 func checkMillis(name string, d, lowest, highest time.Duration) error {

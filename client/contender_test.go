@@ -13,6 +13,9 @@ import (
 )
 
 func lease(ttl, transition time.Duration) func(*ContenderConfig) {
+	if transition == 0 {
+		transition = NoTransition
+	}
 	return func(cfg *ContenderConfig) { cfg.TTL, cfg.Transition = ttl, transition }
 }
 
@@ -28,14 +31,13 @@ func TestContenderThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 		"mutex":                             func(c *ContenderConfig) { c.Mutex = "" },
 		"mutex ":                            func(c *ContenderConfig) { c.Mutex = "a b" },
 		"contender":                         func(c *ContenderConfig) { c.ID = "a@@b" },
-		"TTL is 0s, not 1ms to 24h0m0s":     func(c *ContenderConfig) { c.TTL = 0 },
+		"TTL is -1s, not 1ms to 24h0m0s":    func(c *ContenderConfig) { c.TTL = -time.Second },
 		"TTL is 999µs, not 1ms to 24h0m0s":  func(c *ContenderConfig) { c.TTL = 999 * time.Microsecond },
 		"TTL is 1.5ms, not a whole":         func(c *ContenderConfig) { c.TTL = 1500 * time.Microsecond },
 		"TTL is 24h0m0.001s, not":           func(c *ContenderConfig) { c.TTL = 24*time.Hour + time.Millisecond },
 		"Transition is -1ms, not 0s to":     func(c *ContenderConfig) { c.Transition = -time.Millisecond },
 		"InitialDelay is -1ns, less than 0": func(c *ContenderConfig) { c.InitialDelay = -1 },
 		"OnAcquired is nil":                 func(c *ContenderConfig) { c.OnAcquired = nil },
-		"OnReleased is nil":                 func(c *ContenderConfig) { c.OnReleased = nil },
 	} {
 		cfg := good
 		change(&cfg)
@@ -334,7 +336,12 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 						g.slow(slow/2, slow/2)
 						return w.contendOver(g, "k", changes...)
 					})
-					k.stop()
+					if err := k.Stop(bg); err != nil {
+						if !errors.Is(err, ErrUnavailable) || slow == 0 {
+							t.Errorf("stop: %v", err)
+						}
+						time.Sleep(5 * time.Second) // it goes on
+					}
 					said := k.said()
 					for _, id := range append(w.queue("job"), w.owner("job")) {
 						if id == "k" {

@@ -21,7 +21,7 @@ func ExampleNew() {
 	defer c.Close()
 	_, err = client.New(rdb, client.Options{Timeout: -time.Second})
 	fmt.Println(err)
-	// Output: Timeout is -1s, less than 0
+	// Output: Timeout is -1s, less than 1ms
 }
 
 func ExampleOptions() {
@@ -33,15 +33,10 @@ func ExampleOptions() {
 	// Output: <nil>
 }
 
-// Stop what the Client has made before it is closed.
 func ExampleClient() {
 	c, done := connect()
 	defer done() // closes it
-	locker, err := c.NewLocker(client.LockerConfig{Mutex: "report", TTL: 10 * time.Second})
-	check(err)
-	_, err = locker.Lock(context.Background())
-	check(err)
-	fmt.Println(locker.Close())
+	fmt.Println(c.Do(context.Background(), "report", func(ctx context.Context) error { return ctx.Err() }))
 	// Output: <nil>
 }
 
@@ -100,7 +95,7 @@ func ExampleClient_NewContender() {
 	defer done()
 	_, err := c.NewContender(client.ContenderConfig{Mutex: "leader"})
 	fmt.Println(err)
-	// Output: TTL is 0s, not 1ms to 24h0m0s
+	// Output: OnAcquired is nil
 }
 
 // Work that heeds the ownership context ends when leadership does.
@@ -188,16 +183,13 @@ func ExampleContender_Owner() {
 	// Output: shop-1 1
 }
 
-// The resource that is worked on can refuse what comes with an old token (SIMBA.CHECK).
+// The resource that is worked on can refuse what comes with an old token, see Client.Check.
 func ExampleToken() {
 	c, done := connect()
 	defer done()
-	locker, err := c.NewLocker(client.LockerConfig{Mutex: "report", TTL: 10 * time.Second})
+	l, err := c.Lock(context.Background(), "report")
 	check(err)
-	defer locker.Close()
-	ownership, err := locker.Lock(context.Background())
-	check(err)
-	ctx, cancel := context.WithTimeout(ownership, time.Second)
+	ctx, cancel := context.WithTimeout(l.Context(), time.Second)
 	defer cancel()
 	fmt.Println(client.Token(ctx), client.Token(context.Background()))
 	// Output: 1 0

@@ -17,12 +17,13 @@ func ExampleScheduler() {
 	s, err := c.NewScheduler(client.ScheduleConfig{
 		Mutex: "cleanup", TTL: 10 * time.Second, Transition: 2 * time.Second,
 		Period: 10 * time.Millisecond,
-		Work: func(ownership context.Context) {
+		Work: func(ownership context.Context) error {
 			n++
 			select {
 			case beats <- n:
 			case <-ownership.Done():
 			}
+			return nil
 		},
 	})
 	check(err)
@@ -48,9 +49,12 @@ func ExampleScheduleConfig() {
 		InitialDelay: time.Second,
 		Period:       time.Minute,
 		Strategy:     client.FixedDelay,
-		Work:         func(ownership context.Context) { fmt.Println("clean up with token", client.Token(ownership)) },
+		Work: func(ownership context.Context) error {
+			_, err := fmt.Println("clean up with token", client.Token(ownership))
+			return err
+		},
 	}
-	cfg.Work(context.Background())
+	check(cfg.Work(context.Background()))
 	// Output: clean up with token 0
 }
 

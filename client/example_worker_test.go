@@ -81,7 +81,7 @@ func ExampleWorker_Start() {
 	check(w.Start())
 	fmt.Println(w.Start())
 	check(w.Stop(context.Background()))
-	// Output: it is in use
+	// Output: start the worker shop-1 of jobs: it is in use
 }
 
 func ExampleWorker_Stop() {

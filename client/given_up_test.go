@@ -130,8 +130,7 @@ func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 }
 
 func TestNoSchedulerComesWithAnError(t *testing.T) {
-	c := new(Client)
-	s, err := c.NewScheduler(ScheduleConfig{Period: time.Second, Work: func(context.Context) {}})
+	s, err := new(Client).NewScheduler(ScheduleConfig{Period: time.Second, Work: func(context.Context) error { return nil }})
 	if err == nil || s != nil {
 		t.Errorf("%v, %v", s, err)
 	}
@@ -139,8 +138,8 @@ func TestNoSchedulerComesWithAnError(t *testing.T) {
 
 func TestUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, g := w.locker()
-		own := w.lock(l)
+		g := w.client()
+		l := w.lock(g)
 		time.Sleep(7 * time.Second)
 		w.breakOff("job")
 		b := w.contend("b")
@@ -149,7 +148,7 @@ func TestUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
 		time.Sleep(3 * time.Second) // renewal not answered
 		g.cut()
 		g.slow(0, 0)
-		t.Log(w.elapsed(), own.Err(), b.IsOwner())
+		t.Log(w.elapsed(), l.Context().Err(), b.IsOwner())
 		if err := l.Unlock(bg); err == nil && b.IsOwner() {
 			t.Error("b has the mutex since 3 s, and Unlock says nil")
 		}
@@ -201,15 +200,12 @@ func TestACallbackThatEndsItsGoroutineStopsNoOther(t *testing.T) {
 func TestCloseWaitsForWhatIsGivenUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		l, err := g.NewLocker(LockerConfig{Mutex: "job", TTL: time.Hour})
-		must(t, err)
 		must(t, g.rdb.Ping(bg).Err())
 		g.slow(0, time.Second)
 		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
 		defer cancel()
-		_, err = l.Lock(ctx)
+		_, err := g.Lock(ctx, "job", WithTTL(time.Hour))
 		t.Log(err)
-		must(t, l.Close())
 		must(t, g.Close())
 		must(t, g.rdb.Close())
 		time.Sleep(time.Minute)

@@ -96,7 +96,7 @@ func TestAContenderReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 		if !k.IsOwner() {
 			t.Error("it is not the owner when the store is mended")
 		}
-		if got := log(); !strings.Contains(got, "the server answers again") {
+		if got := log(); !strings.Contains(got, "the server refuses a contender no more") {
 			t.Errorf("the log:\n%s", got)
 		}
 	})
@@ -144,25 +144,22 @@ func TestAnOwnerKeepsItsLeaseIfTheStoreIsMendedInTime(t *testing.T) {
 	})
 }
 
-func TestALockerReturnsThatTheStoreRefuses(t *testing.T) {
+func TestALockReturnsThatTheStoreRefuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g := w.client()
-		l, err := g.NewLocker(LockerConfig{Mutex: "job", TTL: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
 		s.refuses.Store(true)
-		for name, lock := range map[string]func(context.Context) (context.Context, error){"Lock": l.Lock, "TryLock": l.TryLock} {
+		for name, lock := range map[string]func(context.Context, string, ...LockOption) (*Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
 			var said redis.Error
-			if _, err := lock(t.Context()); !errors.As(err, &said) || said.Error() != noTable || w.elapsed() != 0 {
+			if _, err := lock(t.Context(), "job"); !errors.As(err, &said) || said.Error() != noTable || w.elapsed() != 0 {
 				t.Errorf("%s: %v after %v", name, err, w.elapsed())
 			}
 		}
 		synctest.Wait()
 		s.refuses.Store(false)
-		if _, err := l.Lock(t.Context()); err != nil {
-			t.Errorf("when it is mended: %v", err)
+		l, err := g.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatalf("when it is mended: %v", err)
 		}
 		s.refuses.Store(true)
 		var said redis.Error

@@ -43,17 +43,20 @@ type ownership struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	token  uint64
+	vigil  *vigil
 	span   atomic.Pointer[span]
 	timer  *time.Timer // ends it when the lease is over, whatever else the process is busy with
 }
 
-// newOwnership begins with the answer to a request that was sent at from.
-func newOwnership(token uint64, from instant, lease time.Duration) *ownership {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	o := &ownership{Context: ctx, cancel: cancel, token: token}
+// newOwnership begins with the answer to a request that was sent at from. It has the values of base,
+// which does not end.
+func newOwnership(base context.Context, v *vigil, token uint64, from instant, lease time.Duration) *ownership {
+	ctx, cancel := context.WithCancelCause(base)
+	o := &ownership{Context: ctx, cancel: cancel, token: token, vigil: v}
 	o.renew(from, lease)
 	o.timer = time.AfterFunc(math.MaxInt64, o.expire)
 	o.timer.Reset(max(0, o.left()))
+	v.add(o)
 	return o
 }
 
@@ -70,6 +73,7 @@ func (o *ownership) expire() {
 func (o *ownership) end(cause error) {
 	o.cancel(cause)
 	o.timer.Stop()
+	o.vigil.remove(o)
 }
 
 // renew begins the windows anew.

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 )
 
@@ -27,8 +25,6 @@ const (
 	// maxStrays is how many requests may be under way that are not waited for any more.
 	maxStrays = 4
 )
-
-var errUnanswered = errors.New("no answer in time")
 
 // hooks are what a pursuit tells. They are called by its goroutine, one at a time, and
 // must not block. All but acquired and lost may be nil.
@@ -55,29 +51,29 @@ type hooks struct {
 //	   ▼  │ a notice, or the lease of the owner is over
 //	 waiting
 //
-// From everywhere stop leads to: end the ownership, let the callbacks return, RELEASE.
+// From everywhere stop leads to: end the ownership, let the callbacks return, RELEASE. It is done then,
+// or when that has taken as long as a request may; it goes on until the lease is over.
 type pursuit struct {
+	*run
 	c *Client
 	terms
 	hooks
-	delay   time.Duration // before the first request
-	noQueue bool          // take no place in the queue
-	once    bool          // end when the mutex is not to be had, or lost
-	fixed   bool          // do not renew unless told to
-	every   time.Duration // not 0: the pause between requests of who waits; no notice shortens it
+	base    context.Context // of its ownerships: it does not end
+	member  *member         // of the roster; nil = another answers for it
+	delay   time.Duration   // before the first request
+	noQueue bool            // take no place in the queue
+	once    bool            // end when the mutex is not to be had, or lost
+	fixed   bool            // do not renew unless told to
+	every   time.Duration   // not 0: the pause between requests of who waits; no notice shortens it
 
-	stop func()        // ends it, without waiting
-	quit chan struct{} // closed by stop
-	done chan struct{} // closed when run returns
-	poke chan struct{} // ask now
-	err  error         // of giving up; may be read when done is closed
+	poke     chan struct{} // ask now
+	owning   atomic.Bool   // own is not nil; for who hears notices
+	resigned atomic.Bool   // it is to give up what it has, and to contend anew
 
-	owning atomic.Bool // own is not nil; for who hears notices
-
-	// Used by run only.
+	// Used by pursue only.
 	own       *ownership // nil = not the owner
-	over      uint64     // the token of the last tenure that we were told of and that is over; 0 = none
-	last      Owner      // as seen last
+	ended     uint64     // the token of the last tenure that we were told of and that is over; 0 = none
+	seen      Owner      // who owns it, as seen last
 	ear       *listener
 	asked     uint64         // how many requests were sent
 	answers   chan answer    // of requests, late ones too
@@ -86,8 +82,7 @@ type pursuit struct {
 	sent      instant        // when we last asked for a tenure
 	present   bool           // the server may know us: as the owner, or in the queue
 	uncertain bool           // as which, is not known
-	failing   bool           // the last request failed
-	refusing  bool           // and one since the last that did not was refused
+	refused   bool           // one since the last that was answered was refused
 	pause     time.Duration  // after the next failure
 
 	// Renewals are done in guards, which ends when we give up: one that is late then finds nothing to
@@ -96,23 +91,32 @@ type pursuit struct {
 	endGuards context.CancelFunc
 }
 
-func (c *Client) pursue(t terms, h hooks) *pursuit {
+// newPursuit returns one that has not begun. Values of base go into its ownerships.
+func (c *Client) newPursuit(base context.Context, t terms, h hooks) *pursuit {
 	p := &pursuit{
-		c: c, terms: t, hooks: h, pause: retryPause,
-		quit: make(chan struct{}), done: make(chan struct{}), poke: make(chan struct{}, 1),
+		run: newRun(), c: c, terms: t, hooks: h, pause: retryPause, poke: make(chan struct{}, 1),
 		slots: make(chan struct{}, maxStrays), answers: make(chan answer, 2*maxStrays),
 	}
+	p.base = p.run.context(base)
 	p.guards, p.endGuards = context.WithCancel(context.Background())
-	p.stop = sync.OnceFunc(func() {
-		c.farewells.Add(1)
-		close(p.quit)
-	})
 	return p
 }
 
-func (p *pursuit) run() {
-	defer p.c.farewells.Done()
-	defer close(p.done)
+// begin has it run. The error says that the Client is closed, or that the id is in use.
+func (p *pursuit) begin() error {
+	p.member = &member{mutex: p.mutex, id: p.id, stop: p.stop}
+	if err := p.c.roster.enter(p.member); err != nil {
+		return err
+	}
+	go p.pursue()
+	return nil
+}
+
+func (p *pursuit) pursue() {
+	if p.member != nil {
+		defer p.c.roster.leave(p.member)
+	}
+	defer close(p.gone)
 	defer p.giveUp()
 	if p.delay > 0 && !p.sleep(p.delay, nil) {
 		return
@@ -127,6 +131,9 @@ func (p *pursuit) step() bool {
 	case <-p.poke: // what it is about is asked now
 	default:
 	}
+	if p.resigned.Load() {
+		return p.resign()
+	}
 	if p.own != nil && p.own.left() <= 0 { // the process was stopped, or nobody answered
 		return p.lose(ErrLost, Owner{}) && p.afterwards()
 	}
@@ -137,9 +144,10 @@ func (p *pursuit) step() bool {
 	if err != nil {
 		return p.fail(err)
 	}
-	if p.failing {
-		p.failing, p.refusing = false, false
-		p.c.log.Info("the server answers again", "mutex", p.mutex, "contender", p.id)
+	p.c.outage.answered()
+	if p.refused {
+		p.refused = false
+		p.c.log.Info("the server refuses a contender no more", "mutex", p.mutex, "contender", p.id)
 	}
 	switch out.Status {
 	case simba.StatusAcquired, simba.StatusRenewed:
@@ -230,20 +238,25 @@ func (p *pursuit) send(token uint64, life time.Duration) uint64 {
 
 // fail judges a request that failed.
 func (p *pursuit) fail(err error) bool {
-	final, longest := refused(err), min(p.ttl, retryPauseMax)
+	closed := errors.Is(err, ErrClosed)
+	final, longest := closed || refused(err), min(p.ttl, retryPauseMax)
 	if misconfigured(err) {
 		longest = mendPauseMax
 	}
 	switch {
-	case p.failing && (p.refusing || !final): // it was logged
-	case final:
+	case closed:
+		p.c.log.Error("a contender ends, for it cannot ask any more", "mutex", p.mutex, "contender", p.id, "err", err)
+	case !final:
+		p.c.outage.met(p.terms, err)
+	case !p.refused:
+		p.refused = true
 		p.c.log.Error("the server refuses a contender", "mutex", p.mutex, "contender", p.id, "err", err)
-	default:
-		p.c.log.Warn("cannot ask the server", "mutex", p.mutex, "contender", p.id, "err", err)
 	}
-	p.failing, p.refusing = true, p.refusing || final
 	if p.failed != nil {
 		p.failed(err, final)
+	}
+	if closed {
+		return false
 	}
 	if p.own != nil {
 		d := min(p.pause, p.own.left()/guardPauses)
@@ -260,7 +273,7 @@ func (p *pursuit) fail(err error) bool {
 	}
 	p.listen() // which tells when the server is there again
 	d := p.pause
-	if errors.Is(err, errUnanswered) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, errUnanswered) {
 		d = retryPause // it has cost time enough
 	} else {
 		p.pause = min(2*p.pause, longest)
@@ -270,17 +283,18 @@ func (p *pursuit) fail(err error) bool {
 
 // hold is after the mutex was acquired or renewed by a request that was sent at from.
 func (p *pursuit) hold(out simba.Outcome, from instant) bool {
-	if p.own == nil && out.Token == p.over { // by the server's clock it was not over yet; but it was told to be
+	if p.own == nil && out.Token == p.ended { // by the server's clock it was not over yet; but it was told to be
 		return p.drop(out.Token)
 	}
 	lease := min(p.lease(), out.Transition)
 	o := p.own
 	if o == nil {
-		o = newOwnership(out.Token, from, lease)
+		o = newOwnership(p.base, &p.c.vigil, out.Token, from, lease)
 	} else {
 		o.renew(from, lease)
 	}
-	if o.left() <= 0 { // the answer took longer than the lease
+	if o.left() <= 0 { // the answer took longer than the lease, or it has resigned
+		o.end(ErrLost) // if it is new
 		if p.own != nil {
 			return p.lose(ErrLost, Owner{}) && p.afterwards()
 		}
@@ -288,12 +302,12 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 		return p.fail(errUnanswered)
 	}
 	p.pause, p.uncertain = retryPause, false
-	before := p.last
-	p.last = Owner{ID: p.id, Token: out.Token, TTLAt: from.at.Add(min(p.ttl, out.TTL)), TransitionAt: from.at.Add(lease)}
+	before := p.seen
+	p.seen = Owner{ID: p.id, Token: out.Token, TTLAt: from.at.Add(min(p.ttl, out.TTL)), TransitionAt: from.at.Add(lease)}
 	if p.own == nil {
 		p.own = o
 		p.owning.Store(true)
-		p.acquired(o, State{p.mutex, before, p.last})
+		p.acquired(o, State{p.mutex, before, p.seen})
 	} else {
 		p.listen() // who holds it for so long wants to know at once if it is broken
 		if p.renewed != nil {
@@ -308,12 +322,46 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 
 // drop releases a tenure that is over for us, so that none is told twice; then it is asked for anew.
 func (p *pursuit) drop(token uint64) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), p.c.timeout)
-	defer cancel()
-	if _, err := p.c.release(ctx, p.terms, token); err != nil {
+	if _, err := p.release(token); err != nil {
 		return p.fail(err)
 	}
 	return !p.quitting()
+}
+
+// resign gives up what it has, and contends anew when the callbacks have returned.
+func (p *pursuit) resign() bool {
+	if p.own != nil && !p.lose(ErrReleased, Owner{}) || !p.afterwards() {
+		return false
+	}
+	if _, err := p.release(p.ended); err != nil {
+		return p.fail(err)
+	}
+	p.resigned.Store(false)
+	return !p.quitting()
+}
+
+// release gives a tenure up, 0 = any and the place in the queue. It waits as long as a request may take; one
+// that takes longer goes on.
+func (p *pursuit) release(token uint64) (released bool, err error) {
+	type outcome struct {
+		released bool
+		err      error
+	}
+	answer := make(chan outcome, 1)
+	p.strays.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), p.c.timeout)
+		defer cancel()
+		released, err := p.c.release(ctx, p.terms, token)
+		answer <- outcome{released, err}
+	})
+	enough := time.NewTimer(p.c.timeout)
+	defer enough.Stop()
+	select {
+	case o := <-answer:
+		return o.released, o.err
+	case <-enough.C:
+		return false, errUnanswered
+	}
 }
 
 // endure waits until the lease is over or p is told to renew it.
@@ -340,9 +388,9 @@ func renewIn(ttl, transition time.Duration) time.Duration {
 // wait waits until another's lease, or turn, is over, or a notice comes.
 func (p *pursuit) wait(out simba.Outcome) bool {
 	p.pause = retryPause
-	p.last = ownerOf(out, time.Now())
+	p.seen = ownerOf(out, time.Now())
 	if p.waiting != nil {
-		p.waiting(p.last)
+		p.waiting(p.seen)
 	}
 	if p.once {
 		return false
@@ -368,11 +416,14 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 // lose notes that the mutex is not ours any more; false means that this is the end.
 func (p *pursuit) lose(cause error, after Owner) bool {
 	o := p.own
+	if p.resigned.Load() {
+		cause = ErrReleased
+	}
 	o.end(cause)
-	p.own, p.over = nil, o.token
+	p.own, p.ended = nil, o.token
 	p.owning.Store(false)
-	state := State{p.mutex, p.last, after}
-	p.last = after
+	state := State{p.mutex, p.seen, after}
+	p.seen = after
 	if errors.Is(cause, ErrLost) {
 		p.c.log.Warn("lost a mutex", "mutex", p.mutex, "contender", p.id, "token", o.token, "owner", after.ID)
 	}
@@ -382,14 +433,27 @@ func (p *pursuit) lose(cause error, after Owner) bool {
 
 // afterwards waits for the callbacks; false means that it is to stop.
 func (p *pursuit) afterwards() bool {
+	return p.awaitCallbacks(p.quit) && !p.quitting()
+}
+
+// awaitCallbacks waits until the callbacks have returned, or for enough; it reports whether they have.
+func (p *pursuit) awaitCallbacks(enough <-chan struct{}) bool {
 	if p.settled == nil {
-		return !p.quitting()
-	}
-	select {
-	case <-p.settled():
 		return true
-	case <-p.quit:
-		return false
+	}
+	overdue := time.NewTimer(p.c.timeout)
+	defer overdue.Stop()
+	settled := p.settled()
+	for {
+		select {
+		case <-settled:
+			return true
+		case <-enough:
+			return false
+		case <-overdue.C:
+			p.c.log.Warn("a callback has not returned, though the mutex is not owned any more; nothing is asked for or released before it has",
+				"mutex", p.mutex, "contender", p.id, "after", p.c.timeout)
+		}
 	}
 }
 
@@ -439,15 +503,6 @@ func (p *pursuit) sleep(d time.Duration, early <-chan struct{}) bool {
 	return !p.quitting()
 }
 
-func (p *pursuit) quitting() bool {
-	select {
-	case <-p.quit:
-		return true
-	default:
-		return false
-	}
-}
-
 // giveUp ends it: nothing of it is left, here or at the server, unless the server cannot be
 // asked until what may be left there has lapsed.
 func (p *pursuit) giveUp() {
@@ -460,36 +515,37 @@ func (p *pursuit) giveUp() {
 	if p.ear != nil {
 		p.c.radio.leave(p.ear)
 	}
-	if p.settled != nil {
-		<-p.settled()
-	}
+	p.awaitCallbacks(nil)
 	if p.releasing != nil {
 		p.releasing()
 	}
 	p.endGuards()
+	late := time.AfterFunc(p.c.timeout, func() { p.finish(errUnanswered) })
+	defer late.Stop()
+	p.finish(p.farewell(token))
+	p.strays.Wait() // of releases that took too long
+}
+
+// farewell tells the server that it goes. It tries until what may be left there has lapsed.
+func (p *pursuit) farewell(token uint64) error {
 	p.strays.Wait() // none may come after the release
 	if !p.present {
-		return
+		return nil
 	}
 	if p.uncertain {
 		token = 0
 	}
-	asked := false
-	for {
-		ctx, cancel := context.WithTimeout(context.Background(), p.c.timeout)
-		released, err := p.c.release(ctx, p.terms, token)
-		cancel()
+	for asked := false; ; asked = true {
+		released, err := p.release(token)
 		switch {
 		case err == nil:
 			if token != 0 && !released && !asked {
-				p.err = ErrLost
+				return ErrLost
 			}
-			return
-		case refused(err), errors.Is(err, redis.ErrClosed), now().since(p.sent) > p.lease():
-			p.err = err
-			return
+			return nil
+		case refused(err), errors.Is(err, ErrClosed), now().since(p.sent) > p.lease():
+			return err
 		}
-		asked = true
 		p.pause = min(2*p.pause, time.Second)
 		time.Sleep(p.pause / 2)
 	}

@@ -52,7 +52,7 @@ func TestContenderAsksAgainAtTransitionAtGiveOrTake(t *testing.T) {
 // A process that was stopped for longer than its lease: nothing of it has run since.
 func TestOwnershipKnowsByTheClockThatItHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOwnership(7, now(), 10*time.Second)
+		o := newOwnership(t.Context(), new(vigil), 7, now(), 10*time.Second)
 		child, cancel := context.WithCancel(o)
 		defer cancel()
 		time.Sleep(9899 * time.Millisecond)

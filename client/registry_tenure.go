@@ -26,14 +26,7 @@ type tenure struct {
 	news chan struct{} // closed, and replaced, with each change
 }
 
-func (t *tenure) over() bool {
-	select {
-	case <-t.run.done:
-		return true
-	default:
-		return false
-	}
-}
+func (t *tenure) over() bool { return t.run.over() }
 
 // attempt begins to ask the server for a lock, once or until it is stopped. It waits until
 // nothing is left of the one before, so that its own lock is not in its way; if it is to
@@ -47,7 +40,7 @@ func (r *Registry) attempt(ctx context.Context, e *latch, once bool) (*tenure, e
 	}
 	r.mu.Lock()
 	for e.tenure != nil && !e.tenure.over() {
-		before := e.tenure.run.done
+		before := e.tenure.run.gone
 		r.mu.Unlock()
 		select {
 		case <-before:
@@ -74,7 +67,7 @@ func (r *Registry) attempt(ctx context.Context, e *latch, once bool) (*tenure, e
 	}
 	r.attempts++ // an id of its own: what an earlier attempt has asked for, and is late, cannot touch it
 	id := r.cfg.ID + ":" + strconv.FormatUint(r.attempts, 10)
-	p := r.c.pursue(terms{e.lock.mutex, id, r.cfg.ExpireAfter, 0}, hooks{
+	p := r.c.newPursuit(context.Background(), terms{e.lock.mutex, id, r.cfg.ExpireAfter, 0}, hooks{
 		acquired: func(o *ownership, _ State) { change(func() { t.own, t.err = o, nil }) },
 		renewed:  func() { change(func() { t.renewals, t.err = t.renewals+1, nil }) },
 		waiting:  func(Owner) { change(func() { t.elsewhere, t.err = true, nil }) },
@@ -91,11 +84,14 @@ func (r *Registry) attempt(ctx context.Context, e *latch, once bool) (*tenure, e
 		p.every = r.cfg.SpinEvery
 	}
 	t.run = p
+	if err := p.begin(); err != nil {
+		return nil, err
+	}
 	e.tenure = t
 	e.pins++ // by the caller it is pinned already
 	r.runs++
 	go func() { // Close waits for it
-		p.run()
+		<-p.gone
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		e.tidyLocked()

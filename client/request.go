@@ -39,7 +39,13 @@ func (c *Client) release(ctx context.Context, t terms, token uint64) (released b
 	cmd := once{redis.NewCmd(ctx, args...)}
 	_ = c.rdb.Process(ctx, cmd) // it is cmd's error
 	n, err := cmd.Int()
-	return n == 1, err
+	return n == 1, judged(err)
+}
+
+// check asks whether that tenure still owns the mutex.
+func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
+	n, err := c.rdb.Do(ctx, "simba.check", mutex, token).Int()
+	return n == 1, judged(err)
 }
 
 // once is a command that go-redis does not repeat by itself: the answer to the second RELEASE is that
@@ -92,7 +98,7 @@ type fields struct {
 func record(cmd *redis.Cmd) (*fields, error) {
 	reply, err := cmd.Result()
 	if err != nil {
-		return nil, err
+		return nil, judged(err)
 	}
 	switch r := reply.(type) {
 	case map[any]any:

@@ -42,22 +42,30 @@ type ScheduleConfig struct {
 	Period       time.Duration // more than 0
 	Strategy     Strategy      // the zero value is FixedRate
 
+	// AlignToClock has the beats at the multiples of Period on the wall clock, counted in UTC: with a Period of an hour
+	// on the full hour, of 24 h at midnight. So a leader that takes over does not repeat the beat of the one
+	// before it. What no one led for is left out. Where the clocks of two processes differ, a beat may still run
+	// twice, or not at all, if leadership changes just then. It goes with FixedRate and without InitialDelay.
+	//
+	// Without it the beats are counted from becoming the leader: each new leader begins with one.
+	AlignToClock bool
+
 	// Work is called on each beat. Its context ends when leadership does: it should return soon then, since
-	// the next leader may work already if the mutex was lost. A panic is logged with its stack, and
-	// the schedule goes on.
-	Work func(ownership context.Context)
+	// the next leader may work already if the mutex was lost. An error is logged, a panic too, with its stack, and
+	// the schedule goes on. If Work ends its goroutine (runtime.Goexit), that is logged, and it resigns.
+	Work func(ownership context.Context) error
 }
 
 // Scheduler does periodic work in one of many processes: Simba's scheduler. It begins when
 // the mutex is acquired and ends at once when that is lost or released. Work never overlaps
 // with itself in the process. It begins stopped and may be started again
-// after each stop; stopped, it has no goroutine.
+// after each stop; stopped, it has no goroutine. Safe for concurrent use.
 type Scheduler struct {
 	cfg       ScheduleConfig
 	contender *Contender
 }
 
-// NewScheduler returns a stopped Scheduler. The error names the field that cannot be.
+// NewScheduler returns a stopped Scheduler. The error names the field that is wrong.
 func (c *Client) NewScheduler(cfg ScheduleConfig) (*Scheduler, error) {
 	switch {
 	case cfg.InitialDelay < 0:
@@ -66,14 +74,17 @@ func (c *Client) NewScheduler(cfg ScheduleConfig) (*Scheduler, error) {
 		return nil, fmt.Errorf("Period is %v, not more than 0", cfg.Period)
 	case cfg.Strategy != FixedRate && cfg.Strategy != FixedDelay:
 		return nil, fmt.Errorf("Strategy is %v, not FixedRate or FixedDelay", cfg.Strategy)
+	case cfg.AlignToClock && cfg.Strategy != FixedRate:
+		return nil, fmt.Errorf("AlignToClock goes with FixedRate, and Strategy is %v", cfg.Strategy)
+	case cfg.AlignToClock && cfg.InitialDelay != 0:
+		return nil, fmt.Errorf("AlignToClock leaves no choice of InitialDelay, and it is %v", cfg.InitialDelay)
 	case cfg.Work == nil:
 		return nil, errors.New("Work is nil")
 	}
 	s := &Scheduler{cfg: cfg}
 	var err error
 	s.contender, err = c.NewContender(ContenderConfig{
-		Mutex: cfg.Mutex, ID: cfg.ID, TTL: cfg.TTL, Transition: cfg.Transition,
-		OnAcquired: s.lead, OnReleased: func(State) {},
+		Mutex: cfg.Mutex, ID: cfg.ID, TTL: cfg.TTL, Transition: cfg.Transition, OnAcquired: s.lead,
 	})
 	if err != nil {
 		return nil, err
@@ -84,12 +95,20 @@ func (c *Client) NewScheduler(cfg ScheduleConfig) (*Scheduler, error) {
 // ID returns the contender id.
 func (s *Scheduler) ID() string { return s.contender.ID() }
 
+// Run contends and works until ctx ends, see [Contender.Run].
+func (s *Scheduler) Run(ctx context.Context) error { return s.contender.Run(ctx) }
+
 // Start begins to contend, see [Contender.Start].
 func (s *Scheduler) Start() error { return s.contender.Start() }
 
-// Stop ends leading and contending, see [Contender.Stop]. Called by Work, it must not be
-// waited for: cancel ctx before.
+// Stop ends leading and contending, see [Contender.Stop]. Called by Work with its context it does not wait.
 func (s *Scheduler) Stop(ctx context.Context) error { return s.contender.Stop(ctx) }
+
+// Quit begins to stop and does not wait for it: unlike Stop it may be called by Work with any context.
+func (s *Scheduler) Quit() { s.contender.Quit() }
+
+// Resign has another lead, if one waits, see [Contender.Resign].
+func (s *Scheduler) Resign() { s.contender.Resign() }
 
 // IsOwner reports whether it leads at this moment.
 func (s *Scheduler) IsOwner() bool { return s.contender.IsOwner() }
@@ -99,8 +118,8 @@ func (s *Scheduler) Owner() Owner { return s.contender.Owner() }
 
 // lead works until the ownership ends.
 func (s *Scheduler) lead(ownership context.Context, _ State) {
-	next := time.Now().Add(s.cfg.InitialDelay)
-	beat := time.NewTimer(s.cfg.InitialDelay)
+	next := s.first(time.Now())
+	beat := time.NewTimer(time.Until(next))
 	defer beat.Stop()
 	for {
 		select {
@@ -112,23 +131,64 @@ func (s *Scheduler) lead(ownership context.Context, _ State) {
 		}
 		s.work(ownership)
 		now := time.Now()
-		if s.cfg.Strategy == FixedDelay {
-			next = now.Add(s.cfg.Period)
-		} else {
-			next = next.Add(s.cfg.Period)
-			if late := now.Sub(next); late > 0 {
-				next = next.Add(late.Truncate(s.cfg.Period)) // the last of those that were missed
-			}
-		}
+		next = s.next(next, now)
 		beat.Reset(next.Sub(now))
 	}
 }
 
+// first is when the first beat of a leader is.
+func (s *Scheduler) first(now time.Time) time.Time {
+	if s.cfg.AlignToClock {
+		return s.aligned(now)
+	}
+	return now.Add(s.cfg.InitialDelay)
+}
+
+// next is when the beat after that of last is.
+func (s *Scheduler) next(last, now time.Time) time.Time {
+	switch {
+	case s.cfg.AlignToClock:
+		return s.aligned(later(last, now))
+	case s.cfg.Strategy == FixedDelay:
+		return now.Add(s.cfg.Period)
+	}
+	next := last.Add(s.cfg.Period)
+	if late := now.Sub(next); late > 0 {
+		next = next.Add(late.Truncate(s.cfg.Period)) // the last of those that were missed
+	}
+	return next
+}
+
+// aligned is the first multiple of the period on the wall clock after t.
+func (s *Scheduler) aligned(t time.Time) time.Time {
+	wall := t.Round(0) // without the monotonic clock
+	return t.Add(wall.Truncate(s.cfg.Period).Add(s.cfg.Period).Sub(wall))
+}
+
+// later is the later one by the wall clock: a timer may fire a little early by it.
+func later(a, b time.Time) time.Time {
+	if a.Round(0).After(b.Round(0)) {
+		return a
+	}
+	return b
+}
+
 func (s *Scheduler) work(ownership context.Context) {
+	log := s.contender.c.log.With("mutex", s.cfg.Mutex, "contender", s.ID())
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
-			s.contender.c.log.Error("scheduled work panicked", "mutex", s.cfg.Mutex, "panic", p, "stack", string(debug.Stack()))
+		p := recover()
+		switch {
+		case p != nil:
+			log.Error("scheduled work panicked", "panic", p, "stack", string(debug.Stack()))
+		case !returned:
+			log.Error("scheduled work ended its goroutine: it resigns")
+			s.Resign()
 		}
 	}()
-	s.cfg.Work(ownership)
+	err := s.cfg.Work(ownership)
+	returned = true
+	if err != nil {
+		log.Error("scheduled work failed", "err", err)
+	}
 }

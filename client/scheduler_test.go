@@ -27,7 +27,7 @@ func (w *world) scheduler(g *guest, cfg ScheduleConfig, takes func(beat int) tim
 	b := new(beats)
 	cfg.Mutex, cfg.TTL, cfg.Transition = "job", 10*time.Second, 2*time.Second
 	if cfg.Work == nil {
-		cfg.Work = func(ctx context.Context) { b.work(w, ctx, takes) }
+		cfg.Work = func(ctx context.Context) error { b.work(w, ctx, takes); return nil }
 	}
 	s, err := g.NewScheduler(cfg)
 	if err != nil {
@@ -76,13 +76,13 @@ func always(d time.Duration) func(int) time.Duration { return func(int) time.Dur
 
 func TestScheduleThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 	c := new(Client)
-	good := ScheduleConfig{Mutex: "job", TTL: time.Second, Period: time.Second, Work: func(context.Context) {}}
+	good := ScheduleConfig{Mutex: "job", TTL: time.Second, Period: time.Second, Work: func(context.Context) error { return nil }}
 	if _, err := c.NewScheduler(good); err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*ScheduleConfig){
 		"mutex":                             func(c *ScheduleConfig) { c.Mutex = "" },
-		"TTL is 0s":                         func(c *ScheduleConfig) { c.TTL = 0 },
+		"TTL is 1ns":                        func(c *ScheduleConfig) { c.TTL = 1 },
 		"Period is 0s, not more than 0":     func(c *ScheduleConfig) { c.Period = 0 },
 		"InitialDelay is -1ns, less than 0": func(c *ScheduleConfig) { c.InitialDelay = -1 },
 		"Strategy is Strategy(2), not":      func(c *ScheduleConfig) { c.Strategy = 2 },
@@ -191,10 +191,10 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 		var guests []*guest
 		for i := range counts {
 			g := w.client()
-			s, _ := w.scheduler(g, ScheduleConfig{Period: time.Second, Work: func(ctx context.Context) {
+			s, _ := w.scheduler(g, ScheduleConfig{Period: time.Second, Work: func(ctx context.Context) error {
 				if !inside.TryLock() {
 					t.Error("two work at a time")
-					return
+					return nil
 				}
 				defer inside.Unlock()
 				counts[i]++
@@ -202,6 +202,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 				case <-time.After(900 * time.Millisecond):
 				case <-ctx.Done():
 				}
+				return nil
 			}}, nil)
 			all, guests = append(all, s), append(guests, g)
 		}
@@ -242,10 +243,11 @@ func TestPanicInTheWorkIsReportedAndTheScheduleGoesOn(t *testing.T) {
 		var log bytes.Buffer
 		calls := 0
 		g := w.clientWith(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		s, _ := w.scheduler(g, ScheduleConfig{Period: time.Second, Work: func(context.Context) {
+		s, _ := w.scheduler(g, ScheduleConfig{Period: time.Second, Work: func(context.Context) error {
 			if calls++; calls == 2 {
 				panic("the disk is full")
 			}
+			return nil
 		}}, nil)
 		time.Sleep(4500 * time.Millisecond)
 		if !s.IsOwner() {

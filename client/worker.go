@@ -80,33 +80,22 @@ type Worker struct {
 
 	mu    sync.Mutex // guards what follows
 	state WorkerState
-	run   *working // the last; nil = never started
+	run   *run // the last; nil = never started
 }
 
-// working is one run of a Worker, from Start to Stop.
-type working struct {
-	stop func()
-	quit chan struct{} // closed by stop
-	done chan struct{} // closed when it has ended
-	err  error         // of the release; may be read when done is closed
-}
-
-// NewWorker returns an idle Worker. The error names the field that cannot be.
+// NewWorker returns an idle Worker. The error names the field that is wrong.
 func (c *Client) NewWorker(cfg WorkerConfig) (*Worker, error) {
-	if cfg.ID == "" {
-		cfg.ID = defaultID()
-	}
-	w := &Worker{c: c, terms: terms{cfg.Mutex, cfg.ID, cfg.TTL, cfg.Transition}, cfg: cfg}
-	if err := w.terms.check(); err != nil {
+	t, err := c.terms(cfg.Mutex, cfg.ID, cfg.TTL, cfg.Transition)
+	if err != nil {
 		return nil, err
 	}
 	switch {
 	case cfg.StartWork == nil:
 		return nil, errors.New("StartWork is nil")
 	case cfg.StopWork == nil:
-		return nil, errors.New("StopWork is nil")
+		cfg.StopWork = func() error { return nil }
 	}
-	return w, nil
+	return &Worker{c: c, terms: t, cfg: cfg}, nil
 }
 
 // ID returns the worker's contender id.
@@ -119,83 +108,97 @@ func (w *Worker) State() WorkerState {
 	return w.state
 }
 
-// Start begins to ask for the mutex and does not wait for it. ErrInUse: it runs, or what
-// it had is not given up yet.
+// Run works as the leader until ctx ends, and gives up what it has; see [Contender.Run].
+func (w *Worker) Run(ctx context.Context) error {
+	r, err := w.start(ctx)
+	if err != nil {
+		return err
+	}
+	return r.last(ctx, w.c, w.name())
+}
+
+// Start begins to ask for the mutex and does not wait for it. ErrInUse: it runs, what
+// it had is not given up yet, or another contender of the Client has its id. ErrClosed: the Client is closed.
 func (w *Worker) Start() error {
+	_, err := w.start(context.Background())
+	return err
+}
+
+func (w *Worker) start(base context.Context) (*run, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.run != nil {
-		select {
-		case <-w.run.done:
-		default:
-			return ErrInUse
-		}
+	if !w.run.over() {
+		return nil, fmt.Errorf("start %s: %w", w.name(), ErrInUse)
 	}
-	r := &working{quit: make(chan struct{}), done: make(chan struct{})}
-	r.stop = sync.OnceFunc(func() { close(r.quit) })
+	r := newRun()
+	m := &member{mutex: w.terms.mutex, id: w.terms.id, stop: r.stop}
+	if err := w.c.roster.enter(m); err != nil {
+		return nil, fmt.Errorf("start %s: %w", w.name(), err)
+	}
 	w.run = r
-	go w.loop(r)
-	return nil
+	go func() {
+		defer w.c.roster.leave(m)
+		defer close(r.gone)
+		w.loop(r.context(base), r)
+	}()
+	return r, nil
+}
+
+// name says what it is, in errors.
+func (w *Worker) name() string {
+	return fmt.Sprintf("the worker %s of %s", w.terms.id, w.terms.mutex)
 }
 
 // Stop stops the work, gives the mutex or the place in the queue up, and is idle. It waits for that until
-// ctx ends; it goes on without. The error is that of ctx, or of the release: the mutex is free
-// then when its lease is over; or ErrLost, if the mutex was lost in the meantime. An idle Worker is stopped.
-//
-// Called from a callback, it must not be waited for: cancel ctx before.
-func (w *Worker) Stop(ctx context.Context) error {
+// ctx ends; it goes on without. Called in StartWork with its ownership context it does not wait at all, and
+// returns nil. The errors are those of [Contender.Stop]. An idle Worker is stopped.
+func (w *Worker) Stop(ctx context.Context) error { return w.running().end(ctx, "stop "+w.name()) }
+
+// Quit begins to stop and does not wait for it: unlike Stop it may be called in every callback.
+func (w *Worker) Quit() {
+	if r := w.running(); r != nil {
+		r.stop()
+	}
+}
+
+// running returns the last run; nil = never started.
+func (w *Worker) running() *run {
 	w.mu.Lock()
-	r := w.run
-	w.mu.Unlock()
-	if r == nil {
-		return nil
-	}
-	r.stop()
-	select {
-	case <-r.done:
-		return r.err
-	default:
-	}
-	select {
-	case <-r.done:
-		return r.err
-	case <-ctx.Done():
-		return fmt.Errorf("stop the worker %s of %s: %w", w.terms.id, w.terms.mutex, ctx.Err())
-	}
+	defer w.mu.Unlock()
+	return w.run
 }
 
 // loop contends until it is stopped: anew each time that the work could not be started.
-func (w *Worker) loop(r *working) {
-	defer close(r.done)
+func (w *Worker) loop(base context.Context, r *run) {
 	for delay := time.Duration(0); ; delay = w.terms.ttl {
-		p := w.pursue()
+		p := w.newPursuit(base)
 		p.delay = delay
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			p.run()
-		}()
+		go p.pursue()
 		select {
 		case <-r.quit:
 			p.stop()
-		case <-ended:
+		case <-p.done:
 		}
-		<-ended
-		r.err = p.err
-		select {
-		case <-r.quit:
-			w.become(Idle)
-			<-w.changes.idle()
-			return
-		default:
+		<-p.done
+		if !r.quitting() && !errors.Is(p.err, ErrClosed) {
 			w.become(Waiting)
+			select {
+			case <-p.gone:
+				continue
+			case <-r.quit:
+			}
 		}
+		w.become(Idle)
+		<-w.changes.idle()
+		r.finish(p.err)
+		<-p.gone
+		return
 	}
 }
 
-func (w *Worker) pursue() *pursuit {
+func (w *Worker) newPursuit(base context.Context) *pursuit {
 	var p *pursuit
-	p = w.c.pursue(w.terms, hooks{
+	p = w.c.newPursuit(base, w.terms, hooks{
 		settled: w.work.idle,
 		asking: func(renewal bool) {
 			if renewal {

@@ -121,10 +121,9 @@ func TestWorkerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 	for want, change := range map[string]func(*WorkerConfig){
 		"mutex":            func(c *WorkerConfig) { c.Mutex = "" },
 		"contender":        func(c *WorkerConfig) { c.ID = "a b" },
-		"TTL is 0s":        func(c *WorkerConfig) { c.TTL = 0 },
+		"TTL is 1ns":       func(c *WorkerConfig) { c.TTL = 1 },
 		"Transition is -1": func(c *WorkerConfig) { c.Transition = -time.Millisecond },
 		"StartWork is nil": func(c *WorkerConfig) { c.StartWork = nil },
-		"StopWork is nil":  func(c *WorkerConfig) { c.StopWork = nil },
 	} {
 		cfg := good
 		change(&cfg)

@@ -153,6 +153,9 @@ func (w *world) client() *guest { return w.clientWith(Options{}) }
 
 func (w *world) clientWith(o Options) *guest {
 	w.t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	g := new(guest)
 	g.connect(w.server)
 	g.rdb = redis.NewClient(&redis.Options{

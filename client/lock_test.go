@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,66 +17,79 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// locker returns a Locker of "job" over a Client of its own, with a lease of 10 s and 2 s.
-// It is closed with the world at the latest.
-func (w *world) locker() (*Locker, *guest) {
-	w.t.Helper()
-	g := w.client()
-	return w.lockerOver(g, "job"), g
-}
-
-func (w *world) lockerOver(g *guest, mutex string) *Locker {
-	w.t.Helper()
-	l, err := g.NewLocker(LockerConfig{Mutex: mutex, TTL: 10 * time.Second, Transition: 2 * time.Second})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		_ = l.Close()
-		time.Sleep(time.Minute) // for what goes on in the background
-	})
-	return l
-}
-
-// lock locks and fails if it cannot.
-func (w *world) lock(l *Locker) context.Context {
+// lock locks "job" by a Client, and fails if it cannot.
+func (w *world) lock(g *guest) *Lock {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
 	defer cancel()
-	own, err := l.Lock(ctx)
+	l, err := g.Lock(ctx, "job")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return own
+	return l
 }
 
-func (w *world) unlock(l *Locker) {
+func (w *world) unlock(l *Lock) {
 	w.t.Helper()
 	if err := l.Unlock(bg); err != nil {
 		w.t.Error(err)
 	}
 }
 
-func TestLockerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
-	c := new(Client)
-	for want, cfg := range map[string]LockerConfig{
-		"mutex":            {TTL: time.Second},
-		"TTL is 0s, not":   {Mutex: "job"},
-		"Transition is -1": {Mutex: "job", TTL: time.Second, Transition: -time.Millisecond},
-	} {
-		if l, err := c.NewLocker(cfg); l != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+func TestALockThatCannotBeIsRefused(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		for want, opts := range map[string][]LockOption{
+			"TTL is -1s, not":   {WithTTL(-time.Second)},
+			"Transition is -1m": {WithTransition(-time.Millisecond)},
+			"contender":         {WithID("two words")},
+		} {
+			for name, lock := range map[string]func(context.Context, string, ...LockOption) (*Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
+				if l, err := lock(bg, "job", opts...); l != nil || err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %q", name, err, want)
+				}
+			}
 		}
-	}
+		if l, err := g.Lock(bg, ""); l != nil || err == nil {
+			t.Errorf("no mutex: %v", err)
+		}
+	})
+}
+
+func TestALockHasTheWindowsThatItIsToHave(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for want, opts := range map[[2]time.Duration][]LockOption{
+			{10 * time.Second, 12 * time.Second}: nil,
+			{time.Second, 3 * time.Second}:       {WithTTL(time.Second)},
+			{10 * time.Second, 10 * time.Second}: {WithTransition(NoTransition)},
+			{time.Minute, 61 * time.Second}:      {WithTTL(time.Minute), WithTransition(time.Second)},
+		} {
+			g := w.client()
+			l, err := g.Lock(bg, "job", opts...)
+			must(t, err)
+			o, err := g.Owner(bg, "job")
+			must(t, err)
+			if got := [2]time.Duration{time.Until(o.TTLAt), time.Until(o.TransitionAt)}; got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+			w.unlock(l)
+		}
+		g := w.clientWith(Options{TTL: 4 * time.Second, Transition: NoTransition})
+		w.lock(g)
+		if o, err := g.Owner(bg, "job"); err != nil || time.Until(o.TransitionAt) != 4*time.Second {
+			t.Errorf("by the Client's options: %+v, %v", o, err)
+		}
+	})
 }
 
 func TestLockIsHeldUntilUnlock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, _ := w.locker()
+		g := w.client()
 		for i := range uint64(3) {
-			own := w.lock(l)
+			l := w.lock(g)
+			own := l.Context()
 			time.Sleep(time.Hour)
-			if own.Err() != nil || Token(own) != i+1 || w.owner("job") == "" {
+			if own.Err() != nil || Token(own) != i+1 || l.Token() != i+1 || w.owner("job") == "" {
 				t.Errorf("after an hour: %v, token %d, owner %q", own.Err(), Token(own), w.owner("job"))
 			}
 			w.unlock(l)
@@ -94,13 +108,12 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 func TestLocksAreHadInTheOrderOfTheirAsking(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var order []int
-		first, _ := w.locker()
-		w.lock(first)
+		first := w.lock(w.client())
 		done := make(chan struct{})
 		for i := range 10 {
-			l, _ := w.locker()
+			g := w.client()
 			go func() {
-				w.lock(l)
+				l := w.lock(g)
 				order = append(order, i) // one at a time: it is a lock
 				w.unlock(l)
 				done <- struct{}{}
@@ -121,12 +134,14 @@ func TestLocksAreHadInTheOrderOfTheirAsking(t *testing.T) {
 
 func TestTryLockDoesNotWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a, _ := w.locker()
-		b, g := w.locker()
-		if _, err := a.TryLock(bg); err != nil {
+		a, b := w.client(), w.client()
+		has, err := a.TryLock(bg, "job", WithID("a"))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if own, err := b.TryLock(bg); own != nil || !errors.Is(err, ErrNotAcquired) || w.elapsed() != 0 {
+		l, err := b.TryLock(bg, "job")
+		var not *NotAcquiredError
+		if l != nil || !errors.Is(err, ErrNotAcquired) || !errors.As(err, &not) || not.Owner.ID != "a" || w.elapsed() != 0 {
 			t.Errorf("what another has: %v after %v", err, w.elapsed())
 		}
 		if q := w.queue("job"); len(q) != 0 {
@@ -137,19 +152,20 @@ func TestTryLockDoesNotWait(t *testing.T) {
 				t.Errorf("%s took a place in the queue", e.Owner)
 			}
 		}
-		w.unlock(a)
-		own, err := b.TryLock(bg)
-		if err != nil || Token(own) != 2 {
-			t.Errorf("what is free: %v, token %d", err, Token(own))
+		w.unlock(has)
+		l, err = b.TryLock(bg, "job")
+		if err != nil || l.Token() != 2 {
+			t.Fatalf("what is free: %v", err)
 		}
 		time.Sleep(time.Hour)
-		if own.Err() != nil {
-			t.Errorf("after an hour: %v", own.Err())
+		if l.Context().Err() != nil {
+			t.Errorf("after an hour: %v", l.Context().Err())
 		}
-		w.unlock(b)
-		g.silence()
+		w.unlock(l)
+		b.silence()
 		at := w.elapsed()
-		if _, err := b.TryLock(bg); err == nil || w.elapsed()-at > 3*time.Second {
+		if _, err := b.TryLock(bg, "job"); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotAcquired) ||
+			errors.Is(err, context.DeadlineExceeded) || w.elapsed()-at > 3*time.Second {
 			t.Errorf("without an answer: %v after %v", err, w.elapsed()-at)
 		}
 	})
@@ -172,7 +188,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/%v", name, after), func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
-					l, g := w.locker()
+					g := w.client()
 					if err := g.rdb.Ping(bg).Err(); err != nil { // so there is a connection
 						t.Fatal(err)
 					}
@@ -188,8 +204,8 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 						return // it is found out
 					}
 					at := w.elapsed()
-					own, err := l.Lock(ctx)
-					if own != nil || !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+					l, err := g.Lock(ctx, "job")
+					if l != nil || !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
 						t.Errorf("%v", err)
 					}
 					if took := w.elapsed() - at; took != after && enter != nil {
@@ -198,8 +214,11 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 					if want != nil && after > time.Second && (err == nil || !strings.Contains(err.Error(), want.Error())) {
 						t.Errorf("%v does not say %v", err, want)
 					}
-					if _, err := l.TryLock(ctx); errors.Is(err, ErrInUse) {
-						t.Error(err)
+					if name == "another has it" && !strings.Contains(err.Error(), "other owns it") {
+						t.Errorf("%v does not say who has it", err)
+					}
+					if unavailable := name == "nobody answers" || want != nil; unavailable && after > 3*time.Second && !errors.Is(err, ErrUnavailable) {
+						t.Errorf("%v does not match ErrUnavailable", err)
 					}
 					time.Sleep(5 * time.Second)
 					if w.server == nil {
@@ -217,36 +236,45 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 	}
 }
 
-func TestLockerIsForOneAtATime(t *testing.T) {
+func TestUnlockOfWhatIsUnlockedIsHarmless(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, _ := w.locker()
-		inUse := func(when string) {
-			t.Helper()
-			if _, err := l.Lock(bg); !errors.Is(err, ErrInUse) {
-				t.Errorf("Lock %s: %v", when, err)
-			}
-			if _, err := l.TryLock(bg); !errors.Is(err, ErrInUse) {
-				t.Errorf("TryLock %s: %v", when, err)
-			}
+		g := w.client()
+		l := w.lock(g)
+		w.unlock(l)
+		next := w.lock(g)
+		w.unlock(l)
+		if err := next.Context().Err(); err != nil || w.owner("job") == "" {
+			t.Errorf("a second Unlock has ended the lock of another: %v", err)
 		}
-		other, _ := w.locker()
-		w.lock(other)
-		locked := make(chan struct{})
-		go func() { defer close(locked); w.lock(l) }()
-		synctest.Wait()
-		inUse("while it is being locked")
-		if err := l.Unlock(bg); !errors.Is(err, ErrNotLocked) {
-			t.Errorf("Unlock while it is being locked: %v", err)
+		w.unlock(next)
+	})
+}
+
+// One of two that contend by the same id would own what the other was granted.
+func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		l, err := g.Lock(bg, "job", WithID("a"))
+		must(t, err)
+		if _, err := g.Lock(bg, "job", WithID("a")); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "a of job") {
+			t.Errorf("Lock: %v", err)
 		}
+		k, err := g.NewContender(ContenderConfig{Mutex: "job", ID: "a", OnAcquired: func(context.Context, State) {}})
+		must(t, err)
+		if err := k.Start(); !errors.Is(err, ErrInUse) {
+			t.Errorf("Contender: %v", err)
+		}
+		worker, err := g.NewWorker(WorkerConfig{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
+		must(t, err)
+		if err := worker.Start(); !errors.Is(err, ErrInUse) {
+			t.Errorf("Worker: %v", err)
+		}
+		other, err := g.Lock(bg, "another", WithID("a"))
+		must(t, err)
 		w.unlock(other)
-		<-locked
-		inUse("while it is locked")
 		w.unlock(l)
-		if err := l.Unlock(bg); !errors.Is(err, ErrNotLocked) {
-			t.Errorf("a second Unlock: %v", err)
-		}
-		w.lock(l)
-		w.unlock(l)
+		must(t, k.Start())
+		must(t, k.Stop(bg))
 	})
 }
 
@@ -260,8 +288,9 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				l, g := w.locker()
-				own := w.lock(l)
+				g := w.client()
+				l := w.lock(g)
+				own := l.Context()
 				other := w.contend("other")
 				synctest.Wait()
 				d := w.diary()
@@ -271,11 +300,10 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 				if !errors.Is(context.Cause(own), ErrLost) {
 					t.Errorf("cause %v", context.Cause(own))
 				}
-				if _, err := l.TryLock(bg); !errors.Is(err, ErrInUse) {
-					t.Errorf("TryLock before Unlock: %v", err)
-				}
-				if err := l.Unlock(bg); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "changed by others") {
-					t.Errorf("Unlock: %v", err)
+				for range 2 {
+					if err := l.Unlock(bg); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "others may have changed") {
+						t.Errorf("Unlock: %v", err)
+					}
 				}
 				if w.server == nil {
 					w.begin()
@@ -289,8 +317,7 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 					w.neverTwo("job", d, other.diary)
 				}
 				other.stop()
-				w.lock(l)
-				w.unlock(l)
+				w.unlock(w.lock(g))
 			})
 		})
 	}
@@ -298,11 +325,10 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 
 func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, _ := w.locker()
-		own := w.lock(l)
+		l := w.lock(w.client())
 		time.Sleep(time.Minute)
 		w.breakOff("job")
-		<-own.Done()
+		<-l.Context().Done()
 		time.Sleep(time.Hour)
 		w.nothingLeft("job")
 		if got := w.tenures("job"); len(got) != 1 {
@@ -317,8 +343,7 @@ func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
 // What was broken is found out by the release at the latest.
 func TestUnlockOfABrokenLockSaysSo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, _ := w.locker()
-		w.lock(l)
+		l := w.lock(w.client())
 		w.breakOff("job")
 		if err := l.Unlock(bg); !errors.Is(err, ErrLost) {
 			t.Errorf("%v", err)
@@ -328,55 +353,63 @@ func TestUnlockOfABrokenLockSaysSo(t *testing.T) {
 
 func TestUnlockWaitsNoLongerThanItsContextAndGoesOn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, g := w.locker()
-		own := w.lock(l)
+		g := w.client()
+		l := w.lock(g)
 		g.slow(2*time.Second, 0)
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		if err := l.Unlock(ctx); !errors.Is(err, context.DeadlineExceeded) || own.Err() == nil {
+		if err := l.Unlock(ctx); !errors.Is(err, context.DeadlineExceeded) || l.Context().Err() == nil {
 			t.Errorf("%v", err)
-		}
-		// The next Lock need not wait: it is another contender.
-		if _, err := l.TryLock(bg); errors.Is(err, ErrInUse) {
-			t.Error(err)
 		}
 		time.Sleep(2 * time.Second)
 		g.slow(0, 0)
-		_ = l.Close()
 		time.Sleep(3 * time.Second)
 		w.nothingLeft("job")
 	})
 }
 
+func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		l := w.lock(g)
+		g.silence()
+		at := w.elapsed()
+		err := l.Unlock(bg)
+		if took := w.elapsed() - at; took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		g.heal()
+		time.Sleep(5 * time.Second)
+		w.nothingLeft("job") // the release has got through
+	})
+}
+
 func TestCloseUnlocksWhatIsLockedAndEndsALockThatWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, _ := w.locker()
-		if err := l.Close(); err != nil {
-			t.Errorf("unlocked: %v", err)
-		}
-		own := w.lock(l)
-		if err := l.Close(); err != nil || own.Err() == nil {
-			t.Errorf("locked: %v", err)
+		g := w.client()
+		l := w.lock(g)
+		must(t, g.Close())
+		if l.Context().Err() == nil {
+			t.Error("it is locked after Close")
 		}
 		w.nothingLeft("job")
-		if err := l.Close(); err != nil {
-			t.Errorf("again: %v", err)
-		}
+		must(t, g.Close())
 		w.contend("other")
 		synctest.Wait()
+		waits := w.client()
 		failed := make(chan error)
 		go func() {
-			_, err := l.Lock(bg)
+			_, err := waits.Lock(bg, "job")
 			failed <- err
 		}()
 		synctest.Wait()
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-failed; !errors.Is(err, ErrNotAcquired) {
+		must(t, waits.Close())
+		if err := <-failed; !errors.Is(err, ErrClosed) {
 			t.Errorf("the Lock that waited: %v", err)
 		}
-		synctest.Wait()
 		if q := w.queue("job"); len(q) != 0 {
 			t.Errorf("%q wait", q)
 		}
@@ -389,14 +422,23 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// refusing is a go-redis hook that answers instead of the server.
-type refusing struct{ err error }
+// refusing is a go-redis hook that answers instead of the server, until it is over.
+type refusing struct {
+	err  error
+	over *atomic.Bool
+}
 
 func (refusing) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
-func (r refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error { cmd.SetErr(r.err); return r.err }
+func (r refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if r.over.Load() {
+			return next(ctx, cmd)
+		}
+		cmd.SetErr(r.err)
+		return r.err
+	}
 }
 func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
@@ -404,12 +446,12 @@ func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 
 func TestWhatTheServerRefusesIsReturnedAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		l, g := w.locker()
-		g.rdb.AddHook(refusing{refusal("NOPERM this user has no permissions")})
-		if _, err := l.Lock(bg); err == nil || !strings.Contains(err.Error(), "NOPERM") || w.elapsed() != 0 {
+		g := w.client()
+		g.rdb.AddHook(refusing{refusal("NOPERM this user has no permissions"), new(atomic.Bool)})
+		if _, err := g.Lock(bg, "job"); err == nil || !strings.Contains(err.Error(), "NOPERM") || w.elapsed() != 0 {
 			t.Errorf("Lock: %v after %v", err, w.elapsed())
 		}
-		if _, err := l.TryLock(bg); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		if _, err := g.TryLock(bg, "job"); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 			t.Errorf("TryLock: %v", err)
 		}
 	})
@@ -418,25 +460,27 @@ func TestWhatTheServerRefusesIsReturnedAtOnce(t *testing.T) {
 func TestWhatPassesIsWaitedFor(t *testing.T) {
 	for _, passing := range []refusal{"TRYAGAIN engine redis unavailable: i/o timeout", "OOM command not allowed when used memory > 'maxmemory'."} {
 		inWorld(t, func(t *testing.T, w *world) {
-			l, g := w.locker()
-			g.rdb.AddHook(refusing{passing})
+			g := w.client()
+			over := new(atomic.Bool)
+			defer over.Store(true)
+			g.rdb.AddHook(refusing{passing, over})
 			ctx, cancel := context.WithTimeout(bg, time.Minute)
 			defer cancel()
-			_, err := l.Lock(ctx)
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), string(passing)) {
+			_, err := g.Lock(ctx, "job")
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), string(passing)) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 }
 
-func TestLockersOfAClientShareItsConnections(t *testing.T) {
+func TestLocksOfAClientShareItsConnections(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var all []*Locker
+		var all []*Lock
 		for i := range 50 {
-			l := w.lockerOver(g, fmt.Sprint("job", i))
-			w.lock(l)
+			l, err := g.Lock(bg, fmt.Sprint("job", i))
+			must(t, err)
 			all = append(all, l)
 		}
 		time.Sleep(9 * time.Second) // all have renewed, and listen

@@ -58,33 +58,29 @@ func realClient(b *testing.B) (*Client, *redis.Client) {
 	return c, rdb
 }
 
-// BenchmarkThousandLockers locks and unlocks 1,000 mutexes over one go-redis client, all at a
+// BenchmarkThousandLocks locks and unlocks 1,000 mutexes over one go-redis client, all at a
 // time. Before, it holds them until each lease was renewed, and counts what that takes: goroutines a lock,
 // and connections of all.
-func BenchmarkThousandLockers(b *testing.B) {
+func BenchmarkThousandLocks(b *testing.B) {
 	const n = 1000
 	c, rdb := realClient(b)
-	all := make([]*Locker, n)
-	for i := range all {
-		l, err := c.NewLocker(LockerConfig{Mutex: fmt.Sprint("job", i), TTL: 2 * time.Second, Transition: 10 * time.Second})
-		if err != nil {
-			b.Fatal(err)
-		}
-		all[i] = l
-	}
-	each := func(do func(*Locker) error) {
+	all := make([]*Lock, n)
+	each := func(do func(i int) error) {
 		var wg sync.WaitGroup
-		for _, l := range all {
+		for i := range all {
 			wg.Go(func() {
-				if err := do(l); err != nil {
+				if err := do(i); err != nil {
 					b.Error(err)
 				}
 			})
 		}
 		wg.Wait()
 	}
-	lock := func(l *Locker) error { _, err := l.Lock(bg); return err }
-	unlock := func(l *Locker) error { return l.Unlock(bg) }
+	lock := func(i int) (err error) {
+		all[i], err = c.Lock(bg, fmt.Sprint("job", i), WithTTL(2*time.Second), WithTransition(10*time.Second))
+		return err
+	}
+	unlock := func(i int) error { return all[i].Unlock(bg) }
 
 	if err := rdb.Ping(bg).Err(); err != nil {
 		b.Fatal(err)

@@ -1,0 +1,166 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// Only one of all processes writes the report at a time.
+func ExampleClient_Do() {
+	c, done := connect()
+	defer done()
+	err := c.Do(context.Background(), "report", func(ctx context.Context) error {
+		fmt.Println("write the report with token", client.Token(ctx))
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// write the report with token 1
+	// <nil>
+}
+
+func ExampleClient_TryDo() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	_, err := c.Lock(ctx, "report", client.WithID("shop-1"))
+	check(err)
+	err = c.TryDo(ctx, "report", func(context.Context) error { return nil })
+	if held := new(client.NotAcquiredError); errors.As(err, &held) {
+		fmt.Println("leave it to", held.Owner.ID)
+	}
+	// Output: leave it to shop-1
+}
+
+func ExampleClient_Lock() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	l, err := c.Lock(ctx, "report")
+	check(err)
+	defer l.Unlock(context.WithoutCancel(ctx))
+	fmt.Println("work with token", l.Token(), "until", l.Context().Err())
+	// Output: work with token 1 until <nil>
+}
+
+// How long to wait comes by the context.
+func ExampleLock() {
+	c, done := connect()
+	defer done()
+	_, err := c.Lock(context.Background(), "report")
+	check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = c.Lock(ctx, "report")
+	fmt.Println(errors.Is(err, client.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
+
+func ExampleClient_TryLock() {
+	c, done := connect()
+	defer done()
+	_, err := c.TryLock(context.Background(), "report", client.WithID("shop-1"))
+	check(err)
+	_, err = c.TryLock(context.Background(), "report")
+	fmt.Println(err)
+	// Output: lock report: the mutex is not acquired, shop-1 owns it
+}
+
+func ExampleNotAcquiredError() {
+	err := error(&client.NotAcquiredError{Mutex: "report", Owner: client.Owner{ID: "shop-1"}, Err: context.DeadlineExceeded})
+	fmt.Println(errors.Is(err, client.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(err)
+	// Output:
+	// true true
+	// lock report: the mutex is not acquired: context deadline exceeded, shop-1 owns it
+}
+
+func ExampleLock_Context() {
+	c, done := connect()
+	defer done()
+	l, err := c.Lock(context.Background(), "report")
+	check(err)
+	check(l.Unlock(context.Background()))
+	fmt.Println(context.Cause(l.Context()))
+	// Output: the mutex is given up
+}
+
+func ExampleLock_Token() {
+	c, done := connect()
+	defer done()
+	l, err := c.Lock(context.Background(), "report")
+	check(err)
+	fmt.Println(l.Token() == client.Token(l.Context()))
+	// Output: true
+}
+
+// A second Unlock does nothing, so a deferred one may follow an early one.
+func ExampleLock_Unlock() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	l, err := c.Lock(ctx, "report")
+	check(err)
+	fmt.Println(l.Unlock(ctx), l.Unlock(ctx))
+	// Output: <nil> <nil>
+}
+
+func ExampleLockOption() {
+	c, done := connect()
+	defer done()
+	_, err := c.Lock(context.Background(), "report", client.WithTTL(48*time.Hour))
+	fmt.Println(err)
+	// Output: lock report: TTL is 48h0m0s, not 1ms to 24h0m0s
+}
+
+// A process that dies leaves the mutex locked for a minute, and no longer.
+func ExampleWithTTL() {
+	c, done := connect()
+	defer done()
+	l, err := c.Lock(context.Background(), "report", client.WithTTL(time.Minute))
+	check(err)
+	check(l.Unlock(context.Background()))
+}
+
+func ExampleWithTransition() {
+	c, done := connect()
+	defer done()
+	l, err := c.Lock(context.Background(), "report", client.WithTransition(client.NoTransition))
+	check(err)
+	check(l.Unlock(context.Background()))
+}
+
+func ExampleWithID() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	_, err := c.Lock(ctx, "report", client.WithID("shop-1"))
+	check(err)
+	o, err := c.Owner(ctx, "report")
+	check(err)
+	fmt.Println(o.ID)
+	// Output: shop-1
+}
+
+// The resource that is worked on asks before it acts.
+func ExampleClient_Check() {
+	c, done := connect()
+	defer done()
+	ctx := context.Background()
+	l, err := c.Lock(ctx, "report")
+	check(err)
+	holds, err := c.Check(ctx, "report", l.Token())
+	check(err)
+	fmt.Println(holds)
+	check(l.Unlock(ctx))
+	holds, err = c.Check(ctx, "report", l.Token())
+	check(err)
+	fmt.Println(holds)
+	// Output:
+	// true
+	// false
+}

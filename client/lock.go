@@ -1,0 +1,227 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// LockOption changes how a mutex is locked.
+type LockOption func(*lockOptions)
+
+type lockOptions struct {
+	id              string
+	ttl, transition time.Duration
+}
+
+// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the Client's. The lease is renewed until
+// Unlock: the TTL only says, with the transition, how long the mutex stays locked when the process dies.
+func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl = ttl } }
+
+// WithTransition sets the transition window of the lease, up to 24 h; 0 means the Client's,
+// NoTransition none. The owner may still renew in it, and nobody else may take the mutex.
+func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
+
+// WithID sets the contender's id, which others see as the owner: 1 to 255 bytes; "" means
+// counter:pid@host~random. No two that contend for a mutex at a time may have the same: in one Client the
+// second is refused with ErrInUse.
+func WithID(id string) LockOption { return func(o *lockOptions) { o.id = id } }
+
+// Lock is a mutex that was locked: Simba's locker. Safe for concurrent use.
+type Lock struct {
+	pursuit *pursuit
+	own     *ownership
+}
+
+// Do locks a mutex, runs work, and unlocks it. It waits for the mutex until ctx ends, first come, first
+// served. The context of work ends with ctx or with the ownership, whichever ends first; it has the values of
+// ctx, and [Token] tells the fencing token. Do returns when work has returned and the mutex is unlocked, or
+// after Timeout if the server does not answer.
+//
+// The error is that of [Client.Lock]; or that of work as it is; or it matches ErrLost, and the error of work if
+// there is one: the mutex was lost while work ran, so others may have changed what it protects. A mutex that
+// could not be unlocked is free when its lease is over; the log says so.
+func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
+	l, err := c.Lock(ctx, mutex, opts...)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, work)
+}
+
+// TryDo is Do of a mutex that is free: otherwise it does not wait, and the error is that of [Client.TryLock].
+func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
+	l, err := c.TryLock(ctx, mutex, opts...)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, work)
+}
+
+func (l *Lock) do(ctx context.Context, work func(context.Context) error) (err error) {
+	both, cancel := context.WithCancelCause(l.own)
+	end := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer func() { // also if work panics
+		end()
+		failure := l.Unlock(context.WithoutCancel(ctx))
+		cancel(ErrReleased)
+		switch {
+		case failure == nil:
+		case errors.Is(failure, ErrLost) && err != nil:
+			err = fmt.Errorf("%w; the work: %w", failure, err)
+		case errors.Is(failure, ErrLost):
+			err = failure
+		default:
+			l.pursuit.c.log.Warn("a mutex could not be unlocked: it is free when its lease is over", "mutex", l.pursuit.mutex,
+				"contender", l.pursuit.id, "err", failure)
+		}
+	}()
+	return work(&workContext{both, l.own})
+}
+
+// workContext ends with the ownership or the context of Do. Its Err looks at the clock, as that of the ownership.
+type workContext struct {
+	context.Context
+	own *ownership
+}
+
+// Err implements context.Context.
+func (w *workContext) Err() error {
+	_ = w.own.Err()
+	return w.Context.Err()
+}
+
+// Lock waits until it owns the mutex, first come, first served. Unlock what it returns:
+//
+//	l, err := c.Lock(ctx, "report")
+//	if err != nil {
+//		return err
+//	}
+//	defer l.Unlock(context.WithoutCancel(ctx))
+//	return work(l.Context())
+//
+// [Client.Do] does that, and says if the mutex was lost.
+//
+// If ctx ends first, the error is a [NotAcquiredError] that matches that of ctx, and ErrUnavailable if the server
+// could not be asked. The mutex will not be owned later: what may be left of the attempt is given up in the
+// background, and Close waits for it. While the server cannot be asked Lock goes on trying; what the server
+// refuses is an error at once. ErrClosed: the Client or the go-redis client is closed.
+func (c *Client) Lock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
+	return c.lock(ctx, mutex, false, opts)
+}
+
+// TryLock asks once and takes no place in the queue. The error is a [NotAcquiredError] if another owns the mutex,
+// or is next; otherwise it is as with Lock, or ErrUnavailable.
+func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
+	return c.lock(ctx, mutex, true, opts)
+}
+
+// attempt is what comes of locking. Only the pursuit's goroutine writes it, and before it sends on decided.
+type attempt struct {
+	owner   Owner      // who has it
+	own     *ownership // nil = another, or not known
+	failure error      // of the last request
+}
+
+func (c *Client) lock(ctx context.Context, mutex string, once bool, opts []LockOption) (*Lock, error) {
+	var o lockOptions
+	for _, set := range opts {
+		set(&o)
+	}
+	t, err := c.terms(mutex, o.id, o.ttl, o.transition)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", mutex, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &NotAcquiredError{Mutex: mutex, Err: err}
+	}
+	news := make(chan attempt, 1) // the last
+	say := func(a attempt) {
+		select {
+		case <-news:
+		default:
+		}
+		news <- a
+	}
+	var p *pursuit
+	p = c.newPursuit(ctx, t, hooks{
+		acquired: func(o *ownership, _ State) { say(attempt{own: o}) },
+		lost:     func(*ownership, State) { p.stop() }, // it is not to be had again behind the holder's back
+		waiting:  func(o Owner) { say(attempt{owner: o}) },
+		failed: func(err error, final bool) {
+			if p.own == nil {
+				say(attempt{failure: err})
+				if final {
+					p.stop()
+				}
+			}
+		},
+	})
+	p.once, p.noQueue = once, once
+	if err := p.begin(); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", mutex, err)
+	}
+	var last attempt
+	for {
+		select {
+		case last = <-news:
+		case <-ctx.Done():
+			p.stop()
+			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner, Err: joined(ctx.Err(), last.failure)}
+		case <-p.quit:
+			select {
+			case last = <-news: // that is why
+			default:
+				return nil, fmt.Errorf("lock %s: the Client: %w", mutex, ErrClosed)
+			}
+		}
+		switch {
+		case last.own != nil:
+			return &Lock{p, last.own}, nil
+		case once && last.failure == nil:
+			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner}
+		case last.failure != nil && (once || isFinal(last.failure)):
+			p.stop()
+			return nil, fmt.Errorf("lock %s: %w", mutex, last.failure)
+		}
+	}
+}
+
+// isFinal reports whether to ask again is in vain.
+func isFinal(err error) bool { return errors.Is(err, ErrClosed) || refused(err) }
+
+// joined is the first error, with the second if there is one.
+func joined(err, failure error) error {
+	if failure == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, failure)
+}
+
+// Context ends when the mutex is lost (cause ErrLost) or unlocked (cause ErrReleased). It does not end with
+// the context of Lock, whose values it has. [Token] tells its fencing token.
+func (l *Lock) Context() context.Context { return l.own }
+
+// Token is the fencing token of the tenure: larger than that of every tenure of the mutex before.
+func (l *Lock) Token() uint64 { return l.own.token }
+
+// Unlock ends the ownership and releases the mutex. It waits for that until ctx ends, and goes on without. A
+// second Unlock is harmless, and returns the same.
+//
+// ErrLost: the mutex was lost before, so others may have changed what it protects. Another error is that of ctx or
+// ErrUnavailable (the server has not answered within Timeout): the mutex is free when its lease is
+// over, or when the release gets through.
+func (l *Lock) Unlock(ctx context.Context) error {
+	p := l.pursuit
+	_ = l.own.Err() // by the clock it may be lost: that comes first
+	l.own.end(ErrReleased)
+	if errors.Is(context.Cause(l.own), ErrLost) {
+		p.stop()
+		return fmt.Errorf("unlock %s: %w: others may have changed what it protects", p.mutex, ErrLost)
+	}
+	if ctx.Value(runKey{p.run}) != nil { // it ends with the ownership, and says nothing of how long to wait
+		ctx = context.Background()
+	}
+	return p.end(ctx, "unlock "+p.mutex)
+}
