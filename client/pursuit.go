@@ -141,6 +141,9 @@ func (p *pursuit) step() bool {
 	if p.quitting() {
 		return false
 	}
+	if err == errOver {
+		return true
+	}
 	if err != nil {
 		return p.fail(err)
 	}
@@ -183,6 +186,7 @@ func (p *pursuit) ask() (out simba.Outcome, sent instant, err error) {
 	defer enough.Stop()
 	slots := p.slots
 	n := uint64(0) // not sent yet
+	over := p.ownershipOver()
 	for {
 		select {
 		case slots <- struct{}{}:
@@ -194,6 +198,8 @@ func (p *pursuit) ask() (out simba.Outcome, sent instant, err error) {
 			}
 			p.uncertain = p.uncertain || token == 0 && a.err != nil && (!refused(a.err) || misconfigured(a.err))
 			return a.out, a.sent, a.err
+		case <-over:
+			return out, sent, errOver
 		case <-enough.C:
 			p.uncertain = p.uncertain || token == 0
 			return out, sent, errUnanswered
@@ -497,10 +503,22 @@ func (p *pursuit) sleep(d time.Duration, early <-chan struct{}) bool {
 	case <-t.C:
 	case <-early:
 		p.prod() // step takes it
+	case <-p.ownershipOver():
 	case <-p.quit:
 		return false
 	}
 	return !p.quitting()
+}
+
+// errOver means that the ownership has ended while its renewal was under way.
+var errOver = errors.New("the ownership has ended")
+
+// ownershipOver is closed when the present ownership ends; nil = there is none.
+func (p *pursuit) ownershipOver() <-chan struct{} {
+	if p.own == nil {
+		return nil
+	}
+	return p.own.Done()
 }
 
 // giveUp ends it: nothing of it is left, here or at the server, unless the server cannot be

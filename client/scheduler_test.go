@@ -86,6 +86,8 @@ func TestScheduleThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 		"Period is 0s, not more than 0":     func(c *ScheduleConfig) { c.Period = 0 },
 		"InitialDelay is -1ns, less than 0": func(c *ScheduleConfig) { c.InitialDelay = -1 },
 		"Strategy is Strategy(2), not":      func(c *ScheduleConfig) { c.Strategy = 2 },
+		"AlignToClock goes with FixedRate":  func(c *ScheduleConfig) { c.AlignToClock, c.Strategy = true, FixedDelay },
+		"AlignToClock leaves no choice":     func(c *ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second },
 		"Work is nil":                       func(c *ScheduleConfig) { c.Work = nil },
 	} {
 		cfg := good

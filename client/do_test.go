@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type ctxKey struct{}
+
+func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		ctx := context.WithValue(bg, ctxKey{}, "value")
+		err := g.Do(ctx, "job", func(ctx context.Context) error {
+			if Token(ctx) != 1 || ctx.Value(ctxKey{}) != "value" || w.owner("job") != "a" {
+				t.Errorf("token %d, value %v, owner %q", Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
+			}
+			time.Sleep(time.Hour)
+			return ctx.Err()
+		}, WithID("a"))
+		must(t, err)
+		w.nothingLeft("job")
+	})
+}
+
+func TestDoReturnsTheErrorOfWorkAsItIs(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		failure := errors.New("no paper")
+		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...LockOption) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
+			if err := do(bg, "job", func(context.Context) error { return failure }); err != failure {
+				t.Errorf("%s: %v", name, err)
+			}
+			w.nothingLeft("job")
+		}
+	})
+}
+
+func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		cause := errors.New("the user hung up")
+		ctx, cancel := context.WithCancelCause(bg)
+		err := w.client().Do(ctx, "job", func(ctx context.Context) error {
+			cancel(cause)
+			<-ctx.Done()
+			if context.Cause(ctx) != cause {
+				t.Errorf("cause %v", context.Cause(ctx))
+			}
+			time.Sleep(time.Minute) // it is locked for as long as the work takes to end
+			if w.owner("job") == "" {
+				t.Error("it is free while the work goes on")
+			}
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+		w.nothingLeft("job")
+	})
+}
+
+func TestDoSaysThatTheMutexWasLost(t *testing.T) {
+	failure := errors.New("no paper")
+	for name, returns := range map[string]func(context.Context) error{
+		"work notices":         func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"work fails":           func(context.Context) error { return failure },
+		"work notices nothing": func(context.Context) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				err := w.client().Do(bg, "job", func(ctx context.Context) error {
+					w.breakOff("job")
+					if name == "work notices" {
+						return returns(ctx)
+					}
+					time.Sleep(time.Minute)
+					if !errors.Is(context.Cause(ctx), ErrLost) {
+						t.Errorf("cause %v", context.Cause(ctx))
+					}
+					return returns(ctx)
+				})
+				if !errors.Is(err, ErrLost) || name == "work fails" && !errors.Is(err, failure) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("no paper") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				g := w.client()
+				said := make(chan any)
+				go func() {
+					defer func() { said <- recover() }()
+					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
+				}()
+				if got := <-said; name == "panic" && got != "no paper" {
+					t.Errorf("recovered %v", got)
+				}
+				w.nothingLeft("job")
+			})
+		})
+	}
+}
+
+func TestTryDoDoesNotRunWhatAnotherDoes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.contend("other")
+		synctest.Wait()
+		var held *NotAcquiredError
+		err := w.client().TryDo(bg, "job", func(context.Context) error { t.Error("it runs"); return nil })
+		if !errors.As(err, &held) || held.Owner.ID != "other" || held.Mutex != "job" || w.elapsed() != 0 {
+			t.Errorf("%v after %v", err, w.elapsed())
+		}
+	})
+}
+
+func TestALockHasTheValuesOfItsCallerAndNotItsEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(context.WithValue(bg, ctxKey{}, "value"))
+		l, err := w.client().Lock(ctx, "job")
+		must(t, err)
+		cancel()
+		time.Sleep(time.Minute)
+		if l.Context().Err() != nil || l.Context().Value(ctxKey{}) != "value" {
+			t.Errorf("%v, %v", l.Context().Err(), l.Context().Value(ctxKey{}))
+		}
+		w.unlock(l)
+	})
+}
+
+func TestCheckAsksOfTheTokenAlone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		l := w.lock(g)
+		for token, want := range map[uint64]bool{l.Token(): true, l.Token() + 1: false} {
+			if holds, err := g.Check(bg, "job", token); holds != want || err != nil {
+				t.Errorf("token %d: %v, %v", token, holds, err)
+			}
+		}
+		w.unlock(l)
+		if holds, err := g.Check(bg, "job", l.Token()); holds || err != nil {
+			t.Errorf("after Unlock: %v, %v", holds, err)
+		}
+		if _, err := g.Check(bg, "", 1); err == nil {
+			t.Error("no mutex: no error")
+		}
+		g.silence()
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		if _, err := g.Check(ctx, "job", 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("its own context ended: %v", err)
+		}
+		if _, err := g.Check(bg, "job", 1); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("no answer: %v", err)
+		}
+	})
+}
+
+func TestWhoWasNotServedIsToldWhoHasIt(t *testing.T) {
+	held := &NotAcquiredError{Mutex: "job", Owner: Owner{ID: "a"}}
+	for want, err := range map[string]error{
+		"lock job: the mutex is not acquired, a owns it":                            held,
+		"lock job: the mutex is not acquired, another waiter is next":               &NotAcquiredError{Mutex: "job"},
+		"lock job: the mutex is not acquired: context canceled":                     &NotAcquiredError{Mutex: "job", Err: context.Canceled},
+		"lock job: the mutex is not acquired: context deadline exceeded, a owns it": &NotAcquiredError{Mutex: "job", Owner: Owner{ID: "a"}, Err: context.DeadlineExceeded},
+	} {
+		if err.Error() != want || !errors.Is(err, ErrNotAcquired) || !strings.Contains(fmt.Sprint(err), "job") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

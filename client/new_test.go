@@ -1,0 +1,197 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	defer ring.Close()
+	for _, c := range []struct {
+		rdb  redis.UniversalClient
+		o    Options
+		want string
+	}{
+		{nil, Options{}, "rdb is nil"},
+		{(*redis.Client)(nil), Options{}, "rdb is a nil *redis.Client"},
+		{(*redis.ClusterClient)(nil), Options{}, "rdb is a nil *redis.ClusterClient"},
+		{ring, Options{}, "rdb is a redis.Ring"},
+		{rdb, Options{Timeout: -time.Second}, "Timeout is -1s"},
+		{rdb, Options{Timeout: 500 * time.Microsecond}, "Timeout is 500µs"},
+		{rdb, Options{TTL: time.Microsecond}, "TTL is 1µs"},
+		{rdb, Options{Transition: 48 * time.Hour}, "Transition is 48h0m0s"},
+	} {
+		if got, err := New(c.rdb, c.o); got != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestNewWarnsOfAGoRedisThatDoesNotHeedContexts(t *testing.T) {
+	for heeds, want := range map[bool]int{true: 0, false: 1} {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds})
+		defer rdb.Close()
+		log := new(bytes.Buffer)
+		_, err := New(rdb, Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		must(t, err)
+		if got := strings.Count(log.String(), "ContextTimeoutEnabled"); got != want {
+			t.Errorf("ContextTimeoutEnabled is %v: the log is %q", heeds, log)
+		}
+	}
+}
+
+// everyStart is each way to begin something by a Client.
+func everyStart(t *testing.T, c *Client) map[string]func() error {
+	k, err := c.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) {}})
+	must(t, err)
+	s, err := c.NewScheduler(ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { return nil }})
+	must(t, err)
+	w, err := c.NewWorker(WorkerConfig{Mutex: "job", StartWork: func(context.Context) error { return nil }})
+	must(t, err)
+	r, err := c.NewRegistry(RegistryConfig{Prefix: "spring"})
+	must(t, err)
+	rl, err := r.Obtain("x")
+	must(t, err)
+	work := func(context.Context) error { return nil }
+	return map[string]func() error{
+		"Lock":          func() error { _, err := c.Lock(bg, "job"); return err },
+		"TryLock":       func() error { _, err := c.TryLock(bg, "job"); return err },
+		"Do":            func() error { return c.Do(bg, "job", work) },
+		"TryDo":         func() error { return c.TryDo(bg, "job", work) },
+		"Contender.Run": func() error { return k.Run(bg) },
+		"Scheduler.Run": func() error { return s.Run(bg) },
+		"Worker.Run":    func() error { return w.Run(bg) },
+		"RegistryLock":  func() error { return rl.Lock(bg, r.NewHolder()) },
+		"Owner":         func() error { _, err := c.Owner(bg, "job"); return err },
+		"Check":         func() error { _, err := c.Check(bg, "job", 1); return err },
+	}
+}
+
+func TestWhatIsClosedSaysSo(t *testing.T) {
+	t.Run("the Client", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			g := w.client()
+			all := everyStart(t, g.Client)
+			must(t, g.Close())
+			for name, start := range all {
+				if err := start(); !errors.Is(err, ErrClosed) || w.elapsed() != 0 {
+					t.Errorf("%s: %v after %v", name, err, w.elapsed())
+				}
+			}
+		})
+	})
+	t.Run("go-redis", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			g := w.client()
+			all := everyStart(t, g.Client)
+			must(t, g.rdb.Close())
+			for name, start := range all {
+				if err := start(); !errors.Is(err, ErrClosed) || w.elapsed() != 0 {
+					t.Errorf("%s: %v after %v", name, err, w.elapsed())
+				}
+			}
+			must(t, g.Close())
+			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"}) // which the world closes
+		})
+	})
+}
+
+func TestCloseEndsWhatRuns(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"Contender.Run", "Scheduler.Run", "Worker.Run"} {
+			g := w.client()
+			ended := make(chan error, 1)
+			go func() { ended <- everyStart(t, g.Client)[name]() }()
+			time.Sleep(time.Second)
+			if w.owner("job") == "" {
+				t.Fatalf("%s: nobody leads", name)
+			}
+			must(t, g.Close())
+			w.nothingLeft("job")
+			if err := <-ended; !errors.Is(err, ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// A WaitGroup may not grow while it is awaited, and what Stop began was counted later.
+func TestCloseAwaitsWhatStopHasBegunWithAnEndedContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		var all []*Worker
+		for i := range 100 {
+			k, err := g.NewWorker(WorkerConfig{
+				Mutex: fmt.Sprint("job", i), StartWork: func(context.Context) error { return nil },
+				StopWork: func() error { time.Sleep(time.Second); return nil },
+			})
+			must(t, err)
+			must(t, k.Start())
+			all = append(all, k)
+		}
+		time.Sleep(time.Second)
+		ended, cancel := context.WithCancel(bg)
+		cancel()
+		for _, k := range all {
+			go func() { _ = k.Stop(ended) }()
+		}
+		must(t, g.Close())
+		for i := range all {
+			w.nothingLeft(fmt.Sprint("job", i))
+		}
+	})
+}
+
+func TestTheLogTellsOfAnOutageOnceForAThousandMutexes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		for i := range 1000 {
+			k, err := g.NewContender(ContenderConfig{Mutex: fmt.Sprint("job", i), TTL: time.Minute, OnAcquired: func(context.Context, State) {}})
+			must(t, err)
+			must(t, k.Start())
+		}
+		time.Sleep(time.Second)
+		w.stop()
+		time.Sleep(50 * time.Second) // all try to renew
+		w.begin()
+		time.Sleep(time.Minute)
+		got := log()
+		if n := strings.Count(got, "\n"); n != 2 || !strings.Contains(got, "cannot ask the server") || !strings.Contains(got, "answers again") {
+			t.Errorf("%d lines:\n%.2000s", n, got)
+		}
+	})
+}
+
+// What was derived from it, too: only the first look at a derived context may come before.
+func TestAnOwnershipThatTheMachineSleptThroughEndsWithinAQuarterSecond(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k")
+		synctest.Wait()
+		before := longest.Load()
+		defer longest.Store(before)
+		longest.Add(int64(time.Hour)) // as if it had slept
+		at, first := w.elapsed(), k.reigns[0]
+		for first.to < 0 && w.elapsed()-at < time.Minute {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		if took := first.to - at; first.to < 0 || took > 250*time.Millisecond {
+			t.Errorf("Done after %v", took)
+		}
+		if got := k.said(); !strings.HasPrefix(got, "[acquired 1 released") {
+			t.Errorf("told %s", got)
+		}
+	})
+}

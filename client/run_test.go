@@ -1,0 +1,315 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"Contender", "Scheduler", "Worker"} {
+			g := w.client()
+			ctx, cancel := context.WithCancel(context.WithValue(bg, ctxKey{}, "value"))
+			leads := make(chan any, 1)
+			var run func(context.Context) error
+			note := func(ctx context.Context) error {
+				select {
+				case leads <- ctx.Value(ctxKey{}):
+				default:
+				}
+				<-ctx.Done()
+				time.Sleep(time.Second) // it takes a while to stop
+				return nil
+			}
+			switch name {
+			case "Contender":
+				k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ State) { _ = note(ctx) }})
+				must(t, err)
+				run = k.Run
+			case "Scheduler":
+				s, err := g.NewScheduler(ScheduleConfig{Mutex: "job", Period: time.Hour, Work: note})
+				must(t, err)
+				run = s.Run
+			case "Worker":
+				k, err := g.NewWorker(WorkerConfig{Mutex: "job", StartWork: note})
+				must(t, err)
+				run = k.Run
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- run(ctx) }()
+			if got := <-leads; got != "value" {
+				t.Errorf("%s: the callback's context has not the values of Run's: %v", name, got)
+			}
+			if err := run(ctx); !errors.Is(err, ErrInUse) {
+				t.Errorf("%s: a second Run: %v", name, err)
+			}
+			at := w.elapsed()
+			cancel()
+			if err := <-ended; err != nil || w.elapsed()-at != time.Second {
+				t.Errorf("%s: %v after %v", name, err, w.elapsed()-at)
+			}
+			w.nothingLeft("job")
+		}
+	})
+}
+
+func TestStopInACallbackWithItsContextDoesNotWait(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		stopped := make(chan error, 3)
+		var k *Contender
+		var err error
+		k, err = g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ State) { stopped <- k.Stop(ctx) }})
+		must(t, err)
+		var s *Scheduler
+		s, err = g.NewScheduler(ScheduleConfig{Mutex: "job2", Period: time.Second, Work: func(ctx context.Context) error { stopped <- s.Stop(ctx); return nil }})
+		must(t, err)
+		var x *Worker
+		x, err = g.NewWorker(WorkerConfig{Mutex: "job3", StartWork: func(ctx context.Context) error { stopped <- x.Stop(ctx); return nil }})
+		must(t, err)
+		must(t, k.Run(bg))
+		must(t, s.Run(bg))
+		must(t, x.Run(bg))
+		for range 3 {
+			must(t, <-stopped)
+		}
+		for _, mutex := range []string{"job", "job2", "job3"} {
+			w.nothingLeft(mutex)
+		}
+	})
+}
+
+func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		var k *Contender
+		k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) { k.Resign() }, OnReleased: func(State) { k.Quit() }})
+		must(t, err)
+		must(t, k.Run(bg))
+		var x *Worker
+		x, err = g.NewWorker(WorkerConfig{
+			Mutex: "job", StartWork: func(context.Context) error { return nil },
+			Changed: func(_, to WorkerState) {
+				if to == Working {
+					x.Quit()
+				}
+			},
+		})
+		must(t, err)
+		must(t, x.Run(bg))
+		w.nothingLeft("job")
+		k.Quit() // of what is stopped
+		x.Quit()
+	})
+}
+
+func TestStopThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k")
+		synctest.Wait()
+		k.freeze()
+		at := w.elapsed()
+		err := k.Stop(bg)
+		if took := w.elapsed() - at; took > 3*time.Second || err != nil && (!errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)) {
+			t.Errorf("%v after %v", err, took)
+		}
+		k.silence()
+		k.cut()
+		if err := k.Start(); err == nil {
+			at = w.elapsed()
+			if err := k.Stop(bg); w.elapsed()-at > 3*time.Second {
+				t.Errorf("%v after %v", err, w.elapsed()-at)
+			}
+		}
+	})
+}
+
+func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.contend("a")
+		synctest.Wait()
+		b := w.contend("b")
+		synctest.Wait()
+		c := w.contend("c")
+		synctest.Wait()
+		for _, k := range []*contender{a, b, c, a} {
+			if got := w.owner("job"); got != k.ID() {
+				t.Fatalf("%q leads, not %s", got, k.ID())
+			}
+			at := w.elapsed()
+			k.Resign()
+			if k.IsOwner() {
+				t.Errorf("%s leads after Resign", k.ID())
+			}
+			k.Resign() // of who is no owner
+			synctest.Wait()
+			if w.elapsed() != at {
+				t.Errorf("it took %v", w.elapsed()-at)
+			}
+		}
+		if got := a.said(); got != "[acquired 1 released acquired 4 released]" {
+			t.Errorf("a was told %s", got)
+		}
+		w.neverTwo("job", a.diary, b.diary, c.diary)
+		a.stop()
+		c.stop()
+		b.stop()
+		w.nothingLeft("job")
+	})
+}
+
+func TestResignOfTheOnlyOneBeginsAnotherTenure(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k")
+		synctest.Wait()
+		for range 3 {
+			k.Resign()
+			synctest.Wait()
+		}
+		if got := k.said(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestResignWhileTheServerIsAwayIsMadeGoodLater(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k", lease(time.Hour, 0))
+		synctest.Wait()
+		w.stop()
+		k.Resign()
+		time.Sleep(time.Minute)
+		if k.IsOwner() {
+			t.Error("it leads after Resign")
+		}
+		w.begin()
+		time.Sleep(20 * time.Second)
+		if got := w.tenures("job"); len(got) != 2 || got[0].end != simba.EventReleased || !k.IsOwner() {
+			t.Errorf("tenures %+v", got)
+		}
+	})
+}
+
+func TestAnOverdueCallbackIsLoggedOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		back := make(chan struct{})
+		k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) { <-back }})
+		must(t, err)
+		must(t, k.Start())
+		time.Sleep(time.Hour)
+		if got := log(); got != "" {
+			t.Errorf("while it leads: %s", got)
+		}
+		w.breakOff("job")
+		time.Sleep(time.Hour)
+		if got := log(); strings.Count(got, "a callback has not returned") != 1 {
+			t.Errorf("the log:\n%s", got)
+		}
+		close(back)
+		must(t, k.Stop(bg))
+	})
+}
+
+func TestScheduledWorkThatEndsItsGoroutineResigns(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		works := 0
+		s, _ := w.scheduler(g, ScheduleConfig{Period: time.Second, Work: func(context.Context) error {
+			if works++; works == 1 {
+				runtime.Goexit()
+			}
+			return fmt.Errorf("failure %d", works)
+		}}, nil)
+		time.Sleep(2500 * time.Millisecond)
+		if works != 4 || !s.IsOwner() { // it leads anew at once, as nobody else waits
+			t.Errorf("%d beats", works)
+		}
+		got := log()
+		for _, want := range []string{"ended its goroutine", "failure 2", "failure 3", "contender=" + s.ID()} {
+			if !strings.Contains(got, want) {
+				t.Errorf("the log does not say %s:\n%s", want, got)
+			}
+		}
+	})
+}
+
+func TestWithoutALoggerTheDefaultOneIsTold(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	log := new(bytes.Buffer)
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		c, err := New(g.rdb, Options{})
+		must(t, err)
+		s, err := c.NewScheduler(ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { panic("no paper") }})
+		must(t, err)
+		must(t, s.Start())
+		time.Sleep(500 * time.Millisecond)
+		must(t, c.Close())
+		if !strings.Contains(log.String(), "no paper") {
+			t.Errorf("the log: %s", log)
+		}
+	})
+}
+
+// The world begins on the hour.
+func TestAnAlignedScheduleRunsOnceAnHourThoughLeadershipChanges(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var mu sync.Mutex // guards all
+		var all []string
+		work := func(id string) func(context.Context) error {
+			return func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, fmt.Sprint(id, " ", w.elapsed()))
+				return nil
+			}
+		}
+		var list []*Scheduler
+		for _, id := range []string{"a", "b", "c"} {
+			s, err := w.client().NewScheduler(ScheduleConfig{Mutex: "job", ID: id, Period: time.Hour, AlignToClock: true, Work: work(id)})
+			must(t, err)
+			must(t, s.Start())
+			synctest.Wait()
+			list = append(list, s)
+		}
+		time.Sleep(time.Hour)
+		for _, s := range list { // three leaders within the second
+			time.Sleep(300 * time.Millisecond)
+			s.Resign()
+		}
+		time.Sleep(2*time.Hour + time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := fmt.Sprint(all); got != "[a 1h0m0s a 2h0m0s a 3h0m0s]" {
+			t.Error(got)
+		}
+		for _, s := range list {
+			must(t, s.Stop(bg))
+		}
+	})
+}
+
+func TestAnAlignedScheduleLeavesOutWhatItMissed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		takes := []time.Duration{0, 150 * time.Second, 0, 0}
+		_, b := w.scheduler(w.client(), ScheduleConfig{Period: time.Minute, AlignToClock: true}, func(n int) time.Duration { return takes[n] })
+		time.Sleep(6*time.Minute + time.Second)
+		if got := b.said(); got != "[1m0s 2m0s 5m0s 6m0s]" {
+			t.Error(got)
+		}
+	})
+}
