@@ -66,7 +66,8 @@ const (
 	defaultCapacity    = 100_000
 )
 
-// Registry makes reentrant locks by key, as Spring's RedisLockRegistry does. In the process a
+// Registry makes reentrant locks by key, as Spring's RedisLockRegistry does; who does not come from Spring
+// locks by [Client.Do]. In the process a
 // lock belongs to one [Holder] at a time; among processes, to one registry at a time.
 type Registry struct {
 	c   *Client

@@ -109,8 +109,8 @@ func (l *RegistryLock) lock(ctx context.Context, h *Holder, patient bool) (elsew
 // the next holder in the process may go on.
 //
 // ErrNotHolder: h does not have the lock. ErrLost: its lease was over or broken, so what the lock
-// protects may have been changed by others meanwhile. Another error is that of the release: the
-// lock is free when its lease is over.
+// protects may have been changed by others meanwhile. Another error is that of the release, as
+// ErrUnavailable after Timeout: the lock is free when its lease is over, or the release gets through.
 func (l *RegistryLock) Unlock(ctx context.Context, h *Holder) error {
 	t, err := l.r.leave(l, h)
 	if err != nil || t == nil {

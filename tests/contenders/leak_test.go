@@ -27,21 +27,19 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	within(t, "acquired", owner.acquired)
 	waiter.start(t)
 	within(t, "in the queue", waiter.waits(t))
-	l, err := c.NewLocker(client.LockerConfig{Mutex: "lock", TTL: stableLease})
+	l, err := c.Lock(t.Context(), "lock", client.WithTTL(stableLease))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	beats := make(chan struct{}, 1)
 	sch, err := c.NewScheduler(client.ScheduleConfig{
 		Mutex: "schedule", TTL: stableLease, Period: time.Millisecond,
-		Work: func(context.Context) {
+		Work: func(context.Context) error {
 			select {
 			case beats <- struct{}{}:
 			default: // the server may take longer to start again than there is room for beats
 			}
+			return nil
 		},
 	})
 	if err != nil {
@@ -58,7 +56,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	if err := sch.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
+	if err := l.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {

@@ -27,16 +27,17 @@ func schedule(t *testing.T, s *simbatest.Server) {
 		sch, err := newClient(t, s.Addr).NewScheduler(client.ScheduleConfig{
 			Mutex: "schedule", TTL: stableLease, Transition: stableLease,
 			Period: 20 * time.Millisecond, Strategy: client.Strategy(i % 2), // both strategies
-			Work: func(ownership context.Context) {
+			Work: func(ownership context.Context) error {
 				if !working.TryLock() {
 					t.Error("two work at a time")
-					return
+					return nil
 				}
 				defer working.Unlock()
 				select {
 				case done <- beat{i, client.Token(ownership)}:
 				case <-ownership.Done():
 				}
+				return nil
 			},
 		})
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -39,7 +38,7 @@ func main() {
 func contend(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{Logger: slog.Default()})
+	c, err := client.New(rdb, client.Options{})
 	if err != nil {
 		return err
 	}
@@ -53,15 +52,7 @@ func contend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := contender.Start(); err != nil {
-		return err
-	}
-	<-ctx.Done()
-
-	// Give up in good order, so that the next need not wait for the end of our lease.
-	giveUp, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return contender.Stop(giveUp)
+	return contender.Run(ctx) // and give up in good order, so that the next need not wait for the end of our lease
 }
 
 // lead works until the ownership ends. Whatever it changes should be told the token, and turn

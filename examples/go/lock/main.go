@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,34 +39,17 @@ func main() {
 func lock(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{Logger: slog.Default()})
+	c, err := client.New(rdb, client.Options{})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
-	// A Locker has a new contender id for each lock.
-	locker, err := c.NewLocker(client.LockerConfig{Mutex: *mutex, TTL: *ttl, Transition: time.Second})
-	if err != nil {
-		return err
-	}
-	defer locker.Close()
-
-	ownership, err := locker.Lock(ctx)
-	if errors.Is(err, context.Canceled) {
+	err = c.Do(ctx, *mutex, do, client.WithTTL(*ttl), client.WithTransition(time.Second))
+	switch {
+	case ctx.Err() != nil && !errors.Is(err, client.ErrLost):
 		return nil // Ctrl-C
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Printf("acquired, token %d\n", client.Token(ownership))
-
-	do(ctx, ownership)
-
-	// The lock may have been lost meanwhile: then others may have changed what it protects.
-	giveUp, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := locker.Unlock(giveUp); err != nil {
+	case err != nil: // ErrLost: others may have changed what the mutex protects
 		return err
 	}
 	fmt.Println("released")
@@ -76,16 +58,17 @@ func lock(ctx context.Context) error {
 
 // do works until it is done, is to stop, or the lock is lost. Whatever it changes should be told
 // the token, and turn away a smaller one than it has seen.
-func do(ctx, ownership context.Context) {
+func do(ctx context.Context) error {
+	fmt.Printf("acquired, token %d\n", client.Token(ctx))
 	done := time.After(*work)
-	for ctx.Err() == nil && ownership.Err() == nil {
+	for ctx.Err() == nil {
 		fmt.Println("working")
 		select {
 		case <-time.After(time.Second):
 		case <-done:
-			return
+			return nil
 		case <-ctx.Done():
-		case <-ownership.Done():
 		}
 	}
+	return ctx.Err()
 }

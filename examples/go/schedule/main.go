@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -39,7 +38,7 @@ func main() {
 func schedule(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{Logger: slog.Default()})
+	c, err := client.New(rdb, client.Options{})
 	if err != nil {
 		return err
 	}
@@ -49,24 +48,17 @@ func schedule(ctx context.Context) error {
 	scheduler, err := c.NewScheduler(client.ScheduleConfig{
 		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
 		Period: time.Second, Strategy: client.FixedRate,
-		Work: func(ownership context.Context) { // never called twice at a time
+		Work: func(ownership context.Context) error { // never called twice at a time
 			if token := client.Token(ownership); token != last {
 				fmt.Printf("acquired, token %d\n", token)
 				last = token
 			}
 			fmt.Println("working")
+			return nil
 		},
 	})
 	if err != nil {
 		return err
 	}
-	if err := scheduler.Start(); err != nil {
-		return err
-	}
-	<-ctx.Done()
-
-	// Give up in good order, so that the next need not wait for the end of our lease.
-	giveUp, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return scheduler.Stop(giveUp)
+	return scheduler.Run(ctx) // and give up in good order, so that the next need not wait for the end of our lease
 }

@@ -11,14 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func newLocker(t testing.TB, addr, mutex string, ttl time.Duration) *client.Locker {
-	t.Helper()
-	l, err := newClient(t, addr).NewLocker(client.LockerConfig{Mutex: mutex, TTL: ttl, Transition: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+// lock locks "m" for a ttl and a transition of that length.
+func lock(ctx context.Context, c *client.Client, ttl time.Duration) (*client.Lock, error) {
+	return c.Lock(ctx, "m", client.WithTTL(ttl), client.WithTransition(ttl))
 }
 
 // A request that is under way when Lock returns may be granted still. It is given back at once: a lease lasts
@@ -27,25 +22,26 @@ func TestALockThatIsGivenUpHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
-	holder, l := newLocker(t, s.Addr, "m", time.Hour), newLocker(t, link.Addr(), "m", time.Hour)
+	holder, other := newClient(t, s.Addr), newClient(t, link.Addr())
 	for range 5 {
-		if _, err := holder.Lock(t.Context()); err != nil {
+		held, err := lock(t.Context(), holder, time.Hour)
+		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		link.Delay(60 * time.Millisecond) // each way: no answer comes in time
-		_, err := l.Lock(ctx)
+		_, err = lock(ctx, other, time.Hour)
 		cancel()
 		if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the error is %v", err)
 		}
-		if err := holder.Unlock(t.Context()); err != nil { // as the late request arrives
+		if err := held.Unlock(t.Context()); err != nil { // as the late request arrives
 			t.Fatal(err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
 	defer cancel()
-	if _, err := holder.Lock(ctx); err != nil {
+	if _, err := lock(ctx, holder, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	serverSaw(t, changes(t, connect(t, s.Addr), "m"), nil)
@@ -54,14 +50,13 @@ func TestALockThatIsGivenUpHoldsUpNobody(t *testing.T) {
 func TestALockThatWaitsOutlivesItsServer(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	first, second := newLocker(t, s.Addr, "m", 20*time.Second), newLocker(t, s.Addr, "m", 20*time.Second)
-	ownership, err := first.Lock(t.Context())
+	first, err := lock(t.Context(), newClient(t, s.Addr), 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	locked := make(chan error, 1)
+	second, locked := newClient(t, s.Addr), make(chan error, 1)
 	go func() {
-		_, err := second.Lock(t.Context())
+		_, err := lock(t.Context(), second, 20*time.Second)
 		locked <- err
 	}()
 	s.Restart()
@@ -70,7 +65,7 @@ func TestALockThatWaitsOutlivesItsServer(t *testing.T) {
 		t.Fatalf("it does not wait: %v", err)
 	case <-time.After(500 * time.Millisecond):
 	}
-	if err := ownership.Err(); err != nil {
+	if err := first.Context().Err(); err != nil {
 		t.Errorf("the first has lost it: %v", err)
 	}
 	if err := first.Unlock(t.Context()); err != nil {
@@ -85,16 +80,15 @@ func TestUnlockSaysThatTheMutexWasLost(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	link := stores.NewLink(t, s.Addr)
-	l, other := newLocker(t, link.Addr(), "m", 300*time.Millisecond), newLocker(t, s.Addr, "m", time.Hour)
-	ownership, err := l.Lock(t.Context())
+	l, err := lock(t.Context(), newClient(t, link.Addr()), 300*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	link.Blackhole()
-	if _, err := other.Lock(t.Context()); err != nil {
+	if _, err := lock(t.Context(), newClient(t, s.Addr), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if ownership.Err() == nil {
+	if l.Context().Err() == nil {
 		t.Error("two hold the lock")
 	}
 	if err := l.Unlock(t.Context()); !errors.Is(err, client.ErrLost) {
