@@ -18,9 +18,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// realClient returns a Client and its go-redis client, connected by TCP to a server in this
-// process.
-func realClient(b *testing.B) (*Client, *redis.Client) {
+// realServer returns the address of a server in this process, and its engine.
+func realServer(b testing.TB) (addr string, _ *engine.Engine) {
 	b.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	broker := resp.NewBroker()
@@ -39,14 +38,7 @@ func realClient(b *testing.B) (*Client, *redis.Client) {
 	}
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(ln) })
-	rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), ContextTimeoutEnabled: true, DisableIdentity: true})
-	c, err := New(rdb, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
 	b.Cleanup(func() {
-		c.Close()
-		rdb.Close()
 		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
@@ -54,6 +46,22 @@ func realClient(b *testing.B) (*Client, *redis.Client) {
 		}
 		served.Wait()
 		e.Stop()
+	})
+	return ln.Addr().String(), e
+}
+
+// realClient returns a Client and its go-redis client, connected by TCP to a server in this process.
+func realClient(b *testing.B) (*Client, *redis.Client) {
+	b.Helper()
+	addr, _ := realServer(b)
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	c, err := New(rdb, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		c.Close()
+		rdb.Close()
 	})
 	return c, rdb
 }

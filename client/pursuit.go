@@ -141,7 +141,7 @@ func (p *pursuit) step() bool {
 	if p.quitting() {
 		return false
 	}
-	if err == errOver {
+	if errors.Is(err, errOver) {
 		return true
 	}
 	if err != nil {

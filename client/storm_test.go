@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+var stormFor = flag.Duration("storm", time.Second, "how long TestAnythingAtAnyTimeLeavesNothing goes on")
+
+// storm is a Client that eight goroutines use at will, and close.
+type storm struct {
+	t      *testing.T
+	addr   string
+	inside [3]atomic.Int32 // who works under which mutex
+
+	mu  sync.Mutex // guards what follows
+	rdb *redis.Client
+	c   *Client
+	all []*Contender
+	sch []*Scheduler
+	wrk []*Worker
+	obs []*Observer
+	reg *Registry
+}
+
+// begin makes a new Client and all that uses it.
+func (s *storm) begin() {
+	must := func(err error) {
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+	s.rdb = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	var err error
+	s.c, err = New(s.rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+	must(err)
+	s.all, s.sch, s.wrk, s.obs = nil, nil, nil, nil
+	for i := range s.inside {
+		mutex := s.mutex(i)
+		k, err := s.c.NewContender(ContenderConfig{Mutex: mutex, OnAcquired: func(ctx context.Context, _ State) { s.work(ctx, i) }})
+		must(err)
+		sch, err := s.c.NewScheduler(ScheduleConfig{Mutex: mutex, Period: time.Millisecond, Work: func(ctx context.Context) error { s.work(ctx, i); return nil }})
+		must(err)
+		w, err := s.c.NewWorker(WorkerConfig{Mutex: mutex, StartWork: func(ctx context.Context) error { s.work(ctx, i); return nil }})
+		must(err)
+		o, err := s.c.NewObserver(ObserverConfig{Mutex: mutex, OnChange: func(State) {}})
+		must(err)
+		s.all, s.sch, s.wrk, s.obs = append(s.all, k), append(s.sch, sch), append(s.wrk, w), append(s.obs, o)
+	}
+	s.reg, err = s.c.NewRegistry(RegistryConfig{Prefix: "spring"})
+	must(err)
+}
+
+func (s *storm) mutex(i int) string { return fmt.Sprint("job", i) }
+
+// work fails if another works under the same mutex. Leases are long here: none is lost.
+func (s *storm) work(ctx context.Context, i int) {
+	if ctx.Err() != nil { // given up before it began
+		return
+	}
+	if s.inside[i].Add(1) != 1 {
+		s.t.Errorf("two work under %s", s.mutex(i))
+	}
+	time.Sleep(rand.N(200 * time.Microsecond))
+	s.inside[i].Add(-1)
+}
+
+// once does something at random.
+func (s *storm) once() {
+	s.mu.Lock()
+	i := rand.IntN(len(s.inside))
+	c, k, sch, w, o, reg := s.c, s.all[i], s.sch[i], s.wrk[i], s.obs[i], s.reg
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), rand.N(5*time.Millisecond))
+	defer cancel()
+	work := func(ctx context.Context) error { s.work(ctx, i); return nil }
+	var err error
+	switch rand.IntN(20) {
+	case 0:
+		err = k.Start()
+	case 1:
+		err = k.Stop(ctx)
+	case 2:
+		err = k.Run(ctx)
+	case 3:
+		k.Resign()
+	case 4:
+		k.Quit()
+	case 5:
+		err = sch.Start()
+	case 6:
+		err = sch.Stop(ctx)
+	case 7:
+		err = sch.Run(ctx)
+	case 8:
+		err = w.Start()
+	case 9:
+		err = w.Stop(ctx)
+	case 10:
+		w.Quit()
+	case 11:
+		err = o.Start()
+	case 12:
+		err = o.Stop(ctx)
+	case 13:
+		err = c.TryDo(ctx, s.mutex(i), work)
+	case 14, 15:
+		err = c.Do(ctx, s.mutex(i), work)
+	case 16:
+		var l *Lock
+		if l, err = c.Lock(ctx, s.mutex(i)); err == nil {
+			s.work(l.Context(), i)
+			cancel()
+			_ = l.Unlock(ctx)
+			err = l.Unlock(context.Background())
+		}
+	case 17:
+		if l, failure := reg.Obtain("x"); failure == nil {
+			h := reg.NewHolder()
+			if err = l.Lock(ctx, h); err == nil {
+				err = l.Unlock(ctx, h)
+			}
+		}
+	case 18:
+		_, err = c.Check(ctx, s.mutex(i), 1)
+	case 19:
+		if rand.IntN(50) == 0 {
+			s.renew(rand.IntN(2) == 0)
+		}
+	}
+	switch {
+	case err == nil, errors.Is(err, ErrInUse), errors.Is(err, ErrClosed), errors.Is(err, ErrNotAcquired), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	default:
+		s.t.Error(err)
+	}
+}
+
+// renew closes the Client and makes another one.
+func (s *storm) renew(registry bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(registry)
+	s.begin()
+}
+
+func (s *storm) end(registry bool) {
+	if registry {
+		if err := s.reg.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}
+	if err := s.c.Close(); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.rdb.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func TestAnythingAtAnyTimeLeavesNothing(t *testing.T) {
+	addr, e := realServer(t)
+	before := goleak.IgnoreCurrent()
+	s := &storm{t: t, addr: addr}
+	s.begin()
+	over := time.Now().Add(*stormFor)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for time.Now().Before(over) && !t.Failed() {
+				s.once()
+			}
+		})
+	}
+	all.Wait()
+	s.end(false)
+	page, _, err := e.Scan(t.Context(), simba.ScanRequest{Count: 1000})
+	if err != nil || len(page.Mutexes) > 0 {
+		t.Errorf("at the server is left %v, %v", page.Mutexes, err)
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+}
