@@ -171,11 +171,15 @@ func TestResignLetsTheNextHaveItsTurnAndQueuesAtTheEnd(t *testing.T) {
 
 func TestResignOfTheOnlyOneBeginsAnotherTenure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		k := w.contend("k")
+		g, log := w.logged()
+		k := w.contendOver(g, "k")
 		synctest.Wait()
 		for range 3 {
 			k.Resign()
 			synctest.Wait()
+		}
+		if got := log(); got != "" { // it has lost nothing
+			t.Errorf("the log:\n%s", got)
 		}
 		if got := k.said(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
 			t.Error(got)
