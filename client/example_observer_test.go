@@ -7,7 +7,9 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// Who wants nothing sees who has it.
+// Watch who owns a mutex until a context ends. With an errgroup, pass Run to its Go method:
+//
+//	g.Go(func() error { return o.Run(ctx) })
 func ExampleObserver() {
 	c, done := connect()
 	defer done()
@@ -17,22 +19,29 @@ func ExampleObserver() {
 		OnChange: func(s client.State) { changes <- s },
 	})
 	check(err)
-	check(o.Start())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- o.Run(ctx) }()
+	s := <-changes
+	fmt.Printf("at first %q\n", s.After.ID)
 
 	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ID: "shop-1"})
 	check(err)
 	defer r.Close()
 	lock, err := r.Obtain("4711")
 	check(err)
-	ctx, me := context.Background(), r.NewHolder()
+	me := r.NewHolder()
 	check(lock.Lock(ctx, me))
-	s := <-changes
+	s = <-changes
 	fmt.Printf("%q, then %q\n", s.Before.ID, s.After.ID)
 	check(lock.Unlock(ctx, me))
 	s = <-changes
 	fmt.Printf("%q, then %q\n", s.Before.ID, s.After.ID)
-	check(o.Stop(ctx))
+
+	cancel()
+	check(<-ended)
 	// Output:
+	// at first ""
 	// "", then "shop-1:1"
 	// "shop-1:1", then ""
 }
@@ -52,6 +61,25 @@ func ExampleObserverConfig() {
 	}
 	cfg.OnChange(client.State{Mutex: "leader", After: client.Owner{ID: "shop-1", Token: 7}})
 	// Output: leader: "", then "shop-1"
+}
+
+// Run returns nil when its context ends, and only after the last call of OnChange.
+func ExampleObserver_Run() {
+	c, done := connect()
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	o, err := c.NewObserver(client.ObserverConfig{
+		Mutex: "leader",
+		OnChange: func(s client.State) {
+			fmt.Println("nobody leads:", s.After.IsZero())
+			cancel()
+		},
+	})
+	check(err)
+	fmt.Println(o.Run(ctx))
+	// Output:
+	// nobody leads: true
+	// <nil>
 }
 
 // An Observer runs once at a time, and may be started again when it is stopped.
@@ -80,23 +108,53 @@ func ExampleObserver_Stop() {
 	// Output: <nil>
 }
 
-func ExampleObserver_Owner() {
+// Wait for the first owner, and watch no longer.
+func ExampleObserver_Quit() {
 	c, done := connect()
 	defer done()
-	seen := make(chan struct{})
-	o, err := c.NewObserver(client.ObserverConfig{Mutex: "orders:4711", OnChange: func(client.State) { close(seen) }})
-	check(err)
 	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ID: "shop-1"})
 	check(err)
+	defer r.Close()
 	lock, err := r.Obtain("4711")
 	check(err)
 	check(lock.Lock(context.Background(), r.NewHolder()))
+
+	var o *client.Observer
+	o, err = c.NewObserver(client.ObserverConfig{
+		Mutex: "orders:4711",
+		OnChange: func(s client.State) {
+			if !s.After.IsZero() {
+				fmt.Println(s.After.ID)
+				o.Quit()
+			}
+		},
+	})
+	check(err)
+	check(o.Run(context.Background()))
+	// Output: shop-1:1
+}
+
+func ExampleObserver_Owner() {
+	c, done := connect()
+	defer done()
+	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "orders", ID: "shop-1"})
+	check(err)
+	defer r.Close()
+	lock, err := r.Obtain("4711")
+	check(err)
+	check(lock.Lock(context.Background(), r.NewHolder()))
+
+	seen := make(chan struct{})
+	o, err := c.NewObserver(client.ObserverConfig{
+		Mutex:    "orders:4711",
+		OnChange: func(client.State) { close(seen) },
+	})
+	check(err)
 	fmt.Println(o.Owner().IsZero())
 	check(o.Start())
 	<-seen
 	fmt.Println(o.Owner().ID)
 	check(o.Stop(context.Background()))
-	check(r.Close())
 	// Output:
 	// true
 	// shop-1:1

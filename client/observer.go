@@ -9,35 +9,43 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// ObserverConfig says what an Observer sees and whom it tells.
+// ObserverConfig says which mutex an Observer watches and what it calls.
 type ObserverConfig struct {
-	Mutex string // what it observes: 1 to 255 bytes, see SIMBA.ACQUIRE
+	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// OnChange is called when the mutex has another owner, or none, than before: once for each
-	// change of the owner or the token, in order, one at a time. The next change waits until it
-	// returns. The windows of an owner that was gone again before it could be looked at
-	// are zero.
+	// OnChange is called with the first owner that the Observer sees after each start, also when
+	// it is nobody or the same as before. From then on it is called once for each change of the
+	// owner or the token. It must not be nil.
+	//
+	// Calls come in order and one at a time, and the next waits until OnChange has returned.
+	// Before is the After of the call before, and zero in the first call ever. TTLAt and
+	// TransitionAt of After are zero if the tenure was over before the Observer could ask for them.
+	//
+	// If more than 1,024 notices wait for OnChange, those beyond are left out: the Observer then
+	// asks who owns the mutex, and reports that as one change.
 	OnChange func(State)
 }
 
-// Observer sees who owns a mutex and wants nothing (Simba's retrieval service). It begins stopped
-// and may be started again after each stop.
+// Observer watches who owns a mutex and does not contend for it: Simba's retrieval service. It
+// begins stopped, and may be started again after each stop. It is safe for concurrent use.
 //
-// It hears each change from the server as it happens. What was said while the connection was
-// broken it does not know: it looks who owns the mutex when it hears again, so of several
-// changes in between it tells the last. It looks also when it starts, when the lease that
-// it knows of is over, and every 15 s. As long as the server cannot be asked, nothing
-// changes for it.
+// The server sends it a notice of each change. As long as the connection holds, OnChange is called
+// for every change after the first call, however late the notices are. After a lost connection
+// the Observer subscribes again and asks who owns the mutex: of several changes in between it
+// reports the last. While the server cannot be reached it reports nothing.
+//
+// In case a notice is lost, the Observer also asks at the end of each lease, and every 15 s. It
+// reports a change that no notice has led to 6 s after it has seen it.
 type Observer struct {
 	c   *Client
 	cfg ObserverConfig
 
 	mu    sync.Mutex // guards what follows
 	run   *watch     // the last; nil = never started
-	owner Owner      // as OnChange was told
+	owner Owner      // as OnChange was called last, with the windows of today
 }
 
-// NewObserver returns a stopped Observer. The error names the field that cannot be.
+// NewObserver returns a stopped Observer. The error names the field of cfg that is not valid.
 func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 	if err := simba.CheckMutex(cfg.Mutex); err != nil {
 		return nil, err
@@ -48,35 +56,63 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 	return &Observer{c: c, cfg: cfg}, nil
 }
 
-// Start begins to observe. It does not wait for anything; what goes wrong is tried again. What has
-// changed since the last Stop is told as one change. ErrInUse: it runs already, or a
-// call of OnChange has not returned yet.
+// Run starts the Observer, waits until ctx ends, and stops it. It returns when the last call of
+// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these cases it
+// returns nil: the Observer retries what fails.
+//
+// Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of
+// its last run has not returned yet.
+func (o *Observer) Run(ctx context.Context) error {
+	w, err := o.start()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		w.cancel()
+	case <-w.ctx.Done():
+	}
+	<-w.done
+	return nil
+}
+
+// Start starts the Observer and does not wait for the server. It retries what fails. Most programs
+// use [Observer.Run] instead.
+//
+// Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run has
+// not returned yet.
 func (o *Observer) Start() error {
+	_, err := o.start()
+	return err
+}
+
+// start begins a run. Run and Start return its error.
+func (o *Observer) start() (*watch, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.run != nil {
 		select {
 		case <-o.run.done:
 		default:
-			return ErrInUse
+			return nil, ErrInUse
 		}
 	}
 	o.run = newWatch(o)
-	go o.run.run() // Stop waits for it
-	return nil
+	go o.run.run() // Run and Stop wait for it
+	return o.run, nil
 }
 
-// Stop ends observing: OnChange is not called any more. It waits until the last call has
-// returned, or ctx ends; the error is that of ctx then. An Observer that is stopped is stopped.
+// Stop stops the Observer and waits until a call of OnChange that is in progress has returned.
+// OnChange is not called after that, until the next start. It returns nil at once if the Observer is stopped
+// or was never started.
 //
-// Called from OnChange, it must not be waited for: cancel ctx before.
+// If ctx ends first, Stop returns an error that matches the error of ctx. The Observer is stopping all
+// the same.
+//
+// OnChange must not wait for its own return: in OnChange call [Observer.Quit], or Stop with
+// a context that has ended.
 func (o *Observer) Stop(ctx context.Context) error {
-	o.mu.Lock()
-	w := o.run
-	if w != nil {
-		w.cancel()
-	}
-	o.mu.Unlock()
+	w := o.quit()
 	if w == nil {
 		return nil
 	}
@@ -93,16 +129,33 @@ func (o *Observer) Stop(ctx context.Context) error {
 	}
 }
 
-// Owner returns who owned the mutex when the server was last heard of. The zero Owner means
-// nobody, or that it is not known yet.
+// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A call of
+// OnChange may still be in progress when Quit returns. Quit does nothing if the
+// Observer is stopped or was never started.
+func (o *Observer) Quit() { o.quit() }
+
+// quit returns the last run, which ends; nil = never started.
+func (o *Observer) quit() *watch {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.run != nil {
+		o.run.cancel()
+	}
+	return o.run
+}
+
+// Owner returns the owner that the Observer has seen last. The zero Owner means that nobody
+// owns the mutex, or that the Observer has not seen it yet. While the server cannot be
+// reached, and after Stop, the owner stays as it was: compare its windows with the time.
 func (o *Observer) Owner() Owner {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.owner
 }
 
-// set notes who owns the mutex, and tells if that is a change. Nothing happens after w was stopped.
-func (o *Observer) set(w *watch, owner Owner) {
+// set notes who owns the mutex, and calls OnChange if that is a change or the first report of w. It does
+// nothing after w was stopped.
+func (o *Observer) set(w *watch, owner Owner, first bool) {
 	o.mu.Lock()
 	if w.ctx.Err() != nil {
 		o.mu.Unlock()
@@ -111,7 +164,7 @@ func (o *Observer) set(w *watch, owner Owner) {
 	before := o.owner
 	o.owner = owner
 	o.mu.Unlock()
-	if before.ID != owner.ID || before.Token != owner.Token {
+	if first || !sameTenure(before, owner) {
 		o.cfg.OnChange(State{o.cfg.Mutex, before, owner})
 	}
 }

@@ -116,7 +116,7 @@ func TestObserverTellsTenuresThatAreOverBeforeItLooks(t *testing.T) {
 		_, s := observe(t, far)
 		time.Sleep(time.Second)
 		g := w.client()
-		var want []string
+		want := []string{"→"}
 		for i := range 5 {
 			id := fmt.Sprint("c", i)
 			g.take(t, id, time.Minute)
@@ -141,7 +141,7 @@ func TestObserverTellsWhatItHearsWhileItLooksFirst(t *testing.T) {
 		g.drop(t, "a")
 		g.take(t, "b", time.Minute)
 		time.Sleep(lookEvery)
-		s.want(t, "→a", "a→", "→b")
+		s.want(t, "→", "→a", "a→", "→b")
 	})
 }
 
@@ -239,6 +239,7 @@ func TestObserverFindsAServerThatComesLater(t *testing.T) {
 		s.want(t)
 		w.begin()
 		time.Sleep(5 * time.Second)
+		s.want(t, "→")
 		g.take(t, "a", time.Minute)
 		s.want(t, "→a")
 	})
@@ -271,6 +272,8 @@ func TestObserverSeesAnOwnerWithoutNotices(t *testing.T) {
 		seer, g := w.client(), w.client()
 		seer.radio.close() // it hears nothing
 		o, s := observe(t, seer)
+		time.Sleep(3 * time.Second) // as long as a request may take
+		s.want(t, "→")
 		g.take(t, "a", time.Minute)
 		time.Sleep(lookEvery)
 		s.want(t, "→a")
@@ -290,11 +293,11 @@ func TestObserverSeesAnOwnerWithoutNotices(t *testing.T) {
 func TestObserverLooksWhenTheLeaseItKnowsOfIsOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		seer, g := w.client(), w.client()
-		_, s := observe(t, seer)
 		g.take(t, "a", 2*time.Second)
+		_, s := observe(t, seer)
 		s.want(t, "→a")
 		seer.radio.close() // so it does not hear the end
-		time.Sleep(2 * time.Second)
+		time.Sleep(2*time.Second + aheadLooks*aheadPause)
 		s.want(t, "a→")
 	})
 }
@@ -343,8 +346,8 @@ func TestObserverThatIsSlowTellsAllTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := w.client()
-		synctest.Wait()
-		var want []string
+		time.Sleep(time.Second) // the first call has returned
+		want := []string{"→"}
 		for i := range 5 {
 			id := fmt.Sprint("c", i)
 			g.take(t, id, time.Minute)
@@ -375,14 +378,14 @@ func TestObserverLooksInsteadWhenThereIsTooMuchToTell(t *testing.T) {
 		}
 		g := w.client()
 		synctest.Wait()
-		for range maxTidings {
+		for range maxEvents {
 			g.take(t, "a", time.Minute)
 			g.drop(t, "a")
 		}
 		g.take(t, "last", time.Hour)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if n := len(s.states); n > maxTidings+3 || o.Owner().ID != "last" {
+		if n := len(s.states); n > maxEvents+3 || o.Owner().ID != "last" {
 			t.Errorf("%d changes, the last %+v", n, o.Owner())
 		}
 		if err := o.Stop(t.Context()); err != nil {
@@ -396,7 +399,7 @@ func TestObserverTellsNothingAfterStop(t *testing.T) {
 		g := w.client()
 		o, s := observe(t, w.client())
 		g.take(t, "a", time.Minute)
-		s.want(t, "→a")
+		s.want(t, "→", "→a")
 		if err := o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -419,6 +422,7 @@ func TestObserverTellsNothingAfterStopThatItHeardBefore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		seer, g := w.client(), w.client()
 		o, s := observe(t, seer)
+		s.want(t, "→")
 		seer.slow(time.Second, 0)
 		g.take(t, "a", time.Minute)
 		synctest.Wait() // it has heard, and asks for the windows
@@ -460,10 +464,10 @@ func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 		if err := o.Stop(t.Context()); err != nil {
 			t.Errorf("stop before start: %v", err)
 		}
+		g.take(t, "a", time.Hour)
 		if err := o.Start(); err != nil {
 			t.Fatal(err)
 		}
-		g.take(t, "a", time.Hour)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

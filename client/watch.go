@@ -11,96 +11,111 @@ import (
 )
 
 const (
-	// lookEvery is how often an observer looks at the least.
+	// lookEvery is the longest time between two looks at the owner.
 	lookEvery = 15 * time.Second
-	// lookPause is between two looks at the least: a lease that is about to end may be renewed.
+	// lookPause is the shortest time to the look at the end of a lease: the owner may renew late.
 	lookPause = 10 * time.Millisecond
 	// lookRetryMax is the longest pause after a look that failed.
 	lookRetryMax = 2 * time.Second
-	// lookMendMax is the longest instead while the server refuses.
+	// lookMendMax is the longest pause instead while the server refuses.
 	lookMendMax = 20 * time.Second
-	// maxTidings is how many changes may wait to be told; if there are more, it looks instead.
-	maxTidings = 1024
+	// aheadPause and aheadLooks are how long a reply may be ahead of its notices: as many looks,
+	// each that long after the one before. In this time, 2 x pingEvery, the subscriber's connection
+	// delivers something or is replaced. They are looks and not one pause since the process may
+	// be frozen meanwhile, and its notices unread.
+	aheadPause = 2 * pingEvery / aheadLooks
+	aheadLooks = 3
+	// maxEvents is how many events may wait for OnChange. Those beyond are left out.
+	maxEvents = 1024
 )
 
-// tiding is what the server says on a mutex' event channel. Seq, time and reason are
-// of no use here.
-type tiding struct {
-	Event string `json:"event"`
+// ownerEvent is a notice of the mutex' event channel. Its other fields are not needed here.
+type ownerEvent struct {
+	Kind  string `json:"event"`
 	Owner string `json:"owner"`
 	Token uint64 `json:"token"`
+
+	gap bool // no notice: notices between the event before and the next may be missed
 }
 
-// watch is one run of an Observer. Its goroutine alone changes what the Observer knows: it takes
-// the changes that were heard one by one, and looks at the server when there
-// are none and it is time to.
+// watch is one run of an Observer. Only its goroutine changes what the Observer knows.
+//
+// As long as it hears the channel without a gap, notices alone change the owner. A reply of
+// SIMBA.OWNER may be ahead of notices that are still under way, so it only brings the windows of
+// the owner that is known already. A reply changes the owner
+//
+//   - in a gap: at the start, and when notices may be missed;
+//   - if aheadLooks more looks pass, and no notice has led to the owner that it shows.
 type watch struct {
 	o      *Observer
-	ctx    context.Context // of the run: it ends with Stop
+	ctx    context.Context // ends with Stop or Quit
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run returns
-	wake   chan struct{} // there is something new below
+	wake   chan struct{} // an event was added
 
-	mu      sync.Mutex // guards what follows
-	tidings []tiding   // not told yet, from old to new
-	fresh   bool       // the channel is heard from now on; what was said before may be missed
-	astray  bool       // something was said that is not known
+	mu     sync.Mutex // guards what follows
+	events []ownerEvent
 
 	// Used by run only.
-	newest uint64        // the largest token heard of: what is said of it again is old
-	pause  time.Duration // after the next look that fails
-	denied bool          // the last look was refused
+	reported   bool          // OnChange was called in this run
+	subscribed bool          // the channel is or was heard
+	gap        bool          // the next reply changes the owner
+	newest     uint64        // the largest token known: an earlier one is old
+	ahead      *Owner        // what a look has shown and no notice has led to; nil = nothing
+	aheadAt    time.Time     // when the look before was counted
+	looks      int           // looks since ahead
+	pause      time.Duration // after the next look that fails
+	denied     bool          // the server refused the last look
 }
 
 func newWatch(o *Observer) *watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &watch{
 		o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		newest: o.owner.Token, pause: retryPause,
+		gap: true, newest: o.owner.Token, pause: retryPause,
 	}
 }
 
+// run first subscribes and then looks, so that no change after the first report is missed. If the
+// subscription takes longer than a request may, it looks all the same.
 func (w *watch) run() {
 	defer close(w.done)
-	ear := w.o.c.radio.listen(w.heard, simba.EventChannel(w.o.cfg.Mutex))
-	defer w.o.c.radio.leave(ear)
-	due := time.NewTimer(0)
+	l := w.o.c.radio.listen(w.heard, simba.EventChannel(w.o.cfg.Mutex))
+	defer w.o.c.radio.leave(l)
+	due := time.NewTimer(w.o.c.timeout)
 	defer due.Stop()
 	for w.ctx.Err() == nil {
-		if t, ok := w.next(); ok {
-			if d, look := w.follow(t); look {
+		if e, ok := w.next(); ok {
+			if d, look := w.follow(e); look {
 				due.Reset(d)
 			}
 			continue
 		}
 		select {
-		case <-due.C:
 		case <-w.wake:
-			if !w.missed() {
-				continue
-			}
+		case <-due.C:
+			due.Reset(w.look())
 		case <-w.ctx.Done():
-			return
 		}
-		due.Reset(w.look())
 	}
 }
 
-// heard is called by the radio.
+// heard is called by the subscriber's connection. What is not an event is added as the
+// zero ownerEvent.
 func (w *watch) heard(n notice) {
-	var t tiding
-	known := !n.fresh && json.Unmarshal([]byte(n.payload), &t) == nil
-	if known && (t.Event == simba.EventQueued.String() || t.Event == simba.EventLeft.String()) {
+	e := ownerEvent{gap: n.fresh}
+	if !n.fresh && json.Unmarshal([]byte(n.payload), &e) != nil {
+		e = ownerEvent{}
+	}
+	if e.Kind == simba.EventQueued.String() || e.Kind == simba.EventLeft.String() {
 		return
 	}
 	w.mu.Lock()
 	switch {
-	case n.fresh:
-		w.fresh = true
-	case !known || len(w.tidings) == maxTidings:
-		w.astray = true
-	default:
-		w.tidings = append(w.tidings, t)
+	case len(w.events) < maxEvents:
+		w.events = append(w.events, e)
+	case !w.events[len(w.events)-1].gap:
+		w.events = append(w.events, ownerEvent{gap: true})
 	}
 	w.mu.Unlock()
 	select {
@@ -109,62 +124,76 @@ func (w *watch) heard(n notice) {
 	}
 }
 
-// next takes what was heard first and is not told yet.
-func (w *watch) next() (t tiding, ok bool) {
+// next removes and returns the oldest event.
+func (w *watch) next() (e ownerEvent, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.tidings) == 0 {
-		return tiding{}, false
+	if len(w.events) == 0 {
+		return ownerEvent{}, false
 	}
-	t = w.tidings[0]
-	w.tidings = w.tidings[1:]
-	return t, true
+	e = w.events[0]
+	w.events = w.events[1:]
+	return e, true
 }
 
-// missed reports whether something may have happened that was not heard.
-func (w *watch) missed() bool {
+// queued reports whether there are events to follow.
+func (w *watch) queued() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fresh || w.astray
+	return len(w.events) != 0
 }
 
-// follow tells what was heard. look means to look in that time, at the latest.
-func (w *watch) follow(t tiding) (d time.Duration, look bool) {
-	switch t.Event {
-	case simba.EventAcquired.String():
-		if t.Token <= w.newest {
-			return 0, false // seen already
-		}
-		w.newest = t.Token
-		owner, err := w.ask()
-		if err == nil && owner.ID == t.Owner && owner.Token == t.Token {
-			w.o.set(w, owner)
-			return w.again(owner), true
-		}
-		w.o.set(w, Owner{ID: t.Owner, Token: t.Token}) // it is over already, or nobody answers
+// follow reports what was heard. If look is true, d is the time until the next look.
+func (w *watch) follow(e ownerEvent) (d time.Duration, look bool) {
+	switch {
+	case e.gap:
+		w.gap, w.subscribed = true, true
 		return 0, true
-	case simba.EventReleased.String(), simba.EventExpired.String(), simba.EventBroken.String():
-		if now := w.o.Owner(); !now.IsZero() && now.Token == t.Token {
-			w.o.set(w, Owner{})
+	case e.Kind == simba.EventAcquired.String() && e.Token > w.newest:
+		return w.acquired(Owner{ID: e.Owner, Token: e.Token}), true
+	case e.Kind == simba.EventReleased.String(), e.Kind == simba.EventExpired.String(),
+		e.Kind == simba.EventBroken.String():
+		if now := w.o.Owner(); !now.IsZero() && now.Token == e.Token {
+			w.led(Owner{})
+			return 0, false
 		}
-		return 0, false
+		return 0, e.Token > w.newest // the notice of its beginning is lost
 	}
-	return 0, true
+	return 0, true // an old token: the store may count anew; or a kind that is not known
 }
 
-// look sees who owns the mutex, and returns when to look again.
-func (w *watch) look() time.Duration {
-	w.mu.Lock()
-	fresh, astray := w.fresh, w.astray
-	w.fresh, w.astray = false, false
-	w.mu.Unlock()
-	owner, err := w.ask()
-	w.mu.Lock()
-	overtaken := len(w.tidings) != 0 || w.fresh
-	if err != nil || overtaken {
-		w.fresh, w.astray = w.fresh || fresh, w.astray || astray
+// acquired reports a new owner, and returns when to look next. It asks for the windows before, unless the
+// next event is here: the owner is gone then.
+func (w *watch) acquired(owner Owner) time.Duration {
+	w.newest, w.gap = owner.Token, false
+	if w.queued() {
+		w.led(owner)
+		return 0
 	}
-	w.mu.Unlock()
+	reply, err := w.ask()
+	if err != nil {
+		w.led(owner)
+		return 0
+	}
+	if sameTenure(reply, owner) {
+		owner = reply
+	}
+	w.led(owner)
+	return w.compare(reply)
+}
+
+// led reports the owner that a notice has led to. If it has not come to w.ahead yet, w.ahead has time again.
+func (w *watch) led(owner Owner) {
+	if w.ahead != nil && w.newest >= w.ahead.Token {
+		w.ahead = nil
+	}
+	w.looks, w.aheadAt = 0, time.Now()
+	w.report(owner)
+}
+
+// look asks who owns the mutex, and returns when to look next.
+func (w *watch) look() time.Duration {
+	reply, err := w.ask()
 	switch {
 	case err != nil:
 		d, longest := w.pause, lookRetryMax
@@ -173,24 +202,73 @@ func (w *watch) look() time.Duration {
 		}
 		w.pause = min(2*d, longest)
 		return d/2 + rand.N(d)
-	case overtaken: // what was said meanwhile is told first: the answer may be older
+	case w.queued(): // follow these first
 		return 0
 	}
 	w.pause = retryPause
-	if fresh || !owner.IsZero() { // it may be another server, which counts anew
-		w.newest = owner.Token
+	if w.gap {
+		w.gap = !w.subscribed  // without a subscription each look changes the owner
+		w.newest = reply.Token // it may be another server, which counts anew
+		w.ahead = nil
+		w.report(reply)
 	}
-	w.o.set(w, owner)
-	return w.again(owner)
+	return w.compare(reply)
 }
 
-// again is in how long to look again at the latest.
-func (w *watch) again(owner Owner) time.Duration {
+// compare decides what a reply without a gap says about the owner that is known, and returns when
+// to look next.
+func (w *watch) compare(reply Owner) time.Duration {
+	known := sameTenure(reply, w.o.Owner())
+	if known {
+		w.report(reply) // its windows
+	}
+	switch {
+	case w.ahead != nil:
+		return w.count(reply)
+	case known:
+		return again(reply)
+	}
+	w.ahead, w.aheadAt, w.looks = &reply, time.Now(), 0
+	return aheadPause
+}
+
+// count counts a look after that which has shown w.ahead. After the last of them it reports w.ahead.
+func (w *watch) count(reply Owner) time.Duration {
+	if early := aheadPause - time.Since(w.aheadAt); early > 0 {
+		return early
+	}
+	w.aheadAt = time.Now()
+	if w.looks++; w.looks < aheadLooks {
+		return aheadPause
+	}
+	owner := *w.ahead
+	w.ahead = nil
+	if !owner.IsZero() {
+		w.newest = owner.Token
+	}
+	if sameTenure(owner, reply) {
+		owner = reply // renewed since
+	}
+	w.report(owner)
+	return 0
+}
+
+// report has OnChange called if owner is another than before, or is the first in this run.
+func (w *watch) report(owner Owner) {
+	first := !w.reported
+	w.reported = true
+	w.o.set(w, owner, first)
+}
+
+// again is when to look next at the latest.
+func again(owner Owner) time.Duration {
 	if owner.IsZero() {
 		return lookEvery
 	}
 	return min(max(time.Until(owner.TransitionAt), lookPause), lookEvery)
 }
+
+func sameTenure(a, b Owner) bool { return a.ID == b.ID && a.Token == b.Token }
 
 func (w *watch) ask() (Owner, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.o.c.timeout)

@@ -1,0 +1,222 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// lateGuest is a guest whose subscriber connection delivers late, or not at all. Replies on its
+// other connections are as fast as ever, so they are ahead of the notices.
+type lateGuest struct {
+	*guest
+	late   time.Duration
+	losing atomic.Bool // what the server sends on the subscriber connection is lost
+}
+
+func (w *world) lateClient(late time.Duration) *lateGuest {
+	w.t.Helper()
+	g := &lateGuest{guest: new(guest), late: late}
+	g.connect(w.server)
+	g.rdb = redis.NewClient(&redis.Options{
+		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
+		PoolSize:                 10_000,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	c, err := New(g.rdb, Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g.Client = c
+	w.guests = append(w.guests, g.guest)
+	return g
+}
+
+// dial puts a relay between the client and a wire to the server. The relay knows the subscriber
+// connection by its SUBSCRIBE.
+func (g *lateGuest) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	server, err := g.wires.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	client, near := net.Pipe()
+	var subscribed atomic.Bool
+	up := tapped{near, func(b []byte) bool {
+		if strings.Contains(string(b), "\r\nsubscribe\r\n") {
+			subscribed.Store(true)
+		}
+		return true
+	}}
+	down := tapped{server, func([]byte) bool { return !subscribed.Load() || !g.losing.Load() }}
+	c := &wire{near: near, far: server, lost: make(chan struct{}), frozen: make(chan struct{})}
+	g.all.Go(func() {
+		var both sync.WaitGroup
+		both.Go(func() { g.carry(c, server, up, func() time.Duration { return 0 }) })
+		both.Go(func() {
+			g.carry(c, near, down, func() time.Duration {
+				if subscribed.Load() {
+					return g.late
+				}
+				return 0
+			})
+		})
+		both.Wait()
+	})
+	return client, nil
+}
+
+// tapped is a connection whose reads are looked at. What pass refuses is lost.
+type tapped struct {
+	net.Conn
+	pass func([]byte) bool
+}
+
+func (c tapped) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || c.pass(b[:n]) {
+			return n, err
+		}
+	}
+}
+
+func TestObserverTellsEachTenureThoughNoticesComeBehindReplies(t *testing.T) {
+	for _, late := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 2 * time.Second} {
+		t.Run(late.String(), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				_, s := observe(t, w.lateClient(late).guest)
+				time.Sleep(2 * late)
+				s.want(t, "→")
+				g, random := w.client(), rand.New(rand.NewPCG(1, 2))
+				var want []string
+				for i := range 300 {
+					id := fmt.Sprint("c", i)
+					ttl := time.Minute
+					if i%10 == 9 {
+						ttl = 30 * time.Millisecond
+					}
+					g.take(t, id, ttl)
+					time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
+					if ttl < time.Minute {
+						time.Sleep(ttl) // it expires
+					} else {
+						g.drop(t, id)
+					}
+					want = append(want, "→"+id, id+"→")
+					if i%2 == 0 {
+						time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
+					}
+				}
+				time.Sleep(time.Minute)
+				s.want(t, want...)
+				for i := 1; i < len(s.states); i++ {
+					if s.states[i].Before.Token != s.states[i-1].After.Token {
+						t.Errorf("%+v does not follow %+v", s.states[i], s.states[i-1])
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestObserverTellsAChangeWhoseNoticeIsLost(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.lateClient(10*time.Millisecond), w.client()
+		_, s := observe(t, seer.guest)
+		time.Sleep(time.Second)
+		s.want(t, "→")
+		for _, step := range []struct {
+			do   func()
+			want string
+		}{
+			{func() { g.take(t, "a", time.Hour) }, "→a"},
+			{func() { g.drop(t, "a"); g.take(t, "b", time.Hour) }, "a→b"},
+			{func() { g.drop(t, "b") }, "b→"},
+		} {
+			seer.losing.Store(true)
+			step.do()
+			synctest.Wait()
+			seer.losing.Store(false)
+			time.Sleep(lookEvery + 6*time.Second)
+			s.want(t, step.want)
+		}
+		g.take(t, "c", time.Hour) // the connection is the same, and heard as before
+		time.Sleep(10 * time.Millisecond)
+		s.want(t, "→c")
+	})
+}
+
+// The last look shows c here. To report that would leave b out.
+func TestObserverReportsByALookOnlyWhatNoticesHadTimeToTell(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.lateClient(10*time.Millisecond), w.client()
+		_, s := observe(t, seer.guest)
+		time.Sleep(time.Second)
+		s.want(t, "→")
+		seer.losing.Store(true)
+		g.take(t, "a", time.Hour)
+		synctest.Wait()
+		seer.losing.Store(false)
+		lastLook := w.start.Add(10*time.Millisecond + lookEvery + aheadLooks*aheadPause)
+		time.Sleep(time.Until(lastLook) - time.Millisecond)
+		s.want(t)
+		g.drop(t, "a")
+		g.take(t, "b", time.Hour)
+		g.drop(t, "b")
+		g.take(t, "c", time.Hour)
+		time.Sleep(time.Millisecond)
+		s.want(t, "→a")
+		time.Sleep(time.Minute)
+		s.want(t, "a→", "→b", "b→", "→c")
+	})
+}
+
+func TestObserverFirstReportsWhenItsSubscriptionIsConfirmed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.lateClient(time.Second), w.client()
+		g.take(t, "a", time.Hour)
+		_, s := observe(t, seer.guest)
+		time.Sleep(time.Second / 2)
+		s.want(t)
+		time.Sleep(time.Second / 2)
+		s.want(t, "→a")
+		g.drop(t, "a")
+		g.take(t, "a", time.Hour)
+		time.Sleep(time.Minute)
+		s.want(t, "a→", "→a")
+	})
+}
+
+func TestObserverReportsTheLastChangeOfAGapAndThenEach(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.lateClient(10*time.Millisecond), w.client()
+		g.take(t, "a", time.Hour)
+		_, s := observe(t, seer.guest)
+		time.Sleep(time.Second)
+		s.want(t, "→a")
+		seer.connect(nil)
+		seer.cut()
+		for _, id := range []string{"a", "b", "c"} {
+			g.drop(t, id)
+			g.take(t, string(id[0]+1), time.Hour)
+		}
+		time.Sleep(20 * time.Second)
+		seer.connect(w.server)
+		time.Sleep(2 * redialPauseMax)
+		s.want(t, "a→d")
+		g.drop(t, "d")
+		g.take(t, "e", time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		s.want(t, "d→", "→e")
+	})
+}

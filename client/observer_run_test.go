@@ -1,0 +1,214 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestObserverReportsItsFirstLookAlsoWhenNobodyOwns(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		o, s := observe(t, w.client())
+		s.want(t, "→")
+		time.Sleep(time.Minute)
+		s.want(t)
+		g.take(t, "a", time.Hour)
+		s.want(t, "→a")
+		for range 2 { // each start reports what it sees first
+			if err := o.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.Start(); err != nil {
+				t.Fatal(err)
+			}
+			s.want(t, "a→a")
+		}
+		if got := s.states[len(s.states)-1].After; time.Until(got.TTLAt) > time.Hour-time.Minute/2 && w.elapsed() > 2*time.Minute {
+			t.Errorf("the owner is %+v", got)
+		}
+	})
+}
+
+func TestObserverReportsWithoutASubscriptionAfterTheTimeout(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer := w.lateClient(0)
+		seer.losing.Store(true) // so no SUBSCRIBE is confirmed
+		_, s := observe(t, seer.guest)
+		time.Sleep(seer.timeout - 1)
+		s.want(t)
+		time.Sleep(1)
+		s.want(t, "→")
+	})
+}
+
+func TestObserverRunEndsWithItsContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var s sightings
+		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+			time.Sleep(time.Minute)
+			s.add(st)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- o.Run(ctx) }()
+		synctest.Wait()
+		if err := o.Run(t.Context()); !errors.Is(err, ErrInUse) {
+			t.Errorf("a second Run: %v", err)
+		}
+		if err := o.Start(); !errors.Is(err, ErrInUse) {
+			t.Errorf("Start beside Run: %v", err)
+		}
+		cancel()
+		began := time.Now()
+		if err := <-ended; err != nil || time.Since(began) != time.Minute {
+			t.Errorf("Run returns %v after %v, with a call of OnChange in progress for a minute", err, time.Since(began))
+		}
+		s.want(t, "→")
+		if err := o.Run(ctx); err != nil {
+			t.Errorf("Run with a context that has ended: %v", err)
+		}
+		s.want(t)
+	})
+}
+
+func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var s sightings
+		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: s.add})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, end := range map[string]func(){
+			"Stop": func() {
+				if err := o.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			},
+			"Quit": o.Quit,
+		} {
+			ended := make(chan error, 1)
+			go func() { ended <- o.Run(t.Context()) }()
+			synctest.Wait()
+			end()
+			if err := <-ended; err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.want(t, "→")
+			end() // again
+		}
+	})
+}
+
+func TestObserverMayBeStoppedInOnChange(t *testing.T) {
+	over, end := context.WithCancel(context.Background())
+	end()
+	for name, stop := range map[string]func(t *testing.T, o *Observer){
+		"Quit": func(_ *testing.T, o *Observer) { o.Quit() },
+		"Stop with a context that has ended": func(t *testing.T, o *Observer) {
+			if err := o.Stop(over); !errors.Is(err, context.Canceled) {
+				t.Errorf("Stop in OnChange: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				var s sightings
+				var o *Observer
+				o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+					s.add(st)
+					if st.After.ID == "a" {
+						stop(t, o)
+						if err := o.Start(); !errors.Is(err, ErrInUse) {
+							t.Errorf("Start in OnChange: %v", err)
+						}
+					}
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Quit() // never started
+				if err := o.Start(); err != nil {
+					t.Fatal(err)
+				}
+				g := w.client()
+				synctest.Wait()
+				g.take(t, "a", time.Hour)
+				synctest.Wait()
+				g.drop(t, "a")
+				g.take(t, "b", time.Hour)
+				time.Sleep(time.Minute)
+				s.want(t, "→", "→a")
+				if err := o.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := o.Start(); err != nil {
+					t.Error(err)
+				}
+				s.want(t, "a→b")
+				if err := o.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Everything at once, for the race detector.
+func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var running sync.Mutex
+		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(State) {
+			if !running.TryLock() {
+				t.Error("two calls of OnChange at a time")
+				return
+			}
+			time.Sleep(time.Millisecond)
+			running.Unlock()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := w.client()
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for k := range 50 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(k)*time.Millisecond)
+					var err error
+					switch (i + k) % 4 {
+					case 0:
+						err = o.Run(ctx)
+					case 1:
+						err = o.Start()
+					case 2:
+						err = o.Stop(ctx)
+					case 3:
+						o.Quit()
+						_ = o.Owner()
+					}
+					cancel()
+					if err != nil && !errors.Is(err, ErrInUse) && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration(i) * time.Millisecond)
+				}
+			})
+		}
+		for range 50 {
+			g.take(t, "a", time.Minute)
+			time.Sleep(3 * time.Millisecond)
+			g.drop(t, "a")
+		}
+		all.Wait()
+		if err := o.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
