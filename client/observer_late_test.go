@@ -197,6 +197,24 @@ func TestObserverFirstReportsWhenItsSubscriptionIsConfirmed(t *testing.T) {
 	})
 }
 
+func TestObserverTellsChangesThatComeFasterThanReplies(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.client(), w.client()
+		_, s := observe(t, seer)
+		s.want(t, "→")
+		seer.slow(50*time.Millisecond, 50*time.Millisecond)
+		var want []string
+		for range maxEvents {
+			g.take(t, "a", time.Minute)
+			time.Sleep(time.Millisecond)
+			g.drop(t, "a")
+			want = append(want, "→a", "a→")
+		}
+		time.Sleep(time.Minute)
+		s.want(t, want...)
+	})
+}
+
 func TestObserverReportsTheLastChangeOfAGapAndThenEach(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		seer, g := w.lateClient(10*time.Millisecond), w.client()
