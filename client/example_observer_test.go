@@ -56,8 +56,10 @@ func ExampleClient_NewObserver() {
 
 func ExampleObserverConfig() {
 	cfg := client.ObserverConfig{
-		Mutex:    "leader",
-		OnChange: func(s client.State) { fmt.Printf("%s: %q, then %q\n", s.Mutex, s.Before.ID, s.After.ID) },
+		Mutex: "leader",
+		OnChange: func(s client.State) {
+			fmt.Printf("%s: %q, then %q\n", s.Mutex, s.Before.ID, s.After.ID)
+		},
 	}
 	cfg.OnChange(client.State{Mutex: "leader", After: client.Owner{ID: "shop-1", Token: 7}})
 	// Output: leader: "", then "shop-1"

@@ -19,7 +19,8 @@ type ObserverConfig struct {
 	//
 	// Calls come in order and one at a time, and the next waits until OnChange has returned.
 	// Before is the After of the call before, and zero in the first call ever. TTLAt and
-	// TransitionAt of After are zero if the tenure was over before the Observer could ask for them.
+	// TransitionAt of After are zero if the Observer could not ask for them: the tenure was over
+	// before, or the server did not answer.
 	//
 	// If more than 1,024 notices wait for OnChange, those beyond are left out: the Observer then
 	// asks who owns the mutex, and reports that as one change.
@@ -42,7 +43,7 @@ type Observer struct {
 
 	mu    sync.Mutex // guards what follows
 	run   *watch     // the last; nil = never started
-	owner Owner      // as OnChange was called last, with the windows of today
+	owner Owner      // After of the last call of OnChange, with the newest windows
 }
 
 // NewObserver returns a stopped Observer. The error names the field of cfg that is not valid.
@@ -57,8 +58,8 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 }
 
 // Run starts the Observer, waits until ctx ends, and stops it. It returns when the last call of
-// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these cases it
-// returns nil: the Observer retries what fails.
+// OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these cases
+// it returns nil: the Observer retries what fails.
 //
 // Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of
 // its last run has not returned yet.
@@ -103,14 +104,13 @@ func (o *Observer) start() (*watch, error) {
 }
 
 // Stop stops the Observer and waits until a call of OnChange that is in progress has returned.
-// OnChange is not called after that, until the next start. It returns nil at once if the Observer is stopped
-// or was never started.
+// OnChange is not called after that, until the next start. Stop returns nil at once if the Observer
+// is stopped or was never started.
 //
-// If ctx ends first, Stop returns an error that matches the error of ctx. The Observer is stopping all
-// the same.
+// If ctx ends first, Stop returns an error that matches ctx.Err(). The Observer stops all the same.
 //
-// OnChange must not wait for its own return: in OnChange call [Observer.Quit], or Stop with
-// a context that has ended.
+// OnChange cannot wait for its own return: in OnChange call [Observer.Quit], or Stop with a context
+// that has ended.
 func (o *Observer) Stop(ctx context.Context) error {
 	w := o.quit()
 	if w == nil {
@@ -129,9 +129,9 @@ func (o *Observer) Stop(ctx context.Context) error {
 	}
 }
 
-// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A call of
-// OnChange may still be in progress when Quit returns. Quit does nothing if the
-// Observer is stopped or was never started.
+// Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A call
+// of OnChange may still be in progress when Quit returns. Quit does nothing if the Observer is
+// stopped or was never started.
 func (o *Observer) Quit() { o.quit() }
 
 // quit returns the last run, which ends; nil = never started.
@@ -153,8 +153,8 @@ func (o *Observer) Owner() Owner {
 	return o.owner
 }
 
-// set notes who owns the mutex, and calls OnChange if that is a change or the first report of w. It does
-// nothing after w was stopped.
+// set notes who owns the mutex, and calls OnChange if that is a change or the first report of w. It
+// does nothing after w was stopped.
 func (o *Observer) set(w *watch, owner Owner, first bool) {
 	o.mu.Lock()
 	if w.ctx.Err() != nil {

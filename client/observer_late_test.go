@@ -14,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // lateGuest is a guest whose subscriber connection delivers late, or not at all. Replies on its
@@ -156,6 +158,24 @@ func TestObserverTellsAChangeWhoseNoticeIsLost(t *testing.T) {
 	})
 }
 
+func TestObserverTellsAnOwnerThatALookHasShownBeforeTheNext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.lateClient(10*time.Millisecond), w.client()
+		_, s := observe(t, seer.guest)
+		time.Sleep(time.Second)
+		seer.losing.Store(true)
+		g.take(t, "a", time.Hour)
+		time.Sleep(lookEvery)
+		g.drop(t, "a")
+		synctest.Wait()
+		seer.losing.Store(false)
+		s.want(t, "→")
+		g.take(t, "b", time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		s.want(t, "→a", "a→b")
+	})
+}
+
 // The last look shows c here. To report that would leave b out.
 func TestObserverReportsByALookOnlyWhatNoticesHadTimeToTell(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -197,6 +217,82 @@ func TestObserverFirstReportsWhenItsSubscriptionIsConfirmed(t *testing.T) {
 	})
 }
 
+func TestObserverTellsWhatItHearsDuringItsFirstLook(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.client(), w.client()
+		seer.slow(time.Second, 0)
+		_, s := observe(t, seer)
+		for !w.subscribed(simba.EventChannel("job")) {
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait() // the look is on its way
+		for _, id := range []string{"a", "b", "c"} {
+			g.take(t, id, time.Hour)
+			g.drop(t, id)
+		}
+		s.want(t)
+		time.Sleep(time.Minute)
+		s.want(t, "→a", "a→", "→b", "b→", "→c", "c→")
+	})
+}
+
+// The notice tells what the first look was to tell: later looks are as any other.
+func TestObserverThatHeardANoticeFirstTrustsNoLookMore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.lateClient(10*time.Millisecond), w.client()
+		seer.slow(time.Second, 0)
+		_, s := observe(t, seer.guest)
+		for !w.subscribed(simba.EventChannel("job")) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // the look is on its way
+		g.take(t, "a", time.Hour)
+		for s.count() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		seer.slow(0, 0)
+		time.Sleep(lookEvery - 5*time.Millisecond)
+		// 5 ms before the next look, and heard 5 ms after it:
+		for _, id := range []string{"a", "b", "c"} {
+			g.drop(t, id)
+			g.take(t, string(id[0]+1), time.Hour)
+		}
+		time.Sleep(time.Minute)
+		s.want(t, "→a", "a→", "→b", "b→", "→c", "c→", "→d")
+	})
+}
+
+func TestObserverLeavesOutOnlyTheTenuresOfAGap(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		seer, g := w.lateClient(30*time.Millisecond), w.client()
+		seer.slow(25*time.Millisecond, 25*time.Millisecond)
+		_, s := observe(t, seer.guest)
+		time.Sleep(time.Second)
+		for i := range 300 {
+			if i == 150 {
+				seer.cut()
+			}
+			g.take(t, "a", time.Hour)
+			time.Sleep(time.Duration(i%7) * 8 * time.Millisecond)
+			g.drop(t, "a")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		jumps := 0
+		for i, st := range s.states[1:] {
+			before := s.states[i] // i counts from the second
+			next := before.Before.Token + 1
+			if free := before.After.IsZero(); free && st.After.Token != next || !free && !st.After.IsZero() {
+				jumps++
+			}
+		}
+		last := s.states[len(s.states)-1]
+		if jumps > 1 || last.Before.Token != 300 || !last.After.IsZero() {
+			t.Errorf("%d jumps for one gap in %q; the last is %+v", jumps, s.seen, last)
+		}
+	})
+}
+
 func TestObserverTellsChangesThatComeFasterThanReplies(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		seer, g := w.client(), w.client()
@@ -204,7 +300,7 @@ func TestObserverTellsChangesThatComeFasterThanReplies(t *testing.T) {
 		s.want(t, "→")
 		seer.slow(50*time.Millisecond, 50*time.Millisecond)
 		var want []string
-		for range maxEvents {
+		for range maxEvents * 2 / 3 { // more events than may wait
 			g.take(t, "a", time.Minute)
 			time.Sleep(time.Millisecond)
 			g.drop(t, "a")

@@ -19,10 +19,9 @@ const (
 	lookRetryMax = 2 * time.Second
 	// lookMendMax is the longest pause instead while the server refuses.
 	lookMendMax = 20 * time.Second
-	// aheadPause and aheadLooks are how long a reply may be ahead of its notices: as many looks,
-	// each that long after the one before. In this time, 2 x pingEvery, the subscriber's connection
-	// delivers something or is replaced. They are looks and not one pause since the process may
-	// be frozen meanwhile, and its notices unread.
+	// A reply may be ahead of its notices for aheadLooks looks, with aheadPause before each. In all
+	// that is 2 x pingEvery, in which the subscriber's connection delivers something or is replaced.
+	// One long pause would not do: a process that was frozen for as long has not read its notices.
 	aheadPause = 2 * pingEvery / aheadLooks
 	aheadLooks = 3
 	// maxEvents is how many events may wait for OnChange. Those beyond are left out.
@@ -45,7 +44,8 @@ type ownerEvent struct {
 // the owner that is known already. A reply changes the owner
 //
 //   - in a gap: at the start, and when notices may be missed;
-//   - if aheadLooks more looks pass, and no notice has led to the owner that it shows.
+//   - if the notice of the owner that it shows is lost: one of a later owner comes, or aheadLooks
+//     more looks pass without it.
 type watch struct {
 	o      *Observer
 	ctx    context.Context // ends with Stop or Quit
@@ -147,7 +147,7 @@ func (w *watch) queued() bool {
 func (w *watch) follow(e ownerEvent) (d time.Duration, look bool) {
 	switch {
 	case e.gap:
-		w.gap, w.subscribed = true, true
+		w.gap, w.subscribed, w.ahead = true, true, nil
 		return 0, true
 	case e.Kind == simba.EventAcquired.String() && e.Token > w.newest:
 		return w.acquired(Owner{ID: e.Owner, Token: e.Token}), true
@@ -162,9 +162,12 @@ func (w *watch) follow(e ownerEvent) (d time.Duration, look bool) {
 	return 0, true // an old token: the store may count anew; or a kind that is not known
 }
 
-// acquired reports a new owner, and returns when to look next. It asks for the windows before, unless the
-// next event is here: the owner is gone then.
+// acquired reports a new owner, and returns when to look next. It first asks for the windows,
+// unless the next event is here: then the owner is gone.
 func (w *watch) acquired(owner Owner) time.Duration {
+	if w.ahead != nil && w.newest < w.ahead.Token && w.ahead.Token < owner.Token {
+		w.report(*w.ahead) // its own notice is lost, since this one comes behind it
+	}
 	w.newest, w.gap = owner.Token, false
 	if w.queued() {
 		w.led(owner)
@@ -182,12 +185,12 @@ func (w *watch) acquired(owner Owner) time.Duration {
 	return w.compare(reply)
 }
 
-// led reports the owner that a notice has led to. If it has not come to w.ahead yet, w.ahead has time again.
+// led reports the owner that a notice has led to. If notices have come as far as w.ahead, no look
+// needs to report it.
 func (w *watch) led(owner Owner) {
 	if w.ahead != nil && w.newest >= w.ahead.Token {
 		w.ahead = nil
 	}
-	w.looks, w.aheadAt = 0, time.Now()
 	w.report(owner)
 }
 
@@ -209,7 +212,6 @@ func (w *watch) look() time.Duration {
 	if w.gap {
 		w.gap = !w.subscribed  // without a subscription each look changes the owner
 		w.newest = reply.Token // it may be another server, which counts anew
-		w.ahead = nil
 		w.report(reply)
 	}
 	return w.compare(reply)
@@ -232,7 +234,8 @@ func (w *watch) compare(reply Owner) time.Duration {
 	return aheadPause
 }
 
-// count counts a look after that which has shown w.ahead. After the last of them it reports w.ahead.
+// count counts a look after the one that has shown w.ahead. The last of them reports w.ahead, and
+// not its reply: notices of what the reply shows may still be under way.
 func (w *watch) count(reply Owner) time.Duration {
 	if early := aheadPause - time.Since(w.aheadAt); early > 0 {
 		return early
