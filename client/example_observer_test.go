@@ -97,7 +97,7 @@ func ExampleObserver_Start() {
 	check(o.Stop(context.Background()))
 	// Output:
 	// <nil>
-	// it is in use
+	// start the observer of leader: it is in use
 	// <nil>
 }
 

@@ -84,7 +84,7 @@ func TestWhatALateAcquireGotIsReleased(t *testing.T) {
 		g.connect(w.server)
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379", DisableIdentity: true, PoolSize: 10_000,
 			ReadTimeout: 10 * time.Second, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
-		c, err := New(g.rdb, Options{})
+		c, err := New(g.rdb, Options{Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		g.Client = c
 		w.guests = append(w.guests, g)

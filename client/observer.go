@@ -59,7 +59,8 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 
 // Run starts the Observer, waits until ctx ends, and stops it. It returns when the last call of
 // OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these cases
-// it returns nil: the Observer retries what fails.
+// it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client or the go-redis
+// client is closed.
 //
 // Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of
 // its last run has not returned yet.
@@ -68,20 +69,14 @@ func (o *Observer) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		w.cancel()
-	case <-w.ctx.Done():
-	}
-	<-w.done
-	return nil
+	return w.last(ctx, o.c, o.name())
 }
 
 // Start starts the Observer and does not wait for the server. It retries what fails. Most programs
 // use [Observer.Run] instead.
 //
 // Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run has
-// not returned yet.
+// not returned yet; ErrClosed if the Client is closed.
 func (o *Observer) Start() error {
 	_, err := o.start()
 	return err
@@ -91,17 +86,24 @@ func (o *Observer) Start() error {
 func (o *Observer) start() (*watch, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.run != nil {
-		select {
-		case <-o.run.done:
-		default:
-			return nil, ErrInUse
-		}
+	if o.run != nil && !o.run.over() {
+		return nil, fmt.Errorf("start %s: %w", o.name(), ErrInUse)
 	}
-	o.run = newWatch(o)
-	go o.run.run() // Run and Stop wait for it
-	return o.run, nil
+	w := newWatch(o)
+	m := &member{stop: w.stop}
+	if err := o.c.roster.enter(m); err != nil {
+		return nil, fmt.Errorf("start %s: %w", o.name(), err)
+	}
+	o.run = w
+	go func() {
+		defer o.c.roster.leave(m)
+		w.observe()
+	}()
+	return w, nil
 }
+
+// name says what it is, in errors.
+func (o *Observer) name() string { return "the observer of " + o.cfg.Mutex }
 
 // Stop stops the Observer and waits until a call of OnChange that is in progress has returned.
 // OnChange is not called after that, until the next start. Stop returns nil at once if the Observer
@@ -111,37 +113,25 @@ func (o *Observer) start() (*watch, error) {
 //
 // OnChange cannot wait for its own return: in OnChange call [Observer.Quit], or Stop with a context
 // that has ended.
-func (o *Observer) Stop(ctx context.Context) error {
-	w := o.quit()
-	if w == nil {
-		return nil
-	}
-	select {
-	case <-w.done:
-		return nil
-	default:
-	}
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("stop the observer of %s: %w", o.cfg.Mutex, ctx.Err())
-	}
-}
+func (o *Observer) Stop(ctx context.Context) error { return o.running().end(ctx, "stop "+o.name()) }
 
 // Quit begins to stop and does not wait for it: unlike Stop it may be called in a callback. A call
 // of OnChange may still be in progress when Quit returns. Quit does nothing if the Observer is
 // stopped or was never started.
-func (o *Observer) Quit() { o.quit() }
+func (o *Observer) Quit() {
+	if r := o.running(); r != nil {
+		r.stop()
+	}
+}
 
-// quit returns the last run, which ends; nil = never started.
-func (o *Observer) quit() *watch {
+// running returns the last run; nil = never started.
+func (o *Observer) running() *run {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.run != nil {
-		o.run.cancel()
+	if o.run == nil {
+		return nil
 	}
-	return o.run
+	return o.run.run
 }
 
 // Owner returns the owner that the Observer has seen last. The zero Owner means that nobody

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -47,16 +48,16 @@ type ownerEvent struct {
 //   - if the notice of the owner that it shows is lost: one of a later owner comes, or aheadLooks
 //     more looks pass without it.
 type watch struct {
-	o      *Observer
-	ctx    context.Context // ends with Stop or Quit
-	cancel context.CancelFunc
-	done   chan struct{} // closed when run returns
-	wake   chan struct{} // an event was added
+	*run
+	o    *Observer
+	ctx  context.Context // ends with stop
+	wake chan struct{}   // an event was added
 
 	mu     sync.Mutex // guards what follows
 	events []ownerEvent
 
-	// Used by run only.
+	// Used by observe only.
+	closed     error         // why it cannot ask any more; nil = it can
 	reported   bool          // OnChange was called in this run
 	subscribed bool          // the channel is or was heard
 	gap        bool          // the next reply changes the owner
@@ -69,17 +70,25 @@ type watch struct {
 }
 
 func newWatch(o *Observer) *watch {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &watch{
-		o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+	w := &watch{
+		run: newRun(), o: o, wake: make(chan struct{}, 1),
 		gap: true, newest: o.owner.Token, pause: retryPause,
 	}
+	var cancel context.CancelFunc
+	w.ctx, cancel = context.WithCancel(context.Background())
+	quit := w.stop
+	w.stop = func() {
+		cancel()
+		quit()
+	}
+	return w
 }
 
-// run first subscribes and then looks, so that no change after the first report is missed. If the
+// observe first subscribes and then looks, so that no change after the first report is missed. If the
 // subscription takes longer than a request may, it looks all the same.
-func (w *watch) run() {
-	defer close(w.done)
+func (w *watch) observe() {
+	defer close(w.gone)
+	defer func() { w.finish(w.closed) }()
 	l := w.o.c.radio.listen(w.heard, simba.EventChannel(w.o.cfg.Mutex))
 	defer w.o.c.radio.leave(l)
 	due := time.NewTimer(w.o.c.timeout)
@@ -282,6 +291,10 @@ func (w *watch) ask() (Owner, error) {
 		w.denied = false
 		w.o.c.log.Info("the server answers an observer again", "mutex", w.o.cfg.Mutex)
 	case err == nil || w.ctx.Err() != nil:
+	case errors.Is(err, ErrClosed):
+		w.closed = err
+		w.stop()
+		w.o.c.log.Error("an observer ends, for it cannot ask any more", "mutex", w.o.cfg.Mutex, "err", err)
 	case refused(err) && !w.denied:
 		w.denied = true
 		w.o.c.log.Error("the server refuses an observer", "mutex", w.o.cfg.Mutex, "err", err)
