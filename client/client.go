@@ -146,8 +146,10 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 	return owner, err
 }
 
-// Check reports whether the tenure of that fencing token still owns the mutex. It is what a resource
-// asks before it acts for one who says to be the owner. The errors are those of Owner.
+// Check reports whether the tenure with that fencing token still owns the mutex. A resource asks this before it acts for
+// a client that claims to be the owner. The tenure may end between the answer and what the resource does next. A
+// resource that can store a number needs no question: it keeps the largest token that it has seen, and refuses a
+// smaller one. The errors are those of Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
 		holds, err = c.check(ctx, mutex, token)

@@ -33,7 +33,8 @@ type ContenderConfig struct {
 
 	// OnAcquired is called when it has become the owner. The context ends when it is not the owner any
 	// more; [Token] tells its fencing token. It has the values of the context of Run. The callback may
-	// return at once or work until the context ends: renewals go on meanwhile.
+	// return at once or work until the context ends: renewals go on meanwhile, and after it has returned. Who has
+	// nothing more to do calls Resign or Quit.
 	OnAcquired func(ownership context.Context, s State)
 
 	// OnReleased is called when it is not the owner any more, after OnAcquired has returned. The

@@ -64,6 +64,29 @@ func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
 	})
 }
 
+func TestTheContextOfDoHasTheDeadlineOfItsCaller(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		ctx, cancel := context.WithTimeout(bg, time.Hour)
+		defer cancel()
+		want, _ := ctx.Deadline()
+		must(t, g.Do(ctx, "job", func(ctx context.Context) error {
+			derived, cancel := context.WithCancel(ctx)
+			defer cancel()
+			if got, ok := derived.Deadline(); !ok || !got.Equal(want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+			return nil
+		}))
+		must(t, g.Do(bg, "job", func(ctx context.Context) error {
+			if got, ok := ctx.Deadline(); ok {
+				t.Errorf("without one: %v", got)
+			}
+			return nil
+		}))
+	})
+}
+
 func TestDoSaysThatTheMutexWasLost(t *testing.T) {
 	failure := errors.New("no paper")
 	for name, returns := range map[string]func(context.Context) error{

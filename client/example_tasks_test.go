@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
@@ -12,16 +11,19 @@ import (
 
 // The five everyday tasks, with their errors handled. Each is a function of a program that has a Client.
 
+const report, leader, cleanup = "report", "leader", "cleanup" // mutexes
+
 // lockAround writes the report while nobody else does. It waits for its turn until ctx ends.
 func lockAround(ctx context.Context, c *client.Client, write func(context.Context) error) error {
-	return c.Do(ctx, "report", write)
+	return c.Do(ctx, report, write, client.WithID("shop-1"))
 }
 
 // tryLock writes the report unless somebody else does.
 func tryLock(ctx context.Context, c *client.Client, write func(context.Context) error) error {
-	err := c.TryDo(ctx, "report", write)
-	if held := new(client.NotAcquiredError); errors.As(err, &held) {
-		log.Printf("left to %s", held.Owner.ID)
+	err := c.TryDo(ctx, report, write)
+	var held *client.NotAcquiredError
+	if errors.As(err, &held) && held.Mutex == report {
+		fmt.Println("left to", held.Owner.ID)
 		return nil
 	}
 	return err
@@ -30,7 +32,7 @@ func tryLock(ctx context.Context, c *client.Client, write func(context.Context) 
 // leaderLoop leads whenever it can, until ctx ends.
 func leaderLoop(ctx context.Context, c *client.Client, lead func(context.Context)) error {
 	k, err := c.NewContender(client.ContenderConfig{
-		Mutex:      "leader",
+		Mutex:      leader,
 		OnAcquired: func(ownership context.Context, _ client.State) { lead(ownership) },
 	})
 	if err != nil {
@@ -41,16 +43,17 @@ func leaderLoop(ctx context.Context, c *client.Client, lead func(context.Context
 
 // scheduledJob cleans up on every full hour, in one of all processes, until ctx ends.
 func scheduledJob(ctx context.Context, c *client.Client, cleanUp func(context.Context) error) error {
-	s, err := c.NewScheduler(client.ScheduleConfig{Mutex: "cleanup", Period: time.Hour, AlignToClock: true, Work: cleanUp})
+	s, err := c.NewScheduler(client.ScheduleConfig{Mutex: cleanup, Period: time.Hour, AlignToClock: true, Work: cleanUp})
 	if err != nil {
 		return err
 	}
 	return s.Run(ctx)
 }
 
-// checkedWrite is the resource's side: it refuses who does not own the mutex any more.
+// checkedWrite is the resource's side: it refuses a writer whose tenure is over. One that ends during the
+// write gets through: a resource that can store a number refuses smaller tokens than it has seen.
 func checkedWrite(ctx context.Context, c *client.Client, token uint64, write func() error) error {
-	holds, err := c.Check(ctx, "report", token)
+	holds, err := c.Check(ctx, report, token)
 	if err != nil {
 		return err
 	}
@@ -63,20 +66,19 @@ func checkedWrite(ctx context.Context, c *client.Client, token uint64, write fun
 func Example_tasks() {
 	c, done := connect()
 	defer done()
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	var token uint64
 	check(lockAround(ctx, c, func(ctx context.Context) error {
-		fmt.Println("report, token", client.Token(ctx))
+		token = client.Token(ctx)
 		check(tryLock(ctx, c, func(context.Context) error { panic("two write") }))
-		return checkedWrite(ctx, c, client.Token(ctx), func() error { fmt.Println("checked"); return nil })
+		return checkedWrite(ctx, c, token, func() error { fmt.Println("written"); return nil })
 	}))
-	check(leaderLoop(ctx, c, func(ctx context.Context) { fmt.Println("lead"); <-ctx.Done(); fmt.Println("follow") }))
-	err := scheduledJob(ctx, c, func(context.Context) error { return nil })
-	fmt.Println(err)
+	fmt.Println(checkedWrite(ctx, c, token, func() error { panic("not the owner") }))
+	check(leaderLoop(ctx, c, func(context.Context) { fmt.Println("lead"); cancel() }))
+	check(scheduledJob(ctx, c, func(context.Context) error { panic("not yet the full hour") }))
 	// Output:
-	// report, token 1
-	// checked
+	// left to shop-1
+	// written
+	// token 1: the mutex was lost
 	// lead
-	// follow
-	// <nil>
 }

@@ -35,8 +35,8 @@ type Lock struct {
 }
 
 // Do locks a mutex, runs work, and unlocks it. It waits for the mutex until ctx ends, first come, first
-// served. The context of work ends with ctx or with the ownership, whichever ends first; it has the values of
-// ctx, and [Token] tells the fencing token. Do returns when work has returned and the mutex is unlocked, or
+// served. The context of work ends with ctx or with the ownership, whichever ends first; it has the values and the
+// deadline of ctx, and [Token] tells the fencing token. Do returns when work has returned and the mutex is unlocked, or
 // after Timeout if the server does not answer.
 //
 // The error is that of [Client.Lock]; or that of work as it is; or it matches ErrLost, and the error of work if
@@ -50,7 +50,8 @@ func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context
 	return l.do(ctx, work)
 }
 
-// TryDo is Do of a mutex that is free: otherwise it does not wait, and the error is that of [Client.TryLock].
+// TryDo is Do of a mutex that is free: otherwise it does not wait, and the error is that of [Client.TryLock]. If work
+// may fail to lock another mutex, compare the Mutex of the [NotAcquiredError]: work's own error is returned as it is.
 func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	l, err := c.TryLock(ctx, mutex, opts...)
 	if err != nil {
@@ -77,14 +78,19 @@ func (l *Lock) do(ctx context.Context, work func(context.Context) error) (err er
 				"contender", l.pursuit.id, "err", failure)
 		}
 	}()
-	return work(&workContext{both, l.own})
+	return work(&workContext{both, ctx, l.own})
 }
 
-// workContext ends with the ownership or the context of Do. Its Err looks at the clock, as that of the ownership.
+// workContext ends with the ownership or the context of Do, whose deadline it has. Its Err looks at the clock, as
+// that of the ownership.
 type workContext struct {
 	context.Context
-	own *ownership
+	caller context.Context
+	own    *ownership
 }
+
+// Deadline implements context.Context.
+func (w *workContext) Deadline() (time.Time, bool) { return w.caller.Deadline() }
 
 // Err implements context.Context.
 func (w *workContext) Err() error {
