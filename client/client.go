@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"reflect"
 	"time"
 
@@ -97,21 +98,17 @@ func checkRedis(rdb redis.UniversalClient) error {
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return fmt.Errorf("rdb is a nil %T", rdb)
 	}
-	if _, ok := rdb.(*redis.Ring); ok {
-		return errors.New("rdb is a redis.Ring, which does not pass on notices: connect to a simba-resp server with redis.NewClient")
+	switch rdb.(type) {
+	case *redis.Ring, *redis.ClusterClient:
+		return fmt.Errorf("rdb is a %T, and a simba-resp server is no part of a ring or cluster: connect with redis.NewClient", rdb)
 	}
 	return nil
 }
 
 // contextTimeouts reports whether requests end with their contexts, as far as that is known.
 func contextTimeouts(rdb redis.UniversalClient) bool {
-	switch r := rdb.(type) {
-	case *redis.Client:
-		return r.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		return r.Options().ContextTimeoutEnabled
-	}
-	return true
+	r, ok := rdb.(*redis.Client)
+	return !ok || r.Options().ContextTimeoutEnabled
 }
 
 // Close stops all that runs by the Client, as Stop and Unlock do, waits for that as long as a request
@@ -151,6 +148,9 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 // resource that can store a number needs no question: it keeps the largest token that it has seen, and refuses a
 // smaller one. The errors are those of Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
+	if token == 0 || token > math.MaxInt64 { // nobody's
+		return false, simba.CheckMutex(mutex)
+	}
 	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
 		holds, err = c.check(ctx, mutex, token)
 		return err
@@ -164,7 +164,7 @@ func (c *Client) question(ctx context.Context, mutex string, ask func(context.Co
 		return err
 	}
 	if c.roster.isClosed() {
-		return fmt.Errorf("the Client: %w", ErrClosed)
+		return errClientClosed
 	}
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

@@ -41,7 +41,7 @@ type ContenderConfig struct {
 	// mutex is asked for again, or released when it stops, when OnReleased has
 	// returned: so work that OnReleased ends never runs in two places at a time,
 	// unless the mutex was lost. The lease is not renewed meanwhile: as a rule a third of it is
-	// left, and callbacks that take longer lose it. nil = nobody wants to know.
+	// left, and callbacks that take longer lose it. It may be nil. A panic in a callback ends the process.
 	OnReleased func(State)
 }
 
@@ -83,8 +83,9 @@ func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 func (k *Contender) ID() string { return k.terms.id }
 
 // Run contends until ctx ends, and gives up what it has. It returns when the callbacks have returned and the
-// mutex is released, or after Timeout if the server does not answer. The error is as that of Stop; nil
-// means that nothing is left. It returns early after Stop or Quit, and with ErrClosed when the Client
+// mutex is released, or after Timeout if the server does not answer. The error is as that of Stop: ErrUnavailable is
+// no reason to worry at the end of a process, since the mutex is free when the lease is over. nil means that nothing
+// is left. It returns early after Stop or Quit, and with ErrClosed when the Client
 // or the go-redis client is closed. ErrInUse: it runs already. What goes wrong meanwhile is logged and
 // tried again.
 func (k *Contender) Run(ctx context.Context) error {
@@ -145,13 +146,14 @@ func (k *Contender) name() string {
 }
 
 // Stop ends contending: the ownership's context ends, OnReleased is called, and when it has returned the
-// mutex is released, or the place in the queue. It waits for that until ctx ends; it goes on without.
+// mutex is released, or the place in the queue. If ctx ends first, it returns the error of ctx, and all that continues
+// in the background.
 // Called in a callback with its ownership context it does not wait at all, and returns nil.
 //
 // The error is that of ctx, or of the release: the mutex is free then when its lease
 // is over; or ErrLost, if it was lost in the meantime; or ErrUnavailable, if the server has not answered
-// within Timeout: the release is tried until the lease is over, and Start says ErrInUse as long. A
-// Contender that is stopped is stopped.
+// within Timeout: the release is tried until the lease is over, and Start returns ErrInUse until then. To
+// stop a Contender that is stopped does nothing and returns nil.
 func (k *Contender) Stop(ctx context.Context) error { return k.running().end(ctx, "stop "+k.name()) }
 
 // Quit begins to stop and does not wait for it: unlike Stop it may be called in every callback.

@@ -87,6 +87,42 @@ func TestTheContextOfDoHasTheDeadlineOfItsCaller(t *testing.T) {
 	})
 }
 
+func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		err := w.client().Do(ctx, "job", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLost) || w.elapsed() != time.Minute {
+			t.Errorf("%v after %v", err, w.elapsed())
+		}
+	})
+}
+
+func TestDoOfNothingIsRefused(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if err := w.client().Do(bg, "job", nil); err == nil || len(w.history("job")) > 0 {
+			t.Errorf("%v, %v", err, w.history("job"))
+		}
+	})
+}
+
+// It hears of it by a notice, as soon as it has owned it for a second.
+func TestABrokenLockIsKnownToBeWithinASecond(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, after := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, time.Minute} {
+			l := w.lock(w.client())
+			time.Sleep(after)
+			at := w.elapsed()
+			w.breakOff("job")
+			<-l.Context().Done()
+			most := max(0, time.Second-after)
+			if took := w.elapsed() - at; took > most || !errors.Is(context.Cause(l.Context()), ErrLost) {
+				t.Errorf("broken after %v: known after %v, cause %v", after, took, context.Cause(l.Context()))
+			}
+		}
+	})
+}
+
 func TestDoSaysThatTheMutexWasLost(t *testing.T) {
 	failure := errors.New("no paper")
 	for name, returns := range map[string]func(context.Context) error{

@@ -11,10 +11,11 @@
 //	})
 //
 // [Client.TryDo] does nothing if another has the mutex. [Client.Lock] and [Client.TryLock] return a [Lock], for
-// what does not fit into a function. [Client.Owner] says who owns a mutex, and [Client.Check] is for the resource
-// that is worked on: it refuses who does not own the mutex any more.
+// what does not fit into a function. Locks are not reentrant: a Do inside a Do of the same mutex waits
+// for itself. [Client.Owner] says who owns a mutex. [Client.Check] lets the resource that is worked on reject a
+// caller that no longer owns the mutex.
 //
-// Besides, a Client makes
+// A Client also creates
 //
 //   - a [Contender], which wants a mutex for as long as it runs and is told when it
 //     has it and when it has lost it: leadership (Simba's contention service);
@@ -29,24 +30,30 @@
 //
 // # What holds for all of them
 //
+// A tenure is one unbroken ownership of a mutex. It has a fencing token, which is larger than that of every tenure
+// before. A lease is how long the server keeps the mutex for its owner without hearing from it: TTL +
+// Transition. In the TTL the owner renews as planned, in the transition it is late; it owns the mutex in
+// both, and nobody else may take it. The owner renews at the end of the TTL, or when a third of the lease is left.
+//
 // One contender is one id: a request that is repeated with the same id is the same
 // request, so a lost reply costs nothing. Two contenders must never have the same id;
 // one Client refuses the second.
 //
 // A lease is counted from before the request was sent that got it, and is given up a
-// little before it ends (1 % of it, at most 250 ms). So whoever works under an
-// ownership context has stopped to own the mutex, by his own clock, before another
-// can, even if his clock is 1 % slow. A process that was stopped, or whose machine slept,
-// for longer than its lease knows it with the first call of the context's Err: it reads
-// the clock. A context that was derived from it does not: its first Err after such a freeze may
-// still be nil. What was begun before is not undone by that: let the
-// resource that is worked on check the fencing token ([Client.Check]).
+// little before it ends (1 % of it, at most 250 ms). So when another becomes the owner because a lease has ended,
+// the ownership context of the one before has ended, even if its clock is 1 % slow. Only SIMBA.BREAK, an
+// administrator's command, gives the mutex to another at once: the owner hears of that by a notice, but
+// not before it has owned the mutex for a second.
 //
-// No contender holds a connection. Who waits has a place in the server's queue, and is
-// called by a notice; all contenders of a Client share one subscriber's connection (one
-// for each 4,096 of them). Where notices do not reach, the time of the
-// owner's lease says when to ask again.
+// A process that was frozen, or whose machine slept, for longer than its lease learns it from the ownership context
+// itself and from the context of Do: their Err reads the clock. Err of a context that is derived from them
+// (context.WithTimeout, errgroup) may still be nil at the first look. What was begun before is not undone by
+// that: let the resource that is worked on check the fencing token ([Client.Check]).
 //
-// All types are safe for concurrent use. Durations go to the server in milliseconds: what
-// is not a whole number of them is an error.
+// No contender holds a connection. One that waits has a place in the server's queue, and is notified; all
+// contenders of a Client share one subscriber's connection (one for each 4,096 of them). If notices cannot be
+// delivered, it asks when the owner's lease ends.
+//
+// All types are safe for concurrent use. Durations go to the server in milliseconds: a fraction of one
+// is an error.
 package client

@@ -14,18 +14,18 @@ var (
 	// Unlock, Do and Stop return then: the lease was not renewed in time, or was broken. Another may
 	// own the mutex.
 	ErrLost = errors.New("the mutex was lost")
-	// ErrReleased is the cause of an ownership context that ended because the mutex is given up.
-	ErrReleased = errors.New("the mutex is given up")
+	// ErrReleased is the cause of an ownership context that ended because the mutex is released.
+	ErrReleased = errors.New("the mutex was released")
 	// ErrNotAcquired is what a [NotAcquiredError] matches.
 	ErrNotAcquired = errors.New("the mutex is not acquired")
 	// ErrUnavailable means that the server could not be asked, did not answer in time, or cannot reach
 	// its store. Asking again may help. It does not match context.DeadlineExceeded.
 	ErrUnavailable = errors.New("the server cannot be asked")
-	// ErrInUse is returned by Start and Run of what runs already, and to who uses the id of another
-	// contender of the same mutex in the same Client.
+	// ErrInUse is returned by Start and Run of what runs already, and for an id that another contender of the
+	// same mutex has in the same Client.
 	ErrInUse = errors.New("it is in use")
 	// ErrClosed means that the Client, the Registry or the go-redis client is closed.
-	ErrClosed = errors.New("it is closed")
+	ErrClosed = errors.New("closed")
 )
 
 // NotAcquiredError says that a mutex was not acquired: another owned it, or the context ended while
@@ -89,10 +89,12 @@ var errUnanswered error = &unavailableError{errors.New("no answer in time")}
 func judged(err error) error {
 	var unavailable *unavailableError
 	switch {
+	case err != nil && redis.HasErrorPrefix(err, "ERR unknown command"):
+		return fmt.Errorf("is it a simba-resp server? %w", err)
 	case err == nil, errors.Is(err, redis.Nil), refused(err), errors.As(err, &unavailable):
 		return err
 	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("the go-redis client: %w", ErrClosed)
+		return fmt.Errorf("the go-redis client is %w", ErrClosed)
 	case isContextError(err):
 		return errUnanswered
 	}

@@ -86,7 +86,7 @@ func ExampleLock_Context() {
 	check(err)
 	check(l.Unlock(context.Background()))
 	fmt.Println(context.Cause(l.Context()))
-	// Output: the mutex is given up
+	// Output: the mutex was released
 }
 
 func ExampleLock_Token() {

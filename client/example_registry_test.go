@@ -27,7 +27,7 @@ func ExampleRegistry() {
 	fmt.Println("afterwards:", context.Cause(own))
 	// Output:
 	// working: true
-	// afterwards: the mutex is given up
+	// afterwards: the mutex was released
 }
 
 func ExampleClient_NewRegistry() {

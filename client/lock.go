@@ -23,7 +23,7 @@ func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl
 // NoTransition none. The owner may still renew in it, and nobody else may take the mutex.
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
-// WithID sets the contender's id, which others see as the owner: 1 to 255 bytes; "" means
+// WithID sets the contender's id, which others see as the owner: 1 to 128 bytes; "" means
 // counter:pid@host~random. No two that contend for a mutex at a time may have the same: in one Client the
 // second is refused with ErrInUse.
 func WithID(id string) LockOption { return func(o *lockOptions) { o.id = id } }
@@ -40,20 +40,26 @@ type Lock struct {
 // after Timeout if the server does not answer.
 //
 // The error is that of [Client.Lock]; or that of work as it is; or it matches ErrLost, and the error of work if
-// there is one: the mutex was lost while work ran, so others may have changed what it protects. A mutex that
-// could not be unlocked is free when its lease is over; the log says so.
+// there is one: the mutex was lost while work ran, so others may have changed what it protects. Ask for ErrLost
+// first: work may have returned the error of its context. If work panics or ends its goroutine, the mutex is unlocked,
+// too. A mutex that could not be unlocked is free when its lease is over; the log says so.
+//
+// Locks are not reentrant: a Do inside work of the same mutex waits until ctx ends.
 func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
-	l, err := c.Lock(ctx, mutex, opts...)
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, work)
+	return c.do(ctx, mutex, work, false, opts)
 }
 
 // TryDo is Do of a mutex that is free: otherwise it does not wait, and the error is that of [Client.TryLock]. If work
 // may fail to lock another mutex, compare the Mutex of the [NotAcquiredError]: work's own error is returned as it is.
 func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
-	l, err := c.TryLock(ctx, mutex, opts...)
+	return c.do(ctx, mutex, work, true, opts)
+}
+
+func (c *Client) do(ctx context.Context, mutex string, work func(context.Context) error, once bool, opts []LockOption) error {
+	if work == nil {
+		return fmt.Errorf("lock %s: work is nil", mutex)
+	}
+	l, err := c.lock(ctx, mutex, once, opts)
 	if err != nil {
 		return err
 	}
@@ -95,7 +101,11 @@ func (w *workContext) Deadline() (time.Time, bool) { return w.caller.Deadline() 
 // Err implements context.Context.
 func (w *workContext) Err() error {
 	_ = w.own.Err()
-	return w.Context.Err()
+	err := w.Context.Err()
+	if err != nil && w.caller.Err() != nil && context.Cause(w.Context) == context.Cause(w.caller) {
+		return w.caller.Err() // which may be DeadlineExceeded
+	}
+	return err
 }
 
 // Lock waits until it owns the mutex, first come, first served. Unlock what it returns:
@@ -109,15 +119,15 @@ func (w *workContext) Err() error {
 //
 // [Client.Do] does that, and says if the mutex was lost.
 //
-// If ctx ends first, the error is a [NotAcquiredError] that matches that of ctx, and ErrUnavailable if the server
-// could not be asked. The mutex will not be owned later: what may be left of the attempt is given up in the
-// background, and Close waits for it. While the server cannot be asked Lock goes on trying; what the server
-// refuses is an error at once. ErrClosed: the Client or the go-redis client is closed.
+// If ctx ends first, the error is a *[NotAcquiredError] that matches that of ctx, and ErrUnavailable if the server
+// could not be asked. Lock does not acquire after it has returned: what may be left of the attempt is released in the
+// background, and Close waits for it. While the server cannot be asked Lock goes on trying. What the server
+// refuses is returned at once. ErrClosed: the Client or the go-redis client is closed.
 func (c *Client) Lock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, false, opts)
 }
 
-// TryLock asks once and takes no place in the queue. The error is a [NotAcquiredError] if another owns the mutex,
+// TryLock asks once and takes no place in the queue. The error is a *[NotAcquiredError] if another owns the mutex,
 // or is next; otherwise it is as with Lock, or ErrUnavailable.
 func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, true, opts)
@@ -179,7 +189,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, opts []LockO
 			select {
 			case last = <-news: // that is why
 			default:
-				return nil, fmt.Errorf("lock %s: the Client: %w", mutex, ErrClosed)
+				return nil, fmt.Errorf("lock %s: %w", mutex, errClientClosed)
 			}
 		}
 		switch {
@@ -212,8 +222,8 @@ func (l *Lock) Context() context.Context { return l.own }
 // Token is the fencing token of the tenure: larger than that of every tenure of the mutex before.
 func (l *Lock) Token() uint64 { return l.own.token }
 
-// Unlock ends the ownership and releases the mutex. It waits for that until ctx ends, and goes on without. A
-// second Unlock is harmless, and returns the same.
+// Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of ctx, and the release
+// continues in the background. A second Unlock is harmless: it waits for the same release and returns its result.
 //
 // ErrLost: the mutex was lost before, so others may have changed what it protects. Another error is that of ctx or
 // ErrUnavailable (the server has not answered within Timeout): the mutex is free when its lease is
@@ -221,9 +231,9 @@ func (l *Lock) Token() uint64 { return l.own.token }
 func (l *Lock) Unlock(ctx context.Context) error {
 	p := l.pursuit
 	_ = l.own.Err() // by the clock it may be lost: that comes first
+	p.stop()        // before the ownership ends: then that is no loss
 	l.own.end(ErrReleased)
 	if errors.Is(context.Cause(l.own), ErrLost) {
-		p.stop()
 		return fmt.Errorf("unlock %s: %w: others may have changed what it protects", p.mutex, ErrLost)
 	}
 	if ctx.Value(runKey{p.run}) != nil { // it ends with the ownership, and says nothing of how long to wait

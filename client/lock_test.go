@@ -256,7 +256,7 @@ func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
 		g := w.client()
 		l, err := g.Lock(bg, "job", WithID("a"))
 		must(t, err)
-		if _, err := g.Lock(bg, "job", WithID("a")); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "a of job") {
+		if _, err := g.Lock(bg, "job", WithID("a")); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), `"a" contends for job already`) {
 			t.Errorf("Lock: %v", err)
 		}
 		k, err := g.NewContender(ContenderConfig{Mutex: "job", ID: "a", OnAcquired: func(context.Context, State) {}})

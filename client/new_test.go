@@ -19,6 +19,8 @@ func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 	defer rdb.Close()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
 	for _, c := range []struct {
 		rdb  redis.UniversalClient
 		o    Options
@@ -27,7 +29,8 @@ func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 		{nil, Options{}, "rdb is nil"},
 		{(*redis.Client)(nil), Options{}, "rdb is a nil *redis.Client"},
 		{(*redis.ClusterClient)(nil), Options{}, "rdb is a nil *redis.ClusterClient"},
-		{ring, Options{}, "rdb is a redis.Ring"},
+		{ring, Options{}, "rdb is a *redis.Ring"},
+		{cluster, Options{}, "rdb is a *redis.ClusterClient"},
 		{rdb, Options{Timeout: -time.Second}, "Timeout is -1s"},
 		{rdb, Options{Timeout: 500 * time.Microsecond}, "Timeout is 500µs"},
 		{rdb, Options{TTL: time.Microsecond}, "TTL is 1µs"},

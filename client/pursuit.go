@@ -22,6 +22,9 @@ const (
 	// guardPauses is into how many pauses what is left of a lease is divided between
 	// attempts to renew it.
 	guardPauses = 8
+	// listenAfter is how long an owner owns the mutex before it listens, to know at once if its tenure is broken. Who
+	// locks for less than that needs no subscription.
+	listenAfter = time.Second
 	// maxStrays is how many requests may be under way that are not waited for any more.
 	maxStrays = 4
 )
@@ -134,8 +137,11 @@ func (p *pursuit) step() bool {
 	if p.resigned.Load() {
 		return p.resign()
 	}
-	if p.own != nil && p.own.left() <= 0 { // the process was stopped, or nobody answered
-		return p.lose(ErrLost, Owner{}) && p.afterwards()
+	if p.own != nil && p.own.left() <= 0 {
+		if errors.Is(context.Cause(p.own), ErrReleased) { // by Unlock, which has told it to stop
+			return false
+		}
+		return p.lose(ErrLost, Owner{}) && p.afterwards() // the process was stopped, or nobody answered
 	}
 	out, sent, err := p.ask()
 	if p.quitting() {
@@ -299,11 +305,11 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 	} else {
 		o.renew(from, lease)
 	}
-	if o.left() <= 0 { // the answer took longer than the lease, or it has resigned
-		o.end(ErrLost) // if it is new
+	if o.left() <= 0 {
 		if p.own != nil {
-			return p.lose(ErrLost, Owner{}) && p.afterwards()
+			return true // step says what has ended it
 		}
+		o.end(ErrLost) // the answer took longer than the lease
 		p.uncertain = true
 		return p.fail(errUnanswered)
 	}
@@ -315,7 +321,6 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 		p.owning.Store(true)
 		p.acquired(o, State{p.mutex, before, p.seen})
 	} else {
-		p.listen() // who holds it for so long wants to know at once if it is broken
 		if p.renewed != nil {
 			p.renewed()
 		}
@@ -323,7 +328,17 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 	if p.fixed {
 		return p.endure(o)
 	}
-	return p.sleep(renewIn(p.ttl, p.transition)-now().since(from), p.poke)
+	due := func() time.Duration { return renewIn(p.ttl, p.transition) - now().since(from) }
+	if p.ear == nil && due() > listenAfter {
+		if !p.sleep(listenAfter, p.poke) {
+			return false
+		}
+		if len(p.poke) != 0 || o.left() <= 0 {
+			return true
+		}
+		p.listen()
+	}
+	return p.sleep(due(), p.poke)
 }
 
 // drop releases a tenure that is over for us, so that none is told twice; then it is asked for anew.
@@ -422,9 +437,6 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 // lose notes that the mutex is not ours any more; false means that this is the end.
 func (p *pursuit) lose(cause error, after Owner) bool {
 	o := p.own
-	if p.resigned.Load() {
-		cause = ErrReleased
-	}
 	o.end(cause)
 	p.own, p.ended = nil, o.token
 	p.owning.Store(false)

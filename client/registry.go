@@ -66,8 +66,8 @@ const (
 	defaultCapacity    = 100_000
 )
 
-// Registry makes reentrant locks by key, as Spring's RedisLockRegistry does; who does not come from Spring
-// locks by [Client.Do]. In the process a
+// Registry makes reentrant locks by key, as Spring's RedisLockRegistry does; if you do not come from Spring,
+// lock by [Client.Do]. In the process a
 // lock belongs to one [Holder] at a time; among processes, to one registry at a time.
 type Registry struct {
 	c   *Client
@@ -138,7 +138,7 @@ func (r *Registry) NewHolder() *Holder { return &Holder{} }
 
 // Obtain returns the lock of a key: the same one each time, as long as the registry remembers it.
 // One that was forgotten locks the same as the new one. It does not ask the server. The error
-// says why Prefix:key cannot be a mutex.
+// says why Prefix:key is not a valid name of a mutex.
 func (r *Registry) Obtain(key string) (*RegistryLock, error) {
 	mutex := r.cfg.Prefix + ":" + key
 	if key == "" {
@@ -194,7 +194,7 @@ func (r *Registry) Close() error {
 	case <-r.over:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("close the registry %s, which goes on: %w", r.cfg.Prefix, errUnanswered)
+		return fmt.Errorf("close the registry %s: %w; it continues in the background", r.cfg.Prefix, errUnanswered)
 	}
 }
 

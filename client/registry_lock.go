@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrNotHolder is returned by Unlock to who does not have the lock.
+// ErrNotHolder is returned by Unlock to a Holder that does not have the lock.
 var ErrNotHolder = errors.New("you do not own the lock")
 
 // RegistryLock is the lock of one key, see [Registry.Obtain]. A holder that has it may lock it
@@ -104,8 +104,8 @@ func (l *RegistryLock) lock(ctx context.Context, h *Holder, patient bool) (elsew
 }
 
 // Unlock undoes one Lock of h. The last one ends the ownership context and releases the lock at
-// the server. It waits for that until ctx ends; it goes on without, also if ctx has ended before,
-// and the error is that of ctx then. Whatever it returns, but for ErrNotHolder, h has unlocked:
+// the server. If ctx ends first, or has ended before, it returns the error of ctx, and the release continues
+// in the background. Whatever it returns, but for ErrNotHolder, h has unlocked:
 // the next holder in the process may go on.
 //
 // ErrNotHolder: h does not have the lock. ErrLost: its lease was over or broken, so what the lock
@@ -125,7 +125,7 @@ func (l *RegistryLock) Unlock(ctx context.Context, h *Holder) error {
 			select {
 			case <-t.run.done:
 			case <-ctx.Done():
-				return fmt.Errorf("unlock %s, which goes on: %w", l.mutex, ctx.Err())
+				return fmt.Errorf("unlock %s: %w; it continues in the background", l.mutex, ctx.Err())
 			}
 		}
 		lost, err = errors.Is(t.run.err, ErrLost), t.run.err

@@ -5,6 +5,8 @@ import (
 	"sync"
 )
 
+var errClientClosed = fmt.Errorf("the Client is %w", ErrClosed)
+
 // roster is what runs by a Client. It grows and shrinks while close waits for it. Safe for concurrent use.
 type roster struct {
 	mu      sync.Mutex // guards what follows
@@ -32,9 +34,9 @@ func (r *roster) enter(m *member) error {
 	name := [2]string{m.mutex, m.id}
 	switch _, taken := r.ids[name]; {
 	case r.closed:
-		return fmt.Errorf("the Client: %w", ErrClosed)
+		return errClientClosed
 	case taken && m.id != "":
-		return fmt.Errorf("the id %s of %s: %w", m.id, m.mutex, ErrInUse)
+		return fmt.Errorf("%q contends for %s already: %w", m.id, m.mutex, ErrInUse)
 	}
 	r.members[m] = struct{}{}
 	if m.id != "" {

@@ -76,7 +76,7 @@ func (r *run) end(ctx context.Context, what string) error {
 		select {
 		case <-r.done:
 		case <-ctx.Done():
-			return fmt.Errorf("%s, which goes on: %w", what, ctx.Err())
+			return fmt.Errorf("%s: %w; it continues in the background", what, ctx.Err())
 		}
 	}
 	if r.err != nil {
@@ -94,7 +94,7 @@ func (r *run) last(ctx context.Context, c *Client, what string) error {
 	}
 	<-r.done
 	if r.err == nil && ctx.Err() == nil && c.roster.isClosed() {
-		return fmt.Errorf("run %s: the Client: %w", what, ErrClosed)
+		return fmt.Errorf("run %s: %w", what, errClientClosed)
 	}
 	return r.end(ctx, "stop "+what)
 }

@@ -12,8 +12,8 @@ import (
 type Strategy int
 
 const (
-	// FixedRate counts from beat to beat: every Period, however long the work takes. Beats that were missed
-	// since it took longer are left out but for the last, which follows at once. (Java's scheduleAtFixedRate,
+	// FixedRate counts from beat to beat: every Period, however long the work takes. Beats that are missed because
+	// the work took longer are dropped, except the last, which follows at once. (Java's scheduleAtFixedRate,
 	// which Simba uses, makes up for all of them.)
 	FixedRate Strategy = iota
 	// FixedDelay counts from the end of the work to its next beginning.
@@ -44,8 +44,10 @@ type ScheduleConfig struct {
 
 	// AlignToClock has the beats at the multiples of Period on the wall clock, counted in UTC: with a Period of an hour
 	// on the full hour, of 24 h at midnight. So a leader that takes over does not repeat the beat of the one
-	// before it. What no one led for is left out. Where the clocks of two processes differ, a beat may still run
-	// twice, or not at all, if leadership changes just then. It goes with FixedRate and without InitialDelay.
+	// before it. A beat at which no process leads is skipped and not made up for: a leader that dies at 09:59:55
+	// may cost the run of 10:00, and one that dies during the run leaves it unfinished. So is a beat that work
+	// overran. Where the clocks of two processes differ, a beat may still run
+	// twice if leadership changes just then. It goes with FixedRate and without InitialDelay.
 	//
 	// Without it the beats are counted from becoming the leader: each new leader begins with one.
 	AlignToClock bool

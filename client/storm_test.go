@@ -194,3 +194,30 @@ func TestAnythingAtAnyTimeLeavesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An Unlock ends the ownership, and whoever renews must not take that for a loss: nor a loss for an Unlock.
+func TestUnlockTellsALossFromItself(t *testing.T) {
+	addr, e := realServer(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	defer rdb.Close()
+	lost := make(chan string, 1000)
+	c, err := New(rdb, Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { lost <- m }})})
+	must(t, err)
+	defer c.Close()
+	for i := range 1000 {
+		l, err := c.Lock(bg, "job")
+		must(t, err)
+		broken := i%2 == 0
+		if broken {
+			_, seq, err := e.Break(bg, "job", "the test")
+			must(t, err)
+			must(t, e.Settle(bg, seq))
+		}
+		if err := l.Unlock(bg); errors.Is(err, ErrLost) != broken || !broken && err != nil {
+			t.Fatalf("lock %d, broken: %v: Unlock says %v", i, broken, err)
+		}
+		if len(lost) > 0 {
+			t.Fatalf("lock %d, broken: %v: the log says %q", i, broken, <-lost)
+		}
+	}
+}

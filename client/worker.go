@@ -149,9 +149,9 @@ func (w *Worker) name() string {
 	return fmt.Sprintf("the worker %s of %s", w.terms.id, w.terms.mutex)
 }
 
-// Stop stops the work, gives the mutex or the place in the queue up, and is idle. It waits for that until
-// ctx ends; it goes on without. Called in StartWork with its ownership context it does not wait at all, and
-// returns nil. The errors are those of [Contender.Stop]. An idle Worker is stopped.
+// Stop stops the work, gives the mutex or the place in the queue up, and is idle. If ctx ends
+// first, it returns the error of ctx, and that continues in the background. Called in StartWork with its ownership context it does not wait at all, and
+// returns nil. The errors are those of [Contender.Stop]. To stop an idle Worker does nothing and returns nil.
 func (w *Worker) Stop(ctx context.Context) error { return w.running().end(ctx, "stop "+w.name()) }
 
 // Quit begins to stop and does not wait for it: unlike Stop it may be called in every callback.

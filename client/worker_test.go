@@ -148,10 +148,10 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		a.expect("started", "acquiring working", "start")
 		b.begin()
 		b.expect("started as the second, and subscribed", "acquiring waiting acquiring waiting", "")
-		time.Sleep(8500 * time.Millisecond)
-		a.expect("at the first renewal, and subscribed", "renewing working renewing working", "")
+		time.Sleep(1500 * time.Millisecond)
+		a.expect("subscribed", "renewing working", "")
 		time.Sleep(8 * time.Second)
-		a.expect("at the second", "renewing working", "")
+		a.expect("at the first renewal", "renewing working", "")
 		if err := a.Start(); !errors.Is(err, ErrInUse) {
 			t.Errorf("Start of what runs: %v", err)
 		}
@@ -295,7 +295,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 		"renewing": {func(_ *world, a, other *shift) {
 			other.end()
 			a.begin()
-			time.Sleep(7500 * time.Millisecond)
+			time.Sleep(8500 * time.Millisecond)
 			a.slow(0, time.Second)
 			time.Sleep(time.Second)
 		}, Renewing, "pausing releasing idle", "stop"},

@@ -53,9 +53,5 @@ func observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := observer.Start(); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return observer.Stop(context.Background())
+	return observer.Run(ctx)
 }
