@@ -148,7 +148,7 @@ func TestDeadOwnersMutexIsFoundWithoutNotices(t *testing.T) {
 		b := w.client()
 		b.radio.close() // deaf
 		k := w.contendOver(b, "b")
-		time.Sleep(24 * time.Second)
+		time.Sleep(25 * time.Second)
 		end := time.Until(a.Contender.Owner().TransitionAt)
 		a.silence()
 		time.Sleep(end + time.Second + time.Millisecond)

@@ -102,7 +102,7 @@ func (w *workContext) Deadline() (time.Time, bool) { return w.caller.Deadline() 
 func (w *workContext) Err() error {
 	_ = w.own.Err()
 	err := w.Context.Err()
-	if err != nil && w.caller.Err() != nil && context.Cause(w.Context) == context.Cause(w.caller) {
+	if err != nil && w.caller.Err() != nil && errors.Is(context.Cause(w.Context), context.Cause(w.caller)) {
 		return w.caller.Err() // which may be DeadlineExceeded
 	}
 	return err

@@ -96,8 +96,10 @@ func (o *Observer) start() (*watch, error) {
 	}
 	o.run = w
 	go func() {
-		defer o.c.roster.leave(m)
 		w.observe()
+		o.c.roster.leave(m)
+		close(w.gone)
+		w.finish(w.closed)
 	}()
 	return w, nil
 }

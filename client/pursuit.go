@@ -24,7 +24,7 @@ const (
 	guardPauses = 8
 	// listenAfter is how long an owner owns the mutex before it listens, to know at once if its tenure is broken. Who
 	// locks for less than that needs no subscription.
-	listenAfter = time.Second
+	listenAfter = 800 * time.Millisecond
 	// maxStrays is how many requests may be under way that are not waited for any more.
 	maxStrays = 4
 )
@@ -115,17 +115,18 @@ func (p *pursuit) begin() error {
 	return nil
 }
 
+// pursue is done when nothing of it is left, so that it may be begun anew at once, or when it is late.
 func (p *pursuit) pursue() {
+	if p.delay == 0 || p.sleep(p.delay, nil) {
+		for p.step() {
+		}
+	}
+	err := p.giveUp()
 	if p.member != nil {
-		defer p.c.roster.leave(p.member)
+		p.c.roster.leave(p.member)
 	}
-	defer close(p.gone)
-	defer p.giveUp()
-	if p.delay > 0 && !p.sleep(p.delay, nil) {
-		return
-	}
-	for p.step() {
-	}
+	close(p.gone)
+	p.finish(err)
 }
 
 // step asks once and waits until it is time to ask again; false means that it is over.
@@ -535,7 +536,7 @@ func (p *pursuit) ownershipOver() <-chan struct{} {
 
 // giveUp ends it: nothing of it is left, here or at the server, unless the server cannot be
 // asked until what may be left there has lapsed.
-func (p *pursuit) giveUp() {
+func (p *pursuit) giveUp() error {
 	p.stop() // of what ends by itself
 	token := uint64(0)
 	if p.own != nil {
@@ -552,8 +553,9 @@ func (p *pursuit) giveUp() {
 	p.endGuards()
 	late := time.AfterFunc(p.c.timeout, func() { p.finish(errUnanswered) })
 	defer late.Stop()
-	p.finish(p.farewell(token))
+	err := p.farewell(token)
 	p.strays.Wait() // of releases that took too long
+	return err
 }
 
 // farewell tells the server that it goes. It tries until what may be left there has lapsed.

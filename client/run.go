@@ -10,9 +10,9 @@ import (
 type run struct {
 	stop func()        // tells it to end, and does not wait; may be called often
 	quit chan struct{} // closed by stop
-	done chan struct{} // closed when it has ended, or when that takes too long
-	err  error         // may be read when done is closed
 	gone chan struct{} // closed when nothing of it is left
+	done chan struct{} // closed right after gone, or before it when that takes too long
+	err  error         // may be read when done is closed
 
 	finish func(error) // closes done; the first call counts
 }

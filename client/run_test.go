@@ -9,9 +9,12 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -62,6 +65,32 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 			w.nothingLeft("job")
 		}
 	})
+}
+
+func TestWhatIsStoppedMayBeStartedAtOnce(t *testing.T) {
+	addr, _ := realServer(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	defer rdb.Close()
+	c, err := New(rdb, Options{})
+	must(t, err)
+	defer c.Close()
+	k, err := c.NewContender(ContenderConfig{Mutex: "job", ID: "k", OnAcquired: func(context.Context, State) {}})
+	must(t, err)
+	w, err := c.NewWorker(WorkerConfig{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
+	must(t, err)
+	o, err := c.NewObserver(ObserverConfig{Mutex: "job", OnChange: func(State) {}})
+	must(t, err)
+	for range 300 {
+		must(t, k.Start())
+		must(t, k.Stop(bg))
+		must(t, w.Start())
+		must(t, w.Stop(bg))
+		must(t, o.Start())
+		must(t, o.Stop(bg))
+		l, err := c.Lock(bg, "job", WithID("l"))
+		must(t, err)
+		must(t, l.Unlock(bg))
+	}
 }
 
 func TestStopInACallbackWithItsContextDoesNotWait(t *testing.T) {
@@ -229,16 +258,17 @@ func TestAnOverdueCallbackIsLoggedOnce(t *testing.T) {
 func TestScheduledWorkThatEndsItsGoroutineResigns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
-		works := 0
+		var works atomic.Int32
 		s, _ := w.scheduler(g, ScheduleConfig{Period: time.Second, Work: func(context.Context) error {
-			if works++; works == 1 {
+			n := works.Add(1)
+			if n == 1 {
 				runtime.Goexit()
 			}
-			return fmt.Errorf("failure %d", works)
+			return fmt.Errorf("failure %d", n)
 		}}, nil)
 		time.Sleep(2500 * time.Millisecond)
-		if works != 4 || !s.IsOwner() { // it leads anew at once, as nobody else waits
-			t.Errorf("%d beats", works)
+		if works.Load() != 4 || !s.IsOwner() { // it leads anew at once, as nobody else waits
+			t.Errorf("%d beats", works.Load())
 		}
 		got := log()
 		for _, want := range []string{"ended its goroutine", "failure 2", "failure 3", "contender=" + s.ID()} {

@@ -87,8 +87,6 @@ func newWatch(o *Observer) *watch {
 // observe first subscribes and then looks, so that no change after the first report is missed. If the
 // subscription takes longer than a request may, it looks all the same.
 func (w *watch) observe() {
-	defer close(w.gone)
-	defer func() { w.finish(w.closed) }()
 	l := w.o.c.radio.listen(w.heard, simba.EventChannel(w.o.cfg.Mutex))
 	defer w.o.c.radio.leave(l)
 	due := time.NewTimer(w.o.c.timeout)

@@ -137,9 +137,10 @@ func (w *Worker) start(base context.Context) (*run, error) {
 	}
 	w.run = r
 	go func() {
-		defer w.c.roster.leave(m)
-		defer close(r.gone)
-		w.loop(r.context(base), r)
+		err := w.loop(r.context(base), r)
+		w.c.roster.leave(m)
+		close(r.gone)
+		r.finish(err)
 	}()
 	return r, nil
 }
@@ -169,7 +170,7 @@ func (w *Worker) running() *run {
 }
 
 // loop contends until it is stopped: anew each time that the work could not be started.
-func (w *Worker) loop(base context.Context, r *run) {
+func (w *Worker) loop(base context.Context, r *run) error {
 	for delay := time.Duration(0); ; delay = w.terms.ttl {
 		p := w.newPursuit(base)
 		p.delay = delay
@@ -190,9 +191,11 @@ func (w *Worker) loop(base context.Context, r *run) {
 		}
 		w.become(Idle)
 		<-w.changes.idle()
-		r.finish(p.err)
-		<-p.gone
-		return
+		if !p.over() {
+			r.finish(p.err)
+			<-p.gone
+		}
+		return p.err
 	}
 }
 
