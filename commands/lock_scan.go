@@ -14,11 +14,6 @@ import (
 // SCAN, KEYS, RANDOMKEY and DBSIZE look at the keyspace as a whole, which no transaction could
 // keep still. Inside one they don't see what it has changed, and they cause no conflict.
 
-// settle waits until what a reply rests on besides the transaction is durable.
-func (t *keyTx) settle(seq simba.Seq) error {
-	return t.x.keyspace.Settle(t.conn.Context(), seq)
-}
-
 // page returns a part of the keyspace that may be told.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
@@ -27,7 +22,8 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 		return page, err
 	}
 	t.giveWay()
-	return page, t.settle(seq)
+	t.conn.RestOn(seq)
+	return page, nil
 }
 
 // keyGlob picks keys by a glob, and says in which spelling. They are listed as mutexes are
@@ -105,7 +101,8 @@ func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error)
 			list = append(list, m)
 		}
 	}
-	return list, t.settle(rests)
+	t.conn.RestOn(rests)
+	return list, nil
 }
 
 func keysOf(t *keyTx, args [][]byte) error {
@@ -172,9 +169,7 @@ func randomkey(t *keyTx, _ [][]byte) error {
 
 func dbsize(t *keyTx, _ [][]byte) error {
 	s := t.x.keyspace.Stats()
-	if err := t.settle(s.Seq); err != nil {
-		return err
-	}
+	t.conn.RestOn(s.Seq)
 	t.w.Int(s.Held)
 	return nil
 }
