@@ -8,6 +8,7 @@ package contenders
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 // newClient returns a Client with connections of its own.
 func newClient(t testing.TB, addr string) *client.Client {
 	t.Helper()
-	c, err := client.New(connect(t, addr), client.Options{})
+	c, err := client.New(connect(t, addr), client.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package contenders
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	s := simbatest.Start(t)
 	before := goleak.IgnoreCurrent()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
-	c, err := client.New(rdb, client.Options{})
+	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -155,7 +156,7 @@ func TestALostReplyToReleaseIsNoLostMutex(t *testing.T) {
 		},
 	})
 	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{})
+	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package dropin
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,7 @@ type ours struct {
 
 func newOurs(t testing.TB, addr, mutex, id string) *ours {
 	t.Helper()
-	c, err := client.New(connectTo(t, addr), client.Options{})
+	c, err := client.New(connectTo(t, addr), client.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -46,7 +47,7 @@ func run() error {
 
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{})
+	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
