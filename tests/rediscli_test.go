@@ -142,7 +142,7 @@ func TestRedisCliModesWork(t *testing.T) {
 func TestRedisBenchmarkLineWorks(t *testing.T) {
 	needRedisTools(t)
 	s := start(t)
-	out := output(t, "redis-benchmark", "-p", s.port(), "-n", "100000", "-r", "100000", "-P", "16", "-q",
+	out := output(t, "redis-benchmark", "-p", s.port(), "-n", "20000", "-r", "100000", "-P", "16", "-q",
 		"SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")
 	if !regexp.MustCompile(`[1-9][\d.]* requests per second`).MatchString(out) || strings.Contains(out, "rror") {
 		t.Fatalf("it says\n%s", out)
@@ -155,7 +155,7 @@ func TestRedisBenchmarkLineWorks(t *testing.T) {
 	for _, name := range names {
 		distinct[name] = true
 	}
-	if strconv.Itoa(len(distinct)) != size || len(distinct) < 50_000 {
+	if strconv.Itoa(len(distinct)) != size || len(distinct) < 15_000 {
 		t.Errorf("SCAN finds %d mutexes of %s", len(distinct), size)
 	}
 }
