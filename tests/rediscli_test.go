@@ -51,28 +51,29 @@ func TestLeaderIsElectedAndHandedOnInBothProtocols(t *testing.T) {
 	needRedisTools(t)
 	for _, protocol := range []string{"-2", "-3"} {
 		t.Run("RESP"+protocol[1:], func(t *testing.T) {
-			s := start(t)
+			// A program that starts may take seconds on a busy machine: no turn and no lease ends meanwhile.
+			s := start(t, "--handoff-window", patience.String())
 			onlooker := cliRun(t, s, protocol, "SUBSCRIBE", "simba:{job}")
 			onlooker.wants(t, `\(integer\) 1`)
 			own := cliRun(t, s, protocol, "SUBSCRIBE", "simba:{job}:b")
 			own.wants(t, `\(integer\) 1`)
 
-			a := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "a", "10000", "TRANSITION", "2000"))
-			if a["status"] != "acquired" || a["owner"] != "a" || a["token"] != "1" || a["ttl"] != "10000" || a["transition"] != "12000" || a["position"] != "0" {
+			a := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "a", "600000", "TRANSITION", "2000"))
+			if a["status"] != "acquired" || a["owner"] != "a" || a["token"] != "1" || a["ttl"] != "600000" || a["transition"] != "602000" || a["position"] != "0" {
 				t.Errorf("a: %v", a)
 			}
-			b := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "10000"))
+			b := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
 			if b["status"] != "queued" || b["owner"] != "a" || b["token"] != "1" || b["position"] != "1" {
 				t.Errorf("b: %v", b)
 			}
-			c := cliRun(t, s, protocol, "SIMBA.ACQUIRE", "job", "c", "10000", "WAIT", "0")
+			c := cliRun(t, s, protocol, "SIMBA.ACQUIRE", "job", "c", "600000", "WAIT", "0")
 			blocked(t, s.addr, 1)
 
 			if got := cli(t, s, protocol, "SIMBA.RELEASE", "job", "a"); got != "(integer) 1\n" {
 				t.Errorf("release by a: %s", got)
 			}
 			own.wants(t, `"released@@a"`)
-			b = cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "10000"))
+			b = cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
 			if b["status"] != "acquired" || b["token"] != "2" {
 				t.Errorf("b, when it is its turn: %v", b)
 			}
