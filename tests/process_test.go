@@ -13,11 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // patience bounds every wait for something that must happen. It is generous, for
 // machines that do much else; no test takes that long when it passes.
-const patience = 30 * time.Second
+const patience = simbatest.Patience
 
 // process is a program that runs beside the test.
 type process struct {
