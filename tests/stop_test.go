@@ -33,8 +33,6 @@ func blocked(t testing.TB, addr string, want int) {
 	t.Fatalf("not %d clients are blocked", want)
 }
 
-var blockedLine = regexp.MustCompile(`(?m)^blocked_clients:(\d+)\r$`)
-
 // blockedClients asks the server how many clients are blocked.
 func blockedClients(addr string) (int, error) {
 	c, err := redis.Dial("tcp", addr)
@@ -42,11 +40,16 @@ func blockedClients(addr string) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
+	return ofClients(c, "blocked_clients")
+}
+
+// ofClients returns a figure of INFO clients.
+func ofClients(c redis.Conn, field string) (int, error) {
 	info, err := redis.String(c.Do("INFO", "clients"))
 	if err != nil {
 		return 0, err
 	}
-	match := blockedLine.FindStringSubmatch(info)
+	match := regexp.MustCompile(`(?m)^` + field + `:(\d+)\r$`).FindStringSubmatch(info)
 	if match == nil {
 		return 0, fmt.Errorf("INFO clients says %q", info)
 	}
