@@ -39,7 +39,7 @@ func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
 			t := simbatest.NewCampaign(test, "store cut off and healed", engine)
 			s := openShared(t, engine)
 			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.store.Addr)}
-			o.server = start(t, append(s.at(o.link.Addr()), "--backend-timeout", outageTimeout.String())...)
+			o.server = s.serveBriefly(t, o.link.Addr(), outageTimeout)
 			simbatest.PreferServer(o.server.cmd.Process.Pid)
 			o.play(simbatest.Count(5, 100), rand.New(rand.NewPCG(uint64(i), 3)))
 		})

@@ -16,10 +16,14 @@ func StartOn(t stores.TB, engine string, args ...string) *Server {
 }
 
 // Store starts the store of an engine. It returns the store's address, "" if the engine has none, and the
-// flags of servers that use it.
+// flags of servers that use it. On a busy machine a store may be slow: a server waits for it, and keeps its
+// session, for longer than by default.
 func Store(t stores.TB, engine string) (addr string, flags []string) {
 	t.Helper()
 	flags = []string{"--engine", engine}
+	if engine != "embedded" {
+		flags = append(flags, "--backend-timeout", "10s")
+	}
 	switch engine {
 	case "embedded":
 	case "redis":
@@ -30,7 +34,7 @@ func Store(t stores.TB, engine string) (addr string, flags []string) {
 		flags = append(flags, "--mysql-dsn", "root@tcp("+addr+")/simba", "--mysql-migrate", "--mysql-poll", "50ms")
 	case "zookeeper":
 		addr = stores.ZooKeeper(t).Addr
-		flags = append(flags, "--zookeeper-servers", addr, "--zookeeper-session-timeout", "4s")
+		flags = append(flags, "--zookeeper-servers", addr, "--zookeeper-session-timeout", "30s")
 	default:
 		t.Fatalf("there is no engine %s", engine)
 	}
