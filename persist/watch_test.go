@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -58,45 +60,49 @@ var ways = map[string]func(o Options) error{
 	},
 }
 
+// In fake time: what a busy machine takes for itself does not count.
 func TestADataDirectoryThatIsLostWhileItIsOpenEndsTheStoreWithinASecond(t *testing.T) {
 	for name, lose := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := diskOptions(t)
-			fatal := failing(&o)
-			s, _ := mustOpen(t, o)
-			s.Append(put(1, "m"))
-			mustCommit(t, s, 1)
-
-			if err := lose(o); err != nil {
-				t.Fatal(err)
-			}
-			lost := time.Now()
-			select {
-			case err := <-fatal:
-				if !errors.Is(err, errRemoved) {
-					t.Errorf("the store failed: %v, want errRemoved", err)
-				}
-				// A second is the promise. A machine that does much else gets two more.
-				if took := time.Since(lost); took > 3*time.Second {
-					t.Errorf("it is noticed after %v", took)
-				}
-			case <-time.After(30 * time.Second):
-				t.Fatal("nothing is noticed")
-			}
-			s.Append(put(2, "m"))
-			if err := s.Commit(2); !errors.Is(err, simba.ErrStopped) {
-				t.Errorf("Commit after that = %v, want ErrStopped", err)
-			}
-			if err := s.Close(); !errors.Is(err, errRemoved) {
-				t.Errorf("Close = %v, want errRemoved", err)
-			}
-			if len(fatal) > 0 {
-				t.Errorf("Fatal was called again: %v", <-fatal)
-			}
-			_ = s.Bury() // its files are gone
+			synctest.Test(t, func(t *testing.T) { losesItsDirectory(t, lose) })
 		})
 	}
+}
+
+func losesItsDirectory(t *testing.T, lose func(o Options) error) {
+	o := diskOptions(t)
+	fatal := failing(&o)
+	s, _ := mustOpen(t, o)
+	s.Append(put(1, "m"))
+	mustCommit(t, s, 1)
+
+	if err := lose(o); err != nil {
+		t.Fatal(err)
+	}
+	lost := time.Now()
+	select {
+	case err := <-fatal:
+		if !errors.Is(err, errRemoved) {
+			t.Errorf("the store failed: %v, want errRemoved", err)
+		}
+		if took := time.Since(lost); took > time.Second {
+			t.Errorf("it is noticed after %v", took)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing is noticed")
+	}
+	s.Append(put(2, "m"))
+	if err := s.Commit(2); !errors.Is(err, simba.ErrStopped) {
+		t.Errorf("Commit after that = %v, want ErrStopped", err)
+	}
+	if err := s.Close(); !errors.Is(err, errRemoved) {
+		t.Errorf("Close = %v, want errRemoved", err)
+	}
+	if len(fatal) > 0 {
+		t.Errorf("Fatal was called again: %v", <-fatal)
+	}
+	_ = s.Bury() // its files are gone
 }
 
 // A segment that is full is released while the watch looks.
@@ -104,30 +110,35 @@ func TestAStoreThatReleasesItsSegmentsIsNotTakenForLost(t *testing.T) {
 	o := diskOptions(t)
 	s, _ := openClosed(t, o)
 	segments := map[string]bool{}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	enough := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
 		big := strings.Repeat("x", 10<<10)
-		for seq := simba.Seq(1); seq <= 100; seq++ {
+		for seq := simba.Seq(1); ; seq++ {
+			select {
+			case <-enough:
+				return
+			default:
+			}
 			ch := put(seq, "m")
 			ch.Lease.Fields = []simba.Field{{Name: big, Value: "1"}}
 			s.Append(ch)
-			mustCommit(t, s, seq)
+			if err := s.Commit(seq); err != nil {
+				t.Error(err)
+				return
+			}
 		}
-	}()
-	for {
+	})
+	defer writer.Wait()
+	defer close(enough)
+	for end := time.Now().Add(30 * time.Second); len(segments) < 5; {
 		if err := s.watch.look(); err != nil {
 			t.Fatal(err)
 		}
 		path, _ := s.watch.segment()
 		segments[path] = true
-		select {
-		case <-done:
-			if len(segments) < 3 {
-				t.Errorf("only the segments %v were looked at", segments)
-			}
-			return
-		default:
+		if time.Now().After(end) {
+			t.Fatalf("only the segments %v were looked at", segments)
 		}
 	}
 }

@@ -165,10 +165,7 @@ func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 				if code := s.wait(t); code != 74 {
 					t.Errorf("exit code %d, want 74", code)
 				}
-				// A second is the promise. A machine that does much else gets two more.
-				if took > 3*time.Second {
-					t.Errorf("it ended after %v", took)
-				}
+				// A second is the promise, which persist's tests hold it to, in fake time.
 				t.Logf("it ended after %v and %d grants", took.Round(time.Millisecond), granted)
 				// The journal may be the first to miss it, if it begins a new segment.
 				s.wants(t, `level=ERROR msg="the data directory failed, exiting" dir=\S+ err="(LOCK: it was removed or replaced|.* no such file)`)
