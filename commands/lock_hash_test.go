@@ -41,11 +41,18 @@ func expectSameAsRedis(t *testing.T, commands []string) {
 		ours.do(proto)
 		for _, command := range commands {
 			want, got := theirs.do(command), ours.do(command)
-			if got != want {
+			if got != want && !sameRemainder(command, got, want) {
 				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
 			}
 		}
 	}
+}
+
+// sameRemainder reports whether both tell of about the same time that is left: one may be asked later than the
+// other. The expiries of these tests differ by more.
+func sameRemainder(command, got, want string) bool {
+	name, _, _ := strings.Cut(command, " ")
+	return (name == "TTL" || name == "PTTL") && sameTime(got, want)
 }
 
 func TestHashesAnswerAsRedisDoes(t *testing.T) {
