@@ -232,7 +232,7 @@ func (f *usersFile) open() *access.Accounts {
 }
 
 func (s *site) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
 		s.t.Errorf("shutdown: %v", err)

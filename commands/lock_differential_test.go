@@ -375,14 +375,14 @@ var sameScripts = []string{
 	`SCRIPT LOAD`, `SCRIPT EXISTS`, `SCRIPT FLUSH x`, `SCRIPT FLUSH ASYNC x`, `SCRIPT FLUSH SYNC`, `SCRIPT EXISTS 098e0f0d1448c0a81dafe820f66d460eb09263da`, `SCRIPT FLUSH ASYNC`, `SCRIPT FLUSH`, `SCRIPT KILL`, `SCRIPT KILL x`, `SCRIPT`, `SCRIPT nonsense`, `SCRIPT DEBUG NO`,
 	`EVAL_RO "return redis.call('get','k')" 0`, `EVAL_RO "return redis.call('set','k','v')" 0`, `EVAL_RO "return redis.pcall('del','k')" 0`, `EVAL_RO "return redis.call('publish','c','x')" 0`, `EVALSHA_RO ffffffffffffffffffffffffffffffffffffffff 0`, `EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0`, `EVAL_RO "return redis.call('nonsense')" 0`, `EVAL_RO "return 1"`,
 	"MULTI", `EVAL "return redis.call('set','m','v')" 0`, `EVAL "return redis.call('nonsense')" 0`, "GET m", "EXEC", "MULTI", "SCRIPT FLUSH", "EXEC",
-	`EVAL "local a = redis.call('time') local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, `EVAL "redis.call('select', 0) return redis.call('get','k')" 0`, `EVAL "return redis.call('select', 1)" 0`, `EVAL "return redis.call('ping')" 0`, `EVAL "return redis.call('ping','x')" 0`, `EVAL "return redis.call('exists','k','none')" 0`, `EVAL "return redis.call('type','h')" 0`, `EVAL "return redis.call('mget','k','none','n')" 0`,
+	`EVAL "local a = redis.call('time') for i = 1, 1000 do redis.call('time') end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, `EVAL "redis.call('select', 0) return redis.call('get','k')" 0`, `EVAL "return redis.call('select', 1)" 0`, `EVAL "return redis.call('ping')" 0`, `EVAL "return redis.call('ping','x')" 0`, `EVAL "return redis.call('exists','k','none')" 0`, `EVAL "return redis.call('type','h')" 0`, `EVAL "return redis.call('mget','k','none','n')" 0`,
 	`EVAL "redis.setresp(3) return redis.call('mget','k','none','n')" 0`, `EVAL "return redis.call('publish','c','x')" 0`, `EVAL "return redis.call('dbsize')" 0`, `EVAL "redis.call('set','e','v','px',100000) return redis.call('pttl','e') > 0" 0`,
 	"COMMAND GETKEYS EVAL x 2 a b c", "COMMAND GETKEYS EVAL x 0 a", "COMMAND GETKEYS EVALSHA x 1 a b",
 }
 
 // differentScripts are those of sameScripts whose replies differ, with the reasons.
 var differentScripts = map[string]string{
-	`EVAL "local a = redis.call('time') local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`: "time does not move in a script here",
+	`EVAL "local a = redis.call('time') for i = 1, 1000 do redis.call('time') end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`: "time does not move in a script here",
 	`EVAL "return redis.call('select', 1)" 0`: "there is one database here",
 	`EVAL "local x = nil return x.y" 0`:       ownWords,
 	`EVAL "local x = nil return x()" 0`:       ownWords,
