@@ -13,9 +13,11 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// newMutex returns a redsync mutex with connections of its own.
+// newMutex returns a redsync mutex with connections of its own. By default a request may take a twentieth of the
+// expiry only, which on a busy machine is little.
 func newMutex(t testing.TB, s *simbatest.Server, name string, options ...redsync.Option) *redsync.Mutex {
 	t.Helper()
+	options = append([]redsync.Option{redsync.WithTimeoutFactor(1)}, options...)
 	return redsync.New(goredis.NewPool(connect(t, s))).NewMutex(name, options...)
 }
 
@@ -108,10 +110,11 @@ func TestALockOfRedsyncExpires(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	rdb := connect(t, s)
-	m := newMutex(t, s, "m", redsync.WithExpiry(300*time.Millisecond))
+	m := newMutex(t, s, "m", redsync.WithExpiry(30*time.Second))
 	if err := m.Lock(); err != nil {
 		t.Fatal(err)
 	}
+	is(t, rdb, int64(1), "pexpire", "m", 300) // only now: Lock fails where a request takes longer than the lease
 	k := &simba{rdb, "m", "ours"}
 	if _, err := k.acquire(t.Context()); err != nil { // waits for the end of the lease
 		t.Fatal(err)
