@@ -99,10 +99,10 @@ var handoverRules = []rule{
 		m.comes("their waiter owns it", w)
 	}},
 	{"a lease of theirs that ends is handed on", nil, func(m *meeting) {
-		k := m.jvm("jvm")
-		k.lease = 500
-		m.owns(k)
+		k := m.owns(m.jvm("jvm"))
 		token := m.owner("jvm")
+		k.lease = 500
+		m.must(k.guard(m.ctx))
 		w := m.waits("ours")
 		m.comes("our waiter owns it", w)
 		if next := m.owner("ours"); next <= token {
