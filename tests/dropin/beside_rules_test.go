@@ -170,10 +170,18 @@ var handoverRules = []rule{
 		if owner, _, err := k.try(m.ctx); err != nil || owner != "ours" {
 			m.Fatal(owner, err)
 		}
-		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
-		o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, "barges", 60_000, "noqueue")
-		if err != nil || o["status"] != "busy" {
-			m.Errorf("who comes later is answered %v, %v", o, err)
+		var released, barges *redis.Cmd
+		_, err := m.rdb.Pipelined(m.ctx, func(p redis.Pipeliner) error { // it is kept for a second only
+			released = p.Do(m.ctx, "simba.release", m.mutex, "ours")
+			barges = p.Do(m.ctx, "simba.acquire", m.mutex, "barges", 60_000, "noqueue")
+			return nil
+		})
+		m.must(err)
+		if n := released.Val(); n != int64(1) {
+			m.Errorf("the release is answered %v", n)
+		}
+		if o := barges.Val().(map[any]any); o["status"] != "busy" {
+			m.Errorf("who comes later is answered %v", o)
 		}
 		m.must(k.awaitTurn(m.ctx, time.Hour))
 		m.owns(k)
