@@ -24,7 +24,7 @@ type Lobby struct {
 // methods may wait for the store, as long as the engine's deadline allows.
 type Store interface {
 	// Granted returns the outcome of a wait that ended with g: StatusAcquired with
-	// what is left of the windows now, or what has become of it since: StatusTimeout if
+	// what is left of the windows now (maybe nothing), or what has become of it since: StatusTimeout if
 	// that is over. If the store has granted the ticket a later tenure, that is the outcome.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
 	// Again asks once more for what t asked for.
@@ -274,7 +274,9 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 		return simba.Outcome{Status: simba.StatusTimeout}, t.lobby.store.Pass(t, g)
 	case state == granted:
 		o, err := t.found(t.lobby.store.Granted(t, g))
-		if err != nil || why != simba.EndWoken || o.Status != simba.StatusTimeout || !t.ranOut(g) || o.Owner == t.Request.Contender {
+		over := o.Status == simba.StatusTimeout && t.ranOut(g) && o.Owner != t.Request.Contender
+		late := o.Status == simba.StatusAcquired && o.Transition == 0 // the store's answer took what was left
+		if err != nil || why != simba.EndWoken || !over && !late {
 			return o, err
 		}
 		// Its contender may wait by a later connection, or poll.

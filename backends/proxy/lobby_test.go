@@ -19,6 +19,7 @@ type deskStore struct {
 	over     bool          // what Granted is asked for
 	owner    string        // that it finds then
 	position int           // likewise
+	late     bool          // nothing is left when it answers
 	later    uint64        // that the ticket was granted after the grant that ended its wait; 0 = none
 	answer   simba.Outcome // of Moved and Leave, and of Again where it has no next
 	next     *Ticket       // of Again
@@ -40,7 +41,11 @@ func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	if s.over {
 		return simba.Outcome{Status: simba.StatusTimeout, Owner: s.owner, Position: s.position}, s.err
 	}
-	return simba.Outcome{Status: simba.StatusAcquired, Token: max(g.Token, s.later)}, s.err
+	o := simba.Outcome{Status: simba.StatusAcquired, Token: max(g.Token, s.later)}
+	if !s.late {
+		o.Transition = time.Second
+	}
+	return o, s.err
 }
 
 func (s *deskStore) Again(t *Ticket) (simba.Outcome, simba.Ticket, error) {
@@ -187,6 +192,17 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 			s.expect(t, fmt.Sprintf("granted a %d", grant().Token), "again a", "granted a 9", "pass a 9")
 		})
 	}
+}
+
+func TestAGrantThatTheStoreConfirmsTooLateIsAskedForAgain(t *testing.T) {
+	s := &deskStore{}
+	s.next, _ = enter(NewLobby(s), "m", "a")
+	ticket := overtaken(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
+	s.over, s.late = false, true
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.expect(t, "granted a 7", "again a")
 }
 
 func TestWhoIsAskedForAgainAndAgainKeepsOneTicket(t *testing.T) {

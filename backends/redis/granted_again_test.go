@@ -1,11 +1,15 @@
 package redis
 
 import (
+	"errors"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // A busy server takes in a grant after its lease ran out. By then a look may have given the
@@ -108,4 +112,42 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 		}
 		until(t, "nobody owns what nobody was told of", func() bool { return owner(t, b, m).Owner == "" })
 	})
+}
+
+// Redis confirms the tenure, and by the time that its answer is here nothing can be left of it. How often this
+// server turns to Redis before is not known, so that several waiters ask at different times.
+func TestAWaiterWhoseTenureIsConfirmedTooLateWaitsOn(t *testing.T) {
+	t.Parallel()
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, deaf{})
+	link := stores.NewLink(t, s.Addr)
+	b := serve(t, "redis://"+link.Addr(), newEar())
+	const ttl, oneWay, waiters = 2 * time.Second, 500 * time.Millisecond, 6
+	tickets := make(map[string]simba.Ticket)
+	for i := range waiters {
+		m := strconv.Itoa(i)
+		acquire(t, one, m, "a", time.Minute, nil)
+		_, tickets[m] = acquire(t, b, m, "c", ttl, newBell())
+		quiet(t, b, m, "c")
+	}
+	link.Delay(oneWay)
+	var all sync.WaitGroup
+	for i := range waiters {
+		m := strconv.Itoa(i)
+		release(t, one, m, "a")
+		granted := time.Now()
+		b.lobby.Grant(m, "c", proxy.Grant{Token: owner(t, one, m).Token, Since: granted, Confirm: true})
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * oneWay / 2)
+			o, err := tickets[m].End(simba.EndWoken)
+			t.Logf("%s: told after %v: %+v, %v", m, time.Since(granted), o, err)
+			if late := (*simba.UnavailableError)(nil); errors.As(err, &late) {
+				return // that is told, too
+			}
+			if err != nil || o.Status == simba.StatusTimeout || o.Status == simba.StatusAcquired && o.Transition == 0 {
+				t.Errorf("%s: told %+v, %v", m, o, err)
+			}
+		})
+	}
+	all.Wait()
 }
