@@ -100,11 +100,11 @@ func guard(t *testing.T, s *simbatest.Server) {
 	}
 }
 
-// tenContenders has ten contenders want a mutex for 30 s. They give it up now and then, and two of
-// them are cut off from the server at times.
+// tenContenders has ten contenders want a mutex for 30 s, and on until all have owned it. They give it up now and
+// then, and two of them are cut off from the server at times.
 func tenContenders(t *testing.T, s *simbatest.Server) {
 	const mutex, contenders, cutOff, length = "ten", 10, 2, 30 * time.Second
-	ctx, cancel := context.WithTimeout(t.Context(), length)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
 	var noted tenures
@@ -120,6 +120,11 @@ func tenContenders(t *testing.T, s *simbatest.Server) {
 		k := newPasser(t, newClient(t, s.Addr), mutex, id, rand.N(passerLease), &noted)
 		all.Go(func() { k.run(ctx) })
 	}
+	time.Sleep(length)
+	for end := time.Now().Add(simbatest.Patience); noted.owners() < contenders && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	cancel()
 	all.Wait()
 	tenures := noted.neverTwo(t)
 	history := changes(t, connect(t, s.Addr), mutex)

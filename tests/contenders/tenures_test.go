@@ -33,6 +33,17 @@ func (l *tenures) add(t tenure) {
 	l.all = append(l.all, t)
 }
 
+// owners returns how many contenders have owned the mutex.
+func (l *tenures) owners() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := make(map[string]bool)
+	for _, t := range l.all {
+		known[t.owner] = true
+	}
+	return len(known)
+}
+
 // began is the zero of this process' clock.
 var began = time.Now()
 
