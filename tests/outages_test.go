@@ -22,7 +22,7 @@ const (
 	outageTimeout = 2 * time.Second // --backend-timeout
 	// outageSlack is how much later than that an answer may be: less than a second deadline that is
 	// waited for, or a try more, would take. The server's timer is exact to some milliseconds; the rest is for
-	// this process, which has to be given a processor when the answer is here.
+	// this process, which has to be given a processor when the answer is here. What its pulse misses is not counted.
 	outageSlack = 1500 * time.Millisecond
 	// outageRecovery is how soon after the network has healed everybody must be served.
 	outageRecovery = 5 * time.Second
@@ -38,7 +38,7 @@ func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
 			test.Parallel()
 			t := simbatest.NewCampaign(test, "store cut off and healed", engine)
 			s := openShared(t, engine)
-			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.store.Addr)}
+			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.store.Addr), pulse: startPulse(t)}
 			o.server = s.serveBriefly(t, o.link.Addr(), outageTimeout)
 			simbatest.PreferServer(o.server.cmd.Process.Pid)
 			o.play(simbatest.Count(5, 100), rand.New(rand.NewPCG(uint64(i), 3)))
@@ -52,6 +52,7 @@ type outages struct {
 	engine string
 	link   *stores.Link
 	server *server
+	pulse  *pulse
 
 	mu       sync.Mutex // guards what follows
 	failures simbatest.Latencies
@@ -94,11 +95,11 @@ func (o *outages) play(times int, rng *rand.Rand) {
 				o.until(c.askers, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
 			}
 			o.link.Heal()
-			healed, last := time.Now(), o.lastGranted()
+			healed, last, lost := time.Now(), o.lastGranted(), o.pulse.soFar()
 			o.until(c.all(), "is served again", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilHeard(last)
 			took := time.Since(healed)
-			if recoveries = append(recoveries, took); took > outageRecovery {
+			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > outageRecovery {
 				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
 			}
 			if o.t.Failed() {
@@ -164,21 +165,22 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 		case 3:
 			command, args = "SIMBA.RELEASE", []any{mutex, me}
 		}
-		began := time.Now()
+		began, lost := time.Now(), o.pulse.soFar()
 		_, err := c.Do(command, args...)
-		took := time.Since(began)
 		if err == nil {
 			a.served.Add(1)
 			continue
 		}
-		if !o.refused(a, err, took, command, args) {
+		if !o.refused(a, err, began, lost, command, args) {
 			return
 		}
 	}
 }
 
-// refused takes an error that a request was answered with, and reports whether it is that of an outage.
-func (o *outages) refused(a *asker, err error, took time.Duration, command string, args []any) bool {
+// refused takes an error that a request was answered with, and reports whether it is that of an outage. The request
+// began when the pulse had lost so much.
+func (o *outages) refused(a *asker, err error, began time.Time, lost time.Duration, command string, args []any) bool {
+	took := time.Since(began)
 	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
 		o.t.Errorf("%s %v: %v", command, args, err)
 		return false
@@ -186,8 +188,8 @@ func (o *outages) refused(a *asker, err error, took time.Duration, command strin
 	o.mu.Lock()
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
-	if took > outageTimeout+outageSlack {
-		o.t.Errorf("%s %v is refused after %v: %v", command, args, took, err)
+	if lost = o.pulse.soFar() - lost; took-lost > outageTimeout+outageSlack {
+		o.t.Errorf("%s %v is refused after %v, of which the test lost %v: %v", command, args, took, lost, err)
 	}
 	a.refused.Add(1)
 	return true

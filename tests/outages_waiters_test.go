@@ -24,10 +24,10 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	me := fmt.Sprint("w", id)
 	// do reports whether there was an answer of the store; ok is false if there was one that must not be.
 	do := func(command string, args ...any) (reply any, done, ok bool) {
-		began := time.Now()
+		began, lost := time.Now(), o.pulse.soFar()
 		reply, err := c.Do(command, args...)
 		if err != nil {
-			return nil, false, o.refused(a, err, time.Since(began), command, args)
+			return nil, false, o.refused(a, err, began, lost, command, args)
 		}
 		return reply, true, true
 	}
