@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
 var stormFor = flag.Duration("storm", time.Second, "how long TestAnythingAtAnyTimeLeavesNothing goes on")
@@ -190,7 +191,7 @@ func TestAnythingAtAnyTimeLeavesNothing(t *testing.T) {
 	if err != nil || len(page.Mutexes) > 0 {
 		t.Errorf("at the server is left %v, %v", page.Mutexes, err)
 	}
-	if err := goleak.Find(before); err != nil {
+	if err := leaks.Find(before); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,14 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
+	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
 
 // fakeBackend answers as its functions say, and remembers what it was asked. A
 // function that is nil answers with zero values.

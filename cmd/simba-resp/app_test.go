@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
 
 // newTestApp brings an app up on a free port.
 func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelVar) {

@@ -7,9 +7,7 @@ package contenders
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/leaks"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -24,13 +23,8 @@ const tryDial = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // go-redis tells of each server that is away
-	code := simbatest.Main(m)
 	// A go-redis pool that is closed while it looks for the server looks up to a second longer.
-	if err := goleak.Find(goleak.IgnoreAnyFunction(tryDial)); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	leaks.Exit(simbatest.Main(m), goleak.IgnoreAnyFunction(tryDial))
 }
 
 type silence struct{}

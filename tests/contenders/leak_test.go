@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/leaks"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -66,7 +67,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	if err := rdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := goleak.Find(before, goleak.IgnoreAnyFunction(tryDial), goleak.IgnoreAnyFunction("github.com/simba-resp/simba-resp/tests/simbatest.run.func1")); err != nil {
+	if err := leaks.Find(before, goleak.IgnoreAnyFunction(tryDial), goleak.IgnoreAnyFunction("github.com/simba-resp/simba-resp/tests/simbatest.run.func1")); err != nil {
 		t.Error(err)
 	}
 }
