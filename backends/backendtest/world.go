@@ -70,10 +70,22 @@ func newWorld(t *testing.T, e Engine) *world {
 		if !t.Failed() {
 			w.await("the store has closed the connections", func() bool { return connected() <= before })
 			// The link has a new one each time that it accepts connections again.
-			goleak.VerifyNone(t, already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
+			w.awaitGoroutines(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
 		}
 	})
 	return w
+}
+
+// awaitGoroutines waits until no goroutine is left. By itself goleak waits for less than a second.
+func (w *world) awaitGoroutines(but ...goleak.Option) {
+	w.t.Helper()
+	var err error
+	for end := time.Now().Add(w.patience()); time.Now().Before(end); {
+		if err = goleak.Find(but...); err == nil {
+			return
+		}
+	}
+	w.t.Error(err)
 }
 
 // mutex returns a name that was never used.
