@@ -97,13 +97,13 @@ func (w *world) mutex() string {
 // server opens one more server.
 func (w *world) server() *server {
 	w.t.Helper()
-	return w.open(w.e.Open)
+	return w.open(w.e.Open, w.e.Timeout)
 }
 
-// directServer opens a server whose way to the store is not cut off by the link.
+// directServer opens a server whose way to the store is not cut off by the link. So the store always answers it.
 func (w *world) directServer() *server {
 	w.t.Helper()
-	return w.open(w.e.Direct)
+	return w.open(w.e.Direct, calm)
 }
 
 func (w *world) pair() (one, two *server) {

@@ -150,6 +150,13 @@ func (l *Link) Heal() {
 	l.setLocked(whole, 0)
 }
 
+// Whole reports whether no fault is on, nor one to come.
+func (l *Link) Whole() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fault == whole && l.trap == nil
+}
+
 // Connections returns how many clients are connected.
 func (l *Link) Connections() int {
 	l.mu.Lock()
