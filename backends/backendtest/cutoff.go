@@ -13,63 +13,54 @@ func cutOffRules() []rule {
 	return []rule{
 		{"1", "over a slow network nobody is told of more lease than is left", link | direct, func(w *world) {
 			far, near := w.server(), w.directServer()
-			const delay, ttl = 50 * ms, 800 * ms
 			for _, how := range []string{"acquired", "renewed", "handed on"} {
-				m := w.mutex()
-				far.take(m, "a", long, 0)
-				if how != "renewed" {
-					far.giveUp(m, "a")
-				}
-				w.e.Link.Delay(delay)
-				var o simba.Outcome
-				switch how {
-				case "acquired":
-					o = far.take(m, "a", ttl, 0)
-				case "renewed":
-					o = far.guard(m, "a", ttl, 0, 0)
-				case "handed on":
-					near.take(m, "b", long, 0)
-					a := far.block(m, "a", ttl, 0)
-					near.giveUp(m, "b")
-					a.awaitWake()
-					o = a.end(simba.EndWoken)
-				}
-				sure := time.Now().Add(o.Transition)
-				w.await("the lease ends", func() bool { return near.try(m, "c", sec, 0).Status == simba.StatusAcquired })
-				if over := time.Until(sure); over > rounding {
-					w.t.Errorf("%s: another owns it, and a is sure of it for another %v: %s", how, over, show(o))
-				}
-				w.e.Link.Heal()
+				overs := 0
+				w.withLease(800*ms, func(m string, lease time.Duration) bool {
+					o, over, inTime := w.oversold(far, near, how, m, lease)
+					if !inTime || over <= rounding {
+						return inTime
+					}
+					// It may be this test that was held up after the answer; but hardly each time.
+					if overs++; overs == 3 {
+						w.t.Errorf("%s: another owns it, and a is sure of it for another %v: %s", how, over, show(o))
+					}
+					return overs == 3
+				})
 			}
 		}},
 		{"1", "an owner whose server is cut off keeps its lease to the end", link | direct, func(w *world) {
 			far, near := w.server(), w.directServer()
-			m := w.mutex()
-			sent := time.Now()
-			a := far.take(m, "a", 500*ms, 500*ms)
-			w.e.Link.Blackhole()
-			w.await("the lease ends", func() bool {
-				o := near.try(m, "b", long, 0)
-				if o.Status == simba.StatusBusy && (o.Owner != "a" || o.Token != a.Token) && time.Since(sent) < sec-rounding {
-					w.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
+			w.withLease(sec, func(m string, lease time.Duration) bool {
+				sent := time.Now()
+				a, inTime := far.takeIfInTime(m, "a", lease/2, lease/2)
+				if !inTime {
+					return false
 				}
-				return o.Status == simba.StatusAcquired
+				w.e.Link.Blackhole()
+				w.await("the lease ends", func() bool {
+					o := near.try(m, "b", long, 0)
+					if o.Status == simba.StatusBusy && (o.Owner != "a" || o.Token != a.Token) && time.Since(sent) < lease-rounding {
+						w.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
+					}
+					return o.Status == simba.StatusAcquired
+				})
+				if took := time.Since(sent); took < lease-rounding {
+					w.t.Errorf("b got it after %v", took)
+				}
+				w.e.Link.Heal()
+				var o simba.Outcome
+				far.again("guard", func(ctx context.Context) (_ simba.Seq, err error) {
+					o, err = far.b.Guard(ctx, simba.GuardRequest{Mutex: m, Contender: "a", TTL: long})
+					return 0, err
+				})
+				if o.Status != simba.StatusLost || o.Owner != "b" {
+					w.t.Errorf("a comes back: %s", show(o))
+				}
+				if t := far.owner(m); t.Owner != "b" {
+					w.t.Errorf("%+v", t)
+				}
+				return true
 			})
-			if took := time.Since(sent); took < sec-rounding {
-				w.t.Errorf("b got it after %v", took)
-			}
-			w.e.Link.Heal()
-			var o simba.Outcome
-			far.again("guard", func(ctx context.Context) (_ simba.Seq, err error) {
-				o, err = far.b.Guard(ctx, simba.GuardRequest{Mutex: m, Contender: "a", TTL: long})
-				return 0, err
-			})
-			if o.Status != simba.StatusLost || o.Owner != "b" {
-				w.t.Errorf("a comes back: %s", show(o))
-			}
-			if t := far.owner(m); t.Owner != "b" {
-				w.t.Errorf("%+v", t)
-			}
 		}},
 		{"9s", "a waiter whose server is cut off holds up nobody for longer than its lease", link | direct, func(w *world) {
 			far, near := w.server(), w.directServer()
@@ -121,4 +112,41 @@ func cutOffRules() []rule {
 			c.granted() // at the latest when x's lease ends
 		}},
 	}
+}
+
+// oversold has a own a mutex through the far server, over a slow network, until its lease ends. It returns
+// how much longer than that a is sure of it, by the answer. It reports false if a was told of no lease in time.
+func (w *world) oversold(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, over time.Duration, inTime bool) {
+	w.t.Helper()
+	far.take(m, "a", long, 0)
+	if how != "renewed" {
+		far.giveUp(m, "a")
+	}
+	w.e.Link.Delay(50 * ms)
+	defer w.e.Link.Heal()
+	switch how {
+	case "acquired":
+		if o, inTime = far.takeIfInTime(m, "a", ttl, 0); !inTime {
+			return o, 0, false
+		}
+	case "renewed":
+		asked := time.Now()
+		var err error
+		o, err = far.b.Guard(context.Background(), simba.GuardRequest{Mutex: m, Contender: "a", TTL: ttl})
+		if far.isLate(err, asked, ttl) {
+			return o, 0, false
+		}
+		far.settle(o.Seq, err)
+	case "handed on":
+		near.take(m, "b", long, 0)
+		a := far.block(m, "a", ttl, 0)
+		near.giveUp(m, "b")
+		a.awaitWake()
+		if o = a.end(simba.EndWoken); o.Status == simba.StatusWaiting {
+			return o, 0, false
+		}
+	}
+	sure := time.Now().Add(o.Transition)
+	w.await("the lease ends", func() bool { return near.try(m, "c", sec, 0).Status == simba.StatusAcquired })
+	return o, time.Until(sure), true
 }

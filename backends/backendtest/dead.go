@@ -155,7 +155,7 @@ func deadWaiterRules() []rule {
 			s.b.SetQueueGrace(100 * ms)
 			s.take(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
-			s.guard(m, "a", 100*ms, 0, 0)
+			s.shorten(m, "a", 100*ms, 0)
 			b.end(simba.EndGone)
 			w.await("b's place lapses", func() bool { return len(s.queue(m)) == 0 })
 		}},

@@ -13,20 +13,20 @@ func handoffRules() []rule {
 		{"8", "release grants the first blocked waiter what it asked for", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
 			a := s.take(m, "a", long, 0)
-			b := s.block(m, "b", 3*sec, 2*sec)
-			c := s.block(m, "c", 5*sec, 0)
+			b := s.block(m, "b", 30*sec, 20*sec)
+			c := s.block(m, "c", long, 0)
 			sent := time.Now()
 			s.giveUp(m, "a")
 			o := b.granted()
 			if o.Token <= a.Token || o.Position != 0 {
 				w.t.Errorf("%s", show(o))
 			}
-			w.left("ttl", o.TTL, 3*sec, sent)
-			w.left("transition", o.Transition, 5*sec, sent)
+			w.left("ttl", o.TTL, 30*sec, sent)
+			w.left("transition", o.Transition, 50*sec, sent)
 			if c.isWoken() {
 				w.t.Error("c was woken too")
 			}
-			if t := s.owner(m); t.Owner != "b" || t.Token != o.Token || t.Waiters != 1 || t.TransitionAt-t.AcquiredAt != 5000 {
+			if t := s.owner(m); t.Owner != "b" || t.Token != o.Token || t.Waiters != 1 || t.TransitionAt-t.AcquiredAt != 50_000 {
 				w.t.Errorf("owner %+v", t)
 			}
 		}},
@@ -35,7 +35,7 @@ func handoffRules() []rule {
 			a := s.take(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			sent := time.Now()
-			s.guard(m, "a", 150*ms, 150*ms, 0)
+			s.shorten(m, "a", 150*ms, 150*ms)
 			o := b.granted()
 			if took := time.Since(sent); took < 300*ms-rounding {
 				w.t.Errorf("b got it after %v", took)
@@ -52,7 +52,7 @@ func handoffRules() []rule {
 				waiting = append(waiting, s.block(m, c, 100*ms, 0))
 			}
 			begun := time.Now()
-			s.guard(m, "a", 100*ms, 0, 0)
+			s.shorten(m, "a", 100*ms, 0)
 			for i, x := range waiting {
 				x.awaitWake()
 				if took, leases := time.Since(begun), time.Duration(i+1)*100*ms; took < leases-rounding {
@@ -184,8 +184,14 @@ func handoffRules() []rule {
 			d := s.block(m, "d", long, 0)
 			s.giveUp(m, "c")
 			var o simba.Outcome
-			for o.Status = simba.StatusWaiting; o.Status == simba.StatusWaiting; o = b.end(simba.EndWoken) {
-				b.awaitWake()
+			for b.awaitWake(); ; b.awaitWake() {
+				if o = b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
+					break
+				}
+				// b asked too late once more: d has the mutex now, and b is the next.
+				last := d.granted().Owner
+				d = s.block(m, last+"d", long, 0)
+				s.giveUp(m, last)
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= first.Token {
 				w.t.Errorf("%s after %+v", show(o), first)
@@ -226,7 +232,7 @@ func handoffRules() []rule {
 			s.take(m, "a", long, 0)
 			old := s.block(m, "b", sec, 0)
 			c := s.block(m, "c", long, 0)
-			now := s.block(m, "b", 2*sec, sec)
+			now := s.block(m, "b", 20*sec, 10*sec)
 			old.awaitWake()
 			if o := old.end(simba.EndWoken); o.Status != simba.StatusQueued || o.Position != 1 || o.Owner != "a" {
 				w.t.Errorf("the first connection: %s", show(o))
@@ -234,7 +240,7 @@ func handoffRules() []rule {
 			w.equal("queue", s.queue(m), []string{"b", "c"})
 			s.giveUp(m, "a")
 			now.granted()
-			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 3000 {
+			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
 				w.t.Errorf("not what the second connection asked for: %+v", t)
 			}
 			s.giveUp(m, "b")
@@ -243,13 +249,13 @@ func handoffRules() []rule {
 		{"retry", "a poll by a blocked waiter changes nothing", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
 			s.take(m, "a", long, 0)
-			b := s.block(m, "b", 2*sec, sec)
+			b := s.block(m, "b", 20*sec, 10*sec)
 			if o := s.acquire(m, "b", long, 0); o.Status != simba.StatusQueued || o.Position != 1 {
 				w.t.Errorf("%s", show(o))
 			}
 			s.giveUp(m, "a")
 			b.granted()
-			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 3000 {
+			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
 				w.t.Errorf("not what the blocked connection asked for: %+v", t)
 			}
 		}},

@@ -53,39 +53,50 @@ func leaseRules() []rule {
 			}
 		}},
 		{"1", "nobody else gets it before transition_at and then it is free", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			sent := time.Now()
-			s.take(m, "a", 150*ms, 150*ms)
-			var o simba.Outcome
-			w.await("the lease ends", func() bool {
-				o = s.try(m, "b", long, 0)
-				// It may take a moment until a lease that has ended has gone.
-				if o.Status == simba.StatusBusy && o.Owner != "a" && (o.Owner != "" || time.Since(sent) < 300*ms-rounding) {
-					w.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
+			s := w.server()
+			w.withLease(300*ms, func(m string, lease time.Duration) bool {
+				sent := time.Now()
+				if _, inTime := s.takeIfInTime(m, "a", lease/2, lease/2); !inTime {
+					return false
 				}
-				return o.Status == simba.StatusAcquired
+				var o simba.Outcome
+				w.await("the lease ends", func() bool {
+					o = s.try(m, "b", long, 0)
+					// It may take a moment until a lease that has ended has gone.
+					if o.Status == simba.StatusBusy && o.Owner != "a" && (o.Owner != "" || time.Since(sent) < lease-rounding) {
+						w.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
+					}
+					return o.Status == simba.StatusAcquired
+				})
+				if took := time.Since(sent); took < lease-rounding {
+					w.t.Errorf("b got it after %v", took)
+				}
+				if got := s.owner(m); got.Owner != "b" || got.Token != o.Token {
+					w.t.Errorf("%+v after %s", got, show(o))
+				}
+				return true
 			})
-			if took := time.Since(sent); took < 300*ms-rounding {
-				w.t.Errorf("b got it after %v", took)
-			}
-			if got := s.owner(m); got.Owner != "b" || got.Token != o.Token {
-				w.t.Errorf("%+v after %s", got, show(o))
-			}
 		}},
 		{"1", "a lease that ended has no owner", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			sent := time.Now()
-			a := s.take(m, "a", 100*ms, 50*ms)
-			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
-			if took := time.Since(sent); took < 150*ms-rounding {
-				w.t.Errorf("no owner after %v", took)
-			}
-			if s.check(m, a.Token) {
-				w.t.Error("its token is still good")
-			}
-			if s.release(m, "a") {
-				w.t.Error("it was released after its end")
-			}
+			s := w.server()
+			w.withLease(150*ms, func(m string, lease time.Duration) bool {
+				sent := time.Now()
+				a, inTime := s.takeIfInTime(m, "a", lease-50*ms, 50*ms)
+				if !inTime {
+					return false
+				}
+				s.awaitNoOwner(m)
+				if took := time.Since(sent); took < lease-rounding {
+					w.t.Errorf("no owner after %v", took)
+				}
+				if s.check(m, a.Token) {
+					w.t.Error("its token is still good")
+				}
+				if s.release(m, "a") {
+					w.t.Error("it was released after its end")
+				}
+				return true
+			})
 		}},
 		{"1", "an owner is not robbed by those who ask", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
@@ -116,17 +127,23 @@ func leaseRules() []rule {
 			w.left("transition", o.Transition, 15*sec, sent)
 		}},
 		{"3", "guard after the end is lost and revives nothing", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", 50*ms, 0)
-			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
-			for _, token := range []uint64{0, a.Token} {
-				if o := s.guard(m, "a", long, 0, token); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-					w.t.Errorf("%s", show(o))
+			s := w.server()
+			w.withLease(50*ms, func(m string, lease time.Duration) bool {
+				a, inTime := s.takeIfInTime(m, "a", lease, 0)
+				if !inTime {
+					return false
 				}
-			}
-			if o := s.owner(m); o.Owner != "" {
-				w.t.Errorf("%+v", o)
-			}
+				s.awaitNoOwner(m)
+				for _, token := range []uint64{0, a.Token} {
+					if o := s.guard(m, "a", long, 0, token); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
+						w.t.Errorf("%s", show(o))
+					}
+				}
+				if o := s.owner(m); o.Owner != "" {
+					w.t.Errorf("%+v", o)
+				}
+				return true
+			})
 		}},
 		{"3", "guard of a free mutex begins nothing", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
@@ -164,24 +181,36 @@ func leaseRules() []rule {
 			s.take(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			sent := time.Now()
-			s.guard(m, "a", 100*ms, 0, 0)
+			s.shorten(m, "a", 100*ms, 0)
 			b.granted()
 			if took := time.Since(sent); took < 100*ms-rounding {
 				w.t.Errorf("b got it after %v", took)
 			}
 		}},
 		{"3", "a renewal postpones the handoff", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", 2*sec, 0)
-			b := s.block(m, "b", long, 0)
-			sent := time.Now()
-			if o := s.guard(m, "a", 3*sec, 0, 0); o.Status != simba.StatusRenewed {
-				w.t.Fatalf("the machine is too slow for this test: %s", show(o))
-			}
-			b.granted()
-			if took := time.Since(sent); took < 3*sec-rounding {
-				w.t.Errorf("b got it %v after the renewal", took)
-			}
+			s := w.server()
+			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+				taken := time.Now()
+				if _, inTime := s.takeIfInTime(m, "a", lease, 0); !inTime {
+					return false
+				}
+				b := s.blockIfInTime(m, "b")
+				if b == nil {
+					return false
+				}
+				sent := time.Now()
+				if o := s.guard(m, "a", lease+sec, 0, 0); o.Status != simba.StatusRenewed {
+					if sooner := time.Since(taken); sooner < lease-rounding {
+						w.t.Errorf("a's lease of %v ended after %v: %s", lease, sooner, show(o))
+					}
+					return false
+				}
+				b.granted()
+				if took := time.Since(sent); took < lease+sec-rounding {
+					w.t.Errorf("b got it %v after the renewal", took)
+				}
+				return true
+			})
 		}},
 		{"1", "release frees it at once, and only for its owner", 0, func(w *world) {
 			s, m := w.server(), w.mutex()

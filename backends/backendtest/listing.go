@@ -64,8 +64,8 @@ func listingRules() []rule {
 			s.take(m, "a", long, 0)
 			s.giveUp(m, "a")
 			expired := w.mutex()
-			s.take(expired, "a", 50*ms, 0)
-			w.await("the lease ends", func() bool { return s.owner(expired).Owner == "" })
+			s.take(expired, "a", long, 0)
+			s.expire(expired, "a", 50*ms)
 			for _, held := range []bool{true, false} {
 				if got := scan(s, simba.ScanRequest{Match: func(n string) bool { return n == m || n == expired }, Held: held}); len(got) != 0 {
 					w.t.Errorf("held %v: %v", held, got)
@@ -188,8 +188,8 @@ func listingRules() []rule {
 			if got.Acquired != 2 || got.Renewed != 1 || got.Released != 1 || got.Broken != 1 || got.HandedOn != 1 || got.Blocked != 0 {
 				w.t.Errorf("%+v", got)
 			}
-			s.take(m, "c", 30*ms, 0)
-			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
+			s.take(m, "c", long, 0)
+			s.expire(m, "c", 30*ms)
 			w.await("its end is counted", func() bool { return s.b.Stats().Expired == 1 })
 		}},
 	}

@@ -20,8 +20,8 @@ func noticeRules() []rule {
 			s.giveUp(m, "a")
 			b.granted()
 			s.breakIt(m, "")
-			s.take(m, "b", 50*ms, 0)
-			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
+			s.take(m, "b", long, 0)
+			s.expire(m, "b", 50*ms)
 			s.take(m, "c", long, 0)
 			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b", "released@@b", "acquired@@b", "acquired@@c")
 		}},
@@ -58,8 +58,8 @@ func noticeRules() []rule {
 		{"notices", "the end of a lease announces nothing on the mutex' channel", 0, func(w *world) {
 			s, m := w.server(), w.mutex()
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", 200*ms, 0)
-			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
+			s.take(m, "a", long, 0)
+			s.expire(m, "a", 200*ms)
 			pass(100 * ms)
 			s.take(m, "b", long, 0)
 			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
@@ -130,7 +130,7 @@ func noticeRules() []rule {
 			for _, end := range []func(m string){
 				func(m string) { s.giveUp(m, "the@owner") },
 				func(m string) { s.breakIt(m, "") },
-				func(m string) { s.guard(m, "the@owner", 50*ms, 0, 0) }, // and then it expires
+				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // and then it expires
 			} {
 				m := w.mutex()
 				s.take(m, "the@owner", long, 0)
@@ -188,12 +188,11 @@ func noticeRules() []rule {
 		}},
 		{"history", "history tells every change in order", 0, func(w *world) {
 			s, m, other := w.server(), w.mutex(), w.mutex()
-			s.take(m, "a", 2*sec, 0)
+			s.take(m, "a", long, 0)
 			s.queueUp(m, "b", sec)
 			s.take(other, "x", long, 0)
 			s.release(m, "b")
-			s.guard(m, "a", 50*ms, 0, 0) // a renewal is no event
-			w.await("the lease ends", func() bool { return s.owner(m).Owner == "" })
+			s.expire(m, "a", 50*ms) // a renewal is no event
 			s.take(m, "c", long, 0)
 			s.breakIt(m, "stuck")
 			w.equal("history", s.story(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})

@@ -54,13 +54,27 @@ func outageRules() (rules []rule) {
 				c.granted()
 			}},
 			rule{"outage", "a lease that ends while the store " + f.name + " is handed on after it", link, func(w *world) {
-				s, m := w.server(), w.mutex()
-				s.take(m, "a", sec, 0)
-				b := s.block(m, "b", long, 0)
-				f.cut(w.e.Link)
-				w.during(1500*ms, "nobody is said to own what cannot be confirmed", func() bool { return !b.isWoken() })
-				w.e.Link.Heal()
-				b.granted()
+				s := w.server()
+				w.withLease(sec, func(m string, lease time.Duration) bool {
+					asked := time.Now()
+					if _, inTime := s.takeIfInTime(m, "a", lease, 0); !inTime {
+						return false
+					}
+					b := s.blockIfInTime(m, "b")
+					if b == nil {
+						return false
+					}
+					f.cut(w.e.Link)
+					if time.Since(asked) >= lease-rounding { // b may have been granted the mutex before
+						w.e.Link.Heal()
+						s.ownerAgain(m)
+						return false
+					}
+					w.during(lease+500*ms, "nobody is said to own what cannot be confirmed", func() bool { return !b.isWoken() })
+					w.e.Link.Heal()
+					b.granted()
+					return true
+				})
 			}},
 			rule{"outage", "a wait that ends while the store " + f.name + " is answered in time, and holds up nobody after it", link, func(w *world) {
 				abandonedInOutage(w, f.cut)
@@ -69,6 +83,7 @@ func outageRules() (rules []rule) {
 	}
 	return append(rules,
 		rule{"outage", "a caller that does not wait so long is answered when it gives up", link, func(w *world) {
+			w.e.Timeout = time.Minute
 			s, m := w.server(), w.mutex()
 			s.take(m, "a", long, 0)
 			w.e.Link.Blackhole()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -13,39 +14,67 @@ import (
 func refusedRules() []rule {
 	return []rule{
 		{"refused", "a store that refuses is named to a request and to a waiter, and serves on when it is mended", harm, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", 2*sec, 0)
-			x := s.block(m, "x", long, 0)
-			mend := w.e.Harm(w.t, m)
-			w.mustBeMisconfigured("acquire", s.refused(m, "b"))
-			x.awaitWake() // when the lease has ended at the latest
-			x.ended = true
-			_, err := x.ticket.End(simba.EndWoken)
-			w.mustBeMisconfigured("the wait", err)
-			w.mustBeMisconfigured("acquire after it", s.refused(m, "b"))
+			s := w.server()
+			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+				_, x, mend := w.waitsAtAHarmedStore(s, m, lease)
+				if x == nil {
+					return false
+				}
+				w.mustBeMisconfigured("acquire", s.refused(m, "b"))
+				x.awaitWake() // when the lease has ended at the latest
+				x.ended = true
+				_, err := x.ticket.End(simba.EndWoken)
+				w.mustBeMisconfigured("the wait", err)
+				w.mustBeMisconfigured("acquire after it", s.refused(m, "b"))
 
-			mend()
-			s.acquiresAgain(m, "c") // before x's lease would end: it has none
-			y := s.block(m, "y", long, 0)
-			s.giveUp(m, "c")
-			y.granted()
+				mend()
+				s.acquiresAgain(m, "c") // before x's lease would end: it has none
+				y := s.block(m, "y", long, 0)
+				s.giveUp(m, "c")
+				y.granted()
+				return true
+			})
 		}},
 		{"refused", "a waiter that a store fails is told once, and waits again when it is mended", harm, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", 2*sec, 0)
-			x := s.block(m, "x", long, 0)
-			mend := w.e.Harm(w.t, m)
-			x.awaitWake()
-			x.ended = true
-			_, err := x.ticket.End(simba.EndWoken)
-			w.mustBeMisconfigured("the wait", err)
-			mend()
-			s.acquiresAgain(m, "x")
-			if o := s.owner(m); o.Owner != "x" || o.Token <= a.Token {
-				w.t.Errorf("the owner is %+v, after token %d", o, a.Token)
-			}
+			s := w.server()
+			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+				a, x, mend := w.waitsAtAHarmedStore(s, m, lease)
+				if x == nil {
+					return false
+				}
+				x.awaitWake()
+				x.ended = true
+				_, err := x.ticket.End(simba.EndWoken)
+				w.mustBeMisconfigured("the wait", err)
+				mend()
+				s.acquiresAgain(m, "x")
+				if o := s.owner(m); o.Owner != "x" || o.Token <= a.Token {
+					w.t.Errorf("the owner is %+v, after token %d", o, a.Token)
+				}
+				return true
+			})
 		}},
 	}
+}
+
+// waitsAtAHarmedStore has x wait for a mutex that a owns, and then harms the store. The waiter is nil if
+// that took longer than a's lease: x may have been granted the mutex before.
+func (w *world) waitsAtAHarmedStore(s *server, m string, lease time.Duration) (a simba.Outcome, x *waiter, mend func()) {
+	w.t.Helper()
+	asked := time.Now()
+	a, inTime := s.takeIfInTime(m, "a", lease, 0)
+	if !inTime {
+		return a, nil, nil
+	}
+	if x = s.blockIfInTime(m, "x"); x == nil {
+		return a, nil, nil
+	}
+	mend = w.e.Harm(w.t, m)
+	if time.Since(asked) >= lease-rounding {
+		mend()
+		return a, nil, nil
+	}
+	return a, x, mend
 }
 
 // refused asks until the store says that it refuses, and returns the error.

@@ -313,6 +313,8 @@ type waiter struct {
 	name   string
 	ticket simba.Ticket
 	ended  bool
+	asked  time.Time
+	lease  time.Duration // from a grant to its end
 
 	mu    sync.Mutex // guards what follows
 	rung  bool
@@ -351,7 +353,10 @@ func (s *server) block(mutex, contender string, ttl, transition time.Duration) *
 // enter is ACQUIRE ... WAIT; the waiter is nil if it was answered at once.
 func (s *server) enter(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 	s.w.t.Helper()
-	x := &waiter{s: s, mutex: r.Mutex, name: r.Contender, woken: make(chan struct{})}
+	x := &waiter{
+		s: s, mutex: r.Mutex, name: r.Contender, woken: make(chan struct{}),
+		asked: time.Now(), lease: r.TTL + r.Transition,
+	}
 	r.Waiter = x
 	var o simba.Outcome
 	var ticket simba.Ticket
@@ -398,11 +403,15 @@ func (x *waiter) awaitWake() {
 	}
 }
 
-// granted waits until the waiter owns the mutex.
+// granted waits until the waiter owns the mutex. A waiter that learns too late of a short lease waits on.
 func (x *waiter) granted() simba.Outcome {
 	x.s.w.t.Helper()
 	x.awaitWake()
 	o := x.end(simba.EndWoken)
+	for o.Status == simba.StatusWaiting && time.Since(x.asked) >= x.lease {
+		x.awaitWake()
+		o = x.end(simba.EndWoken)
+	}
 	if o.Status != simba.StatusAcquired || o.Owner != x.name || o.Token == 0 {
 		x.s.w.t.Fatalf("%s was woken with %s", x.name, show(o))
 	}

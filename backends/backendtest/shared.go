@@ -72,16 +72,24 @@ func sharedRules() []rule {
 		}},
 		{"retry-s", "a lease that was renewed through another server does not end early, and ends", shared, func(w *world) {
 			one, two := w.pair()
-			m := w.mutex()
-			one.take(m, "a", 2*sec, 0)
-			sent := time.Now()
-			if o := two.guard(m, "a", 3*sec, 0, 0); o.Status != simba.StatusRenewed {
-				w.t.Fatalf("the machine is too slow for this test: %s", show(o))
-			}
-			w.await("the lease ends", func() bool { return one.try(m, "b", long, 0).Status == simba.StatusAcquired })
-			if took := time.Since(sent); took < 3*sec-rounding {
-				w.t.Errorf("it ended %v after the renewal", took)
-			}
+			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+				taken := time.Now()
+				if _, inTime := one.takeIfInTime(m, "a", lease, 0); !inTime {
+					return false
+				}
+				sent := time.Now()
+				if o := two.guard(m, "a", lease+sec, 0, 0); o.Status != simba.StatusRenewed {
+					if sooner := time.Since(taken); sooner < lease-rounding {
+						w.t.Errorf("a's lease of %v ended after %v: %s", lease, sooner, show(o))
+					}
+					return false
+				}
+				w.await("the lease ends", func() bool { return one.try(m, "b", long, 0).Status == simba.StatusAcquired })
+				if took := time.Since(sent); took < lease+sec-rounding {
+					w.t.Errorf("it ended %v after the renewal", took)
+				}
+				return true
+			})
 		}},
 		{"retry-s", "of many requests of one contender through two servers one acquires and the others renew", shared, func(w *world) {
 			one, two := w.pair()
@@ -109,14 +117,20 @@ func sharedRules() []rule {
 		}},
 		{"8s", "a waiter on one is granted what expires on the other", shared, func(w *world) {
 			one, two := w.pair()
-			m := w.mutex()
-			sent := time.Now()
-			one.take(m, "a", sec, sec) // a busy machine has b ask in that time
-			b := two.block(m, "b", long, 0)
-			b.granted()
-			if took := time.Since(sent); took < 2*sec-rounding {
-				w.t.Errorf("b got it after %v", took)
-			}
+			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+				sent := time.Now()
+				if _, inTime := one.takeIfInTime(m, "a", lease/2, lease/2); !inTime {
+					return false
+				}
+				b := two.blockIfInTime(m, "b")
+				if b != nil {
+					b.granted()
+				}
+				if took := time.Since(sent); took < lease-rounding {
+					w.t.Errorf("b got it after %v", took)
+				}
+				return b != nil
+			})
 		}},
 		{"8s", "a waiter on one is granted what the other breaks", shared, func(w *world) {
 			one, two := w.pair()
@@ -192,16 +206,24 @@ func sharedRules() []rule {
 			b.granted()
 		}},
 		{"10s", "a lease outlives the server through which it was granted, and ends", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			sent := time.Now()
-			one.take(m, "a", 2*sec, 0)
-			b := two.block(m, "b", long, 0)
-			one.close()
-			b.granted()
-			if took := time.Since(sent); took < 2*sec-rounding {
-				w.t.Errorf("b got it after %v", took)
-			}
+			two := w.server()
+			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+				one := w.server()
+				sent := time.Now()
+				if _, inTime := one.takeIfInTime(m, "a", lease, 0); !inTime {
+					return false
+				}
+				b := two.blockIfInTime(m, "b")
+				if b == nil {
+					return false
+				}
+				one.close()
+				b.granted()
+				if took := time.Since(sent); took < lease-rounding {
+					w.t.Errorf("b got it after %v", took)
+				}
+				return true
+			})
 		}},
 	}
 }
