@@ -35,13 +35,7 @@ func polling(t *testing.T, store *stores.Server, poll time.Duration) backendtest
 	open := func(addr string) backendtest.Opener {
 		return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 			t.Helper()
-			b, err := Open(t.Context(), Options{
-				DSN: dsn(addr), Migrate: migrate, Poll: poll, Timeout: timeout, Notices: n,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return b
+			return openSoon(t, Options{DSN: dsn(addr), Migrate: migrate, Poll: poll, Timeout: timeout, Notices: n})
 		}
 	}
 	return backendtest.Engine{

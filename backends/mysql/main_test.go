@@ -68,16 +68,28 @@ func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	if set != nil {
 		set(&o)
 	}
-	b, err := Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := openSoon(t, o)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return b
+}
+
+// openSoon opens a server on a database that serves. On a busy machine the database may take longer to answer
+// at first than the requests of a test may take.
+func openSoon(t testing.TB, o Options) *Backend {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		b, err := Open(t.Context(), o)
+		if err == nil {
+			return b
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }
 
 const long = 10 * time.Minute

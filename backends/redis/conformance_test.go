@@ -17,14 +17,10 @@ import (
 func opener(url string) backendtest.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
-		b, err := Open(t.Context(), Options{
+		return openSoon(t, Options{
 			URL: url, Notices: n, Logger: slog.New(slog.DiscardHandler), Timeout: timeout,
 			HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 		})
-		if err != nil {
-			t.Fatalf("open %s: %v", url, err)
-		}
-		return b
 	}
 }
 

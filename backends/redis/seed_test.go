@@ -166,12 +166,24 @@ func (b *bell) await(t testing.TB) {
 
 func serve(t testing.TB, url string, n simba.Notices) *Backend {
 	t.Helper()
-	b, err := Open(t.Context(), Options{URL: url, Notices: n, HandoffWindow: time.Second, QueueGrace: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := openSoon(t, Options{URL: url, Notices: n, HandoffWindow: time.Second, QueueGrace: 5 * time.Second})
 	t.Cleanup(func() { _ = b.Close() })
 	return b
+}
+
+// openSoon opens a server at a Redis that serves. On a busy machine Redis may take longer to answer at first
+// than the requests of a test may take.
+func openSoon(t testing.TB, o Options) *Backend {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		b, err := Open(t.Context(), o)
+		if err == nil {
+			return b
+		}
+		if time.Now().After(end) {
+			t.Fatalf("open %s: %v", o.URL, err)
+		}
+	}
 }
 
 func acquire(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration, w simba.Waiter) (simba.Outcome, simba.Ticket) {
