@@ -58,11 +58,14 @@ func (e *ear) count(notice string) (n int) {
 	return n
 }
 
+// serveTimeout is Options.Timeout where the store answers: a busy machine must not fail what it answers.
+const serveTimeout = 10 * time.Second
+
 // serve opens one more server on the store; options come on top.
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	t.Helper()
 	o := Options{
-		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: testTimeout, Notices: &ear{},
+		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: &ear{},
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 	}
 	if set != nil {

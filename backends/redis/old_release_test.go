@@ -91,6 +91,7 @@ func overhearing(t testing.TB, addr, mutex string) *Backend {
 	t.Helper()
 	e := newEar()
 	b := serve(t, "redis://"+addr, e)
+	b.SetHandoffWindow(time.Minute) // longer than atOnce
 	e.listen(t, b, seeds.Lease(mutex))
 	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
 	return b
