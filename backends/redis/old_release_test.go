@@ -339,8 +339,9 @@ func TestTheExpiryOfAnOwnLeaseWalksThroughNoWaiters(t *testing.T) {
 	walks := func() string {
 		return c.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]["cmdstat_hkeys"]
 	}
-	acquire(t, b, "m", "a", 200*time.Millisecond, nil)
+	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
+	runScript(t, b, "m", guardScript, "a", int64(200), int64(0), "0")
 	until(t, "the lease expires", func() bool { return c.Get(t.Context(), seeds.Lease("m")).Err() == redis.Nil })
 	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Fatalf("%+v", o)

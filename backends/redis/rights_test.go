@@ -44,7 +44,7 @@ func TestAMissingRightInAScriptIsNamedAndEndsWaits(t *testing.T) {
 			b := serve(t, "redis://simba:secret@"+s.Addr, deaf{})
 
 			w := newBell()
-			acquire(t, b, "waited", "a", time.Second, nil)
+			acquire(t, b, "waited", "a", time.Minute, nil)
 			_, ticket := acquire(t, b, "waited", "w", time.Minute, w)
 			named, answered := 0, 0
 			for _, owner := range []string{"", "c", "a"} {
@@ -66,6 +66,7 @@ func TestAMissingRightInAScriptIsNamedAndEndsWaits(t *testing.T) {
 				allow("allkeys", "allchannels", "+@all")
 			}
 			allow(harm...)
+			endOwner(t, b, c, "waited")
 			w.await(t)
 			o, err := ticket.End(simba.EndWoken)
 			refusal := (*simba.MisconfiguredError)(nil)
