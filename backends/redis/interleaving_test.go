@@ -218,18 +218,16 @@ func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
 
 func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
 	s := stores.Redis(t)
-	b, err := Open(t.Context(), Options{URL: "redis://" + s.Addr, Notices: newEar(), Timeout: 400 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := serve(t, "redis://"+s.Addr, newEar())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "c", time.Minute, moved(func() {
 		release(t, b, "m", "a")
 		s.Pause()
 	}))
 	quiet(t, b, "m", "c")
-	_, _, err = b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
 	s.Resume()
 	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
 		t.Fatalf("the later wait: %v", err)

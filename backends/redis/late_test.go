@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -15,19 +16,14 @@ import (
 
 func TestARequestThatWasGivenUpDoesNothingLater(t *testing.T) {
 	s := stores.Redis(t)
-	const timeout = 400 * time.Millisecond
-	b, err := Open(t.Context(), Options{URL: "redis://" + s.Addr, Notices: deaf{}, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	for name, request := range map[string]func() error{
-		"release": func() error {
-			_, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+	b := serve(t, "redis://"+s.Addr, deaf{})
+	for name, request := range map[string]func(ctx context.Context) error{
+		"release": func(ctx context.Context) error {
+			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 			return err
 		},
-		"break": func() error {
-			_, _, err := b.Break(t.Context(), "m", "")
+		"break": func(ctx context.Context) error {
+			_, _, err := b.Break(ctx, "m", "")
 			return err
 		},
 	} {
@@ -35,9 +31,11 @@ func TestARequestThatWasGivenUpDoesNothingLater(t *testing.T) {
 		ran := commandCalls(t, s, "evalsha")
 		s.Pause()
 		lost := (*simba.UnavailableError)(nil)
-		if err := request(); !errors.As(err, &lost) {
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		if err := request(ctx); !errors.As(err, &lost) {
 			t.Errorf("%s while redis is stopped: %v", name, err)
 		}
+		cancel()
 		s.Resume()
 		until(t, "it has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
 		if now := eventually(t, b, "m", "a"); now.Status != simba.StatusRenewed || now.Token != o.Token {
