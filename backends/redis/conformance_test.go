@@ -58,6 +58,7 @@ func TestRedisClusterKeepsTheRules(t *testing.T) {
 
 func TestRedisBehindSentinelKeepsTheRules(t *testing.T) {
 	s := stores.RedisSentinel(t)
+	s.Hold(t) // a failover to a replica that is behind may lose leases
 	open := opener("redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName)
 	backendtest.Run(t, backendtest.Engine{Name: "redis-sentinel", Shared: true, Timeout: suiteTimeout, Open: open})
 }
