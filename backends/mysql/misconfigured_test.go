@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -136,13 +137,15 @@ func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
 	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
 	b := serve(t, store.Addr, func(o *Options) { o.DSN, o.Migrate = "u@tcp("+store.Addr+")/simba", false })
 	take(t, b, "m", "a", long)
-	guard := func() error {
-		_, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+	guard := func(ctx context.Context) error {
+		_, err := b.Guard(ctx, simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
 		return err
 	}
 	check := func(what string) {
 		t.Helper()
-		if err := guard(); !isUnavailable(err) {
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		if err := guard(ctx); !isUnavailable(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -155,7 +158,7 @@ func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
 	store.Stop()
 	check("stopped")
 	store.Start()
-	await(t, "it is served again", func() bool { return guard() == nil })
+	await(t, "it is served again", func() bool { return guard(t.Context()) == nil })
 }
 
 // TestABlockedWaiterIsToldOfAStoreThatRefuses though the lease in front of it is long:

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
@@ -93,9 +92,9 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	}
 	tx.Rollback()
 	await(t, "the row is raised", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := two.store.raise(ctx, time.Second); err != nil {
+	if err := two.store.raise(ctx, patience); err != nil {
 		t.Error(err)
 	}
 }

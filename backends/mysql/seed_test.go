@@ -352,10 +352,11 @@ func TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen(t *testing.T) {
 			await(t, "the release is announced", func() bool { return heard("released@@jvm") == 1 })
 
 			tenure(2)
-			w := block(t, b, "m", "ours", 300*time.Millisecond)
+			w := block(t, b, "m", "ours", long)
 			j.giveUp(t)
 			w.granted(t)
 			await(t, "the handoff is announced", func() bool { return heard("acquired@@ours") == 1 })
+			expire(t, db, "m")
 			await(t, "the lease ends", func() bool {
 				e, _ := b.chronicle.Last("m")
 				return e.Kind == simba.EventExpired

@@ -21,6 +21,11 @@ func atContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices = 0, n })
 }
 
+// impatientAtContentionTiming is atContentionTiming whose requests miss their deadline soon.
+func impatientAtContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
+	return serve(t, addr, func(o *Options) { o.Poll, o.Notices, o.Timeout = 0, n, testTimeout })
+}
+
 func TestPauseIsTheContentionTiming(t *testing.T) {
 	at := func(ttl, transition int64) row {
 		return row{owner: "a", live: true, now: 1000, ttlAt: 1000 + ttl, transitionAt: 1000 + ttl + transition}
@@ -54,8 +59,8 @@ func TestPauseIsTheContentionTiming(t *testing.T) {
 func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
 	a := take(t, b, "late", "a", long)
-	w := block(t, b, "late", "b", time.Second)
-	block(t, b, "late", "c", time.Second)
+	w := block(t, b, "late", "b", time.Minute)
+	block(t, b, "late", "c", time.Minute)
 	release(t, b, "late", "a")
 	w.granted(t)
 	l := b.hold("late")
@@ -63,7 +68,7 @@ func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
 	b.guarded(l, lease{owner: "a", token: a.Token, ttl: long, since: time.Now()})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d := time.Until(l.lookAt); d > 3*time.Second || l.last != "b" {
+	if d := time.Until(l.lookAt); d > time.Minute+3*time.Second || l.last != "b" {
 		t.Errorf("the next look is in %v, the owner seems to be %s", d, l.last)
 	}
 }
@@ -104,7 +109,7 @@ func TestAReleaseThatTakesEffectLateIsNoticed(t *testing.T) {
 func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mutex string) (effective bool) {
 	t.Helper()
 	e := &ear{subs: map[string]bool{simba.ContenderChannel(mutex, "b"): true}}
-	b := atContentionTiming(t, store.Addr, e)
+	b := impatientAtContentionTiming(t, store.Addr, e)
 	take(t, b, mutex, "a", long)
 	if o, _, err := b.Acquire(t.Context(), request(mutex, "b", long)); err != nil || o.Status != simba.StatusQueued {
 		t.Fatal(o, err)
@@ -130,7 +135,7 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 // TestAMutexThatCannotBePassedOnNowIsPassedOnLater: whoever was granted it is gone, and
 // the request that would pass it on does not get that far.
 func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	b := impatientAtContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
 	take(t, b, "dead", "a", long)
 	w := block(t, b, "dead", "b", long)
 	release(t, b, "dead", "a")
