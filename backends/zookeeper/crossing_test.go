@@ -94,7 +94,9 @@ func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper 
 	p := place{mutex, x.Contender}
 	getting(t, keeper, o, simba.StatusAcquired)
 	getting(t, keeper, x, simba.StatusQueued)
-	open, err := here.hold(ctx, p) // as its release does
+	n := keeper.nodeAt(p)
+	until(t, keeper, "its place is written", func() bool { return n.dirty.IsZero() }) // else others presume that it owns the mutex
+	open, err := here.hold(ctx, p)                                                    // as its release does
 	must(t, err)
 	s, err := here.current(ctx, mutex)
 	must(t, err)
@@ -190,7 +192,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	ctx := context.Background()
-	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}, Timeout: time.Second})
+	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}})
 	must(t, err)
 	defer b.Close()
 	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
@@ -275,6 +277,9 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		}
 	})
 	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
+		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: ears{}, Timeout: 2 * time.Second})
+		must(t, err)
+		defer b.Close()
 		ticket := waiting(t, b, "nobody's")
 		open, err := b.hold(ctx, place{"nobody's", "x"}) // as another request does that has none
 		must(t, err)

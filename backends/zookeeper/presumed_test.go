@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,18 +19,29 @@ type heldUp struct {
 	far, near *Backend
 	link      *stores.Link
 	request   simba.AcquireRequest
+	asked     time.Time
 	begun     time.Time // its node was there
 	told      simba.Tenure
 	answered  chan error
 	out       simba.Outcome // after answered
 }
 
+// holdUp makes both windows longer than ttl if a busy machine lets them end before the other server tells of them.
 func holdUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *heldUp {
+	t.Helper()
+	for ; ; ttl *= 2 {
+		if h := tryToHoldUp(t, addr, placed, ttl, from); h.presume(t) {
+			return h
+		}
+	}
+}
+
+func tryToHoldUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *heldUp {
 	t.Helper()
 	ctx := context.Background()
 	h := &heldUp{
 		link:     stores.NewLink(t, addr),
-		request:  simba.AcquireRequest{Mutex: t.Name(), Contender: "x", TTL: ttl, Transition: ttl},
+		request:  simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl},
 		answered: make(chan error, 1),
 	}
 	for b, o := range map[**Backend]Options{
@@ -55,6 +67,7 @@ func holdUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func
 		o.watchAt = time.Time{} // so that nobody but x's request reads it
 		return true
 	})
+	h.asked = time.Now()
 	begun := from(h.link, string(o.guid))
 	go func() {
 		var err error
@@ -63,20 +76,23 @@ func holdUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func
 	}()
 	<-begun
 	h.begun = time.Now()
-	h.presume(t)
 	return h
 }
 
-// presume has o go, so that the other server takes x for the owner.
-func (h *heldUp) presume(t *testing.T) {
+// presume has o go, so that the other server takes x for the owner. It reports false if the tenure was over by then.
+func (h *heldUp) presume(t *testing.T) (inTime bool) {
 	t.Helper()
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
 	h.told = h.owner(t, h.near)
+	if h.told.Owner == "" && time.Since(h.asked) >= h.request.TTL+h.request.Transition {
+		return false
+	}
 	if h.told.Owner != "x" {
 		t.Fatalf("the owner is told to be %+v", h.told)
 	}
+	return true
 }
 
 // ends returns when the other server tells that the presumed tenure is over.
@@ -161,14 +177,21 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 			if over {
 				ttl = 500 * time.Millisecond
 			}
-			h := &heldUp{far: far, near: near, request: simba.AcquireRequest{Mutex: t.Name(), Contender: "x", TTL: ttl, Transition: ttl}}
-			getting(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
-			open, err := far.hold(ctx, place{h.request.Mutex, "x"}) // so it is not written
-			must(t, err)
-			if out, err := far.acquireHeld(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
-				t.Fatalf("x: %+v, %v", out, err)
+			var h *heldUp
+			open := func() {}
+			for inTime := false; !inTime; ttl *= 2 { // a busy machine may let the presumed tenure end too soon
+				open()
+				h = &heldUp{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
+				getting(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
+				var err error
+				open, err = far.hold(ctx, place{h.request.Mutex, "x"}) // so it is not written
+				must(t, err)
+				h.asked = time.Now()
+				if out, err := far.acquireHeld(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
+					t.Fatalf("x: %+v, %v", out, err)
+				}
+				inTime = h.presume(t)
 			}
-			h.presume(t)
 			if over {
 				h.ends(t)
 			}
@@ -186,12 +209,27 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 
 func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
+	// A reset that comes for the reply to a request before may take the second attempt along. Then the third makes
+	// the node, and the windows begin with that. It happens hardly each time.
+	var late time.Duration
+	for try := range 3 {
+		if late = sinceTheSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
+			return
+		}
+	}
+	t.Errorf("its windows begin %v after the second attempt may have begun", late)
+}
+
+// sinceTheSecondAttempt returns how long after the second attempt to make a node its windows begin, where the first one is lost,
+// and then a reply.
+func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
+	t.Helper()
+	link := stores.NewLink(t, addr)
 	ctx := context.Background()
 	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}, Sessions: 1, SessionTimeout: 20 * time.Second, Timeout: 20 * time.Second})
 	must(t, err)
 	defer b.Close()
-	r := simba.AcquireRequest{Mutex: "m", Contender: "insists"}
+	r := simba.AcquireRequest{Mutex: mutex, Contender: "insists"}
 	getting(t, b, r, simba.StatusAcquired) // so the mutex' node is there
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender}); !ok || err != nil {
 		t.Fatalf("its release: %v, %v", ok, err)
@@ -212,7 +250,5 @@ func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing
 	n := b.nodeAt(place{r.Mutex, r.Contender})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n.since.After(again) {
-		t.Errorf("its windows begin %v after the second attempt may have begun", n.since.Sub(again))
-	}
+	return n.since.Sub(again)
 }
