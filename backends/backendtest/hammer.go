@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,11 +15,14 @@ import (
 )
 
 // The windows of all requests while the network fails: then one that was given up and
-// arrives late cannot make a lease shorter.
+// arrives late cannot make a lease shorter. hammerer.scale makes them longer for a slow store.
 const (
 	failingTTL        = 60 * ms
 	failingTransition = 20 * ms
 )
+
+// enoughTenures is how many there are at least, or the hammer has tried nothing.
+const enoughTenures = 4
 
 func hammerRules() []rule {
 	return []rule{
@@ -148,12 +152,14 @@ func (w *world) hammer(d time.Duration, disturb func(stop <-chan struct{}), serv
 	const contenders = 6 // of each server
 	mutexes := []string{w.mutex(), w.mutex()}
 	stop := make(chan struct{})
+	scale := w.scale(servers...)
+	var held atomic.Int64
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var sections []section
 	for i, s := range servers {
 		for k := range contenders {
-			h := &hammerer{s: s, name: fmt.Sprintf("c%d-%d", i, k), failing: disturb != nil}
+			h := &hammerer{s: s, name: fmt.Sprintf("c%d-%d", i, k), failing: disturb != nil, scale: scale, held: &held}
 			all.Go(func() {
 				if err := h.run(mutexes, k, stop); err != nil {
 					w.t.Errorf("%s: %v", h.name, err)
@@ -168,6 +174,9 @@ func (w *world) hammer(d time.Duration, disturb func(stop <-chan struct{}), serv
 		all.Go(func() { disturb(stop) })
 	}
 	pass(d)
+	for end := time.Now().Add(w.patience()); held.Load() < enoughTenures && time.Now().Before(end); {
+		pass(50 * ms)
+	}
 	close(stop)
 	all.Wait()
 	for _, m := range mutexes {
@@ -181,12 +190,28 @@ func (w *world) hammer(d time.Duration, disturb func(stop <-chan struct{}), serv
 	return len(sections), judge(sections)
 }
 
+// scale is by how much leases must be longer than on a good machine, so that answers come before they end.
+func (w *world) scale(servers ...*server) int {
+	w.t.Helper()
+	slowest := time.Duration(0)
+	for _, s := range servers {
+		m := w.mutex()
+		for range 3 {
+			asked := time.Now()
+			s.take(m, "a", long, 0)
+			slowest = max(slowest, time.Since(asked))
+			s.giveUp(m, "a")
+		}
+	}
+	return int(1 + 3*slowest/failingTTL)
+}
+
 // mustBeSafe is hammer of an engine that promises that nothing goes wrong.
 func (w *world) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
 	w.t.Helper()
 	tenures, faults := w.hammer(d, disturb, servers...)
 	w.t.Logf("%d tenures", tenures)
-	if tenures < 4 {
+	if tenures < enoughTenures {
 		w.t.Errorf("only %d tenures in %v", tenures, d)
 	}
 	for _, f := range faults {
@@ -231,8 +256,17 @@ func judge(sections []section) (faults []string) {
 type hammerer struct {
 	s        *server
 	name     string
-	failing  bool // requests may fail
+	failing  bool          // requests may fail
+	scale    int           // see world.scale
+	held     *atomic.Int64 // counts the tenures of all
 	sections []section
+}
+
+// scaled is so many milliseconds on a good machine.
+func (h *hammerer) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
+
+func (h *hammerer) failingWindows() (ttl, transition time.Duration) {
+	return failingTTL * time.Duration(h.scale), failingTransition * time.Duration(h.scale)
 }
 
 // run makes attempts until stop.
@@ -254,11 +288,11 @@ func (h *hammerer) round(m string) error {
 	ctx := context.Background()
 	r := simba.AcquireRequest{
 		Mutex: m, Contender: h.name,
-		TTL: time.Duration(20+rand.IntN(60)) * ms, Transition: time.Duration(rand.IntN(40)) * ms,
+		TTL: h.scaled(20 + rand.IntN(60)), Transition: h.scaled(rand.IntN(40)),
 		NoQueue: rand.IntN(3) == 0,
 	}
 	if h.failing {
-		r.TTL, r.Transition = failingTTL, failingTransition
+		r.TTL, r.Transition = h.failingWindows()
 	}
 	x := &waiter{woken: make(chan struct{})}
 	if !r.NoQueue && rand.IntN(2) == 0 {
@@ -277,7 +311,7 @@ func (h *hammerer) round(m string) error {
 		} else {
 			select {
 			case <-x.woken:
-			case <-time.After(time.Duration(50+rand.IntN(500)) * ms):
+			case <-time.After(h.scaled(50 + rand.IntN(500))):
 				why = simba.EndTimeout
 			}
 		}
@@ -305,12 +339,13 @@ func (h *hammerer) round(m string) error {
 // hold holds what was acquired for a moment, and gives it up in one of several ways.
 func (h *hammerer) hold(s section) error {
 	ctx := context.Background()
+	h.held.Add(1)
 	defer func() { h.sections = append(h.sections, s) }()
 	pass(time.Duration(rand.IntN(10)) * ms)
 	if rand.IntN(3) == 0 {
-		g := simba.GuardRequest{Mutex: s.mutex, Contender: h.name, TTL: 50 * ms, Token: s.token}
+		g := simba.GuardRequest{Mutex: s.mutex, Contender: h.name, TTL: h.scaled(50), Token: s.token}
 		if h.failing {
-			g.TTL, g.Transition = failingTTL, failingTransition
+			g.TTL, g.Transition = h.failingWindows()
 		}
 		asked := time.Now()
 		o, err := h.s.b.Guard(ctx, g)
