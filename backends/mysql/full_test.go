@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -48,12 +49,22 @@ func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
 		if n := insertsOf(t, db) - inserts; n > 0 {
 			t.Errorf("%d: the renewals inserted %d times", round, n)
 		}
-		wait := request("new", "b", long)
-		wait.Waiter = &waiter{woken: make(chan struct{})}
-		for _, r := range []simba.AcquireRequest{request("new", "b", long), wait} {
-			if _, _, err := b.Acquire(t.Context(), r); !isUnavailable(err) || !strings.Contains(err.Error(), "no room for a new mutex") {
-				t.Errorf("%d: a new mutex: %v", round, err)
-			}
+		for _, w := range []simba.Waiter{nil, &waiter{woken: make(chan struct{})}} {
+			tries := 0
+			await(t, "a new mutex is refused", func() bool {
+				tries++
+				r := request(fmt.Sprintf("new-%d-%v-%d", round, w == nil, tries), "b", long)
+				r.Waiter = w
+				_, _, err := b.Acquire(t.Context(), r)
+				if err == nil { // the database has tidied up since
+					fill(t, db)
+					return false
+				}
+				if !isUnavailable(err) || !strings.Contains(err.Error(), "no room for a new mutex") {
+					t.Errorf("%d: a new mutex: %v", round, err)
+				}
+				return true
+			})
 		}
 	}
 	must(t, db, "DELETE FROM simba_mutex WHERE mutex LIKE 'fill-%'")
@@ -75,9 +86,9 @@ func insertsOf(t *testing.T, db *sql.DB) (n int) {
 // fill fills the table until the database has no room for another row.
 func fill(t *testing.T, db *sql.DB) {
 	t.Helper()
-	refused := 0
+	refused, once := 0, rand.Text()
 	for i := 0; refused < 20; i++ {
-		_, err := db.Exec(insertRow, fmt.Sprintf("fill-%d-%s", i, strings.Repeat("x", 230)))
+		_, err := db.Exec(insertRow, fmt.Sprintf("fill-%s-%d-%s", once, i, strings.Repeat("x", 210)))
 		switch {
 		case errorNumber(err) == 1114:
 			refused++

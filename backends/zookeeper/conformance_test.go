@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
@@ -34,7 +32,7 @@ func TestConformance(t *testing.T) {
 		Harm: func(t testing.TB, mutex string) func() {
 			o := operator(t, srv.Addr)
 			setACL(t, o, "/simba/"+mutex, nobodys)
-			return func() { setACL(t, o, "/simba/"+mutex, zk.WorldACL(zk.PermAll)) }
+			return func() { freeACL(t, o, "/simba/"+mutex) }
 		},
 	})
 }

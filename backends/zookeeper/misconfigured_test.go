@@ -36,6 +36,14 @@ func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	}
 }
 
+// freeACL gives everybody all rights to the node of a mutex, if it is there: ZooKeeper removes it a second after its last child.
+func freeACL(t testing.TB, c *zk.Conn, path string) {
+	t.Helper()
+	if _, err := c.SetACL(path, zk.WorldACL(zk.PermAll), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatalf("set the ACL of %s: %v", path, err)
+	}
+}
+
 // without is everybody's ACL without some rights; the operator keeps all.
 func without(rights int32) []zk.ACL {
 	return append(zk.WorldACL(zk.PermAll&^rights), nobodys...)
@@ -283,7 +291,7 @@ func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
 		_, err := ticket.End(simba.EndWoken)
 		mustBeMisconfigured(t, path, err, "no permission")
 		if right == zk.PermRead { // the lease has gone with the wait
-			setACL(t, o, path, zk.WorldACL(zk.PermAll))
+			freeACL(t, o, path)
 		}
 		await(t, "another has its turn", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
 		ticket, w = block(t, two, m, "y", time.Minute)
