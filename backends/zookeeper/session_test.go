@@ -130,7 +130,7 @@ func TestListenersGetANoticeOfALostSession(t *testing.T) {
 func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	b := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
+	b := open(t, zookeeper.Options{Servers: link.Addr()})
 	c := raw(t, srv.Addr)
 	take(t, b, "lost", "x", time.Minute) // the mutex' node is there
 	giveUp(t, b, "lost", "x")
@@ -148,7 +148,9 @@ func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
 	giveUp(t, b, "lost", "a")
 
 	link.DropReplies()
-	_, _, err = b.Acquire(ctx, simba.AcquireRequest{Mutex: "lost", Contender: "a", TTL: time.Minute})
+	soon, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _, err = b.Acquire(soon, simba.AcquireRequest{Mutex: "lost", Contender: "a", TTL: time.Minute})
 	unavailable(t, err)
 	link.Heal()
 	await(t, "what nobody was told of is gone", func() bool {
