@@ -75,7 +75,14 @@ func TestAFailoverOfMariaDBLosesNoAcknowledgedWrite(t *testing.T) {
 		}
 		p.Rejoin()
 	}
-	time.Sleep(100 * time.Millisecond)
+	await(t, "each client has written", func() bool {
+		for client := range clients {
+			if acknowledged[client].Load() == 0 {
+				return false
+			}
+		}
+		return true
+	})
 	close(stop)
 	all.Wait()
 	for client := range clients {

@@ -113,17 +113,13 @@ func TestZooKeeperServesAgainAfterAKill(t *testing.T) {
 	s := ZooKeeper(t)
 	s.Kill()
 	s.Start()
-	if err := answers(s.Addr, "srvr", "standalone"); err != nil {
-		t.Error(err)
-	}
+	await(t, "it serves", func() bool { return answers(s.Addr, "srvr", "standalone") == nil })
 }
 
 func TestEnsembleElectsAnotherLeader(t *testing.T) {
 	e := ZooKeeperEnsemble(t, 3)
-	old := e.Leader()
-	if old == nil {
-		t.Fatal("no leader")
-	}
+	var old *Server
+	await(t, "a leader", func() bool { old = e.Leader(); return old != nil })
 	old.Kill()
 	await(t, "another leader", func() bool { l := e.Leader(); return l != nil && l != old })
 	old.Start()
