@@ -8,11 +8,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Steps with short leases. A busy store may answer later than such a lease lasts, and a busy machine may let
-// the test's next step wait for longer. Neither is a fault of the engine.
+// Steps with short leases. A busy store may answer later than such a lease lasts, and a busy
+// machine may let the test's next step wait for longer. Neither is a fault of the engine.
 
-// isLate reports whether a request for a lease failed since its answer came when the lease was over, or later than
-// the server waits for it. Nobody can be told of the lease then, though the store may have granted it.
+// isLate reports whether a request for a lease failed since its answer came when the lease was
+// over, or later than the server waits for it. Nobody can be told of the lease then, though the
+// store may have granted it.
 func (s *server) isLate(err error, asked time.Time, lease time.Duration) bool {
 	var unavailable *simba.UnavailableError
 	return errors.As(err, &unavailable) && time.Since(asked) >= min(lease, s.w.e.Timeout)-rounding

@@ -114,8 +114,9 @@ func cutOffRules() []rule {
 	}
 }
 
-// oversold has a own a mutex through the far server, over a slow network, until its lease ends. It returns
-// how much longer than that a is sure of it, by the answer. It reports false if a was told of no lease in time.
+// oversold has a own a mutex through the far server, over a slow network, until its lease ends. It
+// returns how much longer than that a is sure of it, by the answer. It reports false if a was told
+// of no lease in time.
 func (w *world) oversold(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, over time.Duration, inTime bool) {
 	w.t.Helper()
 	far.take(m, "a", long, 0)

@@ -190,7 +190,8 @@ func (w *world) hammer(d time.Duration, disturb func(stop <-chan struct{}), serv
 	return len(sections), judge(sections)
 }
 
-// scale is by how much leases must be longer than on a good machine, so that answers come before they end.
+// scale is by how much leases must be longer than on a good machine, so that answers come before
+// they end.
 func (w *world) scale(servers ...*server) int {
 	w.t.Helper()
 	slowest := time.Duration(0)

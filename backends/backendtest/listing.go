@@ -84,7 +84,8 @@ func listingRules() []rule {
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
-				const others = 200 // each leaves something behind, and a scan that is slower than they are must end
+				// Each leaves something behind, and a scan that is slower than they are must end.
+				const others = 200
 				for i := 0; ; i = (i + 1) % others {
 					select {
 					case <-stop:

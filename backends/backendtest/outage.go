@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// slack is by how much an answer may be later than its deadline on a busy machine. An answer that heeds no deadline
-	// never comes, since the network heals after it.
+	// slack is by how much an answer may be later than its deadline on a busy machine. An answer
+	// that heeds no deadline never comes, since the network heals after it.
 	slack = 8 * sec
 	// recovery is how soon after the network has healed requests must be served.
 	recovery = 5 * sec
@@ -66,7 +66,8 @@ func outageRules() (rules []rule) {
 						return false
 					}
 					f.cut(w.e.Link)
-					if time.Since(asked) >= lease-rounding { // b may have been granted the mutex before
+					// The waiter may have been granted the mutex before.
+					if time.Since(asked) >= lease-rounding {
 						w.e.Link.Heal()
 						s.ownerAgain(m)
 						return false

@@ -57,8 +57,8 @@ func refusedRules() []rule {
 	}
 }
 
-// waitsAtAHarmedStore has x wait for a mutex that a owns, and then harms the store. The waiter is nil if
-// that took longer than a's lease: x may have been granted the mutex before.
+// waitsAtAHarmedStore has x wait for a mutex that a owns, and then harms the store. The waiter is
+// nil if that took longer than a's lease: x may have been granted the mutex before.
 func (w *world) waitsAtAHarmedStore(s *server, m string, lease time.Duration) (a simba.Outcome, x *waiter, mend func()) {
 	w.t.Helper()
 	asked := time.Now()

@@ -60,8 +60,9 @@ func (s *server) settle(seq simba.Seq, err error) {
 	}
 }
 
-// served makes a request that must be answered, and settles it. Where a rule is about outages, the server's deadline is
-// short. A busy store may miss it though the network is whole. Then the request is repeated, as clients do.
+// served makes a request that must be answered, and settles it. Where a rule is about outages, the
+// server's deadline is short. A busy store may miss it though the network is whole. Then the
+// request is repeated, as clients do.
 func (s *server) served(request func() (simba.Seq, error)) (repeated bool) {
 	s.w.t.Helper()
 	for end := time.Now().Add(s.w.patience()); ; repeated = true {
@@ -403,7 +404,8 @@ func (x *waiter) awaitWake() {
 	}
 }
 
-// granted waits until the waiter owns the mutex. A waiter that learns too late of a short lease waits on.
+// granted waits until the waiter owns the mutex. A waiter that learns too late of a short lease
+// waits on.
 func (x *waiter) granted() simba.Outcome {
 	x.s.w.t.Helper()
 	x.awaitWake()

@@ -232,7 +232,8 @@ func sharedNoticeRules() []rule {
 			m := w.mutex()
 			channel := simba.EventChannel(m)
 			two.subscribe(channel)
-			one.takeIfInTime(m, "a", 300*ms, 0) // or its answer is late: it has had the mutex all the same
+			// The answer may be late: a has had the mutex all the same.
+			one.takeIfInTime(m, "a", 300*ms, 0)
 			w.await("the end is told", func() bool {
 				got := strings.Join(two.radio.heardOn(channel), " ")
 				return strings.Contains(got, `"acquired"`) && (strings.Contains(got, `"expired"`) || strings.Contains(got, `"released"`))

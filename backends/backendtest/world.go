@@ -100,7 +100,8 @@ func (w *world) server() *server {
 	return w.open(w.e.Open, w.e.Timeout)
 }
 
-// directServer opens a server whose way to the store is not cut off by the link. So the store always answers it.
+// directServer opens a server whose way to the store is not cut off by the link. So the store
+// always answers it.
 func (w *world) directServer() *server {
 	w.t.Helper()
 	return w.open(w.e.Direct, calm)

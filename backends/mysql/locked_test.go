@@ -90,7 +90,8 @@ func crowd(t *testing.T, rows int) {
 			slices.Sort(took)
 			return took[len(took)*9/10]
 		}
-		// A wait for a locked row lasts for a second. A busy machine may take that long anyway, but hardly each time.
+		// A wait for a locked row lasts for a second. A busy machine may take that long anyway, but
+		// hardly each time.
 		late := rounds(5 * time.Second)
 		for try := 0; try < 3 && late > lockWait/2; try++ {
 			late = rounds(2 * time.Second)

@@ -8,7 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestALookThatWaitsForItsTurnHoldsUpNoRequest for its mutex. A busy machine may hold one up; but hardly each time.
+// TestALookThatWaitsForItsTurnHoldsUpNoRequest for its mutex. A busy machine may hold one up; but
+// hardly each time.
 func TestALookThatWaitsForItsTurnHoldsUpNoRequest(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
@@ -58,7 +59,8 @@ func TestALookAtABusyMutexLeavesItsTurnToOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var took time.Duration
-	for try := 0; try == 0 || try < 3 && took > lookTimeout/2; try++ { // a busy machine may hold one up; but hardly each time
+	// A busy machine may hold one up; but hardly each time.
+	for try := 0; try == 0 || try < 3 && took > lookTimeout/2; try++ {
 		await(t, "a look has its turn", func() bool { return len(b.looking) > 0 })
 		start := time.Now()
 		await(t, "it has it no more", func() bool { return len(b.looking) == 0 })

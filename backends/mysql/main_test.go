@@ -15,7 +15,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestMain looks for goroutines that are left. A busy machine may take longer to end them than goleak waits by itself.
+// TestMain looks for goroutines that are left. A busy machine may take longer to end them than
+// goleak waits by itself.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
@@ -74,8 +75,8 @@ func (e *ear) count(notice string) (n int) {
 	return n
 }
 
-// serveTimeout is Options.Timeout where the store answers: a busy machine must not fail what it answers. Where a request
-// is to miss its deadline, that is testTimeout.
+// serveTimeout is Options.Timeout where the store answers: a busy machine must not fail what it
+// answers. Where a request is to miss its deadline, that is testTimeout.
 const serveTimeout = 10 * time.Second
 
 // serve opens one more server on the store; options come on top.
@@ -97,8 +98,8 @@ func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	return b
 }
 
-// openSoon opens a server on a database that serves. On a busy machine the database may take longer to answer
-// at first than the requests of a test may take.
+// openSoon opens a server on a database that serves. On a busy machine the database may take longer
+// to answer at first than the requests of a test may take.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

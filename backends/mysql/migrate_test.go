@@ -220,7 +220,8 @@ func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
 				tenures[kind]++
 			}
 			enough := func() bool {
-				return tenures["ours"] >= 20 && (add != addToken || tenures["now"] > 0) // by contend, which is over
+				// Nobody changes tenures now: contend has returned.
+				return tenures["ours"] >= 20 && (add != addToken || tenures["now"] > 0)
 			}
 			begun := time.Now()
 			for time.Since(begun) < 4*time.Second || !enough() && time.Since(begun) < 3*patience && !t.Failed() {

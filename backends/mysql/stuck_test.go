@@ -84,7 +84,8 @@ func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// guardBesideADeadConnection has the owner a guard while a GUARD of stuck is on a connection that died.
+// guardBesideADeadConnection has the owner a guard while a GUARD of stuck is on a connection that
+// died.
 func guardBesideADeadConnection(t *testing.T, store *stores.Server, mutex, stuck string, always bool, timeout time.Duration) (o simba.Outcome, took time.Duration, err error) {
 	t.Helper()
 	d, network := newDeaths(t)

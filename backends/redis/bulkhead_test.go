@@ -45,7 +45,8 @@ func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
 		start := time.Now()
 		release(t, other, m, "a")
 		bells[m].await(t)
-		// Behind the looks it would wait for several timeouts. A busy machine may take as long as two.
+		// Behind the looks it would wait for several timeouts. A busy machine may take as long as
+		// two.
 		if took := time.Since(start); took > 2*b.timeout {
 			t.Errorf("the waiter for %s was granted it after %v", m, took)
 		}

@@ -90,9 +90,9 @@ func unavailable(t testing.TB, err error) bool {
 }
 
 // staleReader checks a server that only reads, before and after a failover that leaves its
-// connections at the old primary. The url leads to the primary; failover returns one of the
-// new primary itself, and whether the first leads there. From then on, and from when all is prepared, the reader has
-// the time of recovery. At most so many reads may be refused, one after another.
+// connections at the old primary. The url leads to the primary; failover returns one of the new
+// primary itself, and whether the first leads there. From then on, and from when all is prepared,
+// the reader has the time of recovery. At most so many reads may be refused, one after another.
 func staleReader(t *testing.T, url string, failover func() (url string, leads func() bool), most int, read readRequest) {
 	reader := serve(t, url, deaf{})
 	for _, r := range reader.tuner.all() {

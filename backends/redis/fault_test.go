@@ -231,7 +231,8 @@ func TestAWaiterWhoseLeaseRanOutWhileRedisWasAwayWaitsOn(t *testing.T) {
 	}
 }
 
-// leaseRunsOutWhileRedisIsAway reports false if a busy Redis answered later than the lease of b lasts. Then nobody can be told of it.
+// leaseRunsOutWhileRedisIsAway reports false if a busy Redis answered later than the lease of b
+// lasts. Then nobody can be told of it.
 func leaseRunsOutWhileRedisIsAway(t *testing.T, s *stores.Server, m string, ttl time.Duration) (inTime bool) {
 	t.Helper()
 	link := stores.NewLink(t, s.Addr)

@@ -115,7 +115,8 @@ func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
 
 func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 	s := stores.Redis(t)
-	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newEar(), Timeout: time.Minute}) // End waits during many requests
+	// End waits during many requests.
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newEar(), Timeout: time.Minute})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
@@ -387,7 +388,9 @@ func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *te
 				asked := time.Now()
 				o, err := ticket.End(simba.EndWoken)
 				if unavailable(t, err) && time.Since(asked) >= ttl && ttl < 10*time.Second {
-					continue // it was granted the mutex again, and a busy Redis answered later than that lease lasts
+					// It was granted the mutex again, and a busy Redis answered later than that
+					// lease lasts.
+					continue
 				}
 				if err != nil || o.Status != story.want {
 					t.Errorf("%+v %v", o, err)

@@ -182,7 +182,8 @@ func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 	}
 }
 
-// Each case breaks a Redis as an operator may, and mends it. When the owner is gone, a look finds the fault.
+// Each case breaks a Redis as an operator may, and mends it. When the owner is gone, a look finds
+// the fault.
 func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

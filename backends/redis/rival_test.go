@@ -153,8 +153,9 @@ func number(t testing.TB, c *redis.Client, key string) uint64 {
 	return n
 }
 
-// atOnce is less than the leases and handoff windows of the tests, and than the pause until the next look of a server, of
-// which quiet leaves half of patience. A busy machine may need much of it.
+// atOnce is less than the leases and handoff windows of the tests, and than the pause until the
+// next look of a server, of which quiet leaves half of patience. A busy machine may need much of
+// it.
 const atOnce = 4 * time.Second
 
 func within(t testing.TB, what string, since time.Time) {

@@ -171,8 +171,8 @@ func serve(t testing.TB, url string, n simba.Notices) *Backend {
 	return b
 }
 
-// openSoon opens a server at a Redis that serves. On a busy machine Redis may take longer to answer at first
-// than the requests of a test may take.
+// openSoon opens a server at a Redis that serves. On a busy machine Redis may take longer to answer
+// at first than the requests of a test may take.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {

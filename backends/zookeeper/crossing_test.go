@@ -95,8 +95,10 @@ func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper 
 	getting(t, keeper, o, simba.StatusAcquired)
 	getting(t, keeper, x, simba.StatusQueued)
 	n := keeper.nodeAt(p)
-	until(t, keeper, "its place is written", func() bool { return n.dirty.IsZero() }) // else others presume that it owns the mutex
-	open, err := here.hold(ctx, p)                                                    // as its release does
+	// Else others presume that it owns the mutex.
+	until(t, keeper, "its place is written", func() bool { return n.dirty.IsZero() })
+	// As its release does.
+	open, err := here.hold(ctx, p)
 	must(t, err)
 	s, err := here.current(ctx, mutex)
 	must(t, err)
@@ -289,7 +291,8 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("its end: %v", err)
 		}
 		open()
-		for end := time.Now().Add(20 * time.Second); ; { // the connection may be cut, since an answer was late
+		// The connection may be cut, since an answer was late.
+		for end := time.Now().Add(20 * time.Second); ; {
 			if _, _, err = b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); err == nil {
 				break
 			}

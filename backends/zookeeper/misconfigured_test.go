@@ -36,7 +36,8 @@ func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	}
 }
 
-// freeACL gives everybody all rights to the node of a mutex, if it is there: ZooKeeper removes it a second after its last child.
+// freeACL gives everybody all rights to the node of a mutex, if it is there: ZooKeeper removes it a
+// second after its last child.
 func freeACL(t testing.TB, c *zk.Conn, path string) {
 	t.Helper()
 	if _, err := c.SetACL(path, zk.WorldACL(zk.PermAll), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {

@@ -26,7 +26,8 @@ type heldUp struct {
 	out       simba.Outcome // after answered
 }
 
-// holdUp makes both windows longer than ttl if a busy machine lets them end before the other server tells of them.
+// holdUp makes both windows longer than ttl if a busy machine lets them end before the other server
+// tells of them.
 func holdUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *heldUp {
 	t.Helper()
 	for ; ; ttl *= 2 {
@@ -79,7 +80,8 @@ func tryToHoldUp(t *testing.T, addr string, placed bool, ttl time.Duration, from
 	return h
 }
 
-// presume has o go, so that the other server takes x for the owner. It reports false if the tenure was over by then.
+// presume has o go, so that the other server takes x for the owner. It reports false if the tenure
+// was over by then.
 func (h *heldUp) presume(t *testing.T) (inTime bool) {
 	t.Helper()
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
@@ -179,7 +181,8 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 			}
 			var h *heldUp
 			open := func() {}
-			for inTime := false; !inTime; ttl *= 2 { // a busy machine may let the presumed tenure end too soon
+			// A busy machine may let the presumed tenure end too soon.
+			for inTime := false; !inTime; ttl *= 2 {
 				open()
 				h = &heldUp{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
 				getting(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
@@ -209,8 +212,8 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 
 func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	// A reset that comes for the reply to a request before may take the second attempt along. Then the third makes
-	// the node, and the windows begin with that. It happens hardly each time.
+	// A reset that comes for the reply to a request before may take the second attempt along. Then
+	// the third makes the node, and the windows begin with that. It happens hardly each time.
 	var late time.Duration
 	for try := range 3 {
 		if late = sinceTheSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
@@ -220,8 +223,8 @@ func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing
 	t.Errorf("its windows begin %v after the second attempt may have begun", late)
 }
 
-// sinceTheSecondAttempt returns how long after the second attempt to make a node its windows begin, where the first one is lost,
-// and then a reply.
+// sinceTheSecondAttempt returns how long after the second attempt to make a node its windows begin,
+// where the first one is lost, and then a reply.
 func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)
