@@ -28,9 +28,9 @@ const (
 // Options of a Client. The zero value is ready to use.
 type Options struct {
 	// Timeout bounds the time that a request may take, and that of giving up what one has: 1 ms at
-	// least, 0 means 3 s. The go-redis client obeys it only with its ContextTimeoutEnabled. Without,
-	// its own timeouts and retries hold its connections longer, and the request goes on in the
-	// background.
+	// least, 0 means 3 s. The go-redis client obeys it only with its ContextTimeoutEnabled.
+	// Without, its own timeouts and retries hold its connections longer, and the request goes on in
+	// the background.
 	Timeout time.Duration
 
 	// TTL and Transition are the windows of all leases that do not set their own: 0 means 10 s and
@@ -38,7 +38,8 @@ type Options struct {
 	TTL, Transition time.Duration
 
 	// Logger is told of outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
-	// work. nil means slog.Default(); slog.DiscardHandler makes one that keeps silent.
+	// work. nil means slog.Default(); slog.DiscardHandler makes one that keeps silent. Its handler
+	// must not wait for anything of the Client.
 	Logger *slog.Logger
 }
 
@@ -111,10 +112,11 @@ func contextTimeouts(rdb redis.UniversalClient) bool {
 	return !ok || r.Options().ContextTimeoutEnabled
 }
 
-// Close stops all that runs by the Client, as Stop and Unlock do, waits for that as long as a request
-// may take, and ends the subscriber's connection. What is used afterwards is refused with ErrClosed.
-// The go-redis client is not closed. The error, ErrUnavailable, says that something may be left at the
-// server until its lease is over, or that a callback has not returned.
+// Close stops all that runs by the Client, as Stop and Unlock do, waits for that as long as a
+// request may take, and ends the subscriber's connection. Later calls return ErrClosed. The
+// go-redis client is not closed. The error says that something may be left at the server until its
+// lease is over: ErrUnavailable also if a callback or the work of Do has not returned, ErrClosed if
+// the go-redis client was closed before.
 func (c *Client) Close() error {
 	over := c.roster.close()
 	t := time.NewTimer(c.timeout)
@@ -122,19 +124,19 @@ func (c *Client) Close() error {
 	var err error
 	select {
 	case <-over:
+		err = c.roster.left()
 	case <-t.C:
-		select {
-		case <-over:
-		default:
-			err = fmt.Errorf("close: what is left at the server: %w", errUnanswered)
-		}
+		err = errUnanswered
 	}
 	c.radio.close()
-	return err
+	if err != nil {
+		return fmt.Errorf("close: something may be left at the server: %w", err)
+	}
+	return nil
 }
 
-// Owner asks who owns a mutex now, without wanting it. The zero Owner means nobody. The error is that
-// of ctx, ErrUnavailable, ErrClosed, or what the server says.
+// Owner asks who owns a mutex now, without wanting it. The zero Owner means nobody. The error is
+// that of ctx, ErrUnavailable, ErrClosed, or what the server says.
 func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err error) {
 	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
 		owner, err = c.owner(ctx, mutex)
@@ -143,10 +145,11 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 	return owner, err
 }
 
-// Check reports whether the tenure with that fencing token still owns the mutex. A resource asks this before it acts for
-// a client that claims to be the owner. The tenure may end between the answer and what the resource does next. A
-// resource that can store a number needs no question: it keeps the largest token that it has seen, and refuses a
-// smaller one. The errors are those of Owner.
+// Check reports whether the tenure with that fencing token still owns the mutex. A resource asks
+// this before it acts for a client that claims to be the owner. The tenure may end between the
+// answer and what the resource does next. A resource that can store a number needs no question: it
+// keeps the largest token that it has seen, and refuses a smaller one. The errors are those of
+// Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	if token == 0 || token > math.MaxInt64 { // nobody's
 		return false, simba.CheckMutex(mutex)

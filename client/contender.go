@@ -12,36 +12,35 @@ import (
 type ContenderConfig struct {
 	Mutex string // what it contends for: 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders of a mutex
-	// may have the same: in one Client the second is refused with ErrInUse.
+	// ID is the contender's id; "" means a new one, counter:pid@host~random. No two contenders of a
+	// mutex may have the same: in one Client the second is refused with ErrInUse.
 	ID string
 
-	// TTL is how long it owns the mutex before it must renew: the owner may work. Shorter
-	// means that a dead owner is noticed sooner, and more requests. Simba's advice: 5 to 15 s. 0 means
+	// TTL is how long it owns the mutex before it must renew: the owner may work. Shorter means
+	// that a dead owner is noticed sooner, and more requests. Simba's advice: 5 to 15 s. 0 means
 	// the Client's, which is 10 s unless Options say otherwise.
 	TTL time.Duration
 
-	// Transition follows the TTL: nobody else may take the mutex, and the owner may
-	// renew still. It keeps leadership from flapping when an answer is slow. Simba's
-	// advice: 1 to 3 s. 0 means the Client's, which is 2 s unless Options say otherwise; NoTransition
-	// means none.
+	// Transition follows the TTL: nobody else may take the mutex, and the owner may renew still. It
+	// keeps leadership from flapping when an answer is slow. Simba's advice: 1 to 3 s. 0 means the
+	// Client's, which is 2 s unless Options say otherwise; NoTransition means none.
 	Transition time.Duration
 
 	// InitialDelay is before the first request after Start. 0 starts at once; a little
 	// spreads a fleet that starts together.
 	InitialDelay time.Duration
 
-	// OnAcquired is called when it has become the owner. The context ends when it is not the owner any
-	// more; [Token] tells its fencing token. It has the values of the context of Run. The callback may
-	// return at once or work until the context ends: renewals go on meanwhile, and after it has returned. Who has
-	// nothing more to do calls Resign or Quit.
+	// OnAcquired is called when it has become the owner. The context ends when it is not the owner
+	// any more; [Token] tells its fencing token. It has the values of the context of Run. The
+	// callback may return at once or work until the context ends: renewals go on meanwhile, and
+	// after it has returned. With nothing more to do, call Resign or Quit.
 	OnAcquired func(ownership context.Context, s State)
 
 	// OnReleased is called when it is not the owner any more, after OnAcquired has returned. The
-	// mutex is asked for again, or released when it stops, when OnReleased has
-	// returned: so work that OnReleased ends never runs in two places at a time,
-	// unless the mutex was lost. The lease is not renewed meanwhile: as a rule a third of it is
-	// left, and callbacks that take longer lose it. It may be nil. A panic in a callback ends the process.
+	// mutex is asked for again, or released when it stops, when OnReleased has returned: so work
+	// that OnReleased ends never runs in two places at a time, unless the mutex was lost. The lease
+	// is not renewed meanwhile: as a rule a third of it is left, and callbacks that take longer
+	// lose it. It may be nil. A panic in a callback ends the process.
 	OnReleased func(State)
 }
 
@@ -82,12 +81,12 @@ func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 // ID returns the contender's id.
 func (k *Contender) ID() string { return k.terms.id }
 
-// Run contends until ctx ends, and gives up what it has. It returns when the callbacks have returned and the
-// mutex is released, or after Timeout if the server does not answer. The error is as that of Stop: ErrUnavailable is
-// no reason to worry at the end of a process, since the mutex is free when the lease is over. nil means that nothing
-// is left. It returns early after Stop or Quit, and with ErrClosed when the Client
-// or the go-redis client is closed. ErrInUse: it runs already. What goes wrong meanwhile is logged and
-// tried again.
+// Run contends until ctx ends, and gives up what it has. It returns when the callbacks have
+// returned and the mutex is released, or after Timeout if the server does not answer. The error is
+// as that of Stop: ErrUnavailable is no reason to worry at the end of a process, since the mutex is
+// free when the lease is over. nil means that nothing is left. It returns early after Stop or Quit,
+// and with ErrClosed when the Client or the go-redis client is closed. ErrInUse: it runs already.
+// What goes wrong meanwhile is logged and tried again.
 func (k *Contender) Run(ctx context.Context) error {
 	p, err := k.start(ctx)
 	if err != nil {
@@ -145,15 +144,15 @@ func (k *Contender) name() string {
 	return fmt.Sprintf("the contender %s of %s", k.terms.id, k.terms.mutex)
 }
 
-// Stop ends contending: the ownership's context ends, OnReleased is called, and when it has returned the
-// mutex is released, or the place in the queue. If ctx ends first, it returns the error of ctx, and all that continues
-// in the background.
-// Called in a callback with its ownership context it does not wait at all, and returns nil.
+// Stop ends contending: the ownership's context ends, OnReleased is called, and when it has
+// returned the mutex is released, or the place in the queue. If ctx ends first, it returns the
+// error of ctx, and all that continues in the background. Called in a callback with its ownership
+// context it does not wait at all, and returns nil.
 //
-// The error is that of ctx, or of the release: the mutex is free then when its lease
-// is over; or ErrLost, if it was lost in the meantime; or ErrUnavailable, if the server has not answered
-// within Timeout: the release is tried until the lease is over, and Start returns ErrInUse until then. To
-// stop a Contender that is stopped does nothing and returns nil.
+// The error is that of ctx, or of the release: the mutex is free then when its lease is over; or
+// ErrLost, if it was lost in the meantime; or ErrUnavailable, if the server has not answered within
+// Timeout: the release is tried until the lease is over, and Start returns ErrInUse until then. To
+// stop a Contender that is stopped does nothing and returns what Stop returned.
 func (k *Contender) Stop(ctx context.Context) error { return k.running().end(ctx, "stop "+k.name()) }
 
 // Quit begins to stop and does not wait for it: unlike Stop it may be called in every callback.
@@ -173,16 +172,20 @@ func (k *Contender) running() *run {
 	return k.run.run
 }
 
-// Resign gives the mutex up and contends again, at the end of the queue: if nobody waits, it acquires the
-// mutex anew. The ownership's context ends at once; the mutex is released when the callbacks have returned. It
-// does not wait for that, so it may be called in a callback. One that is not the owner does nothing.
-func (k *Contender) Resign() {
+// Resign gives the mutex up and contends again, at the end of the queue: if nobody waits, it
+// acquires the mutex anew. The ownership's context ends at once; the mutex is released when the
+// callbacks have returned. It does not wait for that, so it may be called in a callback. One that
+// is not the owner does nothing.
+func (k *Contender) Resign() { k.resign(atOnce) }
+
+func (k *Contender) resign(how int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own == nil {
 		return
 	}
-	k.run.resigned.Store(true)
+	k.run.resigned.Store(how)
+	_ = k.own.Err() // by the clock it may be lost: that comes first
 	k.own.end(ErrReleased)
 	k.run.prod()
 }

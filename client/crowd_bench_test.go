@@ -23,7 +23,8 @@ type crowd struct {
 	released atomic.Int64
 }
 
-// newCrowd starts contenders of n mutexes by each of some Clients, which reach the server through addr.
+// newCrowd starts contenders of n mutexes by each of some Clients, which reach the server through
+// addr.
 func newCrowd(b *testing.B, addr string, clients, n int) *crowd {
 	b.Helper()
 	c := &crowd{b: b}
@@ -104,8 +105,8 @@ func BenchmarkTenThousandContenders(b *testing.B) {
 	}
 }
 
-// BenchmarkAnOutage is of 3,000 contenders of 1,000 mutexes whose connections break, and cannot be made anew for 8 s: a
-// lease of 12 s outlives that.
+// BenchmarkAnOutage is of 3,000 contenders of 1,000 mutexes whose connections break, and cannot be
+// made anew for 8 s: a lease of 12 s outlives that.
 func BenchmarkAnOutage(b *testing.B) {
 	const n, clients = 1000, 3
 	server, _ := realServer(b)

@@ -11,18 +11,18 @@ import (
 // Errors that errors.Is matches.
 var (
 	// ErrLost is the cause of an ownership context that ended without being asked to, and what
-	// Unlock, Do and Stop return then: the lease was not renewed in time, or was broken. Another may
-	// own the mutex.
+	// Unlock, Do and Stop return then: the lease was not renewed in time, or was broken. Another
+	// may own the mutex.
 	ErrLost = errors.New("the mutex was lost")
 	// ErrReleased is the cause of an ownership context that ended because the mutex is released.
 	ErrReleased = errors.New("the mutex was released")
 	// ErrNotAcquired is what a [NotAcquiredError] matches.
 	ErrNotAcquired = errors.New("the mutex is not acquired")
-	// ErrUnavailable means that the server could not be asked, did not answer in time, or cannot reach
-	// its store. Asking again may help. It does not match context.DeadlineExceeded.
+	// ErrUnavailable means that the server could not be asked, did not answer in time, or cannot
+	// reach its store. Asking again may help. It does not match context.DeadlineExceeded.
 	ErrUnavailable = errors.New("the server cannot be asked")
-	// ErrInUse is returned by Start and Run of what runs already, and for an id that another contender of the
-	// same mutex has in the same Client.
+	// ErrInUse is returned by Start and Run of what runs already, and for an id that another
+	// contender of the same mutex has in the same Client.
 	ErrInUse = errors.New("it is in use")
 	// ErrClosed means that the Client, the Registry or the go-redis client is closed.
 	ErrClosed = errors.New("closed")

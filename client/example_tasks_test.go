@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// The five everyday tasks, with their errors handled. Each is a function of a program that has a Client.
+// The five everyday tasks, with their errors handled. Each is a function of a program that has a
+// Client.
 
 const report, leader, cleanup = "report", "leader", "cleanup" // mutexes
 
 // lockAround writes the report while nobody else does. It waits for its turn until ctx ends.
 func lockAround(ctx context.Context, c *client.Client, write func(context.Context) error) error {
-	return c.Do(ctx, report, write, client.WithID("shop-1"))
+	return c.Do(ctx, report, write)
 }
 
 // tryLock writes the report unless somebody else does.
@@ -23,7 +25,7 @@ func tryLock(ctx context.Context, c *client.Client, write func(context.Context) 
 	err := c.TryDo(ctx, report, write)
 	var held *client.NotAcquiredError
 	if errors.As(err, &held) && held.Mutex == report {
-		fmt.Println("left to", held.Owner.ID)
+		log.Printf("left to %s", held.Owner.ID)
 		return nil
 	}
 	return err
@@ -50,8 +52,9 @@ func scheduledJob(ctx context.Context, c *client.Client, cleanUp func(context.Co
 	return s.Run(ctx)
 }
 
-// checkedWrite is the resource's side: it refuses a writer whose tenure is over. One that ends during the
-// write gets through: a resource that can store a number refuses smaller tokens than it has seen.
+// checkedWrite is the resource's side: it refuses a writer whose tenure is over. One that ends
+// during the write gets through: a resource that can store a number refuses smaller tokens than it
+// has seen.
 func checkedWrite(ctx context.Context, c *client.Client, token uint64, write func() error) error {
 	holds, err := c.Check(ctx, report, token)
 	if err != nil {
@@ -77,7 +80,6 @@ func Example_tasks() {
 	check(leaderLoop(ctx, c, func(context.Context) { fmt.Println("lead"); cancel() }))
 	check(scheduledJob(ctx, c, func(context.Context) error { panic("not yet the full hour") }))
 	// Output:
-	// left to shop-1
 	// written
 	// token 1: the mutex was lost
 	// lead

@@ -50,7 +50,8 @@ func realServer(b testing.TB) (addr string, _ *engine.Engine) {
 	return ln.Addr().String(), e
 }
 
-// realClient returns a Client and its go-redis client, connected by TCP to a server in this process.
+// realClient returns a Client and its go-redis client, connected by TCP to a server in this
+// process.
 func realClient(b *testing.B) (*Client, *redis.Client) {
 	b.Helper()
 	addr, _ := realServer(b)
@@ -66,9 +67,9 @@ func realClient(b *testing.B) (*Client, *redis.Client) {
 	return c, rdb
 }
 
-// BenchmarkThousandLocks locks and unlocks 1,000 mutexes over one go-redis client, all at a
-// time. Before, it holds them until each lease was renewed, and counts what that takes: goroutines a lock,
-// and connections of all.
+// BenchmarkThousandLocks locks and unlocks 1,000 mutexes over one go-redis client, all at a time.
+// Before, it holds them until each lease was renewed, and counts what that takes: goroutines a
+// lock, and connections of all.
 func BenchmarkThousandLocks(b *testing.B) {
 	const n = 1000
 	c, rdb := realClient(b)

@@ -165,6 +165,109 @@ func TestCloseAwaitsWhatStopHasBegunWithAnEndedContext(t *testing.T) {
 	})
 }
 
+func TestCloseDoesNotFreeWhatDoWorksUnder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		worked := make(chan error, 1)
+		go func() {
+			worked <- g.Do(bg, "job", func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				if err := w.client().TryDo(bg, "job", func(context.Context) error { return nil }); !errors.Is(err, ErrNotAcquired) {
+					t.Errorf("another while it works: %v", err)
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+		must(t, g.Close())
+		must(t, <-worked)
+		w.nothingLeft("job")
+	})
+}
+
+func TestCloseSaysWhatItCouldNotGiveUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		w.lock(g)
+		must(t, g.rdb.Close())
+		if err := g.Close(); !errors.Is(err, ErrClosed) {
+			t.Errorf("with go-redis closed: %v", err)
+		}
+		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
+		*g = guest{Client: w.client().Client, rdb: g.rdb}
+	})
+}
+
+func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.lock(w.client()) // of job
+		other, err := w.client().Lock(bg, "spring:x")
+		must(t, err)
+		g := w.client()
+		r, err := g.NewRegistry(RegistryConfig{Prefix: "spring"})
+		must(t, err)
+		l, err := r.Obtain("x")
+		must(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- l.Lock(bg, r.NewHolder()) }()
+		synctest.Wait()
+		must(t, g.Close())
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		w.unlock(other)
+	})
+}
+
+func TestAnOutageThatFollowsSoonIsLoggedIfItLasts(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		g.outage.met(terms{mutex: "job"}, errUnanswered)
+		g.outage.answered()
+		time.Sleep(500 * time.Millisecond)
+		for range 10 {
+			g.outage.met(terms{mutex: "job"}, errUnanswered)
+			time.Sleep(time.Minute)
+		}
+		g.outage.answered()
+		if got := log(); strings.Count(got, "cannot ask") != 2 || strings.Count(got, "answers again") != 2 {
+			t.Errorf("the log:\n%s", got)
+		}
+	})
+}
+
+func TestTheIdOfATryLockThatFailedMayBeUsedAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.lock(w.client())
+		g := w.client()
+		for range 100 {
+			if _, err := g.TryLock(bg, "job", WithID("x")); !errors.Is(err, ErrNotAcquired) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestALockThatGivesUpNamesTheOwnerThatItSaw(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.contend("boss")
+		synctest.Wait()
+		g := w.client()
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Second)
+			g.silence()
+		}()
+		var held *NotAcquiredError
+		if _, err := g.Lock(ctx, "job"); !errors.As(err, &held) || held.Owner.ID != "boss" || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		g.heal()
+	})
+}
+
 func TestTheLogTellsOfAnOutageOnceForAThousandMutexes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()

@@ -59,8 +59,8 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 
 // Run starts the Observer, waits until ctx ends, and stops it. It returns when the last call of
 // OnChange has returned, so it suits an errgroup. It also ends by Stop or Quit. In all these cases
-// it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client or the go-redis
-// client is closed.
+// it returns nil: the Observer retries what fails. It ends with ErrClosed when the Client or the
+// go-redis client is closed.
 //
 // Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of
 // its last run has not returned yet.
@@ -96,10 +96,12 @@ func (o *Observer) start() (*watch, error) {
 	}
 	o.run = w
 	go func() {
+		defer func() { // also if OnChange ends the goroutine
+			o.c.roster.leave(m, nil)
+			close(w.gone)
+			w.finish(w.closed)
+		}()
 		w.observe()
-		o.c.roster.leave(m)
-		close(w.gone)
-		w.finish(w.closed)
 	}()
 	return w, nil
 }

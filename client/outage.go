@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// outageApart is how long a server must have answered before what fails is another outage.
+// outageApart is how long a server must have answered before what fails is another outage, or how
+// long an outage must last that follows sooner.
 const outageApart = time.Second
 
 // outage has the log told once that the server does not answer, whoever meets it, and once that it
@@ -24,10 +25,11 @@ type outage struct {
 // met notes a request that failed since the server could not be asked.
 func (o *outage) met(t terms, err error) {
 	o.mu.Lock()
-	say := !o.on && time.Since(o.ended) >= outageApart
 	if !o.on {
-		o.on, o.said, o.began = true, say, time.Now()
+		o.on, o.said, o.began = true, false, time.Now()
 	}
+	say := !o.said && (time.Since(o.ended) >= outageApart || time.Since(o.began) >= outageApart)
+	o.said = o.said || say
 	o.mu.Unlock()
 	if say { // not under the lock: a logger may hang
 		o.log.Warn("cannot ask the server; this is said once for all contenders", "mutex", t.mutex, "contender", t.id, "err", err)

@@ -24,8 +24,8 @@ func (o Owner) IsZero() bool { return o.ID == "" }
 // InTTL reports whether now lies in the TTL window: the owner need not have renewed yet.
 func (o Owner) InTTL(now time.Time) bool { return !o.IsZero() && now.Before(o.TTLAt) }
 
-// InTransition reports whether now lies in the transition window: the owner is late to renew, owns the
-// mutex still, and nobody else may take it.
+// InTransition reports whether now lies in the transition window: the owner is late to renew, owns
+// the mutex still, and nobody else may take it.
 func (o Owner) InTransition(now time.Time) bool {
 	return !o.IsZero() && !now.Before(o.TTLAt) && now.Before(o.TransitionAt)
 }

@@ -48,8 +48,8 @@ type ownership struct {
 	timer  *time.Timer // ends it when the lease is over, whatever else the process is busy with
 }
 
-// newOwnership begins with the answer to a request that was sent at from. It has the values of base,
-// which does not end.
+// newOwnership begins with the answer to a request that was sent at from. It has the values of
+// base, which does not end.
 func newOwnership(base context.Context, v *vigil, token uint64, from instant, lease time.Duration) *ownership {
 	ctx, cancel := context.WithCancelCause(base)
 	o := &ownership{Context: ctx, cancel: cancel, token: token, vigil: v}

@@ -22,8 +22,8 @@ const (
 	// guardPauses is into how many pauses what is left of a lease is divided between
 	// attempts to renew it.
 	guardPauses = 8
-	// listenAfter is how long an owner owns the mutex before it listens, to know at once if its tenure is broken. Who
-	// locks for less than that needs no subscription.
+	// listenAfter is how long an owner owns the mutex before it listens, to know at once if its
+	// tenure is broken. Who locks for less than that needs no subscription.
 	listenAfter = 800 * time.Millisecond
 	// maxStrays is how many requests may be under way that are not waited for any more.
 	maxStrays = 4
@@ -54,8 +54,8 @@ type hooks struct {
 //	   ▼  │ a notice, or the lease of the owner is over
 //	 waiting
 //
-// From everywhere stop leads to: end the ownership, let the callbacks return, RELEASE. It is done then,
-// or when that has taken as long as a request may; it goes on until the lease is over.
+// From everywhere stop leads to: end the ownership, let the callbacks return, RELEASE. It is done
+// then, or when that has taken as long as a request may; it goes on until the lease is over.
 type pursuit struct {
 	*run
 	c *Client
@@ -71,7 +71,7 @@ type pursuit struct {
 
 	poke     chan struct{} // ask now
 	owning   atomic.Bool   // own is not nil; for who hears notices
-	resigned atomic.Bool   // it is to give up what it has, and to contend anew
+	resigned atomic.Int32  // a resignation: it is to give up what it has, and to contend anew
 
 	// Used by pursue only.
 	own       *ownership // nil = not the owner
@@ -88,11 +88,18 @@ type pursuit struct {
 	refused   bool           // one since the last that was answered was refused
 	pause     time.Duration  // after the next failure
 
-	// Renewals are done in guards, which ends when we give up: one that is late then finds nothing to
-	// renew. An ACQUIRE that is late could begin a tenure, so it is waited for.
+	// Renewals are done in guards, which ends when we give up: one that is late then finds nothing
+	// to renew. An ACQUIRE that is late could begin a tenure, so it is waited for.
 	guards    context.Context
 	endGuards context.CancelFunc
 }
+
+// Resignations.
+const (
+	no        int32 = iota
+	atOnce          // contend anew at once
+	afterATTL       // and not before another had the time to
+)
 
 // newPursuit returns one that has not begun. Values of base go into its ownerships.
 func (c *Client) newPursuit(base context.Context, t terms, h hooks) *pursuit {
@@ -115,7 +122,8 @@ func (p *pursuit) begin() error {
 	return nil
 }
 
-// pursue is done when nothing of it is left, so that it may be begun anew at once, or when it is late.
+// pursue is done when nothing of it is left, so that it may be begun anew at once, or when it is
+// late.
 func (p *pursuit) pursue() {
 	if p.delay == 0 || p.sleep(p.delay, nil) {
 		for p.step() {
@@ -123,7 +131,7 @@ func (p *pursuit) pursue() {
 	}
 	err := p.giveUp()
 	if p.member != nil {
-		p.c.roster.leave(p.member)
+		p.c.roster.leave(p.member, err)
 	}
 	close(p.gone)
 	p.finish(err)
@@ -135,14 +143,14 @@ func (p *pursuit) step() bool {
 	case <-p.poke: // what it is about is asked now
 	default:
 	}
-	if p.resigned.Load() {
+	over := p.own != nil && p.own.left() <= 0
+	switch { // what ends an ownership says so before it does
+	case p.resigned.Load() != no:
 		return p.resign()
-	}
-	if p.own != nil && p.own.left() <= 0 {
-		if errors.Is(context.Cause(p.own), ErrReleased) { // by Unlock, which has told it to stop
-			return false
-		}
-		return p.lose(ErrLost, Owner{}) && p.afterwards() // the process was stopped, or nobody answered
+	case p.quitting():
+		return false
+	case over: // the process was stopped, or nobody answered
+		return p.lose(ErrLost, Owner{}) && p.afterwards()
 	}
 	out, sent, err := p.ask()
 	if p.quitting() {
@@ -342,9 +350,10 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 	return p.sleep(due(), p.poke)
 }
 
-// drop releases a tenure that is over for us, so that none is told twice; then it is asked for anew.
+// drop releases a tenure that is over for us, so that none is told twice; then it is asked for
+// anew.
 func (p *pursuit) drop(token uint64) bool {
-	if _, err := p.release(token); err != nil {
+	if _, err := p.release(token, p.quit); err != nil {
 		return p.fail(err)
 	}
 	return !p.quitting()
@@ -355,16 +364,18 @@ func (p *pursuit) resign() bool {
 	if p.own != nil && !p.lose(ErrReleased, Owner{}) || !p.afterwards() {
 		return false
 	}
-	if _, err := p.release(p.ended); err != nil {
+	if _, err := p.release(p.ended, p.quit); err != nil {
 		return p.fail(err)
 	}
-	p.resigned.Store(false)
+	if p.resigned.Swap(no) == afterATTL {
+		return p.sleep(p.ttl, nil)
+	}
 	return !p.quitting()
 }
 
-// release gives a tenure up, 0 = any and the place in the queue. It waits as long as a request may take; one
-// that takes longer goes on.
-func (p *pursuit) release(token uint64) (released bool, err error) {
+// release gives a tenure up, 0 = any and the place in the queue. It waits as long as a request may
+// take, or for enough; a request that takes longer goes on.
+func (p *pursuit) release(token uint64, enough <-chan struct{}) (released bool, err error) {
 	type outcome struct {
 		released bool
 		err      error
@@ -376,14 +387,15 @@ func (p *pursuit) release(token uint64) (released bool, err error) {
 		released, err := p.c.release(ctx, p.terms, token)
 		answer <- outcome{released, err}
 	})
-	enough := time.NewTimer(p.c.timeout)
-	defer enough.Stop()
+	late := time.NewTimer(p.c.timeout)
+	defer late.Stop()
 	select {
 	case o := <-answer:
 		return o.released, o.err
-	case <-enough.C:
-		return false, errUnanswered
+	case <-late.C:
+	case <-enough:
 	}
+	return false, errUnanswered
 }
 
 // endure waits until the lease is over or p is told to renew it.
@@ -400,9 +412,9 @@ func (p *pursuit) endure(o *ownership) bool {
 	return !p.quitting()
 }
 
-// renewIn is when an owner renews its lease, from when it asked for it: at the end of its TTL window,
-// as Simba does, but when a third of the lease is left at the latest, so that a slow or lost
-// answer does not lose it.
+// renewIn is when an owner renews its lease, from when it asked for it: at the end of its TTL
+// window, as Simba does, but when a third of the lease is left at the latest, so that a slow or
+// lost answer does not lose it.
 func renewIn(ttl, transition time.Duration) time.Duration {
 	return min(ttl, (ttl+transition)*2/3)
 }
@@ -438,7 +450,9 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 // lose notes that the mutex is not ours any more; false means that this is the end.
 func (p *pursuit) lose(cause error, after Owner) bool {
 	o := p.own
+	_ = o.Err() // by the clock it may be lost: that comes first
 	o.end(cause)
+	cause = context.Cause(o)
 	p.own, p.ended = nil, o.token
 	p.owning.Store(false)
 	state := State{p.mutex, p.seen, after}
@@ -455,7 +469,8 @@ func (p *pursuit) afterwards() bool {
 	return p.awaitCallbacks(p.quit) && !p.quitting()
 }
 
-// awaitCallbacks waits until the callbacks have returned, or for enough; it reports whether they have.
+// awaitCallbacks waits until the callbacks have returned, or for enough; it reports whether they
+// have.
 func (p *pursuit) awaitCallbacks(enough <-chan struct{}) bool {
 	if p.settled == nil {
 		return true
@@ -483,9 +498,9 @@ func (p *pursuit) listen() {
 	}
 }
 
-// heard is called by the radio. A contender that waits hears of its turn on its own channel, and on the
-// mutex' that it is free and nobody is next. An owner must hear of another there, and of its own
-// end, but not of the one before. After a break anything may have happened.
+// heard is called by the radio. A contender that waits hears of its turn on its own channel, and on
+// the mutex' that it is free and nobody is next. An owner must hear of another there, and of its
+// own end, but not of the one before. After a break anything may have happened.
 func (p *pursuit) heard(n notice) {
 	turn := n.channel == simba.ContenderChannel(p.mutex, p.id)
 	free := !turn && strings.HasPrefix(n.payload, simba.ReleasedNotice(""))
@@ -568,7 +583,7 @@ func (p *pursuit) farewell(token uint64) error {
 		token = 0
 	}
 	for asked := false; ; asked = true {
-		released, err := p.release(token)
+		released, err := p.release(token, nil)
 		switch {
 		case err == nil:
 			if token != 0 && !released && !asked {

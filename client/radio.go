@@ -34,7 +34,8 @@ type notice struct {
 	fresh            bool // no message: the channel is heard from now on, what was said before may be missed
 }
 
-// listener hears channels. heard is called one notice at a time for each connection, and must not block.
+// listener hears channels. heard is called one notice at a time for each connection, and must not
+// block.
 type listener struct {
 	heard    func(notice)
 	channels []string
@@ -61,7 +62,8 @@ type station struct {
 	channels map[string]*tuned
 	changed  map[string]struct{} // channels whose listeners have come or gone
 	wake     chan struct{}       // something has changed
-	quit     chan struct{}       // the radio is closed
+	quit     context.Context     // ends when the radio is closed
+	close    context.CancelFunc
 }
 
 // tuned is a channel that somebody listens to, or did.
@@ -135,8 +137,9 @@ func (r *radio) stationLocked(channel string) *station {
 	if room == nil {
 		room = &station{
 			r: r, channels: make(map[string]*tuned), changed: make(map[string]struct{}),
-			wake: make(chan struct{}, 1), quit: make(chan struct{}),
+			wake: make(chan struct{}, 1),
 		}
+		room.quit, room.close = context.WithCancel(context.Background())
 		r.stations = append(r.stations, room)
 		r.all.Go(room.keep)
 	}
@@ -156,7 +159,7 @@ func (r *radio) close() {
 	if !r.closed {
 		r.closed = true
 		for _, s := range r.stations {
-			close(s.quit)
+			s.close()
 		}
 	}
 	r.mu.Unlock()
@@ -176,7 +179,7 @@ func (s *station) keep() {
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, redialPauseMax)
-		case <-s.quit:
+		case <-s.quit.Done():
 			return
 		}
 	}
@@ -240,14 +243,14 @@ func (s *station) connected() (heard bool) {
 			alive = false
 		case <-broken:
 			return heard
-		case <-s.quit:
+		case <-s.quit.Done():
 			return heard
 		}
 	}
 }
 
 func (s *station) ping(ps *redis.PubSub) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), radioTimeout)
+	ctx, cancel := context.WithTimeout(s.quit, radioTimeout)
 	defer cancel()
 	return ps.Ping(ctx) == nil
 }
@@ -288,7 +291,7 @@ func (s *station) tune(ps *redis.PubSub) (n int, err error) {
 	clear(s.changed)
 	n = len(s.channels)
 	s.r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), radioTimeout)
+	ctx, cancel := context.WithTimeout(s.quit, radioTimeout)
 	defer cancel()
 	for batch := range slices.Chunk(off, batchChannels) {
 		err = errors.Join(err, ps.Unsubscribe(ctx, batch...))

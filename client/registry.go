@@ -18,8 +18,8 @@ const (
 	// Notified waits in the server's queue and is called by a notice: first come, first
 	// served. Where notices do not reach, it asks again when the owner's lease is over.
 	Notified RegistryMode = iota
-	// Spin asks again and again, and takes no place in the queue: who asks first when the lock is free
-	// gets it, and who waits in the queue goes before it.
+	// Spin asks again and again, and takes no place in the queue: who asks first when the lock is
+	// free gets it, and who waits in the queue goes before it.
 	Spin
 )
 
@@ -45,8 +45,8 @@ type RegistryConfig struct {
 	// the server they would be one, and own each other's locks.
 	ID string
 
-	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h, 0 means 60 s. It
-	// is not renewed by itself: who needs it longer locks it once more.
+	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h, 0 means 60 s.
+	// It is not renewed by itself: who needs it longer locks it once more.
 	ExpireAfter time.Duration
 
 	Mode RegistryMode // the zero value is Notified
@@ -66,9 +66,9 @@ const (
 	defaultCapacity    = 100_000
 )
 
-// Registry makes reentrant locks by key, as Spring's RedisLockRegistry does; if you do not come from Spring,
-// lock by [Client.Do]. In the process a
-// lock belongs to one [Holder] at a time; among processes, to one registry at a time.
+// Registry makes reentrant locks by key, as Spring's RedisLockRegistry does; if you do not come
+// from Spring, lock by [Client.Do]. In the process a lock belongs to one [Holder] at a time; among
+// processes, to one registry at a time.
 type Registry struct {
 	c   *Client
 	cfg RegistryConfig
@@ -154,8 +154,9 @@ func (r *Registry) Obtain(key string) (*RegistryLock, error) {
 	return e.lock, nil
 }
 
-// ExpireUnusedOlderThan forgets the locks that are not locked and have not been used for that long, and
-// returns how many. A program that locks ever new keys calls it now and then, or trusts in Capacity.
+// ExpireUnusedOlderThan forgets the locks that are not locked and have not been used for that long,
+// and returns how many. A program that locks ever new keys calls it now and then, or trusts in
+// Capacity.
 func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,8 +208,8 @@ func (r *Registry) isClosedLocked() bool {
 	}
 }
 
-// pinLocked returns the latch of a key, which is not forgotten until it is unpinned as often. If the
-// registry does not know the key, lock becomes its handle, or a new one.
+// pinLocked returns the latch of a key, which is not forgotten until it is unpinned as often. If
+// the registry does not know the key, lock becomes its handle, or a new one.
 func (r *Registry) pinLocked(key string, lock *RegistryLock) *latch {
 	e := r.locks[key]
 	if e == nil {

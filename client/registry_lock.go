@@ -103,14 +103,15 @@ func (l *RegistryLock) lock(ctx context.Context, h *Holder, patient bool) (elsew
 	return elsewhere, failure, err
 }
 
-// Unlock undoes one Lock of h. The last one ends the ownership context and releases the lock at
-// the server. If ctx ends first, or has ended before, it returns the error of ctx, and the release continues
-// in the background. Whatever it returns, but for ErrNotHolder, h has unlocked:
-// the next holder in the process may go on.
+// Unlock undoes one Lock of h. The last one ends the ownership context and releases the lock at the
+// server. If ctx ends first, or has ended before, it returns the error of ctx, and the release
+// continues in the background. Whatever it returns, but for ErrNotHolder, h has unlocked: the next
+// holder in the process may go on.
 //
 // ErrNotHolder: h does not have the lock. ErrLost: its lease was over or broken, so what the lock
 // protects may have been changed by others meanwhile. Another error is that of the release, as
-// ErrUnavailable after Timeout: the lock is free when its lease is over, or the release gets through.
+// ErrUnavailable after Timeout: the lock is free when its lease is over, or the release gets
+// through.
 func (l *RegistryLock) Unlock(ctx context.Context, h *Holder) error {
 	t, err := l.r.leave(l, h)
 	if err != nil || t == nil {

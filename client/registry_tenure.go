@@ -119,12 +119,19 @@ func (r *Registry) await(ctx context.Context, t *tenure, decided func() (bool, e
 			return ctx.Err()
 		case <-r.closed:
 			return ErrClosed
+		case <-t.run.quit: // the Client is closed, unless it was decided
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if ok, err := decided(); ok {
+				return err
+			}
+			return errClientClosed
 		}
 	}
 }
 
-// acquire locks e at the server for its holder. elsewhere reports, with an error, whether another had
-// it when the server was last heard of; failure is what went wrong with the last request.
+// acquire locks e at the server for its holder. elsewhere reports, with an error, whether another
+// had it when the server was last heard of; failure is what went wrong with the last request.
 func (r *Registry) acquire(ctx context.Context, e *latch, once bool) (elsewhere bool, failure, err error) {
 	t, err := r.attempt(ctx, e, once)
 	if err != nil {

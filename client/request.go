@@ -48,8 +48,8 @@ func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds b
 	return n == 1, judged(err)
 }
 
-// once is a command that go-redis does not repeat by itself: the answer to the second RELEASE is that
-// there was nothing to release.
+// once is a command that go-redis does not repeat by itself: the answer to the second RELEASE is
+// that there was nothing to release.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.

@@ -1,19 +1,22 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 )
 
 var errClientClosed = fmt.Errorf("the Client is %w", ErrClosed)
 
-// roster is what runs by a Client. It grows and shrinks while close waits for it. Safe for concurrent use.
+// roster is what runs by a Client. It grows and shrinks while close waits for it. Safe for
+// concurrent use.
 type roster struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	members map[*member]struct{}
 	ids     map[[2]string]struct{} // of the members: mutex and contender
 	empty   chan struct{}          // closed when closed and nothing runs; nil = not closed
+	failure error                  // of the first that could not give up what it had, since closed
 }
 
 // member is something that runs until it is told to stop.
@@ -26,8 +29,8 @@ func newRoster() *roster {
 	return &roster{members: make(map[*member]struct{}), ids: make(map[[2]string]struct{})}
 }
 
-// enter takes a member in before it begins to run. No two contenders of a mutex may have the same id:
-// to the server they would be one.
+// enter takes a member in before it begins to run. No two contenders of a mutex may have the same
+// id: to the server they would be one.
 func (r *roster) enter(m *member) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,13 +48,17 @@ func (r *roster) enter(m *member) error {
 	return nil
 }
 
-// leave is called when nothing of a member is left.
-func (r *roster) leave(m *member) {
+// leave is called when nothing of a member is left, or with the error why something is left at the
+// server.
+func (r *roster) leave(m *member, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.members, m)
 	if m.id != "" {
 		delete(r.ids, [2]string{m.mutex, m.id})
+	}
+	if r.closed && r.failure == nil && !errors.Is(err, ErrLost) {
+		r.failure = err
 	}
 	if r.closed && len(r.members) == 0 {
 		close(r.empty)
@@ -73,6 +80,13 @@ func (r *roster) close() <-chan struct{} {
 		m.stop()
 	}
 	return r.empty
+}
+
+// left returns why something is left at the server, once all have gone.
+func (r *roster) left() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
 }
 
 func (r *roster) isClosed() bool {

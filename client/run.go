@@ -60,8 +60,8 @@ func (r *run) over() bool {
 	}
 }
 
-// end stops it and waits until it is done, or ctx ends. what names this in the error. A nil run was never
-// begun.
+// end stops it and waits until it is done, or ctx ends. what names this in the error. A nil run was
+// never begun.
 func (r *run) end(ctx context.Context, what string) error {
 	if r == nil {
 		return nil

@@ -216,6 +216,102 @@ func TestResignOfTheOnlyOneBeginsAnotherTenure(t *testing.T) {
 	})
 }
 
+func TestAContenderThatResignsAllTheTimeGoesOn(t *testing.T) {
+	addr, _ := realServer(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+	defer rdb.Close()
+	c, err := New(rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	defer c.Close()
+	acquired := make(chan struct{}, 1)
+	k, err := c.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) {
+		select {
+		case acquired <- struct{}{}:
+		default:
+		}
+	}})
+	must(t, err)
+	ctx, cancel := context.WithCancel(bg)
+	ended := make(chan error, 1)
+	go func() { ended <- k.Run(ctx) }()
+	for range 2000 {
+		select {
+		case <-acquired:
+		case err := <-ended:
+			t.Fatalf("it has ended: %v", err)
+		}
+		for range 3 {
+			k.Resign()
+		}
+	}
+	cancel()
+	must(t, <-ended)
+}
+
+func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		ends := make(chan error, 1)
+		k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ State) {
+			context.AfterFunc(ctx, func() { ends <- context.Cause(ctx) })
+		}})
+		must(t, err)
+		must(t, k.Start())
+		synctest.Wait()
+		before := longest.Load()
+		defer longest.Store(before)
+		longest.Add(int64(time.Hour)) // as if the machine had slept
+		k.Resign()
+		if cause := <-ends; !errors.Is(cause, ErrLost) {
+			t.Errorf("cause %v", cause)
+		}
+		synctest.Wait()
+		if !strings.Contains(log(), "lost a mutex") {
+			t.Errorf("the log: %s", log())
+		}
+		must(t, k.Stop(bg))
+	})
+}
+
+func TestStopSoonAfterResignTakesNoLongerThanTimeout(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k")
+		synctest.Wait()
+		k.silence()
+		k.Resign()
+		time.Sleep(100 * time.Millisecond)
+		at := w.elapsed()
+		if err := k.Stop(bg); !errors.Is(err, ErrUnavailable) || w.elapsed()-at > 3*time.Second {
+			t.Errorf("%v after %v", err, w.elapsed()-at)
+		}
+	})
+}
+
+func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		starts := 0
+		k, err := g.NewWorker(WorkerConfig{Mutex: "job", StartWork: func(context.Context) error {
+			if starts++; starts == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}})
+		must(t, err)
+		must(t, k.Start())
+		synctest.Wait()
+		w.nothingLeft("job")
+		if !strings.Contains(log(), "ended its goroutine") {
+			t.Errorf("the log: %s", log())
+		}
+		time.Sleep(11 * time.Second)
+		if k.State() != Working {
+			t.Errorf("a TTL later it is %v", k.State())
+		}
+		must(t, k.Stop(bg))
+	})
+}
+
 func TestResignWhileTheServerIsAwayIsMadeGoodLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		k := w.contend("k", lease(time.Hour, 0))
@@ -266,8 +362,12 @@ func TestScheduledWorkThatEndsItsGoroutineResigns(t *testing.T) {
 			}
 			return fmt.Errorf("failure %d", n)
 		}}, nil)
-		time.Sleep(2500 * time.Millisecond)
-		if works.Load() != 4 || !s.IsOwner() { // it leads anew at once, as nobody else waits
+		time.Sleep(5 * time.Second)
+		if works.Load() != 1 || s.IsOwner() {
+			t.Errorf("%d beats within its TTL", works.Load())
+		}
+		time.Sleep(7500 * time.Millisecond)
+		if works.Load() != 4 || !s.IsOwner() {
 			t.Errorf("%d beats", works.Load())
 		}
 		got := log()

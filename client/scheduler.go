@@ -12,9 +12,9 @@ import (
 type Strategy int
 
 const (
-	// FixedRate counts from beat to beat: every Period, however long the work takes. Beats that are missed because
-	// the work took longer are dropped, except the last, which follows at once. (Java's scheduleAtFixedRate,
-	// which Simba uses, makes up for all of them.)
+	// FixedRate counts from beat to beat: every Period, however long the work takes. Beats that are
+	// missed because the work took longer are dropped, except the last, which follows at once.
+	// (Java's scheduleAtFixedRate, which Simba uses, makes up for all of them.)
 	FixedRate Strategy = iota
 	// FixedDelay counts from the end of the work to its next beginning.
 	FixedDelay
@@ -42,19 +42,21 @@ type ScheduleConfig struct {
 	Period       time.Duration // more than 0
 	Strategy     Strategy      // the zero value is FixedRate
 
-	// AlignToClock has the beats at the multiples of Period on the wall clock, counted in UTC: with a Period of an hour
-	// on the full hour, of 24 h at midnight. So a leader that takes over does not repeat the beat of the one
-	// before it. A beat at which no process leads is skipped and not made up for: a leader that dies at 09:59:55
-	// may cost the run of 10:00, and one that dies during the run leaves it unfinished. So is a beat that work
-	// overran. Where the clocks of two processes differ, a beat may still run
-	// twice if leadership changes just then. It goes with FixedRate and without InitialDelay.
+	// AlignToClock has the beats at the multiples of Period on the wall clock, counted in UTC: with
+	// a Period of an hour on the full hour, of 24 h at midnight. So a leader that takes over does
+	// not repeat the beat of the one before it. A beat at which no process leads is skipped and not
+	// made up for: a leader that dies at 09:59:55 may cost the run of 10:00, and one that dies
+	// during the run leaves it unfinished. So is a beat that work overran. Where the clocks of two
+	// processes differ, a beat may still run twice if leadership changes just then. It goes with
+	// FixedRate and without InitialDelay.
 	//
 	// Without it the beats are counted from becoming the leader: each new leader begins with one.
 	AlignToClock bool
 
-	// Work is called on each beat. Its context ends when leadership does: it should return soon then, since
-	// the next leader may work already if the mutex was lost. An error is logged, a panic too, with its stack, and
-	// the schedule goes on. If Work ends its goroutine (runtime.Goexit), that is logged, and it resigns.
+	// Work is called on each beat. Its context ends when leadership does: it should return soon
+	// then, since the next leader may work already if the mutex was lost. An error is logged, a
+	// panic too, with its stack, and the schedule goes on. If Work ends its goroutine
+	// (runtime.Goexit), that is logged, and it resigns, and contends again after a TTL.
 	Work func(ownership context.Context) error
 }
 
@@ -103,10 +105,12 @@ func (s *Scheduler) Run(ctx context.Context) error { return s.contender.Run(ctx)
 // Start begins to contend, see [Contender.Start].
 func (s *Scheduler) Start() error { return s.contender.Start() }
 
-// Stop ends leading and contending, see [Contender.Stop]. Called by Work with its context it does not wait.
+// Stop ends leading and contending, see [Contender.Stop]. Called by Work with its context it does
+// not wait.
 func (s *Scheduler) Stop(ctx context.Context) error { return s.contender.Stop(ctx) }
 
-// Quit begins to stop and does not wait for it: unlike Stop it may be called by Work with any context.
+// Quit begins to stop and does not wait for it: unlike Stop it may be called by Work with any
+// context.
 func (s *Scheduler) Quit() { s.contender.Quit() }
 
 // Resign has another lead, if one waits, see [Contender.Resign].
@@ -120,59 +124,74 @@ func (s *Scheduler) Owner() Owner { return s.contender.Owner() }
 
 // lead works until the ownership ends.
 func (s *Scheduler) lead(ownership context.Context, _ State) {
-	next := s.first(time.Now())
-	beat := time.NewTimer(time.Until(next))
-	defer beat.Stop()
+	b := s.begin(time.Now())
+	timer := time.NewTimer(b.wait(time.Now()))
+	defer timer.Stop()
 	for {
 		select {
-		case <-beat.C:
+		case <-timer.C:
 		case <-ownership.Done():
 		}
 		if ownership.Err() != nil {
 			return
 		}
-		s.work(ownership)
-		now := time.Now()
-		next = s.next(next, now)
-		beat.Reset(next.Sub(now))
+		if b.isDue(time.Now()) {
+			s.work(ownership)
+			b.follow(time.Now())
+		}
+		timer.Reset(b.wait(time.Now()))
 	}
 }
 
-// first is when the first beat of a leader is.
-func (s *Scheduler) first(now time.Time) time.Time {
-	if s.cfg.AlignToClock {
-		return s.aligned(now)
-	}
-	return now.Add(s.cfg.InitialDelay)
+// beats are those of one leader.
+type beats struct {
+	cfg  *ScheduleConfig
+	next time.Time // aligned: by the wall clock alone
 }
 
-// next is when the beat after that of last is.
-func (s *Scheduler) next(last, now time.Time) time.Time {
-	switch {
-	case s.cfg.AlignToClock:
-		return s.aligned(later(last, now))
-	case s.cfg.Strategy == FixedDelay:
-		return now.Add(s.cfg.Period)
-	}
-	next := last.Add(s.cfg.Period)
-	if late := now.Sub(next); late > 0 {
-		next = next.Add(late.Truncate(s.cfg.Period)) // the last of those that were missed
-	}
-	return next
-}
+// wallLook is how long a wait for the wall clock lasts at most: it may be set meanwhile.
+const wallLook = time.Minute
 
-// aligned is the first multiple of the period on the wall clock after t.
-func (s *Scheduler) aligned(t time.Time) time.Time {
-	wall := t.Round(0) // without the monotonic clock
-	return t.Add(wall.Truncate(s.cfg.Period).Add(s.cfg.Period).Sub(wall))
-}
-
-// later is the later one by the wall clock: a timer may fire a little early by it.
-func later(a, b time.Time) time.Time {
-	if a.Round(0).After(b.Round(0)) {
-		return a
+func (s *Scheduler) begin(now time.Time) *beats {
+	b := &beats{cfg: &s.cfg, next: now.Add(s.cfg.InitialDelay)}
+	if b.cfg.AlignToClock {
+		b.next = b.multipleAfter(now)
 	}
 	return b
+}
+
+// wait is how long to wait before the next look whether a beat is due.
+func (b *beats) wait(now time.Time) time.Duration {
+	if b.cfg.AlignToClock {
+		return min(b.next.Sub(now.Round(0)), wallLook)
+	}
+	return b.next.Sub(now)
+}
+
+func (b *beats) isDue(now time.Time) bool { return b.wait(now) <= 0 }
+
+// follow makes the beat after the one that has just been worked on.
+func (b *beats) follow(now time.Time) {
+	last := b.next
+	switch {
+	case b.cfg.AlignToClock:
+		b.next = b.multipleAfter(now)
+		if b.next.Equal(last) { // the clock was set back a little
+			b.next = b.next.Add(b.cfg.Period)
+		}
+	case b.cfg.Strategy == FixedDelay:
+		b.next = now.Add(b.cfg.Period)
+	default:
+		b.next = last.Add(b.cfg.Period)
+		if late := now.Sub(b.next); late > 0 {
+			b.next = b.next.Add(late.Truncate(b.cfg.Period)) // the last of those that were missed
+		}
+	}
+}
+
+// multipleAfter is the first multiple of the period on the wall clock after t.
+func (b *beats) multipleAfter(t time.Time) time.Time {
+	return t.Round(0).Truncate(b.cfg.Period).Add(b.cfg.Period) // without the monotonic clock
 }
 
 func (s *Scheduler) work(ownership context.Context) {
@@ -184,8 +203,8 @@ func (s *Scheduler) work(ownership context.Context) {
 		case p != nil:
 			log.Error("scheduled work panicked", "panic", p, "stack", string(debug.Stack()))
 		case !returned:
-			log.Error("scheduled work ended its goroutine: it resigns")
-			s.Resign()
+			log.Error("scheduled work ended its goroutine: it resigns for a TTL")
+			s.contender.resign(afterATTL)
 		}
 	}()
 	err := s.cfg.Work(ownership)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// beats are when scheduled work began, in time since the world did.
-type beats struct {
+// worked are when scheduled work began, in time since the world did.
+type worked struct {
 	mu      sync.Mutex // guards what follows
 	at      []string
 	working int
@@ -22,9 +22,9 @@ type beats struct {
 
 // scheduler returns a started Scheduler of "job" whose work takes as long as takes says of each
 // beat, unless its context ends. It is stopped with the world at the latest.
-func (w *world) scheduler(g *guest, cfg ScheduleConfig, takes func(beat int) time.Duration) (*Scheduler, *beats) {
+func (w *world) scheduler(g *guest, cfg ScheduleConfig, takes func(beat int) time.Duration) (*Scheduler, *worked) {
 	w.t.Helper()
-	b := new(beats)
+	b := new(worked)
 	cfg.Mutex, cfg.TTL, cfg.Transition = "job", 10*time.Second, 2*time.Second
 	if cfg.Work == nil {
 		cfg.Work = func(ctx context.Context) error { b.work(w, ctx, takes); return nil }
@@ -40,7 +40,7 @@ func (w *world) scheduler(g *guest, cfg ScheduleConfig, takes func(beat int) tim
 	return s, b
 }
 
-func (b *beats) work(w *world, ctx context.Context, takes func(int) time.Duration) {
+func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Duration) {
 	b.mu.Lock()
 	n := len(b.at)
 	b.at = append(b.at, w.elapsed().String())
@@ -58,7 +58,7 @@ func (b *beats) work(w *world, ctx context.Context, takes func(int) time.Duratio
 }
 
 // said are the beats since it was last asked.
-func (b *beats) said() string {
+func (b *worked) said() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer func() { b.at = nil }()
@@ -66,7 +66,7 @@ func (b *beats) said() string {
 }
 
 // inside is how many work now.
-func (b *beats) inside() int {
+func (b *worked) inside() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.working
@@ -130,6 +130,29 @@ func TestFixedDelayCountsFromTheEndOfTheWork(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// The clock of the machine is set meanwhile: only the wall clock part of a time.Time changes.
+func TestAnAlignedScheduleFollowsAClockThatIsSet(t *testing.T) {
+	day := time.Date(2030, 1, 7, 0, 0, 0, 0, time.UTC)
+	at := func(h, m int) time.Time { return day.Add(time.Duration(h)*time.Hour + time.Duration(m)*time.Minute) }
+	b := &beats{cfg: &ScheduleConfig{Period: time.Hour, AlignToClock: true}, next: at(4, 0)}
+	for _, step := range []struct{ now, next time.Time }{
+		{at(3, 59).Add(59999 * time.Millisecond), at(5, 0)}, // the timer came early by this clock
+		{at(5, 0), at(6, 0)},
+		{at(5, 50), at(7, 0)}, // set back by ten minutes at 6:00, which was worked on
+		{at(7, 0), at(8, 0)},
+		{at(3, 0), at(4, 0)},   // by hours: they come again
+		{at(9, 30), at(10, 0)}, // or do not come
+	} {
+		b.follow(step.now)
+		if !b.next.Equal(step.next) {
+			t.Errorf("after work at %v the next beat is at %v, not at %v", step.now, b.next, step.next)
+		}
+	}
+	if b.isDue(at(9, 59)) || !b.isDue(at(10, 0)) || b.wait(at(9, 30)) != wallLook {
+		t.Error("a beat is due at its time, and looked for every minute")
+	}
 }
 
 func TestStopEndsTheWorkAtOnceAndStartBeginsAnew(t *testing.T) {

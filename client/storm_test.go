@@ -196,7 +196,8 @@ func TestAnythingAtAnyTimeLeavesNothing(t *testing.T) {
 	}
 }
 
-// An Unlock ends the ownership, and whoever renews must not take that for a loss: nor a loss for an Unlock.
+// An Unlock ends the ownership, and whoever renews must not take that for a loss: nor a loss for an
+// Unlock.
 func TestUnlockTellsALossFromItself(t *testing.T) {
 	addr, e := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})

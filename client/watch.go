@@ -21,8 +21,9 @@ const (
 	// lookMendMax is the longest pause instead while the server refuses.
 	lookMendMax = 20 * time.Second
 	// A reply may be ahead of its notices for aheadLooks looks, with aheadPause before each. In all
-	// that is 2 x pingEvery, in which the subscriber's connection delivers something or is replaced.
-	// One long pause would not do: a process that was frozen for as long has not read its notices.
+	// that is 2 x pingEvery, in which the subscriber's connection delivers something or is
+	// replaced. One long pause would not do: a process that was frozen for as long has not read its
+	// notices.
 	aheadPause = 2 * pingEvery / aheadLooks
 	aheadLooks = 3
 	// maxEvents is how many events may wait for OnChange. Those beyond are left out.
@@ -84,8 +85,8 @@ func newWatch(o *Observer) *watch {
 	return w
 }
 
-// observe first subscribes and then looks, so that no change after the first report is missed. If the
-// subscription takes longer than a request may, it looks all the same.
+// observe first subscribes and then looks, so that no change after the first report is missed. If
+// the subscription takes longer than a request may, it looks all the same.
 func (w *watch) observe() {
 	l := w.o.c.radio.listen(w.heard, simba.EventChannel(w.o.cfg.Mutex))
 	defer w.o.c.radio.leave(l)

@@ -48,8 +48,9 @@ type WorkerConfig struct {
 	// then is the mutex asked for again, or released. What it returns is logged.
 	StopWork func() error
 
-	// Changed is called with each change of state, one at a time, in order; it may lag
-	// behind, and what it has not been told yet is kept, so it must not block for good. nil = nobody wants to know.
+	// Changed is called with each change of state, one at a time, in order; it may lag behind, and
+	// what it has not been told yet is kept, so it must not block for good. nil = nobody wants to
+	// know.
 	Changed func(from, to WorkerState)
 }
 
@@ -117,8 +118,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.last(ctx, w.c, w.name())
 }
 
-// Start begins to ask for the mutex and does not wait for it. ErrInUse: it runs, what
-// it had is not given up yet, or another contender of the Client has its id. ErrClosed: the Client is closed.
+// Start begins to ask for the mutex and does not wait for it. ErrInUse: it runs, what it had is not
+// given up yet, or another contender of the Client has its id. ErrClosed: the Client is closed.
 func (w *Worker) Start() error {
 	_, err := w.start(context.Background())
 	return err
@@ -138,7 +139,7 @@ func (w *Worker) start(base context.Context) (*run, error) {
 	w.run = r
 	go func() {
 		err := w.loop(r.context(base), r)
-		w.c.roster.leave(m)
+		w.c.roster.leave(m, err)
 		close(r.gone)
 		r.finish(err)
 	}()
@@ -151,8 +152,9 @@ func (w *Worker) name() string {
 }
 
 // Stop stops the work, gives the mutex or the place in the queue up, and is idle. If ctx ends
-// first, it returns the error of ctx, and that continues in the background. Called in StartWork with its ownership context it does not wait at all, and
-// returns nil. The errors are those of [Contender.Stop]. To stop an idle Worker does nothing and returns nil.
+// first, it returns the error of ctx, and that continues in the background. Called in StartWork
+// with its ownership context it does not wait at all, and returns nil. The errors are those of
+// [Contender.Stop]. To stop an idle Worker does nothing and returns what Stop returned.
 func (w *Worker) Stop(ctx context.Context) error { return w.running().end(ctx, "stop "+w.name()) }
 
 // Quit begins to stop and does not wait for it: unlike Stop it may be called in every callback.
@@ -220,10 +222,14 @@ func (w *Worker) newPursuit(base context.Context) *pursuit {
 		acquired: func(o *ownership, _ State) {
 			w.become(Working)
 			w.work.add(func() {
-				if err := w.cfg.StartWork(o); err != nil && o.Err() == nil {
-					w.c.log.Error("the work could not be started", "mutex", w.terms.mutex, "contender", w.terms.id, "err", err)
-					p.stop()
-				}
+				err := errors.New("StartWork ended its goroutine")
+				defer func() {
+					if err != nil && o.Err() == nil {
+						w.c.log.Error("the work could not be started", "mutex", w.terms.mutex, "contender", w.terms.id, "err", err)
+						p.stop()
+					}
+				}()
+				err = w.cfg.StartWork(o)
 			})
 		},
 		lost: func(*ownership, State) {

@@ -23,7 +23,8 @@ type shift struct {
 	working bool
 }
 
-// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the latest.
+// worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the
+// latest.
 func (w *world) worker(id string, changes ...func(*WorkerConfig)) *shift {
 	w.t.Helper()
 	s := &shift{guest: w.client(), w: w}

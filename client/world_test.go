@@ -55,8 +55,8 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if underRace {
-		// A timer's channel that is due is sent to by whoever looks at it. If two do so at a time in a
-		// bubble, the race detector's account of the bubble's timers is spoilt and it crashes
+		// A timer's channel that is due is sent to by whoever looks at it. If two do so at a time
+		// in a bubble, the race detector's account of the bubble's timers is spoilt and it crashes
 		// (Go 1.26). It finds races on one processor as well.
 		before := runtime.GOMAXPROCS(1)
 		t.Cleanup(func() { runtime.GOMAXPROCS(before) })
