@@ -172,8 +172,14 @@ func (c *Client) question(ctx context.Context, mutex string, ask func(context.Co
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	err := ask(limited)
-	if err != nil && ctx.Err() != nil {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) { // a connection's timer may be faster than that of ctx
+		return context.DeadlineExceeded
 	}
 	return err
 }

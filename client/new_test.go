@@ -113,7 +113,10 @@ func TestWhatIsClosedSaysSo(t *testing.T) {
 					t.Errorf("%s: %v after %v", name, err, w.elapsed()-at)
 				}
 			}
-			must(t, g.Close())
+			if err := g.Close(); err != nil && !errors.Is(err, ErrClosed) { // what has just been refused may be on its way out
+				t.Error(err)
+			}
+			g.Client = w.client().Client // the world closes it once more
 			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"}) // which the world closes
 		})
 	})
@@ -195,7 +198,7 @@ func TestCloseSaysWhatItCouldNotGiveUp(t *testing.T) {
 			t.Errorf("with go-redis closed: %v", err)
 		}
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
-		*g = guest{Client: w.client().Client, rdb: g.rdb}
+		g.Client = w.client().Client // the world closes it once more
 	})
 }
 
