@@ -85,6 +85,7 @@ type pursuit struct {
 	sent      instant        // when we last asked for a tenure
 	present   bool           // the server may know us: as the owner, or in the queue
 	uncertain bool           // as which, is not known
+	fresh     bool           // the server has not answered yet that it does
 	refused   bool           // one since the last that was answered was refused
 	pause     time.Duration  // after the next failure
 
@@ -163,6 +164,7 @@ func (p *pursuit) step() bool {
 		return p.fail(err)
 	}
 	p.c.outage.answered()
+	p.fresh = false
 	if p.refused {
 		p.refused = false
 		p.c.log.Info("the server refuses a contender no more", "mutex", p.mutex, "contender", p.id)
@@ -233,6 +235,7 @@ func (p *pursuit) send(token uint64, life time.Duration) uint64 {
 	p.asked++
 	a := answer{n: p.asked, token: token, sent: now()}
 	if token == 0 {
+		p.fresh = p.fresh || !p.present
 		p.present = true
 	}
 	p.sent = a.sent
@@ -248,11 +251,11 @@ func (p *pursuit) send(token uint64, life time.Duration) uint64 {
 		} else {
 			a.out, a.err = p.c.acquire(ctx, p.terms, p.noQueue)
 		}
+		<-p.slots // before the answer: who has it knows that this one is not under way
 		select {
 		case p.answers <- a:
 		default: // nobody waits for so many
 		}
-		<-p.slots
 	})
 	return a.n
 }
@@ -260,6 +263,9 @@ func (p *pursuit) send(token uint64, life time.Duration) uint64 {
 // fail judges a request that failed.
 func (p *pursuit) fail(err error) bool {
 	closed := errors.Is(err, ErrClosed)
+	if p.fresh && refused(err) && !p.uncertain && len(p.slots) == 0 {
+		p.present = false // there is nothing to give up
+	}
 	final, longest := closed || refused(err), min(p.ttl, retryPauseMax)
 	if misconfigured(err) {
 		longest = mendPauseMax
