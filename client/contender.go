@@ -181,13 +181,9 @@ func (k *Contender) Resign() { k.resign(atOnce) }
 func (k *Contender) resign(how int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.own == nil {
-		return
+	if k.own != nil {
+		k.run.askToResign(k.own, how)
 	}
-	k.run.resigned.Store(how)
-	_ = k.own.Err() // by the clock it may be lost: that comes first
-	k.own.end(ErrReleased)
-	k.run.prod()
 }
 
 // IsOwner reports whether it owns the mutex at this moment.

@@ -95,6 +95,21 @@ func ExampleWorker_Stop() {
 	// Output: <nil> idle
 }
 
+func ExampleWorker_Resign() {
+	c, done := connect()
+	defer done()
+	states := make(chan client.WorkerState, 100)
+	w := newWorker(c, states)
+	check(w.Start())
+	fmt.Println(<-states, <-states)
+	w.Resign()
+	fmt.Println(<-states, <-states) // and contends again
+	check(w.Stop(context.Background()))
+	// Output:
+	// acquiring working
+	// pausing waiting
+}
+
 func ExampleWorkerState() {
 	var s client.WorkerState
 	fmt.Println(s == client.Idle)

@@ -116,7 +116,7 @@ func TestWhatIsClosedSaysSo(t *testing.T) {
 			if err := g.Close(); err != nil && !errors.Is(err, ErrClosed) { // what has just been refused may be on its way out
 				t.Error(err)
 			}
-			g.Client = w.client().Client // the world closes it once more
+			g.Client = w.client().Client                                                    // the world closes it once more
 			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"}) // which the world closes
 		})
 	})

@@ -365,6 +365,14 @@ func (p *pursuit) drop(token uint64) bool {
 	return !p.quitting()
 }
 
+// askToResign ends an ownership and has the pursuit resign. It does not wait.
+func (p *pursuit) askToResign(own *ownership, how int32) {
+	p.resigned.Store(how)
+	_ = own.Err() // by the clock it may be lost: that comes first
+	own.end(ErrReleased)
+	p.prod()
+}
+
 // resign gives up what it has, and contends anew when the callbacks have returned.
 func (p *pursuit) resign() bool {
 	if p.own != nil && !p.lose(ErrReleased, Owner{}) || !p.afterwards() {

@@ -82,6 +82,9 @@ type Worker struct {
 	mu    sync.Mutex // guards what follows
 	state WorkerState
 	run   *run // the last; nil = never started
+
+	pursuit *pursuit   // of own
+	own     *ownership // nil = not the owner
 }
 
 // NewWorker returns an idle Worker. The error names the field that is wrong.
@@ -164,6 +167,22 @@ func (w *Worker) Quit() {
 	}
 }
 
+// Resign stops the work, gives the mutex up and contends again, see [Contender.Resign].
+func (w *Worker) Resign() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.own != nil {
+		w.pursuit.askToResign(w.own, atOnce)
+	}
+}
+
+// note notes whether it owns the mutex, and by which pursuit.
+func (w *Worker) note(p *pursuit, own *ownership) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pursuit, w.own = p, own
+}
+
 // running returns the last run; nil = never started.
 func (w *Worker) running() *run {
 	w.mu.Lock()
@@ -220,6 +239,7 @@ func (w *Worker) newPursuit(base context.Context) *pursuit {
 		},
 		renewed: func() { w.become(Working) },
 		acquired: func(o *ownership, _ State) {
+			w.note(p, o)
 			w.become(Working)
 			w.work.add(func() {
 				err := errors.New("StartWork ended its goroutine")
@@ -233,6 +253,7 @@ func (w *Worker) newPursuit(base context.Context) *pursuit {
 			})
 		},
 		lost: func(*ownership, State) {
+			w.note(nil, nil)
 			w.become(Pausing)
 			w.work.add(func() {
 				if err := w.cfg.StopWork(); err != nil {

@@ -168,6 +168,27 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatResignsLetsTheNextWork(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.worker("a"), w.worker("b")
+		a.begin()
+		synctest.Wait()
+		b.begin()
+		synctest.Wait()
+		for _, x := range []*shift{a, b, a} {
+			if w.owner("job") != x.ID() || x.State() != Working {
+				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
+			}
+			x.Resign()
+			x.Resign() // of who is no owner
+			synctest.Wait()
+			if x.State() != Waiting {
+				t.Errorf("%s is %v after Resign", x.ID(), x.State())
+			}
+		}
+	})
+}
+
 func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var ctx context.Context

@@ -1,0 +1,106 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// Run fits errgroup: it lasts until its context ends, and leaves nothing at the server.
+func ExampleContender_Run() {
+	c, done := connect()
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	k, err := c.NewContender(client.ContenderConfig{
+		Mutex: "leader",
+		OnAcquired: func(ownership context.Context, _ client.State) {
+			fmt.Println("lead")
+			cancel()
+			<-ownership.Done()
+			fmt.Println("follow")
+		},
+	})
+	check(err)
+	fmt.Println(k.Run(ctx))
+	// Output:
+	// lead
+	// follow
+	// <nil>
+}
+
+// Quit may be called in a callback: Run returns.
+func ExampleContender_Quit() {
+	c, done := connect()
+	defer done()
+	var k *client.Contender
+	k, err := c.NewContender(client.ContenderConfig{
+		Mutex:      "leader",
+		OnAcquired: func(context.Context, client.State) { k.Quit() },
+	})
+	check(err)
+	fmt.Println(k.Run(context.Background()))
+	// Output: <nil>
+}
+
+// Nobody else waits, so it leads again, by another token.
+func ExampleContender_Resign() {
+	c, done := connect()
+	defer done()
+	var k *client.Contender
+	k, err := c.NewContender(client.ContenderConfig{
+		Mutex: "leader",
+		OnAcquired: func(ownership context.Context, _ client.State) {
+			fmt.Println("token", client.Token(ownership))
+			if client.Token(ownership) == 1 {
+				k.Resign()
+			} else {
+				k.Quit()
+			}
+		},
+	})
+	check(err)
+	check(k.Run(context.Background()))
+	// Output:
+	// token 1
+	// token 2
+}
+
+func ExampleScheduler_Run() {
+	c, done := connect()
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := c.NewScheduler(client.ScheduleConfig{
+		Mutex: "cleanup", Period: time.Hour,
+		Work: func(context.Context) error {
+			fmt.Println("clean up")
+			cancel()
+			return nil
+		},
+	})
+	check(err)
+	fmt.Println(s.Run(ctx))
+	// Output:
+	// clean up
+	// <nil>
+}
+
+func ExampleWorker_Run() {
+	c, done := connect()
+	defer done()
+	var w *client.Worker
+	w, err := c.NewWorker(client.WorkerConfig{
+		Mutex: "jobs",
+		StartWork: func(context.Context) error {
+			fmt.Println("work")
+			w.Quit()
+			return nil
+		},
+	})
+	check(err)
+	fmt.Println(w.Run(context.Background()))
+	// Output:
+	// work
+	// <nil>
+}
