@@ -126,7 +126,12 @@ func (c *Client) Close() error {
 	case <-over:
 		err = c.roster.left()
 	case <-t.C:
-		err = errUnanswered
+		select {
+		case <-over:
+			err = c.roster.left()
+		default:
+			err = errUnanswered
+		}
 	}
 	c.radio.close()
 	if err != nil {

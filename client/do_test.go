@@ -98,6 +98,28 @@ func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
 	})
 }
 
+// A goroutine that work has left behind must not go on while another owns the mutex.
+func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		must(t, g.rdb.Ping(bg).Err())
+		g.slow(100*time.Millisecond, 100*time.Millisecond)
+		ended := make(chan string, 1)
+		must(t, g.Do(bg, "job", func(ctx context.Context) error {
+			derived, cancel := context.WithTimeout(ctx, time.Hour)
+			go func() {
+				defer cancel()
+				<-derived.Done()
+				ended <- w.owner("job")
+			}()
+			return nil
+		}, WithID("a")))
+		if owner := <-ended; owner != "a" {
+			t.Errorf("%q owns the mutex as the context ends", owner)
+		}
+	})
+}
+
 func TestDoOfNothingIsRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.client().Do(bg, "job", nil); err == nil || len(w.history("job")) > 0 {

@@ -67,7 +67,7 @@ func (c *Client) do(ctx context.Context, mutex string, work func(context.Context
 	worked := make(chan struct{}) // until then the mutex is not released, whatever is closed
 	end := sync.OnceFunc(func() { close(worked) })
 	defer end() // if it is not acquired
-	l, err := c.lock(ctx, mutex, once, worked, opts)
+	l, err := c.lock(ctx, mutex, once, worked, end, opts)
 	if err != nil {
 		return err
 	}
@@ -79,10 +79,11 @@ func (l *Lock) do(ctx context.Context, work func(context.Context) error, worked 
 	both.Context, both.cancel = context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.own, func() { both.cancel(context.Cause(l.own)) })
 	defer func() { // also if work panics
-		worked()
+		_ = both.Err()
+		both.cancel(ErrReleased) // what work has left behind ends before the mutex is free
 		stop()
+		worked()
 		failure := l.Unlock(context.WithoutCancel(ctx))
-		both.cancel(ErrReleased)
 		switch {
 		case failure == nil:
 		case errors.Is(failure, ErrLost) && err != nil:
@@ -138,13 +139,13 @@ func (w *workContext) Value(key any) any {
 // server cannot be asked Lock goes on trying. What the server refuses is returned at once.
 // ErrClosed: the Client or the go-redis client is closed.
 func (c *Client) Lock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
-	return c.lock(ctx, mutex, false, nil, opts)
+	return c.lock(ctx, mutex, false, nil, nil, opts)
 }
 
 // TryLock asks once and takes no place in the queue. The error is a *[NotAcquiredError] if another
 // owns the mutex, or is next; otherwise it is as with Lock, or ErrUnavailable.
 func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
-	return c.lock(ctx, mutex, true, nil, opts)
+	return c.lock(ctx, mutex, true, nil, nil, opts)
 }
 
 // attempt is what comes of locking. Only the pursuit's goroutine writes it, and before it sends on
@@ -155,8 +156,8 @@ type attempt struct {
 	failure error      // of the last request
 }
 
-// lock locks. What it has is not released before worked is closed, if that is not nil.
-func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-chan struct{}, opts []LockOption) (*Lock, error) {
+// lock locks. What it has is not released before worked is closed, which end does; both may be nil.
+func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-chan struct{}, end func(), opts []LockOption) (*Lock, error) {
 	var o lockOptions
 	for _, set := range opts {
 		set(&o)
@@ -220,9 +221,10 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 		case last.own != nil:
 			return &Lock{p, last.own}, nil
 		case once && last.failure == nil:
-			if worked == nil {
-				<-p.done // nothing is left of it: the id may be used again
+			if end != nil {
+				end()
 			}
+			<-p.done // nothing is left of it: the id may be used again
 			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner}
 		case last.failure != nil && (once || isFinal(last.failure)):
 			p.stop()

@@ -248,6 +248,9 @@ func TestTheIdOfATryLockThatFailedMayBeUsedAgain(t *testing.T) {
 			if _, err := g.TryLock(bg, "job", WithID("x")); !errors.Is(err, ErrNotAcquired) {
 				t.Fatal(err)
 			}
+			if err := g.TryDo(bg, "job", func(context.Context) error { return nil }, WithID("x")); !errors.Is(err, ErrNotAcquired) {
+				t.Fatal(err)
+			}
 		}
 	})
 }

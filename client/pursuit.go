@@ -85,6 +85,7 @@ type pursuit struct {
 	sent      instant        // when we last asked for a tenure
 	present   bool           // the server may know us: as the owner, or in the queue
 	uncertain bool           // as which, is not known
+	left      error          // why something may be left at the server; may be read when gone is closed
 	fresh     bool           // the server has not answered yet that it does
 	refused   bool           // one since the last that was answered was refused
 	pause     time.Duration  // after the next failure
@@ -131,6 +132,7 @@ func (p *pursuit) pursue() {
 		}
 	}
 	err := p.giveUp()
+	p.left = err
 	if p.member != nil {
 		p.c.roster.leave(p.member, err)
 	}
@@ -360,7 +362,7 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 // anew.
 func (p *pursuit) drop(token uint64) bool {
 	if _, err := p.release(token, p.quit); err != nil {
-		return p.fail(err)
+		return !p.quitting() && p.fail(err)
 	}
 	return !p.quitting()
 }
@@ -379,7 +381,7 @@ func (p *pursuit) resign() bool {
 		return false
 	}
 	if _, err := p.release(p.ended, p.quit); err != nil {
-		return p.fail(err)
+		return !p.quitting() && p.fail(err)
 	}
 	if p.resigned.Swap(no) == afterATTL {
 		return p.sleep(p.ttl, nil)

@@ -125,6 +125,9 @@ func (r *Registry) await(ctx context.Context, t *tenure, decided func() (bool, e
 			if ok, err := decided(); ok {
 				return err
 			}
+			if r.isClosedLocked() {
+				return ErrClosed
+			}
 			return errClientClosed
 		}
 	}

@@ -273,6 +273,23 @@ func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
 	})
 }
 
+func TestStopSoonAfterResignIsNoOutage(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		k := w.contendOver(g, "k")
+		synctest.Wait()
+		g.slow(time.Millisecond, time.Millisecond)
+		k.Resign()
+		time.Sleep(time.Millisecond)
+		must(t, k.Stop(bg))
+		time.Sleep(time.Minute)
+		if got := log(); got != "" {
+			t.Errorf("the log: %s", got)
+		}
+		w.nothingLeft("job")
+	})
+}
+
 func TestStopSoonAfterResignTakesNoLongerThanTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		k := w.contend("k")

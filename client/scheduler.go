@@ -135,9 +135,11 @@ func (s *Scheduler) lead(ownership context.Context, _ State) {
 		if ownership.Err() != nil {
 			return
 		}
-		if b.isDue(time.Now()) {
+		if now := time.Now(); b.isDue(now) {
 			s.work(ownership)
 			b.follow(time.Now())
+		} else {
+			b.look(now)
 		}
 		timer.Reset(b.wait(time.Now()))
 	}
@@ -169,6 +171,13 @@ func (b *beats) wait(now time.Time) time.Duration {
 }
 
 func (b *beats) isDue(now time.Time) bool { return b.wait(now) <= 0 }
+
+// look is for when no beat is due yet: the clock may have been set back by more than a period.
+func (b *beats) look(now time.Time) {
+	if b.cfg.AlignToClock && b.next.Sub(now.Round(0)) > 2*b.cfg.Period {
+		b.next = b.multipleAfter(now)
+	}
+}
 
 // follow makes the beat after the one that has just been worked on.
 func (b *beats) follow(now time.Time) {

@@ -150,6 +150,13 @@ func TestAnAlignedScheduleFollowsAClockThatIsSet(t *testing.T) {
 			t.Errorf("after work at %v the next beat is at %v, not at %v", step.now, b.next, step.next)
 		}
 	}
+	if b.look(at(8, 30)); !b.next.Equal(at(10, 0)) {
+		t.Errorf("set back by less than two periods, the next beat is at %v", b.next)
+	}
+	if b.look(at(1, 30)); !b.next.Equal(at(2, 0)) {
+		t.Errorf("set back by hours, the next beat is at %v", b.next)
+	}
+	b.next = at(10, 0)
 	if b.isDue(at(9, 59)) || !b.isDue(at(10, 0)) || b.wait(at(9, 30)) != wallLook {
 		t.Error("a beat is due at its time, and looked for every minute")
 	}

@@ -216,7 +216,7 @@ func (w *Worker) loop(base context.Context, r *run) error {
 			r.finish(p.err)
 			<-p.gone
 		}
-		return p.err
+		return p.left
 	}
 }
 
@@ -242,7 +242,7 @@ func (w *Worker) newPursuit(base context.Context) *pursuit {
 			w.note(p, o)
 			w.become(Working)
 			w.work.add(func() {
-				err := errors.New("StartWork ended its goroutine")
+				err := errors.New("StartWork panicked or ended its goroutine")
 				defer func() {
 					if err != nil && o.Err() == nil {
 						w.c.log.Error("the work could not be started", "mutex", w.terms.mutex, "contender", w.terms.id, "err", err)
