@@ -183,8 +183,9 @@ func (c *Client) question(ctx context.Context, mutex string, ask func(context.Co
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) { // a connection's timer may be faster than that of ctx
-		return context.DeadlineExceeded
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done() // a connection's timer was faster than that of ctx
+		return ctx.Err()
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func (s *storm) begin() {
 	}
 	s.rdb = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	var err error
-	s.c, err = New(s.rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+	s.c, err = New(s.rdb, Options{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	must(err)
 	s.all, s.sch, s.wrk, s.obs = nil, nil, nil, nil
 	for i := range s.inside {
@@ -203,7 +203,7 @@ func TestUnlockTellsALossFromItself(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
 	lost := make(chan string, 1000)
-	c, err := New(rdb, Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { lost <- m }})})
+	c, err := New(rdb, Options{Timeout: time.Minute, Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { lost <- m }})})
 	must(t, err)
 	defer c.Close()
 	for i := range 1000 {
@@ -218,8 +218,10 @@ func TestUnlockTellsALossFromItself(t *testing.T) {
 		if err := l.Unlock(bg); errors.Is(err, ErrLost) != broken || !broken && err != nil {
 			t.Fatalf("lock %d, broken: %v: Unlock says %v", i, broken, err)
 		}
-		if len(lost) > 0 {
-			t.Fatalf("lock %d, broken: %v: the log says %q", i, broken, <-lost)
+		for len(lost) > 0 {
+			if m := <-lost; !broken { // a break is noticed before Unlock if that comes late
+				t.Fatalf("lock %d: the log says %q", i, m)
+			}
 		}
 	}
 }
