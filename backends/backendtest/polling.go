@@ -126,7 +126,7 @@ func pollingRules() []rule {
 				w.t.Errorf("told without a subscription: %q", got)
 			}
 			s.listen(m, "b")
-			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			s.hearOnly(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
 		{"window-0", "a handoff window of zero is free for all", 0, func(w *world) {
 			s, m := w.server(), w.mutex()

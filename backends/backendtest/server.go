@@ -307,6 +307,28 @@ func (s *server) hear(channel string, want ...string) {
 	}
 }
 
+// hearOnly waits until a channel has brought a payload, once or more often, and nothing else. A
+// server may look after a mutex just when somebody subscribes, and both notify the subscriber.
+func (s *server) hearOnly(channel, want string) {
+	s.w.t.Helper()
+	deadline := time.NewTimer(s.w.patience())
+	defer deadline.Stop()
+	for {
+		got, more := s.radio.told(channel)
+		if slices.ContainsFunc(got, func(payload string) bool { return payload != want }) {
+			s.w.t.Fatalf("%s brought %q, want only %q", channel, got, want)
+		}
+		if len(got) > 0 {
+			return
+		}
+		select {
+		case <-more:
+		case <-deadline.C:
+			s.w.t.Fatalf("%s brought nothing, want %q", channel, want)
+		}
+	}
+}
+
 // waiter is a client that is blocked in ACQUIRE ... WAIT.
 type waiter struct {
 	s      *server
