@@ -67,7 +67,8 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 		w.mu.Unlock()
 		return err
 	}
-	now, _, err := e.Owner(ctx, mutex)
+	now, rests, err := e.Owner(ctx, mutex)
+	seq = max(seq, rests) // to look may hand the mutex on
 	states := w.states[mutex]
 	if h := (holder{now.Owner, now.Token}); len(states) == 0 || states[len(states)-1] != h {
 		states = append(states, h)
