@@ -140,7 +140,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Owner asks who owns a mutex now, without wanting it. The zero Owner means nobody. The error is
+// Owner returns the owner of a mutex and does not contend for it. The zero Owner means nobody. The error is
 // that of ctx, ErrUnavailable, ErrClosed, or what the server says.
 func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err error) {
 	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
@@ -190,7 +190,7 @@ func (c *Client) question(ctx context.Context, mutex string, ask func(context.Co
 	return err
 }
 
-// windows are those of a lease, with defaults for what is 0.
+// windows returns the windows of a lease. The Client's defaults replace zeros.
 func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Duration) {
 	if ttl == 0 {
 		ttl = c.ttl

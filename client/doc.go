@@ -11,8 +11,8 @@
 //	})
 //
 // [Client.TryDo] does nothing if another has the mutex. [Client.Lock] and [Client.TryLock] return a
-// [Lock], for what does not fit into a function. Locks are not reentrant: a Do inside a Do of the
-// same mutex waits for itself. [Client.Owner] says who owns a mutex. [Client.Check] lets the
+// [Lock], for work that does not fit into a function. Locks are not reentrant: a Do inside a Do of the
+// same mutex waits for itself. [Client.Owner] returns the owner of a mutex. [Client.Check] lets the
 // resource that is worked on reject a caller that no longer owns the mutex.
 //
 // A Client also creates

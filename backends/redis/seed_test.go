@@ -78,8 +78,8 @@ func (j *jvm) hear(channel, payload string) {
 	}
 }
 
-// ear is a Notices that keeps what comes on the channels that it listens to, each for itself: who
-// hears one channel misses nothing on another.
+// ear is a Notices with a queue for each channel that it listens to. So a test that waits on one
+// channel drops nothing from another.
 type ear struct {
 	mu    sync.Mutex
 	heard map[string]chan string // payloads by channel
@@ -103,7 +103,7 @@ func (e *ear) Subscribed(channel string) bool { return e.on(channel) != nil }
 func (e *ear) SubscribedPattern(string) bool  { return false }
 func (e *ear) Any() bool                      { return true }
 
-// on returns what comes on a channel, nil = it does not listen there.
+// on returns the queue of a channel; nil = the ear does not listen to it.
 func (e *ear) on(channel string) chan string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
