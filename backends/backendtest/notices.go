@@ -197,6 +197,9 @@ func noticeRules() []rule {
 			s.breakIt(m, "stuck")
 			w.equal("history", s.story(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})
 			all := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
+			if len(all) != 6 {
+				return // told already
+			}
 			for i, e := range all {
 				if e.Mutex != m || e.At == 0 || i > 0 && e.Seq <= all[i-1].Seq {
 					w.t.Errorf("event %d: %+v", i, e)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +42,8 @@ type Chronicle struct {
 // early is what came before the end of an earlier tenure, in order of the tenures.
 type early struct {
 	events []heldEvent
-	timer  *time.Timer // for the first that has waited long enough
+	timer  *time.Timer   // for the first that has waited long enough
+	gone   chan struct{} // closed when no event is left
 }
 
 type heldEvent struct {
@@ -164,7 +166,7 @@ func (c *Chronicle) overtakes(e simba.Event) bool {
 func (c *Chronicle) holdBack(e heldEvent) {
 	held := c.early[e.Mutex]
 	if held == nil {
-		held = new(early)
+		held = &early{gone: make(chan struct{})}
 		held.timer = time.AfterFunc(c.Overtaking, func() { c.letGoInTime(e.Mutex, held) })
 		if c.early == nil {
 			c.early = make(map[string]*early)
@@ -214,6 +216,7 @@ func (c *Chronicle) letGo(mutex string, n int) {
 	}
 	if held.events = held.events[n:]; len(held.events) == 0 {
 		held.timer.Stop()
+		close(held.gone)
 		delete(c.early, mutex)
 	}
 }
@@ -273,6 +276,28 @@ func (c *Chronicle) Seq() simba.Seq {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seq
+}
+
+// Await waits until all events of the mutex that wait for others at the time of the call
+// are recorded, for Overtaking at most: a client then finds what it has caused. It returns
+// the error of ctx if that ends before.
+func (c *Chronicle) Await(ctx context.Context, mutex string) error {
+	c.sending.Lock()
+	held := c.early[mutex]
+	c.sending.Unlock()
+	if held == nil {
+		return nil
+	}
+	timer := time.NewTimer(c.Overtaking)
+	defer timer.Stop()
+	select {
+	case <-held.gone:
+	case <-timer.C:
+		c.letGoInTime(mutex, held)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // Find returns the newest events that a request asks for, from old to new.

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -259,6 +261,49 @@ func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
 		c.Record(endOf(simba.EventReleased, "m", "a", 1))
 		if last, _ := c.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
 			t.Errorf("%+v", last)
+		}
+	})
+}
+
+func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewChronicle(&paper{}, 0)
+		c.Overtaking = 100 * time.Millisecond
+		find := func(want ...string) {
+			t.Helper()
+			if err := c.Await(t.Context(), "m"); err != nil {
+				t.Error(err)
+			}
+			if got := story(c, "m"); !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		c.Record(acquired("m", "a", 1))
+		began := time.Now()
+		find("acquired a 1")
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("waited %v for nothing", waited)
+		}
+
+		// The end of a comes after 30 ms.
+		c.Record(acquired("m", "b", 2))
+		time.AfterFunc(30*time.Millisecond, func() { c.Record(endOf(simba.EventExpired, "m", "a", 1)) })
+		in := []string{"acquired a 1", "expired a 1", "acquired b 2"}
+		find(in...)
+		if waited := time.Since(began); waited != 30*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+
+		// The end of b never comes. What is held back later does not prolong the wait.
+		c.Record(acquired("m", "c", 3))
+		time.AfterFunc(90*time.Millisecond, func() { c.Record(acquired("m", "d", 4)) })
+		find(append(in, "acquired c 3")...)
+
+		c.Record(acquired("m", "e", 5))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := c.Await(ctx, "m"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
 		}
 	})
 }

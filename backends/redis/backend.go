@@ -405,10 +405,14 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 	return entries, 0, nil
 }
 
-// History implements simba.Backend: what this server did or saw.
-func (b *Backend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+// History implements simba.Backend: what this server did or saw. If the reply that tells of an
+// earlier change of the mutex is not taken in yet, it waits for that, so that a client finds what it caused.
+func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 	if b.tasks.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped
+	}
+	if err := b.chronicle.Await(ctx, r.Mutex); err != nil {
+		return nil, 0, b.unavailable(err)
 	}
 	return b.chronicle.Find(r), 0, nil
 }

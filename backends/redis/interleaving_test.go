@@ -47,6 +47,19 @@ func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
 	}
 }
 
+func TestTheHistoryHasWhatAClientCausedBehindAReplyThatIsTakenInLate(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newEar())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	acquire(t, b, "m", "c", time.Minute, nil)
+	time.AfterFunc(overtaking/5, func() { b.takeIn("m", late) })
+	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
+	if err != nil || len(events) != 3 || events[1].Owner != "a" || events[2].Owner != "c" {
+		t.Errorf("%+v %v", events, err)
+	}
+}
+
 // Nobody waits at this server then: who polls waits in Redis, and relies on the look that was booked by whom it was granted after.
 func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
 	s := stores.Redis(t)
