@@ -274,13 +274,13 @@ type Backend interface {
 // connection settles once for all the commands of a pipeline, with the largest Seq of them; 0
 // rests on nothing.
 type Committer interface {
-	// Settle returns when every change up to seq is durable, and sends off what
+	// Commit returns when every change up to seq is durable, and sends off what
 	// became tellable: notices, and wake-ups of waiters. After an error nothing that
 	// rests on seq may be told.
-	Settle(ctx context.Context, seq Seq) error
-	// TrySettle is Settle if that does not have to wait. Else it begins what Settle waits
+	Commit(ctx context.Context, seq Seq) error
+	// TryCommit is Commit if that does not have to wait. Else it begins what Commit waits
 	// for, and returns false.
-	TrySettle(seq Seq) (done bool, err error)
+	TryCommit(seq Seq) (done bool, err error)
 }
 
 // Notices carries an engine's notices to subscribers. Its methods must not block

@@ -34,9 +34,9 @@ type Keyspace interface {
 // longer so: nothing is done, and it may be tried from its beginning.
 var ErrConflict = errors.New("the keys have changed meanwhile")
 
-// ErrQuiet is returned by Tx.Commit when it would begin a tenure in the quiet time after an
+// ErrRecovering is returned by Tx.Commit when it would begin a tenure in the quiet time after an
 // unclean stop.
-var ErrQuiet = errors.New("nobody new is granted anything until the leases that a crash may have forgotten have ended")
+var ErrRecovering = errors.New("nobody new is granted anything until the leases that a crash may have forgotten have ended")
 
 // MaxTxKeys is how many keys a transaction may read or change, and how many messages it may
 // publish: while it is committed, the others wait.
@@ -141,8 +141,8 @@ type Tx interface {
 	// TooLarge reports whether it has more keys or messages than Commit takes. Keys that it has not seen before look then as if
 	// they did not exist.
 	TooLarge() bool
-	// Commit does it all, or nothing with ErrConflict, ErrQuiet, ErrTooLarge or ErrStopped. The Seq must be
-	// settled before anything of the transaction is told, also after ErrConflict and ErrQuiet.
+	// Commit does it all, or nothing with ErrConflict, ErrRecovering, ErrTooLarge or ErrStopped. The Seq must be
+	// settled before anything of the transaction is told, also after ErrConflict and ErrRecovering.
 	// The transaction is over then.
 	Commit(ctx context.Context) (Seq, error)
 	// Close gives the transaction up, if it is not over. It may be called more than once.

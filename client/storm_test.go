@@ -213,7 +213,7 @@ func TestUnlockTellsALossFromItself(t *testing.T) {
 		if broken {
 			_, seq, err := e.Break(bg, "job", "the test")
 			must(t, err)
-			must(t, e.Settle(bg, seq))
+			must(t, e.Commit(bg, seq))
 		}
 		if err := l.Unlock(bg); errors.Is(err, ErrLost) != broken || !broken && err != nil {
 			t.Fatalf("lock %d, broken: %v: Unlock says %v", i, broken, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // slowBackend takes its time: a RELEASE takes as many milliseconds as its TOKEN,
-// a Settle 40 ms.
+// a Commit 40 ms.
 func slowBackend() *fakeBackend {
 	return &fakeBackend{
 		release: func(r simba.ReleaseRequest) (bool, simba.Seq, error) {

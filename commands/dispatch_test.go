@@ -249,7 +249,7 @@ func TestAcquireAllocatesOnlyItsNames(t *testing.T) {
 		allocs := testing.AllocsPerRun(1000, func() {
 			x.Serve(conn, acquireArgs)
 			conn.Reply().Truncate(0)
-			if err := conn.Settle(); err != nil {
+			if err := conn.Commit(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -302,7 +302,7 @@ func (b *plainBackend) Acquire(_ context.Context, r simba.AcquireRequest) (simba
 	return simba.Outcome{Status: simba.StatusAcquired, Owner: r.Contender, Token: 1, Seq: 1}, nil, nil
 }
 
-func (b *plainBackend) Settle(context.Context, simba.Seq) error { return nil }
+func (b *plainBackend) Commit(context.Context, simba.Seq) error { return nil }
 
 func BenchmarkAcquire(b *testing.B) {
 	b.ReportAllocs()
@@ -311,7 +311,7 @@ func BenchmarkAcquire(b *testing.B) {
 			x.Serve(conn, acquireArgs)
 			if i%16 == 15 { // a pipeline of 16
 				conn.Reply().Truncate(0)
-				conn.Settle()
+				conn.Commit()
 			}
 		}
 	})

@@ -55,7 +55,7 @@ func (f *fakeBackend) note(format string, args ...any) {
 	f.calls = append(f.calls, fmt.Sprintf(format, args...))
 }
 
-// asked returns the calls so far, Settle apart, and forgets them.
+// asked returns the calls so far, Commit apart, and forgets them.
 func (f *fakeBackend) asked() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,9 +159,9 @@ func (f *fakeBackend) Subscribed(ctx context.Context, channel string, pattern bo
 
 func (f *fakeBackend) Stats() simba.Stats { return f.stats }
 
-func (*fakeBackend) TrySettle(simba.Seq) (done bool, err error) { return false, nil }
+func (*fakeBackend) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
 
-func (f *fakeBackend) Settle(_ context.Context, seq simba.Seq) error {
+func (f *fakeBackend) Commit(_ context.Context, seq simba.Seq) error {
 	f.mu.Lock()
 	f.settled = append(f.settled, seq)
 	f.mu.Unlock()

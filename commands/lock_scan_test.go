@@ -115,9 +115,9 @@ func (e *claimingEngine) Stats() simba.Stats {
 	return s
 }
 
-func (*claimingEngine) TrySettle(simba.Seq) (done bool, err error) { return false, nil }
+func (*claimingEngine) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
 
-func (e *claimingEngine) Settle(_ context.Context, seq simba.Seq) error {
+func (e *claimingEngine) Commit(_ context.Context, seq simba.Seq) error {
 	e.settled[seq] = true
 	return nil
 }

@@ -132,7 +132,7 @@ func (c *client) releaseSession() {
 	if kept > 0 {
 		c.x.log.Warn("cannot release leases of a closed session; they will expire", "leases", kept, "err", cause)
 	}
-	if err := c.conn.Settle(); err != nil {
+	if err := c.conn.Commit(); err != nil {
 		c.x.log.Warn("cannot settle the leases of a closed session", "err", err)
 	}
 }

@@ -194,7 +194,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 // them from when it asked. One that ran out meanwhile is told as a wait that ended without.
 func (c *client) keepTrue(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
-	if c.conn.Settle() != nil {
+	if c.conn.Commit() != nil {
 		return nil
 	}
 	c.parked += time.Since(began)
@@ -253,7 +253,7 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 	seq, err := ticket.Abandon()
 	if err == nil {
 		c.conn.RestOn(seq)
-		err = c.conn.Settle()
+		err = c.conn.Commit()
 	}
 	if err != nil {
 		c.x.log.Warn("cannot pass on a mutex whose waiter is gone; its lease will expire",

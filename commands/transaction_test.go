@@ -94,7 +94,7 @@ func TestALongTransactionMakesLittleGarbage(t *testing.T) {
 				}
 				x.Serve(conn, exec)
 				conn.Reply().Truncate(0)
-				if err := conn.Settle(); err != nil {
+				if err := conn.Commit(); err != nil {
 					b.Fatal(err)
 				}
 			}

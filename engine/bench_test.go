@@ -29,9 +29,9 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		name := fmt.Sprint("m", worker.Add(1))
 		for pb.Next() {
 			o, _, _ := e.Acquire(ctx, simba.AcquireRequest{Mutex: name, Contender: "c", TTL: time.Minute})
-			_ = e.Settle(ctx, o.Seq)
+			_ = e.Commit(ctx, o.Seq)
 			_, seq, _ := e.Release(ctx, simba.ReleaseRequest{Mutex: name, Contender: "c"})
-			_ = e.Settle(ctx, seq)
+			_ = e.Commit(ctx, seq)
 		}
 	})
 }

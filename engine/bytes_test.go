@@ -70,7 +70,7 @@ func TestBytesAreWhatTheHeapHolds(t *testing.T) {
 			if err != nil || ticket == nil {
 				t.Fatal(ticket, err)
 			}
-			if _, seq, err := e.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); err != nil || e.Settle(context.Background(), seq) != nil {
+			if _, seq, err := e.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); err != nil || e.Commit(context.Background(), seq) != nil {
 				t.Fatal(err)
 			}
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
@@ -263,7 +263,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 							m = string("xyz"[rng.IntN(3)])
 						}
 					}
-					if seq, err := tx.Commit(context.Background()); err != simba.ErrQuiet {
+					if seq, err := tx.Commit(context.Background()); err != simba.ErrRecovering {
 						w.settle(seq, err)
 					}
 					tx.Close()

@@ -41,7 +41,7 @@ func (k *txKey) check(m *mutex, s *step) error {
 	case !k.isFresh(m, s):
 		return simba.ErrConflict
 	case s.now < s.quiet && slices.ContainsFunc(k.work, func(o op) bool { return o.kind == opTake || o.kind == opChange && !m.owned() }):
-		return simba.ErrQuiet
+		return simba.ErrRecovering
 	}
 	return nil
 }

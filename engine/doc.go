@@ -6,7 +6,7 @@
 //	Acquire ─▶ shard (lock) ─▶ mutex.acquire(step) ─▶ ledger.record ─▶ Journal.Append
 //	                              pure transition       seq, history     memory only
 //	caller  ◀── Outcome with Seq ◀────────────────────────────┘
-//	Settle(Seq) ─▶ Journal.Commit ─▶ fsync ─▶ ledger.deliver ─▶ notices, wake-ups
+//	Commit(Seq) ─▶ Journal.Commit ─▶ fsync ─▶ ledger.deliver ─▶ notices, wake-ups
 //
 // A mutex' state changes only in transitions: methods of mutex that take a step
 // (the time, the request, what the world looks like) and leave their effects in

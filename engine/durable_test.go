@@ -60,14 +60,14 @@ func (g *gate) Commit(seq simba.Seq) error {
 }
 
 func (g *gate) Begin(seq simba.Seq) (waits bool) {
-	waits = seq > g.Tellable()
+	waits = seq > g.Committed()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begun = max(g.begun, seq)
 	return waits
 }
 
-func (g *gate) Tellable() simba.Seq {
+func (g *gate) Committed() simba.Seq {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.held != 0 {
@@ -86,11 +86,11 @@ func (g *gate) set(open bool) {
 	}
 }
 
-// settles reports, when everything has come to rest, whether Settle(seq) returned.
+// settles reports, when everything has come to rest, whether Commit(seq) returned.
 func settles(e *Engine, seq simba.Seq) func() bool {
 	done := make(chan struct{})
 	go func() {
-		_ = e.Settle(context.Background(), seq)
+		_ = e.Commit(context.Background(), seq)
 		close(done)
 	}()
 	return func() bool {
@@ -202,21 +202,21 @@ func TestTrySettleBeginsWhatItDoesNotWaitFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := w.e.TrySettle(o.Seq); done || err != nil || g.begun != o.Seq {
+	if done, err := w.e.TryCommit(o.Seq); done || err != nil || g.begun != o.Seq {
 		t.Errorf("with the disk held back: %v, %v, and %d of %d is begun", done, err, g.begun, o.Seq)
 	}
 	g.set(true)
-	if done, err := w.e.TrySettle(0); done || err != nil { // to tell a notice may lead to a wait
+	if done, err := w.e.TryCommit(0); done || err != nil { // to tell a notice may lead to a wait
 		t.Errorf("with a notice to be told: %v, %v", done, err)
 	}
-	if err := w.e.Settle(t.Context(), o.Seq); err != nil {
+	if err := w.e.Commit(t.Context(), o.Seq); err != nil {
 		t.Error(err)
 	}
-	if done, err := w.e.TrySettle(o.Seq); !done || err != nil {
+	if done, err := w.e.TryCommit(o.Seq); !done || err != nil {
 		t.Errorf("when it is durable: %v, %v", done, err)
 	}
 	w.e.Stop()
-	if done, err := w.e.TrySettle(o.Seq); !done || err != simba.ErrStopped {
+	if done, err := w.e.TryCommit(o.Seq); !done || err != simba.ErrStopped {
 		t.Errorf("when the engine has stopped: %v, %v", done, err)
 	}
 }

@@ -152,16 +152,16 @@ func (e *Engine) missed(name, contender string) simba.Seq {
 	return e.run(name, func(m *mutex, s *step) { m.missTurn(s, contender) })
 }
 
-// TrySettle implements simba.Committer.
-func (e *Engine) TrySettle(seq simba.Seq) (done bool, err error) {
+// TryCommit implements simba.Committer.
+func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
 	if e.ledger.begin(seq) {
 		return false, nil
 	}
-	return true, e.Settle(context.Background(), seq)
+	return true, e.Commit(context.Background(), seq)
 }
 
-// Settle implements simba.Committer.
-func (e *Engine) Settle(_ context.Context, seq simba.Seq) error {
+// Commit implements simba.Committer.
+func (e *Engine) Commit(_ context.Context, seq simba.Seq) error {
 	if !e.enter() {
 		return simba.ErrStopped
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Journal makes an engine's changes durable. What may be told is a growing
-// prefix of the changes: those up to Tellable.
+// prefix of the changes: those up to Committed.
 type Journal interface {
 	// Append takes the next change into the commit to come. The engine calls it in
 	// the order of Seq, one call at a time, inside its critical section: it must do
@@ -27,10 +27,10 @@ type Journal interface {
 	// Begin reports whether Commit would have to wait, and begins what it would wait for. It does
 	// not wait, and cannot fail: Commit does.
 	Begin(seq simba.Seq) (waits bool)
-	// Tellable is the largest seq such that every change up to it is durable as
+	// Committed is the largest seq such that every change up to it is durable as
 	// far as the mode of durability promises. It never falls, and may grow at any
 	// time, from any goroutine. It is cheap: one atomic load or two.
-	Tellable() simba.Seq
+	Committed() simba.Seq
 }
 
 // Recovery is what a journal remembers from earlier runs.
@@ -51,7 +51,7 @@ func (memoryJournal) Append(simba.Change) bool      { return false }
 func (memoryJournal) AppendAll([]simba.Change) bool { return false }
 func (memoryJournal) Commit(simba.Seq) error        { return nil }
 func (memoryJournal) Begin(simba.Seq) bool          { return false }
-func (memoryJournal) Tellable() simba.Seq           { return everything }
+func (memoryJournal) Committed() simba.Seq           { return everything }
 
 // everything is what is tellable where nothing is held back.
 const everything simba.Seq = 1<<64 - 1

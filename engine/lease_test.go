@@ -252,7 +252,7 @@ func TestStoppedEngineAnswersNothing(t *testing.T) {
 		if _, _, err := w.e.Owner(t.Context(), "m"); err != simba.ErrStopped {
 			t.Errorf("owner: %v", err)
 		}
-		if err := w.e.Settle(t.Context(), 1); err != simba.ErrStopped {
+		if err := w.e.Commit(t.Context(), 1); err != simba.ErrStopped {
 			t.Errorf("settle: %v", err)
 		}
 		time.Sleep(time.Hour) // no timer fires

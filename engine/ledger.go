@@ -174,7 +174,7 @@ func (l *ledger) mayTell() bool {
 	if l.waiting.Load() == 0 {
 		return false
 	}
-	mark := l.journal.Tellable()
+	mark := l.journal.Committed()
 	if mark == everything {
 		return false
 	}
@@ -227,7 +227,7 @@ func (l *ledger) deliver() (rests simba.Seq, missed bool) {
 func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	mark := l.journal.Tellable()
+	mark := l.journal.Committed()
 	if bugs.On(bugs.NoticeBeforeDurable) {
 		mark = l.seq
 	}

@@ -143,7 +143,7 @@ const unrecorded = everything
 func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token }
 
 // tellable reports whether the waiter may be told of its tenure.
-func (t *ticket) tellable() bool { return t.after <= t.engine.ledger.journal.Tellable() }
+func (t *ticket) tellable() bool { return t.after <= t.engine.ledger.journal.Committed() }
 
 // wake ends the wait of a ticket, if there is one. The caller says by the
 // ticket's fields what came of it.

@@ -481,7 +481,7 @@ func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
 			t.Error("it is open")
 		}
 		tx.Take("m", str("a", sec))
-		if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrQuiet) {
+		if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrRecovering) {
 			t.Errorf("committed: %v", err)
 		}
 		time.Sleep(5 * sec)

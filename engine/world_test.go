@@ -123,7 +123,7 @@ func newWorldOn(t *testing.T, j Journal, rec Recovery) *world {
 func (w *world) settle(seq simba.Seq, err error) {
 	w.t.Helper()
 	if err == nil {
-		err = w.e.Settle(context.Background(), seq)
+		err = w.e.Commit(context.Background(), seq)
 	}
 	if err != nil {
 		w.t.Fatal(err)

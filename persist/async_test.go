@@ -20,15 +20,15 @@ func openPrimed(t *testing.T, o Options) *Store {
 	return s
 }
 
-func TestAsyncChangesAreTellableAtOnce(t *testing.T) {
+func TestAsyncChangesAreCommittedAtOnce(t *testing.T) {
 	gate := newSyncGate(vfs.NewMem())
 	s := openPrimed(t, testOptions(t, gate, Async))
 	before := gate.syncs.Load()
 	s.Append(put(2, "m"))
 	s.Append(del(3, "m"))
 	mustCommit(t, s, 3)
-	if got := s.Tellable(); got != 3 {
-		t.Errorf("Tellable = %d, want 3", got)
+	if got := s.Committed(); got != 3 {
+		t.Errorf("Committed = %d, want 3", got)
 	}
 	if n := gate.syncs.Load() - before; n != 0 {
 		t.Errorf("%d fsyncs, want none", n)
@@ -74,16 +74,16 @@ func holding(t *testing.T, s *Store, gate *syncGate, ch simba.Change) {
 	t.Helper()
 	s.Append(ch)
 	s.Append(note(ch.Seq + 1))
-	if got := s.Tellable(); got != ch.Seq-1 {
-		t.Errorf("Tellable = %d, want %d", got, ch.Seq-1)
+	if got := s.Committed(); got != ch.Seq-1 {
+		t.Errorf("Committed = %d, want %d", got, ch.Seq-1)
 	}
 	before := gate.syncs.Load()
 	mustCommit(t, s, ch.Seq)
 	if n := gate.syncs.Load() - before; n != 1 {
 		t.Errorf("%d fsyncs, want 1", n)
 	}
-	if got := s.Tellable(); got != ch.Seq+1 {
-		t.Errorf("Tellable = %d after the commit, want %d", got, ch.Seq+1)
+	if got := s.Committed(); got != ch.Seq+1 {
+		t.Errorf("Committed = %d after the commit, want %d", got, ch.Seq+1)
 	}
 }
 
@@ -101,8 +101,8 @@ func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
 	ch := put(2, "m")
 	ch.Lease.Token = 1 + tokenReserve
 	s.Append(ch)
-	if got := s.Tellable(); got != 2 {
-		t.Errorf("Tellable = %d for the last token of the reserve, want 2", got)
+	if got := s.Committed(); got != 2 {
+		t.Errorf("Committed = %d for the last token of the reserve, want 2", got)
 	}
 	ch = put(3, "m")
 	ch.Lease.Token = 2 + tokenReserve
@@ -115,8 +115,8 @@ func TestAsyncLongerLeasesWait(t *testing.T) {
 	ch := put(2, "m")
 	ch.Lease.TTL, ch.Lease.Transition = ch.Lease.TTL-1, ch.Lease.Transition+1
 	s.Append(ch)
-	if got := s.Tellable(); got != 2 {
-		t.Errorf("Tellable = %d for a lease as long as the longest, want 2", got)
+	if got := s.Committed(); got != 2 {
+		t.Errorf("Committed = %d for a lease as long as the longest, want 2", got)
 	}
 	ch = put(3, "m")
 	ch.Lease.Transition++
@@ -184,8 +184,8 @@ func TestACrashInTheQuietTimeBeginsItAnew(t *testing.T) {
 		o.Now = c.now
 		s, _ := openClosed(t, o)
 		c.advance(11 * time.Second)
-		s.Append(del(s.Tellable()+1, "first"))
-		mustCommit(t, s, s.Tellable()+1)
+		s.Append(del(s.Committed()+1, "first"))
+		mustCommit(t, s, s.Committed()+1)
 
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
 		if r.Quiet != 12*time.Second {

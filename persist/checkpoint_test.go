@@ -394,7 +394,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		}
 		var p picture
 		if store != nil {
-			p.told = store.Tellable()
+			p.told = store.Committed()
 		}
 		for _, percent := range []int{0, 50} {
 			p.fsys = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})

@@ -220,7 +220,7 @@ func (s *Store) publish(g *group, took time.Duration) {
 	s.mu.Lock()
 	s.current = nil
 	s.durable = g.promised
-	s.updateTellableLocked()
+	s.updateCommittedLocked()
 	s.stats.add(g, took)
 	done := g.done
 	g.reset()

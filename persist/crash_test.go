@@ -63,7 +63,7 @@ const machineHistory = 20
 // first: whatever is told later may be in the picture but need not.
 func (m *machine) crashLocked() {
 	if m.store != nil {
-		m.told = m.store.Tellable()
+		m.told = m.store.Committed()
 	}
 	m.crashed = m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.rng.IntN(101), RNG: m.rng})
 }

@@ -154,7 +154,7 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 				if err := <-fatal; !errors.Is(err, errBroken) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("Fatal(%v), want one line with what broke", err)
 				}
-				told := s.Tellable()
+				told := s.Committed()
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
 					if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
 						t.Errorf("Commit(%d) = %v afterwards, want ErrStopped", seq, err)
@@ -163,8 +163,8 @@ func TestTheFirstFailureIsFatalOnceAndNothingIsToldFromItOn(t *testing.T) {
 				if err := s.Close(); !errors.Is(err, errBroken) {
 					t.Errorf("Close = %v, want what broke", err)
 				}
-				if got := s.Tellable(); got != told {
-					t.Errorf("Tellable went on from %d to %d", told, got)
+				if got := s.Committed(); got != told {
+					t.Errorf("Committed went on from %d to %d", told, got)
 				}
 				if n := len(fatal); n != 0 {
 					t.Errorf("Fatal was called %d times more", n)
@@ -234,8 +234,8 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 		// An answer that comes too late changes nothing.
 		release()
 		synctest.Wait()
-		if got := s.Tellable(); got != 0 {
-			t.Errorf("Tellable = %d, want 0", got)
+		if got := s.Committed(); got != 0 {
+			t.Errorf("Committed = %d, want 0", got)
 		}
 		if err := s.Close(); !errors.Is(err, errCommitTimeout) {
 			t.Errorf("Close = %v, want the timeout", err)

@@ -81,7 +81,7 @@ func damageable(t testing.TB) (files map[string][]byte, states []map[string]simb
 	for range 3 { // each start but the first has a checkpoint of what was written before
 		s, _ := mustOpen(t, o)
 		for i := range 8 {
-			seq := s.Tellable() + 1
+			seq := s.Committed() + 1
 			change := put(seq, fmt.Sprint("m", i))
 			if i == 5 {
 				change = del(seq, "m2")

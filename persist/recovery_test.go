@@ -202,9 +202,9 @@ func TestNoNumberComesTwiceThoughEveryMutexIsGone(t *testing.T) {
 		s.Append(del(5, "older tenure"))
 		mustCommit(t, s, 5)
 		s.Append(note(6))
-		told := s.Tellable()
+		told := s.Committed()
 		if told != 6 {
-			t.Fatalf("%v: Tellable = %d, want 6", mode, told)
+			t.Fatalf("%v: Committed = %d, want 6", mode, told)
 		}
 		_, r := openClosed(t, testOptions(t, crash(fsys), mode))
 		if r.Token < 99 || r.Seq < told {

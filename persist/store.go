@@ -109,7 +109,7 @@ func (s *Store) AppendAll(changes []simba.Change) (holds bool) {
 		holds = s.appendLocked(&changes[i]) || holds
 	}
 	s.closeLargeLocked()
-	s.updateTellableLocked()
+	s.updateCommittedLocked()
 	return holds
 }
 
@@ -188,7 +188,7 @@ func (s *Store) holds(g *group, ch *simba.Change) bool {
 		(ch.Lease.Token > s.durable.token || ch.Lease.TTL+ch.Lease.Transition > s.durable.longest)
 }
 
-func (s *Store) updateTellableLocked() {
+func (s *Store) updateCommittedLocked() {
 	hold := s.next.hold
 	for _, g := range slices.Backward(s.ready) {
 		hold = cmp.Or(g.hold, hold)
@@ -202,9 +202,9 @@ func (s *Store) updateTellableLocked() {
 	s.tellable.Store(uint64(hold - 1))
 }
 
-// Tellable is the largest Seq up to which every change may be told. It is one
+// Committed is the largest Seq up to which every change may be told. It is one
 // atomic load.
-func (s *Store) Tellable() simba.Seq { return simba.Seq(s.tellable.Load()) }
+func (s *Store) Committed() simba.Seq { return simba.Seq(s.tellable.Load()) }
 
 // Commit returns nil when every change up to seq is tellable. Callers whose
 // changes are in the same group share its fsync. It returns simba.ErrStopped
@@ -229,12 +229,12 @@ func (s *Store) Begin(seq simba.Seq) (waits bool) {
 // begin has the changes up to seq written, unless they are tellable. It returns what is
 // closed when they are durable.
 func (s *Store) begin(seq simba.Seq) (done <-chan struct{}, err error) {
-	if seq <= s.Tellable() {
+	if seq <= s.Committed() {
 		return nil, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if seq <= s.Tellable() {
+	if seq <= s.Committed() {
 		return nil, nil
 	}
 	if s.current != nil && seq <= s.current.last {

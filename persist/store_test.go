@@ -187,7 +187,7 @@ func wantOpen(t *testing.T, errs <-chan error) {
 	}
 }
 
-func TestNothingIsTellableBeforeItsFsync(t *testing.T) {
+func TestNothingIsCommittedBeforeItsFsync(t *testing.T) {
 	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Always))
 	release := gate.hold()
@@ -197,8 +197,8 @@ func TestNothingIsTellableBeforeItsFsync(t *testing.T) {
 	errs := commitAll(s, 1)
 	<-gate.arrived
 	s.Append(note(2))
-	if got := s.Tellable(); got != 0 {
-		t.Errorf("Tellable = %d during the fsync, want 0", got)
+	if got := s.Committed(); got != 0 {
+		t.Errorf("Committed = %d during the fsync, want 0", got)
 	}
 	wantOpen(t, errs)
 
@@ -206,29 +206,29 @@ func TestNothingIsTellableBeforeItsFsync(t *testing.T) {
 	if err := <-errs; err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Tellable(); got != 2 {
-		t.Errorf("Tellable = %d after the fsync, want 2", got)
+	if got := s.Committed(); got != 2 {
+		t.Errorf("Committed = %d after the fsync, want 2", got)
 	}
 }
 
-func TestADeletionIsTellableOnlyAfterItsFsync(t *testing.T) {
+func TestADeletionIsCommittedOnlyAfterItsFsync(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	s.Append(del(2, "m"))
-	if got := s.Tellable(); got != 1 {
-		t.Errorf("Tellable = %d, want 1", got)
+	if got := s.Committed(); got != 1 {
+		t.Errorf("Committed = %d, want 1", got)
 	}
 }
 
-func TestAChangeOfTheHistoryAloneIsTellableAtOnce(t *testing.T) {
+func TestAChangeOfTheHistoryAloneIsCommittedAtOnce(t *testing.T) {
 	gate := newSyncGate(vfs.NewMem())
 	s, _ := openClosed(t, testOptions(t, gate, Always))
 	before := gate.syncs.Load()
 	s.Append(note(1))
 	mustCommit(t, s, 1)
-	if got := s.Tellable(); got != 1 {
-		t.Errorf("Tellable = %d, want 1", got)
+	if got := s.Committed(); got != 1 {
+		t.Errorf("Committed = %d, want 1", got)
 	}
 	if n := gate.syncs.Load() - before; n != 0 {
 		t.Errorf("%d fsyncs, want none", n)
@@ -287,8 +287,8 @@ func TestCommitOfWhatWasToldByAnEarlierRunReturnsAtOnce(t *testing.T) {
 	s.Append(put(7, "m"))
 	mustClose(t, s)
 	s, r := openClosed(t, testOptions(t, fsys, Always))
-	if r.Seq != 7 || s.Tellable() != 7 {
-		t.Errorf("Seq = %d, Tellable = %d, want 7 and 7", r.Seq, s.Tellable())
+	if r.Seq != 7 || s.Committed() != 7 {
+		t.Errorf("Seq = %d, Committed = %d, want 7 and 7", r.Seq, s.Committed())
 	}
 	mustCommit(t, s, 7)
 }
@@ -296,17 +296,17 @@ func TestCommitOfWhatWasToldByAnEarlierRunReturnsAtOnce(t *testing.T) {
 func TestNumbersBeyondTheStoredFloorHold(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	s.Append(note(seqReserve))
-	if got := s.Tellable(); got != seqReserve {
-		t.Errorf("Tellable = %d at the floor, want %d", got, seqReserve)
+	if got := s.Committed(); got != seqReserve {
+		t.Errorf("Committed = %d at the floor, want %d", got, seqReserve)
 	}
 	s.Append(note(seqReserve + 1))
-	if got := s.Tellable(); got != seqReserve {
-		t.Errorf("Tellable = %d beyond the floor, want %d", got, seqReserve)
+	if got := s.Committed(); got != seqReserve {
+		t.Errorf("Committed = %d beyond the floor, want %d", got, seqReserve)
 	}
 	mustCommit(t, s, seqReserve+1)
 	s.Append(note(seqReserve + 2))
-	if got := s.Tellable(); got != seqReserve+2 {
-		t.Errorf("Tellable = %d with a new floor, want %d", got, seqReserve+2)
+	if got := s.Committed(); got != seqReserve+2 {
+		t.Errorf("Committed = %d with a new floor, want %d", got, seqReserve+2)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	long := strings.Repeat("r", simba.MaxReasonLen)
 	var seq simba.Seq
-	for s.Tellable() == seq {
+	for s.Committed() == seq {
 		if seq++; seq > 2*maxPending/simba.MaxReasonLen {
 			t.Fatal("everything is told though nothing was written")
 		}
@@ -373,8 +373,8 @@ func TestARecordIsBoundedWhateverIsChangedDuringOneFsync(t *testing.T) {
 			t.Fatalf("%v: %d records wait, want 3 at least", mode, len(ready))
 		}
 		middle := ready[1].last
-		if got := s.Tellable(); got >= middle {
-			t.Errorf("%v: Tellable = %d, but change %d is not durable", mode, got, middle)
+		if got := s.Committed(); got >= middle {
+			t.Errorf("%v: Committed = %d, but change %d is not durable", mode, got, middle)
 		}
 		wantOpen(t, first)
 		release()
@@ -438,16 +438,16 @@ func TestWhatComesAfterCloseIsNeverTold(t *testing.T) {
 		go func() { closed <- s.Close() }()
 		<-gate.arrived
 		s.Append(note(2))
-		if got := s.Tellable(); got != 1 {
-			t.Errorf("%v: Tellable = %d while it closes, want 1", mode, got)
+		if got := s.Committed(); got != 1 {
+			t.Errorf("%v: Committed = %d while it closes, want 1", mode, got)
 		}
 		release()
 		if err := <-closed; err != nil {
 			t.Fatal(err)
 		}
 		s.Append(note(3))
-		if got := s.Tellable(); got != 1 {
-			t.Errorf("%v: Tellable = %d, want 1", mode, got)
+		if got := s.Committed(); got != 1 {
+			t.Errorf("%v: Committed = %d, want 1", mode, got)
 		}
 		if err := s.Commit(1); err != nil {
 			t.Errorf("%v: Commit of what was written: %v", mode, err)

@@ -93,7 +93,7 @@ func TestTheConfirmationComesBeforeTheFirstMessage(t *testing.T) {
 		s := NewServer(settling(h), h)
 		cl := dial(t, s)
 		cl.send("SUBSCRIBE a\r\nPING\r\n")
-		synctest.Wait() // it is subscribed, and waits for Settle
+		synctest.Wait() // it is subscribed, and waits for Commit
 		if s.Broker().Publish("a", "early") != 1 {
 			t.Error("it is not subscribed")
 		}
@@ -128,7 +128,7 @@ func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
 		synctest.Wait()
 		b.Publish("b", "2")
 		cl.send("PING\r\nLEAVE\r\nPING\r\nUNSUBSCRIBE c\r\n")
-		synctest.Wait() // the batch is served and waits for Settle, before the pusher goes on
+		synctest.Wait() // the batch is served and waits for Commit, before the pusher goes on
 		cl.expect(message("a", "1"))
 		durable <- struct{}{}
 		cl.expect("+PONG\r\n")

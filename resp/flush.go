@@ -30,7 +30,7 @@ func (c *Conn) Flush() error {
 		c.fail(c.send())
 		c.reply.Truncate(0)
 	}
-	if err := c.Settle(); err == nil && c.err == nil {
+	if err := c.Commit(); err == nil && c.err == nil {
 		c.fail(c.send())
 	}
 	c.command, c.holds = 0, false
@@ -39,16 +39,16 @@ func (c *Conn) Flush() error {
 	return c.err
 }
 
-// Settle returns when the changes named by RestOn so far are durable. It sends nothing; after an error
+// Commit returns when the changes named by RestOn so far are durable. It sends nothing; after an error
 // the connection sends no reply any more. It is not bound to the connection's context: notices and wake-ups of
 // others depend on it, also when this client has left.
-func (c *Conn) Settle() error {
+func (c *Conn) Commit() error {
 	if !c.settles {
 		return nil
 	}
 	seq := c.rests
 	c.rests, c.settles = 0, false
-	done, err := c.server.committer.TrySettle(seq)
+	done, err := c.server.committer.TryCommit(seq)
 	if !done {
 		err = c.awaitSettled(seq)
 	}
@@ -61,7 +61,7 @@ func (c *Conn) Settle() error {
 func (c *Conn) awaitSettled(seq simba.Seq) error {
 	began := c.age()
 	c.lineUp()
-	err := c.server.committer.Settle(context.Background(), seq)
+	err := c.server.committer.Commit(context.Background(), seq)
 	c.server.settled(c.age() - began)
 	return err
 }
@@ -69,12 +69,12 @@ func (c *Conn) awaitSettled(seq simba.Seq) error {
 // durable is the Committer of replies that rest on nothing.
 type durable struct{}
 
-func (d durable) Settle(_ context.Context, seq simba.Seq) error {
-	_, err := d.TrySettle(seq)
+func (d durable) Commit(_ context.Context, seq simba.Seq) error {
+	_, err := d.TryCommit(seq)
 	return err
 }
 
-func (durable) TrySettle(seq simba.Seq) (done bool, err error) {
+func (durable) TryCommit(seq simba.Seq) (done bool, err error) {
 	if seq != 0 {
 		return true, errNoCommitter
 	}

@@ -44,7 +44,7 @@ func (h *script) Serve(c *Conn, args [][]byte) {
 	c.Reply().Simple("PONG")
 }
 
-func (h *script) Settle(context.Context, simba.Seq) error {
+func (h *script) Commit(context.Context, simba.Seq) error {
 	h.settled.Add(1)
 	if h.settle != nil {
 		return h.settle()
@@ -52,7 +52,7 @@ func (h *script) Settle(context.Context, simba.Seq) error {
 	return nil
 }
 
-func (*script) TrySettle(simba.Seq) (done bool, err error) { return false, nil }
+func (*script) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
 
 // settling returns the configuration of a server that has a script for its Committer.
 func settling(h *script) Config { return Config{Committer: h} }

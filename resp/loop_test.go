@@ -94,8 +94,8 @@ func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
 // doneCommitter never has anybody wait.
 type doneCommitter struct{ err error }
 
-func (c doneCommitter) TrySettle(simba.Seq) (done bool, err error)    { return true, c.err }
-func (c doneCommitter) Settle(context.Context, simba.Seq) (err error) { panic("it was done") }
+func (c doneCommitter) TryCommit(simba.Seq) (done bool, err error)    { return true, c.err }
+func (c doneCommitter) Commit(context.Context, simba.Seq) (err error) { panic("it was done") }
 
 func TestWhatIsDurableAlreadyIsSentAtOnceUnlessThatFailed(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {

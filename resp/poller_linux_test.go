@@ -189,7 +189,7 @@ type slowCommitter struct {
 	settled func(seq simba.Seq)
 }
 
-func (c *slowCommitter) TrySettle(seq simba.Seq) (done bool, err error) {
+func (c *slowCommitter) TryCommit(seq simba.Seq) (done bool, err error) {
 	if seq == 0 {
 		return true, nil
 	}
@@ -197,7 +197,7 @@ func (c *slowCommitter) TrySettle(seq simba.Seq) (done bool, err error) {
 	return false, nil
 }
 
-func (c *slowCommitter) Settle(_ context.Context, seq simba.Seq) error {
+func (c *slowCommitter) Commit(_ context.Context, seq simba.Seq) error {
 	c.settled(seq)
 	return nil
 }

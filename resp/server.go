@@ -29,7 +29,7 @@ type Handler interface {
 	Serve(c *Conn, args [][]byte)
 	// Closed is called once, on the connection's goroutine, after the last Serve, when what was
 	// served is settled, the connection is closed, its Context has ended and its subscriptions
-	// are gone. It may call RestOn and Settle. c.Graceful tells whether the server is shutting
+	// are gone. It may call RestOn and Commit. c.Graceful tells whether the server is shutting
 	// down.
 	Closed(c *Conn)
 }

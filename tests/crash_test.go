@@ -79,7 +79,7 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 	if err != nil {
 		return err
 	}
-	if err := e.Settle(ctx, seq); err != nil {
+	if err := e.Commit(ctx, seq); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -270,7 +270,7 @@ func goOn(t testing.TB, p picture, quiet bool, store *persist.Store, rec *persis
 	ask := func(mutex string) simba.Outcome {
 		o, _, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "stranger", TTL: time.Second, NoQueue: true})
 		if err == nil {
-			err = e.Settle(context.Background(), o.Seq)
+			err = e.Commit(context.Background(), o.Seq)
 		}
 		if err != nil {
 			t.Error(err)

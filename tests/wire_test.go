@@ -324,9 +324,9 @@ func (h *heldBack) Commit(seq simba.Seq) error {
 	return nil
 }
 
-func (h *heldBack) Begin(seq simba.Seq) bool { return seq > h.Tellable() }
+func (h *heldBack) Begin(seq simba.Seq) bool { return seq > h.Committed() }
 
-func (h *heldBack) Tellable() simba.Seq {
+func (h *heldBack) Committed() simba.Seq {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.upTo

@@ -48,7 +48,7 @@ func deadWaiterRules() []rule {
 					go func() {
 						o, err := x.ticket.End(simba.EndGone)
 						if err == nil {
-							err = s.b.Settle(context.Background(), o.Seq)
+							err = s.b.Commit(context.Background(), o.Seq)
 						}
 						done <- err
 					}()

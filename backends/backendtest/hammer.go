@@ -96,7 +96,7 @@ func rush(w *world, contenders int, servers ...*server) {
 				o, err = ticket.End(simba.EndWoken)
 			}
 			if err == nil {
-				err = s.b.Settle(ctx, o.Seq)
+				err = s.b.Commit(ctx, o.Seq)
 			}
 			if err != nil || o.Status != simba.StatusAcquired || o.Owner != name {
 				w.t.Errorf("%s: %s, %v", name, show(o), err)
@@ -105,7 +105,7 @@ func rush(w *world, contenders int, servers ...*server) {
 			tokens[i] = o.Token
 			owned, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: name})
 			if err == nil {
-				err = s.b.Settle(ctx, seq)
+				err = s.b.Commit(ctx, seq)
 			}
 			if err != nil || !owned {
 				w.t.Errorf("%s releases: %v, %v", name, owned, err)
@@ -324,7 +324,7 @@ func (h *hammerer) round(m string) error {
 			return h.excuse(err, begun, r.TTL+r.Transition)
 		}
 	}
-	if err := h.s.b.Settle(ctx, o.Seq); err != nil {
+	if err := h.s.b.Commit(ctx, o.Seq); err != nil {
 		return err
 	}
 	if o.Status != simba.StatusAcquired && o.Status != simba.StatusRenewed {
@@ -378,7 +378,7 @@ func (h *hammerer) hold(s section) error {
 	if err != nil {
 		return h.excuse(err, time.Now(), long)
 	}
-	return h.s.b.Settle(ctx, seq)
+	return h.s.b.Commit(ctx, seq)
 }
 
 func earlier(a, b time.Time) time.Time {

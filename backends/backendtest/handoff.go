@@ -135,7 +135,7 @@ func handoffRules() []rule {
 				released := make(chan bool)
 				go func() {
 					owned, seq, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
-					released <- owned && err == nil && s.b.Settle(context.Background(), seq) == nil
+					released <- owned && err == nil && s.b.Commit(context.Background(), seq) == nil
 				}()
 				if i%2 == 0 {
 					pass(time.Duration(i) * 100 * time.Microsecond)

@@ -27,7 +27,7 @@ const everything simba.Seq = 1<<64 - 1
 func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	l := &late{Journal: j, by: by}
 	l.more = sync.NewCond(&l.mu)
-	if seq := j.Tellable(); seq != everything {
+	if seq := j.Committed(); seq != everything {
 		l.last = seq
 	}
 	return l
@@ -56,8 +56,8 @@ func (l *late) AppendAll(changes []simba.Change) (holds bool) {
 	return true
 }
 
-// Tellable implements engine.Journal.
-func (l *late) Tellable() simba.Seq {
+// Committed implements engine.Journal.
+func (l *late) Committed() simba.Seq {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tellableLocked()
@@ -67,12 +67,12 @@ func (l *late) tellableLocked() simba.Seq {
 	if len(l.held) > 0 {
 		return l.held[0] - 1
 	}
-	return min(l.last, l.Journal.Tellable())
+	return min(l.last, l.Journal.Committed())
 }
 
 // Begin implements engine.Journal.
 func (l *late) Begin(seq simba.Seq) (waits bool) {
-	if seq <= l.Tellable() {
+	if seq <= l.Committed() {
 		return false
 	}
 	go func() { _ = l.Commit(seq) }() // whoever calls Commit meets the error, too
@@ -81,7 +81,7 @@ func (l *late) Begin(seq simba.Seq) (waits bool) {
 
 // Commit implements engine.Journal.
 func (l *late) Commit(seq simba.Seq) error {
-	if seq <= l.Tellable() {
+	if seq <= l.Committed() {
 		return nil
 	}
 	if err := l.Journal.Commit(seq); err != nil {

@@ -77,7 +77,7 @@ func lifeRules() []rule {
 					_, _, err := b.History(ctx, simba.HistoryRequest{Mutex: m})
 					return err
 				}},
-				{"settle", func(ctx context.Context, b simba.Backend, m string) error { return b.Settle(ctx, 1) }},
+				{"settle", func(ctx context.Context, b simba.Backend, m string) error { return b.Commit(ctx, 1) }},
 				{"a ticket", func(context.Context, simba.Backend, string) error {
 					_, err := x.ticket.End(simba.EndWoken)
 					return err

@@ -162,7 +162,7 @@ func (r *crashRound) use(h *hearsay) error {
 // replied settles, and counts a reply.
 func (r *crashRound) replied(seq simba.Seq, err error) error {
 	if err == nil {
-		err = r.s.b.Settle(context.Background(), seq)
+		err = r.s.b.Commit(context.Background(), seq)
 	}
 	if err == nil && r.left.Add(-1) == 0 {
 		close(r.enough)

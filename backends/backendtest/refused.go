@@ -95,7 +95,7 @@ func (s *server) acquiresAgain(mutex, contender string) {
 	s.w.await(contender+" acquires", func() bool {
 		o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
 		if err == nil {
-			err = s.b.Settle(context.Background(), o.Seq)
+			err = s.b.Commit(context.Background(), o.Seq)
 		}
 		return err == nil && o.Owner == contender
 	})

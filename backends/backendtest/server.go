@@ -53,7 +53,7 @@ func (s *server) close() {
 func (s *server) settle(seq simba.Seq, err error) {
 	s.w.t.Helper()
 	if err == nil {
-		err = s.b.Settle(context.Background(), seq)
+		err = s.b.Commit(context.Background(), seq)
 	}
 	if err != nil {
 		s.w.t.Fatal(err)

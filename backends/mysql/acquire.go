@@ -161,7 +161,7 @@ func (b *Backend) turnAway(l *line, r simba.AcquireRequest, s row) simba.Outcome
 		return b.outcome(l, simba.StatusBusy, r.Contender, s)
 	}
 	if b.join(l, r.Contender) {
-		b.chronicle.Announce(simba.Event{Kind: simba.EventQueued, Mutex: l.mutex, Owner: r.Contender})
+		b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: l.mutex, Owner: r.Contender})
 	}
 	return b.outcome(l, simba.StatusQueued, r.Contender, s)
 }
@@ -196,8 +196,8 @@ func (b *Backend) acquireBlocked(ctx context.Context, l *line, r simba.AcquireRe
 	case o.Status != simba.StatusWaiting:
 		return o, nil, nil
 	}
-	if fresh && b.lobby.Find(r.Mutex, r.Contender) == t {
-		b.chronicle.Announce(simba.Event{Kind: simba.EventQueued, Mutex: l.mutex, Owner: r.Contender})
+	if fresh && b.waiters.Find(r.Mutex, r.Contender) == t {
+		b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: l.mutex, Owner: r.Contender})
 	}
 	return o, t, nil
 }
@@ -208,7 +208,7 @@ func (b *Backend) seat(l *line, r simba.AcquireRequest) (t *proxy.Ticket, fresh 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fresh = b.joinLocked(l, r.Contender)
-	return b.lobby.Enter(r), fresh
+	return b.waiters.Enter(r), fresh
 }
 
 // blocks has whatever grants its contender the mutex from now on wake the waiter. What did so before, and was seen here, is looked for.
@@ -226,7 +226,7 @@ func (b *Backend) quitUnlessBlocked(l *line, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := l.index[contender]
-	if e == nil || b.lobby.Find(l.mutex, contender) != nil {
+	if e == nil || b.waiters.Find(l.mutex, contender) != nil {
 		return false
 	}
 	l.removeLocked(e)
@@ -256,7 +256,7 @@ func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o s
 		if err != nil {
 			return o, err
 		}
-		if b.lobby.Find(r.Mutex, r.Contender) != t {
+		if b.waiters.Find(r.Mutex, r.Contender) != t {
 			return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil // granted by the look, or moved
 		}
 		if s.live && s.owner == r.Contender {

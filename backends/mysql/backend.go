@@ -24,8 +24,8 @@ type Backend struct {
 	notices   simba.Notices
 	timeout   time.Duration
 	poll      time.Duration
-	lobby     *proxy.Lobby
-	chronicle *proxy.Chronicle
+	waiters     *proxy.Waiters
+	eventLog *proxy.EventLog
 	tenures   tenures
 	counts    counts
 
@@ -61,13 +61,13 @@ var _ simba.Backend = (*Backend)(nil)
 func newBackend(o Options, s store, at place) *Backend {
 	b := &Backend{
 		store: s, at: at, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
-		chronicle: proxy.NewChronicle(o.Notices, 0),
+		eventLog: proxy.NewEventLog(o.Notices, 0),
 		looking:   make(chan struct{}, maxLooks),
 		lines:     make(map[string]*line),
 		sessions:  make(map[string]binding),
 		patterns:  make(map[string]struct{}),
 	}
-	b.lobby = proxy.NewLobby((*desk)(b))
+	b.waiters = proxy.NewWaiters((*desk)(b))
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
@@ -181,22 +181,22 @@ var errRestless = errors.New("the mutex or the database's clock changed at each 
 // attempts is how often a request looks again when the state changed under it.
 const attempts = 5
 
-// Settle implements simba.Committer. What the store has said is durable already.
-func (b *Backend) Settle(_ context.Context, seq simba.Seq) error {
+// Commit implements simba.Committer. What the store has said is durable already.
+func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq != 0 && b.ctx.Err() != nil {
 		return simba.ErrStopped
 	}
 	return nil
 }
 
-// TrySettle implements simba.Committer.
-func (b *Backend) TrySettle(seq simba.Seq) (done bool, err error) {
-	return true, b.Settle(context.Background(), seq)
+// TryCommit implements simba.Committer.
+func (b *Backend) TryCommit(seq simba.Seq) (done bool, err error) {
+	return true, b.Commit(context.Background(), seq)
 }
 
 // Stats implements simba.Backend.
 func (b *Backend) Stats() simba.Stats {
-	blocked := int64(b.lobby.Len())
+	blocked := int64(b.waiters.Len())
 	b.mu.Lock()
 	all := int64(0)
 	for _, l := range b.lines {
@@ -208,7 +208,7 @@ func (b *Backend) Stats() simba.Stats {
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
 		Broken: b.counts.broken.Load(), HandedOn: b.counts.handedOn.Load(),
-		Seq: b.chronicle.Seq(),
+		Seq: b.eventLog.Seq(),
 	}
 }
 
@@ -217,7 +217,7 @@ func (b *Backend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Ev
 	if b.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped
 	}
-	return b.chronicle.Find(r), 0, nil
+	return b.eventLog.Find(r), 0, nil
 }
 
 // checkNames refuses names that the table cannot hold; contender "" = none.

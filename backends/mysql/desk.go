@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// desk is the Backend as the proxy.Store of its lobby: what becomes of a wait that
+// desk is the Backend as the proxy.Store of its waiters: what becomes of a wait that
 // ends.
 type desk Backend
 
@@ -108,7 +108,7 @@ func (b *Backend) unseat(t *proxy.Ticket, why simba.EndReason) {
 	if why == simba.EndTimeout {
 		reason = "timeout"
 	}
-	b.chronicle.Announce(simba.Event{Kind: simba.EventLeft, Mutex: l.mutex, Owner: contender, Reason: reason})
+	b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: l.mutex, Owner: contender, Reason: reason})
 }
 
 // Pass implements proxy.Store.

@@ -167,14 +167,14 @@ func (b *Backend) sweep() {
 // checkForBlocked ends all waits by an error if the database refuses what each of them
 // needs in the end. Otherwise they would learn it when their leases in front end.
 func (b *Backend) checkForBlocked(ctx context.Context) error {
-	mutexes := b.lobby.Mutexes()
+	mutexes := b.waiters.Mutexes()
 	if len(mutexes) == 0 {
 		return nil
 	}
 	err := b.store.tryUpdate(ctx)
 	if f := b.at.fault(err); f != nil {
 		for _, mutex := range mutexes {
-			b.lobby.Fail(mutex, &simba.MisconfiguredError{Engine: "mysql", Err: f})
+			b.waiters.Fail(mutex, &simba.MisconfiguredError{Engine: "mysql", Err: f})
 		}
 	}
 	return err

@@ -134,11 +134,11 @@ func (b *Backend) depart(l *line, contender string) {
 	e := l.index[contender]
 	if e != nil {
 		l.removeLocked(e)
-		b.lobby.Grant(l.mutex, contender, proxy.Grant{Token: dismissed})
+		b.waiters.Grant(l.mutex, contender, proxy.Grant{Token: dismissed})
 	}
 	b.mu.Unlock()
 	if e != nil {
-		b.chronicle.Announce(simba.Event{Kind: simba.EventLeft, Mutex: l.mutex, Owner: contender, Reason: "left"})
+		b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: l.mutex, Owner: contender, Reason: "left"})
 	}
 }
 
@@ -226,7 +226,7 @@ func (b *Backend) ask(ctx context.Context, mutex string) (*line, row, error) {
 // noticeEnd announces the end of a tenure that began here, if a row that was read
 // shows it.
 func (b *Backend) noticeEnd(mutex string, s row) {
-	e, ok := b.chronicle.Last(mutex)
+	e, ok := b.eventLog.Last(mutex)
 	if ok && e.Kind == simba.EventAcquired && e.Token == s.token && e.Owner == s.owner && !s.live {
 		b.tellChange(mutex, row{owner: e.Owner, token: e.Token, live: true}, s)
 	}

@@ -44,7 +44,7 @@ type line struct {
 	awake    bool // the timer's goroutine runs, and sets the timer when it is done
 }
 
-// entry is a contender's place. It is blocked as long as the lobby has its ticket.
+// entry is a contender's place. It is blocked as long as the waiters have its ticket.
 type entry struct {
 	contender string
 	order     uint64
@@ -101,7 +101,7 @@ func (b *Backend) owns(l *line, contender string) bool {
 	if last != "" {
 		return last == contender && time.Now().Before(end)
 	}
-	e, ok := b.chronicle.Last(l.mutex)
+	e, ok := b.eventLog.Last(l.mutex)
 	return ok && e.Kind == simba.EventAcquired && e.Owner == contender
 }
 
@@ -174,11 +174,11 @@ func (b *Backend) position(l *line, contender string) int {
 // pollingLocked returns those who wait without a connection. It costs nothing if there
 // are none.
 func (b *Backend) pollingLocked(l *line) (list []*entry) {
-	if len(l.entries) == b.lobby.Count(l.mutex) {
+	if len(l.entries) == b.waiters.Count(l.mutex) {
 		return nil
 	}
 	for _, e := range l.entries {
-		if b.lobby.Find(l.mutex, e.contender) == nil {
+		if b.waiters.Find(l.mutex, e.contender) == nil {
 			list = append(list, e)
 		}
 	}
@@ -200,12 +200,12 @@ func (b *Backend) lapse(l *line) {
 		}
 	}
 	b.mu.Unlock()
-	b.chronicle.Announce(gone...)
+	b.eventLog.Announce(gone...)
 }
 
 // reachableLocked reports whether a waiter can be told of its turn.
 func (b *Backend) reachableLocked(l *line, e *entry) bool {
-	return b.lobby.Find(l.mutex, e.contender) != nil ||
+	return b.waiters.Find(l.mutex, e.contender) != nil ||
 		b.notices.Subscribed(simba.ContenderChannel(l.mutex, e.contender))
 }
 
@@ -213,7 +213,7 @@ func (b *Backend) reachableLocked(l *line, e *entry) bool {
 // holder's tenure, or since the mutex is free.
 func (b *Backend) nextLocked(l *line, from holder) *entry {
 	for _, e := range l.entries {
-		if from.free() && e.toldAt == from.version+1 && b.lobby.Find(l.mutex, e.contender) == nil {
+		if from.free() && e.toldAt == from.version+1 && b.waiters.Find(l.mutex, e.contender) == nil {
 			continue
 		}
 		if b.reachableLocked(l, e) {
@@ -232,7 +232,7 @@ func (b *Backend) heir(l *line, from holder) (*entry, *proxy.Ticket) {
 	if e == nil {
 		return nil, nil
 	}
-	return e, b.lobby.Find(l.mutex, e.contender)
+	return e, b.waiters.Find(l.mutex, e.contender)
 }
 
 // mayTake reports whether a contender may take the mutex while it is free: nobody
@@ -267,7 +267,7 @@ func (b *Backend) ahead(l *line, contender string) bool {
 		if e.contender == contender {
 			return false
 		}
-		if b.lobby.Find(l.mutex, e.contender) != nil {
+		if b.waiters.Find(l.mutex, e.contender) != nil {
 			return true
 		}
 	}
@@ -310,7 +310,7 @@ func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.Que
 	for i, e := range l.entries[:min(count, len(l.entries))] {
 		list = append(list, simba.QueueEntry{
 			Contender: e.contender, Position: i + 1, Waiting: now.Sub(e.since),
-			Blocked: b.lobby.Find(mutex, e.contender) != nil,
+			Blocked: b.waiters.Find(mutex, e.contender) != nil,
 		})
 	}
 	return list, 0, nil

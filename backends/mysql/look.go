@@ -47,7 +47,7 @@ func (b *Backend) dueLocked(l *line) (due time.Time) {
 			due = t
 		}
 	}
-	watched := l.followed || len(l.ghosts) > 0 || b.lobby.Count(l.mutex) > 0
+	watched := l.followed || len(l.ghosts) > 0 || b.waiters.Count(l.mutex) > 0
 	for _, e := range b.pollingLocked(l) {
 		if e != l.reserved {
 			sooner(e.lapse)
@@ -116,7 +116,7 @@ func (b *Backend) wakeUp(l *line) {
 	if err := b.lookByItself(ctx, l); err != nil && b.ctx.Err() == nil {
 		err = b.fail(err) // for its effect on the pool, too
 		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
-			b.lobby.Fail(l.mutex, refusal)
+			b.waiters.Fail(l.mutex, refusal)
 		}
 		b.log.Debug("cannot look at a mutex", "mutex", l.mutex, "err", err)
 		b.mu.Lock()
@@ -183,7 +183,7 @@ func (b *Backend) visitInGate(ctx context.Context, l *line) error {
 	return b.offer(ctx, l, s)
 }
 
-func (b *Backend) blocked(l *line) bool { return b.lobby.Count(l.mutex) > 0 }
+func (b *Backend) blocked(l *line) bool { return b.waiters.Count(l.mutex) > 0 }
 
 // look reads a mutex, tells what has changed and decides about ghosts. With create, the
 // row is there afterwards. It is called in the gate.

@@ -14,7 +14,7 @@ func (b *Backend) observe(l *line, r row) {
 	l.seen, l.known = r, true
 	if !known {
 		// Of a tenure that began here its end is news.
-		e, ok := b.chronicle.Last(l.mutex)
+		e, ok := b.eventLog.Last(l.mutex)
 		if !ok || e.Kind != simba.EventAcquired {
 			return
 		}
@@ -86,7 +86,7 @@ func sameTenure(before, now row) bool {
 // announce announces events and returns those that were new.
 func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 	for _, e := range events {
-		if b.chronicle.Announce(e) == 0 {
+		if b.eventLog.Announce(e) == 0 {
 			continue
 		}
 		if e.Kind == simba.EventExpired {
@@ -129,7 +129,7 @@ func (b *Backend) sighted(l *line, r row) {
 // began records, in the gate, a tenure that this server made. Whatever tenure it knew before has
 // ended: it expired if no other version lies between.
 func (b *Backend) began(l *line, t lease, reason string) {
-	if e, ok := b.chronicle.Last(l.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
+	if e, ok := b.eventLog.Last(l.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
 		kind := simba.EventReleased
 		last := t.asRow().versionOf(e.Token)
 		if l.known && l.seen.token == e.Token {
@@ -140,7 +140,7 @@ func (b *Backend) began(l *line, t lease, reason string) {
 		}
 		b.announce([]simba.Event{{Kind: kind, Mutex: l.mutex, Owner: e.Owner, Token: e.Token}})
 	}
-	if b.chronicle.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: l.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
+	if b.eventLog.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: l.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
 		b.counts.acquired.Add(1)
 	}
 	l.seen = t.asRow() // if it is known at all
@@ -176,7 +176,7 @@ func (b *Backend) ended(l *line, was holder, now row, kind simba.EventKind, reas
 	if was.token == 0 {
 		was.token = tokenOf(now.version-1, now.fenced) // by statements.ofAny
 	}
-	fresh := b.chronicle.Announce(simba.Event{Kind: kind, Mutex: l.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
+	fresh := b.eventLog.Announce(simba.Event{Kind: kind, Mutex: l.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
 	if fresh {
 		if kind == simba.EventBroken {
 			b.counts.broken.Add(1)

@@ -126,12 +126,12 @@ func (b *Backend) deliver(l *line, t *proxy.Ticket, granted lease, asker bool) b
 func (b *Backend) wake(l *line, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.lobby.Find(l.mutex, granted.owner)
+	t := b.waiters.Find(l.mutex, granted.owner)
 	if t == nil || seatOf(t).since.After(granted.since) {
 		return false
 	}
 	seatOf(t).lease = granted
-	if !b.lobby.Grant(l.mutex, granted.owner, proxy.Grant{Token: granted.token, Since: granted.since}) {
+	if !b.waiters.Grant(l.mutex, granted.owner, proxy.Grant{Token: granted.token, Since: granted.since}) {
 		return false
 	}
 	b.bindLocked(l.mutex, t.Request.Session, granted)
@@ -144,7 +144,7 @@ func (b *Backend) wake(l *line, granted lease) bool {
 // wakeBlocked is wake for a lease that the contender was granted otherwise: by another request of its own, or through another
 // server. One whose request has yet to be answered gets nothing, since that renews the lease.
 func (b *Backend) wakeBlocked(l *line, granted lease) {
-	if t := b.lobby.Find(l.mutex, granted.owner); t != nil && b.isBlocked(t) && !b.wake(l, granted) {
+	if t := b.waiters.Find(l.mutex, granted.owner); t != nil && b.isBlocked(t) && !b.wake(l, granted) {
 		b.hurry(l) // it sat down after the table was asked
 	}
 }

@@ -358,7 +358,7 @@ func TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen(t *testing.T) {
 			await(t, "the handoff is announced", func() bool { return heard("acquired@@ours") == 1 })
 			expire(t, db, "m")
 			await(t, "the lease ends", func() bool {
-				e, _ := b.chronicle.Last("m")
+				e, _ := b.eventLog.Last("m")
 				return e.Kind == simba.EventExpired
 			})
 			<-time.After(4 * testPoll)

@@ -195,7 +195,7 @@ func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn
 		t.Errorf("GUARD: %+v, %v, want token %d", g, err, a.Token)
 	}
 	release(t, releases, "m", "a")
-	if e, _ := releases.chronicle.Last("m"); e.Kind != simba.EventReleased || e.Token != a.Token {
+	if e, _ := releases.eventLog.Last("m"); e.Kind != simba.EventReleased || e.Token != a.Token {
 		t.Errorf("RELEASE: %+v, want token %d", e, a.Token)
 	}
 	if token := fencingOf(t, db, "m"); token <= a.Token {

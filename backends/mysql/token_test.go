@@ -228,7 +228,7 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 			k := tokens{mutex: name, list: []uint64{a.Token}}
 			k.begin(t, "b", o.Token, servers[0])
 			release(t, servers[0], name, "b")
-			if e, _ := servers[0].chronicle.Last(name); e.Kind != simba.EventReleased || e.Token != o.Token {
+			if e, _ := servers[0].eventLog.Last(name); e.Kind != simba.EventReleased || e.Token != o.Token {
 				t.Errorf("%s: the history has %+v, want the release of token %d", name, e, o.Token)
 			}
 		}
@@ -276,7 +276,7 @@ func TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns(t 
 }
 
 func story(b *Backend, mutex string) []simba.Event {
-	return b.chronicle.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
+	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
 // TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken, in each statement that begins a

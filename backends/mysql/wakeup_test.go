@@ -379,7 +379,7 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		b := newBackend(Options{Notices: &ear{}}, newStore(nil, table{}, testTimeout), place{})
 		b.tellChange("m", c.before, c.now)
 		var got []string
-		for _, e := range b.chronicle.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {
+		for _, e := range b.eventLog.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {
 			got = append(got, fmt.Sprintf("%v %s %d", e.Kind, e.Owner, e.Token))
 		}
 		b.stop()

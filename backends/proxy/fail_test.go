@@ -11,7 +11,7 @@ var errRefused = errors.New("the store refuses")
 
 func TestAWaiterThatFailsIsWokenAndTheEndOfItsWaitIsTheError(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	a, bellOfA := enter(l, "m", "a")
 	_, bellOfB := enter(l, "other", "b")
 	l.Fail("m", errRefused)
@@ -33,7 +33,7 @@ func TestAWaiterThatFailsIsWokenAndTheEndOfItsWaitIsTheError(t *testing.T) {
 
 func TestTheErrorIsToldThoughThePlaceCannotBeLeft(t *testing.T) {
 	s := &deskStore{err: errors.New("cannot leave")}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
@@ -42,12 +42,12 @@ func TestTheErrorIsToldThoughThePlaceCannotBeLeft(t *testing.T) {
 }
 
 func TestAGrantThatComesBeforeTheEndWinsOverTheError(t *testing.T) {
-	for name, grant := range map[string]func(*Lobby){
-		"after the error":  func(l *Lobby) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
-		"before the error": func(l *Lobby) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
+	for name, grant := range map[string]func(*Waiters){
+		"after the error":  func(l *Waiters) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
+		"before the error": func(l *Waiters) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
 	} {
 		s := &deskStore{}
-		l := NewLobby(s)
+		l := NewWaiters(s)
 		a, _ := enter(l, "m", "a")
 		grant(l)
 		if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
@@ -58,7 +58,7 @@ func TestAGrantThatComesBeforeTheEndWinsOverTheError(t *testing.T) {
 
 func TestAGrantThatOnlyTheStoreKnowsWinsOverTheError(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
 	if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
@@ -72,7 +72,7 @@ func TestAGrantThatOnlyTheStoreKnowsWinsOverTheError(t *testing.T) {
 
 func TestAWaiterThatFailsKeepsItsPlaceIfItsConnectionIsGone(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
 	if o, err := a.End(simba.EndGone); err != nil || o.Status != simba.StatusQueued {

@@ -9,7 +9,7 @@ import (
 // What the documentation says of SIMBA.HISTORY, and what every engine with a store asks for.
 func TestOfEventsTheLastTenThousandAreKept(t *testing.T) {
 	const documented = 10_000
-	c := NewChronicle(&paper{}, 0)
+	c := NewEventLog(&paper{}, 0)
 	count := func(m string) int { return len(c.Find(simba.HistoryRequest{Mutex: m, Count: 2 * documented})) }
 	c.Record(acquired("first", "a", 1))
 	for i := range documented - 1 {

@@ -51,7 +51,7 @@ func (b *Backend) attend(ctx context.Context, mutex string) {
 		b.retry(mutex, err)
 		return
 	}
-	waiting := b.lobby.Waiting(mutex)
+	waiting := b.waiters.Waiting(mutex)
 	waiting = waiting[:min(len(waiting), maxAssert)]
 	if len(waiting) > 0 && !b.tuner.hears(mutex) {
 		waiting = nil // grants could not reach them; their turn is when it hears again
@@ -62,11 +62,11 @@ func (b *Backend) attend(ctx context.Context, mutex string) {
 		return
 	}
 	if err := b.notListening(mutex); err != nil {
-		b.lobby.Fail(mutex, err)
+		b.waiters.Fail(mutex, err)
 	}
 	waiters, _ := s.extra.(int64)
 	switch {
-	case b.lobby.Count(mutex) > 0:
+	case b.waiters.Count(mutex) > 0:
 		at := time.Now().Add(patience)
 		if due := s.dueAt(); s.due != 0 && due.Before(at) {
 			at = due

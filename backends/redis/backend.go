@@ -30,8 +30,8 @@ type Backend struct {
 
 	up        *upstream
 	tasks     *tasks
-	chronicle *proxy.Chronicle
-	lobby     *proxy.Lobby
+	eventLog *proxy.EventLog
+	waiters     *proxy.Waiters
 	agenda    *agenda
 	tuner     *tuner
 	counts    counts
@@ -70,17 +70,17 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		notices:   o.Notices,
 		fenceTTL:  t.fenceTTL,
 		tasks:     newTasks(),
-		chronicle: proxy.NewChronicle(o.Notices, 0),
+		eventLog: proxy.NewEventLog(o.Notices, 0),
 		agenda:    newAgenda(),
 		ghosts:    make(map[string][]ghost),
 		attending: make(map[string]bool),
 		addressed: make(map[string][]wakeup),
 		claims:    make(map[string]grant),
 	}
-	b.chronicle.Overtaking = overtaking
+	b.eventLog.Overtaking = overtaking
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
-	b.lobby = proxy.NewLobby(store{b})
+	b.waiters = proxy.NewWaiters(store{b})
 	b.up = newUpstream(t, o.Timeout, b.tasks)
 	b.tuner = newTuner(b)
 	// go-redis heeds a context's deadline while it waits, but not its end.
@@ -172,7 +172,7 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 		st, err = parseState(mutex, s, args, reply)
 	}
 	if err != nil {
-		if b.lobby.Count(mutex) > 0 {
+		if b.waiters.Count(mutex) > 0 {
 			b.agenda.advance(mutex, time.Now().Add(retryAfter))
 		}
 		return nil, b.unavailable(err)
@@ -225,7 +225,7 @@ func (b *Backend) unavailable(err error) error {
 // takeIn acts on what a reply tells: events, grants, and when to look again.
 func (b *Backend) takeIn(mutex string, s *state) {
 	b.see(mutex, s)
-	b.chronicle.Record(s.events...)
+	b.eventLog.Record(s.events...)
 	b.counts.add(s)
 	// A look may find a grant of earlier, so how much is left of it is not known.
 	for _, g := range s.grants {
@@ -257,7 +257,7 @@ func (b *Backend) reliesOnLooks(mutex string) bool {
 	b.mu.Lock()
 	haunted := len(b.ghosts[mutex]) > 0
 	b.mu.Unlock()
-	return haunted || b.lobby.Count(mutex) > 0
+	return haunted || b.waiters.Count(mutex) > 0
 }
 
 func handedOn(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
@@ -276,7 +276,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if r.NoQueue {
 		mode = "busy"
 	}
-	blocked := b.lobby.Find(r.Mutex, r.Contender)
+	blocked := b.waiters.Find(r.Mutex, r.Contender)
 	s, err := b.acquire(ctx, r, mode, "")
 	if err != nil {
 		return simba.Outcome{}, nil, err
@@ -285,7 +285,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
 		// The contender's own blocked request has what it waits for, too. One that came later asks for itself.
 		if blocked == nil || !blocked.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
-			if b.lobby.Find(r.Mutex, r.Contender) != nil {
+			if b.waiters.Find(r.Mutex, r.Contender) != nil {
 				b.agenda.advance(r.Mutex, time.Now())
 			}
 		}
@@ -335,7 +335,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcom
 func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
 	var t *proxy.Ticket // of the contender's own wait, if this request ends it
 	if r.Token == 0 && r.Session == 0 {
-		t = b.lobby.Find(r.Mutex, r.Contender)
+		t = b.waiters.Find(r.Mutex, r.Contender)
 	}
 	if t != nil {
 		var cancel context.CancelFunc
@@ -411,21 +411,21 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 	if b.tasks.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped
 	}
-	if err := b.chronicle.Await(ctx, r.Mutex); err != nil {
+	if err := b.eventLog.Await(ctx, r.Mutex); err != nil {
 		return nil, 0, b.unavailable(err)
 	}
-	return b.chronicle.Find(r), 0, nil
+	return b.eventLog.Find(r), 0, nil
 }
 
-// Settle implements simba.Committer: what Redis has answered needs no settling.
-func (b *Backend) Settle(_ context.Context, seq simba.Seq) error {
+// Commit implements simba.Committer: what Redis has answered needs no settling.
+func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq != 0 && b.tasks.ctx.Err() != nil {
 		return simba.ErrStopped
 	}
 	return nil
 }
 
-// TrySettle implements simba.Committer.
-func (b *Backend) TrySettle(seq simba.Seq) (done bool, err error) {
-	return true, b.Settle(context.Background(), seq)
+// TryCommit implements simba.Committer.
+func (b *Backend) TryCommit(seq simba.Seq) (done bool, err error) {
+	return true, b.Commit(context.Background(), seq)
 }

@@ -14,12 +14,12 @@ import (
 // that nobody could reach were passed over.
 func (t *tuner) tuned(channel string) {
 	if channel == t.serverChannel() || channel == contenderGlob {
-		for _, m := range t.b.lobby.Mutexes() {
+		for _, m := range t.b.waiters.Mutexes() {
 			t.b.agenda.advance(m, time.Now())
 		}
 		return
 	}
-	if m, ok := simba.ParseMutexChannel(channel); ok && t.b.lobby.Count(m) > 0 {
+	if m, ok := simba.ParseMutexChannel(channel); ok && t.b.waiters.Count(m) > 0 {
 		t.b.agenda.advance(m, time.Now())
 	}
 }
@@ -29,7 +29,7 @@ func (t *tuner) tuned(channel string) {
 // is their turn. One whose channel is new is not: Subscribed does that.
 func (t *tuner) begun() {
 	now := time.Now()
-	for _, m := range t.b.lobby.Mutexes() {
+	for _, m := range t.b.waiters.Mutexes() {
 		t.b.agenda.advance(m, now)
 	}
 	t.b.mu.Lock()
@@ -89,7 +89,7 @@ func (t *tuner) retell(r *radio, channels []away) {
 			}
 			a := channels[0]
 			m, c, _ := simba.ParseContenderChannel(a.name)
-			if t.b.lobby.Find(m, c) == nil && t.b.notices.Subscribed(a.name) {
+			if t.b.waiters.Find(m, c) == nil && t.b.notices.Subscribed(a.name) {
 				if _, err := t.b.assert(ctx, m, c, nil); err != nil {
 					wait(ctx, retryAfter)
 					continue

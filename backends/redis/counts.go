@@ -43,10 +43,10 @@ func (c *counts) add(s *state) {
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
 		Held: -1, Mutexes: -1, Polling: -1,
-		Blocked:  int64(b.lobby.Len()),
+		Blocked:  int64(b.waiters.Len()),
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
 		Broken: b.counts.broken.Load(), HandedOn: b.counts.handedOn.Load(),
-		Seq: b.chronicle.Seq(), Token: b.counts.token.Load(),
+		Seq: b.eventLog.Seq(), Token: b.counts.token.Load(),
 	}
 }

@@ -5,7 +5,7 @@
 //	Acquire ─▶ pipeline ─▶ a Lua script, one atomic step on one mutex
 //	   ▲                        │ reply: how the mutex stands, grants, events
 //	   │                        ▼
-//	 Lobby ◀── radio ◀── PUBLISH to other servers, contenders and subscribers
+//	 Waiters ◀── radio ◀── PUBLISH to other servers, contenders and subscribers
 //
 // The truth of a mutex is in Redis, and only the scripts in lua/ change it. Redis'
 // clock alone counts. A script that finds the mutex free hands it on in the same step.

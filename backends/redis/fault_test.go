@@ -176,9 +176,9 @@ func TestALookThatOvertakesTheConfirmationTellsOfAHandoff(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, deaf{})
 	a, _ := acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "b", time.Minute, newBell())
-	b.chronicle.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
+	b.eventLog.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
 	b.see("m", &state{status: "seen", owner: "b", token: a.Token + 1})
-	if last, _ := b.chronicle.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
+	if last, _ := b.eventLog.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
 		t.Errorf("%+v", last)
 	}
 }

@@ -93,7 +93,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 		}
 	}
 	until(t, "a lease has lapsed, and the look is done that notes it", func() bool {
-		last, _ := b.chronicle.Last("lapsed")
+		last, _ := b.eventLog.Last("lapsed")
 		return last.Kind == simba.EventExpired
 	})
 	// An old renewal of the same contender moves the end of the lock only.

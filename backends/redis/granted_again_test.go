@@ -136,7 +136,7 @@ func TestAWaiterWhoseTenureIsConfirmedTooLateWaitsOn(t *testing.T) {
 		m := strconv.Itoa(i)
 		release(t, one, m, "a")
 		granted := time.Now()
-		b.lobby.Grant(m, "c", proxy.Grant{Token: owner(t, one, m).Token, Since: granted, Confirm: true})
+		b.waiters.Grant(m, "c", proxy.Grant{Token: owner(t, one, m).Token, Since: granted, Confirm: true})
 		all.Go(func() {
 			time.Sleep(time.Duration(i) * oneWay / 2)
 			o, err := tickets[m].End(simba.EndWoken)

@@ -53,7 +53,7 @@ func (t *tuner) overheard(channel, payload string) {
 		return
 	}
 	name := simba.MutexChannel(mutex)
-	if r := t.home(name); t.b.lobby.Count(mutex) == 0 && !t.interested(mutex) && (r == nil || !r.wants(name)) {
+	if r := t.home(name); t.b.waiters.Count(mutex) == 0 && !t.interested(mutex) && (r == nil || !r.wants(name)) {
 		return
 	}
 	t.b.mu.Lock()
@@ -96,7 +96,7 @@ func (b *Backend) record(mutex, payload string) {
 	if e.Via == b.id && e.Token == 0 {
 		return // recorded from the reply; what has a token is known again by it
 	}
-	b.chronicle.Record(simba.Event{
+	b.eventLog.Record(simba.Event{
 		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,
 	})
 }
@@ -108,7 +108,7 @@ func (b *Backend) acquiredSomewhere(mutex, payload string) {
 	if !ok || !b.tuner.interested(mutex) { // who waits here learns of a lease's end by a look
 		return
 	}
-	if last, ok := b.chronicle.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
+	if last, ok := b.eventLog.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
 		return
 	}
 	b.agenda.advance(mutex, time.Now().Add(foreignPause))
@@ -121,11 +121,11 @@ func (b *Backend) releasedSomewhere(mutex, payload string) {
 	if !ok {
 		return
 	}
-	if b.lobby.Count(mutex) > 0 {
+	if b.waiters.Count(mutex) > 0 {
 		b.agenda.advance(mutex, time.Now())
 		return
 	}
-	if last, ok := b.chronicle.Last(mutex); ok && last.Kind != simba.EventAcquired && last.Owner == owner {
+	if last, ok := b.eventLog.Last(mutex); ok && last.Kind != simba.EventAcquired && last.Owner == owner {
 		return
 	}
 	b.agenda.advance(mutex, time.Now().Add(foreignPause))
@@ -137,7 +137,7 @@ const foreignPause = 5 * time.Millisecond
 // turnOf acts on a contender's having been told that the mutex is free: one that is not here
 // lets the next have its turn.
 func (b *Backend) turnOf(mutex, contender string, reached int) {
-	if reached == 0 && b.lobby.Find(mutex, contender) == nil {
+	if reached == 0 && b.waiters.Find(mutex, contender) == nil {
 		b.background(mutex, func(ctx context.Context) {
 			_, _ = b.ask(ctx, mutex, passScript, contender, "0", "") // the window ends the turn else
 		})
@@ -154,11 +154,11 @@ func (b *Backend) see(mutex string, s *state) {
 	}
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
 	// A look that was made after a grant was confirmed may be answered before: its owner waits here yet.
-	if s.status == "confirmed" || len(s.grants) > 0 || b.lobby.Find(mutex, s.owner) != nil {
+	if s.status == "confirmed" || len(s.grants) > 0 || b.waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}
-	if last, known := b.chronicle.Last(mutex); known && last.Token >= s.token {
+	if last, known := b.eventLog.Last(mutex); known && last.Token >= s.token {
 		return // replies may overtake each other
 	}
-	b.chronicle.Record(e)
+	b.eventLog.Record(e)
 }

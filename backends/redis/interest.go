@@ -95,10 +95,10 @@ func (b *Backend) sweep() {
 
 func (t *tuner) sweep(before time.Time) {
 	needed := make(map[string]bool)
-	if t.b.lobby.Len() > 0 {
+	if t.b.waiters.Len() > 0 {
 		needed[contenderGlob] = true
 	}
-	for _, m := range t.b.lobby.Mutexes() {
+	for _, m := range t.b.waiters.Mutexes() {
 		needed[simba.MutexChannel(m)] = true
 	}
 	t.mu.Lock()

@@ -202,7 +202,7 @@ func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
 	_, second := acquire(t, b, "m", "c", time.Minute, w)
 	quiet(t, b, "m", "c")
 	b.takeIn("m", late)
-	if t2 := b.lobby.Find("m", "c"); t2 != second.(seat).Ticket {
+	if t2 := b.waiters.Find("m", "c"); t2 != second.(seat).Ticket {
 		t.Fatalf("who waits is %v, not %v", t2, second)
 	}
 	release(t, b, "m", "a")
@@ -315,7 +315,7 @@ func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
 	quiet(t, b, "m", "c")
-	b.lobby.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that is over by now
+	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that is over by now
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 		t.Fatalf("%+v %v", o, err)
 	}

@@ -96,7 +96,7 @@ func (b *Backend) retry(mutex string, err error) {
 		b.agenda.advance(mutex, time.Now().Add(retryAfter))
 		return
 	}
-	b.lobby.Fail(mutex, refusal)
+	b.waiters.Fail(mutex, refusal)
 	b.agenda.advance(mutex, time.Now().Add(refusedAfter))
 }
 

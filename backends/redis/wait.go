@@ -94,7 +94,7 @@ func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *place) {
 	p := &place{Waiter: r.Waiter, ticket: strconv.FormatUint(b.tickets, 10)}
 	b.mu.Unlock()
 	r.Waiter = p
-	return b.lobby.Enter(r), p
+	return b.waiters.Enter(r), p
 }
 
 // end is suspend for good. On an error the ticket is forsaken.
@@ -144,7 +144,7 @@ func (b *Backend) dismiss(mutex, contender, ticket string) {
 
 // wake ends the wait of a ticket, if that still waits.
 func (b *Backend) wake(mutex, contender, ticket string, with proxy.Grant) {
-	if t := b.lobby.Find(mutex, contender); t != nil && placeOf(t).ticket == ticket {
+	if t := b.waiters.Find(mutex, contender); t != nil && placeOf(t).ticket == ticket {
 		t.Grant(with)
 	}
 }
@@ -177,7 +177,7 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, news bool) {
 	if !first {
 		return
 	}
-	for t := b.lobby.Find(mutex, g.contender); t != nil; t = b.lobby.Find(mutex, g.contender) {
+	for t := b.waiters.Find(mutex, g.contender); t != nil; t = b.waiters.Find(mutex, g.contender) {
 		if placeOf(t).ticket != g.ticket {
 			b.supersede(mutex, t, g)
 			return
@@ -200,7 +200,7 @@ func (b *Backend) supersede(mutex string, later *proxy.Ticket, g grant) {
 	b.agenda.advance(mutex, time.Now())
 }
 
-// store is a Backend as its lobby sees it.
+// store is a Backend as its Waiters see it.
 type store struct{ *Backend }
 
 // Granted implements proxy.Store.

@@ -30,7 +30,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		}
 		return out, nil, nil
 	}
-	t := b.lobby.Enter(r)
+	t := b.waiters.Enter(r)
 	var out simba.Outcome
 	open, err := b.hold(ctx, place{r.Mutex, r.Contender})
 	if err == nil {
@@ -224,7 +224,7 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 		n.clear = n.clear && b.ownLocked(r.Mutex, child) != nil
 	}
 	b.mu.Unlock()
-	b.chronicle.Announce(simba.Event{Kind: simba.EventQueued, Mutex: r.Mutex, Owner: r.Contender})
+	b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: r.Mutex, Owner: r.Contender})
 	return b.stay(ctx, s, n, r, t, names)
 }
 
@@ -263,7 +263,7 @@ func (b *Backend) began(n *node, reason string) {
 	for _, e := range before {
 		b.tell(e)
 	}
-	b.chronicle.Announce(simba.Event{
+	b.eventLog.Announce(simba.Event{
 		At: at, Kind: simba.EventAcquired, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: reason,
 	})
 }
@@ -271,8 +271,8 @@ func (b *Backend) began(n *node, reason string) {
 // free ends the wait of another connection of a contender that has acquired by a
 // request with the ticket t, or without.
 func (b *Backend) free(n *node, t *proxy.Ticket) {
-	if other := b.lobby.Find(n.mutex, n.contender); other != nil && other != t {
-		b.lobby.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
+	if other := b.waiters.Find(n.mutex, n.contender); other != nil && other != t {
+		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
 	}
 }
 
@@ -421,7 +421,7 @@ func (b *Backend) unblock(p place) {
 }
 
 // waitsLocked reports whether a connection here waits for a contender.
-func (b *Backend) waitsLocked(p place) bool { return b.lobby.Find(p.mutex, p.contender) != nil }
+func (b *Backend) waitsLocked(p place) bool { return b.waiters.Find(p.mutex, p.contender) != nil }
 
 // leftLocked is how long the lease still runs, as far as this server has seen it.
 func (b *Backend) leftLocked(mutex string) time.Duration {

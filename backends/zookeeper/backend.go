@@ -25,8 +25,8 @@ type Backend struct {
 	id      string // of this process, in the sessions' names
 
 	lanes     []*lane
-	lobby     *proxy.Lobby
-	chronicle *proxy.Chronicle
+	waiters     *proxy.Waiters
+	eventLog *proxy.EventLog
 	clock     storeClock
 	counters  counters
 
@@ -75,7 +75,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		log:       o.Logger,
 		notices:   o.Notices,
 		id:        hex.EncodeToString(raw[:]),
-		chronicle: proxy.NewChronicle(o.Notices, 0),
+		eventLog: proxy.NewEventLog(o.Notices, 0),
 		mutexes:   make(map[string]*mutex),
 		making:    make(map[guid]struct{}),
 		ghosts:    make(map[place]map[guid]int32),
@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		gates:     make(map[place]*gate),
 		patterns:  make(map[string]struct{}),
 	}
-	b.lobby = proxy.NewLobby(b)
+	b.waiters = proxy.NewWaiters(b)
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	sessions, err := b.firstSessions(ctx)
@@ -243,7 +243,7 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 		return nil, 0, err
 	}
 	defer leave()
-	return b.chronicle.Find(r), 0, nil
+	return b.eventLog.Find(r), 0, nil
 }
 
 // Stats implements simba.Backend. What is held in the ensemble, only a Scan can tell.
@@ -251,7 +251,7 @@ func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
 		Held:     -1,
 		Mutexes:  -1,
-		Blocked:  int64(b.lobby.Len()),
+		Blocked:  int64(b.waiters.Len()),
 		Polling:  -1,
 		Acquired: b.counters.acquired.Load(),
 		Renewed:  b.counters.renewed.Load(),
@@ -259,13 +259,13 @@ func (b *Backend) Stats() simba.Stats {
 		Expired:  b.counters.expired.Load(),
 		Broken:   b.counters.broken.Load(),
 		HandedOn: b.counters.handedOn.Load(),
-		Seq:      b.chronicle.Seq(),
+		Seq:      b.eventLog.Seq(),
 		Token:    b.counters.token.Load(),
 	}
 }
 
-// Settle implements simba.Committer: what the ensemble has answered is durable.
-func (b *Backend) Settle(_ context.Context, seq simba.Seq) error {
+// Commit implements simba.Committer: what the ensemble has answered is durable.
+func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq == 0 {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (b *Backend) Settle(_ context.Context, seq simba.Seq) error {
 	return nil
 }
 
-// TrySettle implements simba.Committer.
-func (b *Backend) TrySettle(seq simba.Seq) (done bool, err error) {
-	return true, b.Settle(context.Background(), seq)
+// TryCommit implements simba.Committer.
+func (b *Backend) TryCommit(seq simba.Seq) (done bool, err error) {
+	return true, b.Commit(context.Background(), seq)
 }

@@ -219,7 +219,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 	})
 	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
 		p := place{"told", "x"}
-		ticket := b.lobby.Enter(simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute, Waiter: asleep{}})
+		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute, Waiter: asleep{}})
 		open, err := b.hold(ctx, p) // as its request does
 		must(t, err)
 		rejoined := make(chan struct{})
@@ -233,7 +233,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		}
 		open()
 		<-rejoined
-		if events := b.chronicle.Find(simba.HistoryRequest{Mutex: p.mutex}); len(events) != 0 {
+		if events := b.eventLog.Find(simba.HistoryRequest{Mutex: p.mutex}); len(events) != 0 {
 			t.Errorf("after that: %+v", events)
 		}
 	})

@@ -144,7 +144,7 @@ const doubtEvery = 10 * time.Second
 
 // reliedOn reports whether somebody here waits for the mutex or listens to it.
 func (b *Backend) reliedOn(f *follower) bool {
-	if b.lobby.Count(f.mutex) > 0 {
+	if b.waiters.Count(f.mutex) > 0 {
 		return true
 	}
 	b.mu.Lock()
@@ -253,7 +253,7 @@ func (b *Backend) miss(f *follower, o *outlook, start time.Time) {
 		if n.foreign { // its server is gone, or its session: its waiter here takes a new place
 			b.rejoin(f.mutex)
 		} else {
-			b.lobby.Grant(n.mutex, n.contender, proxy.Grant{})
+			b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})
 		}
 	}
 }
@@ -296,7 +296,7 @@ func (b *Backend) evaluate(f *follower, o *outlook) (incomplete bool) {
 // advance gives the first node its turn; alone is whether there is no other.
 func (b *Backend) advance(n *node, alone bool) {
 	p := n.place()
-	waits := b.lobby.Find(p.mutex, p.contender) != nil
+	waits := b.waiters.Find(p.mutex, p.contender) != nil
 	listens := b.notices.Subscribed(simba.ContenderChannel(p.mutex, p.contender))
 	before := b.lastOwner(p)
 	now := time.Now()
@@ -349,7 +349,7 @@ func (b *Backend) advance(n *node, alone bool) {
 
 // lastOwner returns who owned a mutex last: its waiter may have been told of a tenure that the follower has not seen.
 func (b *Backend) lastOwner(p place) string {
-	last, _ := b.chronicle.Last(p.mutex)
+	last, _ := b.eventLog.Last(p.mutex)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := b.nodeLocked(p); n != nil && n.behind.Token > last.Token {
@@ -423,7 +423,7 @@ func (b *Backend) seeForeign(f *follower, o *outlook, child string) (incomplete 
 	case now.owned && known:
 		e := now.event
 		e.Kind, e.At = simba.EventAcquired, h.acquiredAt
-		b.chronicle.Announce(e)
+		b.eventLog.Announce(e)
 	case turn && b.notices.Subscribed(simba.ContenderChannel(f.mutex, n.contender)):
 		old := before.event.Owner
 		if old == "" { // as before one of ours, too

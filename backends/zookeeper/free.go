@@ -6,7 +6,7 @@ import "github.com/simba-resp/simba-resp"
 // end of a lease nobody is told: contenders know that instant. They do not if the lease was lost with a session before, or,
 // with turn, if the mutex was kept for a waiter since.
 func (b *Backend) announceFree(mutex string, turn bool) {
-	last, _ := b.chronicle.Last(mutex)
+	last, _ := b.eventLog.Last(mutex)
 	switch last.Kind {
 	case simba.EventReleased, simba.EventBroken:
 	case simba.EventExpired:
@@ -30,7 +30,7 @@ func (b *Backend) announceFree(mutex string, turn bool) {
 
 // skipFree has announceFree tell nothing of the tenures so far.
 func (b *Backend) skipFree(mutex string) {
-	last, _ := b.chronicle.Last(mutex)
+	last, _ := b.eventLog.Last(mutex)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m := b.mutexes[mutex]; m != nil {

@@ -13,7 +13,7 @@ import (
 func (b *Backend) handOver(n *node) {
 	b.counters.handedOn.Add(1)
 	b.began(n, reasonHandoff)
-	if !b.lobby.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made}) {
+	if !b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made}) {
 		b.passOnSoon(n.place(), n.token)
 	}
 }

@@ -101,7 +101,7 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, p place) error {
 	if errors.Is(err, errChanged) {
 		return err
 	}
-	b.lobby.Grant(p.mutex, p.contender, proxy.Grant{}) // nothing: its wait is over
+	b.waiters.Grant(p.mutex, p.contender, proxy.Grant{}) // nothing: its wait is over
 	return gone(err)
 }
 

@@ -54,7 +54,7 @@ func (b *Backend) misconfigured(err error) error {
 // lasting one.
 func (b *Backend) failWaits(mutex string, err error) {
 	if lasting(err) && b.life.Err() == nil {
-		b.lobby.Fail(mutex, b.misconfigured(err))
+		b.waiters.Fail(mutex, b.misconfigured(err))
 	}
 }
 
@@ -70,7 +70,7 @@ func (b *Backend) troubled(l *lane, err error) {
 	if err == nil {
 		return
 	}
-	for _, mutex := range b.lobby.Mutexes() {
+	for _, mutex := range b.waiters.Mutexes() {
 		if b.lane(mutex) == l {
 			b.failWaits(mutex, err)
 		}

@@ -325,7 +325,7 @@ func (b *Backend) relook(ctx context.Context, n *node) error {
 	b.mu.Unlock()
 	err := b.reload(ctx, n)
 	if errors.Is(err, zk.ErrNoNode) && blocked { // the contender left through another server
-		b.lobby.Grant(n.mutex, n.contender, proxy.Grant{})
+		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})
 	}
 	return gone(err)
 }

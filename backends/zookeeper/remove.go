@@ -214,7 +214,7 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *heir, c
 
 // tell tells of an end, and counts it, if nobody has before.
 func (b *Backend) tell(e simba.Event) {
-	if e.Kind == 0 || b.chronicle.Announce(e) == 0 {
+	if e.Kind == 0 || b.eventLog.Announce(e) == 0 {
 		return
 	}
 	switch e.Kind {

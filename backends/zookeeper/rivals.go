@@ -58,7 +58,7 @@ func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child stri
 				b.dropLocked(own)
 				b.mu.Unlock()
 			}
-			b.chronicle.Announce(simba.Event{Kind: simba.EventLeft, Mutex: mutex, Owner: n.contender, Reason: "passed over"})
+			b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: mutex, Owner: n.contender, Reason: "passed over"})
 			return true, nil
 		case errors.Is(err, zk.ErrNoNode):
 			return true, nil

@@ -375,7 +375,7 @@ func (b *Backend) lost(l *lane, s *session) (polling []place) {
 	s.mu.Unlock()
 	b.log.Warn("the session with the ensemble is lost, and with it every lease that this server kept",
 		"leases", len(events), "err", cause)
-	b.counters.expired.Add(int64(b.chronicle.Announce(events...)))
+	b.counters.expired.Add(int64(b.eventLog.Announce(events...)))
 	return polling
 }
 
@@ -391,7 +391,7 @@ func (b *Backend) recall(places []place) {
 
 // rejoinAll has all who wait in a lane take new places, after its session was lost.
 func (b *Backend) rejoinAll(l *lane) {
-	for _, mutex := range b.lobby.Mutexes() {
+	for _, mutex := range b.waiters.Mutexes() {
 		if b.lane(mutex) == l {
 			b.rejoin(mutex)
 		}
@@ -401,7 +401,7 @@ func (b *Backend) rejoinAll(l *lane) {
 // rejoin has those who wait for a mutex take places if they have none.
 func (b *Backend) rejoin(mutex string) {
 	b.background(func() {
-		for _, t := range b.lobby.Waiting(mutex) {
+		for _, t := range b.waiters.Waiting(mutex) {
 			if !b.rejoinOne(t) {
 				return
 			}
@@ -411,7 +411,7 @@ func (b *Backend) rejoin(mutex string) {
 
 func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	r := t.Request
-	for b.lobby.Find(r.Mutex, r.Contender) == t {
+	for b.waiters.Find(r.Mutex, r.Contender) == t {
 		err := b.tryRejoin(t)
 		if err == nil {
 			return true
@@ -436,14 +436,14 @@ func (b *Backend) tryRejoin(t *proxy.Ticket) error {
 		return err
 	}
 	defer open()
-	if b.lobby.Find(r.Mutex, r.Contender) != t {
+	if b.waiters.Find(r.Mutex, r.Contender) != t {
 		return nil
 	}
 	out, err := b.acquireHeld(ctx, r, t)
 	if err != nil || out.Status == simba.StatusWaiting {
 		return err
 	}
-	if !b.lobby.Grant(r.Mutex, r.Contender, proxy.Grant{Token: out.Token, Since: time.Now()}) {
+	if !b.waiters.Grant(r.Mutex, r.Contender, proxy.Grant{Token: out.Token, Since: time.Now()}) {
 		b.passOnSoon(p, out.Token) // who waited is gone
 	}
 	return nil

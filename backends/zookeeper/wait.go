@@ -90,7 +90,7 @@ func (b *Backend) quit(ctx context.Context, p place, why simba.EndReason) (out s
 	}
 	for {
 		n := b.nodeAt(p)
-		if n == nil || b.lobby.Find(p.mutex, p.contender) != nil { // gone, or another connection waits
+		if n == nil || b.waiters.Find(p.mutex, p.contender) != nil { // gone, or another connection waits
 			return out, false, nil
 		}
 		b.mu.Lock()

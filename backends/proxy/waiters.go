@@ -9,10 +9,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Lobby is who waits on this server in a blocked acquire. Safe for concurrent use.
+// Waiters is who waits on this server in a blocked acquire. Safe for concurrent use.
 //
 // It calls its Store, and wakes waiters, under no lock of its own.
-type Lobby struct {
+type Waiters struct {
 	store Store
 
 	mu      sync.Mutex
@@ -20,7 +20,7 @@ type Lobby struct {
 	order   uint64                        // of the last that entered
 }
 
-// Store is what a lobby asks of the engine that it belongs to when a wait ends. Its
+// Store is what Waiters ask of the engine that it belongs to when a wait ends. Its
 // methods may wait for the store, as long as the engine's deadline allows.
 type Store interface {
 	// Granted returns the outcome of a wait that ended with g: StatusAcquired with
@@ -50,10 +50,10 @@ type Grant struct {
 
 	// Ticket names the ticket that the store granted it to, for an engine whose store
 	// knows tickets: the contender may wait by another one by now, which asked for
-	// other windows. Lobby does not look at it.
+	// other windows. Waiters does not look at it.
 	Ticket string
 	// Confirm says that the engine has yet to read from the store what is left of
-	// the windows. Lobby does not look at it.
+	// the windows. Waiters does not look at it.
 	Confirm bool
 }
 
@@ -61,10 +61,10 @@ type Grant struct {
 type Ticket struct {
 	Request simba.AcquireRequest
 
-	lobby *Lobby
+	waiters *Waiters
 	order uint64
 
-	// Guarded by lobby.mu.
+	// Guarded by waiters.mu.
 	state   ticketState
 	grant   Grant
 	failure error // why the wait is to end, if it still waits; nil = it goes on
@@ -81,18 +81,18 @@ const (
 	ended // or withdrawn
 )
 
-// NewLobby returns an empty lobby.
-func NewLobby(s Store) *Lobby {
-	return &Lobby{store: s, mutexes: make(map[string]map[string]*Ticket)}
+// NewWaiters returns empty Waiters.
+func NewWaiters(s Store) *Waiters {
+	return &Waiters{store: s, mutexes: make(map[string]map[string]*Ticket)}
 }
 
 // Enter makes a ticket of a request that has a Waiter. It is entered before the
 // store is asked, since the store may grant it before its answer arrives. A waiter
 // of the same contender that is there already makes place: it is moved, and woken.
-func (l *Lobby) Enter(r simba.AcquireRequest) *Ticket {
+func (l *Waiters) Enter(r simba.AcquireRequest) *Ticket {
 	l.mu.Lock()
 	l.order++
-	t := &Ticket{Request: r, lobby: l, order: l.order}
+	t := &Ticket{Request: r, waiters: l, order: l.order}
 	m := l.mutexes[r.Mutex]
 	if m == nil {
 		m = make(map[string]*Ticket)
@@ -120,7 +120,7 @@ func (t *Ticket) Withdraw() bool {
 
 // Grant tells the waiter of a contender that it owns the mutex. It reports false if
 // nobody waits: then whoever asked for the grant is gone.
-func (l *Lobby) Grant(mutex, contender string, g Grant) bool {
+func (l *Waiters) Grant(mutex, contender string, g Grant) bool {
 	for t := l.Find(mutex, contender); t != nil; t = l.Find(mutex, contender) {
 		if t.Grant(g) {
 			return true
@@ -129,9 +129,9 @@ func (l *Lobby) Grant(mutex, contender string, g Grant) bool {
 	return false
 }
 
-// Grant is Lobby.Grant for this ticket. It reports false if that does not wait any more.
+// Grant is Waiters.Grant for this ticket. It reports false if that does not wait any more.
 func (t *Ticket) Grant(g Grant) bool {
-	l := t.lobby
+	l := t.waiters
 	l.mu.Lock()
 	was := t.state
 	if was == waiting {
@@ -147,17 +147,17 @@ func (t *Ticket) Grant(g Grant) bool {
 }
 
 // Fail ends the waits for a mutex by an error that does not pass by itself.
-func (l *Lobby) Fail(mutex string, err error) {
+func (l *Waiters) Fail(mutex string, err error) {
 	for _, t := range l.Waiting(mutex) {
 		t.Fail(err)
 	}
 }
 
-// Fail is Lobby.Fail for this ticket. It wakes the waiter, and End(EndWoken) returns the
+// Fail is Waiters.Fail for this ticket. It wakes the waiter, and End(EndWoken) returns the
 // error. Until End is called the ticket waits like any other, so a grant that comes first
 // wins.
 func (t *Ticket) Fail(err error) {
-	l := t.lobby
+	l := t.waiters
 	l.mu.Lock()
 	fails := t.state == waiting && t.failure == nil
 	if fails {
@@ -170,7 +170,7 @@ func (t *Ticket) Fail(err error) {
 }
 
 // Waiting returns the tickets of a mutex in the order in which they entered.
-func (l *Lobby) Waiting(mutex string) []*Ticket {
+func (l *Waiters) Waiting(mutex string) []*Ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.mutexes[mutex]
@@ -186,21 +186,21 @@ func (l *Lobby) Waiting(mutex string) []*Ticket {
 }
 
 // Find returns the ticket of a contender that waits, nil if there is none.
-func (l *Lobby) Find(mutex, contender string) *Ticket {
+func (l *Waiters) Find(mutex, contender string) *Ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mutexes[mutex][contender]
 }
 
 // Count returns how many wait for a mutex.
-func (l *Lobby) Count(mutex string) int {
+func (l *Waiters) Count(mutex string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mutexes[mutex])
 }
 
 // Mutexes returns the mutexes that someone waits for.
-func (l *Lobby) Mutexes() []string {
+func (l *Waiters) Mutexes() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	names := make([]string, 0, len(l.mutexes))
@@ -211,7 +211,7 @@ func (l *Lobby) Mutexes() []string {
 }
 
 // Len returns how many wait in all.
-func (l *Lobby) Len() int {
+func (l *Waiters) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -221,7 +221,7 @@ func (l *Lobby) Len() int {
 	return n
 }
 
-func (l *Lobby) removeLocked(t *Ticket) {
+func (l *Waiters) removeLocked(t *Ticket) {
 	m := l.mutexes[t.Request.Mutex]
 	if m[t.Request.Contender] != t {
 		return // moved
@@ -238,7 +238,7 @@ func (t *Ticket) successor() simba.Ticket { return t.next }
 // failed ends the wait of a ticket that Fail has woken. What the store grants all the same
 // before the place is left is the outcome.
 func (t *Ticket) failed() (simba.Outcome, error) {
-	o, err := t.found(t.lobby.store.Leave(t, simba.EndLeft))
+	o, err := t.found(t.waiters.store.Leave(t, simba.EndLeft))
 	switch {
 	case err == nil && o.Status == simba.StatusAcquired, errors.Is(err, simba.ErrStopped):
 		return o, err
@@ -248,7 +248,7 @@ func (t *Ticket) failed() (simba.Outcome, error) {
 
 // settle ends the ticket and returns what had come of it.
 func (t *Ticket) settle() (ticketState, Grant) {
-	l := t.lobby
+	l := t.waiters
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	state := t.state
@@ -271,26 +271,26 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	state, g := t.settle()
 	switch {
 	case state == granted && why == simba.EndGone:
-		return simba.Outcome{Status: simba.StatusTimeout}, t.lobby.store.Pass(t, g)
+		return simba.Outcome{Status: simba.StatusTimeout}, t.waiters.store.Pass(t, g)
 	case state == granted:
-		o, err := t.found(t.lobby.store.Granted(t, g))
+		o, err := t.found(t.waiters.store.Granted(t, g))
 		over := o.Status == simba.StatusTimeout && t.ranOut(g) && o.Owner != t.Request.Contender
 		late := o.Status == simba.StatusAcquired && o.Transition == 0 // the store's answer took what was left
 		if err != nil || why != simba.EndWoken || !over && !late {
 			return o, err
 		}
 		// Its contender may wait by a later connection, or poll.
-		if o.Position > 0 || t.lobby.Find(t.Request.Mutex, t.Request.Contender) != nil {
-			return t.found(t.lobby.store.Moved(t))
+		if o.Position > 0 || t.waiters.Find(t.Request.Mutex, t.Request.Contender) != nil {
+			return t.found(t.waiters.store.Moved(t))
 		}
-		o, t.next, err = t.lobby.store.Again(t)
+		o, t.next, err = t.waiters.store.Again(t)
 		return t.found(o, err)
 	case state == moved:
-		return t.found(t.lobby.store.Moved(t))
+		return t.found(t.waiters.store.Moved(t))
 	case t.failure != nil && why == simba.EndWoken: // it changes no more, since the ticket has ended
 		return t.failed()
 	}
-	return t.found(t.lobby.store.Leave(t, why))
+	return t.found(t.waiters.store.Leave(t, why))
 }
 
 // ranOut reports whether a tenure has ended by itself. If not, its contender has given it up elsewhere, or it
@@ -302,9 +302,9 @@ func (t *Ticket) ranOut(g Grant) bool {
 // found notes a grant that only the store knew of, for Abandon.
 func (t *Ticket) found(o simba.Outcome, err error) (simba.Outcome, error) {
 	if err == nil && o.Status == simba.StatusAcquired {
-		t.lobby.mu.Lock()
+		t.waiters.mu.Lock()
 		t.state, t.grant = granted, Grant{Token: o.Token}
-		t.lobby.mu.Unlock()
+		t.waiters.mu.Unlock()
 	}
 	return o, err
 }
@@ -315,7 +315,7 @@ func (t *Ticket) Abandon() (simba.Seq, error) {
 		return t.next.Abandon()
 	}
 	if state, g := t.settle(); state == granted {
-		return 0, t.lobby.store.Pass(t, g)
+		return 0, t.waiters.store.Pass(t, g)
 	}
 	return 0, nil
 }

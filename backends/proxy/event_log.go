@@ -11,17 +11,17 @@ import (
 	"github.com/simba-resp/simba-resp/history"
 )
 
-// DefaultHistory is how many events a Chronicle keeps.
+// DefaultHistory is how many events an EventLog keeps.
 const DefaultHistory = 10000
 
-// Chronicle is what this server has seen happen, by its own doing or in the store:
+// EventLog is what this server has seen happen, by its own doing or in the store:
 // it numbers the events, remembers the last of them and publishes each once on
 // its mutex' event channel. Safe for concurrent use.
 //
 // A server can learn of one and the same change twice, from its own request and from
 // the store. Beginning and end of a tenure are known by its token, so the second
 // time is passed over, as long as the first is remembered; and so is a beginning that comes behind its end.
-type Chronicle struct {
+type EventLog struct {
 	// Overtaking is for how long what is told of one tenure may be overtaken by what is told of
 	// the next: the beginning of a tenure waits so long for the end of the one before, and its end for its
 	// beginning. 0 = events come in order. Set it before the first event.
@@ -69,14 +69,14 @@ func turnOf(e simba.Event) (turn, bool) {
 	return turn{}, false
 }
 
-// NewChronicle returns a chronicle of the last limit events, 0 = DefaultHistory. Its
+// NewEventLog returns an event log of the last limit events, 0 = DefaultHistory. Its
 // numbers begin at the wall clock's microseconds, so that they grow from one run of
 // the server to the next.
-func NewChronicle(n simba.Notices, limit int) *Chronicle {
+func NewEventLog(n simba.Notices, limit int) *EventLog {
 	if limit == 0 {
 		limit = DefaultHistory
 	}
-	return &Chronicle{
+	return &EventLog{
 		notices: n,
 		seq:     simba.Seq(time.Now().UnixMicro()),
 		ring:    history.Ring{Limit: limit},
@@ -89,17 +89,17 @@ func NewChronicle(n simba.Notices, limit int) *Chronicle {
 // milliseconds (0 = now), and publishes those that are new as JSON on their event
 // channels. It returns how many were new, without those that wait for others. It must not be called under a lock that a
 // subscription takes.
-func (c *Chronicle) Record(events ...simba.Event) (fresh int) {
+func (c *EventLog) Record(events ...simba.Event) (fresh int) {
 	return c.record(false, events)
 }
 
 // Announce is Record which also publishes the notice of each new tenure on the
 // mutex' channel: for an engine whose store has no channels of its own.
-func (c *Chronicle) Announce(events ...simba.Event) (fresh int) {
+func (c *EventLog) Announce(events ...simba.Event) (fresh int) {
 	return c.record(true, events)
 }
 
-func (c *Chronicle) record(announce bool, events []simba.Event) (fresh int) {
+func (c *EventLog) record(announce bool, events []simba.Event) (fresh int) {
 	if len(events) == 0 {
 		return 0
 	}
@@ -122,7 +122,7 @@ func (c *Chronicle) record(announce bool, events []simba.Event) (fresh int) {
 }
 
 // enter numbers and publishes an event, and reports whether it is new.
-func (c *Chronicle) enter(e simba.Event, announce bool) bool {
+func (c *EventLog) enter(e simba.Event, announce bool) bool {
 	if !c.number(&e) {
 		return false
 	}
@@ -138,7 +138,7 @@ func (c *Chronicle) enter(e simba.Event, announce bool) bool {
 
 // isEarly reports whether an event has to wait: for the end of an earlier tenure, or for one
 // that waits for it.
-func (c *Chronicle) isEarly(e simba.Event) bool {
+func (c *EventLog) isEarly(e simba.Event) bool {
 	if _, once := turnOf(e); !once || c.Overtaking == 0 {
 		return false
 	}
@@ -148,7 +148,7 @@ func (c *Chronicle) isEarly(e simba.Event) bool {
 
 // overtakes reports whether an event begins a tenure while an earlier one has not ended, or ends one that
 // has not begun behind an earlier one.
-func (c *Chronicle) overtakes(e simba.Event) bool {
+func (c *EventLog) overtakes(e simba.Event) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.last[e.Mutex]
@@ -163,7 +163,7 @@ func (c *Chronicle) overtakes(e simba.Event) bool {
 }
 
 // holdBack keeps an event until its turn has come, or for as long as one may be overtaken.
-func (c *Chronicle) holdBack(e heldEvent) {
+func (c *EventLog) holdBack(e heldEvent) {
 	held := c.early[e.Mutex]
 	if held == nil {
 		held = &early{gone: make(chan struct{})}
@@ -181,7 +181,7 @@ func (c *Chronicle) holdBack(e heldEvent) {
 }
 
 // letGoInTime is called by the timer.
-func (c *Chronicle) letGoInTime(mutex string, held *early) {
+func (c *EventLog) letGoInTime(mutex string, held *early) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	if c.early[mutex] != held {
@@ -202,14 +202,14 @@ func (c *Chronicle) letGoInTime(mutex string, held *early) {
 }
 
 // letGoInTurn records what has no reason to wait any more.
-func (c *Chronicle) letGoInTurn(mutex string) {
+func (c *EventLog) letGoInTurn(mutex string) {
 	for held := c.early[mutex]; held != nil && !c.overtakes(held.events[0].Event); held = c.early[mutex] {
 		c.letGo(mutex, 1)
 	}
 }
 
 // letGo records the first n of the events that a mutex holds back.
-func (c *Chronicle) letGo(mutex string, n int) {
+func (c *EventLog) letGo(mutex string, n int) {
 	held := c.early[mutex]
 	for _, e := range held.events[:n] {
 		c.enter(e.Event, e.announce)
@@ -233,7 +233,7 @@ func rank(e heldEvent) int {
 }
 
 // number gives a new event its Seq and remembers it; it reports whether it is new.
-func (c *Chronicle) number(e *simba.Event) bool {
+func (c *EventLog) number(e *simba.Event) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key, once := turnOf(*e)
@@ -257,14 +257,14 @@ func (c *Chronicle) number(e *simba.Event) bool {
 }
 
 // hasEnded reports whether the end of a tenure was told: its beginning came too late then. The caller holds mu.
-func (c *Chronicle) hasEnded(begun turn) bool {
+func (c *EventLog) hasEnded(begun turn) bool {
 	_, ended := c.seen[turn{begun.mutex, begun.token, true}]
 	return ended
 }
 
 // Last returns the last beginning or end of a tenure of the mutex that is
 // remembered; ok is false if there is none.
-func (c *Chronicle) Last(mutex string) (e simba.Event, ok bool) {
+func (c *EventLog) Last(mutex string) (e simba.Event, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok = c.last[mutex]
@@ -272,7 +272,7 @@ func (c *Chronicle) Last(mutex string) (e simba.Event, ok bool) {
 }
 
 // Seq is the number of the last event.
-func (c *Chronicle) Seq() simba.Seq {
+func (c *EventLog) Seq() simba.Seq {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seq
@@ -281,7 +281,7 @@ func (c *Chronicle) Seq() simba.Seq {
 // Await waits until all events of the mutex that wait for others at the time of the call
 // are recorded, for Overtaking at most: a client then finds what it has caused. It returns
 // the error of ctx if that ends before.
-func (c *Chronicle) Await(ctx context.Context, mutex string) error {
+func (c *EventLog) Await(ctx context.Context, mutex string) error {
 	c.sending.Lock()
 	held := c.early[mutex]
 	c.sending.Unlock()
@@ -301,7 +301,7 @@ func (c *Chronicle) Await(ctx context.Context, mutex string) error {
 }
 
 // Find returns the newest events that a request asks for, from old to new.
-func (c *Chronicle) Find(q simba.HistoryRequest) []simba.Event {
+func (c *EventLog) Find(q simba.HistoryRequest) []simba.Event {
 	if q.Count == 0 {
 		q.Count = 10
 	}

@@ -53,7 +53,7 @@ func endOf(kind simba.EventKind, m, owner string, token uint64) simba.Event {
 	return simba.Event{Kind: kind, Mutex: m, Owner: owner, Token: token}
 }
 
-func story(c *Chronicle, m string) (lines []string) {
+func story(c *EventLog, m string) (lines []string) {
 	for _, e := range c.Find(simba.HistoryRequest{Mutex: m, Count: 1000}) {
 		lines = append(lines, fmt.Sprintf("%v %s %d", e.Kind, e.Owner, e.Token))
 	}
@@ -62,7 +62,7 @@ func story(c *Chronicle, m string) (lines []string) {
 
 func TestBeginningAndEndOfATenureAreRecordedOnce(t *testing.T) {
 	p := &paper{}
-	c := NewChronicle(p, 0)
+	c := NewEventLog(p, 0)
 	if n := c.Record(acquired("m", "a", 1), acquired("m", "a", 1)); n != 1 {
 		t.Errorf("%d are new", n)
 	}
@@ -82,7 +82,7 @@ func TestBeginningAndEndOfATenureAreRecordedOnce(t *testing.T) {
 }
 
 func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
-	c := NewChronicle(&paper{}, 0)
+	c := NewEventLog(&paper{}, 0)
 	for range 2 {
 		c.Record(simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "a"}, simba.Event{Kind: simba.EventLeft, Mutex: "m", Owner: "a"})
 	}
@@ -93,7 +93,7 @@ func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
 
 func TestWhatIsPublishedIsWhatTheHistoryTells(t *testing.T) {
 	p := &paper{}
-	c := NewChronicle(p, 0)
+	c := NewEventLog(p, 0)
 	c.Record(acquired("m", "a", 1), simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "b"}, endOf(simba.EventBroken, "m", "a", 1))
 	var want []string
 	for _, e := range c.Find(simba.HistoryRequest{Mutex: "m"}) {
@@ -112,7 +112,7 @@ func TestWhatIsPublishedIsWhatTheHistoryTells(t *testing.T) {
 
 func TestAnnounceTellsEachNewTenureOnce(t *testing.T) {
 	p := &paper{}
-	c := NewChronicle(p, 0)
+	c := NewEventLog(p, 0)
 	c.Announce(acquired("m", "a", 1), endOf(simba.EventExpired, "m", "a", 1))
 	c.Announce(acquired("m", "a", 1))
 	c.Announce(acquired("m", "b", 2))
@@ -123,7 +123,7 @@ func TestAnnounceTellsEachNewTenureOnce(t *testing.T) {
 
 func TestNobodySubscribedCostsNoNotice(t *testing.T) {
 	p := &paper{deaf: true}
-	c := NewChronicle(p, 0)
+	c := NewEventLog(p, 0)
 	c.Announce(acquired("m", "a", 1))
 	if len(p.lines) != 0 || len(story(c, "m")) != 1 {
 		t.Errorf("published %q, history %q", p.lines, story(c, "m"))
@@ -131,7 +131,7 @@ func TestNobodySubscribedCostsNoNotice(t *testing.T) {
 }
 
 func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
-	c := NewChronicle(&paper{}, 0)
+	c := NewEventLog(&paper{}, 0)
 	if _, ok := c.Last("m"); ok {
 		t.Error("there is none yet")
 	}
@@ -145,9 +145,9 @@ func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
 	}
 }
 
-func TestChronicleKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
+func TestEventLogKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
 	const limit = 10
-	c := NewChronicle(&paper{}, limit)
+	c := NewEventLog(&paper{}, limit)
 	for i := range 5 * limit {
 		m := fmt.Sprint("m", i)
 		c.Record(acquired(m, "a", uint64(i+1)), endOf(simba.EventReleased, m, "a", uint64(i+1)))
@@ -163,7 +163,7 @@ func TestChronicleKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
 		t.Errorf("forgotten: %q", got)
 	}
 	// The last of a mutex stays as long as it is remembered, though its first goes.
-	c = NewChronicle(&paper{}, limit)
+	c = NewEventLog(&paper{}, limit)
 	for i := range 3 * limit {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
@@ -174,7 +174,7 @@ func TestChronicleKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
 
 func TestNumbersGrowAndNoticesComeInTheirOrderFromMany(t *testing.T) {
 	p := &paper{}
-	c := NewChronicle(p, 0)
+	c := NewEventLog(p, 0)
 	before := c.Seq()
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -198,7 +198,7 @@ func TestNumbersGrowAndNoticesComeInTheirOrderFromMany(t *testing.T) {
 }
 
 func TestSinceAndCountChooseTheNewest(t *testing.T) {
-	c := NewChronicle(&paper{}, 0)
+	c := NewEventLog(&paper{}, 0)
 	for i := range 20 {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
@@ -213,7 +213,7 @@ func TestSinceAndCountChooseTheNewest(t *testing.T) {
 
 func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewChronicle(&paper{}, 0)
+		c := NewEventLog(&paper{}, 0)
 		c.Overtaking = 100 * time.Millisecond
 		want := func(want ...string) {
 			t.Helper()
@@ -251,7 +251,7 @@ func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 
 func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewChronicle(&paper{}, 0)
+		c := NewEventLog(&paper{}, 0)
 		c.Overtaking = 100 * time.Millisecond
 		c.Record(acquired("m", "a", 1))
 		first := acquired("m", "b", 2)
@@ -267,7 +267,7 @@ func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
 
 func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewChronicle(&paper{}, 0)
+		c := NewEventLog(&paper{}, 0)
 		c.Overtaking = 100 * time.Millisecond
 		find := func(want ...string) {
 			t.Helper()
@@ -311,7 +311,7 @@ func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
 func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := []string{"acquired a 1", "released a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3", "acquired d 4"}
-		c := NewChronicle(&paper{}, 0)
+		c := NewEventLog(&paper{}, 0)
 		c.Overtaking = 100 * time.Millisecond
 		c.Record(acquired("m", "a", 1))
 		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3)) // b was gone: the mutex went on to c
@@ -363,7 +363,7 @@ func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
 			late := func() time.Duration { return time.Duration(rng.IntN(overtaking-10)) * time.Millisecond }
-			c := NewChronicle(&paper{}, 0)
+			c := NewEventLog(&paper{}, 0)
 			c.Overtaking = overtaking * time.Millisecond
 			want := []simba.Event{{Kind: simba.EventAcquired, Mutex: "m", Token: 1}}
 			c.Record(want...)
@@ -398,7 +398,7 @@ func TestWhoseGrantWasNotToldYetIsRecordedBehindThoseBefore(t *testing.T) {
 	}
 	one, two, three := event(simba.EventAcquired, 1), event(simba.EventAcquired, 2), event(simba.EventAcquired, 3)
 	first, second := event(simba.EventReleased, 1), event(simba.EventReleased, 2)
-	c := NewChronicle(&paper{}, 0)
+	c := NewEventLog(&paper{}, 0)
 	c.Overtaking = time.Hour
 	c.Record(one)
 	c.Record(three) // by a reply that says who owns it, not how that came

@@ -92,14 +92,14 @@ func (b *bell) expect(t *testing.T, n int32) {
 	}
 }
 
-func enter(l *Lobby, mutex, contender string) (*Ticket, *bell) {
+func enter(l *Waiters, mutex, contender string) (*Ticket, *bell) {
 	b := &bell{}
 	return l.Enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, Waiter: b}), b
 }
 
 func TestGrantWakesItsWaiterOnceAndEndTellsIt(t *testing.T) {
 	s := &deskStore{}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	ticket, b := enter(l, "m", "a")
 	if l.Grant("m", "x", Grant{Token: 1}) || l.Grant("x", "a", Grant{Token: 1}) {
 		t.Error("somebody else was granted")
@@ -121,7 +121,7 @@ func TestGrantWakesItsWaiterOnceAndEndTellsIt(t *testing.T) {
 
 func TestGrantOfAWaiterThatIsGoneIsPassedOn(t *testing.T) {
 	s := &deskStore{}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
 	if o, err := ticket.End(simba.EndGone); err != nil || o.Status == simba.StatusAcquired {
@@ -132,7 +132,7 @@ func TestGrantOfAWaiterThatIsGoneIsPassedOn(t *testing.T) {
 
 func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
 	s := &deskStore{}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
 	_, _ = ticket.End(simba.EndWoken)
@@ -144,7 +144,7 @@ func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
 
 func TestAbandonPassesOnTheLaterTenureThatEndTold(t *testing.T) {
 	s := &deskStore{later: 9}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Token != 9 {
@@ -160,7 +160,7 @@ func tooLate() Grant { return Grant{Token: 7, Since: time.Now().Add(-time.Second
 // overtaken has a wait for a lease of a second end with g, which is over.
 func overtaken(s *deskStore, g Grant) *Ticket {
 	s.over = true
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	t := l.Enter(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Second, Waiter: &bell{}})
 	l.Grant("m", "a", g)
 	return t
@@ -176,7 +176,7 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &deskStore{}
-			s.next, _ = enter(NewLobby(s), "m", "a")
+			s.next, _ = enter(NewWaiters(s), "m", "a")
 			ticket := overtaken(s, grant())
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 				t.Errorf("%+v, %v", o, err)
@@ -196,7 +196,7 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 
 func TestAGrantThatTheStoreConfirmsTooLateIsAskedForAgain(t *testing.T) {
 	s := &deskStore{}
-	s.next, _ = enter(NewLobby(s), "m", "a")
+	s.next, _ = enter(NewWaiters(s), "m", "a")
 	ticket := overtaken(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
 	s.over, s.late = false, true
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
@@ -209,7 +209,7 @@ func TestWhoIsAskedForAgainAndAgainKeepsOneTicket(t *testing.T) {
 	s := &deskStore{}
 	ticket := overtaken(s, tooLate())
 	for range 5 {
-		s.next, _ = enter(NewLobby(s), "m", "a")
+		s.next, _ = enter(NewWaiters(s), "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 			t.Fatalf("%+v, %v", o, err)
 		}
@@ -235,7 +235,7 @@ func TestAGrantThatRanOutIsNotAskedForAgainIfItsContenderHasBeenElsewhere(t *tes
 	t.Run("and waits there", func(t *testing.T) {
 		s := &deskStore{answer: queued}
 		ticket := overtaken(s, tooLate())
-		_, later := enter(ticket.lobby, "m", "a")
+		_, later := enter(ticket.waiters, "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 			t.Errorf("%+v, %v", o, err)
 		}
@@ -290,7 +290,7 @@ func TestAWaitThatIsOverAnywayIsNotAskedForAgain(t *testing.T) {
 func TestAbandonPassesOnAGrantThatOnlyTheStoreKnewOf(t *testing.T) {
 	for _, how := range []string{"leave", "moved"} {
 		s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
-		l := NewLobby(s)
+		l := NewWaiters(s)
 		ticket, _ := enter(l, "m", "a")
 		first := "leave a 1"
 		if how == "moved" {
@@ -307,7 +307,7 @@ func TestAbandonPassesOnAGrantThatOnlyTheStoreKnewOf(t *testing.T) {
 
 func TestAbandonOfAWaitThatEndedWithoutTheMutexDoesNothing(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	_, _ = ticket.End(simba.EndTimeout)
 	_, _ = ticket.Abandon()
@@ -323,7 +323,7 @@ func TestAbandonOfAWaitThatEndedWithoutTheMutexDoesNothing(t *testing.T) {
 
 func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
-	l := NewLobby(s)
+	l := NewWaiters(s)
 	first, rung := enter(l, "m", "a")
 	enter(l, "m", "b")
 	second, b := enter(l, "m", "a")
@@ -350,7 +350,7 @@ func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
 }
 
 func TestWithdrawTellsWhetherItStillWaited(t *testing.T) {
-	l := NewLobby(&deskStore{})
+	l := NewWaiters(&deskStore{})
 	ticket, _ := enter(l, "m", "a")
 	if !ticket.Withdraw() || ticket.Withdraw() {
 		t.Error("withdrawn, and again")
@@ -365,8 +365,8 @@ func TestWithdrawTellsWhetherItStillWaited(t *testing.T) {
 	}
 }
 
-func TestLobbyListsByArrivalAndForgetsWhoLeft(t *testing.T) {
-	l := NewLobby(&deskStore{})
+func TestWaitersAreListedByArrivalAndForgottenWhenTheyLeave(t *testing.T) {
+	l := NewWaiters(&deskStore{})
 	var want []*Ticket
 	for i := range 50 {
 		ticket, _ := enter(l, "m", fmt.Sprintf("c%02d", 99-i))
@@ -390,7 +390,7 @@ func TestLobbyListsByArrivalAndForgetsWhoLeft(t *testing.T) {
 func TestWaiterIsSettledExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 	for i := range 2000 {
 		s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
-		l := NewLobby(s)
+		l := NewWaiters(s)
 		ticket, b := enter(l, "m", "a")
 		var all sync.WaitGroup
 		var granted atomic.Int32
