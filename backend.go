@@ -220,19 +220,19 @@ type HistoryRequest struct {
 
 // Stats are an engine's figures, for INFO.
 type Stats struct {
-	Held     int64 // mutexes that have an owner now; below 0 = only a Scan can tell
-	Mutexes  int64 // mutexes with an owner, a queue or a reservation; below 0 = unknown
-	Blocked  int64 // waiters on open connections
-	Polling  int64 // waiters that ask again; below 0 = unknown
-	Acquired int64 // tenures begun since start
-	Renewed  int64
-	Released int64
-	Expired  int64
-	Broken   int64
-	HandedOn int64 // tenures that began by handoff to a blocked waiter
-	Seq      Seq   // the last
-	Token    uint64
-	Quiet    time.Duration // after an unclean stop: nobody new is granted for so long
+	Held          int64 // mutexes that have an owner now; below 0 = only a Scan can tell
+	Mutexes       int64 // mutexes with an owner, a queue or a reservation; below 0 = unknown
+	Blocked       int64 // waiters on open connections
+	Polling       int64 // waiters that ask again; below 0 = unknown
+	Acquired      int64 // tenures begun since start
+	Renewed       int64
+	Released      int64
+	Expired       int64
+	Broken        int64
+	Handoffs      int64 // tenures that began by handoff to a blocked waiter
+	Seq           Seq   // the last
+	Token         uint64
+	RecoveryDelay time.Duration // after an unclean stop: nobody new is granted for so long
 }
 
 // Backend keeps mutexes. All methods may be called concurrently. An argument that

@@ -245,7 +245,7 @@ func TestInfoShowsRealFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := slowBackend()
 		backend.settle = nil
-		backend.stats = simba.Stats{Held: 3, Mutexes: 5, Blocked: 1, Polling: 2, Acquired: 10, Renewed: 20, Released: 6, Expired: 1, Broken: 1, HandedOn: 4, Seq: 40, Token: 10, Quiet: 1500 * time.Millisecond}
+		backend.stats = simba.Stats{Held: 3, Mutexes: 5, Blocked: 1, Polling: 2, Acquired: 10, Renewed: 20, Released: 6, Expired: 1, Broken: 1, Handoffs: 4, Seq: 40, Token: 10, RecoveryDelay: 1500 * time.Millisecond}
 		s := newSite(t, Config{
 			Backend:     backend,
 			Info:        Info{Version: "1.2.3", Engine: "embedded", Durability: "always", Survives: true, Executable: "/bin/simba-resp", TCPPort: 7379, RunID: strings.Repeat("ab", 20)},

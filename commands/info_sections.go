@@ -150,14 +150,14 @@ func (r *report) simba() {
 	r.line("waiters_blocked", s.Blocked)
 	r.known("waiters_polling", s.Polling)
 	r.line("tenures_acquired", s.Acquired)
-	r.line("tenures_handed_on", s.HandedOn)
+	r.line("tenures_handed_on", s.Handoffs)
 	r.line("tenures_released", s.Released)
 	r.line("tenures_expired", s.Expired)
 	r.line("tenures_broken", s.Broken)
 	r.line("leases_renewed", s.Renewed)
 	r.line("last_token", s.Token)
 	r.line("last_seq", uint64(s.Seq))
-	r.line("quiet_ms", s.Quiet.Milliseconds())
+	r.line("quiet_ms", s.RecoveryDelay.Milliseconds())
 }
 
 func (r *report) keyspace() {

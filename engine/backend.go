@@ -228,8 +228,8 @@ func (e *Engine) Stats() simba.Stats {
 	return simba.Stats{
 		Held: c.held, Mutexes: mutexes, Blocked: c.blocked, Polling: c.polling,
 		Acquired: c.acquired, Renewed: c.renewed, Released: c.released,
-		Expired: c.expired, Broken: c.broken, HandedOn: c.handedOn,
+		Expired: c.expired, Broken: c.broken, Handoffs: c.handedOn,
 		Seq: seq, Token: e.token.Load(),
-		Quiet: left(e.quiet, e.clock.Now()),
+		RecoveryDelay: left(e.quiet, e.clock.Now()),
 	}
 }

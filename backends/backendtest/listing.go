@@ -186,7 +186,7 @@ func listingRules() []rule {
 			b.granted()
 			s.breakIt(m, "")
 			got := s.b.Stats()
-			if got.Acquired != 2 || got.Renewed != 1 || got.Released != 1 || got.Broken != 1 || got.HandedOn != 1 || got.Blocked != 0 {
+			if got.Acquired != 2 || got.Renewed != 1 || got.Released != 1 || got.Broken != 1 || got.Handoffs != 1 || got.Blocked != 0 {
 				w.t.Errorf("%+v", got)
 			}
 			s.take(m, "c", long, 0)

@@ -16,18 +16,18 @@ import (
 // Backend keeps mutexes in a table of MySQL or MariaDB. It implements simba.Backend
 // and is safe for concurrent use.
 type Backend struct {
-	proxy.Windows
+	proxy.QueueSettings
 
-	store     store
-	at        place
-	log       *slog.Logger
-	notices   simba.Notices
-	timeout   time.Duration
-	poll      time.Duration
-	waiters     *proxy.Waiters
+	store    store
+	at       place
+	log      *slog.Logger
+	notices  simba.Notices
+	timeout  time.Duration
+	poll     time.Duration
+	waiters  *proxy.Waiters
 	eventLog *proxy.EventLog
-	tenures   tenures
-	counts    counts
+	tenures  tenures
+	counts   counts
 
 	ctx     context.Context // ends when Close is called
 	stop    context.CancelFunc
@@ -62,10 +62,10 @@ func newBackend(o Options, s store, at place) *Backend {
 	b := &Backend{
 		store: s, at: at, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
 		eventLog: proxy.NewEventLog(o.Notices, 0),
-		looking:   make(chan struct{}, maxLooks),
-		lines:     make(map[string]*line),
-		sessions:  make(map[string]binding),
-		patterns:  make(map[string]struct{}),
+		looking:  make(chan struct{}, maxLooks),
+		lines:    make(map[string]*line),
+		sessions: make(map[string]binding),
+		patterns: make(map[string]struct{}),
 	}
 	b.waiters = proxy.NewWaiters((*desk)(b))
 	b.ctx, b.stop = context.WithCancel(context.Background())
@@ -207,7 +207,7 @@ func (b *Backend) Stats() simba.Stats {
 		Held: -1, Mutexes: -1, Blocked: blocked, Polling: max(0, all-blocked),
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
-		Broken: b.counts.broken.Load(), HandedOn: b.counts.handedOn.Load(),
+		Broken: b.counts.broken.Load(), Handoffs: b.counts.handedOn.Load(),
 		Seq: b.eventLog.Seq(),
 	}
 }

@@ -34,15 +34,15 @@ func (d *desk) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	})
 }
 
-// Again implements proxy.Store.
-func (d *desk) Again(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+// Reacquire implements proxy.Store.
+func (d *desk) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	r := t.Request
 	r.Waiter = seatOf(t).Waiter
 	return (*Backend)(d).Acquire(context.Background(), r)
 }
 
-// Moved implements proxy.Store.
-func (d *desk) Moved(t *proxy.Ticket) (simba.Outcome, error) {
+// Replaced implements proxy.Store.
+func (d *desk) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	b := (*Backend)(d)
 	return b.settleWait(t, func(l *line, s row) simba.Outcome {
 		return b.outcome(l, simba.StatusQueued, t.Request.Contender, s)
@@ -111,8 +111,8 @@ func (b *Backend) unseat(t *proxy.Ticket, why simba.EndReason) {
 	b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: l.mutex, Owner: contender, Reason: reason})
 }
 
-// Pass implements proxy.Store.
-func (d *desk) Pass(t *proxy.Ticket, g proxy.Grant) error {
+// HandOff implements proxy.Store.
+func (d *desk) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	b, granted := (*Backend)(d), seatOf(t).lease
 	if g.Token == dismissed || granted.token != g.Token || granted.at == 0 {
 		return nil // its contender has learned of it by another request

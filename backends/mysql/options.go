@@ -28,6 +28,6 @@ type Options struct {
 	// Logger takes warnings about the database; nil = none.
 	Logger *slog.Logger
 
-	HandoffWindow time.Duration // see proxy.Windows.SetHandoffWindow; 0 = free for all
-	QueueGrace    time.Duration // see proxy.Windows.SetQueueGrace; 0 = no grace
+	HandoffWindow time.Duration // see proxy.QueueSettings.SetHandoffWindow; 0 = free for all
+	QueueGrace    time.Duration // see proxy.QueueSettings.SetQueueGrace; 0 = no grace
 }

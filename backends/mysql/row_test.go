@@ -28,7 +28,7 @@ func FuzzRow(f *testing.F) {
 		}
 		left, ttl := r.left(), r.ttlLeft()
 		// A start that lies after the reading of the clock takes its ms off.
-		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.LongestLeft || ttl > proxy.LongestLeft {
+		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.MaxRemaining || ttl > proxy.MaxRemaining {
 			t.Errorf("%+v has %v and %v left", r, left, ttl)
 		}
 		b := &Backend{}

@@ -54,9 +54,9 @@ type row struct {
 }
 
 // left is what remains of the lease.
-func (r row) left() time.Duration { return proxy.Left(r.now, r.transitionAt) }
+func (r row) left() time.Duration { return proxy.Remaining(r.now, r.transitionAt) }
 
-func (r row) ttlLeft() time.Duration { return proxy.Left(r.now, r.ttlAt) }
+func (r row) ttlLeft() time.Duration { return proxy.Remaining(r.now, r.ttlAt) }
 
 // lease is one that a statement has just begun or renewed.
 type lease struct {

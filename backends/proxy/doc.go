@@ -1,6 +1,6 @@
 // Package proxy is what the engines that keep their mutexes in a store have in
 // common: who waits on this server (Waiters), what this server has seen (EventLog),
-// and the settings that can change while it runs (Windows).
+// and the settings that can change while it runs (QueueSettings).
 //
 //	commands ─▶ redis / mysql / zookeeper ─▶ the store
 //	                │         ▲

@@ -25,7 +25,7 @@ type EventLog struct {
 	// Overtaking is for how long what is told of one tenure may be overtaken by what is told of
 	// the next: the beginning of a tenure waits so long for the end of the one before, and its end for its
 	// beginning. 0 = events come in order. Set it before the first event.
-	Overtaking time.Duration
+	ReorderWindow time.Duration
 
 	notices simba.Notices
 
@@ -110,7 +110,7 @@ func (c *EventLog) record(announce bool, events []simba.Event) (fresh int) {
 			e.At = time.Now().UnixMilli()
 		}
 		if c.isEarly(e) {
-			c.holdBack(heldEvent{e, announce, time.Now().Add(c.Overtaking)})
+			c.holdBack(heldEvent{e, announce, time.Now().Add(c.ReorderWindow)})
 		} else if c.enter(e, announce) {
 			fresh++
 		}
@@ -139,7 +139,7 @@ func (c *EventLog) enter(e simba.Event, announce bool) bool {
 // isEarly reports whether an event has to wait: for the end of an earlier tenure, or for one
 // that waits for it.
 func (c *EventLog) isEarly(e simba.Event) bool {
-	if _, once := turnOf(e); !once || c.Overtaking == 0 {
+	if _, once := turnOf(e); !once || c.ReorderWindow == 0 {
 		return false
 	}
 	held := c.early[e.Mutex]
@@ -167,7 +167,7 @@ func (c *EventLog) holdBack(e heldEvent) {
 	held := c.early[e.Mutex]
 	if held == nil {
 		held = &early{gone: make(chan struct{})}
-		held.timer = time.AfterFunc(c.Overtaking, func() { c.letGoInTime(e.Mutex, held) })
+		held.timer = time.AfterFunc(c.ReorderWindow, func() { c.letGoInTime(e.Mutex, held) })
 		if c.early == nil {
 			c.early = make(map[string]*early)
 		}
@@ -288,7 +288,7 @@ func (c *EventLog) Await(ctx context.Context, mutex string) error {
 	if held == nil {
 		return nil
 	}
-	timer := time.NewTimer(c.Overtaking)
+	timer := time.NewTimer(c.ReorderWindow)
 	defer timer.Stop()
 	select {
 	case <-held.gone:

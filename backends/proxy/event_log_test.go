@@ -214,7 +214,7 @@ func TestSinceAndCountChooseTheNewest(t *testing.T) {
 func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewEventLog(&paper{}, 0)
-		c.Overtaking = 100 * time.Millisecond
+		c.ReorderWindow = 100 * time.Millisecond
 		want := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -252,7 +252,7 @@ func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewEventLog(&paper{}, 0)
-		c.Overtaking = 100 * time.Millisecond
+		c.ReorderWindow = 100 * time.Millisecond
 		c.Record(acquired("m", "a", 1))
 		first := acquired("m", "b", 2)
 		first.Reason = "handoff"
@@ -268,7 +268,7 @@ func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
 func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewEventLog(&paper{}, 0)
-		c.Overtaking = 100 * time.Millisecond
+		c.ReorderWindow = 100 * time.Millisecond
 		find := func(want ...string) {
 			t.Helper()
 			if err := c.Await(t.Context(), "m"); err != nil {
@@ -312,7 +312,7 @@ func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := []string{"acquired a 1", "released a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3", "acquired d 4"}
 		c := NewEventLog(&paper{}, 0)
-		c.Overtaking = 100 * time.Millisecond
+		c.ReorderWindow = 100 * time.Millisecond
 		c.Record(acquired("m", "a", 1))
 		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3)) // b was gone: the mutex went on to c
 		if got := story(c, "m"); !slices.Equal(got, in[:1]) {
@@ -340,7 +340,7 @@ func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 }
 
 func TestWindowsAreZeroUntilSet(t *testing.T) {
-	var w Windows
+	var w QueueSettings
 	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
 		t.Error("not zero")
 	}
@@ -364,7 +364,7 @@ func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
 			late := func() time.Duration { return time.Duration(rng.IntN(overtaking-10)) * time.Millisecond }
 			c := NewEventLog(&paper{}, 0)
-			c.Overtaking = overtaking * time.Millisecond
+			c.ReorderWindow = overtaking * time.Millisecond
 			want := []simba.Event{{Kind: simba.EventAcquired, Mutex: "m", Token: 1}}
 			c.Record(want...)
 			var told []telling
@@ -383,7 +383,7 @@ func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
 				time.Sleep(e.at - time.Since(began))
 				c.Record(e.events...)
 			}
-			time.Sleep(c.Overtaking)
+			time.Sleep(c.ReorderWindow)
 			got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100})
 			if !slices.EqualFunc(got, want, func(a, b simba.Event) bool { return a.Kind == b.Kind && a.Token == b.Token }) {
 				t.Fatalf("seed %d: %v", seed, got)
@@ -399,7 +399,7 @@ func TestWhoseGrantWasNotToldYetIsRecordedBehindThoseBefore(t *testing.T) {
 	one, two, three := event(simba.EventAcquired, 1), event(simba.EventAcquired, 2), event(simba.EventAcquired, 3)
 	first, second := event(simba.EventReleased, 1), event(simba.EventReleased, 2)
 	c := NewEventLog(&paper{}, 0)
-	c.Overtaking = time.Hour
+	c.ReorderWindow = time.Hour
 	c.Record(one)
 	c.Record(three) // by a reply that says who owns it, not how that came
 	c.Record(first, two)

@@ -27,19 +27,19 @@ type Store interface {
 	// what is left of the windows now (maybe nothing), or what has become of it since: StatusTimeout if
 	// that is over. If the store has granted the ticket a later tenure, that is the outcome.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
-	// Again asks once more for what t asked for.
-	Again(t *Ticket) (simba.Outcome, simba.Ticket, error)
-	// Moved returns the outcome, StatusQueued or what has become of it, of a waiter
+	// Reacquire asks once more for what t asked for.
+	Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error)
+	// Replaced returns the outcome, StatusQueued or what has become of it, of a waiter
 	// whose place another connection of its contender took over.
-	Moved(t *Ticket) (simba.Outcome, error)
+	Replaced(t *Ticket) (simba.Outcome, error)
 	// Leave ends the place in the queue of a waiter that was not granted the mutex
 	// as far as this server knows, or makes it one of a polling waiter (EndGone). If
 	// the store granted it in the meantime, then for EndGone it is passed on, and for
 	// any other reason the outcome is StatusAcquired.
 	Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
-	// Pass gives a tenure up that its waiter could not be told of, unless the
+	// HandOff gives a tenure up that its waiter could not be told of, unless the
 	// contender has renewed it since.
-	Pass(t *Ticket, g Grant) error
+	HandOff(t *Ticket, g Grant) error
 }
 
 // Grant is a tenure that the store gave to a waiter.
@@ -62,7 +62,7 @@ type Ticket struct {
 	Request simba.AcquireRequest
 
 	waiters *Waiters
-	order uint64
+	order   uint64
 
 	// Guarded by waiters.mu.
 	state   ticketState
@@ -271,7 +271,7 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 	state, g := t.settle()
 	switch {
 	case state == granted && why == simba.EndGone:
-		return simba.Outcome{Status: simba.StatusTimeout}, t.waiters.store.Pass(t, g)
+		return simba.Outcome{Status: simba.StatusTimeout}, t.waiters.store.HandOff(t, g)
 	case state == granted:
 		o, err := t.found(t.waiters.store.Granted(t, g))
 		over := o.Status == simba.StatusTimeout && t.ranOut(g) && o.Owner != t.Request.Contender
@@ -281,12 +281,12 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 		}
 		// Its contender may wait by a later connection, or poll.
 		if o.Position > 0 || t.waiters.Find(t.Request.Mutex, t.Request.Contender) != nil {
-			return t.found(t.waiters.store.Moved(t))
+			return t.found(t.waiters.store.Replaced(t))
 		}
-		o, t.next, err = t.waiters.store.Again(t)
+		o, t.next, err = t.waiters.store.Reacquire(t)
 		return t.found(o, err)
 	case state == moved:
-		return t.found(t.waiters.store.Moved(t))
+		return t.found(t.waiters.store.Replaced(t))
 	case t.failure != nil && why == simba.EndWoken: // it changes no more, since the ticket has ended
 		return t.failed()
 	}
@@ -315,7 +315,7 @@ func (t *Ticket) Abandon() (simba.Seq, error) {
 		return t.next.Abandon()
 	}
 	if state, g := t.settle(); state == granted {
-		return 0, t.waiters.store.Pass(t, g)
+		return 0, t.waiters.store.HandOff(t, g)
 	}
 	return 0, nil
 }

@@ -21,8 +21,8 @@ type deskStore struct {
 	position int           // likewise
 	late     bool          // nothing is left when it answers
 	later    uint64        // that the ticket was granted after the grant that ended its wait; 0 = none
-	answer   simba.Outcome // of Moved and Leave, and of Again where it has no next
-	next     *Ticket       // of Again
+	answer   simba.Outcome // of Replaced and Leave, and of Reacquire where it has no next
+	next     *Ticket       // of Reacquire
 	again    error         // likewise
 	err      error
 }
@@ -48,7 +48,7 @@ func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	return o, s.err
 }
 
-func (s *deskStore) Again(t *Ticket) (simba.Outcome, simba.Ticket, error) {
+func (s *deskStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
 	s.note("again %s", t.Request.Contender)
 	if s.next == nil {
 		return s.answer, nil, s.again
@@ -56,7 +56,7 @@ func (s *deskStore) Again(t *Ticket) (simba.Outcome, simba.Ticket, error) {
 	return simba.Outcome{Status: simba.StatusWaiting}, ownTicket{s.next}, s.again
 }
 
-func (s *deskStore) Moved(t *Ticket) (simba.Outcome, error) {
+func (s *deskStore) Replaced(t *Ticket) (simba.Outcome, error) {
 	s.note("moved %s", t.Request.Contender)
 	return s.answer, s.err
 }
@@ -66,7 +66,7 @@ func (s *deskStore) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
 	return s.answer, s.err
 }
 
-func (s *deskStore) Pass(t *Ticket, g Grant) error {
+func (s *deskStore) HandOff(t *Ticket, g Grant) error {
 	s.note("pass %s %d", t.Request.Contender, g.Token)
 	return s.err
 }

@@ -19,7 +19,7 @@ import (
 
 // Backend keeps mutexes in Redis. It is a simba.Backend, safe for concurrent use.
 type Backend struct {
-	proxy.Windows
+	proxy.QueueSettings
 
 	id      string // of this server among those on the same Redis
 	timeout time.Duration
@@ -28,13 +28,13 @@ type Backend struct {
 
 	fenceTTL time.Duration // see Options.URL
 
-	up        *upstream
-	tasks     *tasks
+	up       *upstream
+	tasks    *tasks
 	eventLog *proxy.EventLog
-	waiters     *proxy.Waiters
-	agenda    *agenda
-	tuner     *tuner
-	counts    counts
+	waiters  *proxy.Waiters
+	agenda   *agenda
+	tuner    *tuner
+	counts   counts
 
 	mu        sync.Mutex          // guards what follows
 	tickets   uint64              // of the last place
@@ -70,14 +70,14 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		notices:   o.Notices,
 		fenceTTL:  t.fenceTTL,
 		tasks:     newTasks(),
-		eventLog: proxy.NewEventLog(o.Notices, 0),
+		eventLog:  proxy.NewEventLog(o.Notices, 0),
 		agenda:    newAgenda(),
 		ghosts:    make(map[string][]ghost),
 		attending: make(map[string]bool),
 		addressed: make(map[string][]wakeup),
 		claims:    make(map[string]grant),
 	}
-	b.eventLog.Overtaking = overtaking
+	b.eventLog.ReorderWindow = overtaking
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	b.waiters = proxy.NewWaiters(store{b})
@@ -182,7 +182,7 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	if st.status == "full" {
 		return nil, b.unavailable(errFull)
 	}
-	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Left(st.now, st.ends) {
+	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Remaining(st.now, st.ends) {
 		return nil, b.unavailable(errLate)
 	}
 	return st, nil
@@ -264,7 +264,7 @@ func handedOn(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Re
 
 // dueAt is when to look again, on this server's clock, not before it is due.
 func (s *state) dueAt() time.Time {
-	return time.Now().Add(proxy.Left(s.now, s.due) + time.Millisecond)
+	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
 }
 
 // Acquire implements simba.Backend.
@@ -382,7 +382,7 @@ func (b *Backend) look(ctx context.Context, mutex string) (*state, error) {
 // Check implements simba.Backend.
 func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
 	s, err := b.look(ctx, mutex)
-	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < proxy.Left(s.now, s.ends), 0, err
+	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < proxy.Remaining(s.now, s.ends), 0, err
 }
 
 // Queue implements simba.Backend.
@@ -399,7 +399,7 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 		since, _ := list[i+2].(int64)
 		entries = append(entries, simba.QueueEntry{
 			Contender: contender, Position: i/3 + 1,
-			Waiting: proxy.Left(since, s.now), Blocked: kind == "b",
+			Waiting: proxy.Remaining(since, s.now), Blocked: kind == "b",
 		})
 	}
 	return entries, 0, nil

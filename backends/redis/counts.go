@@ -46,7 +46,7 @@ func (b *Backend) Stats() simba.Stats {
 		Blocked:  int64(b.waiters.Len()),
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
-		Broken: b.counts.broken.Load(), HandedOn: b.counts.handedOn.Load(),
+		Broken: b.counts.broken.Load(), Handoffs: b.counts.handedOn.Load(),
 		Seq: b.eventLog.Seq(), Token: b.counts.token.Load(),
 	}
 }

@@ -142,7 +142,7 @@ func parseShort(mutex string, by *script, args, list []any) (*state, error) {
 func (s *state) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
-		TTL: proxy.Left(s.now, s.ttlAt), Transition: proxy.Left(s.now, s.ends),
+		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
 	}
 	if status == simba.StatusAcquired || status == simba.StatusRenewed {
 		gone := time.Since(s.sent)
@@ -155,7 +155,7 @@ func (s *state) outcome(status simba.Status) simba.Outcome {
 func left(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
 
 // began is an instant on this server's clock at which the windows had not begun yet.
-func (s *state) began() time.Time { return s.sent.Add(-proxy.Left(s.acquired, s.now)) }
+func (s *state) began() time.Time { return s.sent.Add(-proxy.Remaining(s.acquired, s.now)) }
 
 func (s *state) tenure() simba.Tenure {
 	if s.owner == "" {
@@ -165,7 +165,7 @@ func (s *state) tenure() simba.Tenure {
 	return simba.Tenure{
 		Owner: s.owner, Token: s.token,
 		AcquiredAt: s.acquired, TTLAt: s.ttlAt, TransitionAt: s.ends, Now: s.now,
-		TTL: proxy.Left(s.now, s.ttlAt), Transition: proxy.Left(s.now, s.ends),
+		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
 		Waiters: int(waiters),
 	}
 }

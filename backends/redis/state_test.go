@@ -33,11 +33,11 @@ func asReply(v any) any {
 func TestALeaseWithoutEndHasMuchLeft(t *testing.T) {
 	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
 		s := &state{now: 1790000000000, ttlAt: ends, ends: ends}
-		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.LongestLeft || o.Transition != proxy.LongestLeft {
+		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxRemaining || o.Transition != proxy.MaxRemaining {
 			t.Errorf("until %d: %+v", ends, o)
 		}
 	}
-	if d := proxy.Left(math.MaxInt64, math.MinInt64); d != 0 {
+	if d := proxy.Remaining(math.MaxInt64, math.MinInt64); d != 0 {
 		t.Errorf("of what is long over %v is left", d)
 	}
 }

@@ -233,15 +233,15 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	return s.outcome(simba.StatusTimeout), nil
 }
 
-// Again implements proxy.Store.
-func (b store) Again(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+// Reacquire implements proxy.Store.
+func (b store) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	r := t.Request
 	r.Waiter = placeOf(t).Waiter
 	return b.Acquire(context.Background(), r)
 }
 
-// Moved implements proxy.Store.
-func (b store) Moved(t *proxy.Ticket) (simba.Outcome, error) {
+// Replaced implements proxy.Store.
+func (b store) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	// A guard of no tenure changes nothing and tells the position.
 	s, err := b.finally(t, guardScript, int64(1), int64(0), "-")
 	if err != nil {
@@ -266,8 +266,8 @@ func (b store) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error
 	return s.result(), nil
 }
 
-// Pass implements proxy.Store.
-func (b store) Pass(t *proxy.Ticket, g proxy.Grant) error {
+// HandOff implements proxy.Store.
+func (b store) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	_, err := b.finally(t, passScript, tokenText(g.Token), placeOf(t).ticket)
 	return err
 }

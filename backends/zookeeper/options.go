@@ -39,8 +39,8 @@ type Options struct {
 	// Timeout bounds every call that asks the ensemble. 0 = DefaultTimeout.
 	Timeout time.Duration
 
-	HandoffWindow time.Duration // initial, see proxy.Windows; 0 = 0
-	QueueGrace    time.Duration // initial, see proxy.Windows; 0 = 0
+	HandoffWindow time.Duration // initial, see proxy.QueueSettings; 0 = 0
+	QueueGrace    time.Duration // initial, see proxy.QueueSettings; 0 = 0
 
 	Notices simba.Notices // required
 	Logger  *slog.Logger  // nil = discard

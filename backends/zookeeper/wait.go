@@ -28,8 +28,8 @@ func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error)
 	return b.without(ctx, t, simba.StatusTimeout)
 }
 
-// Again implements proxy.Store.
-func (b *Backend) Again(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+// Reacquire implements proxy.Store.
+func (b *Backend) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	return b.Acquire(context.Background(), t.Request)
 }
 
@@ -42,8 +42,8 @@ func (b *Backend) tells(n *node) bool {
 	return owns
 }
 
-// Moved implements proxy.Store.
-func (b *Backend) Moved(t *proxy.Ticket) (simba.Outcome, error) {
+// Replaced implements proxy.Store.
+func (b *Backend) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	ctx, leave, err := b.enter(context.Background())
 	if err != nil {
 		return simba.Outcome{}, err
@@ -114,8 +114,8 @@ func (b *Backend) quit(ctx context.Context, p place, why simba.EndReason) (out s
 	}
 }
 
-// Pass implements proxy.Store.
-func (b *Backend) Pass(t *proxy.Ticket, g proxy.Grant) error {
+// HandOff implements proxy.Store.
+func (b *Backend) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	if g.Token == 0 {
 		return nil
 	}
