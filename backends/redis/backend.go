@@ -32,18 +32,18 @@ type Backend struct {
 	tasks    *tasks
 	eventLog *proxy.EventLog
 	waiters  *proxy.Waiters
-	agenda   *agenda
-	tuner    *tuner
+	schedule *schedule
+	subs     *subscriptions
 	counts   counts
 
-	mu        sync.Mutex          // guards what follows
-	tickets   uint64              // of the last place
-	attending map[string]bool     // mutexes that are looked after, or will be when there is room; true = and again then
-	addressed map[string][]wakeup // by mutex, for the next look
-	delivered generations[delivery]
-	claims    map[string]grant    // tickets whose End has yet to return, and the newest grant that came meanwhile
-	told      generations[string] // tickets whose End said acquired
-	ghosts    map[string][]ghost  // by mutex
+	mu           sync.Mutex          // guards what follows
+	tickets      uint64              // of the last place
+	reconciling  map[string]bool     // mutexes that are looked after, or will be when there is room; true = and again then
+	wakeups      map[string][]wakeup // by mutex, for the next look
+	delivered    recentSet[delivery]
+	lateGrants   map[string]grant    // tickets whose End has yet to return, and the newest grant that came meanwhile
+	acknowledged recentSet[string]   // tickets whose End said acquired
+	orphans      map[string][]orphan // by mutex
 }
 
 // Open connects to Redis and checks that it can keep locks. Whatever would break them
@@ -64,25 +64,25 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		id:        newID(),
-		timeout:   o.Timeout,
-		log:       o.Logger,
-		notices:   o.Notices,
-		fenceTTL:  t.fenceTTL,
-		tasks:     newTasks(),
-		eventLog:  proxy.NewEventLog(o.Notices, 0),
-		agenda:    newAgenda(),
-		ghosts:    make(map[string][]ghost),
-		attending: make(map[string]bool),
-		addressed: make(map[string][]wakeup),
-		claims:    make(map[string]grant),
+		id:          newID(),
+		timeout:     o.Timeout,
+		log:         o.Logger,
+		notices:     o.Notices,
+		fenceTTL:    t.fenceTTL,
+		tasks:       newTasks(),
+		eventLog:    proxy.NewEventLog(o.Notices, 0),
+		schedule:    newSchedule(),
+		orphans:     make(map[string][]orphan),
+		reconciling: make(map[string]bool),
+		wakeups:     make(map[string][]wakeup),
+		lateGrants:  make(map[string]grant),
 	}
-	b.eventLog.ReorderWindow = overtaking
+	b.eventLog.ReorderWindow = replyReorderWindow
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	b.waiters = proxy.NewWaiters(store{b})
 	b.up = newUpstream(t, o.Timeout, b.tasks)
-	b.tuner = newTuner(b)
+	b.subs = newSubscriptions(b)
 	// go-redis heeds a context's deadline while it waits, but not its end.
 	stop := context.AfterFunc(ctx, func() { _ = b.up.close() })
 	err = b.begin(ctx, t)
@@ -106,13 +106,13 @@ func (b *Backend) begin(ctx context.Context, t target) error {
 	if err := b.check(ctx, t, warn); err != nil {
 		return err
 	}
-	if err := b.tuner.begin(ctx); err != nil {
+	if err := b.subs.begin(ctx); err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
 	for _, w := range warnings {
 		w()
 	}
-	b.tasks.start(func() { b.agenda.run(b.tasks.ctx, b.attendSoon) })
+	b.tasks.start(func() { b.schedule.run(b.tasks.ctx, b.reconcileSoon) })
 	b.tasks.start(b.sweep)
 	return nil
 }
@@ -124,7 +124,7 @@ func (b *Backend) Close() error {
 		b.tasks.wg.Wait()
 		return nil
 	}
-	b.tuner.close()
+	b.subs.close()
 	_ = b.up.close() // what was in use fails; there is nothing to be done about it
 	b.tasks.wg.Wait()
 	return nil
@@ -173,12 +173,12 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	}
 	if err != nil {
 		if b.waiters.Count(mutex) > 0 {
-			b.agenda.advance(mutex, time.Now().Add(retryAfter))
+			b.schedule.advance(mutex, time.Now().Add(retryAfter))
 		}
 		return nil, b.unavailable(err)
 	}
 	st.sent = sent
-	b.takeIn(mutex, st)
+	b.applyReply(mutex, st)
 	if st.status == "full" {
 		return nil, b.unavailable(errFull)
 	}
@@ -223,14 +223,14 @@ func (b *Backend) unavailable(err error) error {
 }
 
 // takeIn acts on what a reply tells: events, grants, and when to look again.
-func (b *Backend) takeIn(mutex string, s *state) {
-	b.see(mutex, s)
+func (b *Backend) applyReply(mutex string, s *state) {
+	b.recordOwner(mutex, s)
 	b.eventLog.Record(s.events...)
 	b.counts.add(s)
 	// A look may find a grant of earlier, so how much is left of it is not known.
 	for _, g := range s.grants {
 		if g.token == 0 {
-			b.wake(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Over: g.ranOut})
+			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Over: g.ranOut})
 			continue
 		}
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "seen"}, true)
@@ -239,31 +239,31 @@ func (b *Backend) takeIn(mutex string, s *state) {
 	// in any order, so where someone relies on a look, none is put off: only the look
 	// itself books the next one.
 	switch due := s.due != 0 && s.status != "busy" && s.status != "lost" && s.status != "full" && s.status != "seen" && s.status != "confirmed" || len(s.grants) > 0; {
-	case due && b.reliesOnLooks(mutex):
-		b.agenda.advance(mutex, s.dueAt())
+	case due && b.needsReconciling(mutex):
+		b.schedule.advance(mutex, s.reconcileAt())
 	case due:
-		b.agenda.set(mutex, s.dueAt(), s.now)
-	case s.due == 0 && s.status == "released" && !b.reliesOnLooks(mutex):
-		b.agenda.cancel(mutex, s.now)
+		b.schedule.set(mutex, s.reconcileAt(), s.now)
+	case s.due == 0 && s.status == "released" && !b.needsReconciling(mutex):
+		b.schedule.cancel(mutex, s.now)
 	}
-	if len(s.grants) == 0 && slices.ContainsFunc(s.events, handedOn) {
-		b.agenda.advance(mutex, time.Now().Add(checkAfter))
+	if len(s.grants) == 0 && slices.ContainsFunc(s.events, isHandoff) {
+		b.schedule.advance(mutex, time.Now().Add(checkAfter))
 	}
 }
 
 // reliesOnLooks reports whether someone waits here, or has waited without Redis
 // knowing that it is over.
-func (b *Backend) reliesOnLooks(mutex string) bool {
+func (b *Backend) needsReconciling(mutex string) bool {
 	b.mu.Lock()
-	haunted := len(b.ghosts[mutex]) > 0
+	orphaned := len(b.orphans[mutex]) > 0
 	b.mu.Unlock()
-	return haunted || b.waiters.Count(mutex) > 0
+	return orphaned || b.waiters.Count(mutex) > 0
 }
 
-func handedOn(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
+func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
 
 // dueAt is when to look again, on this server's clock, not before it is due.
-func (s *state) dueAt() time.Time {
+func (s *state) reconcileAt() time.Time {
 	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
 }
 
@@ -286,7 +286,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		// The contender's own blocked request has what it waits for, too. One that came later asks for itself.
 		if blocked == nil || !blocked.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
-				b.agenda.advance(r.Mutex, time.Now())
+				b.schedule.advance(r.Mutex, time.Now())
 			}
 		}
 	}
@@ -354,7 +354,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 		}
 		return false, 0, err
 	case t != nil:
-		b.dismiss(r.Mutex, r.Contender, placeOf(t).ticket)
+		b.endReplaced(r.Mutex, r.Contender, entryOf(t).ticket)
 	}
 	return s.status == "released", 0, nil
 }
@@ -367,7 +367,7 @@ func (b *Backend) Break(ctx context.Context, mutex, reason string) (bool, simba.
 
 // Owner implements simba.Backend.
 func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Seq, error) {
-	s, err := b.look(ctx, mutex)
+	s, err := b.read(ctx, mutex)
 	if err != nil {
 		return simba.Tenure{}, 0, err
 	}
@@ -375,13 +375,13 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 }
 
 // look sees how a mutex stands.
-func (b *Backend) look(ctx context.Context, mutex string) (*state, error) {
-	return b.ask(ctx, mutex, lookScript, "0", "", 0)
+func (b *Backend) read(ctx context.Context, mutex string) (*state, error) {
+	return b.ask(ctx, mutex, reconcileScript, "0", "", 0)
 }
 
 // Check implements simba.Backend.
 func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
-	s, err := b.look(ctx, mutex)
+	s, err := b.read(ctx, mutex)
 	return err == nil && s.owner != "" && s.token == token && time.Since(s.sent) < proxy.Remaining(s.now, s.ends), 0, err
 }
 

@@ -36,7 +36,7 @@ func BenchmarkUncontended(b *testing.B) {
 	s := stores.Redis(b)
 	for _, clients := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("engine/%d", clients), func(b *testing.B) {
-			e := serve(b, "redis://"+s.Addr, deaf{})
+			e := serve(b, "redis://"+s.Addr, noNotices{})
 			ctx := context.Background()
 			spread(b, clients, func(i int) {
 				m, c := fmt.Sprintf("m%d", i), fmt.Sprintf("c%d", i)
@@ -70,14 +70,14 @@ func BenchmarkUncontended(b *testing.B) {
 // same server, has been told.
 func BenchmarkHandoff(b *testing.B) {
 	s := stores.Redis(b)
-	e := serve(b, "redis://"+s.Addr, deaf{})
+	e := serve(b, "redis://"+s.Addr, noNotices{})
 	ctx := context.Background()
 	if _, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c0", TTL: time.Minute}); err != nil {
 		b.Fatal(err)
 	}
 	var handing time.Duration
 	for i := range b.N {
-		w := newBell()
+		w := newWaiter()
 		_, ticket, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: fmt.Sprintf("c%d", i+1), TTL: time.Minute, Waiter: w})
 		if err != nil {
 			b.Fatal(err)
@@ -96,9 +96,9 @@ func BenchmarkHandoff(b *testing.B) {
 }
 
 // deaf is a Notices without subscribers.
-type deaf struct{}
+type noNotices struct{}
 
-func (deaf) Publish(string, string) int    { return 0 }
-func (deaf) Subscribed(string) bool        { return false }
-func (deaf) SubscribedPattern(string) bool { return false }
-func (deaf) Any() bool                     { return false }
+func (noNotices) Publish(string, string) int    { return 0 }
+func (noNotices) Subscribed(string) bool        { return false }
+func (noNotices) SubscribedPattern(string) bool { return false }
+func (noNotices) Any() bool                     { return false }

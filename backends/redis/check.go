@@ -63,9 +63,9 @@ func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client,
 	if err := checkChannels(ctx, client, name, warn); err != nil {
 		return err
 	}
-	key, err := b.up.proofKey(ctx, client)
+	key, err := b.up.writeCheckKey(ctx, client)
 	if err == nil {
-		err = node.Eval(ctx, proofLua, []string{key}).Err()
+		err = node.Eval(ctx, writeCheckLua, []string{key}).Err()
 	}
 	if err == nil {
 		err = (&pipeline{client: client}).load(ctx)
@@ -142,7 +142,7 @@ func explain(err error, name string) error {
 		return fmt.Errorf("redis at %s refuses user or password of the url: %w", name, err)
 	case strings.HasPrefix(text, "NOPERM"):
 		return fmt.Errorf("redis at %s does not permit what is needed, which is "+neededRights+": %w", name, err)
-	case unfit(err):
+	case refusesWrites(err):
 		return fmt.Errorf("redis at %s takes no writes: %w", name, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("redis at %s does not answer in time: %w", name, err)

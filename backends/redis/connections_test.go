@@ -20,7 +20,7 @@ func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
 		"TLS":   fmt.Sprintf("rediss://127.0.0.1:%s?tls-ca=%s&tls-cert=%s&tls-key=%s", port, cert, cert, key),
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t, url, deaf{})
+			b := serve(t, url, noNotices{})
 			c := b.up.client
 			var all sync.WaitGroup
 			for range 10 { // so that the pool has many
@@ -34,7 +34,7 @@ func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
 					t.Errorf("with %d connections that were closed: %v", had, err)
 				}
 			}
-			until(t, "the subscriber is back", func() bool { return b.tuner.hears("m") })
+			until(t, "the subscriber is back", func() bool { return b.subs.hears("m") })
 		})
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 // counts are what went through this server. Safe for concurrent use.
 type counts struct {
-	acquired, renewed, released, expired, broken, handedOn atomic.Int64
-	token                                                  atomic.Uint64
+	acquired, renewed, released, expired, broken, isHandoff atomic.Int64
+	token                                                   atomic.Uint64
 }
 
 func (c *counts) add(s *state) {
@@ -17,8 +17,8 @@ func (c *counts) add(s *state) {
 		switch e.Kind {
 		case simba.EventAcquired:
 			c.acquired.Add(1)
-			if handedOn(e) {
-				c.handedOn.Add(1)
+			if isHandoff(e) {
+				c.isHandoff.Add(1)
 			}
 		case simba.EventReleased:
 			c.released.Add(1)
@@ -46,7 +46,7 @@ func (b *Backend) Stats() simba.Stats {
 		Blocked:  int64(b.waiters.Len()),
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
-		Broken: b.counts.broken.Load(), Handoffs: b.counts.handedOn.Load(),
+		Broken: b.counts.broken.Load(), Handoffs: b.counts.isHandoff.Load(),
 		Seq: b.eventLog.Seq(), Token: b.counts.token.Load(),
 	}
 }

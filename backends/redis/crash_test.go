@@ -20,7 +20,7 @@ func TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold(t *testing.T) {
 // one in time it is asked for again. The windows are counted by Redis.
 func TestAWrongIdeaOfRedisClockMovesNoLease(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
 	for i, wrong := range []time.Duration{time.Hour, -time.Hour} {
 		m := fmt.Sprint("m", i)
@@ -47,7 +47,7 @@ func TestAWrongIdeaOfRedisClockMovesNoLease(t *testing.T) {
 			t.Errorf("%+v, %v", o, err)
 		}
 		keeps("a", asked)
-		w := newBell()
+		w := newWaiter()
 		astray()
 		_, ticket := acquire(t, b, m, "b", ttl, w)
 		astray()

@@ -19,20 +19,20 @@ func dialer(timeout time.Duration, secure *tls.Config, all *connections) func(co
 		defer cancel()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
-			return unmade{err}, nil
+			return failedConn{err}, nil
 		}
 		return all.add(conn, addr), nil
 	}
 }
 
 // unmade is a connection that could not be made.
-type unmade struct{ err error }
+type failedConn struct{ err error }
 
-func (c unmade) Read([]byte) (int, error)       { return 0, c.err }
-func (c unmade) Write([]byte) (int, error)      { return 0, c.err }
-func (unmade) Close() error                     { return nil }
-func (unmade) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (unmade) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (unmade) SetDeadline(time.Time) error      { return nil }
-func (unmade) SetReadDeadline(time.Time) error  { return nil }
-func (unmade) SetWriteDeadline(time.Time) error { return nil }
+func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
+func (failedConn) Close() error                     { return nil }
+func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (failedConn) SetDeadline(time.Time) error      { return nil }
+func (failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (failedConn) SetWriteDeadline(time.Time) error { return nil }

@@ -94,11 +94,11 @@ func unavailable(t testing.TB, err error) bool {
 // primary itself, and whether the first leads there. From then on, and from when all is prepared,
 // the reader has the time of recovery. At most so many reads may be refused, one after another.
 func staleReader(t *testing.T, url string, failover func() (url string, leads func() bool), most int, read readRequest) {
-	reader := serve(t, url, deaf{})
-	for _, r := range reader.tuner.all() {
+	reader := serve(t, url, noNotices{})
+	for _, r := range reader.subs.all() {
 		r.stop() // only its reads can notice
 	}
-	before := serve(t, url, deaf{})
+	before := serve(t, url, noNotices{})
 	alice, _ := acquire(t, before, "s", "alice", 10*time.Minute, nil)
 	acquire(t, before, "old", "alice", 10*time.Minute, nil)
 	acquire(t, before, "old", "bob", 10*time.Minute, nil)
@@ -113,7 +113,7 @@ func staleReader(t *testing.T, url string, failover func() (url string, leads fu
 	}
 	all.Wait()
 	url, leads := failover()
-	writer := serve(t, url, deaf{})
+	writer := serve(t, url, noNotices{})
 	release(t, writer, "s", "alice")
 	release(t, writer, "old", "alice")
 	release(t, writer, "old", "bob")
@@ -223,7 +223,7 @@ func named(t *testing.T, s *stores.Sentinel) string {
 
 func TestAPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -247,7 +247,7 @@ func TestAPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 // What carries no key is proven too, by each master for itself.
 func TestAMasterOfAClusterThatRefusesWritesAnswersNoReads(t *testing.T) {
 	c := stores.RedisCluster(t)
-	b := serve(t, "redis+cluster://"+strings.Join(c.Addrs, ","), deaf{})
+	b := serve(t, "redis+cluster://"+strings.Join(c.Addrs, ","), noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
 	acquire(t, b, "s", "carol", time.Minute, nil)
 	master := redis.NewClient(&redis.Options{Addr: c.Master("simba:{s}").Addr})
@@ -294,7 +294,7 @@ func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
 // A read costs neither the replicas nor the disk.
 func TestAReadChangesNothingAtRedis(t *testing.T) {
 	p := stores.NewRedisPair(t)
-	b := serve(t, "redis://"+p.Link().Addr(), deaf{})
+	b := serve(t, "redis://"+p.Link().Addr(), noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
 	c := redis.NewClient(&redis.Options{Addr: p.Primary().Addr})
 	defer c.Close()
@@ -320,7 +320,7 @@ func TestAReadChangesNothingAtRedis(t *testing.T) {
 }
 
 // awaitGrant waits until a waiter owns the mutex, and returns how long that took.
-func awaitGrant(t *testing.T, w doorbell, ticket simba.Ticket) time.Duration {
+func awaitGrant(t *testing.T, w wakeChan, ticket simba.Ticket) time.Duration {
 	t.Helper()
 	start := time.Now()
 	for {
@@ -340,16 +340,16 @@ func awaitGrant(t *testing.T, w doorbell, ticket simba.Ticket) time.Duration {
 // deafSubscriber checks that waiters and subscribers of a server that sends nothing are
 // served after a failover that leaves its connections at the old primary.
 func deafSubscriber(t *testing.T, url string, failover func()) {
-	e := newEar()
-	waits, before := serve(t, url, e), serve(t, url, deaf{})
+	e := newListener()
+	waits, before := serve(t, url, e), serve(t, url, noNotices{})
 	acquire(t, before, "m", "alice", 10*time.Minute, nil)
 	e.listen(t, waits, "simba:{n}")
-	w := doorbell{make(chan struct{}, 1)}
+	w := wakeChan{make(chan struct{}, 1)}
 	_, ticket := acquire(t, waits, "m", "bob", 10*time.Minute, w)
 	failover()
 	failed := time.Now()
 
-	other := serve(t, url, deaf{})
+	other := serve(t, url, noNotices{})
 	release(t, other, "m", "alice")
 	if took := awaitGrant(t, w, ticket); took > recovery {
 		t.Errorf("granted %v after the failover and the release", took)
@@ -382,7 +382,7 @@ func TestWaitersAndSubscribersBehindSentinelFollowTheNodeThatTakesWrites(t *test
 func TestASubscriberLeavesANodeThatCommandsDoNotGoTo(t *testing.T) {
 	one, two := stores.Redis(t), stores.Redis(t)
 	link := stores.NewLink(t, one.Addr)
-	b := serve(t, "redis://"+link.Addr(), deaf{})
+	b := serve(t, "redis://"+link.Addr(), noNotices{})
 	link.Retarget(two.Addr)
 	c := redis.NewClient(&redis.Options{Addr: one.Addr})
 	defer c.Close()
@@ -391,7 +391,7 @@ func TestASubscriberLeavesANodeThatCommandsDoNotGoTo(t *testing.T) {
 	}
 	d := redis.NewClient(&redis.Options{Addr: two.Addr})
 	defer d.Close()
-	moved, channel := time.Now(), b.tuner.serverChannel()
+	moved, channel := time.Now(), b.subs.serverChannel()
 	until(t, "the subscriber has moved", func() bool {
 		return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 0 &&
 			d.PubSubNumSub(t.Context(), channel).Val()[channel] == 1

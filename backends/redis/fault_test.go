@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 func TestScriptsThatRedisForgotAreLoadedAgain(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	for i := range 20 {
@@ -51,7 +51,7 @@ func TestScriptsThatRedisForgotAreLoadedAgain(t *testing.T) {
 
 func TestTokensGrowThoughRedisLostEverything(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	var last uint64
@@ -69,21 +69,21 @@ func TestTokensGrowThoughRedisLostEverything(t *testing.T) {
 
 func TestWaitersThatRedisLostFindTheirPlacesAgain(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
-	var bells []*bell
+	var bells []*waiter
 	var tickets []simba.Ticket
 	for i := range 5 {
-		w := newBell()
+		w := newWaiter()
 		_, ticket := acquire(t, b, "m", fmt.Sprint("w", i), time.Minute, w)
 		bells, tickets = append(bells, w), append(tickets, ticket)
 	}
 	if err := c.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i, w := range bells { // within the patience of a look
+	for i, w := range bells { // within the reconcileInterval of a look
 		w.await(t)
 		if o, err := tickets[i].End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
 			t.Fatalf("%d: %+v %v", i, o, err)
@@ -110,20 +110,20 @@ func eventually(t *testing.T, b *Backend, mutex, contender string) simba.Outcome
 func TestWaitersAreServedAfterSentinelsChoseAnotherPrimary(t *testing.T) {
 	s := stores.RedisSentinel(t)
 	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
-	failOver(t, serve(t, url, newEar()), serve(t, url, newEar()), s.Primary())
+	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), s.Primary())
 }
 
 func TestWaitersAreServedAfterAReplicaOfTheClusterTookOver(t *testing.T) {
 	c := stores.RedisCluster(t)
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
-	failOver(t, serve(t, url, newEar()), serve(t, url, newEar()), c.Master("simba:{m}"))
+	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), c.Master("simba:{m}"))
 }
 
 // failOver kills the primary while one waits, and lets the mutex be handed on after it.
 func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	t.Helper()
 	before, _ := acquire(t, one, "m", "a", time.Minute, nil)
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, two, "m", "w", time.Minute, w)
 	primary.Kill()
 	if o := eventually(t, one, "m", "a"); o.Token < before.Token {
@@ -143,10 +143,10 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 
 func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, deaf{})
-	two := serve(t, "redis://"+s.Addr, deaf{})
+	one := serve(t, "redis://"+s.Addr, noNotices{})
+	two := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, one, "m", "a", time.Minute, nil)
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
 	release(t, one, "m", "a")
 	w.await(t)
@@ -173,11 +173,11 @@ func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
 // Replies may overtake each other: a look that was made after the grant, and what confirmed it.
 func TestALookThatOvertakesTheConfirmationTellsOfAHandoff(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "m", "a", time.Minute, nil)
-	acquire(t, b, "m", "b", time.Minute, newBell())
+	acquire(t, b, "m", "b", time.Minute, newWaiter())
 	b.eventLog.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
-	b.see("m", &state{status: "seen", owner: "b", token: a.Token + 1})
+	b.recordOwner("m", &state{status: "seen", owner: "b", token: a.Token + 1})
 	if last, _ := b.eventLog.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
 		t.Errorf("%+v", last)
 	}
@@ -185,11 +185,11 @@ func TestALookThatOvertakesTheConfirmationTellsOfAHandoff(t *testing.T) {
 
 func TestAServerWithoutPubSubIsPassedOver(t *testing.T) {
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, deaf{})
-	two := serve(t, "redis://"+s.Addr, deaf{})
+	one := serve(t, "redis://"+s.Addr, noNotices{})
+	two := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, two, "m", "a", time.Minute, nil)
-	acquire(t, one, "m", "dead", 10*time.Minute, newBell())
-	w := newBell()
+	acquire(t, one, "m", "dead", 10*time.Minute, newWaiter())
+	w := newWaiter()
 	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
 	_ = one.Close()
 	release(t, two, "m", "a")
@@ -236,9 +236,9 @@ func TestAWaiterWhoseLeaseRanOutWhileRedisWasAwayWaitsOn(t *testing.T) {
 func leaseRunsOutWhileRedisIsAway(t *testing.T, s *stores.Server, m string, ttl time.Duration) (inTime bool) {
 	t.Helper()
 	link := stores.NewLink(t, s.Addr)
-	one, two := serve(t, "redis://"+link.Addr(), deaf{}), serve(t, "redis://"+s.Addr, deaf{})
+	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, two, m, "a", time.Minute, nil)
-	w := doorbell{make(chan struct{}, 1)}
+	w := wakeChan{make(chan struct{}, 1)}
 	_, ticket := acquire(t, one, m, "b", ttl, w)
 	link.Blackhole()
 	release(t, two, m, "a")
@@ -282,7 +282,7 @@ func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.
 	defer direct.Close()
 	for name, end := range map[string]func(two *Backend){
 		"broken": func(two *Backend) {
-			acquire(t, two, "broken", "c", time.Minute, newBell())
+			acquire(t, two, "broken", "c", time.Minute, newWaiter())
 			if done, _, err := two.Break(t.Context(), "broken", ""); err != nil || !done {
 				t.Fatal(done, err)
 			}
@@ -290,15 +290,15 @@ func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.
 		"released": func(two *Backend) {
 			release(t, two, "released", "b")
 			acquire(t, two, "released", "a", time.Minute, nil)
-			acquire(t, two, "released", "c", time.Minute, newBell())
+			acquire(t, two, "released", "c", time.Minute, newWaiter())
 			release(t, two, "released", "a")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			link := stores.NewLink(t, s.Addr)
-			one, two := serve(t, "redis://"+link.Addr(), deaf{}), serve(t, "redis://"+s.Addr, deaf{})
+			one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
 			acquire(t, two, name, "a", time.Minute, nil)
-			w := newBell()
+			w := newWaiter()
 			_, ticket := acquire(t, one, name, "b", time.Minute, w)
 			link.Blackhole()
 			release(t, two, name, "a")
@@ -324,9 +324,9 @@ func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.
 func TestAWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
 	link := stores.NewLink(t, s.Addr)
-	one, two := serve(t, "redis://"+link.Addr(), deaf{}), serve(t, "redis://"+s.Addr, deaf{})
+	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, two, "m", "a", time.Minute, nil)
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
 	link.Blackhole()
 	release(t, two, "m", "a")
@@ -347,9 +347,9 @@ func TestAWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 }
 
 // doorbell is a Waiter that may be woken more than once.
-type doorbell struct{ rung chan struct{} }
+type wakeChan struct{ rung chan struct{} }
 
-func (d doorbell) Wake() {
+func (d wakeChan) Wake() {
 	select {
 	case d.rung <- struct{}{}:
 	default:

@@ -51,8 +51,8 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	url := "redis://" + s.Addr
-	b := serve(t, url, deaf{})
-	other := serve(t, url, deaf{})
+	b := serve(t, url, noNotices{})
+	other := serve(t, url, noNotices{})
 	b.SetQueueGrace(time.Minute)
 	b.SetHandoffWindow(0)
 
@@ -76,9 +76,9 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	release(t, b, "free", "a")
 	acquire(t, b, "contended", "w", time.Minute, nil)
 	acquire(t, b, "poll", "w", time.Minute, nil)
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, other, "on", "w", time.Minute, w)
-	h := newBell()
+	h := newWaiter()
 	_, handed := acquire(t, b, "handed", "b", time.Minute, h)
 	release(t, b, "handed", "a")
 	h.await(t)
@@ -88,7 +88,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	}
 	tokens["handed"] = got.Token
 	for _, m := range []string{"foreign", "unseen", "unbroken"} {
-		if !newJVM(t, s.Addr, m, "a").acquire(60_000) {
+		if !newSeedContender(t, s.Addr, m, "a").acquire(60_000) {
 			t.Fatal("the foreign contender does not own", m)
 		}
 	}
@@ -125,7 +125,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 				return o, err
 			},
 			"ACQUIRE WAIT": func() (simba.Outcome, error) {
-				o, _, err := other.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, Waiter: newBell()})
+				o, _, err := other.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, Waiter: newWaiter()})
 				return o, err
 			},
 		} {
@@ -154,7 +154,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 			return err
 		},
 		"ACQUIRE WAIT": func(m string) error {
-			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "n", TTL: time.Minute, Waiter: newBell()})
+			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "n", TTL: time.Minute, Waiter: newWaiter()})
 			return err
 		},
 	} {
@@ -219,9 +219,9 @@ func TestAFullRedisTakesNoArgumentForTheContenderThatAsks(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, who := range []string{"0", "1", "10"} { // what look and queue are asked with
-		if !newJVM(t, s.Addr, "m"+who, who).acquire(60_000) {
+		if !newSeedContender(t, s.Addr, "m"+who, who).acquire(60_000) {
 			t.Fatal("the foreign contender does not own")
 		}
 	}
@@ -229,7 +229,7 @@ func TestAFullRedisTakesNoArgumentForTheContenderThatAsks(t *testing.T) {
 	for _, m := range []string{"m0", "m1", "m10"} {
 		_, _, err := b.Owner(t.Context(), m)
 		refusedForMemory(t, "OWNER of "+m, err)
-		_, err = b.assert(t.Context(), m, "", nil)
+		_, err = b.runReconcile(t.Context(), m, "", nil)
 		refusedForMemory(t, "a look at "+m, err)
 		_, _, err = b.Queue(t.Context(), m, 10)
 		refusedForMemory(t, "QUEUE of "+m, err)

@@ -19,11 +19,11 @@ import (
 
 func TestAWaiterIsToldTheWindowsOfTheTicketThatWasGranted(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	acquire(t, b, "m", "c", time.Second, newBell())
+	acquire(t, b, "m", "c", time.Second, newWaiter())
 	// The same contender blocks again, and that request never reaches Redis.
-	second, _ := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
+	second, _ := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
 	release(t, b, "m", "a")
 	o, err := second.End(simba.EndWoken)
 	if err != nil || o.Status == simba.StatusAcquired && o.TTL > time.Second {
@@ -33,27 +33,27 @@ func TestAWaiterIsToldTheWindowsOfTheTicketThatWasGranted(t *testing.T) {
 
 func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	acquire(t, b, "m", "x", time.Minute, nil)
-	acquire(t, b, "m", "c", time.Minute, newBell())
-	quiet(t, b, "m", "c")
-	b.takeIn("m", late)
-	b.agenda.mu.Lock()
-	defer b.agenda.mu.Unlock()
-	if x := b.agenda.byMutex["m"]; x == nil || time.Until(x.at) > patience {
+	acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
+	b.applyReply("m", late)
+	b.schedule.mu.Lock()
+	defer b.schedule.mu.Unlock()
+	if x := b.schedule.byMutex["m"]; x == nil || time.Until(x.at) > reconcileInterval {
 		t.Errorf("c waits, and the next look is %+v", x)
 	}
 }
 
 func TestTheHistoryHasWhatAClientCausedBehindAReplyThatIsTakenInLate(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	acquire(t, b, "m", "c", time.Minute, nil)
-	time.AfterFunc(overtaking/5, func() { b.takeIn("m", late) })
+	time.AfterFunc(replyReorderWindow/5, func() { b.applyReply("m", late) })
 	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
 	if err != nil || len(events) != 3 || events[1].Owner != "a" || events[2].Owner != "c" {
 		t.Errorf("%+v %v", events, err)
@@ -63,11 +63,11 @@ func TestTheHistoryHasWhatAClientCausedBehindAReplyThatIsTakenInLate(t *testing.
 // Nobody waits at this server then: who polls waits in Redis, and relies on the look that was booked by whom it was granted after.
 func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	look := func() time.Duration {
-		b.agenda.mu.Lock()
-		defer b.agenda.mu.Unlock()
-		if x := b.agenda.byMutex["m"]; x != nil {
+		b.schedule.mu.Lock()
+		defer b.schedule.mu.Unlock()
+		if x := b.schedule.byMutex["m"]; x != nil {
 			return time.Until(x.at)
 		}
 		return 0
@@ -86,17 +86,17 @@ func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
 	minute := guard(time.Minute, hour)
 	day := guard(24*time.Hour, minute)
 
-	b.takeIn("m", minute)
-	b.takeIn("m", hour)
+	b.applyReply("m", minute)
+	b.applyReply("m", hour)
 	if d := look(); d == 0 || d > time.Minute+time.Second {
 		t.Errorf("put off to %v by what was before", d)
 	}
-	b.takeIn("m", released)
+	b.applyReply("m", released)
 	if d := look(); d == 0 {
 		t.Error("given up for a release that was before")
 	}
-	b.takeIn("m", acquired)
-	b.takeIn("m", day)
+	b.applyReply("m", acquired)
+	b.applyReply("m", day)
 	if d := look(); d < 23*time.Hour {
 		t.Errorf("in %v, though the lease was renewed", d)
 	}
@@ -104,16 +104,16 @@ func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
 
 func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Hour, nil)
-	b.haunt("m", ghost{"c", "77", time.Now().Add(time.Hour)})
+	b.addOrphan("m", orphan{"c", "77", time.Now().Add(time.Hour)})
 	acquire(t, b, "m", "d", time.Minute, nil) // a poll
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		b.mu.Lock()
-		left := len(b.ghosts["m"])
+		left := len(b.orphans["m"])
 		b.mu.Unlock()
 		if left == 0 {
 			return
@@ -129,14 +129,14 @@ func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
 func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 	s := stores.Redis(t)
 	// End waits during many requests.
-	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newEar(), Timeout: time.Minute})
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Minute})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
-	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
-	quiet(t, b, "m", "c")
-	p := placeOf(ticket.(seat).Ticket)
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
+	p := entryOf(ticket.(waitTicket).Ticket)
 	b.mu.Lock()
-	p.asserting++ // a look is under way, which End must wait for
+	p.restoring++ // a look is under way, which End must wait for
 	b.mu.Unlock()
 	ended := make(chan simba.Outcome)
 	go func() {
@@ -151,10 +151,10 @@ func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 		defer b.mu.Unlock()
 		return p.idle != nil
 	})
-	b.takeIn("m", runScript(t, b, "m", releaseScript, "a", "0", "", ""))
+	b.applyReply("m", runScript(t, b, "m", releaseScript, "a", "0", "", ""))
 	stays(t, b, "m", "c")
 	b.mu.Lock()
-	p.asserting--
+	p.restoring--
 	close(p.idle)
 	p.idle = nil
 	b.mu.Unlock()
@@ -168,41 +168,41 @@ func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 
 func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
-	quiet(t, b, "m", "c")
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
 	reply := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	o, err := ticket.End(simba.EndTimeout)
 	if err != nil || o.Status != simba.StatusAcquired {
 		t.Fatalf("%+v %v", o, err)
 	}
-	b.takeIn("m", reply)
+	b.applyReply("m", reply)
 	// A message may be later than all that is remembered here.
 	b.mu.Lock()
-	b.delivered, b.told = generations[delivery]{}, generations[string]{}
+	b.delivered, b.acknowledged = recentSet[delivery]{}, recentSet[string]{}
 	b.mu.Unlock()
-	b.confirm(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: placeOf(ticket.(seat).Ticket).ticket})
+	b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: entryOf(ticket.(waitTicket).Ticket).ticket})
 	stays(t, b, "m", "c")
 }
 
 func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	_, first := acquire(t, b, "m", "c", time.Minute, newBell())
-	quiet(t, b, "m", "c")
+	_, first := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	if o, err := first.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
 		t.Fatalf("%+v %v", o, err)
 	}
 	release(t, b, "m", "c")
 	acquire(t, b, "m", "a", time.Minute, nil)
-	w := newBell()
+	w := newWaiter()
 	_, second := acquire(t, b, "m", "c", time.Minute, w)
-	quiet(t, b, "m", "c")
-	b.takeIn("m", late)
-	if t2 := b.waiters.Find("m", "c"); t2 != second.(seat).Ticket {
+	awaitIdle(t, b, "m", "c")
+	b.applyReply("m", late)
+	if t2 := b.waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
 		t.Fatalf("who waits is %v, not %v", t2, second)
 	}
 	release(t, b, "m", "a")
@@ -214,12 +214,12 @@ func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
 
 func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	_, first := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
-	w := newBell()
+	_, first := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+	w := newWaiter()
 	_, second := acquire(t, b, "m", "c", time.Minute, w)
-	quiet(t, b, "m", "c")
+	awaitIdle(t, b, "m", "c")
 	runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", first.ticket)
 	release(t, b, "m", "a")
 	w.await(t)
@@ -227,23 +227,23 @@ func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
 	if err != nil || o.Status != simba.StatusAcquired {
 		t.Errorf("%+v %v", o, err)
 	}
-	if o.TTL < time.Minute-patience+time.Second {
+	if o.TTL < time.Minute-reconcileInterval+time.Second {
 		t.Errorf("only a look that comes anyway has found it: %v are left", o.TTL)
 	}
 }
 
 func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "c", time.Minute, moved(func() {
 		release(t, b, "m", "a")
 		s.Pause()
 	}))
-	quiet(t, b, "m", "c")
+	awaitIdle(t, b, "m", "c")
 	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
-	_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
+	_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
 	s.Resume()
 	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
 		t.Fatalf("the later wait: %v", err)
@@ -256,14 +256,14 @@ func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
 
 func TestAnAnswerThatTheMutexIsOwnedCountsWhateverElseTheWaiterWasTold(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "c", time.Minute, moved(func() {
 		release(t, b, "m", "c") // ends the later wait as well
 		release(t, b, "m", "a")
 	}))
-	quiet(t, b, "m", "c")
-	o, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
+	awaitIdle(t, b, "m", "c")
+	o, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
 	if o.Status == simba.StatusWaiting {
 		o, _ = ticket.End(simba.EndWoken)
 	}
@@ -274,15 +274,15 @@ func TestAnAnswerThatTheMutexIsOwnedCountsWhateverElseTheWaiterWasTold(t *testin
 
 func TestAnAnswerGrantsNoWaitThatCameAfterIt(t *testing.T) {
 	s := stores.Redis(t)
-	e := &hook{ear: newEar()}
+	e := &hook{listener: newListener()}
 	b := serve(t, "redis://"+s.Addr, e)
 	var second *proxy.Ticket
-	w := newBell()
+	w := newWaiter()
 	e.first = func() { // the answer is being taken in
 		runScript(t, b, "m", releaseScript, "c", "0", "", "")
 		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
 		second, _ = b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})
-		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", placeOf(second).ticket)
+		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", entryOf(second).ticket)
 	}
 	acquire(t, b, "m", "c", time.Minute, nil)
 	release(t, b, "m", "a")
@@ -299,22 +299,22 @@ func (f moved) Wake() { f() }
 
 // hook is an ear that acts when it is told something for the first time. That may do nothing that is told.
 type hook struct {
-	*ear
+	*listener
 	once  sync.Once
 	first func()
 }
 
 func (h *hook) Publish(channel, payload string) int {
 	h.once.Do(h.first)
-	return h.ear.Publish(channel, payload)
+	return h.listener.Publish(channel, payload)
 }
 
 func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
-	quiet(t, b, "m", "c")
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
 	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that is over by now
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 		t.Fatalf("%+v %v", o, err)
@@ -328,15 +328,15 @@ func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
 func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {
 	for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
 		s := stores.Redis(t)
-		b := serve(t, "redis://"+s.Addr, newEar())
+		b := serve(t, "redis://"+s.Addr, newListener())
 		acquire(t, b, "m", "a", time.Minute, nil)
-		_, ticket := acquire(t, b, "m", "c", time.Minute, newBell())
-		quiet(t, b, "m", "c")
+		_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+		awaitIdle(t, b, "m", "c")
 		late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired {
 			t.Fatalf("%+v %v", o, err)
 		}
-		b.takeIn("m", late)
+		b.applyReply("m", late)
 		if _, err := ticket.Abandon(); err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +351,7 @@ func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *te
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	unheard := func(mutex string, script *script, args ...any) { runScript(t, b, mutex, script, args...) }
 	ranOut := func(mutex string) {
 		until(t, "the lease has run out", func() bool { return owner(t, b, mutex).Owner == "" })
@@ -388,15 +388,15 @@ func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *te
 			for ttl := story.ttl; ; ttl *= 2 {
 				mutex := fmt.Sprint(name, "-", ttl)
 				acquire(t, b, mutex, "a", time.Minute, nil)
-				w := newBell()
+				w := newWaiter()
 				_, ticket := acquire(t, b, mutex, "c", ttl, w)
-				quiet(t, b, mutex, "c")
+				awaitIdle(t, b, mutex, "c")
 				unheard(mutex, releaseScript, "a", "0", "", "")
 				if o := owner(t, b, mutex); o.Owner != "c" && story.want == simba.StatusTimeout {
 					t.Fatalf("%+v", o)
 				}
 				story.then(mutex)
-				b.agenda.advance(mutex, time.Now())
+				b.schedule.advance(mutex, time.Now())
 				w.await(t)
 				asked := time.Now()
 				o, err := ticket.End(simba.EndWoken)
@@ -416,11 +416,11 @@ func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *te
 
 func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, newEar())
-	two := serve(t, "redis://"+s.Addr, newEar())
+	one := serve(t, "redis://"+s.Addr, newListener())
+	two := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, one, "m", "a", time.Minute, nil)
-	two.tuner.all()[0].drop(two.tuner.serverChannel())
-	w := newBell()
+	two.subs.all()[0].unsubscribe(two.subs.serverChannel())
+	w := newWaiter()
 	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
 	release(t, one, "m", "a")
 	if o := owner(t, one, "m"); o.Owner != "b" {
@@ -434,17 +434,17 @@ func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
 
 func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) {
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, newEar())
-	two := serve(t, "redis://"+s.Addr, newEar())
+	one := serve(t, "redis://"+s.Addr, newListener())
+	two := serve(t, "redis://"+s.Addr, newListener())
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	acquire(t, one, "m", "a", time.Minute, nil)
-	acquire(t, two, "m", "b", time.Minute, newBell())
-	quiet(t, two, "m", "b")
-	deafen(two, "m")
-	own := two.tuner.serverChannel()
-	r := two.tuner.all()[0]
-	r.drop(own)
+	acquire(t, two, "m", "b", time.Minute, newWaiter())
+	awaitIdle(t, two, "m", "b")
+	muteReleases(two, "m")
+	own := two.subs.serverChannel()
+	r := two.subs.all()[0]
+	r.unsubscribe(own)
 	until(t, "two is not heard", func() bool { return c.PubSubNumSub(t.Context(), own).Val()[own] == 0 })
 	release(t, one, "m", "a")
 	acquire(t, one, "m", "x", time.Minute, nil)
@@ -452,16 +452,16 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 		t.Fatalf("%v %v", list, err)
 	}
 	until(t, "no look is under way, and the next may be put off", func() bool {
-		two.agenda.mu.Lock()
-		defer two.agenda.mu.Unlock()
-		x := two.agenda.byMutex["m"]
+		two.schedule.mu.Lock()
+		defer two.schedule.mu.Unlock()
+		x := two.schedule.byMutex["m"]
 		if x != nil {
 			x.asOf = 0
 		}
 		return x != nil
 	})
-	two.agenda.set("m", time.Now().Add(time.Hour), 1)
-	r.want(own, false)
+	two.schedule.set("m", time.Now().Add(time.Hour), 1)
+	r.subscribe(own, false)
 	until(t, "b has its place", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
 		return err == nil && len(list) == 1 && list[0].Blocked
@@ -469,29 +469,29 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 }
 
 // quiet waits until nothing is done any more for a waiter that has just been queued.
-func quiet(t *testing.T, b *Backend, mutex, contender string) {
+func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
-		until(t, channel+" is heard", func() bool { return b.tuner.home(channel).listens(channel) })
+		until(t, channel+" is heard", func() bool { return b.subs.subscriberFor(channel).confirmed(channel) })
 	}
-	b.agenda.advance(mutex, time.Now())
+	b.schedule.advance(mutex, time.Now())
 	until(t, "its mutex was looked after", func() bool {
-		b.agenda.mu.Lock()
-		x := b.agenda.byMutex[mutex]
-		b.agenda.mu.Unlock()
-		return x != nil && time.Until(x.at) > patience/2
+		b.schedule.mu.Lock()
+		x := b.schedule.byMutex[mutex]
+		b.schedule.mu.Unlock()
+		return x != nil && time.Until(x.at) > reconcileInterval/2
 	})
 	until(t, "and not any more", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.attending) == 0
+		return len(b.reconciling) == 0
 	})
 }
 
 // deafen has the server hear no notice of a mutex' release.
-func deafen(b *Backend, mutex string) {
+func muteReleases(b *Backend, mutex string) {
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
-		b.tuner.home(channel).drop(channel)
+		b.subs.subscriberFor(channel).unsubscribe(channel)
 	}
 }
 
@@ -509,7 +509,7 @@ func stays(t *testing.T, b *Backend, mutex, contender string) {
 }
 
 func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
-	a := newAgenda()
+	a := newSchedule()
 	for _, m := range []string{"x", "y", "z"} {
 		a.set(m, time.Now().Add(time.Hour), 1)
 	}

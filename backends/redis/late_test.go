@@ -16,7 +16,7 @@ import (
 
 func TestARequestThatWasGivenUpDoesNothingLater(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for name, request := range map[string]func(ctx context.Context) error{
 		"release": func(ctx context.Context) error {
 			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
@@ -61,7 +61,7 @@ func commandCalls(t *testing.T, s *stores.Server, command string) int {
 
 func TestAClockOfRedisThatIsSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
 	p.clock.set(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as known before it was set
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {

@@ -93,18 +93,18 @@ func cause(text string) (_ string, scripted bool) {
 func (b *Backend) retry(mutex string, err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) {
-		b.agenda.advance(mutex, time.Now().Add(retryAfter))
+		b.schedule.advance(mutex, time.Now().Add(retryAfter))
 		return
 	}
 	b.waiters.Fail(mutex, refusal)
-	b.agenda.advance(mutex, time.Now().Add(refusedAfter))
+	b.schedule.advance(mutex, time.Now().Add(refusedAfter))
 }
 
 // notListening is why the node of a mutex will not pass on to this server what others grant
 // to waiters here, nil if it does or will again.
-func (b *Backend) notListening(mutex string) error {
-	r := b.tuner.radioOf(spent, simba.MutexChannel(mutex))
-	if r == nil || r.listens(b.tuner.serverChannel()) {
+func (b *Backend) subscriptionError(mutex string) error {
+	r := b.subs.subscriberOf(endedContext, simba.MutexChannel(mutex))
+	if r == nil || r.confirmed(b.subs.serverChannel()) {
 		return nil
 	}
 	if reason := r.reason(); reason != nil && lasting(reason) != nil {

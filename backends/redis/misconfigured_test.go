@@ -31,7 +31,7 @@ var questions = []question{
 		return err
 	}},
 	{"ACQUIRE WAIT", func(ctx context.Context, b *Backend) error {
-		_, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newBell()})
+		_, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
 		if ticket != nil {
 			_, _ = ticket.End(simba.EndLeft)
 		}
@@ -80,7 +80,7 @@ func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, theirs := range []struct {
 		key    string
 		values []any // commands' words
@@ -138,7 +138,7 @@ func TestACounterThatHoldsNoTokenBeginsNoTenure(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	const key = "simba:{m}:fence"
 	for _, value := range []string{"", "x", "0x10", "-1", "1e5", "9007199254740992"} {
 		if err := c.Set(t.Context(), key, value, 0).Err(); err != nil {
@@ -160,7 +160,7 @@ func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, garbage := range []string{"x", "", "\xc1", "\x93\xa1b\x01\x01"} {
 		for _, q := range questions {
 			if err := c.FlushDB(t.Context()).Err(); err != nil {
@@ -196,7 +196,7 @@ func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T)
 	}
 	rights := []any{"ACL", "SETUSER", "simba", "reset", "on", ">secret", "~simba:*", "&simba*", "+@all", "-@dangerous", "+info", "+config|get"}
 	do(rights...)
-	b := serve(t, "redis://simba:secret@"+s.Addr, deaf{})
+	b := serve(t, "redis://simba:secret@"+s.Addr, noNotices{})
 	for i, fault := range []struct {
 		name, names string
 		harm, mend  func()
@@ -240,7 +240,7 @@ func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T)
 			c.Del(t.Context(), "simba:{m4}", "simba:{m4}:tenure", "simba:{m4}:contender", "simba:{m4}:waiting")
 		}
 		acquire(t, b, m, "a", time.Minute, nil)
-		w := newBell()
+		w := newWaiter()
 		_, ticket := acquire(t, b, m, "w", time.Minute, w)
 		if ticket == nil {
 			t.Fatalf("%s: w does not wait", fault.name)
@@ -269,7 +269,7 @@ func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T)
 			o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "d", TTL: time.Minute})
 			return err == nil && (o.Status == simba.StatusAcquired || o.Status == simba.StatusRenewed)
 		})
-		next := newBell()
+		next := newWaiter()
 		until(t, fault.name+": waiters wait again", func() bool {
 			var err error
 			_, ticket, err = b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "x", TTL: time.Minute, Waiter: next})
@@ -289,7 +289,7 @@ func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	if err := c.Del(t.Context(), seeds.Lease(mutex)).Err(); err != nil {
 		t.Fatal(err)
 	}
-	b.agenda.advance(mutex, time.Now())
+	b.schedule.advance(mutex, time.Now())
 }
 
 type said string

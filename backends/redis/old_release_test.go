@@ -18,25 +18,25 @@ func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	if err := c.Set(t.Context(), seeds.Fence("m"), "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	b.mu.Lock()
-	b.addressed["m"] = []wakeup{{"J1", "J0"}}
+	b.wakeups["m"] = []wakeup{{"J1", "J0"}}
 	b.mu.Unlock()
-	if _, err := b.assert(t.Context(), "m", "", nil); err == nil {
+	if _, err := b.runReconcile(t.Context(), "m", "", nil); err == nil {
 		t.Fatal("the look succeeds")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if got := fmt.Sprint(b.addressed["m"]); got != "[{J1 J0}]" {
+	if got := fmt.Sprint(b.wakeups["m"]); got != "[{J1 J0}]" {
 		t.Errorf("%s is kept", got)
 	}
 }
 
 // notes has a contender of Simba release, and a script of ours find the mutex free before any look.
-func notes(t testing.TB, j *rival, b *Backend, s *script, args ...any) {
+func notes(t testing.TB, j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
 	notesAmid(t, nothing, nothing, j, b, s, args...)
 }
@@ -44,7 +44,7 @@ func notes(t testing.TB, j *rival, b *Backend, s *script, args ...any) {
 func nothing(redis.Pipeliner) {}
 
 // notesAmid is notes with what others do right before the script, and after it, before any look.
-func notesAmid(t testing.TB, before, after func(redis.Pipeliner), j *rival, b *Backend, s *script, args ...any) {
+func notesAmid(t testing.TB, before, after func(redis.Pipeliner), j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
 	header := b.header()
 	header[4] = never
@@ -66,7 +66,7 @@ func notesAmid(t testing.TB, before, after func(redis.Pipeliner), j *rival, b *B
 		t.Fatal(err)
 	}
 	st.sent = sent
-	b.takeIn(j.mutex, st)
+	b.applyReply(j.mutex, st)
 }
 
 // noting are requests that grant nothing if they find a mutex free.
@@ -78,22 +78,22 @@ var noting = []struct {
 	{"guard", guardScript, []any{"x", int64(60_000), int64(0), "0"}},
 	{"release", releaseScript, []any{"x", "0", "", ""}},
 	{"break", breakScript, []any{""}},
-	{"owner", lookScript, []any{"0", "", 0}},
-	{"look", lookScript, []any{"1", "", 0}},
+	{"owner", reconcileScript, []any{"0", "", 0}},
+	{"look", reconcileScript, []any{"1", "", 0}},
 	{"queue", queueScript, []any{10}},
 	{"confirm", confirmScript, []any{"x", "7", "7", "told"}},
 	{"leave", leaveScript, []any{"x", "7", "left"}},
-	{"pass", passScript, []any{"x", "0", "7"}},
+	{"pass", handOffScript, []any{"x", "0", "7"}},
 }
 
 // overhearing returns a server that hears all contenders of a mutex, though nobody waits there.
-func overhearing(t testing.TB, addr, mutex string) *Backend {
+func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 	t.Helper()
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
 	e.listen(t, b, seeds.Lease(mutex))
-	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
 	return b
 }
 
@@ -102,7 +102,7 @@ func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 		mutex := "m" + of.Name
-		b := overhearing(t, s.Addr, mutex)
+		b := subscribedTo(t, s.Addr, mutex)
 		j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
 		sent := time.Now()
 		j.release()
@@ -117,7 +117,7 @@ func TestAnOldReleaseThatARequestNotesFirstReachesAContenderWithoutAQueue(t *tes
 		for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 			t.Run(by.name+" "+of.Name, func(t *testing.T) {
 				mutex := "m" + by.name + of.Name
-				b := overhearing(t, s.Addr, mutex)
+				b := subscribedTo(t, s.Addr, mutex)
 				j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
 				sent := time.Now()
 				notes(t, j, b, by.script, by.args...)
@@ -134,12 +134,12 @@ func TestAnOldReleaseThatARequestNotesFirstReachesAContenderWithoutAQueue(t *tes
 
 // beforeAnOldRelease returns an owner of 3.1, which will tell a dead contender, and a waiter without a
 // queue.
-func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owns, waits *rival) {
+func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owns, waits *simbaContender) {
 	t.Helper()
-	j := newRival(t, addr, seeds.Simba31, mutex, "J0")
+	j := newSimbaContender(t, addr, seeds.Simba31, mutex, "J0")
 	j.take()
-	newRival(t, addr, seeds.Simba31, mutex, "J1").queueUp()
-	k := newRival(t, addr, of, mutex, "K").listen()
+	newSimbaContender(t, addr, seeds.Simba31, mutex, "J1").queueUp()
+	k := newSimbaContender(t, addr, of, mutex, "K").listen()
 	k.queueUp()
 	owner(t, b, mutex) // the server knows the tenure
 	return j, k
@@ -147,7 +147,7 @@ func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generati
 
 func TestAnOldReleaseWhoseMutexIsTakenInTheSameStepIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
-	b := overhearing(t, s.Addr, "m")
+	b := subscribedTo(t, s.Addr, "m")
 	j, k := beforeAnOldRelease(t, s.Addr, b, seeds.Simba33, "m")
 	notes(t, j, b, acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
 	seen(t, b, "m")
@@ -163,8 +163,8 @@ func seen(t testing.TB, b *Backend, mutex string) {
 	until(t, "nothing is to be taken in", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, busy := b.attending[mutex]
-		return !busy && len(b.addressed[mutex]) == 0
+		_, busy := b.reconciling[mutex]
+		return !busy && len(b.wakeups[mutex]) == 0
 	})
 }
 
@@ -174,13 +174,13 @@ func TestAReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 	for _, by := range noting {
 		t.Run(by.name, func(t *testing.T) {
 			mutex := "m" + by.name
-			b := overhearing(t, s.Addr, mutex)
-			j := newRival(t, s.Addr, seeds.Simba32, mutex, "J")
+			b := subscribedTo(t, s.Addr, mutex)
+			j := newSimbaContender(t, s.Addr, seeds.Simba32, mutex, "J")
 			j.take()
-			k := newRival(t, s.Addr, seeds.Simba33, mutex, "K").listen()
+			k := newSimbaContender(t, s.Addr, seeds.Simba33, mutex, "K").listen()
 			owner(t, b, mutex)
 			notes(t, j, b, by.script, by.args...)
-			if _, err := b.assert(t.Context(), mutex, "", nil); err != nil {
+			if _, err := b.runReconcile(t.Context(), mutex, "", nil); err != nil {
 				t.Fatal(err)
 			}
 			acquire(t, b, mutex, "a", time.Minute, nil)
@@ -194,9 +194,9 @@ func TestAReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 // Redis expires the lease; whoever waits tries then, and needs no notice.
 func TestTheExpiryOfAnOldLeaseIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
-	b := overhearing(t, s.Addr, "m")
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J")
-	k := newRival(t, s.Addr, seeds.Simba33, "m", "K").listen()
+	b := subscribedTo(t, s.Addr, "m")
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
+	k := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "K").listen()
 	for range 20 {
 		j.acquire(30 * time.Millisecond)
 		for {
@@ -220,18 +220,18 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfARequestNotesTheReleaseFirst(t *t
 		}
 		t.Run(by.name, func(t *testing.T) {
 			mutex := "m" + by.name
-			b := serve(t, "redis://"+s.Addr, newEar())
+			b := serve(t, "redis://"+s.Addr, newListener())
 			b.SetHandoffWindow(time.Minute)
-			j := newRival(t, s.Addr, seeds.Simba31, mutex, "J0")
+			j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
 			j.take()
-			next := newRival(t, s.Addr, seeds.Simba31, mutex, "J1").listen()
+			next := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J1").listen()
 			next.queueUp()
-			first, second := newBell(), newBell()
+			first, second := newWaiter(), newWaiter()
 			_, ticket := acquire(t, b, mutex, "first", time.Minute, first)
 			_, later := acquire(t, b, mutex, "second", time.Minute, second)
-			quiet(t, b, mutex, "first")
-			quiet(t, b, mutex, "second")
-			until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+			awaitIdle(t, b, mutex, "first")
+			awaitIdle(t, b, mutex, "second")
+			until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
 			notes(t, j, b, by.script, by.args...)
 			granted(t, first, ticket)
 			next.hear("released@@J0")
@@ -248,18 +248,18 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfARequestNotesTheReleaseFirst(t *t
 
 func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(time.Minute)
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J0")
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
 	j.take()
-	next := newRival(t, s.Addr, seeds.Simba31, "m", "J1").listen()
+	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").listen()
 	next.queueUp()
-	first, second := newBell(), newBell()
+	first, second := newWaiter(), newWaiter()
 	_, ticket := acquire(t, b, "m", "first", time.Minute, first)
 	_, later := acquire(t, b, "m", "second", time.Minute, second)
-	quiet(t, b, "m", "first")
-	quiet(t, b, "m", "second")
-	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+	awaitIdle(t, b, "m", "first")
+	awaitIdle(t, b, "m", "second")
+	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
 	<-time.After(time.Second) // its next place is by whole seconds, and must come later
 	again := func(p redis.Pipeliner) { next.send(p, next.of.Acquire, 60_000) }
 	notesAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
@@ -275,14 +275,14 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *tes
 // Our request sees the next tenure, and not that the mutex was free before.
 func TestAContenderThatSimbaToldKeepsItsPlaceIfAnotherAcquiresInTheSameStep(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J0")
+	b := serve(t, "redis://"+s.Addr, newListener())
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
 	j.take()
-	next := newRival(t, s.Addr, seeds.Simba31, "m", "J1").listen()
+	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").listen()
 	next.queueUp()
-	acquire(t, b, "m", "W", time.Minute, newBell())
-	quiet(t, b, "m", "W")
-	c := newRival(t, s.Addr, seeds.Simba33, "m", "C")
+	acquire(t, b, "m", "W", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "W")
+	c := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "C")
 	faster := func(p redis.Pipeliner) { c.send(p, c.of.Acquire, 60_000) }
 	notesAmid(t, faster, nothing, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	until(t, "J1 is the first again", func() bool {
@@ -296,33 +296,33 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfAnotherAcquiresInTheSameStep(t *t
 // J1 queues behind X, whose tenure ends before the look. Then J1 does not come in its turn.
 func TestAContenderThatMissesItsTurnIsNotTheNextInLine(t *testing.T) {
 	s := stores.Redis(t)
-	b := overhearing(t, s.Addr, "m")
+	b := subscribedTo(t, s.Addr, "m")
 	b.SetHandoffWindow(time.Minute)
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J0")
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
 	j.take()
-	next := newRival(t, s.Addr, seeds.Simba31, "m", "J1").listen()
+	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").listen()
 	next.queueUp()
 	owner(t, b, "m") // the server knows the tenure
-	x := newRival(t, s.Addr, seeds.Simba40, "m", "X")
+	x := newSimbaContender(t, s.Addr, seeds.Simba40, "m", "X")
 	unseen := func(p redis.Pipeliner) {
 		x.send(p, x.of.Acquire, 60_000)
 		next.send(p, next.of.Acquire, 60_000)
 		x.send(p, x.of.Release)
 	}
-	holdLooks(t, b, "m")
+	holdReconciles(t, b, "m")
 	notesAmid(t, nothing, unseen, j, b, guardScript, "y", int64(60_000), int64(0), "0")
 	until(t, "the release is heard", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.addressed["m"]) == 1
+		return len(b.wakeups["m"]) == 1
 	})
-	if _, err := b.assert(t.Context(), "m", "", nil); err != nil {
+	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
 		t.Fatalf("N asks in the turn of J1: %+v", o)
 	}
-	if _, err := b.ask(t.Context(), "m", passScript, "J1", "0", ""); err != nil {
+	if _, err := b.ask(t.Context(), "m", handOffScript, "J1", "0", ""); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
@@ -335,7 +335,7 @@ func TestTheExpiryOfAnOwnLeaseWalksThroughNoWaiters(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	walks := func() string {
 		return c.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]["cmdstat_hkeys"]
 	}
@@ -358,7 +358,7 @@ func TestAContenderMayBeNamedLikeAPattern(t *testing.T) {
 			t.Errorf("the pattern %s is a contender's channel", glob)
 		}
 	}
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	channel := simba.ContenderChannel("*", "*")
 	e.listen(t, b, channel)

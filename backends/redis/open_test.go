@@ -35,7 +35,7 @@ func refused(t *testing.T, url string) string {
 
 func refusedWithin(t *testing.T, url string, timeout time.Duration) string {
 	t.Helper()
-	b, err := Open(t.Context(), Options{URL: url, Notices: deaf{}, Timeout: timeout})
+	b, err := Open(t.Context(), Options{URL: url, Notices: noNotices{}, Timeout: timeout})
 	if err == nil {
 		_ = b.Close()
 		t.Fatalf("%s was opened", url)
@@ -59,7 +59,7 @@ func TestAPasswordThatIsMissingOrWrongIsToldAtTheStart(t *testing.T) {
 	s := stores.Redis(t, "--requirepass", "secret")
 	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOAUTH", "password")
 	mentions(t, refused(t, "redis://:hunter2@"+s.Addr), s.Addr, "password")
-	serve(t, "redis://:secret@"+s.Addr, deaf{})
+	serve(t, "redis://:secret@"+s.Addr, noNotices{})
 }
 
 func TestAReplicaIsRefused(t *testing.T) {
@@ -83,7 +83,7 @@ func TestAPolicyThatEvictsLocksIsRefusedUnlessAccepted(t *testing.T) {
 func opened(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
-	b, err := Open(t.Context(), Options{URL: url, Notices: deaf{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	b, err := Open(t.Context(), Options{URL: url, Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	}()
-	_, err = Open(ctx, Options{URL: "redis://" + l.Addr().String(), Notices: deaf{}, Timeout: time.Hour})
+	_, err = Open(ctx, Options{URL: "redis://" + l.Addr().String(), Notices: noNotices{}, Timeout: time.Hour})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -151,9 +151,9 @@ func TestAnACLUserNeedsOnlyWhatIsDocumented(t *testing.T) {
 	if log := opened(t, "redis://locks:pw@"+s.Addr); strings.Contains(log, "contenders") {
 		t.Errorf("the user that is documented: %s", log)
 	}
-	b := serve(t, "redis://locks:pw@"+s.Addr, deaf{})
+	b := serve(t, "redis://locks:pw@"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
-	w := newBell()
+	w := newWaiter()
 	acquire(t, b, "m", "b", time.Minute, w)
 	release(t, b, "m", "a")
 	w.await(t)
@@ -170,7 +170,7 @@ func TestTLSIsSpokenAndChecked(t *testing.T) {
 	port := strconv.Itoa(stores.FreePort(t))
 	secure := net.JoinHostPort("127.0.0.1", port)
 	stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
-	b := serve(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", secure, cert, cert, key), deaf{})
+	b := serve(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", secure, cert, cert, key), noNotices{})
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("%+v", o)
 	}

@@ -21,21 +21,21 @@ func TestAnOwnTurnNoticeThatIsHeardLateGivesNobodyAPlace(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	channel := simba.ContenderChannel("m", "P")
 	e.listen(t, b, channel)
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "P", time.Minute, nil)
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
-	quiet(t, b, "m", "W")
+	awaitIdle(t, b, "m", "W")
 	release(t, b, "m", "L")
 	e.hear(t, channel, is("released@@L"))
 	acquire(t, b, "m", "P", time.Minute, nil)
 	release(t, b, "m", "P")
 	granted(t, w, ticket)
-	if _, err := b.ask(t.Context(), "m", lookScript, "1", "", 1, "P", "L"); err != nil {
+	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.ZScore(t.Context(), seeds.Queue("m"), "P").Err(); err != redis.Nil {
@@ -45,7 +45,7 @@ func TestAnOwnTurnNoticeThatIsHeardLateGivesNobodyAPlace(t *testing.T) {
 
 func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
 	s := stores.Redis(t)
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
 	for _, c := range []string{"P", "L", "N"} {
@@ -53,14 +53,14 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
 	}
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "P", time.Minute, nil)
-	quiet(t, b, "m", "P")
+	awaitIdle(t, b, "m", "P")
 	release(t, b, "m", "L") // P gets the notice released@@L
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "N", time.Minute, nil)
-	if _, err := b.ask(t.Context(), "m", passScript, "P", "0", ""); err != nil {
+	if _, err := b.ask(t.Context(), "m", handOffScript, "P", "0", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.ask(t.Context(), "m", lookScript, "1", "", 1, "P", "L"); err != nil {
+	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
@@ -74,15 +74,15 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
 // All that the server overhears is taken in at once, in the second turn of a contender of Simba.
 func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.T) {
 	s := stores.Redis(t)
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
 	e.listen(t, b, simba.ContenderChannel("m", "P"))
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "jvm").listen()
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").listen()
 	j.take()
 	acquire(t, b, "m", "P", time.Minute, nil)
-	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
-	holdLooks(t, b, "m")
+	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	holdReconciles(t, b, "m")
 	if _, _, err := b.Break(t.Context(), "m", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +96,9 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.
 	until(t, "both notices are heard", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.addressed["m"]) == 2
+		return len(b.wakeups["m"]) == 2
 	})
-	if _, err := b.assert(t.Context(), "m", "", nil); err != nil {
+	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)
 	}
 	if record := j.client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(); !strings.Contains(record, "jvm") {
@@ -108,14 +108,14 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.
 }
 
 // holdLooks has a server make no look at a mutex by itself: one seems to be under way.
-func holdLooks(t testing.TB, b *Backend, mutex string) {
+func holdReconciles(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
 	until(t, "looks are held up", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, busy := b.attending[mutex]
+		_, busy := b.reconciling[mutex]
 		if !busy {
-			b.attending[mutex] = false
+			b.reconciling[mutex] = false
 		}
 		return !busy
 	})
@@ -124,7 +124,7 @@ func holdLooks(t testing.TB, b *Backend, mutex string) {
 // J's release was noted. No look takes that note away, since 3.2 tells no contender by itself.
 func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) {
 	s := stores.Redis(t)
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
 	e.listen(t, b, simba.ContenderChannel("m", "P"))
@@ -133,11 +133,11 @@ func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) 
 	release(t, b, "m", "L") // P gets the notice released@@L
 	acquire(t, b, "m", "P", time.Minute, nil)
 	release(t, b, "m", "P")
-	j := newRival(t, s.Addr, seeds.Simba32, "m", "J")
+	j := newSimbaContender(t, s.Addr, seeds.Simba32, "m", "J")
 	j.take()
 	owner(t, b, "m") // the server knows the tenure
 	notes(t, j, b, guardScript, "x", int64(60_000), int64(0), "0")
-	if _, err := b.ask(t.Context(), "m", lookScript, "1", "", 1, "P", "L"); err != nil {
+	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
@@ -147,7 +147,7 @@ func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) 
 
 func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 	s := stores.Redis(t)
-	watcher := newEar()
+	watcher := newListener()
 	other := serve(t, "redis://"+s.Addr, watcher)
 	other.SetHandoffWindow(time.Minute)
 	watcher.listen(t, other, "simba:{m}")
@@ -155,7 +155,7 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 3 {
 		id := fmt.Sprint("c", i)
-		e := newEar()
+		e := newListener()
 		b := serve(t, "redis://"+s.Addr, e)
 		b.SetHandoffWindow(time.Minute)
 		e.listen(t, b, simba.ContenderChannel("m", id))

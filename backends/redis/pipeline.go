@@ -17,7 +17,7 @@ const (
 	maxBatch = 128 // requests that travel together
 	// maxFlights is how many batches are on the way to one node at a time. With one, a
 	// lost connection would hold up all; many make batches small, which costs processors.
-	maxFlights = 2
+	maxInFlight = 2
 )
 
 // pipeline carries the requests of concurrent clients to one node together. A lone
@@ -32,10 +32,10 @@ type pipeline struct {
 	// judge takes in the error of a request that was sent at some time.
 	judge func(client *redis.Client, sent time.Time, err error)
 
-	mu      sync.Mutex // guards what follows
-	queue   []*request
-	flights int
-	last    int // requests in the last batch
+	mu       sync.Mutex // guards what follows
+	queue    []*request
+	inFlight int
+	last     int // requests in the last batch
 }
 
 // request is one script to run. Its reply and err are set before done is closed, and
@@ -54,7 +54,7 @@ type request struct {
 var errOverdue = errors.New("the request was too long on its way")
 
 // limitArg is where a script finds when it is too late to run, among the args of EVALSHA.
-const limitArg = 3 + len(suffixes) + 4
+const deadlineArg = 3 + len(suffixes) + 4
 
 // do runs a script, or gives up when ctx ends: then it may run in that time or not, and
 // not later. Args has a place for the limit.
@@ -65,7 +65,7 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 		if !ok {
 			limit = sent.Add(p.timeout)
 		}
-		args[limitArg] = p.clock.limit(limit)
+		args[deadlineArg] = p.clock.limit(limit)
 		reply, err := p.run(ctx, &request{script: s, args: args})
 		if err != nil {
 			return nil, err
@@ -90,8 +90,8 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	r.done = make(chan struct{})
 	p.mu.Lock()
-	if p.flights == 0 && len(p.queue) == 0 && p.last <= 1 {
-		p.flights++
+	if p.inFlight == 0 && len(p.queue) == 0 && p.last <= 1 {
+		p.inFlight++
 		p.mu.Unlock()
 		// Alone, and without the way through another goroutine. Should the caller go away,
 		// this waits for the reply nevertheless, until ctx' deadline at most.
@@ -100,14 +100,14 @@ func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 		return r.reply, r.err
 	}
 	p.queue = append(p.queue, r)
-	start := p.flights < maxFlights
+	start := p.inFlight < maxInFlight
 	if start {
-		p.flights++
+		p.inFlight++
 	}
 	p.mu.Unlock()
 	if start && !p.tasks.start(p.fly) {
 		p.mu.Lock()
-		p.flights--
+		p.inFlight--
 		p.mu.Unlock()
 		return nil, simba.ErrStopped
 	}
@@ -127,7 +127,7 @@ func (p *pipeline) land() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.queue) == 0 || !p.tasks.start(p.fly) {
-		p.flights--
+		p.inFlight--
 	}
 }
 
@@ -158,7 +158,7 @@ func (p *pipeline) take(batch []*request) []*request {
 	clear(p.queue[n:])
 	p.queue = p.queue[:n]
 	if len(batch) == 0 {
-		p.flights--
+		p.inFlight--
 	} else {
 		p.last = len(batch)
 	}

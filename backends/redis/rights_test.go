@@ -41,9 +41,9 @@ func TestAMissingRightInAScriptIsNamedAndEndsWaits(t *testing.T) {
 				}
 			}
 			allow("reset", "on", ">secret", "~simba:*", "resetchannels", "&simba*", "+@all", "-@dangerous", "+info", "+config|get")
-			b := serve(t, "redis://simba:secret@"+s.Addr, deaf{})
+			b := serve(t, "redis://simba:secret@"+s.Addr, noNotices{})
 
-			w := newBell()
+			w := newWaiter()
 			acquire(t, b, "waited", "a", time.Minute, nil)
 			_, ticket := acquire(t, b, "waited", "w", time.Minute, w)
 			named, answered := 0, 0

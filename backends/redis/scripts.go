@@ -20,7 +20,7 @@ var suffixes = [...]string{"", ":contender", ":tenure", ":waiting", ":ended", ":
 // command is what runs a script on a mutex: EVALSHA and its arguments. header are the first of
 // ARGV, which every script takes, but for the limit.
 func (s *script) command(mutex string, header [6]any, args ...any) []any {
-	all := make([]any, 0, limitArg+2+len(args))
+	all := make([]any, 0, deadlineArg+2+len(args))
 	all = append(all, "evalsha", s.sha, len(suffixes))
 	keys := keysOf(mutex)
 	for i := range keys {
@@ -44,8 +44,8 @@ func keysOf(mutex string) *[len(suffixes)]string {
 
 // Every script is prove, state, its own fast path or first lines if it has some, steps and waiters, and its body.
 
-//go:embed lua/prove.lua
-var proveLua string
+//go:embed lua/writable.lua
+var writableLua string
 
 //go:embed lua/state.lua
 var stateLua string
@@ -80,11 +80,11 @@ var breakFirstLua string
 //go:embed lua/break.lua
 var breakLua string
 
-//go:embed lua/look_fast.lua
-var lookFastLua string
+//go:embed lua/reconcile_fast.lua
+var reconcileFastLua string
 
-//go:embed lua/look.lua
-var lookLua string
+//go:embed lua/reconcile.lua
+var reconcileLua string
 
 //go:embed lua/confirm.lua
 var confirmLua string
@@ -92,8 +92,8 @@ var confirmLua string
 //go:embed lua/leave.lua
 var leaveLua string
 
-//go:embed lua/pass.lua
-var passLua string
+//go:embed lua/handoff.lua
+var handOffLua string
 
 //go:embed lua/queue_first.lua
 var queueFirstLua string
@@ -102,24 +102,24 @@ var queueFirstLua string
 var queueLua string
 
 var (
-	acquireScript = newScript("acquire", acquireFastLua, acquireLua)
-	guardScript   = newScript("guard", guardFastLua, guardLua)
-	releaseScript = newScript("release", releaseFastLua, releaseLua)
-	breakScript   = newScript("break", breakFirstLua, breakLua)
-	lookScript    = newScript("look", lookFastLua, lookLua)
-	confirmScript = newScript("confirm", "", confirmLua)
-	leaveScript   = newScript("leave", "", leaveLua)
-	passScript    = newScript("pass", "", passLua)
-	queueScript   = newScript("queue", queueFirstLua, queueLua)
+	acquireScript   = newScript("acquire", acquireFastLua, acquireLua)
+	guardScript     = newScript("guard", guardFastLua, guardLua)
+	releaseScript   = newScript("release", releaseFastLua, releaseLua)
+	breakScript     = newScript("break", breakFirstLua, breakLua)
+	reconcileScript = newScript("reconcile", reconcileFastLua, reconcileLua)
+	confirmScript   = newScript("confirm", "", confirmLua)
+	leaveScript     = newScript("leave", "", leaveLua)
+	handOffScript   = newScript("handoff", "", handOffLua)
+	queueScript     = newScript("queue", queueFirstLua, queueLua)
 
 	scripts = []*script{
 		acquireScript, guardScript, releaseScript, breakScript,
-		lookScript, confirmScript, leaveScript, passScript, queueScript,
+		reconcileScript, confirmScript, leaveScript, handOffScript, queueScript,
 	}
 )
 
 func newScript(name, fast, body string) *script {
-	text := proveLua + stateLua + fast + stepsLua + waitersLua + body
+	text := writableLua + stateLua + fast + stepsLua + waitersLua + body
 	sum := sha1.Sum([]byte(text))
 	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }

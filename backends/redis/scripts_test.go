@@ -23,16 +23,16 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	type run struct {
 		s    *script
 		args []any
 	}
 	slow := map[*script]*script{
-		acquireScript: newScript("acquire", "", acquireLua),
-		guardScript:   newScript("guard", "", guardLua),
-		releaseScript: newScript("release", "", releaseLua),
-		lookScript:    newScript("look", "", lookLua),
+		acquireScript:   newScript("acquire", "", acquireLua),
+		guardScript:     newScript("guard", "", guardLua),
+		releaseScript:   newScript("release", "", releaseLua),
+		reconcileScript: newScript("reconcile", "", reconcileLua),
 	}
 	for _, s := range slow {
 		if err := c.ScriptLoad(t.Context(), s.text).Err(); err != nil {
@@ -48,7 +48,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 		free := run{releaseScript, []any{me, "0", "", "done"}}
 		byToken := run{releaseScript, []any{me, "9007199254740001", "", `be"cause`}}
 		poll := run{acquireScript, []any{"poller", int64(1000), int64(0), "queue", "", ""}}
-		look := run{lookScript, []any{"0", "", 0}}
+		look := run{reconcileScript, []any{"0", "", 0}}
 		served := run{releaseScript, []any{"before", "0", "", ""}} // of the record below
 		for name, story := range map[string][]run{
 			"acquire":                    {take},
@@ -109,7 +109,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 					}
 					now, _ := clockOf(reply)
 					clock = append(clock, now)
-					if step.s == lookScript {
+					if step.s == reconcileScript {
 						list := slices.Clone(reply.([]any))
 						for _, at := range []int{4, 5, 9} { // the ends of windows, which both count from the same instant
 							list[at] = list[at].(int64) - list[3].(int64)
@@ -182,12 +182,12 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
 	before := owner(t, b, "m")
 	for _, text := range []string{
-		heldUp(t, lookScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
-		heldUp(t, newScript("look", "", lookLua), "local ms = call('PTTL', lock)"),
+		heldUp(t, reconcileScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
+		heldUp(t, newScript("reconcile", "", reconcileLua), "local ms = call('PTTL', lock)"),
 	} {
 		evaluate(t, b, c, text, "m", "0", "", 0)
 		if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
@@ -200,7 +200,7 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, version := range []string{"PXAT", "none"} { // a Redis before 6.2 knows no PXAT
 		for name, run := range map[string]struct {
 			s    *script
@@ -256,13 +256,13 @@ func heldUp(t *testing.T, s *script, line string) string {
 
 func TestALookReadsNoPollingWaiterBeforeOneIsToBeForgotten(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
 	for i := range 50 {
 		acquire(t, b, "m", fmt.Sprint("p", i), time.Minute, nil)
 	}
 	before := commandCalls(t, s, "hget")
-	if _, err := b.assert(t.Context(), "m", "", nil); err != nil {
+	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := commandCalls(t, s, "hget") - before; n > 5 {

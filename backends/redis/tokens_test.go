@@ -18,12 +18,12 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
-	other := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
+	other := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, of := range seeds.Generations {
 		t.Run(of.Name, func(t *testing.T) {
 			mutex := "m" + of.Name
-			j := newRival(t, s.Addr, of, mutex, "jvm")
+			j := newSimbaContender(t, s.Addr, of, mutex, "jvm")
 			var last uint64
 			for i := range 5 {
 				theirs := j.take()
@@ -61,7 +61,7 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 				if ms := c.PTTL(t.Context(), seeds.Token(mutex)).Val(); ms < 9*time.Minute {
 					t.Errorf("%d: the token key lives for %v after a renewal", i, ms)
 				}
-				c.Del(t.Context(), seeds.Queue(mutex)) // else it is the rival's turn
+				c.Del(t.Context(), seeds.Queue(mutex)) // else it is the simbaContender's turn
 				if !release(t, b, mutex, "ours") || number(t, c, seeds.Token(mutex)) != 0 {
 					t.Errorf("%d: the token key outlives the tenure", i)
 				}
@@ -76,7 +76,7 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 
 func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for name, story := range map[string]struct{ first, between seeds.Generation }{
 		"by the token key":         {seeds.Simba33, seeds.Simba33},
 		"by the token key, unseen": {seeds.Simba40, seeds.Simba31},
@@ -85,8 +85,8 @@ func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			mutex := strings.ReplaceAll(name, " ", "-")
-			j := newRival(t, s.Addr, story.first, mutex, "j")
-			k := newRival(t, s.Addr, story.between, mutex, "k")
+			j := newSimbaContender(t, s.Addr, story.first, mutex, "j")
+			k := newSimbaContender(t, s.Addr, story.between, mutex, "k")
 			j.take()
 			older := owner(t, b, mutex)
 			j.release()
@@ -112,13 +112,13 @@ func TestOurTokenIsLargerThanThatOfATenureThatNobodySaw(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	// Counters that are beyond what the clock makes.
 	const far = 9_000_000_000_000_000
 	if err := c.Set(t.Context(), seeds.Fence("m"), far, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	j := newRival(t, s.Addr, seeds.Simba33, "m", "j")
+	j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
 	if token := j.take(); token != far+1 {
 		t.Fatal(token)
 	}
@@ -136,7 +136,7 @@ func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	var last uint64
 	for i := range 3 {
 		o, _ := acquire(t, b, "m", "a", time.Minute, nil)
@@ -146,7 +146,7 @@ func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
 		last = o.Token
 		if i == 1 {
 			release(t, b, "m", "a")
-			j := newRival(t, s.Addr, seeds.Simba33, "m", "j")
+			j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
 			if last = j.take(); last != o.Token+1 {
 				t.Errorf("it took %d after %d", last, o.Token)
 			}
@@ -162,8 +162,8 @@ func TestARenewalByOldSimbaKeepsTheTokenForAsLongAsTheLease(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "j")
+	b := serve(t, "redis://"+s.Addr, noNotices{})
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "j")
 	j.take()
 	first := owner(t, b, "m")
 	j.run(j.of.Guard, 600_000)
@@ -185,7 +185,7 @@ func TestAnIdleCounterGoesOnlyIfTheURLSaysSo(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr+"?fence-ttl=1h", deaf{})
+	b := serve(t, "redis://"+s.Addr+"?fence-ttl=1h", noNotices{})
 	const day = 24 * time.Hour
 	left := func() time.Duration { return c.PTTL(t.Context(), seeds.Fence("m")).Val() }
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -203,7 +203,7 @@ func TestAnIdleCounterGoesOnlyIfTheURLSaysSo(t *testing.T) {
 	if err := c.Del(t.Context(), seeds.Fence("m")).Err(); err != nil { // it has gone
 		t.Fatal(err)
 	}
-	j := newRival(t, s.Addr, seeds.Simba33, "m", "j")
+	j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
 	if token := j.take(); token != 1 {
 		t.Errorf("it took %d", token)
 	}

@@ -119,7 +119,7 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 
 // slotsOf bounds the work in background at the node that has a key.
 func (u *upstream) slotsOf(key string) chan struct{} {
-	client, err := u.of(spent, key)
+	client, err := u.of(endedContext, key)
 	if err != nil {
 		return u.unknown
 	}
@@ -199,7 +199,7 @@ func (u *upstream) ask(ctx context.Context, addr string, s *script, args []any) 
 	pipe.ScriptLoad(ctx, s.text)
 	pipe.Do(ctx, "ASKING")
 	limit, _ := ctx.Deadline()
-	args[limitArg] = u.pipeline(client).clock.limit(limit)
+	args[deadlineArg] = u.pipeline(client).clock.limit(limit)
 	cmd := pipe.Do(ctx, args...)
 	sent := time.Now()
 	_, failure := pipe.Exec(ctx)
@@ -240,8 +240,8 @@ func redirect(err error, prefix string) (addr string, ok bool) {
 
 // silent drops what go-redis logs: each failed dial, past any level. What fails is told
 // to who asked, and by the backend's own logger.
-type silent struct{}
+type discard struct{}
 
-func (silent) Printf(context.Context, string, ...any) {}
+func (discard) Printf(context.Context, string, ...any) {}
 
-func init() { redis.SetLogger(silent{}) } // there is no logger of a client
+func init() { redis.SetLogger(discard{}) } // there is no logger of a client

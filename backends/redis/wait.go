@@ -10,7 +10,7 @@ import (
 )
 
 // place is where a ticket stands in Redis. It travels with the ticket as its waiter.
-type place struct {
+type queueEntry struct {
 	simba.Waiter
 	ticket string // names the ticket among those of this server
 
@@ -18,12 +18,12 @@ type place struct {
 	// the one that ends it, so either waits for or leaves out the other.
 	score     string        // its order in the queue, "" = not known
 	ended     bool          // no longer to be made sure of
-	asserting int           // how many looks that make sure of it are under way
+	restoring int           // how many looks that make sure of it are under way
 	idle      chan struct{} // closed when none is any more; nil = nobody waits for that
 	earlier   grant         // that of an earlier ticket of its contender; the zero value = none
 }
 
-func placeOf(t *proxy.Ticket) *place { return t.Request.Waiter.(*place) }
+func entryOf(t *proxy.Ticket) *queueEntry { return t.Request.Waiter.(*queueEntry) }
 
 // delivery is a grant that a waiter of this server was handed.
 type delivery struct {
@@ -32,7 +32,7 @@ type delivery struct {
 }
 
 // ghost is a ticket whose wait has ended without Redis knowing it for sure.
-type ghost struct {
+type orphan struct {
 	contender string
 	ticket    string
 	until     time.Time // when it can hold nothing any more
@@ -50,7 +50,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	heard, err := b.tuner.attentive(ctx, r.Mutex)
+	heard, err := b.subs.waitReachable(ctx, r.Mutex)
 	if err != nil {
 		return simba.Outcome{}, nil, b.unavailable(err)
 	}
@@ -58,14 +58,14 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	s, err := b.acquire(ctx, r, "wait", p.ticket)
 	if err != nil {
 		if !t.Withdraw() { // granted, by a message that was faster, or moved: End tells
-			return simba.Outcome{Status: simba.StatusWaiting}, seat{t, b}, nil
+			return simba.Outcome{Status: simba.StatusWaiting}, waitTicket{t, b}, nil
 		}
-		b.forsake(t)
+		b.orphanTicket(t)
 		b.mu.Lock()
 		g := p.earlier
 		b.mu.Unlock()
 		if g.token != 0 {
-			b.passOn(r.Mutex, g)
+			b.handOffSoon(r.Mutex, g)
 		}
 		return simba.Outcome{}, nil, err
 	}
@@ -75,23 +75,23 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		b.mu.Lock()
 		p.score, _ = s.extra.(string)
 		b.mu.Unlock()
-		b.tuner.overhear(r.Mutex)
+		b.subs.subscribeReleases(r.Mutex)
 		if heard() {
-			b.agenda.advance(r.Mutex, time.Now().Add(patience))
+			b.schedule.advance(r.Mutex, time.Now().Add(reconcileInterval))
 		} else { // others may have found nobody listening here, and dropped it
-			b.agenda.advance(r.Mutex, time.Now())
+			b.schedule.advance(r.Mutex, time.Now())
 		}
-		return out, seat{t, b}, nil
+		return out, waitTicket{t, b}, nil
 	}
 	t.Withdraw() // whatever else it was told of meanwhile: the answer is newer
 	return out, nil, nil
 }
 
 // enter makes a ticket and its place.
-func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *place) {
+func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *queueEntry) {
 	b.mu.Lock()
 	b.tickets++
-	p := &place{Waiter: r.Waiter, ticket: strconv.FormatUint(b.tickets, 10)}
+	p := &queueEntry{Waiter: r.Waiter, ticket: strconv.FormatUint(b.tickets, 10)}
 	b.mu.Unlock()
 	r.Waiter = p
 	return b.waiters.Enter(r), p
@@ -101,7 +101,7 @@ func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *place) {
 func (b *Backend) end(ctx context.Context, t *proxy.Ticket) error {
 	err := b.suspend(ctx, t)
 	if err != nil {
-		b.forsake(t)
+		b.orphanTicket(t)
 	}
 	return err
 }
@@ -110,16 +110,16 @@ func (b *Backend) end(ctx context.Context, t *proxy.Ticket) error {
 func (b *Backend) resume(t *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	placeOf(t).ended = false
+	entryOf(t).ended = false
 }
 
 // suspend lets no more looks make sure of a ticket's place, and waits for those under
 // way.
 func (b *Backend) suspend(ctx context.Context, t *proxy.Ticket) error {
-	p := placeOf(t)
+	p := entryOf(t)
 	b.mu.Lock()
 	p.ended = true
-	if p.asserting == 0 {
+	if p.restoring == 0 {
 		b.mu.Unlock()
 		return nil
 	}
@@ -138,13 +138,13 @@ func (b *Backend) suspend(ctx context.Context, t *proxy.Ticket) error {
 
 // dismiss ends the wait of a ticket that has lost its place to its contender's other
 // request: Granted finds out to which.
-func (b *Backend) dismiss(mutex, contender, ticket string) {
-	b.wake(mutex, contender, ticket, proxy.Grant{Confirm: true})
+func (b *Backend) endReplaced(mutex, contender, ticket string) {
+	b.endWait(mutex, contender, ticket, proxy.Grant{Confirm: true})
 }
 
 // wake ends the wait of a ticket, if that still waits.
-func (b *Backend) wake(mutex, contender, ticket string, with proxy.Grant) {
-	if t := b.waiters.Find(mutex, contender); t != nil && placeOf(t).ticket == ticket {
+func (b *Backend) endWait(mutex, contender, ticket string, with proxy.Grant) {
+	if t := b.waiters.Find(mutex, contender); t != nil && entryOf(t).ticket == ticket {
 		t.Grant(with)
 	}
 }
@@ -152,16 +152,16 @@ func (b *Backend) wake(mutex, contender, ticket string, with proxy.Grant) {
 // confirm makes sure of a grant that a message told of, and tells Redis that it is
 // known here. In a cluster the message comes, too, if the script that sent it found
 // nobody listening at its own node, and granted the mutex to the next.
-func (b *Backend) confirm(ctx context.Context, mutex string, g grant) {
+func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "heard")
 	switch {
 	case err != nil:
-		b.agenda.advance(mutex, time.Now().Add(retryAfter)) // a look finds it again
+		b.schedule.advance(mutex, time.Now().Add(retryAfter)) // a look finds it again
 	case s.owner == g.contender && s.token == g.token:
 		// If it was known here before, then whoever knew saw to it.
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, s.extra == int64(1))
 	default:
-		b.agenda.advance(mutex, time.Now())
+		b.schedule.advance(mutex, time.Now())
 	}
 }
 
@@ -178,26 +178,26 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, news bool) {
 		return
 	}
 	for t := b.waiters.Find(mutex, g.contender); t != nil; t = b.waiters.Find(mutex, g.contender) {
-		if placeOf(t).ticket != g.ticket {
-			b.supersede(mutex, t, g)
+		if entryOf(t).ticket != g.ticket {
+			b.noteEarlierGrant(mutex, t, g)
 			return
 		}
 		if t.Grant(with) {
 			return
 		}
 	}
-	if news && b.unclaimed(g) {
-		b.passOn(mutex, g)
+	if news && b.mustHandOff(g) {
+		b.handOffSoon(mutex, g)
 	}
 }
 
 // supersede takes in a grant for an earlier ticket of a waiter's contender. It may be long over. If it is not, the request of
 // the later ticket renews it; or a look finds it, where that was overtaken by the earlier one's.
-func (b *Backend) supersede(mutex string, later *proxy.Ticket, g grant) {
+func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 	b.mu.Lock()
-	placeOf(later).earlier = g
+	entryOf(later).earlier = g
 	b.mu.Unlock()
-	b.agenda.advance(mutex, time.Now())
+	b.schedule.advance(mutex, time.Now())
 }
 
 // store is a Backend as its Waiters see it.
@@ -213,15 +213,15 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	}
 	gone := time.Since(g.Since)
 	// Redis rounds the beginning of a lease down to a millisecond: the last one is in doubt.
-	if !g.Confirm && g.Ticket == placeOf(t).ticket && left(r.TTL+r.Transition-gone) > 0 {
+	if !g.Confirm && g.Ticket == entryOf(t).ticket && left(r.TTL+r.Transition-gone) > 0 {
 		return simba.Outcome{
 			Status: simba.StatusAcquired, Owner: r.Contender, Token: g.Token,
 			TTL: left(r.TTL - gone), Transition: left(r.TTL + r.Transition - gone),
 		}, nil
 	}
-	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, tokenText(g.Token), placeOf(t).ticket, "told")
+	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, tokenText(g.Token), entryOf(t).ticket, "told")
 	if err != nil {
-		b.forsake(t)
+		b.orphanTicket(t)
 		return simba.Outcome{}, err
 	}
 	if s.status == "confirmed" { // it owns that tenure, or one that this ticket was granted after it
@@ -236,14 +236,14 @@ func (b store) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 // Reacquire implements proxy.Store.
 func (b store) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
 	r := t.Request
-	r.Waiter = placeOf(t).Waiter
+	r.Waiter = entryOf(t).Waiter
 	return b.Acquire(context.Background(), r)
 }
 
 // Replaced implements proxy.Store.
 func (b store) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 	// A guard of no tenure changes nothing and tells the position.
-	s, err := b.finally(t, guardScript, int64(1), int64(0), "-")
+	s, err := b.runLast(t, guardScript, int64(1), int64(0), "-")
 	if err != nil {
 		return simba.Outcome{}, err
 	}
@@ -259,7 +259,7 @@ func (b store) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error
 	case simba.EndGone:
 		word = "gone"
 	}
-	s, err := b.finally(t, leaveScript, placeOf(t).ticket, word)
+	s, err := b.runLast(t, leaveScript, entryOf(t).ticket, word)
 	if err != nil {
 		return simba.Outcome{}, err
 	}
@@ -268,12 +268,12 @@ func (b store) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error
 
 // HandOff implements proxy.Store.
 func (b store) HandOff(t *proxy.Ticket, g proxy.Grant) error {
-	_, err := b.finally(t, passScript, tokenText(g.Token), placeOf(t).ticket)
+	_, err := b.runLast(t, handOffScript, tokenText(g.Token), entryOf(t).ticket)
 	return err
 }
 
 // finally runs the last script of a ticket, whose arguments begin with its contender.
-func (b *Backend) finally(t *proxy.Ticket, s *script, args ...any) (*state, error) {
+func (b *Backend) runLast(t *proxy.Ticket, s *script, args ...any) (*state, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
 	if err := b.end(ctx, t); err != nil {
@@ -281,29 +281,29 @@ func (b *Backend) finally(t *proxy.Ticket, s *script, args ...any) (*state, erro
 	}
 	st, err := b.ask(ctx, t.Request.Mutex, s, append([]any{t.Request.Contender}, args...)...)
 	if err != nil {
-		b.forsake(t)
+		b.orphanTicket(t)
 	}
 	return st, err
 }
 
 // forsake goes on ending a wait after Redis could not be told.
-func (b *Backend) forsake(t *proxy.Ticket) {
-	b.haunt(t.Request.Mutex, ghost{t.Request.Contender, placeOf(t).ticket,
+func (b *Backend) orphanTicket(t *proxy.Ticket) {
+	b.addOrphan(t.Request.Mutex, orphan{t.Request.Contender, entryOf(t).ticket,
 		time.Now().Add(t.Request.TTL + t.Request.Transition + time.Minute)})
 }
 
-func (b *Backend) haunt(mutex string, g ghost) {
+func (b *Backend) addOrphan(mutex string, g orphan) {
 	b.mu.Lock()
-	b.ghosts[mutex] = append(b.ghosts[mutex], g)
+	b.orphans[mutex] = append(b.orphans[mutex], g)
 	b.mu.Unlock()
-	b.agenda.advance(mutex, time.Now().Add(retryAfter))
+	b.schedule.advance(mutex, time.Now().Add(retryAfter))
 }
 
 // generations remember what was added lately: until turn was called twice.
-type generations[K comparable] struct{ young, old map[K]struct{} }
+type recentSet[K comparable] struct{ young, old map[K]struct{} }
 
 // add reports whether k is new.
-func (g *generations[K]) add(k K) bool {
+func (g *recentSet[K]) add(k K) bool {
 	_, young := g.young[k]
 	_, old := g.old[k]
 	if g.young == nil {
@@ -313,10 +313,10 @@ func (g *generations[K]) add(k K) bool {
 	return !young && !old
 }
 
-func (g *generations[K]) has(k K) bool {
+func (g *recentSet[K]) has(k K) bool {
 	_, young := g.young[k]
 	_, old := g.old[k]
 	return young || old
 }
 
-func (g *generations[K]) turn() { g.young, g.old = nil, g.young }
+func (g *recentSet[K]) turn() { g.young, g.old = nil, g.young }

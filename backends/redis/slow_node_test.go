@@ -14,7 +14,7 @@ import (
 func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
 	c := stores.RedisCluster(t, "--cluster-node-timeout", "60000") // no failover in the test
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
-	b, other := serve(t, url, deaf{}), serve(t, url, deaf{})
+	b, other := serve(t, url, noNotices{}), serve(t, url, noNotices{})
 	bad := c.Nodes[0]
 	var there, elsewhere []string
 	for i := 0; len(there) < 6*maxBackground || len(elsewhere) < 10; i++ {
@@ -25,21 +25,21 @@ func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
 			elsewhere = append(elsewhere, m)
 		}
 	}
-	bells := make(map[string]*bell)
+	bells := make(map[string]*waiter)
 	for _, m := range append(there, elsewhere...) {
 		acquire(t, other, m, "a", time.Minute, nil)
-		bells[m] = newBell()
+		bells[m] = newWaiter()
 		acquire(t, b, m, "w", time.Minute, bells[m])
 	}
 	bad.Pause()
 	defer bad.Resume()
 	for _, m := range there {
-		b.agenda.advance(m, time.Now()) // as in the time of 'patience'
+		b.schedule.advance(m, time.Now()) // as in the time of 'reconcileInterval'
 	}
 	until(t, "looks at the node pile up", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.attending) > 5*maxBackground
+		return len(b.reconciling) > 5*maxBackground
 	})
 	for _, m := range elsewhere {
 		start := time.Now()

@@ -15,7 +15,7 @@ import (
 // A server that lost power listens until Redis finds its connection broken.
 func TestTheWaitersOfAServerThatConfirmsNoGrantGoTogether(t *testing.T) {
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, newEar())
+	one := serve(t, "redis://"+s.Addr, newListener())
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	dead := c.Subscribe(t.Context(), "simba-server:dead")
@@ -32,7 +32,7 @@ func TestTheWaitersOfAServerThatConfirmsNoGrantGoTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
 	release(t, one, "m", "a")
 	w.await(t)

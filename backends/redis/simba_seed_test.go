@@ -17,7 +17,7 @@ import (
 )
 
 // jvm is a contender that knows only the seed.
-type jvm struct {
+type seedContender struct {
 	t      testing.TB
 	client *redis.Client
 	key    string
@@ -25,7 +25,7 @@ type jvm struct {
 	turn   <-chan *redis.Message // of its two channels
 }
 
-func newJVM(t testing.TB, addr, mutex, id string) *jvm {
+func newSeedContender(t testing.TB, addr, mutex, id string) *seedContender {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	key := "simba:{" + mutex + "}"
@@ -36,10 +36,10 @@ func newJVM(t testing.TB, addr, mutex, id string) *jvm {
 			t.Fatal(err)
 		}
 	}
-	return &jvm{t: t, client: c, key: key, id: id, turn: ps.Channel(redis.WithChannelSize(10000))}
+	return &seedContender{t: t, client: c, key: key, id: id, turn: ps.Channel(redis.WithChannelSize(10000))}
 }
 
-func (j *jvm) run(script string, args ...any) any {
+func (j *seedContender) run(script string, args ...any) any {
 	j.t.Helper()
 	v, err := j.client.Eval(context.Background(), script, []string{j.key}, append([]any{j.id}, args...)...).Result()
 	if err != nil {
@@ -49,21 +49,21 @@ func (j *jvm) run(script string, args ...any) any {
 }
 
 // acquire reports whether it owns the mutex now.
-func (j *jvm) acquire(ms int) bool {
+func (j *seedContender) acquire(ms int) bool {
 	j.t.Helper()
 	owner, _, _ := strings.Cut(j.run(seeds.SimbaAcquire, ms).(string), "@@")
 	return owner == j.id
 }
 
-func (j *jvm) guard(ms int) bool {
+func (j *seedContender) guard(ms int) bool {
 	owner, _, _ := strings.Cut(j.run(seeds.SimbaGuard, ms).(string), "@@")
 	return owner == j.id
 }
 
-func (j *jvm) release() bool { return j.run(seeds.SimbaRelease) == int64(1) }
+func (j *seedContender) release() bool { return j.run(seeds.SimbaRelease) == int64(1) }
 
 // hear waits for a message.
-func (j *jvm) hear(channel, payload string) {
+func (j *seedContender) hear(channel, payload string) {
 	j.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -80,14 +80,14 @@ func (j *jvm) hear(channel, payload string) {
 
 // ear is a Notices with a queue for each channel that it listens to. So a test that waits on one
 // channel drops nothing from another.
-type ear struct {
+type listener struct {
 	mu    sync.Mutex
 	heard map[string]chan string // payloads by channel
 }
 
-func newEar() *ear { return &ear{heard: make(map[string]chan string)} }
+func newListener() *listener { return &listener{heard: make(map[string]chan string)} }
 
-func (e *ear) Publish(channel, payload string) int {
+func (e *listener) Publish(channel, payload string) int {
 	c := e.on(channel)
 	if c == nil {
 		return 0
@@ -99,19 +99,19 @@ func (e *ear) Publish(channel, payload string) int {
 	return 1
 }
 
-func (e *ear) Subscribed(channel string) bool { return e.on(channel) != nil }
-func (e *ear) SubscribedPattern(string) bool  { return false }
-func (e *ear) Any() bool                      { return true }
+func (e *listener) Subscribed(channel string) bool { return e.on(channel) != nil }
+func (e *listener) SubscribedPattern(string) bool  { return false }
+func (e *listener) Any() bool                      { return true }
 
 // on returns the queue of a channel; nil = the ear does not listen to it.
-func (e *ear) on(channel string) chan string {
+func (e *listener) on(channel string) chan string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.heard[channel]
 }
 
 // open has the ear listen to a channel that the server is not told of.
-func (e *ear) open(channel string) {
+func (e *listener) open(channel string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.heard[channel] == nil {
@@ -119,7 +119,7 @@ func (e *ear) open(channel string) {
 	}
 }
 
-func (e *ear) listen(t testing.TB, b *Backend, channel string) {
+func (e *listener) listen(t testing.TB, b *Backend, channel string) {
 	t.Helper()
 	e.open(channel)
 	if _, err := b.Subscribed(t.Context(), channel, false); err != nil {
@@ -127,7 +127,7 @@ func (e *ear) listen(t testing.TB, b *Backend, channel string) {
 	}
 }
 
-func (e *ear) hear(t testing.TB, channel string, match func(payload string) bool) string {
+func (e *listener) hear(t testing.TB, channel string, match func(payload string) bool) string {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	var others []string
@@ -147,15 +147,15 @@ func (e *ear) hear(t testing.TB, channel string, match func(payload string) bool
 func is(want string) func(string) bool { return func(got string) bool { return got == want } }
 
 // bell is a waiter.
-type bell struct {
+type waiter struct {
 	once sync.Once
 	rung chan struct{}
 }
 
-func newBell() *bell  { return &bell{rung: make(chan struct{})} }
-func (b *bell) Wake() { b.once.Do(func() { close(b.rung) }) }
+func newWaiter() *waiter { return &waiter{rung: make(chan struct{})} }
+func (b *waiter) Wake()  { b.once.Do(func() { close(b.rung) }) }
 
-func (b *bell) await(t testing.TB) {
+func (b *waiter) await(t testing.TB) {
 	t.Helper()
 	select {
 	case <-b.rung:
@@ -230,8 +230,8 @@ func until(t testing.TB, what string, ok func() bool) {
 
 func TestAForeignOwnerIsAnOwnerWithAToken(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
-	j := newJVM(t, s.Addr, "m", "jvm")
+	b := serve(t, "redis://"+s.Addr, newListener())
+	j := newSeedContender(t, s.Addr, "m", "jvm")
 	if !j.acquire(60_000) {
 		t.Fatal("the foreign contender did not acquire a free mutex")
 	}
@@ -264,8 +264,8 @@ func TestAForeignOwnerIsAnOwnerWithAToken(t *testing.T) {
 
 func TestOurReleaseTellsAForeignWaiterItsTurn(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
-	j := newJVM(t, s.Addr, "m", "jvm")
+	b := serve(t, "redis://"+s.Addr, newListener())
+	j := newSeedContender(t, s.Addr, "m", "jvm")
 	acquire(t, b, "m", "ours", time.Minute, nil)
 	j.hear("simba:{m}", "acquired@@ours")
 	if j.acquire(60_000) {
@@ -286,17 +286,17 @@ func TestOurReleaseTellsAForeignWaiterItsTurn(t *testing.T) {
 
 func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	s := stores.Redis(t)
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
-	j := newJVM(t, s.Addr, "m", "jvm")
+	j := newSeedContender(t, s.Addr, "m", "jvm")
 	e.listen(t, b, "simba:{m}")
 	e.listen(t, b, "simba-events:{m}")
 	j.acquire(60_000)
 	e.hear(t, "simba:{m}", is("acquired@@jvm"))
 	e.hear(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"acquired"`) && strings.Contains(p, `"jvm"`) })
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "ours", time.Minute, w)
-	quiet(t, b, "m", "ours")
+	awaitIdle(t, b, "m", "ours")
 	j.release()
 	w.await(t)
 	o, err := ticket.End(simba.EndWoken)
@@ -309,11 +309,11 @@ func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
 
 func TestAForeignLeaseThatEndsIsHandedOn(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	for ms := 300; ; ms *= 2 {
 		mutex := fmt.Sprint("m", ms)
-		newJVM(t, s.Addr, mutex, "jvm").acquire(ms)
-		w := newBell()
+		newSeedContender(t, s.Addr, mutex, "jvm").acquire(ms)
+		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "ours", time.Minute, w)
 		if ticket == nil && ms < 10_000 {
 			continue // a busy machine has ours ask when the lease is over
@@ -325,11 +325,11 @@ func TestAForeignLeaseThatEndsIsHandedOn(t *testing.T) {
 
 func TestADeadForeignWaiterIsPassedOver(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	dead := &jvm{t: t, client: newJVM(t, s.Addr, "other", "x").client, key: "simba:{m}", id: "dead"}
+	dead := &seedContender{t: t, client: newSeedContender(t, s.Addr, "other", "x").client, key: "simba:{m}", id: "dead"}
 	dead.acquire(60_000) // queued, and listens nowhere
-	w := newBell()
+	w := newWaiter()
 	acquire(t, b, "m", "b", time.Minute, w)
 	release(t, b, "m", "a")
 	w.await(t)
@@ -337,8 +337,8 @@ func TestADeadForeignWaiterIsPassedOver(t *testing.T) {
 
 func TestForeignAndOurContendersTakeTurns(t *testing.T) {
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, newEar())
-	two := serve(t, "redis://"+s.Addr, newEar())
+	one := serve(t, "redis://"+s.Addr, newListener())
+	two := serve(t, "redis://"+s.Addr, newListener())
 	const each, foreign, ours = 25, 4, 4
 	var inside, tenures atomic.Int64
 	work := func(who string) {
@@ -350,7 +350,7 @@ func TestForeignAndOurContendersTakeTurns(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for i := range foreign {
-		j := newJVM(t, s.Addr, "hot", fmt.Sprintf("jvm%d", i))
+		j := newSeedContender(t, s.Addr, "hot", fmt.Sprintf("jvm%d", i))
 		all.Go(func() {
 			for range each {
 				// As the seed: it asks again when it is told that it may, or when the lease
@@ -381,7 +381,7 @@ func TestForeignAndOurContendersTakeTurns(t *testing.T) {
 		all.Go(func() {
 			var last uint64
 			for range each {
-				w := newBell()
+				w := newWaiter()
 				o, ticket := acquire(t, b, "hot", id, 10*time.Second, w)
 				if ticket != nil {
 					w.await(t)
@@ -409,8 +409,8 @@ func TestForeignAndOurContendersTakeTurns(t *testing.T) {
 
 func TestAnOwnerOfTheSeedIsNotInItsOwnQueue(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
-	j := newJVM(t, s.Addr, "m", "jvm")
+	b := serve(t, "redis://"+s.Addr, newListener())
+	j := newSeedContender(t, s.Addr, "m", "jvm")
 	j.acquire(60_000)
 	j.acquire(60_000) // the seed's owner queues behind itself
 	owner(t, b, "m")

@@ -16,24 +16,24 @@ import (
 // same ticket a second tenure.
 func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 
 	// twice returns c's ticket and the replies that tell of its two tenures.
-	twice := func(t *testing.T, m string) (w *bell, ticket simba.Ticket, first, second *state) {
+	twice := func(t *testing.T, m string) (w *waiter, ticket simba.Ticket, first, second *state) {
 		acquire(t, b, m, "a", time.Minute, nil)
-		w = newBell()
+		w = newWaiter()
 		_, ticket = acquire(t, b, m, "c", 200*time.Millisecond, w)
-		quiet(t, b, m, "c")
-		deafen(b, m)
+		awaitIdle(t, b, m, "c")
+		muteReleases(b, m)
 		runScript(t, b, m, acquireScript, "d", int64(60_000), int64(0), "wait", "", "0")
 		first = runScript(t, b, m, releaseScript, "a", "0", "", "")
 		until(t, "c's lease has run out, and d is granted the mutex", func() bool {
-			return runScript(t, b, m, lookScript, "0", "", 0).owner == "d"
+			return runScript(t, b, m, reconcileScript, "0", "", 0).owner == "d"
 		})
 		runScript(t, b, m, releaseScript, "d", "0", "", "")
-		p := placeOf(ticket.(seat).Ticket)
+		p := entryOf(ticket.(waitTicket).Ticket)
 		// The second lease is long, so that the test has time.
-		second = runScript(t, b, m, lookScript, "1", "", 0,
+		second = runScript(t, b, m, reconcileScript, "1", "", 0,
 			"c", p.score, int64(60_000), int64(0), "", p.ticket)
 		if len(first.grants) != 1 || len(second.grants) != 1 || second.owner != "c" {
 			t.Fatalf("first %+v, second %+v", first, second)
@@ -53,18 +53,18 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 		t.Run(name+", then the second is heard of", func(t *testing.T) {
 			m := name + "-later"
 			w, ticket, first, second := twice(t, m)
-			b.takeIn(m, first)
+			b.applyReply(m, first)
 			w.await(t)
 			told(t, m, why, ticket, second)
-			b.takeIn(m, second)
+			b.applyReply(m, second)
 			stays(t, b, m, "c")
 		})
 		t.Run(name+", after the second is heard of", func(t *testing.T) {
 			m := name + "-before"
 			w, ticket, first, second := twice(t, m)
-			b.takeIn(m, first)
+			b.applyReply(m, first)
 			w.await(t)
-			b.takeIn(m, second)
+			b.applyReply(m, second)
 			stays(t, b, m, "c")
 			told(t, m, why, ticket, second)
 			stays(t, b, m, "c")
@@ -73,7 +73,7 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 	t.Run("renewed by another request", func(t *testing.T) {
 		const m = "renewed"
 		w, ticket, first, second := twice(t, m)
-		b.takeIn(m, first)
+		b.applyReply(m, first)
 		w.await(t)
 		runScript(t, b, m, guardScript, "c", int64(60_000), int64(0), tokenText(second.token))
 		told(t, m, simba.EndWoken, ticket, second)
@@ -83,16 +83,16 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 		w, ticket, first, second := twice(t, m)
 		// By this server's clock the first lease has a moment left.
 		first.sent = time.Now().Add(-200*time.Millisecond + 900*time.Microsecond)
-		b.takeIn(m, first)
+		b.applyReply(m, first)
 		w.await(t)
 		told(t, m, simba.EndWoken, ticket, second)
 	})
 	t.Run("and cannot be told", func(t *testing.T) {
 		const m = "untold"
 		w, ticket, first, second := twice(t, m)
-		b.takeIn(m, first)
+		b.applyReply(m, first)
 		w.await(t)
-		b.takeIn(m, second)
+		b.applyReply(m, second)
 		told(t, m, simba.EndWoken, ticket, second)
 		if _, err := ticket.Abandon(); err != nil {
 			t.Fatal(err)
@@ -104,9 +104,9 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 	t.Run("and is gone", func(t *testing.T) {
 		const m = "gone"
 		w, ticket, first, second := twice(t, m)
-		b.takeIn(m, first)
+		b.applyReply(m, first)
 		w.await(t)
-		b.takeIn(m, second)
+		b.applyReply(m, second)
 		if _, err := ticket.End(simba.EndGone); err != nil {
 			t.Fatal(err)
 		}
@@ -119,16 +119,16 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 func TestAWaiterWhoseTenureIsConfirmedTooLateWaitsOn(t *testing.T) {
 	t.Parallel()
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, deaf{})
+	one := serve(t, "redis://"+s.Addr, noNotices{})
 	link := stores.NewLink(t, s.Addr)
-	b := serve(t, "redis://"+link.Addr(), newEar())
+	b := serve(t, "redis://"+link.Addr(), newListener())
 	const ttl, oneWay, waiters = 2 * time.Second, 500 * time.Millisecond, 6
 	tickets := make(map[string]simba.Ticket)
 	for i := range waiters {
 		m := strconv.Itoa(i)
 		acquire(t, one, m, "a", time.Minute, nil)
-		_, tickets[m] = acquire(t, b, m, "c", ttl, newBell())
-		quiet(t, b, m, "c")
+		_, tickets[m] = acquire(t, b, m, "c", ttl, newWaiter())
+		awaitIdle(t, b, m, "c")
 	}
 	link.Delay(oneWay)
 	var all sync.WaitGroup

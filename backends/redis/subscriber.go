@@ -15,7 +15,7 @@ import (
 // radio is the one pub/sub connection to a node, made anew whenever it breaks. Its own
 // loop, not that of go-redis, since that drops messages when they come fast and does
 // not tell that it reconnected. Safe for concurrent use.
-type radio struct {
+type subscriber struct {
 	client *redis.Client
 	alive  time.Duration // within which a node must be heard of
 	heard  func(m *redis.Message)
@@ -26,13 +26,13 @@ type radio struct {
 	// server names the channels of which each connection listens to one that is its own.
 	server string
 	// retelling is the number of the last list of channels in tuner.retell; guarded by tuner.mu.
-	retelling uint64
+	renotifying uint64
 
 	mu       sync.Mutex // guards what follows
-	stations map[string]*station
+	channels map[string]*subscription
 	fresh    []string                // to subscribe
 	stale    []string                // to unsubscribe
-	missing  int                     // stations of this connection that must be on before begun
+	missing  int                     // channels of this connection that must be on before begun
 	failure  error                   // why the last connection ended, or a channel was refused
 	sent     []batch                 // subscriptions that are yet to be answered, in order
 	singly   bool                    // a channel was refused: one that is goes alone
@@ -46,7 +46,7 @@ type radio struct {
 }
 
 // station is a channel that is wanted, or with pattern a glob of channels.
-type station struct {
+type subscription struct {
 	pattern bool
 	initial bool          // wanted when the connection was made
 	on      chan struct{} // closed when the node has confirmed it
@@ -63,31 +63,31 @@ type batch struct {
 	left  int // to be confirmed
 }
 
-func newRadio(client *redis.Client, alive time.Duration) *radio {
-	return &radio{client: client, alive: alive, stations: make(map[string]*station), kick: make(chan struct{}, 1)}
+func newSubscriber(client *redis.Client, alive time.Duration) *subscriber {
+	return &subscriber{client: client, alive: alive, channels: make(map[string]*subscription), kick: make(chan struct{}, 1)}
 }
 
 // want subscribes to a channel, unless it is. The channel that is returned is closed
 // when the node has confirmed it; after a break of the connection there is another.
-func (r *radio) want(name string, pattern bool) <-chan struct{} {
+func (r *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.stations[name]
+	s := r.channels[name]
 	if s == nil {
-		s = &station{pattern: pattern, on: make(chan struct{})}
-		r.stations[name] = s
+		s = &subscription{pattern: pattern, on: make(chan struct{})}
+		r.channels[name] = s
 		r.fresh = append(r.fresh, name)
-		r.nudge()
+		r.signal()
 	}
 	s.wanted = time.Now()
 	return s.on
 }
 
 // sweep unsubscribes from channels that were not wanted of late and that keep does not need.
-func (r *radio) sweep(before time.Time, keep func(name string, pattern bool) bool) {
+func (r *subscriber) sweep(before time.Time, keep func(name string, pattern bool) bool) {
 	begun := false
 	r.mu.Lock()
-	for name, s := range r.stations {
+	for name, s := range r.channels {
 		if s.wanted.Before(before) && !keep(name, s.pattern) {
 			begun = r.removeLocked(name, s) || begun
 		}
@@ -99,15 +99,15 @@ func (r *radio) sweep(before time.Time, keep func(name string, pattern bool) boo
 }
 
 // removeLocked unsubscribes from a channel. It reports whether all have begun by that.
-func (r *radio) removeLocked(name string, s *station) (begun bool) {
-	delete(r.stations, name)
+func (r *subscriber) removeLocked(name string, s *subscription) (begun bool) {
+	delete(r.channels, name)
 	r.stale = append(r.stale, name)
-	r.nudge()
+	r.signal()
 	return r.settleLocked(s)
 }
 
 // settleLocked counts a station no more as missing. It reports whether it was the last.
-func (r *radio) settleLocked(s *station) (begun bool) {
+func (r *subscriber) settleLocked(s *subscription) (begun bool) {
 	if !s.initial {
 		return false
 	}
@@ -117,27 +117,27 @@ func (r *radio) settleLocked(s *station) (begun bool) {
 }
 
 // wants reports whether the channel is wanted, confirmed or not.
-func (r *radio) wants(name string) bool {
+func (r *subscriber) has(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stations[name] != nil
+	return r.channels[name] != nil
 }
 
 // listens reports whether the node has confirmed the channel.
-func (r *radio) listens(name string) bool {
+func (r *subscriber) confirmed(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.stations[name]
+	s := r.channels[name]
 	return s != nil && s.isOn
 }
 
-func (r *radio) reason() error {
+func (r *subscriber) reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failure
 }
 
-func (r *radio) nudge() {
+func (r *subscriber) signal() {
 	select {
 	case r.kick <- struct{}{}:
 	default:
@@ -145,7 +145,7 @@ func (r *radio) nudge() {
 }
 
 // run keeps a connection until ctx ends.
-func (r *radio) run(ctx context.Context) {
+func (r *subscriber) run(ctx context.Context) {
 	pause := 10 * time.Millisecond
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -174,20 +174,20 @@ func wait(ctx context.Context, d time.Duration) {
 
 // spent is a context that has ended. With it go-redis reads and writes a connection
 // that it has, but cannot make a new one behind our back.
-var spent = func() context.Context {
+var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
 // session is the life of one connection.
-func (r *radio) session(ctx context.Context) error {
+func (r *subscriber) session(ctx context.Context) error {
 	ps := r.client.Subscribe(ctx) // makes no connection yet
 	defer func() { _ = ps.Close() }()
 	defer r.silence()
 	connect, cancel := context.WithTimeout(ctx, r.alive)
 	defer cancel()
-	if err := r.tuneIn(connect, ps); err != nil {
+	if err := r.connect(connect, ps); err != nil {
 		return err
 	}
 	over, end := context.WithCancelCause(ctx)
@@ -206,35 +206,35 @@ func (r *radio) session(ctx context.Context) error {
 }
 
 // tuneIn makes the connection and subscribes to all that is wanted.
-func (r *radio) tuneIn(ctx context.Context, ps *redis.PubSub) error {
+func (r *subscriber) connect(ctx context.Context, ps *redis.PubSub) error {
 	if err := ps.Ping(ctx); err != nil { // connects
 		return err
 	}
 	r.mu.Lock()
 	r.failure = nil // that was of an earlier connection
 	r.fresh, r.stale, r.sent, r.singly, r.refused = nil, nil, nil, false, nil
-	for name, s := range r.stations {
+	for name, s := range r.channels {
 		s.initial = true
 		s.breaks++
 		r.fresh = append(r.fresh, name)
 	}
-	r.missing = len(r.stations)
+	r.missing = len(r.channels)
 	r.sessions++
-	own := r.ownLocked()
+	own := r.probeChannelLocked()
 	r.sent = append(r.sent, batch{[]string{own}, 1})
 	r.mu.Unlock()
-	if err := ps.Subscribe(spent, own); err != nil {
+	if err := ps.Subscribe(endedContext, own); err != nil {
 		return err
 	}
-	return r.retune(ps)
+	return r.sendChanges(ps)
 }
 
 // silence notes that nothing is heard any more.
-func (r *radio) silence() {
+func (r *subscriber) silence() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.own, r.leave = "", nil
-	for _, s := range r.stations {
+	for _, s := range r.channels {
 		if s.isOn {
 			s.on, s.isOn = make(chan struct{}), false
 		}
@@ -242,16 +242,16 @@ func (r *radio) silence() {
 }
 
 // write sends what changes in the subscriptions, and a sign of life.
-func (r *radio) write(ctx context.Context, ps *redis.PubSub) {
+func (r *subscriber) write(ctx context.Context, ps *redis.PubSub) {
 	ping := time.NewTicker(r.alive / 3)
 	defer ping.Stop()
 	for {
 		var err error
 		select {
 		case <-r.kick:
-			err = r.retune(ps)
+			err = r.sendChanges(ps)
 		case <-ping.C:
-			err = ps.Ping(spent)
+			err = ps.Ping(endedContext)
 			r.resubscribe()
 		case <-ctx.Done():
 			return
@@ -263,11 +263,11 @@ func (r *radio) write(ctx context.Context, ps *redis.PubSub) {
 }
 
 // retune sends what changed since.
-func (r *radio) retune(ps *redis.PubSub) error {
+func (r *subscriber) sendChanges(ps *redis.PubSub) error {
 	var exact, globs, gone, goneGlobs []string
 	r.mu.Lock()
 	for _, name := range r.stale {
-		if r.stations[name] != nil {
+		if r.channels[name] != nil {
 			continue // wanted again
 		}
 		if isPattern(name) {
@@ -277,7 +277,7 @@ func (r *radio) retune(ps *redis.PubSub) error {
 		}
 	}
 	for _, name := range r.fresh {
-		switch s := r.stations[name]; {
+		switch s := r.channels[name]; {
 		case s == nil:
 		case s.pattern:
 			globs = append(globs, name)
@@ -303,7 +303,7 @@ func (r *radio) retune(ps *redis.PubSub) error {
 				r.sent = append(r.sent, batch{names, len(names)})
 				r.mu.Unlock()
 			}
-			if err := step.send(spent, names...); err != nil {
+			if err := step.send(endedContext, names...); err != nil {
 				return err
 			}
 		}
@@ -312,9 +312,9 @@ func (r *radio) retune(ps *redis.PubSub) error {
 }
 
 // read hands on what comes until the connection ends.
-func (r *radio) read(ctx context.Context, ps *redis.PubSub) error {
+func (r *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 	for {
-		got, err := ps.ReceiveTimeout(spent, r.alive)
+		got, err := ps.ReceiveTimeout(endedContext, r.alive)
 		if ctx.Err() != nil {
 			return err
 		}
@@ -335,7 +335,7 @@ func (r *radio) read(ctx context.Context, ps *redis.PubSub) error {
 		}
 		switch m := got.(type) {
 		case *redis.Message:
-			if !r.isOwn(m.Channel) {
+			if !r.isProbeChannel(m.Channel) {
 				r.heard(m)
 			}
 		case *redis.Subscription:
@@ -346,17 +346,17 @@ func (r *radio) read(ctx context.Context, ps *redis.PubSub) error {
 	}
 }
 
-func (r *radio) confirm(name string) {
+func (r *subscriber) confirm(name string) {
 	r.mu.Lock()
 	if len(r.sent) > 0 {
 		if r.sent[0].left--; r.sent[0].left == 0 {
 			r.sent = r.sent[1:]
 		}
 	}
-	if name == r.ownLocked() {
+	if name == r.probeChannelLocked() {
 		r.own = name
 	}
-	s := r.stations[name]
+	s := r.channels[name]
 	if s == nil || s.isOn {
 		r.mu.Unlock()
 		return
@@ -373,7 +373,7 @@ func (r *radio) confirm(name string) {
 
 // refuse takes in that the channels of a command are not to be had, or one of them is
 // not: then each is tried alone.
-func (r *radio) refuse(err error) {
+func (r *subscriber) refuse(err error) {
 	r.mu.Lock()
 	r.failure = err
 	begun := false
@@ -383,8 +383,8 @@ func (r *radio) refuse(err error) {
 		if len(names) > 1 {
 			r.singly = true
 			r.fresh = append(r.fresh, names...)
-			r.nudge()
-		} else if s := r.stations[names[0]]; s != nil {
+			r.signal()
+		} else if s := r.channels[names[0]]; s != nil {
 			r.refused = append(r.refused, names[0])
 			begun = r.settleLocked(s)
 		}
@@ -396,31 +396,31 @@ func (r *radio) refuse(err error) {
 }
 
 // resubscribe asks again for what was refused.
-func (r *radio) resubscribe() {
+func (r *subscriber) resubscribe() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.refused) > 0 {
 		r.fresh, r.refused = append(r.fresh, r.refused...), nil
-		r.nudge()
+		r.signal()
 	}
 }
 
 // broke notes that messages on a channel may have been lost.
-func (r *radio) broke(name string) {
+func (r *subscriber) markInterrupted(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.stations[name]; s != nil {
+	if s := r.channels[name]; s != nil {
 		s.breaks++
 	}
 }
 
 // broken returns the channels that are heard again and whose breaks are not made good, with how
 // many breaks there were.
-func (r *radio) broken() map[string]int {
+func (r *subscriber) interrupted() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make(map[string]int)
-	for name, s := range r.stations {
+	for name, s := range r.channels {
 		if s.isOn && s.breaks != s.made {
 			list[name] = s.breaks
 		}
@@ -429,30 +429,30 @@ func (r *radio) broken() map[string]int {
 }
 
 // mend notes that so many breaks of a channel are made good.
-func (r *radio) mend(name string, breaks int) {
+func (r *subscriber) markCaughtUp(name string, breaks int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.stations[name]; s != nil {
+	if s := r.channels[name]; s != nil {
 		s.made = breaks
 	}
 }
 
 // names returns what is wanted.
-func (r *radio) names() []string {
+func (r *subscriber) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]string, 0, len(r.stations))
-	for name := range r.stations {
+	list := make([]string, 0, len(r.channels))
+	for name := range r.channels {
 		list = append(list, name)
 	}
 	return list
 }
 
 // drop unsubscribes from a channel.
-func (r *radio) drop(name string) {
+func (r *subscriber) unsubscribe(name string) {
 	begun := false
 	r.mu.Lock()
-	if s := r.stations[name]; s != nil {
+	if s := r.channels[name]; s != nil {
 		begun = r.removeLocked(name, s)
 	}
 	r.mu.Unlock()

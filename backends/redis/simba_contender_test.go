@@ -14,7 +14,7 @@ import (
 )
 
 // rival is a contender of one generation of Simba. It listens only after listen.
-type rival struct {
+type simbaContender struct {
 	t         testing.TB
 	client    redis.UniversalClient
 	of        seeds.Generation
@@ -22,19 +22,19 @@ type rival struct {
 	heard     *redis.PubSub
 }
 
-func newRival(t testing.TB, addr string, of seeds.Generation, mutex, id string) *rival {
+func newSimbaContender(t testing.TB, addr string, of seeds.Generation, mutex, id string) *simbaContender {
 	t.Helper()
-	return newRivalAt(t, &redis.UniversalOptions{Addrs: []string{addr}}, of, mutex, id)
+	return newSimbaContenderAt(t, &redis.UniversalOptions{Addrs: []string{addr}}, of, mutex, id)
 }
 
-func newRivalAt(t testing.TB, at *redis.UniversalOptions, of seeds.Generation, mutex, id string) *rival {
+func newSimbaContenderAt(t testing.TB, at *redis.UniversalOptions, of seeds.Generation, mutex, id string) *simbaContender {
 	t.Helper()
 	c := redis.NewUniversalClient(at)
 	t.Cleanup(func() { _ = c.Close() })
-	return &rival{t: t, client: c, of: of, mutex: mutex, id: id}
+	return &simbaContender{t: t, client: c, of: of, mutex: mutex, id: id}
 }
 
-func (r *rival) run(s seeds.Script, args ...any) any {
+func (r *simbaContender) run(s seeds.Script, args ...any) any {
 	r.t.Helper()
 	v, err := r.client.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...).Result()
 	if err != nil {
@@ -44,12 +44,12 @@ func (r *rival) run(s seeds.Script, args ...any) any {
 }
 
 // send adds a script to a pipeline.
-func (r *rival) send(p redis.Pipeliner, s seeds.Script, args ...any) {
+func (r *simbaContender) send(p redis.Pipeliner, s seeds.Script, args ...any) {
 	p.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...)
 }
 
 // acquire contends, and returns the owner and its token, 0 if the generation has none.
-func (r *rival) acquire(lease time.Duration) (owner string, token uint64) {
+func (r *simbaContender) acquire(lease time.Duration) (owner string, token uint64) {
 	r.t.Helper()
 	switch v := r.run(r.of.Acquire, lease.Milliseconds()).(type) {
 	case string:
@@ -64,7 +64,7 @@ func (r *rival) acquire(lease time.Duration) (owner string, token uint64) {
 }
 
 // take acquires a free mutex.
-func (r *rival) take() (token uint64) {
+func (r *simbaContender) take() (token uint64) {
 	r.t.Helper()
 	owner, token := r.acquire(time.Minute)
 	if owner != r.id {
@@ -74,21 +74,21 @@ func (r *rival) take() (token uint64) {
 }
 
 // queueUp contends in vain.
-func (r *rival) queueUp() {
+func (r *simbaContender) queueUp() {
 	r.t.Helper()
 	if owner, _ := r.acquire(time.Minute); owner == r.id {
 		r.t.Fatalf("%s owns", r.id)
 	}
 }
 
-func (r *rival) release() {
+func (r *simbaContender) release() {
 	r.t.Helper()
 	if r.run(r.of.Release) != int64(1) {
 		r.t.Fatalf("%s is no owner", r.id)
 	}
 }
 
-func (r *rival) listen() *rival {
+func (r *simbaContender) listen() *simbaContender {
 	r.t.Helper()
 	channels := r.of.Channels(r.mutex, r.id)
 	r.heard = r.client.Subscribe(context.Background(), channels...)
@@ -102,7 +102,7 @@ func (r *rival) listen() *rival {
 }
 
 // hear waits for a message, and returns those before it.
-func (r *rival) hear(payload string) (before []string) {
+func (r *simbaContender) hear(payload string) (before []string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -119,7 +119,7 @@ func (r *rival) hear(payload string) (before []string) {
 }
 
 // granted waits for the grant of a blocked acquire.
-func granted(t testing.TB, w *bell, ticket simba.Ticket) simba.Outcome {
+func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 	t.Helper()
 	w.await(t)
 	o, err := ticket.End(simba.EndWoken)

@@ -18,15 +18,15 @@ import (
 func TestAReleaseIsNoticedAtOnceThoughItsMessageGoesToADeadContender(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
-		b := serve(t, "redis://"+s.Addr, newEar())
+		b := serve(t, "redis://"+s.Addr, newListener())
 		b.SetHandoffWindow(time.Minute) // longer than atOnce
 		mutex := "m" + of.Name
-		j := newRival(t, s.Addr, of, mutex, "J0")
+		j := newSimbaContender(t, s.Addr, of, mutex, "J0")
 		j.take()
-		newRival(t, s.Addr, of, mutex, "J1").queueUp()
-		w := newBell()
+		newSimbaContender(t, s.Addr, of, mutex, "J1").queueUp()
+		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
-		quiet(t, b, mutex, "W")
+		awaitIdle(t, b, mutex, "W")
 		sent := time.Now()
 		j.release()
 		granted(t, w, ticket)
@@ -36,15 +36,15 @@ func TestAReleaseIsNoticedAtOnceThoughItsMessageGoesToADeadContender(t *testing.
 
 func TestAPollingWaiterIsToldAtOnceOfAReleaseWhoseMessageGoesToADeadContender(t *testing.T) {
 	s := stores.Redis(t)
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J0")
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
 	j.take()
-	newRival(t, s.Addr, seeds.Simba31, "m", "J1").queueUp()
+	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").queueUp()
 	e.listen(t, b, "simba:{m}:p")
 	acquire(t, b, "m", "p", time.Minute, nil)
-	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
+	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
 	sent := time.Now()
 	j.release()
 	e.hear(t, "simba:{m}:p", is("released@@J0"))
@@ -54,17 +54,17 @@ func TestAPollingWaiterIsToldAtOnceOfAReleaseWhoseMessageGoesToADeadContender(t 
 func TestAContenderWhomAReleaseBySimbaHasToldKeepsItsTurnBeforeOurs(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
-		b := serve(t, "redis://"+s.Addr, newEar())
+		b := serve(t, "redis://"+s.Addr, newListener())
 		b.SetHandoffWindow(time.Minute)
 		mutex := "m" + of.Name
 		// What publishes is always 3.1: 2.9 does not hear its own.
-		j := newRival(t, s.Addr, seeds.Simba31, mutex, "J0")
+		j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
 		j.take()
-		next := newRival(t, s.Addr, of, mutex, "J1").listen()
+		next := newSimbaContender(t, s.Addr, of, mutex, "J1").listen()
 		next.queueUp()
-		w := newBell()
+		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
-		quiet(t, b, mutex, "W")
+		awaitIdle(t, b, mutex, "W")
 		j.release()
 		next.hear("released@@J0")
 		until(t, "the record says whose turn it is", func() bool {
@@ -83,26 +83,26 @@ func TestAReleaseThatDeletesTheQueueCostsNobodyHisPlace(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
 		for _, polls := range []bool{false, true} {
-			e := newEar()
-			servers := []*Backend{serve(t, "redis://"+s.Addr, e), serve(t, "redis://"+s.Addr, newEar())}
+			e := newListener()
+			servers := []*Backend{serve(t, "redis://"+s.Addr, e), serve(t, "redis://"+s.Addr, newListener())}
 			for _, b := range servers {
 				b.SetHandoffWindow(time.Minute) // longer than atOnce
 			}
 			mutex := fmt.Sprintf("m%s-%v", of.Name, polls)
-			j := newRival(t, s.Addr, of, mutex, "J")
+			j := newSimbaContender(t, s.Addr, of, mutex, "J")
 			j.take()
 			const first = "p"
 			if polls {
 				e.listen(t, servers[0], simba.ContenderChannel(mutex, first))
 				acquire(t, servers[0], mutex, first, time.Minute, nil)
 			}
-			var bells []*bell
+			var bells []*waiter
 			var tickets []simba.Ticket
 			for i := range 6 {
-				w := newBell()
+				w := newWaiter()
 				_, ticket := acquire(t, servers[i/2%2], mutex, fmt.Sprint("c", 9-i), time.Minute, w)
 				bells, tickets = append(bells, w), append(tickets, ticket)
-				quiet(t, servers[i/2%2], mutex, fmt.Sprint("c", 9-i))
+				awaitIdle(t, servers[i/2%2], mutex, fmt.Sprint("c", 9-i))
 			}
 			sent := time.Now()
 			j.release()
@@ -135,15 +135,15 @@ func TestADeletedQueueThatOthersMakeAnewHasOurPlacesFirst(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
-	acquire(t, b, "m", "w", time.Minute, newBell())
-	quiet(t, b, "m", "w")
+	acquire(t, b, "m", "w", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "w")
 	if err := c.Del(t.Context(), seeds.Queue("m")).Err(); err != nil {
 		t.Fatal(err)
 	}
-	newRival(t, s.Addr, seeds.Simba31, "m", "J").queueUp()
+	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").queueUp()
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 3 || list[0].Contender != "p" && list[0].Contender != "J" {
 		t.Fatalf("%v %v", list, err)
@@ -175,16 +175,16 @@ func TestADeletedQueueThatOthersMakeAnewHasOurPlacesFirst(t *testing.T) {
 // The first of the queue is one of another server than the one that notices the release first.
 func TestAWaiterWhomAReleaseBySimbaTakesOutOfTheQueueIsNotPassedOver(t *testing.T) {
 	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, newEar())
-	two := serve(t, "redis://"+s.Addr, newEar())
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J")
+	one := serve(t, "redis://"+s.Addr, newListener())
+	two := serve(t, "redis://"+s.Addr, newListener())
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
 	j.take()
-	first, second := newBell(), newBell()
+	first, second := newWaiter(), newWaiter()
 	_, ticket := acquire(t, one, "m", "first", time.Minute, first)
 	_, later := acquire(t, two, "m", "second", time.Minute, second)
-	quiet(t, one, "m", "first")
-	quiet(t, two, "m", "second")
-	deafen(one, "m")
+	awaitIdle(t, one, "m", "first")
+	awaitIdle(t, two, "m", "second")
+	muteReleases(one, "m")
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	until(t, "one server alone listens", func() bool {
@@ -199,12 +199,12 @@ func TestAWaiterWhomAReleaseBySimbaTakesOutOfTheQueueIsNotPassedOver(t *testing.
 
 func TestADeafContenderHasItsTurn(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(time.Minute)
 	acquire(t, b, "m", "ours", time.Minute, nil)
-	j := newRival(t, s.Addr, seeds.Simba29, "m", "J").listen()
+	j := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "J").listen()
 	j.queueUp()
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
 	release(t, b, "m", "ours")
 	if before := j.hear("released@@ours"); len(before) > 0 {
@@ -220,11 +220,11 @@ func TestADeafContenderHasItsTurn(t *testing.T) {
 
 func TestAContenderOfSimbaThatIsPassedOverKeepsItsPlaceUntilItsGraceIsOver(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetQueueGrace(time.Minute)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J")
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
 	turn := func() simba.Outcome {
 		t.Helper()
 		acquire(t, b, "m", "a", time.Minute, nil)
@@ -242,7 +242,7 @@ func TestAContenderOfSimbaThatIsPassedOverKeepsItsPlaceUntilItsGraceIsOver(t *te
 	}
 	// It listens again, and it is its turn.
 	j.listen()
-	w := newBell()
+	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
 	if now := c.ZScore(t.Context(), seeds.Queue("m"), "J").Val(); now != score {
 		t.Errorf("its place is %v, and was %v", now, score)
@@ -279,17 +279,17 @@ func contains(list []string, s string) bool {
 
 func TestWithoutAHandoffWindowAContenderOfSimbaIsToldOnceAndKeepsItsPlace(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(0)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
-	j := newRival(t, s.Addr, seeds.Simba31, "m", "J").listen()
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").listen()
 	j.queueUp()
 	score := c.ZScore(t.Context(), seeds.Queue("m"), "J").Val()
 	release(t, b, "m", "a")
 	for range 3 { // steps that would hand on
-		if _, err := b.assert(t.Context(), "m", "", nil); err != nil {
+		if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -314,10 +314,10 @@ func TestWithoutAHandoffWindowAContenderOfSimbaIsToldOnceAndKeepsItsPlace(t *tes
 // A contender of 3.2 and later may take what was announced free; it has no place in the queue.
 func TestAContenderWithoutAQueueHearsThatTheMutexIsFree(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newEar())
+	b := serve(t, "redis://"+s.Addr, newListener())
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 		mutex := "m" + of.Name
-		j := newRival(t, s.Addr, of, mutex, "J").listen()
+		j := newSimbaContender(t, s.Addr, of, mutex, "J").listen()
 		for _, end := range []func(){
 			func() { release(t, b, mutex, "a") },
 			func() {
@@ -340,19 +340,19 @@ func TestAContenderWithoutAQueueHearsThatTheMutexIsFree(t *testing.T) {
 func TestAWaiterIsToldAgainIfAnotherHadATenureInItsTurn(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
-		e := newEar()
+		e := newListener()
 		b := serve(t, "redis://"+s.Addr, e)
 		b.SetHandoffWindow(time.Minute)
 		mutex := "m" + of.Name
 		channel := simba.ContenderChannel(mutex, "p")
 		e.listen(t, b, channel)
 		lock := simba.MutexChannel(mutex)
-		until(t, "the mutex is heard", func() bool { return b.tuner.home(lock).listens(lock) })
+		until(t, "the mutex is heard", func() bool { return b.subs.subscriberFor(lock).confirmed(lock) })
 		acquire(t, b, mutex, "a", time.Minute, nil)
 		acquire(t, b, mutex, "p", time.Minute, nil)
 		release(t, b, mutex, "a")
 		e.hear(t, channel, is("released@@a"))
-		j := newRival(t, s.Addr, of, mutex, "J")
+		j := newSimbaContender(t, s.Addr, of, mutex, "J")
 		j.take()
 		j.release()
 		// A server that saw the other own it names the other.
@@ -366,22 +366,22 @@ func TestAWaiterIsToldAgainIfAnotherHadATenureInItsTurn(t *testing.T) {
 func TestContendersOfSimbaAndOursShareTheMutexesOfACluster(t *testing.T) {
 	s := stores.RedisCluster(t)
 	url := "redis+cluster://" + strings.Join(s.Addrs, ",")
-	servers := []*Backend{serve(t, url, newEar()), serve(t, url, newEar())}
+	servers := []*Backend{serve(t, url, newListener()), serve(t, url, newListener())}
 	for _, b := range servers {
 		b.SetHandoffWindow(time.Minute) // longer than atOnce
 	}
 	for i := range 6 { // names of several nodes
 		for _, of := range []seeds.Generation{seeds.Simba31, seeds.Simba33} {
 			mutex := fmt.Sprint("m", i, of.Name)
-			j := newRivalAt(t, &redis.UniversalOptions{Addrs: s.Addrs}, of, mutex, "J")
+			j := newSimbaContenderAt(t, &redis.UniversalOptions{Addrs: s.Addrs}, of, mutex, "J")
 			theirs := j.take()
-			var bells []*bell
+			var bells []*waiter
 			var tickets []simba.Ticket
 			for k, b := range servers {
-				w := newBell()
+				w := newWaiter()
 				_, ticket := acquire(t, b, mutex, fmt.Sprint("c", k), time.Minute, w)
 				bells, tickets = append(bells, w), append(tickets, ticket)
-				quiet(t, b, mutex, fmt.Sprint("c", k))
+				awaitIdle(t, b, mutex, fmt.Sprint("c", k))
 			}
 			seen := owner(t, servers[1], mutex)
 			if of.Tokens && seen.Token != theirs {
@@ -404,15 +404,15 @@ func TestContendersOfSimbaAndOursShareTheMutexesOfACluster(t *testing.T) {
 // The message of the release goes where the deaf do not listen, and another takes the mutex.
 func TestADeafContenderThatWasOvertakenHasItsPlaceAgain(t *testing.T) {
 	s := stores.Redis(t)
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
 	e.listen(t, b, "simba:{m}")
-	until(t, "all contenders are heard", func() bool { return b.tuner.home(contenderGlob).listens(contenderGlob) })
-	one := newRival(t, s.Addr, seeds.Simba29, "m", "one")
-	barger := newRival(t, s.Addr, seeds.Simba29, "m", "barger")
+	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	one := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "one")
+	barger := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "barger")
 	one.take()
-	next := newRival(t, s.Addr, seeds.Simba29, "m", "next").listen()
+	next := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "next").listen()
 	next.queueUp()
 	_, err := one.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error { // nobody looks in between
 		p.Eval(t.Context(), one.of.Release.Source, one.of.Release.Keys("m"), "one")
@@ -434,18 +434,18 @@ func TestADeafContenderThatWasOvertakenHasItsPlaceAgain(t *testing.T) {
 func TestADeafContenderWhosePlaceAnotherDeletedQueuesAgain(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
-		e := newEar()
+		e := newListener()
 		b := serve(t, "redis://"+s.Addr, e)
 		mutex := "m" + of.Name
 		e.listen(t, b, seeds.Lease(mutex))
-		one := newRival(t, s.Addr, of, mutex, "one")
+		one := newSimbaContender(t, s.Addr, of, mutex, "one")
 		one.take()
-		next := newRival(t, s.Addr, seeds.Simba29, mutex, "next").listen()
+		next := newSimbaContender(t, s.Addr, seeds.Simba29, mutex, "next").listen()
 		next.queueUp()
 		owner(t, b, mutex)
-		w := newBell()
+		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
-		quiet(t, b, mutex, "W")
+		awaitIdle(t, b, mutex, "W")
 		one.release()
 		granted(t, w, ticket)
 		next.hear("released@@one")

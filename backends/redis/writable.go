@@ -13,22 +13,22 @@ import (
 // A node that is no primary any more goes on answering reads on the connections that it
 // has. So each read is made in one script with a write that changes nothing, which such a
 // node refuses: steps.lua does so for what concerns one mutex, and these for the rest.
-// See lua/prove.lua for that write, and look_fast.lua for why it comes last, and is not replicated.
+// See lua/writable.lua for that write, and look_fast.lua for why it comes last, and is not replicated.
 var (
-	proofLua = proveLua + `prove(KEYS[1]) return 1`
+	writeCheckLua = writableLua + `prove(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
-	scanLua = proveLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+	scanLua = writableLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 		redis.set_repl(redis.REPL_NONE) prove(KEYS[1]) return page`
 	// KEYS  1 lock  2 queue
-	bothLua = proveLua + `local n = redis.call('EXISTS', KEYS[1], KEYS[2])
+	bothLua = writableLua + `local n = redis.call('EXISTS', KEYS[1], KEYS[2])
 		redis.set_repl(redis.REPL_NONE) prove(KEYS[2]) return n`
 	// ARGV  1 channel
-	listenersLua = proveLua + `prove(KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
+	subscriberCountLua = writableLua + `prove(KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
 )
 
 // unfit reports whether an error says that a node takes no writes at this moment. Before
 // Redis 7 the words are inside the text of a script's error.
-func unfit(err error) bool {
+func refusesWrites(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -46,7 +46,7 @@ func unfit(err error) bool {
 // another node by now. Behind Sentinel that closes the connections to the Sentinels too:
 // go-redis dials those by the same Dialer, and makes new ones.
 func (u *upstream) judge(node *redis.Client, sent time.Time, err error) {
-	if !unfit(err) {
+	if !refusesWrites(err) {
 		return
 	}
 	addr := "" // all: without a cluster there is one primary only
@@ -58,7 +58,7 @@ func (u *upstream) judge(node *redis.Client, sent time.Time, err error) {
 
 // eval runs one of the scripts above that has no key but the proof's.
 func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
-	key, err := u.proofKey(ctx, node)
+	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, 
 var errNoSlot = errors.New("redis: the node has no slots of the cluster any more")
 
 // proofKey is a key in one of the node's slots. Nothing happens to it, should it exist.
-func (u *upstream) proofKey(ctx context.Context, node *redis.Client) (string, error) {
+func (u *upstream) writeCheckKey(ctx context.Context, node *redis.Client) (string, error) {
 	for i := range 1 << 16 {
 		key := "simba:{" + strconv.Itoa(i) + "}:proof"
 		c, err := u.of(ctx, key)

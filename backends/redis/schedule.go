@@ -14,14 +14,14 @@ import (
 // Replies are taken in in any order, so each says what Redis' clock showed when its script ran, asOf: a
 // look is put off, or given up, only by what is known of later than what it was made for. If the clock
 // is set back, looks come too early for a while. Safe for concurrent use.
-type agenda struct {
+type schedule struct {
 	mu      sync.Mutex // guards what follows
-	byMutex map[string]*appointment
-	heap    appointments
-	wake    chan struct{} // of one: the first appointment is earlier than before
+	byMutex map[string]*dueTime
+	heap    dueTimes
+	wake    chan struct{} // of one: the first dueTime is earlier than before
 }
 
-type appointment struct {
+type dueTime struct {
 	mutex string
 	at    time.Time // when
 	asOf  int64     // Unix milliseconds of the reply that it was made for; always = it may not be put off
@@ -29,15 +29,15 @@ type appointment struct {
 	index int
 }
 
-func newAgenda() *agenda {
-	return &agenda{byMutex: make(map[string]*appointment), wake: make(chan struct{}, 1)}
+func newSchedule() *schedule {
+	return &schedule{byMutex: make(map[string]*dueTime), wake: make(chan struct{}, 1)}
 }
 
 // always is later than any reply.
 const always = math.MaxInt64
 
 // set makes at the time of the mutex, or advances it if what it was made for is as of later.
-func (a *agenda) set(mutex string, at time.Time, asOf int64) {
+func (a *schedule) set(mutex string, at time.Time, asOf int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x := a.byMutex[mutex]; x == nil || asOf > x.asOf || at.Before(x.at) {
@@ -46,7 +46,7 @@ func (a *agenda) set(mutex string, at time.Time, asOf int64) {
 }
 
 // advance makes at the time of the mutex unless it has an earlier one.
-func (a *agenda) advance(mutex string, at time.Time) {
+func (a *schedule) advance(mutex string, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x := a.byMutex[mutex]; x == nil || at.Before(x.at) {
@@ -56,7 +56,7 @@ func (a *agenda) advance(mutex string, at time.Time) {
 
 // cancel forgets the time of the mutex, unless what it was made for is as of later. Of what is as of the same millisecond the
 // release is taken for the later: who queues behind the next owner makes a time anew.
-func (a *agenda) cancel(mutex string, asOf int64) {
+func (a *schedule) cancel(mutex string, asOf int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x := a.byMutex[mutex]; x != nil && asOf >= x.asOf {
@@ -65,14 +65,14 @@ func (a *agenda) cancel(mutex string, asOf int64) {
 	}
 }
 
-func (a *agenda) setLocked(mutex string, at time.Time, asOf int64) {
+func (a *schedule) setLocked(mutex string, at time.Time, asOf int64) {
 	x := a.byMutex[mutex]
 	if x != nil {
 		x.asOf = max(x.asOf, asOf)
 	}
 	switch {
 	case x == nil:
-		x = &appointment{mutex: mutex, at: at, asOf: asOf, slot: at}
+		x = &dueTime{mutex: mutex, at: at, asOf: asOf, slot: at}
 		a.byMutex[mutex] = x
 		heap.Push(&a.heap, x)
 	case at.Before(x.slot):
@@ -91,7 +91,7 @@ func (a *agenda) setLocked(mutex string, at time.Time, asOf int64) {
 }
 
 // due takes a mutex whose time has come, or says how long until the next may be.
-func (a *agenda) due(now time.Time) (mutex string, wait time.Duration) {
+func (a *schedule) due(now time.Time) (mutex string, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.heap) > 0 {
@@ -112,7 +112,7 @@ func (a *agenda) due(now time.Time) (mutex string, wait time.Duration) {
 }
 
 // run calls attend for each mutex in its time, until ctx ends.
-func (a *agenda) run(ctx context.Context, attend func(mutex string)) {
+func (a *schedule) run(ctx context.Context, attend func(mutex string)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -131,20 +131,20 @@ func (a *agenda) run(ctx context.Context, attend func(mutex string)) {
 }
 
 // appointments is a heap by slot.
-type appointments []*appointment
+type dueTimes []*dueTime
 
-func (h appointments) Len() int           { return len(h) }
-func (h appointments) Less(i, j int) bool { return h[i].slot.Before(h[j].slot) }
-func (h appointments) Swap(i, j int) {
+func (h dueTimes) Len() int           { return len(h) }
+func (h dueTimes) Less(i, j int) bool { return h[i].slot.Before(h[j].slot) }
+func (h dueTimes) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
-func (h *appointments) Push(x any) {
-	p := x.(*appointment)
+func (h *dueTimes) Push(x any) {
+	p := x.(*dueTime)
 	p.index = len(*h)
 	*h = append(*h, p)
 }
-func (h *appointments) Pop() any {
+func (h *dueTimes) Pop() any {
 	old := *h
 	x := old[len(old)-1]
 	old[len(old)-1] = nil

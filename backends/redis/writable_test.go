@@ -16,7 +16,7 @@ func TestAProofDestroysNothing(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	b := serve(t, "redis://"+s.Addr, deaf{})
+	b := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
 	keys := []string{"simba:{m}:proof", "simba:{0}:proof"}
 	for _, theirs := range [][]any{
@@ -48,13 +48,13 @@ func TestAProofDestroysNothing(t *testing.T) {
 		}
 		scan(t, b)
 		unchanged("SCAN")
-		for _, script := range []string{proofLua, listenersLua} {
+		for _, script := range []string{writeCheckLua, subscriberCountLua} {
 			if _, err := b.up.eval(t.Context(), b.up.client, script, "a channel"); err != nil {
 				t.Error(err)
 			}
 			unchanged(script)
 		}
-		serve(t, "redis://"+s.Addr, deaf{})
+		serve(t, "redis://"+s.Addr, noNotices{})
 		unchanged("a start")
 		c.ConfigSet(t.Context(), "maxmemory", "1")
 		for _, q := range questions {

@@ -16,13 +16,13 @@ import (
 // reaches every node, but PUBLISH in a script counts those who listen at its own: so
 // channels of a mutex are listened to where the mutex lives, and the server's own
 // everywhere. Safe for concurrent use.
-type tuner struct {
+type subscriptions struct {
 	b     *Backend
 	alive time.Duration
 
-	mu       sync.Mutex // guards what follows, and each radio's retelling
-	radios   map[*redis.Client]*radio
-	patterns map[string]time.Time // of clients, and when last subscribed to
+	mu          sync.Mutex // guards what follows, and each radio's renotifying
+	subscribers map[*redis.Client]*subscriber
+	patterns    map[string]time.Time // of clients, and when last subscribed to
 }
 
 // The globs that the channels of all mutexes match. Clients' own globs are judged
@@ -40,22 +40,22 @@ func isPattern(name string) bool {
 	return name == noticeGlob || name == eventGlob || name == contenderGlob
 }
 
-func newTuner(b *Backend) *tuner {
-	return &tuner{
+func newSubscriptions(b *Backend) *subscriptions {
+	return &subscriptions{
 		b: b, alive: max(b.timeout, 300*time.Millisecond),
-		radios: make(map[*redis.Client]*radio), patterns: make(map[string]time.Time),
+		subscribers: make(map[*redis.Client]*subscriber), patterns: make(map[string]time.Time),
 	}
 }
 
-func (t *tuner) serverChannel() string { return "simba-server:" + t.b.id }
+func (t *subscriptions) serverChannel() string { return "simba-server:" + t.b.id }
 
 // begin connects the radios and waits until they hear what concerns this server.
-func (t *tuner) begin(ctx context.Context) error {
+func (t *subscriptions) begin(ctx context.Context) error {
 	if err := t.followMasters(ctx); err != nil {
 		return err
 	}
 	for _, r := range t.all() {
-		if err := await(ctx, r, r.want(t.serverChannel(), false), 0); err != nil {
+		if err := await(ctx, r, r.subscribe(t.serverChannel(), false), 0); err != nil {
 			return err
 		}
 	}
@@ -74,14 +74,14 @@ func (t *tuner) begin(ctx context.Context) error {
 
 // attentive waits until the node of a mutex is known to pass on what others grant to
 // waiters here. What it returns reports whether it has done so all the time since.
-func (t *tuner) attentive(ctx context.Context, mutex string) (since func() bool, err error) {
+func (t *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
-		r := t.radioOf(ctx, simba.MutexChannel(mutex))
+		r := t.subscriberOf(ctx, simba.MutexChannel(mutex))
 		if r != nil {
-			on := r.want(t.serverChannel(), false)
+			on := r.subscribe(t.serverChannel(), false)
 			if err = await(ctx, r, on, redialPause); err == nil {
-				return func() bool { return r.want(t.serverChannel(), false) == on && r.listens(t.serverChannel()) }, nil
+				return func() bool { return r.subscribe(t.serverChannel(), false) == on && r.confirmed(t.serverChannel()) }, nil
 			}
 		} else if err := t.followMasters(ctx); err != nil { // a master that is new
 			return nil, err
@@ -95,24 +95,24 @@ func (t *tuner) attentive(ctx context.Context, mutex string) (since func() bool,
 }
 
 // hears reports whether the node of a mutex passes on what others grant to waiters here.
-func (t *tuner) hears(mutex string) bool {
-	r := t.radioOf(spent, simba.MutexChannel(mutex))
-	return r != nil && r.listens(t.serverChannel())
+func (t *subscriptions) hears(mutex string) bool {
+	r := t.subscriberOf(endedContext, simba.MutexChannel(mutex))
+	return r != nil && r.confirmed(t.serverChannel())
 }
 
 // radioOf is the radio of the master that has a key, nil if it has none yet.
-func (t *tuner) radioOf(ctx context.Context, key string) *radio {
+func (t *subscriptions) subscriberOf(ctx context.Context, key string) *subscriber {
 	c, err := t.b.up.of(ctx, key)
 	if err != nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.radios[c]
+	return t.subscribers[c]
 }
 
 // await waits for a confirmation until ctx ends, or for some time (0 = as long as ctx).
-func await(ctx context.Context, r *radio, on <-chan struct{}, some time.Duration) error {
+func await(ctx context.Context, r *subscriber, on <-chan struct{}, some time.Duration) error {
 	select {
 	case <-on: // mostly
 		return nil
@@ -134,18 +134,18 @@ func await(ctx context.Context, r *radio, on <-chan struct{}, some time.Duration
 	}
 }
 
-func (t *tuner) all() []*radio {
+func (t *subscriptions) all() []*subscriber {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]*radio, 0, len(t.radios))
-	for _, r := range t.radios {
+	list := make([]*subscriber, 0, len(t.subscribers))
+	for _, r := range t.subscribers {
 		list = append(list, r)
 	}
 	return list
 }
 
 // followMasters gives each master a radio, and moves channels to where they belong.
-func (t *tuner) followMasters(ctx context.Context) error {
+func (t *subscriptions) followMasters(ctx context.Context) error {
 	masters, err := t.b.up.masters(ctx)
 	if err != nil {
 		return err
@@ -153,14 +153,14 @@ func (t *tuner) followMasters(ctx context.Context) error {
 	var moved []string
 	t.mu.Lock()
 	for _, c := range masters {
-		if t.radios[c] == nil {
-			t.radios[c] = t.startLocked(c)
+		if t.subscribers[c] == nil {
+			t.subscribers[c] = t.startLocked(c)
 		}
 	}
-	for c, r := range t.radios {
+	for c, r := range t.subscribers {
 		if !slices.Contains(masters, c) {
 			r.stop()
-			delete(t.radios, c)
+			delete(t.subscribers, c)
 			moved = append(moved, r.names()...)
 		}
 	}
@@ -171,9 +171,9 @@ func (t *tuner) followMasters(ctx context.Context) error {
 	}
 	for _, r := range t.all() {
 		for _, name := range r.names() {
-			if home := t.home(name); home != nil && home != r && !isPattern(name) && name != t.serverChannel() {
+			if home := t.subscriberFor(name); home != nil && home != r && !isPattern(name) && name != t.serverChannel() {
 				moved = append(moved, name)
-				r.drop(name)
+				r.unsubscribe(name)
 			}
 		}
 	}
@@ -181,46 +181,46 @@ func (t *tuner) followMasters(ctx context.Context) error {
 		if name == t.serverChannel() {
 			continue
 		}
-		if r, _ := t.want(name); r != nil {
-			r.broke(name)
+		if r, _ := t.subscribe(name); r != nil {
+			r.markInterrupted(name)
 		}
 	}
 	return nil
 }
 
-func (t *tuner) startLocked(c *redis.Client) *radio {
-	r := newRadio(c, t.alive)
+func (t *subscriptions) startLocked(c *redis.Client) *subscriber {
+	r := newSubscriber(c, t.alive)
 	r.heard, r.tuned, r.begun, r.server = t.heard, t.tuned, t.begun, t.serverChannel()
-	r.want(t.serverChannel(), false)
+	r.subscribe(t.serverChannel(), false)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(t.b.tasks.ctx)
 	t.b.tasks.start(func() { r.run(ctx) })
 	t.b.tasks.start(func() {
 		r.watch(ctx, func(ctx context.Context, channel string) (listeners any, err error) {
-			return t.b.up.eval(ctx, c, listenersLua, channel)
+			return t.b.up.eval(ctx, c, subscriberCountLua, channel)
 		})
 	})
 	return r
 }
 
 // close ends the radios' connections. Their goroutines end by the tasks.
-func (t *tuner) close() {
+func (t *subscriptions) close() {
 	for _, r := range t.all() {
 		r.stop()
 	}
 }
 
 // home is the radio of the node that has a channel's slot, nil if none is known.
-func (t *tuner) home(channel string) *radio {
+func (t *subscriptions) subscriberFor(channel string) *subscriber {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.b.up.cluster != nil && !isPattern(channel) {
-		if c, err := t.b.up.of(spent, channel); err == nil && t.radios[c] != nil {
-			return t.radios[c]
+		if c, err := t.b.up.of(endedContext, channel); err == nil && t.subscribers[c] != nil {
+			return t.subscribers[c]
 		}
 	}
-	var first *radio
-	for _, r := range t.radios {
+	var first *subscriber
+	for _, r := range t.subscribers {
 		if first == nil || r.client.Options().Addr < first.client.Options().Addr {
 			first = r
 		}
@@ -229,30 +229,30 @@ func (t *tuner) home(channel string) *radio {
 }
 
 // want listens to a channel, without waiting for it.
-func (t *tuner) want(channel string) (*radio, <-chan struct{}) {
-	r := t.home(channel)
+func (t *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{}) {
+	r := t.subscriberFor(channel)
 	if r == nil {
 		return nil, nil
 	}
-	return r, r.want(channel, isPattern(channel))
+	return r, r.subscribe(channel, isPattern(channel))
 }
 
 // overhear listens to what tells of a release of a mutex by any program, since someone waits or
 // listens here. It does not wait: what is missed until then is found by a look (tuned).
-func (t *tuner) overhear(mutex string) {
-	t.want(simba.MutexChannel(mutex))
-	t.want(contenderGlob)
+func (t *subscriptions) subscribeReleases(mutex string) {
+	t.subscribe(simba.MutexChannel(mutex))
+	t.subscribe(contenderGlob)
 }
 
 // listen listens to channels and waits for the nodes' confirmation.
-func (t *tuner) listen(ctx context.Context, channels ...string) error {
+func (t *subscriptions) listen(ctx context.Context, channels ...string) error {
 	type pending struct {
-		r  *radio
+		r  *subscriber
 		on <-chan struct{}
 	}
 	var list []pending
 	for _, c := range channels {
-		r, on := t.want(c)
+		r, on := t.subscribe(c)
 		if r == nil {
 			return fmt.Errorf("no node is known for channel %s", c)
 		}

@@ -11,7 +11,7 @@ import (
 // Which channels somebody here needs.
 
 // lingering is how long a channel stays subscribed after it was wanted last.
-const lingering = 10 * time.Second
+const unsubscribeAfter = 10 * time.Second
 
 // Subscribed implements simba.Backend.
 func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
@@ -21,7 +21,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	var channels []string
 	var mutex, contender string
 	if pattern {
-		channels = b.tuner.patternWanted(channel)
+		channels = b.subs.patternSubscribed(channel)
 	} else if m, c, ok := simba.ParseContenderChannel(channel); ok {
 		mutex, contender, channels = m, c, []string{channel}
 	} else if m, ok := simba.ParseMutexChannel(channel); ok {
@@ -35,24 +35,24 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	if err := b.tuner.listen(ctx, channels...); err != nil {
+	if err := b.subs.listen(ctx, channels...); err != nil {
 		return 0, b.unavailable(err)
 	}
 	if mutex == "" {
-		b.tuner.want(contenderGlob)
+		b.subs.subscribe(contenderGlob)
 		return 0, nil
 	}
-	b.tuner.overhear(mutex)
+	b.subs.subscribeReleases(mutex)
 	if contender != "" {
-		_, err := b.assert(ctx, mutex, contender, nil)
+		_, err := b.runReconcile(ctx, mutex, contender, nil)
 		return 0, err
 	}
-	b.agenda.advance(mutex, time.Now()) // to learn when its lease ends
+	b.schedule.advance(mutex, time.Now()) // to learn when its lease ends
 	return 0, nil
 }
 
 // patternWanted notes a client's glob and returns the globs of ours that it needs.
-func (t *tuner) patternWanted(glob string) (needed []string) {
+func (t *subscriptions) patternSubscribed(glob string) (needed []string) {
 	fixed := glob
 	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
 		fixed = glob[:i]
@@ -73,7 +73,7 @@ func (t *tuner) patternWanted(glob string) (needed []string) {
 
 // sweep gives up the channels that nobody here needs any more, now and then.
 func (b *Backend) sweep() {
-	ticker := time.NewTicker(lingering)
+	ticker := time.NewTicker(unsubscribeAfter)
 	defer ticker.Stop()
 	turned := time.Now()
 	for {
@@ -86,14 +86,14 @@ func (b *Backend) sweep() {
 			turned = time.Now()
 			b.mu.Lock()
 			b.delivered.turn()
-			b.told.turn()
+			b.acknowledged.turn()
 			b.mu.Unlock()
 		}
-		b.tuner.sweep(time.Now().Add(-lingering))
+		b.subs.sweep(time.Now().Add(-unsubscribeAfter))
 	}
 }
 
-func (t *tuner) sweep(before time.Time) {
+func (t *subscriptions) sweep(before time.Time) {
 	needed := make(map[string]bool)
 	if t.b.waiters.Len() > 0 {
 		needed[contenderGlob] = true
@@ -131,7 +131,7 @@ func (t *tuner) sweep(before time.Time) {
 }
 
 // interested reports whether someone here wants to know when a mutex' lease ends.
-func (t *tuner) interested(mutex string) bool {
+func (t *subscriptions) hasSubscriber(mutex string) bool {
 	t.mu.Lock()
 	any := len(t.patterns) > 0
 	t.mu.Unlock()

@@ -10,26 +10,26 @@ import (
 
 // seat is the simba.Ticket of a waiter. A grant may arrive here after another one that
 // ended the wait, or while End asks Redis what has become of it. End decides about it.
-type seat struct {
+type waitTicket struct {
 	*proxy.Ticket
 	b *Backend
 }
 
 // End implements simba.Ticket.
-func (s seat) End(why simba.EndReason) (simba.Outcome, error) {
-	b, id := s.b, placeOf(s.Ticket).ticket
+func (s waitTicket) End(why simba.EndReason) (simba.Outcome, error) {
+	b, id := s.b, entryOf(s.Ticket).ticket
 	b.claim(id)
 	o, err := s.Ticket.End(why)
 	told := err == nil && o.Status == simba.StatusAcquired
 	b.mu.Lock()
-	late := b.claims[id]
-	delete(b.claims, id)
+	late := b.lateGrants[id]
+	delete(b.lateGrants, id)
 	if told {
-		b.told.add(id)
+		b.acknowledged.add(id)
 	}
 	b.mu.Unlock()
 	if late.token != 0 && !told {
-		b.passOn(s.Request.Mutex, late)
+		b.handOffSoon(s.Request.Mutex, late)
 	}
 	return o, err
 }
@@ -38,30 +38,30 @@ func (s seat) End(why simba.EndReason) (simba.Outcome, error) {
 func (b *Backend) claim(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, known := b.claims[id]; !known {
-		b.claims[id] = grant{}
+	if _, known := b.lateGrants[id]; !known {
+		b.lateGrants[id] = grant{}
 	}
 }
 
 // unclaimed reports whether a grant is to be passed on, since no wait claims it: none
 // whose End has yet to return, and none whose End has told of it.
-func (b *Backend) unclaimed(g grant) bool {
+func (b *Backend) mustHandOff(g grant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if last, claimed := b.claims[g.ticket]; claimed {
+	if last, claimed := b.lateGrants[g.ticket]; claimed {
 		if g.token > last.token { // replies may overtake each other
-			b.claims[g.ticket] = g
+			b.lateGrants[g.ticket] = g
 		}
 		return false
 	}
-	return !b.told.has(g.ticket)
+	return !b.acknowledged.has(g.ticket)
 }
 
 // passOn gives a tenure up that nobody here waits for.
-func (b *Backend) passOn(mutex string, g grant) {
+func (b *Backend) handOffSoon(mutex string, g grant) {
 	b.background(mutex, func(ctx context.Context) {
-		if _, err := b.ask(ctx, mutex, passScript, g.contender, tokenText(g.token), g.ticket); err != nil {
-			b.haunt(mutex, ghost{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
+		if _, err := b.ask(ctx, mutex, handOffScript, g.contender, tokenText(g.token), g.ticket); err != nil {
+			b.addOrphan(mutex, orphan{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
 		}
 	})
 }

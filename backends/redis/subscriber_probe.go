@@ -14,7 +14,7 @@ var errOtherNode = errors.New("the pub/sub connection is not at the node that co
 // radio's connection listens there. After a failover the connection may stay at the old
 // primary, which answers PING as before. Redis tells how many of the connections to that one
 // node listen to a channel, in a cluster too; and only this connection listens to its own.
-func (r *radio) watch(ctx context.Context, listeners func(ctx context.Context, channel string) (any, error)) {
+func (r *subscriber) watch(ctx context.Context, listeners func(ctx context.Context, channel string) (any, error)) {
 	for {
 		wait(ctx, min(r.alive/3, time.Second))
 		if ctx.Err() != nil {
@@ -36,9 +36,9 @@ func (r *radio) watch(ctx context.Context, listeners func(ctx context.Context, c
 }
 
 // ownLocked names the channel that only this connection listens to.
-func (r *radio) ownLocked() string { return r.server + ":" + strconv.Itoa(r.sessions) }
+func (r *subscriber) probeChannelLocked() string { return r.server + ":" + strconv.Itoa(r.sessions) }
 
-func (r *radio) isOwn(channel string) bool {
+func (r *subscriber) isProbeChannel(channel string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return channel == r.own

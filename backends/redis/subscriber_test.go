@@ -12,17 +12,19 @@ import (
 )
 
 func TestARadioHasBegunThoughAChannelIsGivenUpMeanwhile(t *testing.T) {
-	for name, give := range map[string]func(r *radio){
-		"swept":   func(r *radio) { r.sweep(time.Now().Add(time.Hour), func(n string, _ bool) bool { return n == "a" }) },
-		"dropped": func(r *radio) { r.drop("b") },
-		"refused": func(r *radio) { r.refuse(nil) },
+	for name, give := range map[string]func(r *subscriber){
+		"swept": func(r *subscriber) {
+			r.sweep(time.Now().Add(time.Hour), func(n string, _ bool) bool { return n == "a" })
+		},
+		"dropped": func(r *subscriber) { r.unsubscribe("b") },
+		"refused": func(r *subscriber) { r.refuse(nil) },
 	} {
 		begun := 0
-		r := newRadio(nil, time.Second)
+		r := newSubscriber(nil, time.Second)
 		r.tuned, r.begun = func(string) {}, func() { begun++ }
-		r.want("a", false)
-		r.want("b", false)
-		for _, s := range r.stations { // as by tuneIn
+		r.subscribe("a", false)
+		r.subscribe("b", false)
+		for _, s := range r.channels { // as by connect
 			s.initial = true
 		}
 		r.missing, r.sent = 2, []batch{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
@@ -46,7 +48,7 @@ func TestAChannelThatRedisRefusesTakesNoOtherWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEar()
+	e := newListener()
 	b, err := Open(t.Context(), Options{URL: "redis://u:p@" + s.Addr, Notices: e, Timeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -58,22 +60,22 @@ func TestAChannelThatRedisRefusesTakesNoOtherWithIt(t *testing.T) {
 		t.Errorf("a channel that is not allowed: %v", err)
 	}
 	e.open("simba:{no}") // so that no sweep gives it up
-	r := b.tuner.all()[0]
+	r := b.subs.all()[0]
 	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the connection is known to be broken", func() bool { return !r.listens("simba:{ok}") })
+	until(t, "the connection is known to be broken", func() bool { return !r.confirmed("simba:{ok}") })
 	until(t, "all that may be heard is", func() bool {
 		r.mu.Lock()
 		missing := r.missing
 		r.mu.Unlock()
-		return missing == 0 && r.listens("simba:{ok}") && r.listens(b.tuner.serverChannel())
+		return missing == 0 && r.confirmed("simba:{ok}") && r.confirmed(b.subs.serverChannel())
 	})
 }
 
 func TestAPollingWaiterIsToldAgainOfATurnThatABreakSwallowed(t *testing.T) {
 	s := stores.Redis(t)
-	e := newEar()
+	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -83,8 +85,8 @@ func TestAPollingWaiterIsToldAgainOfATurnThatABreakSwallowed(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
 	// The message goes to a connection that takes it along.
-	r := b.tuner.home(channel)
-	r.drop(channel)
+	r := b.subs.subscriberFor(channel)
+	r.unsubscribe(channel)
 	lost := c.Subscribe(t.Context(), channel)
 	if _, err := lost.Receive(t.Context()); err != nil {
 		t.Fatal(err)
@@ -92,8 +94,8 @@ func TestAPollingWaiterIsToldAgainOfATurnThatABreakSwallowed(t *testing.T) {
 	until(t, "p is not heard here", func() bool { return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
 	release(t, b, "m", "a")
 	_ = lost.Close()
-	r.want(channel, false)
-	until(t, "p is heard here", func() bool { return r.listens(channel) })
+	r.subscribe(channel, false)
+	until(t, "p is heard here", func() bool { return r.confirmed(channel) })
 	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,31 +108,31 @@ func TestAPollingWaiterIsToldAgainOfATurnThatABreakSwallowed(t *testing.T) {
 // A turn is told again only to those whose channel was away: a new one is looked after by
 // whoever asked for it, and to tell it twice would be wrong.
 func TestOnlyAChannelThatWasAwayIsBroken(t *testing.T) {
-	r := newRadio(nil, time.Second)
+	r := newSubscriber(nil, time.Second)
 	begun := 0
 	r.tuned, r.begun = func(string) {}, func() { begun++ }
-	r.want("new", false)
+	r.subscribe("new", false)
 	r.confirm("new")
-	if got := r.broken(); len(got) != 0 || begun != 0 {
+	if got := r.interrupted(); len(got) != 0 || begun != 0 {
 		t.Errorf("new: %v, begun %d times", got, begun)
 	}
-	r.want("moved", false)
-	r.broke("moved")
-	if got := r.broken(); len(got) != 0 {
+	r.subscribe("moved", false)
+	r.markInterrupted("moved")
+	if got := r.interrupted(); len(got) != 0 {
 		t.Errorf("not heard yet: %v", got)
 	}
 	r.confirm("moved")
-	got := r.broken()
+	got := r.interrupted()
 	if len(got) != 1 || got["moved"] != 1 || begun != 1 {
 		t.Errorf("moved: %v, begun %d times", got, begun)
 	}
-	r.broke("moved") // again, while the first is made good
-	r.mend("moved", got["moved"])
-	if got := r.broken(); got["moved"] != 2 {
+	r.markInterrupted("moved") // again, while the first is made good
+	r.markCaughtUp("moved", got["moved"])
+	if got := r.interrupted(); got["moved"] != 2 {
 		t.Errorf("broken again: %v", got)
 	}
-	r.mend("moved", 2)
-	if got := r.broken(); len(got) != 0 {
+	r.markCaughtUp("moved", 2)
+	if got := r.interrupted(); len(got) != 0 {
 		t.Errorf("mended: %v", got)
 	}
 }
