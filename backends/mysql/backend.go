@@ -18,30 +18,30 @@ import (
 type Backend struct {
 	proxy.Windows
 
-	store     store
-	at        place
-	log       *slog.Logger
-	notices   simba.Notices
-	timeout   time.Duration
-	poll      time.Duration
-	waiters     *proxy.Waiters
+	store    store
+	endpoint endpoint
+	log      *slog.Logger
+	notices  simba.Notices
+	timeout  time.Duration
+	poll     time.Duration
+	waiters  *proxy.Waiters
 	eventLog *proxy.EventLog
-	tenures   tenures
-	counts    counts
+	tenures  tenures
+	counts   counts
 
-	ctx     context.Context // ends when Close is called
-	stop    context.CancelFunc
-	looking chan struct{} // bounds the looks that run at a time
+	ctx          context.Context // ends when Close is called
+	stop         context.CancelFunc
+	refreshSlots chan struct{} // bounds the looks that run at a time
 
-	reconnecting gate
+	reconnecting priorityLock
 
-	following gate           // for one look at the whole table at a time
-	held      map[string]row // of the one in it: what the table showed; nil = nobody wants to know
+	tableLock priorityLock   // for one look at the whole table at a time
+	tableRows map[string]row // of the one in it: what the table showed; nil = nobody wants to know
 
 	mu       sync.Mutex // guards what follows, and every line's queue; held for no I/O
 	closed   bool
 	running  sync.WaitGroup // requests and goroutines; added to under mu while not closed
-	lines    map[string]*line
+	mutexes  map[string]*mutexState
 	order    uint64 // of the last entry in a queue
 	sessions map[string]binding
 	patterns map[string]struct{} // of subscribers, those that can match our channels
@@ -54,20 +54,20 @@ type counts struct {
 
 // maxLooks is how many mutexes are looked at at a time. It leaves connections for
 // requests.
-const maxLooks = maxConns / 2
+const maxRefreshes = maxConns / 2
 
 var _ simba.Backend = (*Backend)(nil)
 
-func newBackend(o Options, s store, at place) *Backend {
+func newBackend(o Options, s store, ep endpoint) *Backend {
 	b := &Backend{
-		store: s, at: at, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
-		eventLog: proxy.NewEventLog(o.Notices, 0),
-		looking:   make(chan struct{}, maxLooks),
-		lines:     make(map[string]*line),
-		sessions:  make(map[string]binding),
-		patterns:  make(map[string]struct{}),
+		store: s, endpoint: ep, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
+		eventLog:     proxy.NewEventLog(o.Notices, 0),
+		refreshSlots: make(chan struct{}, maxRefreshes),
+		mutexes:      make(map[string]*mutexState),
+		sessions:     make(map[string]binding),
+		patterns:     make(map[string]struct{}),
 	}
-	b.waiters = proxy.NewWaiters((*desk)(b))
+	b.waiters = proxy.NewWaiters((*waiterStore)(b))
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
@@ -80,8 +80,8 @@ func (b *Backend) Close() error {
 	b.mu.Lock()
 	first := !b.closed
 	b.closed = true
-	for _, l := range b.lines {
-		l.disarm()
+	for _, m := range b.mutexes {
+		m.disarm()
 	}
 	b.mu.Unlock()
 	b.stop()
@@ -129,11 +129,11 @@ func (b *Backend) fail(err error) error {
 		return simba.ErrStopped
 	case errors.As(err, &name):
 		return err
-	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errRestless):
+	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errKeepsChanging):
 	case isFull(err):
 		err = fmt.Errorf("the database has no room for a new mutex or owner: %w", err)
 	default:
-		if f := b.at.fault(err); f != nil {
+		if f := b.endpoint.fault(err); f != nil {
 			return &simba.MisconfiguredError{Engine: "mysql", Err: f}
 		}
 		if isReadOnly(err) || errorNumber(err) == 0 && !errors.Is(err, context.Canceled) {
@@ -147,13 +147,13 @@ func (b *Backend) fail(err error) error {
 
 // failAt is fail for a request for a mutex. If the database refuses what the engine needs,
 // a look soon meets that for those who are blocked there.
-func (b *Backend) failAt(l *line, err error) error {
+func (b *Backend) failAt(m *mutexState, err error) error {
 	err = b.fail(err)
-	if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) && b.blocked(l) {
+	if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) && b.hasBlocked(m) {
 		soon := time.Now().Add(firstRetry)
 		b.mu.Lock()
-		if soon.Before(l.lookAt) {
-			l.lookAt = soon
+		if soon.Before(m.refreshAt) {
+			m.refreshAt = soon
 		}
 		b.mu.Unlock()
 	}
@@ -164,10 +164,10 @@ func (b *Backend) failAt(l *line, err error) error {
 // raised again while another call is closing, database/sql could close the wrong
 // connection and lose another one, and its place in the pool, for ever.
 func (b *Backend) reconnect() {
-	if b.reconnecting.enter(b.ctx, false) != nil {
+	if b.reconnecting.lock(b.ctx, false) != nil {
 		return // the backend is closed
 	}
-	defer b.reconnecting.leave()
+	defer b.reconnecting.unlock()
 	b.store.db.SetMaxIdleConns(0)
 	b.store.db.SetMaxIdleConns(maxConns)
 }
@@ -176,7 +176,7 @@ func (b *Backend) reconnect() {
 var errLate = errors.New("the database's answer came after the lease's end")
 
 // errRestless is why a request fails that met another state each time it looked.
-var errRestless = errors.New("the mutex or the database's clock changed at each look")
+var errKeepsChanging = errors.New("the mutex or the database's clock changed at each look")
 
 // attempts is how often a request looks again when the state changed under it.
 const attempts = 5
@@ -199,8 +199,8 @@ func (b *Backend) Stats() simba.Stats {
 	blocked := int64(b.waiters.Len())
 	b.mu.Lock()
 	all := int64(0)
-	for _, l := range b.lines {
-		all += int64(len(l.entries))
+	for _, m := range b.mutexes {
+		all += int64(len(m.entries))
 	}
 	b.mu.Unlock()
 	return simba.Stats{

@@ -104,37 +104,37 @@ func (f fault) Error() string { return string(f) }
 func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
 
 // place is which database the engine uses, for its errors.
-type place struct{ user, addr, database string }
+type endpoint struct{ user, addr, database string }
 
 // fault returns in one line what an operator has to change, with what to do, and nil
 // for an error that may pass by itself.
-func (p place) fault(err error) error {
+func (e endpoint) fault(err error) error {
 	if own := fault(""); errors.As(err, &own) {
 		return own
 	}
 	switch errorNumber(err) {
 	case 0:
-		return p.refusal(err)
+		return e.driverFault(err)
 	case errAccessDenied, errNoPassword:
-		return faultf("the database at %s refuses user %q: check user and password in the DSN", p.addr, p.user)
+		return faultf("the database at %s refuses user %q: check user and password in the DSN", e.addr, e.user)
 	case errHostBlocked, errHostDenied, errOldProtocol, errNoPlugin, errMustChange, errExpired, errAccountLocked, errAccountLockedM:
-		return faultf("the database at %s refuses user %q: %s", p.addr, p.user, oneLine(err))
+		return faultf("the database at %s refuses user %q: %s", e.addr, e.user, oneLine(err))
 	case errDatabaseDenied:
-		return faultf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", p.user, p.database, p.addr)
+		return faultf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", e.user, e.database, e.addr)
 	case errUnknownDatabase:
-		return faultf("there is no database %q at %s: create it, or correct the DSN", p.database, p.addr)
+		return faultf("there is no database %q at %s: create it, or correct the DSN", e.database, e.addr)
 	case errTableDenied, errColumnDenied, errRightDenied:
-		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", p.user, oneLine(err))
+		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", e.user, oneLine(err))
 	case errNoTable, errNotInEngine:
-		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", p.database)
+		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", e.database)
 	case errOutOfRange, errValueOutOfRange:
 		if strings.Contains(err.Error(), "version") {
 			return faultf("column version of table simba_mutex is at its end: make it BIGINT UNSIGNED, as in init-simba-mysql.sql")
 		}
-		return misfit(err)
+		return wrongTable(err)
 	case errAmbiguous, errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
 		errNotUpdatable, errInvalidView:
-		return misfit(err)
+		return wrongTable(err)
 	case errStatementBinlog:
 		return faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	case errSyntax, errNoVariable, errNoFunction:
@@ -144,37 +144,37 @@ func (p place) fault(err error) error {
 }
 
 // misfit is the fault of a table that is not as the engine needs it.
-func misfit(err error) error {
+func wrongTable(err error) error {
 	return faultf("table simba_mutex is not Simba's (%s): see init-simba-mysql.sql", oneLine(err))
 }
 
 // refusal is fault for an error of the driver.
-func (p place) refusal(err error) error {
+func (e endpoint) driverFault(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
-		return faultf("the certificate of the database at %s is not trusted: %s", p.addr, oneLine(err))
+		return faultf("the certificate of the database at %s is not trusted: %s", e.addr, oneLine(err))
 	}
 	for _, own := range []error{
 		mysqldriver.ErrNoTLS, mysqldriver.ErrCleartextPassword, mysqldriver.ErrNativePassword,
 		mysqldriver.ErrOldPassword, mysqldriver.ErrOldProtocol, mysqldriver.ErrUnknownPlugin,
 	} {
 		if errors.Is(err, own) {
-			return faultf("the database at %s and the DSN do not go together: %s", p.addr, oneLine(err))
+			return faultf("the database at %s and the DSN do not go together: %s", e.addr, oneLine(err))
 		}
 	}
 	return nil
 }
 
 // explain makes one line of why the database cannot be used, with what to do.
-func (p place) explain(err error) error {
-	if f := p.fault(err); f != nil {
+func (e endpoint) explain(err error) error {
+	if f := e.fault(err); f != nil {
 		return f
 	}
 	switch {
 	case isReadOnly(err):
 		return errors.New("the server is read-only: name the primary in the DSN, or set read_only to OFF")
 	case errorNumber(err) == 0:
-		return fmt.Errorf("cannot reach the database at %s: %s", p.addr, oneLine(err))
+		return fmt.Errorf("cannot reach the database at %s: %s", e.addr, oneLine(err))
 	}
 	return errors.New(oneLine(err))
 }

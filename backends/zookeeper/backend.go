@@ -24,11 +24,11 @@ type Backend struct {
 	notices simba.Notices
 	id      string // of this process, in the sessions' names
 
-	lanes     []*lane
-	waiters     *proxy.Waiters
+	lanes    []*lane
+	waiters  *proxy.Waiters
 	eventLog *proxy.EventLog
-	clock     storeClock
-	counters  counters
+	clock    storeClock
+	counters counters
 
 	life  context.Context // ends with Close; what runs in the background has no other
 	close context.CancelFunc
@@ -70,18 +70,18 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	var raw [4]byte
 	rand.Read(raw[:])
 	b := &Backend{
-		options:   o,
-		target:    target,
-		log:       o.Logger,
-		notices:   o.Notices,
-		id:        hex.EncodeToString(raw[:]),
+		options:  o,
+		target:   target,
+		log:      o.Logger,
+		notices:  o.Notices,
+		id:       hex.EncodeToString(raw[:]),
 		eventLog: proxy.NewEventLog(o.Notices, 0),
-		mutexes:   make(map[string]*mutex),
-		making:    make(map[guid]struct{}),
-		ghosts:    make(map[place]map[guid]int32),
-		keeps:     make(map[guid]*node),
-		gates:     make(map[place]*gate),
-		patterns:  make(map[string]struct{}),
+		mutexes:  make(map[string]*mutex),
+		making:   make(map[guid]struct{}),
+		ghosts:   make(map[place]map[guid]int32),
+		keeps:    make(map[guid]*node),
+		gates:    make(map[place]*gate),
+		patterns: make(map[string]struct{}),
 	}
 	b.waiters = proxy.NewWaiters(b)
 	b.SetHandoffWindow(o.HandoffWindow)

@@ -24,12 +24,12 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 	for name, meet := range map[string]func(t *testing.T, b *Backend, addr string){
 		"a read":  func(t *testing.T, b *Backend, _ string) { ownerOf(t, b, "m") },
 		"a grant": func(t *testing.T, b *Backend, _ string) { take(t, b, "other", "a", long) },
-		"Open":    func(t *testing.T, _ *Backend, addr string) { serve(t, addr, asItIs) },
+		"Open":    func(t *testing.T, _ *Backend, addr string) { serve(t, addr, withoutMigration) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := seeded(t)
+			store := serverWithSeedTable(t)
 			db := direct(t, store, "")
-			b := serve(t, store.Addr, asItIs)
+			b := serve(t, store.Addr, withoutMigration)
 			k := tokens{mutex: "m"}
 			for range 3 {
 				k.begin(t, "a", take(t, b, "m", "a", long).Token, b)
@@ -41,7 +41,7 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 			must(t, db, simbasColumn)
 			// It has begun before a server could meet the column.
 			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
-			if token := early.seize(t); token != 1 {
+			if token := early.mustAcquire(t); token != 1 {
 				t.Fatalf("the early contender has token %d", token)
 			}
 
@@ -54,14 +54,14 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 				return zeros == 0
 			})
 			for i := 1; i <= 350; i++ {
-				if token := fencingOf(t, db, fmt.Sprint("m", i)); token != uint64(i)*tokenUnit+older && i != 7 {
+				if token := fencingOf(t, db, fmt.Sprint("m", i)); token != uint64(i)*tokenUnit+legacyMark && i != 7 {
 					t.Errorf("m%d has token %d", i, token)
 				}
 			}
 			now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
-			k.begin(t, "now", now.seize(t), b, serve(t, store.Addr, asItIs))
+			k.begin(t, "now", now.mustAcquire(t), b, serve(t, store.Addr, withoutMigration))
 			running.goOn(t, "r", b)
-			if token := fencingOf(t, db, "m7"); token != 1 || early.seize(t) != 1 {
+			if token := fencingOf(t, db, "m7"); token != 1 || early.mustAcquire(t) != 1 {
 				t.Errorf("the early contender's token became %d", token)
 			}
 		})
@@ -70,13 +70,13 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 
 // TestRaisingTokensWaitsForALockedRowAndFailsNoRequest.
 func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
-	one := serve(t, store.Addr, asItIs)
+	one := serve(t, store.Addr, withoutMigration)
 	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', LPAD(seq, 3, '0')), 0, 0, 0, '', seq FROM seq_1_to_350")
 	must(t, db, simbasColumn)
 	tx := lockRow(t, db, "m007")
-	two := serve(t, store.Addr, asItIs)
+	two := serve(t, store.Addr, withoutMigration)
 	ownerOf(t, one, "m200")
 	await(t, "the pages without the locked row are raised", func() bool { return fencingOf(t, db, "m350") == 350_000_002 })
 	for i, b := range []*Backend{one, two} {
@@ -94,18 +94,18 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	await(t, "the row is raised", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := two.store.raise(ctx, patience); err != nil {
+	if err := two.store.backfill(ctx, patience); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestNoTokensAreRaisedOnATableOfVersionZero: a row that nobody has owned needs none.
 func TestNoTokensAreRaisedOnATableOfVersionZero(t *testing.T) {
-	store := made(t, seeds.MySQLFencedTable)
+	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	must(t, db, seeds.MySQLInit, "m")
-	b := serve(t, store.Addr, asItIs)
-	if last, more, err := b.store.nextZeros(t.Context(), ""); last != "" || more || err != nil {
+	b := serve(t, store.Addr, withoutMigration)
+	if last, more, err := b.store.nextLegacyPage(t.Context(), ""); last != "" || more || err != nil {
 		t.Errorf("%q, %v, %v", last, more, err)
 	}
 }

@@ -17,31 +17,31 @@ import (
 )
 
 // deaths makes connections to a database one of which dies without a sign.
-type deaths struct {
+type deadConns struct {
 	armed atomic.Bool // the next GUARD is the last that its connection takes
 	died  chan struct{}
 }
 
 // newDeaths returns deaths, and the network of connections for a DSN.
-func newDeaths(t *testing.T) (d *deaths, network string) {
-	d = &deaths{died: make(chan struct{})}
+func newDeadConns(t *testing.T) (d *deadConns, network string) {
+	d = &deadConns{died: make(chan struct{})}
 	network = t.Name()
 	mysqldriver.RegisterDialContext(network, func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-		return &mortal{Conn: c, deaths: d}, err
+		return &deadConn{Conn: c, deaths: d}, err
 	})
 	t.Cleanup(func() { mysqldriver.DeregisterDialContext(network) })
 	return d, network
 }
 
 // mortal is a connection that accepts writes and sends no reply once it is dead.
-type mortal struct {
+type deadConn struct {
 	net.Conn
-	deaths *deaths
+	deaths *deadConns
 	dead   atomic.Bool
 }
 
-func (c *mortal) Write(b []byte) (int, error) {
+func (c *deadConn) Write(b []byte) (int, error) {
 	guard := bytes.Contains(b, []byte("LAST_INSERT_ID(")) && !bytes.Contains(b, []byte("DIV 2")) // see statements
 	if guard && c.deaths.armed.CompareAndSwap(true, false) {
 		c.dead.Store(true)
@@ -88,11 +88,11 @@ func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
 // died.
 func guardBesideADeadConnection(t *testing.T, store *stores.Server, mutex, stuck string, always bool, timeout time.Duration) (o simba.Outcome, took time.Duration, err error) {
 	t.Helper()
-	d, network := newDeaths(t)
+	d, network := newDeadConns(t)
 	b := serve(t, "", func(o *Options) {
 		o.DSN, o.Timeout, o.Poll = "root@"+network+"("+store.Addr+")/simba", timeout, 0
 	})
-	b.store.waits.always = always
+	b.store.waits.alwaysWaits = always
 	take(t, b, mutex, "a", long)
 	guard := func(ctx context.Context, contender string) (simba.Outcome, error) {
 		return b.Guard(ctx, simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: long})

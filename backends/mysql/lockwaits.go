@@ -35,7 +35,7 @@ const (
 	// lockWaitSetting is the lock wait of a connection; patiently stands before a
 	// statement that waits for lockWait. MariaDB reads what is between /*M! and */.
 	lockWaitSetting = "innodb_lock_wait_timeout = 1 /*M! , innodb_lock_wait_timeout = 0 */"
-	patiently       = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
+	waitPrefix      = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 )
 
 // errLocked is why a request fails that could not wait for its row.
@@ -47,10 +47,10 @@ const lockedFor = 2 * lockWait
 
 // lockWaits bounds how many statements wait for rows.
 type lockWaits struct {
-	slots  chan struct{}
-	enough time.Duration // a request with less time left does not begin to wait for a locked row
-	always bool          // the server makes every statement wait that meets a locked row
-	blind  bool          // a request's time ends before the server reports a wait in vain
+	slots         chan struct{}
+	minTimeLeft   time.Duration // a request with less time left does not begin to wait for a locked row
+	alwaysWaits   bool          // the server makes every statement wait that meets a locked row
+	deadlineFirst bool          // a request's time ends before the server reports a wait in vain
 
 	mu     sync.Mutex // guards what follows, and every lockedRow
 	locked map[string]*lockedRow
@@ -63,23 +63,23 @@ type lockedRow struct {
 	gained chan struct{} // closed when a statement gets the row
 }
 
-func (r *lockedRow) counts() bool { return r != nil && (r.queued > 0 || time.Now().Before(r.until)) }
+func (r *lockedRow) isLocked() bool { return r != nil && (r.queued > 0 || time.Now().Before(r.until)) }
 
 // newLockWaits takes the time limit of requests.
 func newLockWaits(timeout time.Duration) *lockWaits {
 	return &lockWaits{
-		slots:  make(chan struct{}, maxLockWaits),
-		enough: min(lockWait, timeout/2),
-		blind:  timeout <= longestLockWait,
-		locked: make(map[string]*lockedRow),
+		slots:         make(chan struct{}, maxLockWaits),
+		minTimeLeft:   min(lockWait, timeout/2),
+		deadlineFirst: timeout <= longestLockWait,
+		locked:        make(map[string]*lockedRow),
 	}
 }
 
 // askServer asks whether the server knows a lock wait of 0.
-func (w *lockWaits) askServer(ctx context.Context, db *sql.DB) error {
+func (w *lockWaits) detect(ctx context.Context, db *sql.DB) error {
 	var seconds int
 	err := queryRow(ctx, db, []any{&seconds}, "SELECT @@SESSION.innodb_lock_wait_timeout")
-	w.always = seconds > 0
+	w.alwaysWaits = seconds > 0
 	return err
 }
 
@@ -87,14 +87,14 @@ func (w *lockWaits) askServer(ctx context.Context, db *sql.DB) error {
 func (w *lockWaits) isLocked(mutex string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.locked[mutex].counts()
+	return w.locked[mutex].isLocked()
 }
 
 // inVain takes note of a wait in vain.
-func (w *lockWaits) inVain(mutex string) {
+func (w *lockWaits) noteTimeout(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.locked, func(_ string, r *lockedRow) bool { return !r.counts() })
+	maps.DeleteFunc(w.locked, func(_ string, r *lockedRow) bool { return !r.isLocked() })
 	r := w.locked[mutex]
 	if r == nil {
 		r = &lockedRow{gained: make(chan struct{})}
@@ -104,7 +104,7 @@ func (w *lockWaits) inVain(mutex string) {
 }
 
 // got takes note that nobody else holds the row. Who queues for it need not any more.
-func (w *lockWaits) got(mutex string) {
+func (w *lockWaits) noteGained(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.locked[mutex]; r != nil {
@@ -115,11 +115,11 @@ func (w *lockWaits) got(mutex string) {
 
 // queue takes note that a statement wants a slot, until leave is called. A row that
 // counts as locked does so for that long. gained is closed when another statement gets it.
-func (w *lockWaits) queue(mutex string) (gained <-chan struct{}, leave func()) {
+func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.locked[mutex]
-	if !r.counts() {
+	if !r.isLocked() {
 		return nil, func() {}
 	}
 	r.queued++
@@ -133,47 +133,47 @@ func (w *lockWaits) queue(mutex string) (gained <-chan struct{}, leave func()) {
 
 // run runs a statement that wants the row of a mutex, until it no longer loses to other
 // transactions or the context ends. The statement begins with the text that it is given.
-func (w *lockWaits) run(ctx context.Context, mutex string, statement func(patience string) error) error {
+func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix string) error) error {
 	var err error = errLocked
-	try := func(patience string) (lost bool, took time.Duration) {
+	try := func(prefix string) (lost bool, took time.Duration) {
 		if f, ok := ctx.Value(overdueKey{}).(func()); ok {
 			defer time.AfterFunc(longestLockWait, f).Stop()
 		}
 		sent := time.Now()
-		err = statement(patience)
+		err = statement(prefix)
 		took = time.Since(sent)
 		lost = isConflict(err)
-		waits := w.always || patience != ""
+		waits := w.alwaysWaits || prefix != ""
 		switch {
 		case err == nil:
-			w.got(mutex)
+			w.noteGained(mutex)
 		case waits && errorNumber(err) == errLockWait,
-			w.always && w.blind && ctx.Err() != nil && took >= lockWait/2:
-			w.inVain(mutex)
+			w.alwaysWaits && w.deadlineFirst && ctx.Err() != nil && took >= lockWait/2:
+			w.noteTimeout(mutex)
 		}
 		return lost, took
 	}
 	for i := 1; ; i++ {
 		locked := w.isLocked(mutex)
-		if !locked || !w.always {
+		if !locked || !w.alwaysWaits {
 			if lost, _ := try(""); !lost {
 				return err
 			}
 		}
 		slots, again := w.slots, (<-chan time.Time)(nil)
-		if !w.always {
+		if !w.alwaysWaits {
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
-		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.enough {
+		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.minTimeLeft {
 			slots = nil // its wait would be cut off, and go on at the database
 		}
-		if isBrief(ctx) {
+		if isWithoutLockWait(ctx) {
 			if again == nil || i == quickTries {
 				return err
 			}
 			slots = nil
 		}
-		lost, ended := w.inTurn(ctx, mutex, slots, again, try)
+		lost, ended := w.tryWithSlot(ctx, mutex, slots, again, try)
 		if ended || !lost {
 			return err
 		}
@@ -182,18 +182,18 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(patien
 
 // inTurn waits for a slot and tries a statement in it. It returns without having tried
 // when it is time to do so again without a slot, or when the context ends.
-func (w *lockWaits) inTurn(ctx context.Context, mutex string, slots chan struct{}, again <-chan time.Time,
-	try func(patience string) (lost bool, took time.Duration),
+func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan struct{}, again <-chan time.Time,
+	try func(prefix string) (lost bool, took time.Duration),
 ) (lost, ended bool) {
 	var gained <-chan struct{}
 	if slots != nil {
 		var leave func()
-		gained, leave = w.queue(mutex)
+		gained, leave = w.enqueue(mutex)
 		defer leave()
 	}
 	select {
 	case slots <- struct{}{}:
-		lost, took := try(patiently)
+		lost, took := try(waitPrefix)
 		if ctx.Err() != nil && took < lockWait {
 			time.AfterFunc(lockWait-took, func() { <-w.slots }) // until then it goes on at the database
 		} else {
@@ -209,19 +209,21 @@ func (w *lockWaits) inTurn(ctx context.Context, mutex string, slots chan struct{
 }
 
 // briefKey is the context key of brief.
-type briefKey struct{}
+type withoutLockWaitKey struct{}
 
 // brief returns a context whose statements do not wait for locked rows: those of what
 // the engine does by itself, which can be done later and holds up other mutexes.
-func brief(ctx context.Context) context.Context { return context.WithValue(ctx, briefKey{}, true) }
+func withoutLockWait(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutLockWaitKey{}, true)
+}
 
-func isBrief(ctx context.Context) bool { return ctx.Value(briefKey{}) != nil }
+func isWithoutLockWait(ctx context.Context) bool { return ctx.Value(withoutLockWaitKey{}) != nil }
 
 // overdueKey is the context key of whenOverdue.
 type overdueKey struct{}
 
 // whenOverdue returns a context that has f called when a statement takes longer than a
 // wait for a row can: it is on a slow link, or on a connection that is dead.
-func whenOverdue(ctx context.Context, f func()) context.Context {
+func withOverdue(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, overdueKey{}, f)
 }

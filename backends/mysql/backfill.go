@@ -13,41 +13,41 @@ import (
 // changes its own, and several servers may do it at once.
 
 // fromBefore is the fencing_token of a row from before the column.
-const fromBefore = "version * 1000000 + 2"
+const legacyToken = "version * 1000000 + 2"
 
 const (
 	// raisePage is how many rows one statement raises at most. It holds their locks until it commits.
-	raisePage = 100
+	backfillPage = 100
 	// raisePause lies between two tries, if a row was locked or the database did not answer.
-	raisePause = time.Second
+	backfillRetry = time.Second
 )
 
 // meet takes note of whether the table has fencing_token, and wakes raise when it has come.
-func (s *store) meet(fenced bool) {
+func (s *store) noteColumn(fenced bool) {
 	if !fenced {
-		s.zeros.Store(true) // when it comes
+		s.backfillPending.Store(true) // when it comes
 	}
 	if s.fenced.Swap(fenced) != fenced && fenced {
 		select {
-		case s.came <- struct{}{}:
+		case s.columnAdded <- struct{}{}:
 		default: // raise has yet to begin
 		}
 	}
 }
 
 // raise runs until the backend is closed. It raises the tokens each time that the column has come.
-func (b *Backend) raise() {
+func (b *Backend) backfillTokens() {
 	defer b.running.Done()
 	for {
 		select {
 		case <-b.ctx.Done():
 			return
-		case <-b.store.came:
+		case <-b.store.columnAdded:
 		}
 		for i := 0; ; i++ {
-			err := b.store.raise(b.ctx, b.timeout)
+			err := b.store.backfill(b.ctx, b.timeout)
 			if err == nil {
-				b.store.zeros.Store(false)
+				b.store.backfillPending.Store(false)
 				break
 			}
 			if isOtherTable(err) { // the column has gone again
@@ -59,7 +59,7 @@ func (b *Backend) raise() {
 			select {
 			case <-b.ctx.Done():
 				return
-			case <-time.After(raisePause):
+			case <-time.After(backfillRetry):
 			}
 		}
 	}
@@ -67,15 +67,15 @@ func (b *Backend) raise() {
 
 // raise sets every fencing_token of 0, but for rows that nobody has owned. Each page has the time limit.
 // It skips a page with a locked row, and returns the error of the last such page.
-func (s *store) raise(ctx context.Context, limit time.Duration) (locked error) {
+func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error) {
 	for last, more := "", true; more; {
 		err := within(ctx, limit, func(ctx context.Context) (err error) {
 			first := last
-			last, more, err = s.nextZeros(ctx, first)
+			last, more, err = s.nextLegacyPage(ctx, first)
 			if err != nil || last == first {
 				return err
 			}
-			_, err = s.db.ExecContext(ctx, "UPDATE simba_mutex SET fencing_token = "+fromBefore+
+			_, err = s.db.ExecContext(ctx, "UPDATE simba_mutex SET fencing_token = "+legacyToken+
 				" WHERE mutex > ? AND mutex <= ? AND fencing_token = 0 AND version > 0", first, last)
 			return err
 		})
@@ -90,9 +90,9 @@ func (s *store) raise(ctx context.Context, limit time.Duration) (locked error) {
 }
 
 // nextZeros returns the last mutex of the next page of rows to raise, or from if there is none.
-func (s *store) nextZeros(ctx context.Context, from string) (last string, more bool, err error) {
+func (s *store) nextLegacyPage(ctx context.Context, from string) (last string, more bool, err error) {
 	err = queryRow(ctx, s.db, []any{&last}, "SELECT mutex FROM simba_mutex"+
-		" WHERE mutex > ? AND fencing_token = 0 AND version > 0 ORDER BY mutex LIMIT ?, 1", from, raisePage-1)
+		" WHERE mutex > ? AND fencing_token = 0 AND version > 0 ORDER BY mutex LIMIT ?, 1", from, backfillPage-1)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return last, err == nil, err
 	}
