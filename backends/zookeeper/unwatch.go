@@ -5,12 +5,12 @@ import (
 )
 
 // sweep stops following what nobody wants to know any more, now and then.
-func (b *Backend) sweep() {
-	for b.pause(sweepEvery) {
+func (b *Backend) stopUnwantedWatchers() {
+	for b.pause(unwantedCheckInterval) {
 		b.mu.Lock()
 		list := make([]*mutex, 0, len(b.mutexes))
 		for _, m := range b.mutexes {
-			if m.follow != nil {
+			if m.watcher != nil {
 				list = append(list, m)
 			}
 		}
@@ -34,20 +34,20 @@ func (b *Backend) sweep() {
 		all := b.root != nil
 		b.mu.Unlock()
 		for _, m := range list {
-			if !b.wanted(m) && !all {
-				b.unfollow(m)
+			if !b.hasSubscribers(m) && !all {
+				b.stopWatching(m)
 			}
 		}
 	}
 }
 
 // wanted reports whether somebody subscribes to what a mutex' follower tells.
-func (b *Backend) wanted(m *mutex) bool {
+func (b *Backend) hasSubscribers(m *mutex) bool {
 	b.mu.Lock()
 	var contenders []string
-	f := m.follow
-	if f != nil {
-		for c := range f.listeners {
+	w := m.watcher
+	if w != nil {
+		for c := range w.listeners {
 			contenders = append(contenders, c)
 		}
 	}
@@ -59,7 +59,7 @@ func (b *Backend) wanted(m *mutex) bool {
 			continue
 		}
 		b.mu.Lock()
-		delete(f.listeners, c)
+		delete(w.listeners, c)
 		b.mu.Unlock()
 	}
 	return listens
@@ -67,7 +67,7 @@ func (b *Backend) wanted(m *mutex) bool {
 
 // unfollowAllBut stops following mutexes that are not there any more and that nobody
 // asked for by name.
-func (b *Backend) unfollowAllBut(nodes []string) {
+func (b *Backend) stopWatchingMissing(nodes []string) {
 	there := make(map[string]bool, len(nodes))
 	for _, name := range nodes {
 		there[name] = true
@@ -75,20 +75,20 @@ func (b *Backend) unfollowAllBut(nodes []string) {
 	var missing []*mutex
 	b.mu.Lock()
 	for _, m := range b.mutexes {
-		if m.follow != nil && !there[encodeName(m.name)] {
+		if m.watcher != nil && !there[encodeName(m.name)] {
 			missing = append(missing, m)
 		}
 	}
 	b.mu.Unlock()
 	for _, m := range missing {
-		if !b.wanted(m) {
-			b.unfollow(m)
+		if !b.hasSubscribers(m) {
+			b.stopWatching(m)
 		}
 	}
 }
 
 // unfollow stops following unless somebody waits.
-func (b *Backend) unfollow(m *mutex) {
+func (b *Backend) stopWatching(m *mutex) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range m.nodes {
@@ -96,9 +96,9 @@ func (b *Backend) unfollow(m *mutex) {
 			return
 		}
 	}
-	if m.follow != nil {
-		close(m.follow.stop)
-		m.follow = nil
+	if m.watcher != nil {
+		close(m.watcher.stop)
+		m.watcher = nil
 		b.tidyLocked(m)
 	}
 }

@@ -18,7 +18,7 @@ type dialer struct {
 
 func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	d.s.mu.Lock()
-	barred := d.s.barredLocked()
+	barred := d.s.isBarredLocked()
 	d.s.mu.Unlock()
 	if barred {
 		return nil, errSessionOver
@@ -27,19 +27,19 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: c, s: d.s, seen: d.s.zxid.Load()}
+	t := &trackedConn{Conn: c, s: d.s, seen: d.s.zxid.Load()}
 	if err := c.SetDeadline(time.Now().Add(d.handshake)); err != nil {
 		c.Close()
 		return nil, err
 	}
 	d.s.mu.Lock()
-	d.s.wire, barred = w, d.s.barredLocked()
+	d.s.netConn, barred = t, d.s.isBarredLocked()
 	d.s.mu.Unlock()
 	if barred { // since we looked
 		c.Close()
 		return nil, errSessionOver
 	}
-	return w, nil
+	return t, nil
 }
 
 // wire is a connection that bounds the handshake, where the library would wait for
@@ -50,14 +50,14 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 // missed since: with the newer one in that question, a watch would miss a change. So the
 // library sees no zxid in a reply, and what it sends gets the one that was seen when
 // this connection was made.
-type wire struct {
+type trackedConn struct {
 	net.Conn
 	s           *session
 	seen        int64 // the zxid that the session had seen before
 	established atomic.Bool
-	silent      atomic.Bool // nothing is sent any more
-	hello       hello       // read and written by the library's loop only, before established
-	reply       reply       // the same by its receiver, after established
+	silent      atomic.Bool     // nothing is sent any more
+	response    connectResponse // read and written by the library's loop only, before established
+	reply       reply           // the same by its receiver, after established
 }
 
 // Where the zxid is in what we send and receive: in a ConnectRequest after length and
@@ -72,60 +72,60 @@ const (
 )
 
 // Write takes requests in one piece.
-func (w *wire) Write(p []byte) (int, error) {
-	if w.silent.Load() {
+func (c *trackedConn) Write(p []byte) (int, error) {
+	if c.silent.Load() {
 		return 0, errSessionOver
 	}
 	switch {
-	case !w.established.Load():
+	case !c.established.Load():
 		if len(p) >= zxidInConnect+8 {
-			binary.BigEndian.PutUint64(p[zxidInConnect:], uint64(w.seen))
+			binary.BigEndian.PutUint64(p[zxidInConnect:], uint64(c.seen))
 		}
 	case len(p) >= zxidInSetWatches+8 && binary.BigEndian.Uint32(p[8:12]) == opSetWatches:
-		binary.BigEndian.PutUint64(p[zxidInSetWatches:], uint64(w.seen))
+		binary.BigEndian.PutUint64(p[zxidInSetWatches:], uint64(c.seen))
 	}
-	return w.Conn.Write(p)
+	return c.Conn.Write(p)
 }
 
-func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
+func (c *trackedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
 	if n > 0 {
-		w.s.heard.Store(int64(time.Since(epoch)))
-		if !w.established.Load() {
-			w.hello.add(p[:n])
-		} else if zxid := w.reply.take(p[:n]); zxid > w.s.zxid.Load() {
-			w.s.zxid.Store(zxid)
+		c.s.lastRead.Store(int64(time.Since(epoch)))
+		if !c.established.Load() {
+			c.response.add(p[:n])
+		} else if zxid := c.reply.take(p[:n]); zxid > c.s.zxid.Load() {
+			c.s.zxid.Store(zxid)
 		}
 	}
 	return n, err
 }
 
-func (w *wire) SetReadDeadline(t time.Time) error {
-	if !w.established.Load() {
+func (c *trackedConn) SetReadDeadline(t time.Time) error {
+	if !c.established.Load() {
 		return nil
 	}
-	return w.Conn.SetReadDeadline(t)
+	return c.Conn.SetReadDeadline(t)
 }
 
-func (w *wire) SetWriteDeadline(t time.Time) error {
-	if !w.established.Load() {
+func (c *trackedConn) SetWriteDeadline(t time.Time) error {
+	if !c.established.Load() {
 		return nil
 	}
-	return w.Conn.SetWriteDeadline(t)
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // hello is the beginning of the ensemble's first packet (ConnectResponse): length, protocol
 // version, the session's timeout, its id, and its password with a length before it.
 // The library keeps the timeout to itself.
-type hello struct {
+type connectResponse struct {
 	raw [40]byte
 	n   int
 }
 
-func (h *hello) add(p []byte) { h.n += copy(h.raw[h.n:], p) }
+func (r *connectResponse) add(p []byte) { r.n += copy(r.raw[r.n:], p) }
 
-func (h *hello) timeout() time.Duration {
-	return time.Duration(int32(binary.BigEndian.Uint32(h.raw[8:12]))) * time.Millisecond
+func (r *connectResponse) timeout() time.Duration {
+	return time.Duration(int32(binary.BigEndian.Uint32(r.raw[8:12]))) * time.Millisecond
 }
 
 // reply finds the zxids in the replies that it is given piece by piece.

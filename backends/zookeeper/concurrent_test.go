@@ -62,7 +62,7 @@ func TestWhatGoesOnElsewhereIsNotEndedHere(t *testing.T) {
 		leavesTheQueueOfWhatItOwns(t, "foreign", here, there, there)
 	})
 	t.Run("but as it is over, by its contender", func(t *testing.T) { releasesWhatIsOver(t, there, here) })
-	t.Run("but as it is over, by its keeper", func(t *testing.T) { settlesWhatIsOver(t, there, here) })
+	t.Run("but as it is over, by its keeper", func(t *testing.T) { reconcilesWhatIsOver(t, there, here) })
 }
 
 func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
@@ -70,9 +70,9 @@ func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
 	r := simba.AcquireRequest{Mutex: "bound", Contender: "x"}
 	r.Session = 1
 	getting(t, there, r, simba.StatusAcquired)
-	n := there.nodeAt(place{r.Mutex, r.Contender})
+	n := there.nodeAt(nodeKey{r.Mutex, r.Contender})
 	until(t, there, "it is written", func() bool {
-		if !n.dirty.IsZero() {
+		if !n.writeAt.IsZero() {
 			return false
 		}
 		n.watchAt = time.Time{} // so it does not learn of what follows
@@ -91,27 +91,27 @@ func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
 func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper *Backend) {
 	ctx := context.Background()
 	o, x := simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.AcquireRequest{Mutex: mutex, Contender: "x"}
-	p := place{mutex, x.Contender}
+	k := nodeKey{mutex, x.Contender}
 	getting(t, keeper, o, simba.StatusAcquired)
 	getting(t, keeper, x, simba.StatusQueued)
-	n := keeper.nodeAt(p)
+	n := keeper.nodeAt(k)
 	// Else others presume that it owns the mutex.
-	until(t, keeper, "its place is written", func() bool { return n.dirty.IsZero() })
+	until(t, keeper, "its place is written", func() bool { return n.writeAt.IsZero() })
 	// As its release does.
-	open, err := here.hold(ctx, p)
+	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
 	s, err := here.current(ctx, mutex)
 	must(t, err)
-	if n, err := here.owned(ctx, s, p, 0); n != nil || err != nil {
+	if n, err := here.owned(ctx, s, k, 0); n != nil || err != nil {
 		t.Fatalf("%s: it owns it by %+v, %v", mutex, n, err)
 	}
 	_, _, err = keeper.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
 	must(t, err)
 	getting(t, there, x, simba.StatusAcquired)
-	if err := here.leaveQueue(ctx, s, p); !errors.Is(err, errChanged) {
+	if err := here.leaveQueue(ctx, s, k); !errors.Is(err, errChanged) {
 		t.Errorf("%s: it leaves the queue: %v", mutex, err)
 	}
-	open()
+	unlock()
 	if ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: x.Contender}); !ok || err != nil {
 		t.Errorf("%s: it releases what it acquired: %v, %v", mutex, ok, err)
 	}
@@ -120,58 +120,58 @@ func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper 
 // releasesWhatIsOver has a contender release a tenure whose keeper has yet to end it: it is in no queue either.
 func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
 	ctx := context.Background()
-	p := place{"ended", "x"}
-	if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: 200 * time.Millisecond}); err != nil {
+	k := nodeKey{"ended", "x"}
+	if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	open, err := keeper.hold(ctx, p) // so its node stays
+	unlock, err := keeper.lockKey(ctx, k) // so its node stays
 	must(t, err)
-	defer open()
-	for owner := p.contender; owner == p.contender; {
-		tenure, _, err := other.Owner(ctx, p.mutex)
+	defer unlock()
+	for owner := k.contender; owner == k.contender; {
+		tenure, _, err := other.Owner(ctx, k.mutex)
 		must(t, err)
 		owner = tenure.Owner
 	}
-	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: p.contender}); ok || err != nil {
+	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: k.mutex, Contender: k.contender}); ok || err != nil {
 		t.Errorf("it releases it: %v, %v", ok, err)
 	}
 }
 
 // settlesWhatIsOver has a server settle a tenure that another renewed last, and that is known to be over since.
-func settlesWhatIsOver(t *testing.T, keeper, other *Backend) {
+func reconcilesWhatIsOver(t *testing.T, keeper, other *Backend) {
 	ctx := context.Background()
-	p := place{"over", "x"}
-	getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
-	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
+	k := nodeKey{"over", "x"}
+	getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
 		t.Fatalf("guard: %+v, %v", out, err)
 	}
-	open, err := keeper.hold(ctx, p)
+	unlock, err := keeper.lockKey(ctx, k)
 	must(t, err)
-	defer open()
-	n := keeper.nodeAt(p)
+	defer unlock()
+	n := keeper.nodeAt(k)
 	must(t, keeper.reload(ctx, n))
 	keeper.mu.Lock()
 	ended := *n // as a server sees it by whose clock it is over
 	keeper.mu.Unlock()
 	ended.since = ended.since.Add(-time.Hour)
-	must(t, keeper.conclude(ctx, &ended))
+	must(t, keeper.markOver(ctx, &ended))
 	must(t, keeper.reload(ctx, n))
 	keeper.mu.Lock()
 	version := n.version
 	keeper.dropLocked(n)
 	keeper.mu.Unlock()
-	keeper.haunt(p, n.guid, version)
-	must(t, keeper.settle(ctx, n.s, p))
-	names, err := n.s.children(ctx, p.mutex)
-	if kept := keeper.nodeAt(p); kept != nil || len(names) != 0 || err != nil {
+	keeper.addOrphan(k, n.guid, version)
+	must(t, keeper.reconcile(ctx, n.s, k))
+	names, err := n.s.children(ctx, k.mutex)
+	if kept := keeper.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
 		t.Errorf("it is kept: %+v, %v, %v", kept, names, err)
 	}
 }
 
 // asleep is a simba.Waiter whom nobody wakes.
-type asleep struct{}
+type sleepingWaiter struct{}
 
-func (asleep) Wake() {}
+func (sleepingWaiter) Wake() {}
 
 // waiting has x wait for a mutex that o owns.
 func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
@@ -183,7 +183,7 @@ func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
 // waits has x wait for a mutex that is not free.
 func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
-	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
 	if err != nil || out.Status != simba.StatusWaiting {
 		t.Fatalf("x: %+v, %v", out, err)
 	}
@@ -194,12 +194,12 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	ctx := context.Background()
-	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}})
+	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: stubNotices{}})
 	must(t, err)
 	defer b.Close()
 	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
 		ticket := waiting(t, b, "granted")
-		n := b.nodeAt(place{"granted", "x"})
+		n := b.nodeAt(nodeKey{"granted", "x"})
 		link.Delay(50 * time.Millisecond)
 		defer link.Heal()
 		released := make(chan error, 1)
@@ -207,7 +207,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
 			released <- err
 		}()
-		until(t, b, "it is handed on", func() bool { return n.claiming })
+		until(t, b, "it is handed on", func() bool { return n.granting })
 		out, err := ticket.End(simba.EndTimeout)
 		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
 			t.Errorf("x: %+v, %v", out, err)
@@ -218,36 +218,36 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		}
 	})
 	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
-		p := place{"told", "x"}
-		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute, Waiter: asleep{}})
-		open, err := b.hold(ctx, p) // as its request does
+		k := nodeKey{"told", "x"}
+		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
+		unlock, err := b.lockKey(ctx, k) // as its request does
 		must(t, err)
 		rejoined := make(chan struct{})
 		go func() {
 			defer close(rejoined)
 			b.rejoinOne(ticket)
 		}()
-		until(t, b, "it is to be taken anew", func() bool { return b.gates[p].users == 2 })
+		until(t, b, "it is to be taken anew", func() bool { return b.keyLocks[k].users == 2 })
 		if !ticket.Withdraw() {
 			t.Error("it was told before")
 		}
-		open()
+		unlock()
 		<-rejoined
-		if events := b.eventLog.Find(simba.HistoryRequest{Mutex: p.mutex}); len(events) != 0 {
+		if events := b.eventLog.Find(simba.HistoryRequest{Mutex: k.mutex}); len(events) != 0 {
 			t.Errorf("after that: %+v", events)
 		}
 	})
 	handedOn := func(n *node) { // as a handoff leaves it before it tells of it
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
-		b.leaveUntold(n, true)
+		b.setUnacknowledged(n, true)
 	}
 	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
 		n := goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
-		until(t, b, "it is passed on", func() bool { return n.gone })
+		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
 	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
 		n := goesWhileItsPlaceIsTaken(t, b, link, "again", handedOn)
-		until(t, b, "it is passed on", func() bool { return n.gone })
+		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
 	t.Run("its contender's, if an earlier wait has told of it", func(t *testing.T) {
 		n := goesWhileItsPlaceIsTaken(t, b, link, "earlier", func(n *node) {
@@ -263,12 +263,12 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 	})
 	t.Run("its contender's, if another connection was told", func(t *testing.T) {
 		ticket := waiting(t, b, "other's")
-		n := b.nodeAt(place{"other's", "x"})
+		n := b.nodeAt(nodeKey{"other's", "x"})
 		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
 			t.Fatalf("o: %v, %v", ok, err)
 		}
-		until(t, b, "it is granted", func() bool { return !b.waitsLocked(n.place()) })
-		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: asleep{}})
+		until(t, b, "it is granted", func() bool { return !b.waitsLocked(n.key()) })
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
 		if err != nil || out.Status != simba.StatusRenewed {
 			t.Fatalf("x: %+v, %v", out, err)
 		}
@@ -279,18 +279,18 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		}
 	})
 	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
-		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: ears{}, Timeout: 2 * time.Second})
+		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}, Timeout: 2 * time.Second})
 		must(t, err)
 		defer b.Close()
 		ticket := waiting(t, b, "nobody's")
-		open, err := b.hold(ctx, place{"nobody's", "x"}) // as another request does that has none
+		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"}) // as another request does that has none
 		must(t, err)
 		_, err = ticket.End(simba.EndTimeout)
 		var u *simba.UnavailableError
 		if !errors.As(err, &u) {
 			t.Errorf("its end: %v", err)
 		}
-		open()
+		unlock()
 		// The connection may be cut, since an answer was late.
 		for end := time.Now().Add(20 * time.Second); ; {
 			if _, _, err = b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); err == nil {
@@ -318,9 +318,9 @@ func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex
 	t.Helper()
 	ctx := context.Background()
 	ticket := waiting(t, b, mutex)
-	n := b.nodeAt(place{mutex, "x"})
+	n := b.nodeAt(nodeKey{mutex, "x"})
 	b.mu.Lock()
-	n.claiming = true // so its turn is not taken otherwise
+	n.granting = true // so its turn is not taken otherwise
 	b.mu.Unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
@@ -344,13 +344,13 @@ func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
 	b, _ := two(t)
 	ctx := context.Background()
 	ticket := waiting(t, b, "m")
-	o, x := b.nodeAt(place{"m", "o"}), b.nodeAt(place{"m", "x"})
-	until(t, b, "their leases are written", func() bool { return o.dirty.IsZero() && x.dirty.IsZero() })
-	open, err := b.hold(ctx, o.place()) // as o's release does
+	o, x := b.nodeAt(nodeKey{"m", "o"}), b.nodeAt(nodeKey{"m", "x"})
+	until(t, b, "their leases are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
+	unlock, err := b.lockKey(ctx, o.key()) // as o's release does
 	must(t, err)
 	b.mu.Lock()
-	x.claiming = true
-	h := &heir{x, x.recordLocked(time.Now()), x.version}
+	x.granting = true
+	h := &nextOwner{x, x.recordLocked(time.Now()), x.version}
 	h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
 	version := o.version
 	b.mu.Unlock()
@@ -362,8 +362,8 @@ func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
 	if err != nil || told.Status != simba.StatusAcquired {
 		t.Fatalf("x: %+v, %v", told, err)
 	}
-	b.succeed(x, start, stat) // which is late
-	open()
+	b.beginNext(x, start, stat) // which is late
+	unlock()
 	_, err = ticket.End(simba.EndGone)
 	must(t, err)
 	now, _, err := b.Owner(ctx, "m")
@@ -378,8 +378,8 @@ func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
 	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
 	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
 	waits(t, b, "m")
-	p := b.nodeAt(place{"m", "p"})
-	open, err := b.hold(ctx, p.place()) // so the rest of it stays
+	p := b.nodeAt(nodeKey{"m", "p"})
+	unlock, err := b.lockKey(ctx, p.key()) // so the rest of it stays
 	must(t, err)
 	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
 	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {
@@ -392,10 +392,10 @@ func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
 	if next != nil {
 		t.Errorf("%s is next, and p's latch node is in front", next.contender)
 	}
-	open()
+	unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
-	x := b.nodeAt(place{"m", "x"})
+	x := b.nodeAt(nodeKey{"m", "x"})
 	until(t, b, "x has it when that is gone", func() bool { return x.kind == kindOwner })
 }

@@ -11,33 +11,33 @@ import (
 
 // maxGhosts bounds what is to be settled: beyond it the session is given up, which
 // settles everything.
-const maxGhosts = 10000
+const maxOrphans = 10000
 
 // haunt notes that a node must be gone, since nobody was told of it, unless another
 // server has changed its lease since version; and sees to it in the background.
-func (b *Backend) haunt(p place, g guid, version int32) {
+func (b *Backend) addOrphan(k nodeKey, g guid, version int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hauntLocked(p, g, version)
+	b.addOrphanLocked(k, g, version)
 }
 
 // hauntLocked is haunt in the step that forgets the node: in between, a follower would take it for a stray.
-func (b *Backend) hauntLocked(p place, g guid, version int32) {
-	if b.ghosts[p] == nil {
-		b.ghosts[p] = make(map[guid]int32)
+func (b *Backend) addOrphanLocked(k nodeKey, g guid, version int32) {
+	if b.orphans[k] == nil {
+		b.orphans[k] = make(map[guid]int32)
 	}
-	b.ghosts[p][g] = version
+	b.orphans[k][g] = version
 	switch {
-	case len(b.ghosts) > maxGhosts:
-		b.lane(p.mutex).session.end(errors.New("too many of its requests had no answer"))
-	case len(b.ghosts[p]) == 1 && !b.closed:
-		b.all.Go(func() { b.exorcise(p) })
+	case len(b.orphans) > maxOrphans:
+		b.slotOf(k.mutex).session.end(errors.New("too many of its requests had no answer"))
+	case len(b.orphans[k]) == 1 && !b.closed:
+		b.all.Go(func() { b.reconcileInBackground(k) })
 	}
 }
 
 // notedLocked reports whether a node is noted already, by the place that it was.
-func (b *Backend) notedLocked(g guid) bool {
-	for _, list := range b.ghosts {
+func (b *Backend) isOrphanLocked(g guid) bool {
+	for _, list := range b.orphans {
 		if _, noted := list[g]; noted {
 			return true
 		}
@@ -46,48 +46,48 @@ func (b *Backend) notedLocked(g guid) bool {
 }
 
 // exorcise settles what is noted of a place.
-func (b *Backend) exorcise(p place) {
-	for b.haunted(p) {
-		if b.tryExorcise(p) != nil && !b.pause(retryPause) {
+func (b *Backend) reconcileInBackground(k nodeKey) {
+	for b.hasOrphans(k) {
+		if b.tryReconcile(k) != nil && !b.pause(retryPause) {
 			return
 		}
 	}
 }
 
-func (b *Backend) tryExorcise(p place) error {
+func (b *Backend) tryReconcile(k nodeKey) error {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
-	s, err := b.current(ctx, p.mutex)
+	s, err := b.current(ctx, k.mutex)
 	if err != nil {
 		return err
 	}
-	open, err := b.hold(ctx, p)
+	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
 		return err
 	}
-	defer open()
-	return b.settle(ctx, s, p)
+	defer unlock()
+	return b.reconcile(ctx, s, k)
 }
 
-func (b *Backend) haunted(p place) bool {
+func (b *Backend) hasOrphans(k nodeKey) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.ghosts[p]) != 0
+	return len(b.orphans[k]) != 0
 }
 
 // settle makes sure that none of the nodes that are noted for a place is there. Who
 // calls it holds the gate of the place.
-func (b *Backend) settle(ctx context.Context, s *session, p place) error {
+func (b *Backend) reconcile(ctx context.Context, s *session, k nodeKey) error {
 	b.mu.Lock()
-	list := maps.Clone(b.ghosts[p])
+	list := maps.Clone(b.orphans[k])
 	b.mu.Unlock()
 	for g, version := range list {
-		if err := b.banish(ctx, s, p, g, version); err != nil {
+		if err := b.deleteOrphan(ctx, s, k, g, version); err != nil {
 			return err
 		}
 		b.mu.Lock()
-		if delete(b.ghosts[p], g); len(b.ghosts[p]) == 0 {
-			delete(b.ghosts, p)
+		if delete(b.orphans[k], g); len(b.orphans[k]) == 0 {
+			delete(b.orphans, k)
 		}
 		b.mu.Unlock()
 	}
@@ -96,18 +96,18 @@ func (b *Backend) settle(ctx context.Context, s *session, p place) error {
 
 // banish deletes what there is of a node, unless its contender has gone on with it through
 // another server: then it is kept.
-func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, version int32) error {
+func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g guid, version int32) error {
 	for {
-		child, err := s.find(ctx, p.mutex, g)
+		child, err := s.find(ctx, k.mutex, g)
 		if err != nil {
 			return err
 		}
 		if child == "" {
-			return gone(s.remove(ctx, s.lease(g)))
+			return ignoreNoNode(s.remove(ctx, s.lease(g)))
 		}
 		lease, err := s.get(ctx, s.lease(g))
 		if errors.Is(err, zk.ErrNoNode) { // somebody's hand
-			return gone(s.remove(ctx, s.latch(p.mutex, child)))
+			return ignoreNoNode(s.remove(ctx, s.latch(k.mutex, child)))
 		}
 		if err != nil {
 			return err
@@ -118,9 +118,9 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 			changed = lease.stat.Version-1 != version
 		}
 		if changed && rec.Server != b.id {
-			return b.keepGhost(ctx, s, child, g, rec, &lease.stat)
+			return b.adoptOrphan(ctx, s, child, g, rec, &lease.stat)
 		}
-		n := &node{s: s, mutex: p.mutex, guid: g, child: child}
+		n := &node{s: s, mutex: k.mutex, guid: g, child: child}
 		if _, _, err = s.delete(ctx, n, lease.stat.Version, nil, false); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -128,13 +128,13 @@ func (b *Backend) banish(ctx context.Context, s *session, p place, g guid, versi
 }
 
 // keepGhost begins to keep a node of ours again that another server's client uses.
-func (b *Backend) keepGhost(ctx context.Context, s *session, child string, g guid, rec record, stat *zk.Stat) error {
+func (b *Backend) adoptOrphan(ctx context.Context, s *session, child string, g guid, rec record, stat *zk.Stat) error {
 	if !g.tagged(s.tag) {
 		return nil // it has another keeper
 	}
 	latch, err := s.get(ctx, s.latch(rec.Mutex, child))
 	if err != nil {
-		return gone(err)
+		return ignoreNoNode(err)
 	}
 	n := &node{
 		s: s, mutex: rec.Mutex, contender: rec.Contender, guid: g, child: child, token: uint64(latch.stat.Czxid), made: time.Now(),
@@ -144,7 +144,7 @@ func (b *Backend) keepGhost(ctx context.Context, s *session, child string, g gui
 	b.adoptLocked(n, rec, stat)
 	b.addLocked(n)
 	if n.kind != kindOwner {
-		b.followLocked(n.mutex).again()
+		b.watcherLocked(n.mutex).wake()
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (b *Backend) keepGhost(ctx context.Context, s *session, child string, g gui
 // what we know, so one is suspected first, in suspects, and goes when it is seen again.
 // What is noted by its place is none: who settled it twice, once without the version that it had, would keep
 // what has to go, or take what was kept. It reports whether there is any suspicion.
-func (b *Backend) strays(s *session, mutex string, children []string, suspects map[guid]bool) bool {
+func (b *Backend) orphanUnknownNodes(s *session, mutex string, children []string, suspects map[guid]bool) bool {
 	seen := make(map[guid]bool)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,12 +164,12 @@ func (b *Backend) strays(s *session, mutex string, children []string, suspects m
 		if !g.tagged(s.tag) {
 			continue
 		}
-		if _, making := b.making[g]; making || m != nil && m.guids[g] != nil || b.notedLocked(g) {
+		if _, making := b.making[g]; making || m != nil && m.guids[g] != nil || b.isOrphanLocked(g) {
 			continue
 		}
 		seen[g] = true
 		if suspects[g] {
-			b.hauntLocked(place{mutex, ""}, g, 0)
+			b.addOrphanLocked(nodeKey{mutex, ""}, g, 0)
 		}
 	}
 	clear(suspects)

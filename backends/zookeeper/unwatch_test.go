@@ -13,17 +13,17 @@ import (
 )
 
 // ears subscribe to one mutex and to a pattern.
-type ears struct{}
+type stubNotices struct{}
 
-func (ears) Publish(string, string) int     { return 1 }
-func (ears) Subscribed(channel string) bool { return channel == "simba:{m}" }
-func (ears) SubscribedPattern(string) bool  { return true }
-func (ears) Any() bool                      { return true }
+func (stubNotices) Publish(string, string) int     { return 1 }
+func (stubNotices) Subscribed(channel string) bool { return channel == "simba:{m}" }
+func (stubNotices) SubscribedPattern(string) bool  { return true }
+func (stubNotices) Any() bool                      { return true }
 
 func TestWhatIsGoneIsNotFollowed(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
-	b, err := Open(ctx, Options{Servers: srv.Addr, Notices: ears{}})
+	b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +45,14 @@ func TestWhatIsGoneIsNotFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.After(2*sweepEvery + 10*time.Second)
+	deadline := time.After(2*unwantedCheckInterval + 10*time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		b.mu.Lock()
 		known, listeners := len(b.mutexes), -1
-		if m := b.mutexes["m"]; m != nil && m.follow != nil {
-			listeners = len(m.follow.listeners)
+		if m := b.mutexes["m"]; m != nil && m.watcher != nil {
+			listeners = len(m.watcher.listeners)
 		}
 		b.mu.Unlock()
 		if known == 1 && listeners == 0 {

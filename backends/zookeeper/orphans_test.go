@@ -18,46 +18,46 @@ func TestWhatIsNotedByItsPlaceIsNoStray(t *testing.T) {
 		after bool // the other server has written its lease since the request that had no answer
 	}{{"kept", true}, {"gone", false}} {
 		t.Run(c.mutex, func(t *testing.T) {
-			p := place{c.mutex, "x"}
-			getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: "o"}, simba.StatusAcquired)
-			getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusQueued)
-			n := keeper.nodeAt(p)
-			until(t, keeper, "its place is written", func() bool { return n.dirty.IsZero() })
+			k := nodeKey{c.mutex, "x"}
+			getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: "o"}, simba.StatusAcquired)
+			getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusQueued)
+			n := keeper.nodeAt(k)
+			until(t, keeper, "its place is written", func() bool { return n.writeAt.IsZero() })
 			asksElsewhere := func() {
-				getting(t, other, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusQueued)
-				elsewhere := other.nodeAt(p)
-				until(t, other, "its place is written by the other", func() bool { return elsewhere.dirty.IsZero() })
+				getting(t, other, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusQueued)
+				elsewhere := other.nodeAt(k)
+				until(t, other, "its place is written by the other", func() bool { return elsewhere.writeAt.IsZero() })
 			}
-			open, err := keeper.hold(ctx, p) // so that nobody settles it but we
+			unlock, err := keeper.lockKey(ctx, k) // so that nobody settles it but we
 			must(t, err)
-			defer open()
+			defer unlock()
 			if !c.after {
 				asksElsewhere()
 				must(t, keeper.reload(ctx, n))
 			}
 			keeper.mu.Lock()
 			keeper.dropLocked(n)
-			keeper.hauntLocked(p, n.guid, n.version)
+			keeper.addOrphanLocked(k, n.guid, n.version)
 			keeper.mu.Unlock()
 			if c.after {
 				asksElsewhere()
 			}
 
-			names, err := n.s.children(ctx, p.mutex)
+			names, err := n.s.children(ctx, k.mutex)
 			must(t, err)
 			suspects := make(map[guid]bool)
 			for range 3 {
-				if keeper.strays(n.s, p.mutex, names, suspects) || keeper.haunted(place{p.mutex, ""}) {
+				if keeper.orphanUnknownNodes(n.s, k.mutex, names, suspects) || keeper.hasOrphans(nodeKey{k.mutex, ""}) {
 					t.Fatal("it is taken for a stray")
 				}
 			}
-			must(t, keeper.settle(ctx, n.s, p))
-			names, err = n.s.children(ctx, p.mutex)
+			must(t, keeper.reconcile(ctx, n.s, k))
+			names, err = n.s.children(ctx, k.mutex)
 			must(t, err)
 			if left := len(names); left != 1 && !c.after || left != 2 && c.after {
 				t.Errorf("there is %v", names)
 			}
-			if kept := keeper.nodeAt(p); (kept != nil) != c.after {
+			if kept := keeper.nodeAt(k); (kept != nil) != c.after {
 				t.Errorf("its keeper has %+v", kept)
 			}
 		})

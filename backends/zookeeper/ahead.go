@@ -16,21 +16,21 @@ import (
 
 // overtake removes the nodes of waiters that had their turn, or could not be told of it, and
 // returns how many nodes are left in front.
-func (b *Backend) overtake(ctx context.Context, s *session, mutex string, ahead []string) (left int, err error) {
+func (b *Backend) removeMissedAhead(ctx context.Context, s *session, mutex string, ahead []string) (left int, err error) {
 	for i, child := range ahead {
-		if passed, err := b.overtakeOne(ctx, s, mutex, child); err != nil || !passed {
+		if passed, err := b.removeIfMissed(ctx, s, mutex, child); err != nil || !passed {
 			return len(ahead) - i, err
 		}
 	}
 	return 0, nil
 }
 
-func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child string) (passed bool, err error) {
+func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child string) (removed bool, err error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		b.mu.Lock()
-		own, now := b.ownLocked(mutex, child), time.Now()
+		own, now := b.createdLocked(mutex, child), time.Now()
 		ended := own != nil && own.kind == kindOwner && !own.ownsLocked(now)
-		busy := own != nil && !own.passedLocked(now)
+		busy := own != nil && !own.missedLocked(now)
 		b.mu.Unlock()
 		if ended && now.Before(deadline) && b.pause(decidePause) { // it is about to go, and the mutex counts as free
 			continue
@@ -38,14 +38,14 @@ func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child stri
 		if busy {
 			return false, nil
 		}
-		n, err := b.foreign(ctx, s, mutex, child)
+		n, err := b.readNode(ctx, s, mutex, child)
 		if err != nil || n == nil {
 			return err == nil, err
 		}
 		idle := n.kind == kindPolling && n.idle
 		if own != nil { // what we know may have yet to be written
 			b.mu.Lock()
-			idle = own.passedLocked(time.Now()) && own.version == n.version
+			idle = own.missedLocked(time.Now()) && own.version == n.version
 			b.mu.Unlock()
 		}
 		if !idle {
@@ -70,24 +70,24 @@ func (b *Backend) overtakeOne(ctx context.Context, s *session, mutex, child stri
 
 // undo deletes a node that was just made, unless its contender uses it through another server
 // by now: then it is kept.
-func (b *Backend) undo(ctx context.Context, n *node) (kept bool, err error) {
-	if err = b.removeOurs(ctx, n, simba.Event{}, thisVersion); err != nil {
-		return false, gone(err)
+func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error) {
+	if err = b.removeOwn(ctx, n, simba.Event{}, thisVersion); err != nil {
+		return false, ignoreNoNode(err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if kept = !n.gone; kept {
+	if kept = !n.forgotten; kept {
 		b.addLocked(n)
 	}
 	return kept, nil
 }
 
 // yield gives the place of a new node up for an older one of the same contender.
-func (b *Backend) yield(ctx context.Context, n, elder *node) error {
-	kept, err := b.undo(ctx, n)
-	if err == nil && !kept && elder != nil {
+func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
+	kept, err := b.undoCreate(ctx, n)
+	if err == nil && !kept && older != nil {
 		b.mu.Lock()
-		b.addLocked(elder)
+		b.addLocked(older)
 		b.mu.Unlock()
 	}
 	return err
@@ -95,21 +95,21 @@ func (b *Backend) yield(ctx context.Context, n, elder *node) error {
 
 // elder returns the contender's node, made through another server, among the first nodes
 // of a mutex, or nil.
-func (b *Backend) elder(ctx context.Context, s *session, p place, names []string) (*node, error) {
-	mark := protected + contenderMark(p.contender)
+func (b *Backend) olderNode(ctx context.Context, s *session, k nodeKey, names []string) (*node, error) {
+	mark := protected + contenderMark(k.contender)
 	for i, child := range names {
 		if g := guidOf(child); !strings.HasPrefix(child, mark) || g.tagged(s.tag) {
 			continue
 		}
-		n, err := b.foreign(ctx, s, p.mutex, child)
+		n, err := b.readNode(ctx, s, k.mutex, child)
 		if err != nil {
 			return nil, err
 		}
-		if n == nil || n.contender != p.contender {
+		if n == nil || n.contender != k.contender {
 			continue
 		}
 		if n.kind == kindAsking && i > 0 { // it has yet to say that it waits
-			n.kind, n.lapse, n.presumed = kindPolling, time.Now().Add(b.QueueGrace()), n.end()
+			n.kind, n.expiresAt, n.presumedUntil = kindPolling, time.Now().Add(b.QueueGrace()), n.end()
 		}
 		return n, nil
 	}
