@@ -25,16 +25,16 @@ const (
 	rounding = 3 * ms
 
 	// calm is the deadline of servers whose store answers.
-	calm = 10 * sec
+	longTimeout = 10 * sec
 
 	testWindow = sec
 	testGrace  = 5 * sec
 )
 
 // world is one subtest: servers on one store and names that no other test uses.
-type world struct {
+type testCase struct {
 	t       *testing.T
-	e       Engine
+	engine  Engine
 	servers []*server
 	prefix  string
 	names   int
@@ -45,13 +45,13 @@ const storeRuns = "github.com/simba-resp/simba-resp/backends/backendtest/stores.
 
 const linkAccepts = "github.com/simba-resp/simba-resp/backends/backendtest/stores.(*Link).accept"
 
-var worlds atomic.Int64
+var testCases atomic.Int64
 
 // runID sets the names of this process apart from those of earlier ones on a store.
 var runID = strings.ToLower(rand.Text()[:6])
 
-func newWorld(t *testing.T, e Engine) *world {
-	w := &world{t: t, e: e, prefix: fmt.Sprintf("%s-%d", runID, worlds.Add(1))}
+func newTestCase(t *testing.T, e Engine) *testCase {
+	tc := &testCase{t: t, engine: e, prefix: fmt.Sprintf("%s-%d", runID, testCases.Add(1))}
 	already := goleak.IgnoreCurrent()
 	connected := func() (n int) {
 		if e.Link != nil {
@@ -64,58 +64,58 @@ func newWorld(t *testing.T, e Engine) *world {
 		if e.Link != nil {
 			e.Link.Heal()
 		}
-		for _, s := range w.servers {
+		for _, s := range tc.servers {
 			s.end()
 		}
 		if !t.Failed() {
-			w.await("the store has closed the connections", func() bool { return connected() <= before })
+			tc.await("the store has closed the connections", func() bool { return connected() <= before })
 			// The link has a new one each time that it accepts connections again.
-			w.awaitGoroutines(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
+			tc.awaitGoroutines(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
 		}
 	})
-	return w
+	return tc
 }
 
 // awaitGoroutines waits until no goroutine is left. By itself goleak waits for less than a second.
-func (w *world) awaitGoroutines(but ...goleak.Option) {
-	w.t.Helper()
+func (tc *testCase) awaitGoroutines(but ...goleak.Option) {
+	tc.t.Helper()
 	var err error
-	for end := time.Now().Add(w.patience()); time.Now().Before(end); {
+	for end := time.Now().Add(tc.patience()); time.Now().Before(end); {
 		if err = goleak.Find(but...); err == nil {
 			return
 		}
 	}
-	w.t.Error(err)
+	tc.t.Error(err)
 }
 
 // mutex returns a name that was never used.
-func (w *world) mutex() string {
-	w.names++
-	return fmt.Sprintf("m-%s-%d", w.prefix, w.names)
+func (tc *testCase) mutex() string {
+	tc.names++
+	return fmt.Sprintf("m-%s-%d", tc.prefix, tc.names)
 }
 
 // server opens one more server.
-func (w *world) server() *server {
-	w.t.Helper()
-	return w.open(w.e.Open, w.e.Timeout)
+func (tc *testCase) server() *server {
+	tc.t.Helper()
+	return tc.open(tc.engine.Open, tc.engine.Timeout)
 }
 
 // directServer opens a server whose way to the store is not cut off by the link. So the store
 // always answers it.
-func (w *world) directServer() *server {
-	w.t.Helper()
-	return w.open(w.e.Direct, calm)
+func (tc *testCase) directServer() *server {
+	tc.t.Helper()
+	return tc.open(tc.engine.Direct, longTimeout)
 }
 
-func (w *world) pair() (one, two *server) {
-	w.t.Helper()
-	return w.server(), w.server()
+func (tc *testCase) pair() (one, two *server) {
+	tc.t.Helper()
+	return tc.server(), tc.server()
 }
 
 // await waits until what must happen has happened.
-func (w *world) await(what string, is func() bool) {
-	w.t.Helper()
-	limit := w.patience()
+func (tc *testCase) await(what string, is func() bool) {
+	tc.t.Helper()
+	limit := tc.patience()
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	again := time.NewTicker(5 * ms)
@@ -123,25 +123,25 @@ func (w *world) await(what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			w.t.Fatalf("waited %v in vain: %s", limit, what)
+			tc.t.Fatalf("waited %v in vain: %s", limit, what)
 		case <-again.C:
 		}
 	}
 }
 
 // patience is how long the suite waits for what must happen with this engine.
-func (w *world) patience() time.Duration { return patience + w.e.PollLatency }
+func (tc *testCase) patience() time.Duration { return patience + tc.engine.PollLatency }
 
 // during runs check again and again for a while, in which it must stay true.
-func (w *world) during(d time.Duration, what string, check func() bool) {
-	w.t.Helper()
+func (tc *testCase) during(d time.Duration, what string, check func() bool) {
+	tc.t.Helper()
 	end := time.NewTimer(d)
 	defer end.Stop()
 	again := time.NewTicker(10 * ms)
 	defer again.Stop()
 	for {
 		if !check() {
-			w.t.Fatalf("no longer true: %s", what)
+			tc.t.Fatalf("no longer true: %s", what)
 		}
 		select {
 		case <-end.C:
@@ -152,11 +152,11 @@ func (w *world) during(d time.Duration, what string, check func() bool) {
 }
 
 // pass lets time pass, of which nothing is expected.
-func pass(d time.Duration) { <-time.After(d) }
+func pause(d time.Duration) { <-time.After(d) }
 
-func (w *world) equal(what string, got, want []string) {
-	w.t.Helper()
+func (tc *testCase) equal(what string, got, want []string) {
+	tc.t.Helper()
 	if !slices.Equal(got, want) {
-		w.t.Errorf("%s: %q, want %q", what, got, want)
+		tc.t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }

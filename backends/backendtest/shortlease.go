@@ -16,56 +16,56 @@ import (
 // store may have granted it.
 func (s *server) isLate(err error, asked time.Time, lease time.Duration) bool {
 	var unavailable *simba.UnavailableError
-	return errors.As(err, &unavailable) && time.Since(asked) >= min(lease, s.w.e.Timeout)-rounding
+	return errors.As(err, &unavailable) && time.Since(asked) >= min(lease, s.tc.engine.Timeout)-rounding
 }
 
 // shorten has an owner renew its lease with windows that end soon.
 func (s *server) shorten(mutex, contender string, ttl, transition time.Duration) {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	asked := time.Now()
 	o, err := s.b.Guard(context.Background(), simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	if s.isLate(err, asked, ttl+transition) {
 		return
 	}
-	s.settle(o.Seq, err)
+	s.commit(o.Seq, err)
 	if o.Status != simba.StatusRenewed {
-		s.w.t.Fatalf("%s was to renew %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s was to renew %s: %s", contender, mutex, show(o))
 	}
 }
 
 // expire is shorten that waits until the lease has ended.
 func (s *server) expire(mutex, contender string, ttl time.Duration) {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	s.shorten(mutex, contender, ttl, 0)
 	s.awaitNoOwner(mutex)
 }
 
 func (s *server) awaitNoOwner(mutex string) {
-	s.w.t.Helper()
-	s.w.await("the lease ends", func() bool { return s.owner(mutex).Owner == "" })
+	s.tc.t.Helper()
+	s.tc.await("the lease ends", func() bool { return s.owner(mutex).Owner == "" })
 }
 
 // takeIfInTime is take with a short lease. It reports false if the answer came when that was over.
-func (s *server) takeIfInTime(mutex, contender string, ttl, transition time.Duration) (o simba.Outcome, inTime bool) {
-	s.w.t.Helper()
+func (s *server) acquireIfInTime(mutex, contender string, ttl, transition time.Duration) (o simba.Outcome, inTime bool) {
+	s.tc.t.Helper()
 	asked := time.Now()
 	o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	if s.isLate(err, asked, ttl+transition) {
 		return o, false
 	}
-	s.settle(o.Seq, err)
+	s.commit(o.Seq, err)
 	if o.Status != simba.StatusAcquired || o.Owner != contender || o.Token == 0 {
-		s.w.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
 	}
 	return o, true
 }
 
 // blockIfInTime is block for a mutex whose lease is short. The waiter is nil if it was had at once.
 func (s *server) blockIfInTime(mutex, contender string) *waiter {
-	s.w.t.Helper()
-	x, o := s.enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
+	s.tc.t.Helper()
+	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
 	if x == nil && o.Status != simba.StatusAcquired {
-		s.w.t.Fatalf("%s was to wait for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s was to wait for %s: %s", contender, mutex, show(o))
 	}
 	return x
 }
@@ -75,11 +75,11 @@ const longestLease = time.Minute
 
 // withLease takes steps that must be over before a lease ends, on a mutex that nobody used before.
 // They report false if they were too late. Then they are taken again, with a lease twice as long.
-func (w *world) withLease(lease time.Duration, steps func(mutex string, lease time.Duration) (inTime bool)) {
-	w.t.Helper()
-	for ; !steps(w.mutex(), lease); lease *= 2 {
+func (tc *testCase) withLease(lease time.Duration, steps func(mutex string, lease time.Duration) (inTime bool)) {
+	tc.t.Helper()
+	for ; !steps(tc.mutex(), lease); lease *= 2 {
 		if lease > longestLease {
-			w.t.Fatalf("the machine is too slow for this test, with a lease of %v", lease)
+			tc.t.Fatalf("the machine is too slow for this test, with a lease of %v", lease)
 		}
 	}
 }

@@ -22,7 +22,7 @@ var calls = []call{
 		return err
 	}},
 	{"acquire by one that waits", func(ctx context.Context, b simba.Backend, m string) error {
-		_, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "y", TTL: sec, Waiter: nobody{}})
+		_, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "y", TTL: sec, Waiter: noWaiter{}})
 		if ticket != nil {
 			_, err = ticket.End(simba.EndGone)
 		}
@@ -55,15 +55,15 @@ var calls = []call{
 }
 
 // nobody is a waiter whose wake-up nobody needs.
-type nobody struct{}
+type noWaiter struct{}
 
-func (nobody) Wake() {}
+func (noWaiter) Wake() {}
 
 func lifeRules() []rule {
 	return []rule{
-		{"close", "a closed server answers nothing", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"close", "a closed server answers nothing", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			x := s.block(m, "b", long, 0)
 			s.close()
 			s.close()
@@ -89,12 +89,12 @@ func lifeRules() []rule {
 			}, calls...)
 			for _, c := range all {
 				if err := c.do(ctx, s.b, m); !errors.Is(err, simba.ErrStopped) {
-					w.t.Errorf("%s: %v", c.name, err)
+					tc.t.Errorf("%s: %v", c.name, err)
 				}
 			}
 		}},
-		{"close", "a server can be closed while it is busy", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"close", "a server can be closed while it is busy", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			var all sync.WaitGroup
 			for range 4 {
 				for _, c := range calls {
@@ -104,26 +104,26 @@ func lifeRules() []rule {
 							if unavailable := (*simba.UnavailableError)(nil); errors.Is(err, simba.ErrStopped) {
 								return
 							} else if err != nil && !errors.As(err, &unavailable) {
-								w.t.Errorf("%s: %v", c.name, err)
+								tc.t.Errorf("%s: %v", c.name, err)
 								return
 							}
 						}
 					})
 				}
 			}
-			pass(100 * ms)
+			pause(100 * ms)
 			s.close()
 			all.Wait()
 		}},
-		{"close", "what is not a mutex' channel may be subscribed to", 0, func(w *world) {
-			s := w.server()
+		{"close", "what is not a mutex' channel may be subscribed to", 0, func(tc *testCase) {
+			s := tc.server()
 			for _, channel := range []string{"news", "simba:{", "simba:{}", "simba:x", "simba-events:{", "simba:{m", ""} {
 				s.subscribe(channel)
 				s.psubscribe(channel)
 			}
 			s.psubscribe("*")
-			m := w.mutex()
-			s.take(m, "a", long, 0)
+			m := tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 		}},
 	}
 }
