@@ -42,8 +42,9 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	return o, nil, b.failAt(m, err)
 }
 
-// again is what came of a request whose first grant was late. If the second renews what the first began,
-// the tenure is new all the same: nobody was told of it.
+// afterLate returns the outcome of a request whose first grant arrived after its lease had ended.
+// If the second attempt renews the tenure that the first one began, the status is acquired. The
+// client has not seen that tenure before.
 func afterLate(late, o simba.Outcome) simba.Outcome {
 	if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
 		o.Status = simba.StatusAcquired
@@ -51,7 +52,7 @@ func afterLate(late, o simba.Outcome) simba.Outcome {
 	return o
 }
 
-// acquire is Acquire without a Waiter. If nobody waits here it is one statement.
+// acquire is Acquire without a Waiter. If nobody waits on this server, it sends one statement.
 func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequest) (o simba.Outcome, err error) {
 	if err := m.lock.lock(ctx, b.owns(m, r.Contender)); err != nil {
 		return o, err
@@ -114,7 +115,7 @@ func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireReq
 	return o, errKeepsChanging
 }
 
-// bindUnknown binds a lease to a session whose grant may have been lost.
+// bindUnknown binds a lease to a session. The statement that grants the lease has no known outcome.
 func (b *Backend) bindUnknown(r simba.AcquireRequest, t lease) {
 	if r.Session != 0 {
 		t.token = 0
@@ -128,8 +129,8 @@ func (b *Backend) renew(ctx context.Context, r simba.AcquireRequest, token uint6
 	})
 }
 
-// took ends an Acquire that has the lease. A blocked waiter of the contender has it
-// too.
+// finishAcquire completes an Acquire that has the lease. It also wakes a blocked request of the
+// same contender.
 func (b *Backend) finishAcquire(m *mutexState, r simba.AcquireRequest, t lease, renewed bool) (simba.Outcome, error) {
 	status := simba.StatusAcquired
 	if renewed {
@@ -146,7 +147,7 @@ func (b *Backend) finishAcquire(m *mutexState, r simba.AcquireRequest, t lease, 
 	return granted(status, t)
 }
 
-// granted is the outcome of a request that has the lease, errLate if that is over.
+// granted returns the outcome of a request that has the lease, or errLate if the lease has ended.
 func granted(status simba.Status, t lease) (o simba.Outcome, err error) {
 	o = simba.Outcome{Status: status, Owner: t.owner, Token: t.token}
 	if o.TTL, o.Transition = t.left(); o.Transition == 0 {
@@ -155,7 +156,7 @@ func granted(status simba.Status, t lease) (o simba.Outcome, err error) {
 	return o, nil
 }
 
-// turnAway ends an Acquire that cannot have the mutex now.
+// refuseOrEnqueue completes an Acquire that cannot have the mutex now.
 func (b *Backend) refuseOrEnqueue(m *mutexState, r simba.AcquireRequest, s row) simba.Outcome {
 	if r.NoQueue {
 		return b.outcome(m, simba.StatusBusy, r.Contender, s)
@@ -166,7 +167,7 @@ func (b *Backend) refuseOrEnqueue(m *mutexState, r simba.AcquireRequest, s row) 
 	return b.outcome(m, simba.StatusQueued, r.Contender, s)
 }
 
-// outcome describes a mutex to a contender that has not got it.
+// outcome describes the mutex to a contender that does not own it.
 func (b *Backend) outcome(m *mutexState, status simba.Status, contender string, s row) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: b.position(m, contender)}
 	if s.live {
@@ -178,18 +179,18 @@ func (b *Backend) outcome(m *mutexState, status simba.Status, contender string, 
 	return o
 }
 
-// acquireBlocked is Acquire with a Waiter. The waiter has its place before the table
-// is asked, so that no release is missed in between.
+// acquireBlocked is Acquire with a Waiter. It enqueues the waiter before it reads the table, so
+// that no release in between is missed.
 func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.AcquireRequest) (simba.Outcome, *proxy.Ticket, error) {
 	r.Waiter = &waitState{Waiter: r.Waiter, since: time.Now()}
 	t, fresh := b.enqueueBlocked(m, r)
 	o, err := b.tryAcquireBlocked(ctx, m, t)
 	switch {
 	case errors.Is(err, errLate):
-		return o, nil, err // it had the mutex
+		return o, nil, err // the lease has ended
 	case err != nil:
 		if !t.Withdraw() {
-			return simba.Outcome{Status: simba.StatusWaiting}, t, nil // granted after all, or moved
+			return simba.Outcome{Status: simba.StatusWaiting}, t, nil // granted after all, or superseded
 		}
 		b.removeUnlessBlocked(m, r.Contender)
 		return o, nil, err
@@ -202,8 +203,8 @@ func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.Acq
 	return o, t, nil
 }
 
-// seat gives a waiter its ticket and its place, in one step: who leaves, and who is
-// granted the mutex, must find both or neither.
+// enqueueBlocked creates the waiter's ticket and its queue entry in one step. Other goroutines see
+// both or neither.
 func (b *Backend) enqueueBlocked(m *mutexState, r simba.AcquireRequest) (t *proxy.Ticket, fresh bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,7 +212,8 @@ func (b *Backend) enqueueBlocked(m *mutexState, r simba.AcquireRequest) (t *prox
 	return b.waiters.Enter(r), fresh
 }
 
-// blocks has whatever grants its contender the mutex from now on wake the waiter. What did so before, and was seen here, is looked for.
+// markBlocked lets later grants to the contender wake its waiter. If this server has already seen
+// such a grant, it schedules a refresh at once.
 func (b *Backend) markBlocked(m *mutexState, t *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +223,7 @@ func (b *Backend) markBlocked(m *mutexState, t *proxy.Ticket) {
 	}
 }
 
-// quitUnlessBlocked takes a contender out of the queue that has no ticket any more.
+// removeUnlessBlocked removes a contender's queue entry, unless the contender still has a ticket.
 func (b *Backend) removeUnlessBlocked(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,7 +235,7 @@ func (b *Backend) removeUnlessBlocked(m *mutexState, contender string) bool {
 	return true
 }
 
-// tryBlocked asks the table for a waiter that has its place.
+// tryAcquireBlocked tries to acquire the mutex for a waiter that is in the queue.
 func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy.Ticket) (o simba.Outcome, err error) {
 	r := t.Request
 	if b.hasWaiterAhead(m, r.Contender) {
@@ -257,7 +259,7 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			return o, err
 		}
 		if b.waiters.Find(r.Mutex, r.Contender) != t {
-			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil // granted by the look, or moved
+			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil // granted by the refresh, or superseded
 		}
 		if s.live && s.owner == r.Contender {
 			g, ok, err := b.renew(ctx, r, s.token)
@@ -275,7 +277,7 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			held, now, err := b.handOff(ctx, m, handoff{from: holder{version: s.version}, requester: t})
 			if err != nil {
 				if ctx.Err() != context.Canceled {
-					b.dropOrphansOf(m, r.Contender) // it is told that nobody knows, and will ask again
+					b.dropOrphansOf(m, r.Contender) // the reply is an error, and the client asks again
 				}
 				return o, err
 			}

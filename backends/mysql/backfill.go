@@ -8,34 +8,36 @@ import (
 )
 
 // Simba's own migration adds fencing_token with 0 in every row. The next contender of Simba 3.3
-// would get token 1, which was given before. So a server that meets the column raises each 0 to
-// fromBefore. The token of such a row is its version, as with 0. So no running tenure of ours
-// changes its own, and several servers may do it at once.
+// would then get token 1, which an earlier tenure already had. So a server that meets the column
+// replaces each 0 with legacyToken. The token of such a row is its version, as it is with 0. So the
+// tokens of running tenures do not change, and several servers may do this at once.
 
-// fromBefore is the fencing_token of a row from before the column.
+// legacyToken is the fencing_token of a row that is older than the column.
 const legacyToken = "version * 1000000 + 2"
 
 const (
-	// raisePage is how many rows one statement raises at most. It holds their locks until it commits.
+	// backfillPage is the most rows that one statement changes. It holds their locks until it
+	// commits.
 	backfillPage = 100
-	// raisePause lies between two tries, if a row was locked or the database did not answer.
+	// backfillRetry is the pause before the next attempt, after a locked row or a failed request.
 	backfillRetry = time.Second
 )
 
-// meet takes note of whether the table has fencing_token, and wakes raise when it has come.
+// noteColumn records whether the table has fencing_token. If the column is new, it starts the
+// backfill.
 func (s *store) noteColumn(fenced bool) {
 	if !fenced {
-		s.backfillPending.Store(true) // when it comes
+		s.backfillPending.Store(true) // for when the column is added
 	}
 	if s.fenced.Swap(fenced) != fenced && fenced {
 		select {
 		case s.columnAdded <- struct{}{}:
-		default: // raise has yet to begin
+		default: // the backfill has yet to start
 		}
 	}
 }
 
-// raise runs until the backend is closed. It raises the tokens each time that the column has come.
+// backfillTokens runs the backfill each time the column appears, until the backend is closed.
 func (b *Backend) backfillTokens() {
 	defer b.running.Done()
 	for {
@@ -50,7 +52,7 @@ func (b *Backend) backfillTokens() {
 				b.store.backfillPending.Store(false)
 				break
 			}
-			if isOtherTable(err) { // the column has gone again
+			if isOtherTable(err) { // the column has been dropped again
 				break
 			}
 			if i == 0 && b.ctx.Err() == nil {
@@ -65,8 +67,9 @@ func (b *Backend) backfillTokens() {
 	}
 }
 
-// raise sets every fencing_token of 0, but for rows that nobody has owned. Each page has the time limit.
-// It skips a page with a locked row, and returns the error of the last such page.
+// backfill replaces every fencing_token of 0, except in rows that nobody has owned. The time limit
+// applies to each page. It skips a page that has a locked row and returns the error of the last
+// such page.
 func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error) {
 	for last, more := "", true; more; {
 		err := within(ctx, limit, func(ctx context.Context) (err error) {
@@ -89,7 +92,8 @@ func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error
 	return locked
 }
 
-// nextZeros returns the last mutex of the next page of rows to raise, or from if there is none.
+// nextLegacyPage returns the last mutex of the next page of rows to change, or from if there is
+// none.
 func (s *store) nextLegacyPage(ctx context.Context, from string) (last string, more bool, err error) {
 	err = queryRow(ctx, s.db, []any{&last}, "SELECT mutex FROM simba_mutex"+
 		" WHERE mutex > ? AND fencing_token = 0 AND version > 0 ORDER BY mutex LIMIT ?, 1", from, backfillPage-1)

@@ -8,34 +8,34 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// reasonHandoff is the reason of a tenure that a blocked waiter was granted.
+// reasonHandoff is the reason of a tenure that was granted to a blocked waiter.
 const reasonHandoff = "handoff"
 
-// seat is the Waiter of a ticket, with what the engine remembers of its grant.
+// waitState is the Waiter of a ticket. It adds what the engine knows of the wait.
 type waitState struct {
 	simba.Waiter
-	since time.Time // it is seated; what the table was asked before is no answer to it
-	lease lease     // what was granted, once it is
+	since time.Time // when it was enqueued; answers to earlier statements do not concern it
+	lease lease     // the granted lease, if any
 
-	blocked bool // its own request has been answered: it waits for others; guarded by Backend.mu
+	blocked bool // Acquire has returned StatusWaiting; guarded by Backend.mu
 }
 
 func waitStateOf(t *proxy.Ticket) *waitState { return t.Request.Waiter.(*waitState) }
 
-// passage is a mutex on its way from one holder to the next.
+// handoff describes how to pass a mutex on: from which holder, and how its tenure ends.
 type handoff struct {
 	from      holder
-	kind      simba.EventKind // how the holder's tenure ends
+	kind      simba.EventKind // the event that ends the holder's tenure
 	reason    string
-	requester *proxy.Ticket // if it gets the mutex it is not woken: it has not blocked yet
+	requester *proxy.Ticket // a grant to it wakes nobody: its Acquire has yet to return
 }
 
-// passOn gives a mutex to the first waiter that can be told, or to nobody. It is
-// called in the gate. It reports whether the holder held it: if not, nothing was
-// changed. state is what the row is now, as far as this server has changed it.
+// handOff passes a mutex on to the first reachable waiter, or to nobody. The caller holds m.lock.
+// held reports whether the holder held the mutex; if not, nothing has changed. state is the row as
+// this server has left it.
 //
-// A blocked waiter is given it in the same statement that ends the holder's tenure.
-// Is it gone when it should be told, it is the holder from whom the next one gets it.
+// One statement ends the holder's tenure and begins that of a blocked waiter. If that waiter has
+// disconnected, handOff runs again from it to the next waiter.
 func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held bool, state row, err error) {
 	from, kind, reason := h.from, h.kind, h.reason
 	for {
@@ -58,7 +58,7 @@ func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held b
 		if err != nil {
 			b.refreshSoon(m)
 			dead := b.store.dbDeadline(ctx) + lateEffectLimit
-			switch { // it may have been done, or may yet be
+			switch { // the statement may have run, or may still run
 			case isConflict(err):
 			case to != nil:
 				b.addOrphan(m, orphan{owner: to.owner, at: to.at, deadline: dead, lease: *to})
@@ -68,10 +68,10 @@ func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held b
 			if !held {
 				return false, state, err
 			}
-			if !from.free() { // if it was not, one that is gone still holds it
+			if !from.free() { // the holder is a waiter that has disconnected
 				b.addOrphan(m, orphan{owner: from.owner, at: from.at, deadline: dead})
 			}
-			return true, state, nil // what was asked for is done
+			return true, state, nil // the first holder's tenure has ended
 		}
 		if !ok {
 			return held, state, nil
@@ -98,7 +98,7 @@ func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held b
 	}
 }
 
-// deliver tells a waiter of its lease. It reports false if nobody waits any more.
+// deliver gives the lease to its waiter. It returns false if nobody waits any more.
 func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, requester bool) bool {
 	if requester && t.Withdraw() {
 		waitStateOf(t).lease = granted
@@ -114,9 +114,10 @@ func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, request
 	return false
 }
 
-// wake tells the waiter of a contender, if there is one, of its lease, and takes it out
-// of the queue. One that sat down after the table was asked gets nothing: the contender may have
-// released that lease before, through another server. It keeps its place, and a look or its own request finds out.
+// wake gives the lease to the contender's waiter, if there is one, and removes its queue entry. A
+// waiter that was enqueued after the statement was sent gets nothing: its contender may have
+// released that lease since, through another server. It stays in the queue, and a refresh or its
+// own request finds out.
 func (b *Backend) wake(m *mutexState, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,11 +136,12 @@ func (b *Backend) wake(m *mutexState, granted lease) bool {
 	return true
 }
 
-// wakeBlocked is wake for a lease that the contender was granted otherwise: by another request of its own, or through another
-// server. One whose request has yet to be answered gets nothing, since that renews the lease.
+// wakeBlocked is wake for a lease that the contender got otherwise: by another request of its own,
+// or through another server. A waiter whose Acquire has yet to return gets nothing, since that
+// Acquire renews the lease.
 func (b *Backend) wakeBlocked(m *mutexState, granted lease) {
 	if t := b.waiters.Find(m.mutex, granted.owner); t != nil && b.isBlocked(t) && !b.wake(m, granted) {
-		b.refreshSoon(m) // it sat down after the table was asked
+		b.refreshSoon(m) // it was enqueued after the statement was sent
 	}
 }
 
@@ -149,8 +151,8 @@ func (b *Backend) isBlocked(t *proxy.Ticket) bool {
 	return waitStateOf(t).blocked
 }
 
-// tell tells a polling waiter that it is its turn, and reports whether the mutex is
-// kept for it now.
+// notify sends a polling waiter the released notice, and reports whether the mutex is now reserved
+// for it.
 func (b *Backend) notify(m *mutexState, e *entry, version uint64) (reserved bool) {
 	window := b.HandoffWindow()
 	b.mu.Lock()

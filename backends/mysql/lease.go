@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Guard implements simba.Backend. It is one statement, and waits for nobody in the
-// gate, only for other GUARDs of a mutex whose row is locked: a renewal must not come late.
+// Guard implements simba.Backend. It is one statement. It does not take m.lock, since a renewal
+// must not be late. It waits only for other GUARDs of a mutex whose row is locked.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	if err := b.checkNames(r.Mutex, r.Contender); err != nil {
 		return o, err
@@ -38,7 +38,7 @@ func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest
 			b.extend(m.mutex, t)
 			o, err := granted(simba.StatusRenewed, t)
 			if err != nil {
-				continue // the lease was over before the answer came
+				continue // the lease ended before the answer arrived
 			}
 			o.Position = b.position(m, r.Contender)
 			return o, nil
@@ -55,8 +55,8 @@ func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest
 	return o, errKeepsChanging
 }
 
-// guardOnce asks the table. GUARDs that wait for the row do so one at a time, with the
-// owner's first. One that is overdue holds up no other: its connection may be dead.
+// guardOnce sends the statement. GUARDs that wait for a locked row run one at a time, the owner's
+// first. One that takes too long lets the next one run: its connection may be broken.
 func (b *Backend) guardOnce(ctx context.Context, m *mutexState, r simba.GuardRequest) (t lease, ok bool, err error) {
 	if waits := b.store.waits; !waits.alwaysWaits && !waits.isLocked(m.mutex) {
 		if t, ok, err = b.store.guard(withoutLockWait(ctx), r); !isConflict(err) {
@@ -110,7 +110,7 @@ func (b *Backend) release(ctx context.Context, m *mutexState, r simba.ReleaseReq
 	if r.Token == 0 && r.Session == 0 {
 		b.leaveQueue(m, r.Contender)
 	}
-	now := from // with the token that the last look has shown
+	now := from // with the token that the last refresh showed
 	for range attempts {
 		released, _, err := b.handOff(ctx, m, handoff{from: now, kind: simba.EventReleased, reason: r.Reason})
 		if err != nil || released {
@@ -128,7 +128,7 @@ func (b *Backend) release(ctx context.Context, m *mutexState, r simba.ReleaseReq
 	return false, errKeepsChanging
 }
 
-// depart takes a contender out of the queue at its own wish.
+// leaveQueue removes a contender's queue entry at its request.
 func (b *Backend) leaveQueue(m *mutexState, contender string) {
 	b.mu.Lock()
 	e := m.index[contender]
@@ -204,7 +204,7 @@ func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, 
 	return err == nil && s.live && s.token == token, 0, err
 }
 
-// ask reads a mutex for a request that changes nothing.
+// inspect reads a mutex for a request that changes nothing.
 func (b *Backend) inspect(ctx context.Context, mutex string) (*mutexState, row, error) {
 	if err := b.checkNames(mutex, ""); err != nil {
 		return nil, row{}, err
@@ -223,8 +223,7 @@ func (b *Backend) inspect(ctx context.Context, mutex string) (*mutexState, row, 
 	return m, s, b.failAt(m, err)
 }
 
-// noticeEnd announces the end of a tenure that began here, if a row that was read
-// shows it.
+// noticeEnd announces the end of a tenure that this server knows, if the row shows it.
 func (b *Backend) noticeEnd(mutex string, s row) {
 	e, ok := b.eventLog.Last(mutex)
 	if ok && e.Kind == simba.EventAcquired && e.Token == s.token && e.Owner == s.owner && !s.live {

@@ -10,56 +10,54 @@ import (
 	"time"
 )
 
-// A row that another transaction holds must not take the connections that other mutexes
-// need. So a statement that wants a row finds out at once whether it is held: on MariaDB
-// by a lock wait of 0. Then it waits at the database, for lockWait, in one of a few slots
-// only. While they are taken it tries again now and then.
+// A row that another transaction has locked must not take the connections that other mutexes need.
+// So a statement first finds out whether its row is locked: on MariaDB with a lock wait of 0. If
+// so, it waits at the database for lockWait, in one of a few slots. While no slot is free, it
+// retries from time to time.
 //
-// MySQL knows no lock wait below one second. There a statement finds out after that
-// second, so a row that was locked just now takes its mutex' two connections for so long,
-// once: a later statement for that row begins with a slot. The row counts as locked until a
-// statement gets it, or until nobody has asked for it for a while.
+// MySQL's shortest lock wait is one second. There a statement finds out after that second. So a
+// newly locked row takes two connections of its mutex for that long, once. Later statements for
+// that row take a slot first. The row counts as locked until a statement gets it, or until nobody
+// has asked for it for a while.
 
 const (
-	// lockWait is for how long a statement waits for a row that another transaction
-	// holds, in whole seconds as the database counts them.
+	// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
 	lockWait = time.Second
-	// longestLockWait is how long such a wait can take: the database looks once a second
-	// whether it has been too long.
+	// longestLockWait is how long such a wait can take. The database checks once a second.
 	longestLockWait = 2 * lockWait
-	// maxLockWaits is how many statements may wait so: a quarter of the pool.
+	// maxLockWaits is how many statements may wait at a time: a quarter of the pool.
 	maxLockWaits = maxConns / 4
-	// quickTries is how often a statement is tried that must not wait for a row.
+	// quickTries is how often a statement that must not wait for a row is tried.
 	quickTries = 6
 
-	// lockWaitSetting is the lock wait of a connection; patiently stands before a
-	// statement that waits for lockWait. MariaDB reads what is between /*M! and */.
+	// lockWaitSetting sets the lock wait of a connection. waitPrefix precedes a statement that
+	// waits for lockWait. Only MariaDB reads the text between /*M! and */.
 	lockWaitSetting = "innodb_lock_wait_timeout = 1 /*M! , innodb_lock_wait_timeout = 0 */"
 	waitPrefix      = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 )
 
-// errLocked is why a request fails that could not wait for its row.
+// errLocked is returned when a request could not wait for its locked row.
 var errLocked = errors.New("another transaction holds the mutex' row in the database, and too many requests wait for such rows")
 
-// lockedFor is for how long a row counts as locked after the last wait in vain, or after
-// the last that queued for it has left.
+// lockedFor is how long a row counts as locked after the last wait that timed out, or after the
+// last request has left its queue.
 const lockedFor = 2 * lockWait
 
-// lockWaits bounds how many statements wait for rows.
+// lockWaits bounds how many statements wait for locked rows.
 type lockWaits struct {
 	slots         chan struct{}
-	minTimeLeft   time.Duration // a request with less time left does not begin to wait for a locked row
-	alwaysWaits   bool          // the server makes every statement wait that meets a locked row
-	deadlineFirst bool          // a request's time ends before the server reports a wait in vain
+	minTimeLeft   time.Duration // a request with less time left does not wait for a locked row
+	alwaysWaits   bool          // the server has no lock wait of 0, so every statement waits
+	deadlineFirst bool          // a request's deadline comes before the server's lock wait timeout
 
 	mu     sync.Mutex // guards what follows, and every lockedRow
 	locked map[string]*lockedRow
 }
 
-// lockedRow is a row that was waited for in vain.
+// lockedRow is a row for which a lock wait has timed out.
 type lockedRow struct {
 	until  time.Time     // it counts as locked until then
-	queued int           // how many want a slot for it, or have one: it counts as locked while there are any
+	queued int           // requests that want a slot or have one; the row counts as locked while there are any
 	gained chan struct{} // closed when a statement gets the row
 }
 
@@ -75,7 +73,7 @@ func newLockWaits(timeout time.Duration) *lockWaits {
 	}
 }
 
-// askServer asks whether the server knows a lock wait of 0.
+// detect finds out whether the server has a lock wait of 0.
 func (w *lockWaits) detect(ctx context.Context, db *sql.DB) error {
 	var seconds int
 	err := queryRow(ctx, db, []any{&seconds}, "SELECT @@SESSION.innodb_lock_wait_timeout")
@@ -83,14 +81,14 @@ func (w *lockWaits) detect(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// isLocked reports whether another transaction is known to hold the mutex' row.
+// isLocked reports whether another transaction is known to hold the row of the mutex.
 func (w *lockWaits) isLocked(mutex string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.locked[mutex].isLocked()
 }
 
-// inVain takes note of a wait in vain.
+// noteTimeout records that a lock wait has timed out.
 func (w *lockWaits) noteTimeout(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +101,7 @@ func (w *lockWaits) noteTimeout(mutex string) {
 	r.until = time.Now().Add(lockedFor)
 }
 
-// got takes note that nobody else holds the row. Who queues for it need not any more.
+// noteGained records that nobody else holds the row, and ends the waits for a slot.
 func (w *lockWaits) noteGained(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,8 +111,8 @@ func (w *lockWaits) noteGained(mutex string) {
 	}
 }
 
-// queue takes note that a statement wants a slot, until leave is called. A row that
-// counts as locked does so for that long. gained is closed when another statement gets it.
+// enqueue records that a statement wants a slot, until leave is called. A locked row counts as
+// locked for that long. gained is closed when another statement gets the row.
 func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,8 +129,8 @@ func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func())
 	}
 }
 
-// run runs a statement that wants the row of a mutex, until it no longer loses to other
-// transactions or the context ends. The statement begins with the text that it is given.
+// run runs a statement that locks the row of a mutex. It retries after conflicts with other
+// transactions until the context ends. The statement must start with the prefix that it receives.
 func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix string) error) error {
 	var err error = errLocked
 	try := func(prefix string) (lost bool, took time.Duration) {
@@ -165,7 +163,7 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
 		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.minTimeLeft {
-			slots = nil // its wait would be cut off, and go on at the database
+			slots = nil // the context would cut its wait short, and it would go on at the database
 		}
 		if isWithoutLockWait(ctx) {
 			if again == nil || i == quickTries {
@@ -180,8 +178,8 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix
 	}
 }
 
-// inTurn waits for a slot and tries a statement in it. It returns without having tried
-// when it is time to do so again without a slot, or when the context ends.
+// tryWithSlot waits for a slot and runs the statement in it. It returns without running the
+// statement when it is time to try without a slot, or when the context ends.
 func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan struct{}, again <-chan time.Time,
 	try func(prefix string) (lost bool, took time.Duration),
 ) (lost, ended bool) {
@@ -195,7 +193,7 @@ func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan st
 	case slots <- struct{}{}:
 		lost, took := try(waitPrefix)
 		if ctx.Err() != nil && took < lockWait {
-			time.AfterFunc(lockWait-took, func() { <-w.slots }) // until then it goes on at the database
+			time.AfterFunc(lockWait-took, func() { <-w.slots }) // it goes on at the database until then
 		} else {
 			<-w.slots
 		}
@@ -208,22 +206,22 @@ func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan st
 	return true, false
 }
 
-// briefKey is the context key of brief.
+// withoutLockWaitKey is the context key of withoutLockWait.
 type withoutLockWaitKey struct{}
 
-// brief returns a context whose statements do not wait for locked rows: those of what
-// the engine does by itself, which can be done later and holds up other mutexes.
+// withoutLockWait returns a context whose statements do not wait for locked rows. Background work
+// uses it: it can be done later, and its waits would delay other mutexes.
 func withoutLockWait(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutLockWaitKey{}, true)
 }
 
 func isWithoutLockWait(ctx context.Context) bool { return ctx.Value(withoutLockWaitKey{}) != nil }
 
-// overdueKey is the context key of whenOverdue.
+// overdueKey is the context key of withOverdue.
 type overdueKey struct{}
 
-// whenOverdue returns a context that has f called when a statement takes longer than a
-// wait for a row can: it is on a slow link, or on a connection that is dead.
+// withOverdue returns a context that calls f when a statement takes longer than any lock wait: its
+// connection is slow or broken.
 func withOverdue(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, overdueKey{}, f)
 }

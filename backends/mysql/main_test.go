@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 
 // ear is a simba.Notices whose subscribers are set by hand. The zero ear has none.
 type notices struct {
-	mu    sync.Mutex
-	subs  map[string]bool
+	mu        sync.Mutex
+	subs      map[string]bool
 	published []string
 }
 
