@@ -53,17 +53,17 @@ type Opener func(t testing.TB, n simba.Notices, timeout time.Duration) Backend
 type rule struct {
 	promise string // the line of Promises that it proves
 	name    string
-	needs   need
-	run     func(w *world)
+	needs   needs
+	run     func(tc *testCase)
 }
 
-type need uint8
+type needs uint8
 
 const (
-	shared need = 1 << iota // several servers on one store
-	link                    // a network that can fail
-	direct                  // a server that it does not cut off
-	harm                    // a store that can be made to refuse
+	shared needs = 1 << iota // several servers on one store
+	link                     // a network that can fail
+	direct                   // a server that it does not cut off
+	harm                     // a store that can be made to refuse
 )
 
 // Run tests every rule as a subtest of t, one after another.
@@ -77,7 +77,7 @@ func Run(t *testing.T, e Engine) {
 			switch p := promiseOf(t, r.promise).of(e.Name); p.state {
 			case notKept:
 				t.Skipf("not kept by %s: %s", e.Name, p.text)
-			case moot:
+			case notApplicable:
 				t.Skip(p.text)
 			case keptIf:
 				t.Logf("kept if %s", p.text)
@@ -94,9 +94,9 @@ func Run(t *testing.T, e Engine) {
 			}
 			e := e
 			if r.needs&link == 0 {
-				e.Timeout = calm
+				e.Timeout = longTimeout
 			}
-			r.run(newWorld(t, e))
+			r.run(newTestCase(t, e))
 		})
 	}
 }

@@ -26,27 +26,27 @@ const enoughTenures = 4
 
 func hammerRules() []rule {
 	return []rule{
-		{"8", "of many that come at once each acquires in its turn", 0, func(w *world) {
-			s := w.server()
+		{"8", "of many that come at once each acquires in its turn", 0, func(tc *testCase) {
+			s := tc.server()
 			for range 3 {
-				rush(w, 32, s)
+				rush(tc, 32, s)
 			}
 		}},
-		{"8s", "of many that come to two servers at once each acquires in its turn", shared, func(w *world) {
-			one, two := w.pair()
-			rush(w, 16, one, two)
+		{"8s", "of many that come to two servers at once each acquires in its turn", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			rush(tc, 16, one, two)
 		}},
-		{"1", "many contenders never hold one mutex at once", 0, func(w *world) {
-			w.mustBeSafe(2*sec, nil, w.server())
+		{"1", "many contenders never hold one mutex at once", 0, func(tc *testCase) {
+			tc.mustBeSafe(2*sec, nil, tc.server())
 		}},
-		{"1", "many contenders of two servers never hold one mutex at once", shared, func(w *world) {
-			one, two := w.pair()
-			w.mustBeSafe(2*sec, nil, one, two)
+		{"1", "many contenders of two servers never hold one mutex at once", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			tc.mustBeSafe(2*sec, nil, one, two)
 		}},
-		{"1", "many contenders never hold one mutex at once while the network fails", shared | link, func(w *world) {
-			one, two := w.pair()
-			l := w.e.Link
-			w.mustBeSafe(4*sec, func(stop <-chan struct{}) {
+		{"1", "many contenders never hold one mutex at once while the network fails", shared | link, func(tc *testCase) {
+			one, two := tc.pair()
+			l := tc.engine.Link
+			tc.mustBeSafe(4*sec, func(stop <-chan struct{}) {
 				defer l.Heal()
 				for i := 0; ; i++ {
 					select {
@@ -76,9 +76,9 @@ func hammerRules() []rule {
 
 // rush has many contenders ask at once for a mutex that nobody used before, wait for it
 // and release it at once: each is told acquired, none renewed, and none is forgotten.
-func rush(w *world, contenders int, servers ...*server) {
-	w.t.Helper()
-	m := w.mutex()
+func rush(tc *testCase, contenders int, servers ...*server) {
+	tc.t.Helper()
+	m := tc.mutex()
 	ctx := context.Background()
 	tokens := make([]uint64, contenders)
 	var all sync.WaitGroup
@@ -90,8 +90,8 @@ func rush(w *world, contenders int, servers ...*server) {
 			if ticket != nil {
 				select {
 				case <-x.woken:
-				case <-time.After(2 * w.patience()):
-					w.t.Errorf("%s was not woken", name)
+				case <-time.After(2 * tc.patience()):
+					tc.t.Errorf("%s was not woken", name)
 				}
 				o, err = ticket.End(simba.EndWoken)
 			}
@@ -99,7 +99,7 @@ func rush(w *world, contenders int, servers ...*server) {
 				err = s.b.Commit(ctx, o.Seq)
 			}
 			if err != nil || o.Status != simba.StatusAcquired || o.Owner != name {
-				w.t.Errorf("%s: %s, %v", name, show(o), err)
+				tc.t.Errorf("%s: %s, %v", name, show(o), err)
 				return
 			}
 			tokens[i] = o.Token
@@ -108,24 +108,24 @@ func rush(w *world, contenders int, servers ...*server) {
 				err = s.b.Commit(ctx, seq)
 			}
 			if err != nil || !owned {
-				w.t.Errorf("%s releases: %v, %v", name, owned, err)
+				tc.t.Errorf("%s releases: %v, %v", name, owned, err)
 			}
 		})
 	}
 	all.Wait()
 	slices.Sort(tokens)
 	if len(slices.Compact(tokens)) != contenders {
-		w.t.Error("two tenures have one token")
+		tc.t.Error("two tenures have one token")
 	}
 	for _, s := range servers {
-		w.equal("queue", s.queue(m), nil)
+		tc.equal("queue", s.queue(m), nil)
 	}
 }
 
 // section is the time in which a contender was sure to own the mutex: from the
 // answer that said so to its release, or to the end of what the last answer said was
 // left of the lease, counted from when it was asked for, as owners are told to.
-type section struct {
+type ownership struct {
 	mutex, contender string
 	token            uint64
 	from, to         time.Time
@@ -141,28 +141,28 @@ type section struct {
 // that may happen, the engine's promise says.
 func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, faults []string) {
 	t.Helper()
-	w := newWorld(t, e)
-	one, two := w.pair()
-	return w.hammer(d, disturb, one, two)
+	tc := newTestCase(t, e)
+	one, two := tc.pair()
+	return tc.hammer(d, disturb, one, two)
 }
 
 // hammer is Hammer with servers of its own.
-func (w *world) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, faults []string) {
-	w.t.Helper()
+func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, faults []string) {
+	tc.t.Helper()
 	const contenders = 6 // of each server
-	mutexes := []string{w.mutex(), w.mutex()}
+	mutexes := []string{tc.mutex(), tc.mutex()}
 	stop := make(chan struct{})
-	scale := w.scale(servers...)
+	scale := tc.scale(servers...)
 	var held atomic.Int64
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var sections []section
+	var sections []ownership
 	for i, s := range servers {
 		for k := range contenders {
-			h := &hammerer{s: s, name: fmt.Sprintf("c%d-%d", i, k), failing: disturb != nil, scale: scale, held: &held}
+			h := &contender{s: s, name: fmt.Sprintf("c%d-%d", i, k), failing: disturb != nil, scale: scale, held: &held}
 			all.Go(func() {
 				if err := h.run(mutexes, k, stop); err != nil {
-					w.t.Errorf("%s: %v", h.name, err)
+					tc.t.Errorf("%s: %v", h.name, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -173,58 +173,58 @@ func (w *world) hammer(d time.Duration, disturb func(stop <-chan struct{}), serv
 	if disturb != nil {
 		all.Go(func() { disturb(stop) })
 	}
-	pass(d)
-	for end := time.Now().Add(w.patience()); held.Load() < enoughTenures && time.Now().Before(end); {
-		pass(50 * ms)
+	pause(d)
+	for end := time.Now().Add(tc.patience()); held.Load() < enoughTenures && time.Now().Before(end); {
+		pause(50 * ms)
 	}
 	close(stop)
 	all.Wait()
 	for _, m := range mutexes {
 		for _, s := range servers {
-			w.await("it can be had again", func() bool {
+			tc.await("it can be had again", func() bool {
 				o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "last", TTL: long, NoQueue: true})
 				return err == nil && o.Owner == "last"
 			})
 		}
 	}
-	return len(sections), judge(sections)
+	return len(sections), findViolations(sections)
 }
 
 // scale is by how much leases must be longer than on a good machine, so that answers come before
 // they end.
-func (w *world) scale(servers ...*server) int {
-	w.t.Helper()
+func (tc *testCase) scale(servers ...*server) int {
+	tc.t.Helper()
 	slowest := time.Duration(0)
 	for _, s := range servers {
-		m := w.mutex()
+		m := tc.mutex()
 		for range 3 {
 			asked := time.Now()
-			s.take(m, "a", long, 0)
+			s.mustAcquire(m, "a", long, 0)
 			slowest = max(slowest, time.Since(asked))
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 		}
 	}
 	return int(1 + 3*slowest/failingTTL)
 }
 
 // mustBeSafe is hammer of an engine that promises that nothing goes wrong.
-func (w *world) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
-	w.t.Helper()
-	tenures, faults := w.hammer(d, disturb, servers...)
-	w.t.Logf("%d tenures", tenures)
+func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
+	tc.t.Helper()
+	tenures, faults := tc.hammer(d, disturb, servers...)
+	tc.t.Logf("%d tenures", tenures)
 	if tenures < enoughTenures {
-		w.t.Errorf("only %d tenures in %v", tenures, d)
+		tc.t.Errorf("only %d tenures in %v", tenures, d)
 	}
 	for _, f := range faults {
-		w.t.Error(f)
+		tc.t.Error(f)
 	}
 }
 
 // judge finds what must not be in the times in which contenders were sure to own: two
 // that overlap, and a later one with a smaller token.
-func judge(sections []section) (faults []string) {
-	slices.SortFunc(sections, func(a, b section) int { return a.from.Compare(b.from) })
-	last := map[string]section{}
+func findViolations(sections []ownership) (faults []string) {
+	slices.SortFunc(sections, func(a, b ownership) int { return a.from.Compare(b.from) })
+	last := map[string]ownership{}
 	for _, s := range sections {
 		p, ok := last[s.mutex]
 		if !s.from.Before(s.to) { // the answer came too late: its contender cannot be sure that it owns the mutex
@@ -254,38 +254,38 @@ func judge(sections []section) (faults []string) {
 }
 
 // hammerer is one contender of the hammer.
-type hammerer struct {
+type contender struct {
 	s        *server
 	name     string
 	failing  bool          // requests may fail
 	scale    int           // see world.scale
 	held     *atomic.Int64 // counts the tenures of all
-	sections []section
+	sections []ownership
 }
 
 // scaled is so many milliseconds on a good machine.
-func (h *hammerer) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
+func (h *contender) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
 
-func (h *hammerer) failingWindows() (ttl, transition time.Duration) {
+func (h *contender) failingWindows() (ttl, transition time.Duration) {
 	return failingTTL * time.Duration(h.scale), failingTransition * time.Duration(h.scale)
 }
 
 // run makes attempts until stop.
-func (h *hammerer) run(mutexes []string, n int, stop <-chan struct{}) error {
+func (h *contender) run(mutexes []string, n int, stop <-chan struct{}) error {
 	for ; ; n++ {
 		select {
 		case <-stop:
 			return nil
 		default:
 		}
-		if err := h.round(mutexes[n%len(mutexes)]); err != nil {
+		if err := h.attempt(mutexes[n%len(mutexes)]); err != nil {
 			return err
 		}
 	}
 }
 
 // round is one attempt, one of many sorts.
-func (h *hammerer) round(m string) error {
+func (h *contender) attempt(m string) error {
 	ctx := context.Background()
 	r := simba.AcquireRequest{
 		Mutex: m, Contender: h.name,
@@ -300,7 +300,7 @@ func (h *hammerer) round(m string) error {
 		r.Waiter = x
 	}
 	asked := time.Now()
-	h.shorten(m, asked.Add(r.TTL+r.Transition))
+	h.shortenOwned(m, asked.Add(r.TTL+r.Transition))
 	o, ticket, err := h.s.b.Acquire(ctx, r)
 	if err != nil {
 		return h.excuse(err, asked, r.TTL+r.Transition)
@@ -318,7 +318,7 @@ func (h *hammerer) round(m string) error {
 		}
 		begun := asked // of a lease that was granted meanwhile, nobody here knows since when it runs
 		asked = time.Now()
-		x.goOn()
+		x.rearm()
 		o, err = ticket.End(why)
 		if err != nil {
 			return h.excuse(err, begun, r.TTL+r.Transition)
@@ -331,18 +331,18 @@ func (h *hammerer) round(m string) error {
 		if o.Owner == h.name && !h.failing {
 			return fmt.Errorf("it owns the mutex and is told %s", show(o))
 		}
-		pass(time.Duration(rand.IntN(5)) * ms)
+		pause(time.Duration(rand.IntN(5)) * ms)
 		return nil
 	}
-	return h.hold(section{mutex: m, contender: h.name, token: o.Token, from: time.Now(), to: asked.Add(o.Transition)})
+	return h.hold(ownership{mutex: m, contender: h.name, token: o.Token, from: time.Now(), to: asked.Add(o.Transition)})
 }
 
 // hold holds what was acquired for a moment, and gives it up in one of several ways.
-func (h *hammerer) hold(s section) error {
+func (h *contender) hold(s ownership) error {
 	ctx := context.Background()
 	h.held.Add(1)
 	defer func() { h.sections = append(h.sections, s) }()
-	pass(time.Duration(rand.IntN(10)) * ms)
+	pause(time.Duration(rand.IntN(10)) * ms)
 	if rand.IntN(3) == 0 {
 		g := simba.GuardRequest{Mutex: s.mutex, Contender: h.name, TTL: h.scaled(50), Token: s.token}
 		if h.failing {
@@ -368,7 +368,7 @@ func (h *hammerer) hold(s section) error {
 	if rand.IntN(6) == 0 {
 		return nil // it dies: the lease expires
 	}
-	pass(time.Duration(rand.IntN(5)) * ms)
+	pause(time.Duration(rand.IntN(5)) * ms)
 	s.to = earlier(s.to, time.Now())
 	r := simba.ReleaseRequest{Mutex: s.mutex, Contender: h.name}
 	if h.failing || rand.IntN(2) == 0 {
@@ -390,7 +390,7 @@ func earlier(a, b time.Time) time.Time {
 
 // shorten notes that the contender is about to ask for the mutex anew: if it owns it still, by a
 // tenure that it has left to expire, that may renew it, and end it sooner.
-func (h *hammerer) shorten(m string, end time.Time) {
+func (h *contender) shortenOwned(m string, end time.Time) {
 	for i := range h.sections {
 		if s := &h.sections[i]; s.mutex == m {
 			s.to = earlier(s.to, end)
@@ -400,7 +400,7 @@ func (h *hammerer) shorten(m string, end time.Time) {
 
 // excuse drops the errors of a request that a failing network excuses; and a network that
 // does not fail, if the answer took longer than the lease: then there is nothing to tell.
-func (h *hammerer) excuse(err error, asked time.Time, lease time.Duration) error {
+func (h *contender) excuse(err error, asked time.Time, lease time.Duration) error {
 	late := time.Since(asked) >= lease-rounding
 	if unavailable := (*simba.UnavailableError)(nil); (h.failing || late) && errors.As(err, &unavailable) {
 		return nil

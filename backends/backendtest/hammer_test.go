@@ -10,19 +10,19 @@ import (
 func TestTheHammerJudgesByWhatAnOwnerWasToldLast(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	tenure := func(contender string, token uint64, from, to int) section {
-		return section{mutex: "m", contender: contender, token: token, from: at(from), to: at(to)}
+	tenure := func(contender string, token uint64, from, to int) ownership {
+		return ownership{mutex: "m", contender: contender, token: token, from: at(from), to: at(to)}
 	}
 	for name, c := range map[string]struct {
-		all    []section
+		all    []ownership
 		faults int
 	}{
-		"one after the other":        {[]section{tenure("a", 1, 0, 50), tenure("b", 2, 60, 90)}, 0},
-		"two at once":                {[]section{tenure("a", 1, 0, 50), tenure("b", 2, 30, 90)}, 1},
-		"renewed late, and released": {[]section{tenure("a", 1, 0, 50), tenure("a", 1, 25, 20), tenure("b", 2, 30, 90)}, 0},
-		"renewed late by b":          {[]section{tenure("a", 1, 0, 50), tenure("b", 2, 25, 20), tenure("b", 2, 30, 90)}, 1},
+		"one after the other":        {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 60, 90)}, 0},
+		"two at once":                {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 30, 90)}, 1},
+		"renewed late, and released": {[]ownership{tenure("a", 1, 0, 50), tenure("a", 1, 25, 20), tenure("b", 2, 30, 90)}, 0},
+		"renewed late by b":          {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 25, 20), tenure("b", 2, 30, 90)}, 1},
 	} {
-		if faults := judge(c.all); len(faults) != c.faults {
+		if faults := findViolations(c.all); len(faults) != c.faults {
 			t.Errorf("%s: %q", name, faults)
 		}
 	}

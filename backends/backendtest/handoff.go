@@ -10,43 +10,43 @@ import (
 
 func handoffRules() []rule {
 	return []rule{
-		{"8", "release grants the first blocked waiter what it asked for", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", long, 0)
+		{"8", "release grants the first blocked waiter what it asked for", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 30*sec, 20*sec)
 			c := s.block(m, "c", long, 0)
 			sent := time.Now()
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			o := b.granted()
 			if o.Token <= a.Token || o.Position != 0 {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
-			w.left("ttl", o.TTL, 30*sec, sent)
-			w.left("transition", o.Transition, 50*sec, sent)
+			tc.checkLeft("ttl", o.TTL, 30*sec, sent)
+			tc.checkLeft("transition", o.Transition, 50*sec, sent)
 			if c.isWoken() {
-				w.t.Error("c was woken too")
+				tc.t.Error("c was woken too")
 			}
 			if t := s.owner(m); t.Owner != "b" || t.Token != o.Token || t.Waiters != 1 || t.TransitionAt-t.AcquiredAt != 50_000 {
-				w.t.Errorf("owner %+v", t)
+				tc.t.Errorf("owner %+v", t)
 			}
 		}},
-		{"8", "expiry grants the next by itself, and not before transition_at", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", long, 0)
+		{"8", "expiry grants the next by itself, and not before transition_at", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			sent := time.Now()
 			s.shorten(m, "a", 150*ms, 150*ms)
 			o := b.granted()
 			if took := time.Since(sent); took < 300*ms-rounding {
-				w.t.Errorf("b got it after %v", took)
+				tc.t.Errorf("b got it after %v", took)
 			}
 			if o.Token <= a.Token {
-				w.t.Errorf("%s after token %d", show(o), a.Token)
+				tc.t.Errorf("%s after token %d", show(o), a.Token)
 			}
 		}},
-		{"8", "waiters follow one another as each lease expires", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"8", "waiters follow one another as each lease expires", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			var waiting []*waiter
 			for _, c := range []string{"b", "c", "d"} {
 				waiting = append(waiting, s.block(m, c, 100*ms, 0))
@@ -56,21 +56,21 @@ func handoffRules() []rule {
 			for i, x := range waiting {
 				x.awaitWake()
 				if took, leases := time.Since(begun), time.Duration(i+1)*100*ms; took < leases-rounding {
-					w.t.Errorf("%s is woken after %v, the leases before it last %v", x.name, took, leases)
+					tc.t.Errorf("%s is woken after %v, the leases before it last %v", x.name, took, leases)
 				}
 				x.end(simba.EndWoken)
 			}
 		}},
-		{"8", "break grants the next", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"8", "break grants the next", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			s.breakIt(m, "stuck")
 			b.granted()
 		}},
-		{"7", "first come, first served", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "owner", long, 0)
+		{"7", "first come, first served", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "owner", long, 0)
 			var waiting []*waiter
 			for i := range 20 {
 				// The names are in the opposite order of the arrivals.
@@ -78,59 +78,59 @@ func handoffRules() []rule {
 			}
 			last := "owner"
 			for _, x := range waiting {
-				s.giveUp(m, last)
+				s.mustRelease(m, last)
 				last = x.granted().Owner
 			}
 		}},
-		{"7", "who comes when it is free and others wait is not served first", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"7", "who comes when it is free and others wait is not served first", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			if o := s.acquire(m, "late", sec, 0); o.Status != simba.StatusQueued {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
 			b.granted()
-			s.giveUp(m, "b")
+			s.mustRelease(m, "b")
 			c.granted()
 		}},
-		{"8", "a timeout leaves the queue", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", long, 0)
+		{"8", "a timeout leaves the queue", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, 0)
 			for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
 				b := s.block(m, "b", long, 0)
 				o := b.end(why)
 				if o.Status != simba.StatusTimeout || o.Owner != "a" || o.Token != a.Token || o.Position != 0 {
-					w.t.Errorf("%s", show(o))
+					tc.t.Errorf("%s", show(o))
 				}
-				w.equal("queue", s.queue(m), nil)
+				tc.equal("queue", s.queue(m), nil)
 			}
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			if o := s.owner(m); o.Owner != "" {
-				w.t.Errorf("one that left was granted: %+v", o)
+				tc.t.Errorf("one that left was granted: %+v", o)
 			}
 		}},
-		{"8", "a grant that came before the timeout is told", 0, func(w *world) {
+		{"8", "a grant that came before the timeout is told", 0, func(tc *testCase) {
 			for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
-				s, m := w.server(), w.mutex()
-				s.take(m, "a", long, 0)
+				s, m := tc.server(), tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
 				b := s.block(m, "b", long, 0)
-				s.giveUp(m, "a")
+				s.mustRelease(m, "a")
 				b.awaitWake()
 				o := b.end(why)
 				if o.Status != simba.StatusAcquired || o.Owner != "b" {
-					w.t.Errorf("%s", show(o))
+					tc.t.Errorf("%s", show(o))
 				}
 				if t := s.owner(m); t.Owner != "b" || t.Token != o.Token {
-					w.t.Errorf("%+v", t)
+					tc.t.Errorf("%+v", t)
 				}
 			}
 		}},
-		{"8", "what came of a wait is the truth, whenever it ends", 0, func(w *world) {
-			s := w.server()
+		{"8", "what came of a wait is the truth, whenever it ends", 0, func(tc *testCase) {
+			s := tc.server()
 			for i := range 20 {
-				m := w.mutex()
-				s.take(m, "a", long, 0)
+				m := tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
 				b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
 				released := make(chan bool)
 				go func() {
@@ -138,51 +138,51 @@ func handoffRules() []rule {
 					released <- owned && err == nil && s.b.Commit(context.Background(), seq) == nil
 				}()
 				if i%2 == 0 {
-					pass(time.Duration(i) * 100 * time.Microsecond)
+					pause(time.Duration(i) * 100 * time.Microsecond)
 				}
 				o := b.end(simba.EndTimeout)
 				if !<-released {
-					w.t.Fatal("a could not release")
+					tc.t.Fatal("a could not release")
 				}
 				switch o.Status {
 				case simba.StatusAcquired:
-					s.giveUp(m, "b")
+					s.mustRelease(m, "b")
 				case simba.StatusTimeout:
 				default:
-					w.t.Fatalf("%s", show(o))
+					tc.t.Fatalf("%s", show(o))
 				}
 				c.granted()
 			}
 		}},
-		{"8", "release by a waiter ends its wait elsewhere", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"8", "release by a waiter ends its wait elsewhere", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			if s.release(m, "b") {
-				w.t.Error("b owned nothing")
+				tc.t.Error("b owned nothing")
 			}
 			b.awaitWake()
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
-			w.equal("queue", s.queue(m), nil)
+			tc.equal("queue", s.queue(m), nil)
 		}},
-		{"6", "whose lease ends before it is told waits on, and is told of the next", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"6", "whose lease ends before it is told waits on, and is told of the next", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 200*ms, 0)
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.awaitWake()
 			first := s.owner(m)
-			w.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pass(2 * rounding) // by this server's clock, too
-			s.take(m, "c", long, 0)
+			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
+			pause(2 * rounding) // by this server's clock, too
+			s.mustAcquire(m, "c", long, 0)
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-				w.t.Errorf("%s after %+v", show(o), first)
+				tc.t.Errorf("%s after %+v", show(o), first)
 			}
-			w.equal("queue", s.queue(m), []string{"b"})
+			tc.equal("queue", s.queue(m), []string{"b"})
 			d := s.block(m, "d", long, 0)
-			s.giveUp(m, "c")
+			s.mustRelease(m, "c")
 			var o simba.Outcome
 			for b.awaitWake(); ; b.awaitWake() {
 				if o = b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
@@ -191,72 +191,72 @@ func handoffRules() []rule {
 				// b asked too late once more: d has the mutex now, and b is the next.
 				last := d.granted().Owner
 				d = s.block(m, last+"d", long, 0)
-				s.giveUp(m, last)
+				s.mustRelease(m, last)
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= first.Token {
-				w.t.Errorf("%s after %+v", show(o), first)
+				tc.t.Errorf("%s after %+v", show(o), first)
 			}
 			d.granted()
 		}},
-		{"6", "whose lease ends before it is told has left when its time is up", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"6", "whose lease ends before it is told has left when its time is up", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 200*ms, 0)
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.awaitWake()
-			w.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pass(2 * rounding) // by this server's clock, too
+			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
+			pause(2 * rounding) // by this server's clock, too
 			if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
-			w.equal("queue", s.queue(m), nil)
+			tc.equal("queue", s.queue(m), nil)
 		}},
-		{"6", "a waiter is told what is left when it is told", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"6", "a waiter is told what is left when it is told", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 10*sec, 5*sec)
 			sent := time.Now()
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.awaitWake()
 			woken := time.Now()
-			pass(200 * ms)
+			pause(200 * ms)
 			most := 10*sec - time.Since(woken) + rounding
 			o := b.end(simba.EndWoken)
-			w.left("ttl", o.TTL, 10*sec, sent)
+			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			if o.TTL > most {
-				w.t.Errorf("%v are said to be left, there are at most %v", o.TTL, most)
+				tc.t.Errorf("%v are said to be left, there are at most %v", o.TTL, most)
 			}
 		}},
-		{"retry", "the second connection of a waiter takes its place over", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"retry", "the second connection of a waiter takes its place over", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			old := s.block(m, "b", sec, 0)
 			c := s.block(m, "c", long, 0)
 			now := s.block(m, "b", 20*sec, 10*sec)
 			old.awaitWake()
 			if o := old.end(simba.EndWoken); o.Status != simba.StatusQueued || o.Position != 1 || o.Owner != "a" {
-				w.t.Errorf("the first connection: %s", show(o))
+				tc.t.Errorf("the first connection: %s", show(o))
 			}
-			w.equal("queue", s.queue(m), []string{"b", "c"})
-			s.giveUp(m, "a")
+			tc.equal("queue", s.queue(m), []string{"b", "c"})
+			s.mustRelease(m, "a")
 			now.granted()
 			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
-				w.t.Errorf("not what the second connection asked for: %+v", t)
+				tc.t.Errorf("not what the second connection asked for: %+v", t)
 			}
-			s.giveUp(m, "b")
+			s.mustRelease(m, "b")
 			c.granted()
 		}},
-		{"retry", "a poll by a blocked waiter changes nothing", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"retry", "a poll by a blocked waiter changes nothing", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 20*sec, 10*sec)
 			if o := s.acquire(m, "b", long, 0); o.Status != simba.StatusQueued || o.Position != 1 {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.granted()
 			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
-				w.t.Errorf("not what the blocked connection asked for: %+v", t)
+				tc.t.Errorf("not what the blocked connection asked for: %+v", t)
 			}
 		}},
 	}

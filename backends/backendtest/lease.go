@@ -8,155 +8,155 @@ import (
 
 func leaseRules() []rule {
 	return []rule{
-		{"2", "a free mutex is acquired with the windows that were asked for", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"2", "a free mutex is acquired with the windows that were asked for", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			sent := time.Now()
-			o := s.take(m, "a", 10*sec, 5*sec)
-			w.left("ttl", o.TTL, 10*sec, sent)
-			w.left("transition", o.Transition, 15*sec, sent)
+			o := s.mustAcquire(m, "a", 10*sec, 5*sec)
+			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
+			tc.checkLeft("transition", o.Transition, 15*sec, sent)
 			if o.Position != 0 {
-				w.t.Errorf("the owner has a place in the queue: %s", show(o))
+				tc.t.Errorf("the owner has a place in the queue: %s", show(o))
 			}
 		}},
-		{"2", "owner tells the windows on one scale", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"2", "owner tells the windows on one scale", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			sent := time.Now()
-			a := s.take(m, "a", 10*sec, 5*sec)
+			a := s.mustAcquire(m, "a", 10*sec, 5*sec)
 			o := s.owner(m)
 			if o.Owner != "a" || o.Token != a.Token || o.Waiters != 0 {
-				w.t.Errorf("%+v", o)
+				tc.t.Errorf("%+v", o)
 			}
 			if o.TTLAt != o.AcquiredAt+10_000 || o.TransitionAt != o.TTLAt+5_000 {
-				w.t.Errorf("the windows do not add up: %+v", o)
+				tc.t.Errorf("the windows do not add up: %+v", o)
 			}
 			if o.Now < o.AcquiredAt || o.Now-o.AcquiredAt > (time.Since(sent)+rounding).Milliseconds() {
-				w.t.Errorf("now is %d ms after the grant, %v after it was asked for", o.Now-o.AcquiredAt, time.Since(sent))
+				tc.t.Errorf("now is %d ms after the grant, %v after it was asked for", o.Now-o.AcquiredAt, time.Since(sent))
 			}
 			if d := time.Until(time.UnixMilli(o.Now)).Abs(); d > time.Minute {
-				w.t.Errorf("now is %v off", d)
+				tc.t.Errorf("now is %v off", d)
 			}
-			w.left("ttl", o.TTL, 10*sec, sent)
-			w.left("transition", o.Transition, 15*sec, sent)
+			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
+			tc.checkLeft("transition", o.Transition, 15*sec, sent)
 			if d := (o.Transition - 5*sec - o.TTL).Abs(); d > rounding {
-				w.t.Errorf("ttl %v and transition %v are not 5 s apart", o.TTL, o.Transition)
+				tc.t.Errorf("ttl %v and transition %v are not 5 s apart", o.TTL, o.Transition)
 			}
 		}},
-		{"2", "the owner of a free mutex is nobody", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"2", "the owner of a free mutex is nobody", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			if o := s.owner(m); o != (simba.Tenure{}) {
-				w.t.Errorf("never held: %+v", o)
+				tc.t.Errorf("never held: %+v", o)
 			}
-			s.take(m, "a", long, 0)
-			s.giveUp(m, "a")
+			s.mustAcquire(m, "a", long, 0)
+			s.mustRelease(m, "a")
 			if o := s.owner(m); o != (simba.Tenure{}) {
-				w.t.Errorf("released: %+v", o)
+				tc.t.Errorf("released: %+v", o)
 			}
 		}},
-		{"1", "nobody else gets it before transition_at and then it is free", 0, func(w *world) {
-			s := w.server()
-			w.withLease(300*ms, func(m string, lease time.Duration) bool {
+		{"1", "nobody else gets it before transition_at and then it is free", 0, func(tc *testCase) {
+			s := tc.server()
+			tc.withLease(300*ms, func(m string, lease time.Duration) bool {
 				sent := time.Now()
-				if _, inTime := s.takeIfInTime(m, "a", lease/2, lease/2); !inTime {
+				if _, inTime := s.acquireIfInTime(m, "a", lease/2, lease/2); !inTime {
 					return false
 				}
 				var o simba.Outcome
-				w.await("the lease ends", func() bool {
-					o = s.try(m, "b", long, 0)
+				tc.await("the lease ends", func() bool {
+					o = s.acquireNoQueue(m, "b", long, 0)
 					// It may take a moment until a lease that has ended has gone.
 					if o.Status == simba.StatusBusy && o.Owner != "a" && (o.Owner != "" || time.Since(sent) < lease-rounding) {
-						w.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
+						tc.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
 					}
 					return o.Status == simba.StatusAcquired
 				})
 				if took := time.Since(sent); took < lease-rounding {
-					w.t.Errorf("b got it after %v", took)
+					tc.t.Errorf("b got it after %v", took)
 				}
 				if got := s.owner(m); got.Owner != "b" || got.Token != o.Token {
-					w.t.Errorf("%+v after %s", got, show(o))
+					tc.t.Errorf("%+v after %s", got, show(o))
 				}
 				return true
 			})
 		}},
-		{"1", "a lease that ended has no owner", 0, func(w *world) {
-			s := w.server()
-			w.withLease(150*ms, func(m string, lease time.Duration) bool {
+		{"1", "a lease that ended has no owner", 0, func(tc *testCase) {
+			s := tc.server()
+			tc.withLease(150*ms, func(m string, lease time.Duration) bool {
 				sent := time.Now()
-				a, inTime := s.takeIfInTime(m, "a", lease-50*ms, 50*ms)
+				a, inTime := s.acquireIfInTime(m, "a", lease-50*ms, 50*ms)
 				if !inTime {
 					return false
 				}
 				s.awaitNoOwner(m)
 				if took := time.Since(sent); took < lease-rounding {
-					w.t.Errorf("no owner after %v", took)
+					tc.t.Errorf("no owner after %v", took)
 				}
 				if s.check(m, a.Token) {
-					w.t.Error("its token is still good")
+					tc.t.Error("its token is still good")
 				}
 				if s.release(m, "a") {
-					w.t.Error("it was released after its end")
+					tc.t.Error("it was released after its end")
 				}
 				return true
 			})
 		}},
-		{"1", "an owner is not robbed by those who ask", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", long, 0)
-			if o := s.try(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token || o.Position != 0 {
-				w.t.Errorf("b: %s", show(o))
+		{"1", "an owner is not robbed by those who ask", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, 0)
+			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token || o.Position != 0 {
+				tc.t.Errorf("b: %s", show(o))
 			}
 			if o := s.guard(m, "b", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "a" || o.Token != a.Token {
-				w.t.Errorf("b guards: %s", show(o))
+				tc.t.Errorf("b guards: %s", show(o))
 			}
 			if s.release(m, "b") {
-				w.t.Error("b released a's mutex")
+				tc.t.Error("b released a's mutex")
 			}
 			if o := s.owner(m); o.Owner != "a" || o.Token != a.Token {
-				w.t.Errorf("%+v", o)
+				tc.t.Errorf("%+v", o)
 			}
 		}},
-		{"3", "the owner guards in the transition window", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", ms, long)
-			w.await("the ttl window ends", func() bool { return s.owner(m).TTL == 0 })
+		{"3", "the owner guards in the transition window", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", ms, long)
+			tc.await("the ttl window ends", func() bool { return s.owner(m).TTL == 0 })
 			sent := time.Now()
 			o := s.guard(m, "a", 10*sec, 5*sec, 0)
 			if o.Status != simba.StatusRenewed || o.Token != a.Token || o.Owner != "a" {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
-			w.left("ttl", o.TTL, 10*sec, sent)
-			w.left("transition", o.Transition, 15*sec, sent)
+			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
+			tc.checkLeft("transition", o.Transition, 15*sec, sent)
 		}},
-		{"3", "guard after the end is lost and revives nothing", 0, func(w *world) {
-			s := w.server()
-			w.withLease(50*ms, func(m string, lease time.Duration) bool {
-				a, inTime := s.takeIfInTime(m, "a", lease, 0)
+		{"3", "guard after the end is lost and revives nothing", 0, func(tc *testCase) {
+			s := tc.server()
+			tc.withLease(50*ms, func(m string, lease time.Duration) bool {
+				a, inTime := s.acquireIfInTime(m, "a", lease, 0)
 				if !inTime {
 					return false
 				}
 				s.awaitNoOwner(m)
 				for _, token := range []uint64{0, a.Token} {
 					if o := s.guard(m, "a", long, 0, token); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-						w.t.Errorf("%s", show(o))
+						tc.t.Errorf("%s", show(o))
 					}
 				}
 				if o := s.owner(m); o.Owner != "" {
-					w.t.Errorf("%+v", o)
+					tc.t.Errorf("%+v", o)
 				}
 				return true
 			})
 		}},
-		{"3", "guard of a free mutex begins nothing", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"3", "guard of a free mutex begins nothing", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			if o := s.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
 			if o := s.owner(m); o.Owner != "" {
-				w.t.Errorf("%+v", o)
+				tc.t.Errorf("%+v", o)
 			}
 		}},
-		{"3", "a renewal sets both windows anew, shorter or longer", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", 10*sec, 10*sec)
+		{"3", "a renewal sets both windows anew, shorter or longer", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", 10*sec, 10*sec)
 			for _, d := range []struct{ ttl, transition time.Duration }{{5 * sec, 0}, {30 * sec, 2 * sec}, {7 * sec, 9 * sec}} {
 				for how, renew := range map[string]func() simba.Outcome{
 					"guard":   func() simba.Outcome { return s.guard(m, "a", d.ttl, d.transition, 0) },
@@ -165,33 +165,33 @@ func leaseRules() []rule {
 					sent := time.Now()
 					o := renew()
 					if o.Status != simba.StatusRenewed || o.Token != a.Token {
-						w.t.Errorf("%s: %s", how, show(o))
+						tc.t.Errorf("%s: %s", how, show(o))
 					}
-					w.left(how+": ttl", o.TTL, d.ttl, sent)
-					w.left(how+": transition", o.Transition, d.ttl+d.transition, sent)
+					tc.checkLeft(how+": ttl", o.TTL, d.ttl, sent)
+					tc.checkLeft(how+": transition", o.Transition, d.ttl+d.transition, sent)
 					t := s.owner(m)
 					if t.TTLAt-t.AcquiredAt != d.ttl.Milliseconds() || t.TransitionAt-t.TTLAt != d.transition.Milliseconds() {
-						w.t.Errorf("%s: %+v", how, t)
+						tc.t.Errorf("%s: %+v", how, t)
 					}
 				}
 			}
 		}},
-		{"3", "a lease that was made shorter ends sooner", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"3", "a lease that was made shorter ends sooner", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			sent := time.Now()
 			s.shorten(m, "a", 100*ms, 0)
 			b.granted()
 			if took := time.Since(sent); took < 100*ms-rounding {
-				w.t.Errorf("b got it after %v", took)
+				tc.t.Errorf("b got it after %v", took)
 			}
 		}},
-		{"3", "a renewal postpones the handoff", 0, func(w *world) {
-			s := w.server()
-			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+		{"3", "a renewal postpones the handoff", 0, func(tc *testCase) {
+			s := tc.server()
+			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				taken := time.Now()
-				if _, inTime := s.takeIfInTime(m, "a", lease, 0); !inTime {
+				if _, inTime := s.acquireIfInTime(m, "a", lease, 0); !inTime {
 					return false
 				}
 				b := s.blockIfInTime(m, "b")
@@ -201,47 +201,47 @@ func leaseRules() []rule {
 				sent := time.Now()
 				if o := s.guard(m, "a", lease+sec, 0, 0); o.Status != simba.StatusRenewed {
 					if sooner := time.Since(taken); sooner < lease-rounding {
-						w.t.Errorf("a's lease of %v ended after %v: %s", lease, sooner, show(o))
+						tc.t.Errorf("a's lease of %v ended after %v: %s", lease, sooner, show(o))
 					}
 					return false
 				}
 				b.granted()
 				if took := time.Since(sent); took < lease+sec-rounding {
-					w.t.Errorf("b got it %v after the renewal", took)
+					tc.t.Errorf("b got it %v after the renewal", took)
 				}
 				return true
 			})
 		}},
-		{"1", "release frees it at once, and only for its owner", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, long)
+		{"1", "release frees it at once, and only for its owner", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, long)
 			if !s.release(m, "a") {
-				w.t.Error("the owner's release is 0")
+				tc.t.Error("the owner's release is 0")
 			}
 			if s.release(m, "a") {
-				w.t.Error("a second release is 1")
+				tc.t.Error("a second release is 1")
 			}
-			s.take(m, "b", long, 0)
+			s.mustAcquire(m, "b", long, 0)
 			if s.release(m, "a") {
-				w.t.Error("a released b's mutex")
+				tc.t.Error("a released b's mutex")
 			}
 		}},
-		{"1", "break frees it whoever owns it", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"1", "break frees it whoever owns it", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			if s.breakIt(m, "") {
-				w.t.Error("there was nothing to break")
+				tc.t.Error("there was nothing to break")
 			}
-			a := s.take(m, "a", long, long)
+			a := s.mustAcquire(m, "a", long, long)
 			if !s.breakIt(m, "stuck") {
-				w.t.Error("break is 0")
+				tc.t.Error("break is 0")
 			}
 			if s.breakIt(m, "") {
-				w.t.Error("a second break is 1")
+				tc.t.Error("a second break is 1")
 			}
 			if o := s.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusLost {
-				w.t.Errorf("the broken owner guards: %s", show(o))
+				tc.t.Errorf("the broken owner guards: %s", show(o))
 			}
-			s.take(m, "b", long, 0)
+			s.mustAcquire(m, "b", long, 0)
 		}},
 	}
 }

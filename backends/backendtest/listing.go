@@ -12,72 +12,72 @@ import (
 
 func listingRules() []rule {
 	return []rule{
-		{"7", "the queue lists who waits, in order and how", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"7", "the queue lists who waits, in order and how", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			if q := s.queue(m); len(q) != 0 {
-				w.t.Errorf("of a mutex that nobody used: %v", q)
+				tc.t.Errorf("of a mutex that nobody used: %v", q)
 			}
-			s.take(m, "a", long, 0)
+			s.mustAcquire(m, "a", long, 0)
 			s.block(m, "b", long, 0)
-			s.queueUp(m, "c", sec)
+			s.mustQueue(m, "c", sec)
 			s.block(m, "d", long, 0)
-			pass(20 * ms)
+			pause(20 * ms)
 			q := s.queueEntries(m, 10)
-			w.equal("queue", s.queue(m), []string{"b", "c", "d"})
+			tc.equal("queue", s.queue(m), []string{"b", "c", "d"})
 			for i, e := range q {
 				if e.Blocked != (e.Contender != "c") || e.Waiting < 15*ms || e.Waiting > patience {
-					w.t.Errorf("%+v", e)
+					tc.t.Errorf("%+v", e)
 				}
 				if i > 0 && e.Waiting > q[i-1].Waiting+rounding {
-					w.t.Errorf("%s waits longer than the one before it: %+v", e.Contender, q)
+					tc.t.Errorf("%s waits longer than the one before it: %+v", e.Contender, q)
 				}
 			}
 			if q := s.queueEntries(m, 2); len(q) != 2 || q[1].Contender != "c" {
-				w.t.Errorf("the first two: %+v", q)
+				tc.t.Errorf("the first two: %+v", q)
 			}
 			if o := s.owner(m); o.Waiters != 3 {
-				w.t.Errorf("owner says that %d wait", o.Waiters)
+				tc.t.Errorf("owner says that %d wait", o.Waiters)
 			}
 		}},
-		{"scan", "scan returns every mutex that is held or waited for", 0, func(w *world) {
-			s := w.server()
+		{"scan", "scan returns every mutex that is held or waited for", 0, func(tc *testCase) {
+			s := tc.server()
 			var held []string
 			for range 25 {
-				m := w.mutex()
-				s.take(m, "a", long, 0)
+				m := tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
 				held = append(held, m)
 			}
 			slices.Sort(held)
 			contended := held[7:9]
 			s.block(contended[0], "b", long, 0)
-			s.queueUp(contended[1], "b", sec)
-			mine := func(m string) bool { return strings.HasPrefix(m, "m-"+w.prefix+"-") }
+			s.mustQueue(contended[1], "b", sec)
+			mine := func(m string) bool { return strings.HasPrefix(m, "m-"+tc.prefix+"-") }
 			for _, count := range []int{0, 1, 5, 1000} {
-				w.equal(fmt.Sprintf("count %d", count), scan(s, simba.ScanRequest{Count: count, Match: mine}), held)
+				tc.equal(fmt.Sprintf("count %d", count), scan(s, simba.ScanRequest{Count: count, Match: mine}), held)
 			}
-			w.equal("held", scan(s, simba.ScanRequest{Match: mine, Held: true}), held)
-			w.equal("contended", scan(s, simba.ScanRequest{Match: mine, Contended: true}), contended)
-			w.equal("one", scan(s, simba.ScanRequest{Match: func(m string) bool { return m == held[3] }}), held[3:4])
+			tc.equal("held", scan(s, simba.ScanRequest{Match: mine, Held: true}), held)
+			tc.equal("contended", scan(s, simba.ScanRequest{Match: mine, Contended: true}), contended)
+			tc.equal("one", scan(s, simba.ScanRequest{Match: func(m string) bool { return m == held[3] }}), held[3:4])
 		}},
-		{"scan", "scan does not return what is free and not waited for", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
-			s.giveUp(m, "a")
-			expired := w.mutex()
-			s.take(expired, "a", long, 0)
+		{"scan", "scan does not return what is free and not waited for", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			s.mustRelease(m, "a")
+			expired := tc.mutex()
+			s.mustAcquire(expired, "a", long, 0)
 			s.expire(expired, "a", 50*ms)
 			for _, held := range []bool{true, false} {
 				if got := scan(s, simba.ScanRequest{Match: func(n string) bool { return n == m || n == expired }, Held: held}); len(got) != 0 {
-					w.t.Errorf("held %v: %v", held, got)
+					tc.t.Errorf("held %v: %v", held, got)
 				}
 			}
 		}},
-		{"scan", "a scan finds what is there all the time while others come and go", 0, func(w *world) {
-			s := w.server()
+		{"scan", "a scan finds what is there all the time while others come and go", 0, func(tc *testCase) {
+			s := tc.server()
 			var stay []string
 			for range 10 {
-				m := w.mutex()
-				s.take(m, "a", long, 0)
+				m := tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
 				stay = append(stay, m)
 			}
 			slices.Sort(stay)
@@ -92,26 +92,26 @@ func listingRules() []rule {
 						return
 					default:
 					}
-					m := fmt.Sprintf("come-and-go-%s-%d", w.prefix, i)
+					m := fmt.Sprintf("come-and-go-%s-%d", tc.prefix, i)
 					_, _, _ = s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "a", TTL: sec})
 					_, _, _ = s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
 				}
 			}()
 			for range 5 {
-				w.equal("scan", scan(s, simba.ScanRequest{Count: 3, Match: func(m string) bool { return slices.Contains(stay, m) }}), stay)
+				tc.equal("scan", scan(s, simba.ScanRequest{Count: 3, Match: func(m string) bool { return slices.Contains(stay, m) }}), stay)
 			}
 			close(stop)
 			<-stopped
 		}},
-		{"names", "names that differ are different mutexes and contenders", 0, func(w *world) {
-			s := w.server()
+		{"names", "names that differ are different mutexes and contenders", 0, func(tc *testCase) {
+			s := tc.server()
 			for i, pair := range [][2]string{
 				{"M", "m"}, {"é", "e"}, {"ß", "ss"}, {"a", "à"}, {"\u00e9", "e\u0301"}, {"x/y", "x%2Fy"}, {"x%2Fy", "x%252Fy"}, {"..", "."},
 				{"a/../b", "b"}, {"*", "?"}, {"[a]", "a"}, {`a\b`, `a\\b`}, {"'", "''"}, {`"`, "`"}, {"%s", "%d"}, {"日本", "日木"}, {"😀", "😁"}, {"$1", ":1"}, {"-", "--"}, {"simba:x", "x"},
 			} {
 				m := [2]string{pair[0], pair[1]}
 				if i > 0 { // as suffixes, and once alone
-					m = [2]string{w.mutex() + pair[0], ""}
+					m = [2]string{tc.mutex() + pair[0], ""}
 					m[1] = strings.TrimSuffix(m[0], pair[0]) + pair[1]
 				}
 				var served [2]bool
@@ -119,19 +119,19 @@ func listingRules() []rule {
 					o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: name, Contender: pair[k], TTL: long, NoQueue: true})
 					var refused *simba.NameError
 					if errors.As(err, &refused) {
-						w.t.Logf("%q: %v", name, err)
+						tc.t.Logf("%q: %v", name, err)
 						continue
 					}
 					served[k] = true
-					s.settle(o.Seq, err)
+					s.commit(o.Seq, err)
 					if o.Status != simba.StatusAcquired || o.Owner != pair[k] {
-						w.t.Errorf("%q by %q: %s", name, pair[k], show(o))
+						tc.t.Errorf("%q by %q: %s", name, pair[k], show(o))
 					}
 					if got := s.owner(name); got.Owner != pair[k] {
-						w.t.Errorf("%q: owner %q, want %q", name, got.Owner, pair[k])
+						tc.t.Errorf("%q: owner %q, want %q", name, got.Owner, pair[k])
 					}
 					if got := scan(s, simba.ScanRequest{Match: func(n string) bool { return n == name }}); !slices.Equal(got, []string{name}) {
-						w.t.Errorf("%q: scan finds %q", name, got)
+						tc.t.Errorf("%q: scan finds %q", name, got)
 					}
 				}
 				for k, name := range m {
@@ -139,70 +139,70 @@ func listingRules() []rule {
 						continue
 					}
 					if got := s.owner(name); got.Owner != pair[k] {
-						w.t.Errorf("%q, after %q: owner %q, want %q", name, m[1-k], got.Owner, pair[k])
+						tc.t.Errorf("%q, after %q: owner %q, want %q", name, m[1-k], got.Owner, pair[k])
 					}
 					if served[1-k] && s.release(name, pair[1-k]) {
-						w.t.Errorf("%q: %q released what %q owns", name, pair[1-k], pair[k])
+						tc.t.Errorf("%q: %q released what %q owns", name, pair[1-k], pair[k])
 					}
-					s.giveUp(name, pair[k])
+					s.mustRelease(name, pair[k])
 				}
 			}
 		}},
-		{"names", "the longest names are served or refused, never cut", 0, func(w *world) {
-			s := w.server()
+		{"names", "the longest names are served or refused, never cut", 0, func(tc *testCase) {
+			s := tc.server()
 			fill := func(begin string, n int) string { return begin + strings.Repeat("x", n-len(begin)) }
-			m := fill(w.mutex(), simba.MaxMutexLen)
+			m := fill(tc.mutex(), simba.MaxMutexLen)
 			a, b := fill("c-1-", simba.MaxContenderLen-1)+"a", fill("c-1-", simba.MaxContenderLen-1)+"b"
 			o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: a, TTL: long})
 			if refused := (*simba.NameError)(nil); errors.As(err, &refused) {
 				if refused.Argument != "mutex" && refused.Argument != "contender" || refused.Problem == "" {
-					w.t.Errorf("it does not say what is wrong: %v", err)
+					tc.t.Errorf("it does not say what is wrong: %v", err)
 				}
 				return
 			}
-			s.settle(o.Seq, err)
-			s.listen(m, b)
-			if o := s.queueUp(m, b, long); o.Owner != a {
-				w.t.Errorf("%s", show(o))
+			s.commit(o.Seq, err)
+			s.subscribeContender(m, b)
+			if o := s.mustQueue(m, b, long); o.Owner != a {
+				tc.t.Errorf("%s", show(o))
 			}
-			w.equal("queue", s.queue(m), []string{b})
-			s.giveUp(m, a)
-			s.hear(simba.ContenderChannel(m, b), simba.ReleasedNotice(a))
-			s.take(m, b, long, 0)
+			tc.equal("queue", s.queue(m), []string{b})
+			s.mustRelease(m, a)
+			s.awaitNotices(simba.ContenderChannel(m, b), simba.ReleasedNotice(a))
+			s.mustAcquire(m, b, long, 0)
 			if got := s.owner(m).Owner; got != b {
-				w.t.Errorf("owner %q", got)
+				tc.t.Errorf("owner %q", got)
 			}
-			s.giveUp(m, b)
+			s.mustRelease(m, b)
 		}},
-		{"close", "the figures count what happens", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"close", "the figures count what happens", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			s.guard(m, "a", long, 0, 0)
 			b := s.block(m, "b", long, 0)
 			if n := s.b.Stats().Blocked; n != 1 {
-				w.t.Errorf("%d blocked", n)
+				tc.t.Errorf("%d blocked", n)
 			}
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.granted()
 			s.breakIt(m, "")
 			got := s.b.Stats()
 			if got.Acquired != 2 || got.Renewed != 1 || got.Released != 1 || got.Broken != 1 || got.Handoffs != 1 || got.Blocked != 0 {
-				w.t.Errorf("%+v", got)
+				tc.t.Errorf("%+v", got)
 			}
-			s.take(m, "c", long, 0)
+			s.mustAcquire(m, "c", long, 0)
 			s.expire(m, "c", 30*ms)
-			w.await("its end is counted", func() bool { return s.b.Stats().Expired == 1 })
+			tc.await("its end is counted", func() bool { return s.b.Stats().Expired == 1 })
 		}},
 	}
 }
 
 // scan goes once around, and returns the names in order, each once.
 func scan(s *server, r simba.ScanRequest) []string {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	var names []string
 	for range 100_000 {
 		page, seq, err := s.b.Scan(context.Background(), r)
-		s.settle(seq, err)
+		s.commit(seq, err)
 		names = append(names, page.Mutexes...)
 		if page.Cursor == 0 {
 			slices.Sort(names)
@@ -210,6 +210,6 @@ func scan(s *server, r simba.ScanRequest) []string {
 		}
 		r.Cursor = page.Cursor
 	}
-	s.w.t.Fatal("the scan never ends")
+	s.tc.t.Fatal("the scan never ends")
 	return nil
 }

@@ -10,160 +10,160 @@ import (
 
 func noticeRules() []rule {
 	return []rule{
-		{"notices", "every new tenure is announced once, and no renewal", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "every new tenure is announced once, and no renewal", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", long, 0)
+			s.mustAcquire(m, "a", long, 0)
 			s.acquire(m, "a", long, 0)
 			s.guard(m, "a", long, 0, 0)
 			b := s.block(m, "b", long, 0)
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.granted()
 			s.breakIt(m, "")
-			s.take(m, "b", long, 0)
+			s.mustAcquire(m, "b", long, 0)
 			s.expire(m, "b", 50*ms)
-			s.take(m, "c", long, 0)
-			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b", "released@@b", "acquired@@b", "acquired@@c")
+			s.mustAcquire(m, "c", long, 0)
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b", "released@@b", "acquired@@b", "acquired@@c")
 		}},
-		{"notices", "release, break and the end of a session announce a free mutex", 0, func(w *world) {
-			s := w.server()
+		{"notices", "release, break and the end of a session announce a free mutex", 0, func(tc *testCase) {
+			s := tc.server()
 			for _, end := range []func(m string){
-				func(m string) { s.giveUp(m, "the@owner") },
+				func(m string) { s.mustRelease(m, "the@owner") },
 				func(m string) { s.breakIt(m, "stuck") },
 				func(m string) { s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "the@owner", Session: 7}) },
 			} {
-				m := w.mutex()
+				m := tc.mutex()
 				s.subscribe(simba.MutexChannel(m))
-				s.ask(simba.AcquireRequest{Mutex: m, Contender: "the@owner", TTL: long, Session: 7})
+				s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "the@owner", TTL: long, Session: 7})
 				end(m)
-				s.hear(simba.MutexChannel(m), "acquired@@the@owner", "released@@the@owner")
-				s.take(m, "b", long, 0)
-				s.hear(simba.MutexChannel(m), "acquired@@the@owner", "released@@the@owner", "acquired@@b")
+				s.awaitNotices(simba.MutexChannel(m), "acquired@@the@owner", "released@@the@owner")
+				s.mustAcquire(m, "b", long, 0)
+				s.awaitNotices(simba.MutexChannel(m), "acquired@@the@owner", "released@@the@owner", "acquired@@b")
 			}
 		}},
-		{"notices", "a release by a contender that is not the owner announces nothing", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "a release by a contender that is not the owner announces nothing", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
-			a := s.take(m, "a", long, 0)
-			s.queueUp(m, "b", sec)
+			a := s.mustAcquire(m, "a", long, 0)
+			s.mustQueue(m, "b", sec)
 			s.release(m, "b")
 			s.release(m, "stranger")
 			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token + 1})
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			s.release(m, "a")
 			s.breakIt(m, "")
-			s.take(m, "c", long, 0)
-			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
+			s.mustAcquire(m, "c", long, 0)
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
 		}},
-		{"notices", "the end of a lease announces nothing on the mutex' channel", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "the end of a lease announces nothing on the mutex' channel", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", long, 0)
+			s.mustAcquire(m, "a", long, 0)
 			s.expire(m, "a", 200*ms)
-			pass(100 * ms)
-			s.take(m, "b", long, 0)
-			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
+			pause(100 * ms)
+			s.mustAcquire(m, "b", long, 0)
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
 		}},
-		{"notices", "a mutex whose only waiters cannot be reached is announced free", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "a mutex whose only waiters cannot be reached is announced free", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", long, 0)
-			s.queueUp(m, "mute", sec)
-			s.giveUp(m, "a")
-			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
+			s.mustAcquire(m, "a", long, 0)
+			s.mustQueue(m, "mute", sec)
+			s.mustRelease(m, "a")
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
-		{"notices", "a free mutex is not announced while it is kept for a waiter", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "a free mutex is not announced while it is kept for a waiter", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(long)
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", long, 0)
-			s.listen(m, "b")
-			s.queueUp(m, "b", sec)
-			s.giveUp(m, "a")
-			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
-			pass(200 * ms)
-			s.take(m, "b", long, 0)
-			s.hear(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
+			s.mustAcquire(m, "a", long, 0)
+			s.subscribeContender(m, "b")
+			s.mustQueue(m, "b", sec)
+			s.mustRelease(m, "a")
+			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
+			pause(200 * ms)
+			s.mustAcquire(m, "b", long, 0)
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
 		}},
-		{"notices", "a turn that lapses with nobody next announces a free mutex", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "a turn that lapses with nobody next announces a free mutex", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(300 * ms)
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", long, 0)
-			s.listen(m, "b")
-			s.queueUp(m, "b", sec)
+			s.mustAcquire(m, "a", long, 0)
+			s.subscribeContender(m, "b")
+			s.mustQueue(m, "b", sec)
 			sent := time.Now()
-			s.giveUp(m, "a")
-			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
-			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
+			s.mustRelease(m, "a")
+			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 			if took := time.Since(sent); took < 300*ms-rounding {
-				w.t.Errorf("announced free after %v, in b's turn", took)
+				tc.t.Errorf("announced free after %v, in b's turn", took)
 			}
-			s.take(m, "c", long, 0)
-			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
+			s.mustAcquire(m, "c", long, 0)
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
 		}},
-		{"notices", "a waiter that leaves in its turn, with nobody next, announces a free mutex", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "a waiter that leaves in its turn, with nobody next, announces a free mutex", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(long)
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", long, 0)
-			s.listen(m, "b")
-			s.queueUp(m, "b", sec)
-			s.giveUp(m, "a")
-			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			s.mustAcquire(m, "a", long, 0)
+			s.subscribeContender(m, "b")
+			s.mustQueue(m, "b", sec)
+			s.mustRelease(m, "a")
+			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			s.release(m, "b")
-			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
-		{"notices", "a handoff window of zero announces a free mutex to all", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "a handoff window of zero announces a free mutex to all", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(0)
 			s.subscribe(simba.MutexChannel(m))
-			s.take(m, "a", long, 0)
-			s.listen(m, "b")
-			s.queueUp(m, "b", long)
-			s.giveUp(m, "a")
-			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
-			s.hear(simba.MutexChannel(m), "acquired@@a", "released@@a")
+			s.mustAcquire(m, "a", long, 0)
+			s.subscribeContender(m, "b")
+			s.mustQueue(m, "b", long)
+			s.mustRelease(m, "a")
+			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
+			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
-		{"notices", "a waiter is told the old owner, however its tenure ended", 0, func(w *world) {
-			s := w.server()
+		{"notices", "a waiter is told the old owner, however its tenure ended", 0, func(tc *testCase) {
+			s := tc.server()
 			for _, end := range []func(m string){
-				func(m string) { s.giveUp(m, "the@owner") },
+				func(m string) { s.mustRelease(m, "the@owner") },
 				func(m string) { s.breakIt(m, "") },
 				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // and then it expires
 			} {
-				m := w.mutex()
-				s.take(m, "the@owner", long, 0)
-				s.listen(m, "b")
-				s.queueUp(m, "b", sec)
+				m := tc.mutex()
+				s.mustAcquire(m, "the@owner", long, 0)
+				s.subscribeContender(m, "b")
+				s.mustQueue(m, "b", sec)
 				end(m)
-				s.hear(simba.ContenderChannel(m, "b"), "released@@the@owner")
-				s.take(m, "b", long, 0)
+				s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@the@owner")
+				s.mustAcquire(m, "b", long, 0)
 			}
 		}},
-		{"notices", "nobody hears of another's turn", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "nobody hears of another's turn", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(long)
-			s.take(m, "a", long, 0)
-			s.listen(m, "b")
-			s.listen(m, "c")
-			s.queueUp(m, "b", sec)
-			s.queueUp(m, "c", sec)
-			s.giveUp(m, "a")
-			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
-			s.take(m, "b", long, 0)
-			s.giveUp(m, "b")
-			s.hear(simba.ContenderChannel(m, "c"), "released@@b")
-			s.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			s.mustAcquire(m, "a", long, 0)
+			s.subscribeContender(m, "b")
+			s.subscribeContender(m, "c")
+			s.mustQueue(m, "b", sec)
+			s.mustQueue(m, "c", sec)
+			s.mustRelease(m, "a")
+			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
+			s.mustAcquire(m, "b", long, 0)
+			s.mustRelease(m, "b")
+			s.awaitNotices(simba.ContenderChannel(m, "c"), "released@@b")
+			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
-		{"notices", "every change is published as the history tells it", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"notices", "every change is published as the history tells it", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.EventChannel(m))
-			s.take(m, "a", long, 0)
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
-			s.queueUp(m, "c", sec)
+			s.mustQueue(m, "c", sec)
 			s.release(m, "c")
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.granted()
 			s.breakIt(m, `stuck "twice"`)
 			want := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
@@ -171,69 +171,69 @@ func noticeRules() []rule {
 			for _, e := range want {
 				lines = append(lines, string(e.AppendJSON(nil)))
 			}
-			s.hear(simba.EventChannel(m), lines...)
+			s.awaitNotices(simba.EventChannel(m), lines...)
 			if len(lines) != 7 {
-				w.t.Errorf("%d events: %q", len(lines), lines)
+				tc.t.Errorf("%d events: %q", len(lines), lines)
 			}
 			var last struct {
 				Event, Mutex, Owner, Reason string
 				Token                       uint64
 			}
 			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
-				w.t.Error(err)
+				tc.t.Error(err)
 			}
 			if last.Event != "broken" || last.Mutex != m || last.Owner != "b" || last.Reason != `stuck "twice"` || last.Token == 0 {
-				w.t.Errorf("%+v", last)
+				tc.t.Errorf("%+v", last)
 			}
 		}},
-		{"history", "history tells every change in order", 0, func(w *world) {
-			s, m, other := w.server(), w.mutex(), w.mutex()
-			s.take(m, "a", long, 0)
-			s.queueUp(m, "b", sec)
-			s.take(other, "x", long, 0)
+		{"history", "history tells every change in order", 0, func(tc *testCase) {
+			s, m, other := tc.server(), tc.mutex(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			s.mustQueue(m, "b", sec)
+			s.mustAcquire(other, "x", long, 0)
 			s.release(m, "b")
 			s.expire(m, "a", 50*ms) // a renewal is no event
-			s.take(m, "c", long, 0)
+			s.mustAcquire(m, "c", long, 0)
 			s.breakIt(m, "stuck")
-			w.equal("history", s.story(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})
+			tc.equal("history", s.eventsOf(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})
 			all := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
 			if len(all) != 6 {
 				return // told already
 			}
 			for i, e := range all {
 				if e.Mutex != m || e.At == 0 || i > 0 && e.Seq <= all[i-1].Seq {
-					w.t.Errorf("event %d: %+v", i, e)
+					tc.t.Errorf("event %d: %+v", i, e)
 				}
 			}
 			if all[5].Reason != "stuck" || all[5].Token != all[4].Token || all[3].Token != all[0].Token || all[1].Token != 0 {
-				w.t.Errorf("%+v", all)
+				tc.t.Errorf("%+v", all)
 			}
 			if got := s.history(simba.HistoryRequest{Mutex: m, Count: 2}); !slices.Equal(got, all[4:]) {
-				w.t.Errorf("the newest two: %+v", got)
+				tc.t.Errorf("the newest two: %+v", got)
 			}
 			if got := s.history(simba.HistoryRequest{Mutex: m, Count: 100, Since: all[3].Seq}); !slices.Equal(got, all[4:]) {
-				w.t.Errorf("since %d: %+v", all[3].Seq, got)
+				tc.t.Errorf("since %d: %+v", all[3].Seq, got)
 			}
-			if got := s.history(simba.HistoryRequest{Mutex: w.mutex()}); len(got) != 0 {
-				w.t.Errorf("of a mutex that nobody used: %+v", got)
+			if got := s.history(simba.HistoryRequest{Mutex: tc.mutex()}); len(got) != 0 {
+				tc.t.Errorf("of a mutex that nobody used: %+v", got)
 			}
 		}},
-		{"history", "a reason that is given is in the history", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"history", "a reason that is given is in the history", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Reason: "session ended"})
 			got := s.history(simba.HistoryRequest{Mutex: m, Count: 1})
 			if len(got) != 1 || got[0].Kind != simba.EventReleased || got[0].Reason != "session ended" {
-				w.t.Errorf("%+v", got)
+				tc.t.Errorf("%+v", got)
 			}
 		}},
-		{"history", "a waiter that is granted the mutex does not leave the queue by the history", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
+		{"history", "a waiter that is granted the mutex does not leave the queue by the history", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			b.granted()
-			w.equal("history", s.story(m), []string{"acquired a", "queued b", "released a", "acquired b"})
+			tc.equal("history", s.eventsOf(m), []string{"acquired a", "queued b", "released a", "acquired b"})
 		}},
 	}
 }

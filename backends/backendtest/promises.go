@@ -32,7 +32,7 @@ const (
 	kept state = iota
 	keptIf
 	notKept
-	moot
+	notApplicable
 )
 
 // Kept is a rule that an engine keeps.
@@ -46,11 +46,11 @@ func KeptIf(text string) Keeping { return Keeping{keptIf, text} }
 func NotKept(text string) Keeping { return Keeping{notKept, text} }
 
 // Moot is a rule that says nothing to an engine; text says why.
-func Moot(text string) Keeping { return Keeping{moot, text} }
+func NotApplicable(text string) Keeping { return Keeping{notApplicable, text} }
 
 func (k Keeping) String() string {
 	switch k.state {
-	case moot:
+	case notApplicable:
 		return "–"
 	case keptIf:
 		return "kept if " + k.text
@@ -106,8 +106,8 @@ const (
 const tenThousand = "backends/proxy.TestOfEventsTheLastTenThousandAreKept"
 
 var (
-	one   = Moot("one server has the data for itself")
-	alone = Moot("there is no store beside it")
+	singleServer = NotApplicable("one server has the data for itself")
+	noStore      = NotApplicable("there is no store beside it")
 )
 
 // Promises is what each engine keeps of the design's rules, in its order.
@@ -147,17 +147,17 @@ var Promises = []Promise{
 	{ID: "6", Rule: "A lease is counted from the grant; a waiter that died before it was told is skipped"},
 	{ID: "7", Rule: "First come, first served among the waiters of one server"},
 	{
-		ID: "7s", Rule: "First come, first served among the waiters of all servers", Embedded: one,
+		ID: "7s", Rule: "First come, first served among the waiters of all servers", Embedded: singleServer,
 		MySQL: NotKept("the table has no queue: whoever looks first"),
 	},
 	{ID: "8", Rule: "No lost wake-up: a waiter on an open connection is granted a mutex that is released, expires or is broken, and needs not ask again"},
 	{
-		ID: "8s", Rule: "The same when it was released through another server", Embedded: one,
+		ID: "8s", Rule: "The same when it was released through another server", Embedded: singleServer,
 		MySQL: KeptIf("`--mysql-poll` is set: else the waiter's server looks again when the lease that it saw would have ended, up to 1 s later"),
 	},
 	{ID: "9", Rule: "Queue entries of waiters that are gone go too"},
 	{
-		ID: "9s", Rule: "Nobody waits for the waiters of a server that is gone", Embedded: one,
+		ID: "9s", Rule: "Nobody waits for the waiters of a server that is gone", Embedded: singleServer,
 		ZooKeeper: KeptIf("they may hold it up for the session timeout; a server that is stopped in order takes them along"),
 	},
 	{
@@ -191,18 +191,18 @@ var Promises = []Promise{
 	},
 	{ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its place"},
 	{
-		ID: "retry-s", Rule: "A request may be repeated through another server", Embedded: one,
+		ID: "retry-s", Rule: "A request may be repeated through another server", Embedded: singleServer,
 		ZooKeeper: KeptIf("its first server lives: the tenure ends with that server's session"),
 	},
 	{
-		ID: "place-s", Rule: "A waiter that reconnects to another server keeps its place", Embedded: one,
+		ID: "place-s", Rule: "A waiter that reconnects to another server keeps its place", Embedded: singleServer,
 		MySQL:     NotKept("each server has a queue of its own"),
 		ZooKeeper: KeptIf("its first server lives: the place is a node of that server's session"),
 	},
 	{ID: "session", Rule: "SESSION: the mutex is released when the connection closes"},
 	{ID: "turn", Rule: "A polling waiter that can be reached is told `released@@…`, and the mutex is kept for it for the handoff window"},
 	{
-		ID: "turn-s", Rule: "It is kept from the clients of other servers too", Embedded: one,
+		ID: "turn-s", Rule: "It is kept from the clients of other servers too", Embedded: singleServer,
 		MySQL: NotKept("kept among the clients of its own server; others may take it"),
 	},
 	{ID: "pass", Rule: "A turn that is missed, left or reaches nobody goes to the next in line"},
@@ -216,12 +216,12 @@ var Promises = []Promise{
 	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its place as a polling one"},
 	{ID: "notices", Rule: "`acquired@@…` for every new tenure; `released@@…` for a waiter's turn, and for all when a mutex is free, not by expiry, and nobody is next; every change as JSON"},
 	{
-		ID: "notices-s", Rule: "Also for what other servers do", Embedded: one,
+		ID: "notices-s", Rule: "Also for what other servers do", Embedded: singleServer,
 		MySQL:     KeptIf("they may come late, when the server looks next (`--mysql-poll`); a tenure that begins and ends between two looks is not seen, and, without `fencing_token`, an owner that releases and acquires again between them is taken to have renewed"),
 		ZooKeeper: KeptIf("the tenure lasts: one of some milliseconds may begin and end between two looks"),
 	},
 	{
-		ID: "queue-s", Rule: "SIMBA.QUEUE lists the waiters of all servers", Embedded: one,
+		ID: "queue-s", Rule: "SIMBA.QUEUE lists the waiters of all servers", Embedded: singleServer,
 		MySQL: NotKept("it lists those of the server that is asked"),
 	},
 	{
@@ -238,16 +238,16 @@ var Promises = []Promise{
 	},
 	{
 		ID: "outage", Rule: "A store that cannot be reached: `-TRYAGAIN` within the deadline, recovery within 5 s, waiters go on waiting",
-		Embedded:  alone,
+		Embedded:  noStore,
 		ZooKeeper: KeptIf("it is over before two thirds of the session timeout: else its leases have ended, its waiters queue up anew (polling waiters that listen get a notice to do so), and its mutexes are served when the ensemble has ended the session"),
 	},
 	{
 		ID: "refused", Rule: "A store that refuses until an operator mends it: `-ERR engine … misconfigured: …`, which ends waits too, and all goes on when it is mended",
-		Embedded: alone,
+		Embedded: noStore,
 	},
 	{
 		ID: "lost", Rule: "A reply that was lost is settled: the retry gets the same tenure",
-		Embedded: alone,
+		Embedded: noStore,
 	},
 	{
 		ID: "close", Rule: "A server that stops leaves nothing behind and tells nothing more",

@@ -17,7 +17,7 @@ const (
 	crashContenders = 8
 	crashTransition = sec
 	// skewed is how far two servers may be apart about what is left of a lease, as far as they know the store's clock.
-	skewed = 100 * ms
+	clockSkew = 100 * ms
 )
 
 // Crash kills the store again and again while contenders acquire, renew and release, and starts it again. What
@@ -31,12 +31,12 @@ const (
 // It is not one of the suite's rules, since what a cluster or Sentinel does when a store is killed is another thing.
 func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 	t.Helper()
-	w := newWorld(t, e)
-	w.e.Timeout = calm // a busy machine must not fail what a store answers
-	s := w.server()
+	tc := newTestCase(t, e)
+	tc.engine.Timeout = longTimeout // a busy machine must not fail what a store answers
+	s := tc.server()
 	all := 0
 	for round := range rounds {
-		r := &crashRound{w: w, s: s, number: round, stop: make(chan struct{}), enough: make(chan struct{})}
+		r := &crashRound{w: tc, s: s, number: round, stop: make(chan struct{}), enough: make(chan struct{})}
 		r.left.Store(int64(20 + rand.IntN(300)))
 		var contenders sync.WaitGroup
 		for i := range crashContenders {
@@ -44,22 +44,22 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 		}
 		select {
 		case <-r.enough:
-		case <-time.After(w.patience()):
-			w.t.Error("the contenders are not answered")
+		case <-time.After(tc.patience()):
+			tc.t.Error("the contenders are not answered")
 		}
 		kill()
 		close(r.stop)
 		start()
 		contenders.Wait()
 		// Who was there before may remember what the store has forgotten; who is new cannot.
-		fresh := w.server()
+		fresh := tc.server()
 		for _, h := range r.all {
-			w.survived("the server of before", s, h)
-			w.survived("a new server", fresh, h)
+			tc.checkSurvived("the server of before", s, h)
+			tc.checkSurvived("a new server", fresh, h)
 		}
 		for _, h := range r.all[:min(len(r.all), crashContenders)] {
 			if !h.open { // else it may be taken back yet
-				w.goesOn(fresh, h)
+				tc.checkNextToken(fresh, h)
 			}
 		}
 		all += len(r.all)
@@ -76,7 +76,7 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 
 // crashRound is what happens until one crash.
 type crashRound struct {
-	w      *world
+	w      *testCase
 	s      *server
 	number int
 	stop   chan struct{} // closed when the store is gone
@@ -84,11 +84,11 @@ type crashRound struct {
 	enough chan struct{} // closed when left is 0
 
 	mu  sync.Mutex // guards what follows
-	all []hearsay
+	all []belief
 }
 
 // hearsay is what a contender knows of a mutex that nobody else wants.
-type hearsay struct {
+type belief struct {
 	mutex, contender string
 	token            uint64    // of its tenure; 0 = it was told of none
 	until            time.Time // its lease lasts so long at least
@@ -104,7 +104,7 @@ func (r *crashRound) work(contender string) {
 			return
 		default:
 		}
-		h := hearsay{mutex: fmt.Sprintf("%s-%s-%d", r.name(), contender, n), contender: contender}
+		h := belief{mutex: fmt.Sprintf("%s-%s-%d", r.name(), contender, n), contender: contender}
 		err := r.use(&h)
 		h.open = err != nil
 		r.mu.Lock()
@@ -123,7 +123,7 @@ func (r *crashRound) work(contender string) {
 // name sets the mutexes of a round apart from those of others.
 func (r *crashRound) name() string { return fmt.Sprintf("m-%s-%d", r.w.prefix, r.number) }
 
-func (r *crashRound) use(h *hearsay) error {
+func (r *crashRound) use(h *belief) error {
 	ctx := context.Background()
 	ttl := long
 	asked := time.Now()
@@ -171,29 +171,29 @@ func (r *crashRound) replied(seq simba.Seq, err error) error {
 }
 
 // survived holds what a server tells after the crash against what was told before.
-func (w *world) survived(who string, s *server, h hearsay) {
-	w.t.Helper()
+func (tc *testCase) checkSurvived(who string, s *server, h belief) {
+	tc.t.Helper()
 	o := s.ownerAgain(h.mutex)
 	now := time.Now()
 	switch {
 	case o.Owner != "" && o.Owner != h.contender:
-		w.t.Errorf("%s tells of %s: %+v, which nobody but %s asked for", who, h.mutex, o, h.contender)
+		tc.t.Errorf("%s tells of %s: %+v, which nobody but %s asked for", who, h.mutex, o, h.contender)
 	case h.open && (h.token == 0 || o.Owner == ""): // acquired or not; released or not
 	case h.released && o.Owner != "":
-		w.t.Errorf("%s tells of %s: %+v, but %s was told that it has released token %d", who, h.mutex, o, h.contender, h.token)
+		tc.t.Errorf("%s tells of %s: %+v, but %s was told that it has released token %d", who, h.mutex, o, h.contender, h.token)
 	case h.released:
 	case o.Owner == "" || o.Token != h.token:
-		w.t.Errorf("%s tells of %s: %+v, but %s was told that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
-	case o.TTL < h.until.Sub(now)-skewed:
-		w.t.Errorf("%s tells that %s is %s's for another %v, which was told of %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
+		tc.t.Errorf("%s tells of %s: %+v, but %s was told that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
+	case o.TTL < h.until.Sub(now)-clockSkew:
+		tc.t.Errorf("%s tells that %s is %s's for another %v, which was told of %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
 	}
 }
 
 // goesOn ends what a contender owns, and has another be the next: by a larger token.
-func (w *world) goesOn(s *server, h hearsay) {
-	w.t.Helper()
+func (tc *testCase) checkNextToken(s *server, h belief) {
+	tc.t.Helper()
 	s.release(h.mutex, h.contender)
-	if o := s.take(h.mutex, "next", long, 0); o.Token <= h.token {
-		w.t.Errorf("%s: token %d comes after %d", h.mutex, o.Token, h.token)
+	if o := s.mustAcquire(h.mutex, "next", long, 0); o.Token <= h.token {
+		tc.t.Errorf("%s: token %d comes after %d", h.mutex, o.Token, h.token)
 	}
 }

@@ -85,7 +85,7 @@ func TestEveryPromiseIsAttackedOnEveryEngineThatKeepsIt(t *testing.T) {
 		for _, engine := range engines {
 			named := p.Tests.of(engine)
 			switch k := p.of(engine); {
-			case k.state == notKept || k.state == moot:
+			case k.state == notKept || k.state == notApplicable:
 				if len(named) > 0 {
 					t.Errorf("promise %q: %v on %s, and yet it has tests there: %q", p.ID, k, engine, named)
 				}

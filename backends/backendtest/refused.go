@@ -13,43 +13,43 @@ import (
 
 func refusedRules() []rule {
 	return []rule{
-		{"refused", "a store that refuses is named to a request and to a waiter, and serves on when it is mended", harm, func(w *world) {
-			s := w.server()
-			w.withLease(2*sec, func(m string, lease time.Duration) bool {
-				_, x, mend := w.waitsAtAHarmedStore(s, m, lease)
+		{"refused", "a store that refuses is named to a request and to a waiter, and serves on when it is mended", harm, func(tc *testCase) {
+			s := tc.server()
+			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
+				_, x, mend := tc.blockThenHarm(s, m, lease)
 				if x == nil {
 					return false
 				}
-				w.mustBeMisconfigured("acquire", s.refused(m, "b"))
+				tc.mustBeMisconfigured("acquire", s.awaitRefusal(m, "b"))
 				x.awaitWake() // when the lease has ended at the latest
 				x.ended = true
 				_, err := x.ticket.End(simba.EndWoken)
-				w.mustBeMisconfigured("the wait", err)
-				w.mustBeMisconfigured("acquire after it", s.refused(m, "b"))
+				tc.mustBeMisconfigured("the wait", err)
+				tc.mustBeMisconfigured("acquire after it", s.awaitRefusal(m, "b"))
 
 				mend()
-				s.acquiresAgain(m, "c") // before x's lease would end: it has none
+				s.awaitAcquire(m, "c") // before x's lease would end: it has none
 				y := s.block(m, "y", long, 0)
-				s.giveUp(m, "c")
+				s.mustRelease(m, "c")
 				y.granted()
 				return true
 			})
 		}},
-		{"refused", "a waiter that a store fails is told once, and waits again when it is mended", harm, func(w *world) {
-			s := w.server()
-			w.withLease(2*sec, func(m string, lease time.Duration) bool {
-				a, x, mend := w.waitsAtAHarmedStore(s, m, lease)
+		{"refused", "a waiter that a store fails is told once, and waits again when it is mended", harm, func(tc *testCase) {
+			s := tc.server()
+			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
+				a, x, mend := tc.blockThenHarm(s, m, lease)
 				if x == nil {
 					return false
 				}
 				x.awaitWake()
 				x.ended = true
 				_, err := x.ticket.End(simba.EndWoken)
-				w.mustBeMisconfigured("the wait", err)
+				tc.mustBeMisconfigured("the wait", err)
 				mend()
-				s.acquiresAgain(m, "x")
+				s.awaitAcquire(m, "x")
 				if o := s.owner(m); o.Owner != "x" || o.Token <= a.Token {
-					w.t.Errorf("the owner is %+v, after token %d", o, a.Token)
+					tc.t.Errorf("the owner is %+v, after token %d", o, a.Token)
 				}
 				return true
 			})
@@ -59,17 +59,17 @@ func refusedRules() []rule {
 
 // waitsAtAHarmedStore has x wait for a mutex that a owns, and then harms the store. The waiter is
 // nil if that took longer than a's lease: x may have been granted the mutex before.
-func (w *world) waitsAtAHarmedStore(s *server, m string, lease time.Duration) (a simba.Outcome, x *waiter, mend func()) {
-	w.t.Helper()
+func (tc *testCase) blockThenHarm(s *server, m string, lease time.Duration) (a simba.Outcome, x *waiter, mend func()) {
+	tc.t.Helper()
 	asked := time.Now()
-	a, inTime := s.takeIfInTime(m, "a", lease, 0)
+	a, inTime := s.acquireIfInTime(m, "a", lease, 0)
 	if !inTime {
 		return a, nil, nil
 	}
 	if x = s.blockIfInTime(m, "x"); x == nil {
 		return a, nil, nil
 	}
-	mend = w.e.Harm(w.t, m)
+	mend = tc.engine.Harm(tc.t, m)
 	if time.Since(asked) >= lease-rounding {
 		mend()
 		return a, nil, nil
@@ -78,10 +78,10 @@ func (w *world) waitsAtAHarmedStore(s *server, m string, lease time.Duration) (a
 }
 
 // refused asks until the store says that it refuses, and returns the error.
-func (s *server) refused(mutex, contender string) error {
-	s.w.t.Helper()
+func (s *server) awaitRefusal(mutex, contender string) error {
+	s.tc.t.Helper()
 	var err error
-	s.w.await("the store refuses", func() bool {
+	s.tc.await("the store refuses", func() bool {
 		_, _, err = s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: sec, NoQueue: true})
 		lost := (*simba.UnavailableError)(nil)
 		return err != nil && !errors.As(err, &lost)
@@ -90,9 +90,9 @@ func (s *server) refused(mutex, contender string) error {
 }
 
 // acquiresAgain asks for a mutex until it is had from a store that was mended.
-func (s *server) acquiresAgain(mutex, contender string) {
-	s.w.t.Helper()
-	s.w.await(contender+" acquires", func() bool {
+func (s *server) awaitAcquire(mutex, contender string) {
+	s.tc.t.Helper()
+	s.tc.await(contender+" acquires", func() bool {
 		o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
 		if err == nil {
 			err = s.b.Commit(context.Background(), o.Seq)
@@ -102,15 +102,15 @@ func (s *server) acquiresAgain(mutex, contender string) {
 }
 
 // mustBeMisconfigured checks that a request was refused as the wire wants it.
-func (w *world) mustBeMisconfigured(what string, err error) {
-	w.t.Helper()
+func (tc *testCase) mustBeMisconfigured(what string, err error) {
+	tc.t.Helper()
 	var refusal *simba.MisconfiguredError
 	if !errors.As(err, &refusal) {
-		w.t.Errorf("%s: %v, not a MisconfiguredError", what, err)
+		tc.t.Errorf("%s: %v, not a MisconfiguredError", what, err)
 		return
 	}
-	name, _, _ := strings.Cut(w.e.Name, "-")
+	name, _, _ := strings.Cut(tc.engine.Name, "-")
 	if refusal.Engine != name || refusal.Err == nil || strings.Contains(err.Error(), "\n") {
-		w.t.Errorf("%s: %q", what, err)
+		tc.t.Errorf("%s: %q", what, err)
 	}
 }

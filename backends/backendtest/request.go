@@ -9,96 +9,96 @@ import (
 
 func requestRules() []rule {
 	return []rule{
-		{"retry", "every request may be repeated", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", long, sec)
+		{"retry", "every request may be repeated", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, sec)
 			for range 3 {
 				if o := s.acquire(m, "a", long, sec); o.Status != simba.StatusRenewed || o.Owner != "a" || o.Token != a.Token {
-					w.t.Errorf("acquire again: %s", show(o))
+					tc.t.Errorf("acquire again: %s", show(o))
 				}
 			}
-			if x, o := s.enter(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
-				w.t.Errorf("acquire again, with WAIT: %s", show(o))
+			if x, o := s.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
+				tc.t.Errorf("acquire again, with WAIT: %s", show(o))
 			}
-			if o := s.try(m, "a", long, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				w.t.Errorf("acquire again, with NOQUEUE: %s", show(o))
+			if o := s.acquireNoQueue(m, "a", long, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
+				tc.t.Errorf("acquire again, with NOQUEUE: %s", show(o))
 			}
 			for range 2 {
 				if o := s.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
-					w.t.Errorf("guard: %s", show(o))
+					tc.t.Errorf("guard: %s", show(o))
 				}
 			}
-			w.equal("the owner queues for itself", s.queue(m), nil)
+			tc.equal("the owner queues for itself", s.queue(m), nil)
 			if !s.release(m, "a") || s.release(m, "a") {
-				w.t.Error("release and its repetition are not 1 and 0")
+				tc.t.Error("release and its repetition are not 1 and 0")
 			}
-			if b := s.take(m, "a", long, 0); b.Token == a.Token {
-				w.t.Error("a new tenure has the old token")
+			if b := s.mustAcquire(m, "a", long, 0); b.Token == a.Token {
+				tc.t.Error("a new tenure has the old token")
 			}
 		}},
-		{"retry", "a queued contender that asks again keeps its place", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", long, long)
+		{"retry", "a queued contender that asks again keeps its place", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, long)
 			for i, c := range []string{"b", "c", "d"} {
-				o := s.queueUp(m, c, sec)
+				o := s.mustQueue(m, c, sec)
 				if o.Position != i+1 || o.Owner != "a" || o.Token != a.Token || o.TTL <= 0 || o.Transition <= long {
-					w.t.Errorf("%s: %s", c, show(o))
+					tc.t.Errorf("%s: %s", c, show(o))
 				}
 			}
 			for i, c := range []string{"b", "c", "d", "b"} {
-				if o := s.queueUp(m, c, sec); o.Position != i%3+1 {
-					w.t.Errorf("%s again: %s", c, show(o))
+				if o := s.mustQueue(m, c, sec); o.Position != i%3+1 {
+					tc.t.Errorf("%s again: %s", c, show(o))
 				}
 			}
-			w.equal("queue", s.queue(m), []string{"b", "c", "d"})
+			tc.equal("queue", s.queue(m), []string{"b", "c", "d"})
 		}},
-		{"retry", "noqueue takes no place and keeps the one there is", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
-			if o := s.try(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 0 || o.Owner != "a" {
-				w.t.Errorf("%s", show(o))
+		{"retry", "noqueue takes no place and keeps the one there is", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 0 || o.Owner != "a" {
+				tc.t.Errorf("%s", show(o))
 			}
-			w.equal("queue", s.queue(m), nil)
-			s.queueUp(m, "b", sec)
-			if o := s.try(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 1 {
-				w.t.Errorf("of one that waits: %s", show(o))
+			tc.equal("queue", s.queue(m), nil)
+			s.mustQueue(m, "b", sec)
+			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 1 {
+				tc.t.Errorf("of one that waits: %s", show(o))
 			}
-			w.equal("queue", s.queue(m), []string{"b"})
+			tc.equal("queue", s.queue(m), []string{"b"})
 		}},
-		{"retry", "of many requests of one contender at once one acquires and the others renew", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			simultaneously(w, m, s)
+		{"retry", "of many requests of one contender at once one acquires and the others renew", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			acquireAtOnce(tc, m, s)
 		}},
-		{"9", "an owner was in no queue", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
-			s.queueUp(m, "b", long)
-			s.giveUp(m, "a")
-			s.take(m, "b", long, 0)
-			w.equal("queue", s.queue(m), nil)
+		{"9", "an owner was in no queue", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			s.mustQueue(m, "b", long)
+			s.mustRelease(m, "a")
+			s.mustAcquire(m, "b", long, 0)
+			tc.equal("queue", s.queue(m), nil)
 			if o := s.owner(m); o.Waiters != 0 {
-				w.t.Errorf("%d waiters", o.Waiters)
+				tc.t.Errorf("%d waiters", o.Waiters)
 			}
 		}},
-		{"9", "release by a waiter leaves the queue", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.take(m, "a", long, 0)
-			s.queueUp(m, "b", sec)
-			s.queueUp(m, "c", sec)
+		{"9", "release by a waiter leaves the queue", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			s.mustQueue(m, "b", sec)
+			s.mustQueue(m, "c", sec)
 			if s.release(m, "b") {
-				w.t.Error("b owned nothing")
+				tc.t.Error("b owned nothing")
 			}
-			w.equal("queue", s.queue(m), []string{"c"})
-			if o := s.queueUp(m, "b", sec); o.Position != 2 {
-				w.t.Errorf("b comes back: %s", show(o))
+			tc.equal("queue", s.queue(m), []string{"c"})
+			if o := s.mustQueue(m, "b", sec); o.Position != 2 {
+				tc.t.Errorf("b comes back: %s", show(o))
 			}
 		}},
 	}
 }
 
 // simultaneously has one contender ask many times at once, by all servers in turn.
-func simultaneously(w *world, m string, servers ...*server) {
-	w.t.Helper()
+func acquireAtOnce(tc *testCase, m string, servers ...*server) {
+	tc.t.Helper()
 	const requests = 16
 	outcomes := make([]simba.Outcome, requests)
 	errs := make([]error, requests)
@@ -117,24 +117,24 @@ func simultaneously(w *world, m string, servers ...*server) {
 	for i, o := range outcomes {
 		switch {
 		case errs[i] != nil:
-			w.t.Fatal(errs[i])
+			tc.t.Fatal(errs[i])
 		case o.Status == simba.StatusAcquired:
 			acquired++
 		case o.Status != simba.StatusRenewed:
-			w.t.Errorf("%s", show(o))
+			tc.t.Errorf("%s", show(o))
 		}
 		if o.Owner != "a" || o.Token != outcomes[0].Token {
-			w.t.Errorf("%s, another had token %d", show(o), outcomes[0].Token)
+			tc.t.Errorf("%s, another had token %d", show(o), outcomes[0].Token)
 		}
 	}
 	if acquired != 1 {
-		w.t.Errorf("%d acquired", acquired)
+		tc.t.Errorf("%d acquired", acquired)
 	}
 	for _, s := range servers {
-		w.equal("the owner queues for itself", s.queue(m), nil)
+		tc.equal("the owner queues for itself", s.queue(m), nil)
 	}
-	servers[0].giveUp(m, "a")
+	servers[0].mustRelease(m, "a")
 	if o := servers[0].owner(m); o.Owner != "" {
-		w.t.Errorf("after one release: %+v", o)
+		tc.t.Errorf("after one release: %+v", o)
 	}
 }

@@ -13,19 +13,19 @@ import (
 // server is one Backend with its broker, and short words for what clients ask. An
 // error fails the test; every call settles, as a connection does before it answers.
 type server struct {
-	w     *world
-	b     Backend
-	radio *radio
-	waits []*waiter
+	tc     *testCase
+	b      Backend
+	broker *broker
+	waits  []*waiter
 }
 
-func (w *world) open(open Opener, timeout time.Duration) *server {
-	w.t.Helper()
-	s := &server{w: w, radio: newRadio()}
-	s.b = open(w.t, s.radio, timeout)
+func (tc *testCase) open(open Opener, timeout time.Duration) *server {
+	tc.t.Helper()
+	s := &server{tc: tc, broker: newBroker()}
+	s.b = open(tc.t, s.broker, timeout)
 	s.b.SetHandoffWindow(testWindow)
 	s.b.SetQueueGrace(testGrace)
-	w.servers = append(w.servers, s)
+	tc.servers = append(tc.servers, s)
 	return s
 }
 
@@ -41,52 +41,52 @@ func (s *server) end() {
 
 // close closes the server as a crash does.
 func (s *server) close() {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	if err := s.b.Close(); err != nil {
-		s.w.t.Errorf("close: %v", err)
+		s.tc.t.Errorf("close: %v", err)
 	}
 	for _, x := range s.waits {
 		x.ended = true
 	}
 }
 
-func (s *server) settle(seq simba.Seq, err error) {
-	s.w.t.Helper()
+func (s *server) commit(seq simba.Seq, err error) {
+	s.tc.t.Helper()
 	if err == nil {
 		err = s.b.Commit(context.Background(), seq)
 	}
 	if err != nil {
-		s.w.t.Fatal(err)
+		s.tc.t.Fatal(err)
 	}
 }
 
 // served makes a request that must be answered, and settles it. Where a rule is about outages, the
 // server's deadline is short. A busy store may miss it though the network is whole. Then the
 // request is repeated, as clients do.
-func (s *server) served(request func() (simba.Seq, error)) (repeated bool) {
-	s.w.t.Helper()
-	for end := time.Now().Add(s.w.patience()); ; repeated = true {
+func (s *server) serve(request func() (simba.Seq, error)) (repeated bool) {
+	s.tc.t.Helper()
+	for end := time.Now().Add(s.tc.patience()); ; repeated = true {
 		asked := time.Now()
 		seq, err := request()
 		unavailable := (*simba.UnavailableError)(nil)
-		missed := errors.As(err, &unavailable) && time.Since(asked) >= s.w.e.Timeout-rounding
-		if !missed || s.w.e.Link == nil || !s.w.e.Link.Whole() || time.Now().After(end) {
-			s.settle(seq, err)
+		missed := errors.As(err, &unavailable) && time.Since(asked) >= s.tc.engine.Timeout-rounding
+		if !missed || s.tc.engine.Link == nil || !s.tc.engine.Link.Whole() || time.Now().After(end) {
+			s.commit(seq, err)
 			return repeated
 		}
 	}
 }
 
-func (s *server) ask(r simba.AcquireRequest) simba.Outcome {
-	s.w.t.Helper()
-	o, _ := s.asks(r)
+func (s *server) acquireAs(r simba.AcquireRequest) simba.Outcome {
+	s.tc.t.Helper()
+	o, _ := s.acquireRepeated(r)
 	return o
 }
 
 // asks is ask that also tells whether the request had to be repeated.
-func (s *server) asks(r simba.AcquireRequest) (o simba.Outcome, repeated bool) {
-	s.w.t.Helper()
-	repeated = s.served(func() (_ simba.Seq, err error) {
+func (s *server) acquireRepeated(r simba.AcquireRequest) (o simba.Outcome, repeated bool) {
+	s.tc.t.Helper()
+	repeated = s.serve(func() (_ simba.Seq, err error) {
 		o, _, err = s.b.Acquire(context.Background(), r)
 		return o.Seq, err
 	})
@@ -94,41 +94,41 @@ func (s *server) asks(r simba.AcquireRequest) (o simba.Outcome, repeated bool) {
 }
 
 func (s *server) acquire(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
-	s.w.t.Helper()
-	return s.ask(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+	s.tc.t.Helper()
+	return s.acquireAs(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 }
 
 // take is acquire of a mutex that must be had.
-func (s *server) take(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
-	s.w.t.Helper()
-	o, repeated := s.asks(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+func (s *server) mustAcquire(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
+	s.tc.t.Helper()
+	o, repeated := s.acquireRepeated(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	acquired := o.Status == simba.StatusAcquired || repeated && o.Status == simba.StatusRenewed
 	if !acquired || o.Owner != contender || o.Token == 0 {
-		s.w.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
 	}
 	return o
 }
 
 // try is acquire without a place in the queue.
-func (s *server) try(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
-	s.w.t.Helper()
-	return s.ask(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, NoQueue: true})
+func (s *server) acquireNoQueue(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
+	s.tc.t.Helper()
+	return s.acquireAs(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, NoQueue: true})
 }
 
 // queueUp is acquire by a polling waiter of a mutex that cannot be had.
-func (s *server) queueUp(mutex, contender string, ttl time.Duration) simba.Outcome {
-	s.w.t.Helper()
+func (s *server) mustQueue(mutex, contender string, ttl time.Duration) simba.Outcome {
+	s.tc.t.Helper()
 	o := s.acquire(mutex, contender, ttl, 0)
 	if o.Status != simba.StatusQueued || o.Position == 0 {
-		s.w.t.Fatalf("%s was to be queued for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s was to be queued for %s: %s", contender, mutex, show(o))
 	}
 	return o
 }
 
 func (s *server) guard(mutex, contender string, ttl, transition time.Duration, token uint64) simba.Outcome {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	var o simba.Outcome
-	s.served(func() (_ simba.Seq, err error) {
+	s.serve(func() (_ simba.Seq, err error) {
 		o, err = s.b.Guard(context.Background(), simba.GuardRequest{
 			Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, Token: token,
 		})
@@ -138,15 +138,15 @@ func (s *server) guard(mutex, contender string, ttl, transition time.Duration, t
 }
 
 func (s *server) releaseAs(r simba.ReleaseRequest) bool {
-	s.w.t.Helper()
-	owned, _ := s.releases(r)
+	s.tc.t.Helper()
+	owned, _ := s.releaseRepeated(r)
 	return owned
 }
 
 // releases is releaseAs that also tells whether the request had to be repeated.
-func (s *server) releases(r simba.ReleaseRequest) (owned, repeated bool) {
-	s.w.t.Helper()
-	repeated = s.served(func() (seq simba.Seq, err error) {
+func (s *server) releaseRepeated(r simba.ReleaseRequest) (owned, repeated bool) {
+	s.tc.t.Helper()
+	repeated = s.serve(func() (seq simba.Seq, err error) {
 		owned, seq, err = s.b.Release(context.Background(), r)
 		return seq, err
 	})
@@ -154,27 +154,27 @@ func (s *server) releases(r simba.ReleaseRequest) (owned, repeated bool) {
 }
 
 func (s *server) release(mutex, contender string) bool {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	return s.releaseAs(simba.ReleaseRequest{Mutex: mutex, Contender: contender})
 }
 
 // again asks until the store can be reached.
-func (s *server) again(what string, ask func(ctx context.Context) (simba.Seq, error)) {
-	s.w.t.Helper()
+func (s *server) untilServed(what string, ask func(ctx context.Context) (simba.Seq, error)) {
+	s.tc.t.Helper()
 	var seq simba.Seq
 	var err error
-	s.w.await(what, func() bool {
+	s.tc.await(what, func() bool {
 		seq, err = ask(context.Background())
 		unavailable := (*simba.UnavailableError)(nil)
 		return !errors.As(err, &unavailable)
 	})
-	s.settle(seq, err)
+	s.commit(seq, err)
 }
 
 // acquireAgain is a client that repeats its request until it is answered.
 func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o simba.Outcome) {
-	s.w.t.Helper()
-	s.again("acquire", func(ctx context.Context) (_ simba.Seq, err error) {
+	s.tc.t.Helper()
+	s.untilServed("acquire", func(ctx context.Context) (_ simba.Seq, err error) {
 		o, _, err = s.b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl})
 		return o.Seq, err
 	})
@@ -183,8 +183,8 @@ func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o sim
 
 // ownerAgain is a client that asks for the owner until it is answered.
 func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
-	s.w.t.Helper()
-	s.again("owner", func(ctx context.Context) (seq simba.Seq, err error) {
+	s.tc.t.Helper()
+	s.untilServed("owner", func(ctx context.Context) (seq simba.Seq, err error) {
 		o, seq, err = s.b.Owner(ctx, mutex)
 		return seq, err
 	})
@@ -192,24 +192,24 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 }
 
 // giveUp is release by the one who owns it.
-func (s *server) giveUp(mutex, contender string) {
-	s.w.t.Helper()
-	if owned, repeated := s.releases(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
-		s.w.t.Fatalf("%s was to own %s when it released it", contender, mutex)
+func (s *server) mustRelease(mutex, contender string) {
+	s.tc.t.Helper()
+	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
+		s.tc.t.Fatalf("%s was to own %s when it released it", contender, mutex)
 	}
 }
 
 func (s *server) breakIt(mutex, reason string) bool {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	freed, seq, err := s.b.Break(context.Background(), mutex, reason)
-	s.settle(seq, err)
+	s.commit(seq, err)
 	return freed
 }
 
 func (s *server) owner(mutex string) simba.Tenure {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	var o simba.Tenure
-	s.served(func() (seq simba.Seq, err error) {
+	s.serve(func() (seq simba.Seq, err error) {
 		o, seq, err = s.b.Owner(context.Background(), mutex)
 		return seq, err
 	})
@@ -217,29 +217,29 @@ func (s *server) owner(mutex string) simba.Tenure {
 }
 
 func (s *server) check(mutex string, token uint64) bool {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	ok, seq, err := s.b.Check(context.Background(), mutex, token)
-	s.settle(seq, err)
+	s.commit(seq, err)
 	return ok
 }
 
 func (s *server) queueEntries(mutex string, count int) []simba.QueueEntry {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	var list []simba.QueueEntry
-	s.served(func() (seq simba.Seq, err error) {
+	s.serve(func() (seq simba.Seq, err error) {
 		list, seq, err = s.b.Queue(context.Background(), mutex, count)
 		return seq, err
 	})
 	for i, q := range list {
 		if q.Position != i+1 {
-			s.w.t.Errorf("%s has position %d at place %d of the queue", q.Contender, q.Position, i+1)
+			s.tc.t.Errorf("%s has position %d at place %d of the queue", q.Contender, q.Position, i+1)
 		}
 	}
 	return list
 }
 
 func (s *server) queue(mutex string) (names []string) {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	for _, q := range s.queueEntries(mutex, simba.MaxCount) {
 		names = append(names, q.Contender)
 	}
@@ -247,15 +247,15 @@ func (s *server) queue(mutex string) (names []string) {
 }
 
 func (s *server) history(r simba.HistoryRequest) []simba.Event {
-	s.w.t.Helper()
+	s.tc.t.Helper()
 	events, seq, err := s.b.History(context.Background(), r)
-	s.settle(seq, err)
+	s.commit(seq, err)
 	return events
 }
 
 // story is the history of a mutex in short words: "acquired a".
-func (s *server) story(mutex string) (lines []string) {
-	s.w.t.Helper()
+func (s *server) eventsOf(mutex string) (lines []string) {
+	s.tc.t.Helper()
 	for _, e := range s.history(simba.HistoryRequest{Mutex: mutex, Count: simba.MaxCount}) {
 		lines = append(lines, e.Kind.String()+" "+e.Owner)
 	}
@@ -264,59 +264,59 @@ func (s *server) story(mutex string) (lines []string) {
 
 // subscribe is SUBSCRIBE by one more client.
 func (s *server) subscribe(channel string) {
-	s.w.t.Helper()
-	s.radio.subscribe(channel)
-	s.served(func() (simba.Seq, error) { return s.b.Subscribed(context.Background(), channel, false) })
+	s.tc.t.Helper()
+	s.broker.subscribe(channel)
+	s.serve(func() (simba.Seq, error) { return s.b.Subscribed(context.Background(), channel, false) })
 }
 
 // psubscribe is PSUBSCRIBE by one more client.
 func (s *server) psubscribe(pattern string) {
-	s.w.t.Helper()
-	s.radio.psubscribe(pattern)
-	s.settle(s.b.Subscribed(context.Background(), pattern, true))
+	s.tc.t.Helper()
+	s.broker.psubscribe(pattern)
+	s.commit(s.b.Subscribed(context.Background(), pattern, true))
 }
 
 // listen subscribes the contender's own channel, as a polling waiter does.
-func (s *server) listen(mutex, contender string) {
-	s.w.t.Helper()
+func (s *server) subscribeContender(mutex, contender string) {
+	s.tc.t.Helper()
 	s.subscribe(simba.ContenderChannel(mutex, contender))
 }
 
 // hear waits until a channel has brought at least as many payloads as are wanted,
 // and fails the test unless they are these.
-func (s *server) hear(channel string, want ...string) {
-	s.w.t.Helper()
-	deadline := time.NewTimer(s.w.patience())
+func (s *server) awaitNotices(channel string, want ...string) {
+	s.tc.t.Helper()
+	deadline := time.NewTimer(s.tc.patience())
 	defer deadline.Stop()
 	for {
-		got, more := s.radio.told(channel)
+		got, more := s.broker.payloadsOn(channel)
 		if slices.Equal(got, want) {
 			return
 		}
 		if len(got) >= len(want) && !slices.Equal(got[:len(want)], want) {
-			s.w.t.Fatalf("%s brought %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s brought %q, want %q", channel, got, want)
 		}
 		if len(got) > len(want) {
-			s.w.t.Fatalf("%s brought more than was due: %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s brought more than was due: %q, want %q", channel, got, want)
 		}
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.w.t.Fatalf("%s brought %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s brought %q, want %q", channel, got, want)
 		}
 	}
 }
 
 // hearOnly waits until a channel has brought a payload, once or more often, and nothing else. A
 // server may look after a mutex just when somebody subscribes, and both notify the subscriber.
-func (s *server) hearOnly(channel, want string) {
-	s.w.t.Helper()
-	deadline := time.NewTimer(s.w.patience())
+func (s *server) awaitOnly(channel, want string) {
+	s.tc.t.Helper()
+	deadline := time.NewTimer(s.tc.patience())
 	defer deadline.Stop()
 	for {
-		got, more := s.radio.told(channel)
+		got, more := s.broker.payloadsOn(channel)
 		if slices.ContainsFunc(got, func(payload string) bool { return payload != want }) {
-			s.w.t.Fatalf("%s brought %q, want only %q", channel, got, want)
+			s.tc.t.Fatalf("%s brought %q, want only %q", channel, got, want)
 		}
 		if len(got) > 0 {
 			return
@@ -324,7 +324,7 @@ func (s *server) hearOnly(channel, want string) {
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.w.t.Fatalf("%s brought nothing, want %q", channel, want)
+			s.tc.t.Fatalf("%s brought nothing, want %q", channel, want)
 		}
 	}
 }
@@ -340,7 +340,7 @@ type waiter struct {
 	lease  time.Duration // from a grant to its end
 
 	mu    sync.Mutex // guards what follows
-	rung  bool
+	woke  bool
 	woken chan struct{}
 }
 
@@ -348,34 +348,34 @@ type waiter struct {
 func (x *waiter) Wake() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.rung {
-		x.rung = true
+	if !x.woke {
+		x.woke = true
 		close(x.woken)
 	}
 }
 
 // goOn makes ready for another Wake.
-func (x *waiter) goOn() {
+func (x *waiter) rearm() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.rung {
-		x.rung, x.woken = false, make(chan struct{})
+	if x.woke {
+		x.woke, x.woken = false, make(chan struct{})
 	}
 }
 
 // block is ACQUIRE ... WAIT of a mutex that cannot be had at once.
 func (s *server) block(mutex, contender string, ttl, transition time.Duration) *waiter {
-	s.w.t.Helper()
-	x, o := s.enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+	s.tc.t.Helper()
+	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	if x == nil {
-		s.w.t.Fatalf("%s did not have to wait for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s did not have to wait for %s: %s", contender, mutex, show(o))
 	}
 	return x
 }
 
 // enter is ACQUIRE ... WAIT; the waiter is nil if it was answered at once.
-func (s *server) enter(r simba.AcquireRequest) (*waiter, simba.Outcome) {
-	s.w.t.Helper()
+func (s *server) acquireWait(r simba.AcquireRequest) (*waiter, simba.Outcome) {
+	s.tc.t.Helper()
 	x := &waiter{
 		s: s, mutex: r.Mutex, name: r.Contender, woken: make(chan struct{}),
 		asked: time.Now(), lease: r.TTL + r.Transition,
@@ -383,12 +383,12 @@ func (s *server) enter(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 	r.Waiter = x
 	var o simba.Outcome
 	var ticket simba.Ticket
-	s.served(func() (_ simba.Seq, err error) {
+	s.serve(func() (_ simba.Seq, err error) {
 		o, ticket, err = s.b.Acquire(context.Background(), r)
 		return o.Seq, err
 	})
 	if (ticket != nil) != (o.Status == simba.StatusWaiting) {
-		s.w.t.Fatalf("status %v with ticket %v", o.Status, ticket)
+		s.tc.t.Fatalf("status %v with ticket %v", o.Status, ticket)
 	}
 	if ticket == nil {
 		return nil, o
@@ -399,11 +399,11 @@ func (s *server) enter(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 }
 
 func (x *waiter) end(why simba.EndReason) simba.Outcome {
-	x.s.w.t.Helper()
-	x.goOn()
+	x.s.tc.t.Helper()
+	x.rearm()
 	o, err := x.ticket.End(why)
 	x.ended = o.Status != simba.StatusWaiting
-	x.s.settle(o.Seq, err)
+	x.s.commit(o.Seq, err)
 	return o
 }
 
@@ -418,18 +418,18 @@ func (x *waiter) isWoken() bool {
 
 // awaitWake waits until the waiter is woken.
 func (x *waiter) awaitWake() {
-	x.s.w.t.Helper()
+	x.s.tc.t.Helper()
 	select {
 	case <-x.woken:
-	case <-time.After(x.s.w.patience()):
-		x.s.w.t.Fatalf("%s was not woken within %v", x.name, x.s.w.patience())
+	case <-time.After(x.s.tc.patience()):
+		x.s.tc.t.Fatalf("%s was not woken within %v", x.name, x.s.tc.patience())
 	}
 }
 
 // granted waits until the waiter owns the mutex. A waiter that learns too late of a short lease
 // waits on.
 func (x *waiter) granted() simba.Outcome {
-	x.s.w.t.Helper()
+	x.s.tc.t.Helper()
 	x.awaitWake()
 	o := x.end(simba.EndWoken)
 	for o.Status == simba.StatusWaiting && time.Since(x.asked) >= x.lease {
@@ -437,12 +437,12 @@ func (x *waiter) granted() simba.Outcome {
 		o = x.end(simba.EndWoken)
 	}
 	if o.Status != simba.StatusAcquired || o.Owner != x.name || o.Token == 0 {
-		x.s.w.t.Fatalf("%s was woken with %s", x.name, show(o))
+		x.s.tc.t.Fatalf("%s was woken with %s", x.name, show(o))
 	}
 	return o
 }
 
 func (x *waiter) abandon() {
-	x.s.w.t.Helper()
-	x.s.settle(x.ticket.Abandon())
+	x.s.tc.t.Helper()
+	x.s.commit(x.ticket.Abandon())
 }

@@ -12,114 +12,114 @@ import (
 
 func sharedRules() []rule {
 	return []rule{
-		{"1", "servers agree on the owner", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			a := one.take(m, "a", long, sec)
+		{"1", "servers agree on the owner", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			a := one.mustAcquire(m, "a", long, sec)
 			if o := two.owner(m); o.Owner != "a" || o.Token != a.Token || o.TransitionAt-o.TTLAt != 1000 {
-				w.t.Errorf("the other says %+v", o)
+				tc.t.Errorf("the other says %+v", o)
 			}
 			if !two.check(m, a.Token) || two.check(m, a.Token+1) {
-				w.t.Error("the other's check")
+				tc.t.Error("the other's check")
 			}
-			if o := two.try(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token {
-				w.t.Errorf("through the other: %s", show(o))
+			if o := two.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token {
+				tc.t.Errorf("through the other: %s", show(o))
 			}
-			one.giveUp(m, "a")
+			one.mustRelease(m, "a")
 			if o := two.owner(m); o.Owner != "" {
-				w.t.Errorf("after the release: %+v", o)
+				tc.t.Errorf("after the release: %+v", o)
 			}
-			b := two.take(m, "b", long, 0)
+			b := two.mustAcquire(m, "b", long, 0)
 			if b.Token <= a.Token {
-				w.t.Errorf("token %d after %d", b.Token, a.Token)
+				tc.t.Errorf("token %d after %d", b.Token, a.Token)
 			}
 			if one.check(m, a.Token) || !one.check(m, b.Token) {
-				w.t.Error("the first's check")
+				tc.t.Error("the first's check")
 			}
 		}},
-		{"retry-s", "an owner may ask through any server", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			a := one.take(m, "a", long, 0)
+		{"retry-s", "an owner may ask through any server", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			a := one.mustAcquire(m, "a", long, 0)
 			if o := two.guard(m, "a", 10*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				w.t.Errorf("guard: %s", show(o))
+				tc.t.Errorf("guard: %s", show(o))
 			}
 			if o := one.owner(m); o.TransitionAt-o.AcquiredAt != 11_000 {
-				w.t.Errorf("the first does not see the renewal: %+v", o)
+				tc.t.Errorf("the first does not see the renewal: %+v", o)
 			}
 			if o := two.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				w.t.Errorf("guard with the token: %s", show(o))
+				tc.t.Errorf("guard with the token: %s", show(o))
 			}
 			if o := two.guard(m, "a", long, 0, a.Token+1); o.Status != simba.StatusLost {
-				w.t.Errorf("guard with another token: %s", show(o))
+				tc.t.Errorf("guard with another token: %s", show(o))
 			}
 			if o := two.acquire(m, "a", long, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
-				w.t.Errorf("acquire: %s", show(o))
+				tc.t.Errorf("acquire: %s", show(o))
 			}
-			if x, o := two.enter(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
-				w.t.Errorf("acquire with WAIT: %s", show(o))
+			if x, o := two.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
+				tc.t.Errorf("acquire with WAIT: %s", show(o))
 			}
 			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token + 1}) {
-				w.t.Error("released with another token")
+				tc.t.Error("released with another token")
 			}
 			if !two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token}) {
-				w.t.Error("the release through the other is 0")
+				tc.t.Error("the release through the other is 0")
 			}
 			if o := one.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost {
-				w.t.Errorf("guard after the release: %s", show(o))
+				tc.t.Errorf("guard after the release: %s", show(o))
 			}
-			two.take(m, "b", long, 0)
+			two.mustAcquire(m, "b", long, 0)
 		}},
-		{"retry-s", "a lease that was renewed through another server does not end early, and ends", shared, func(w *world) {
-			one, two := w.pair()
-			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+		{"retry-s", "a lease that was renewed through another server does not end early, and ends", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				taken := time.Now()
-				if _, inTime := one.takeIfInTime(m, "a", lease, 0); !inTime {
+				if _, inTime := one.acquireIfInTime(m, "a", lease, 0); !inTime {
 					return false
 				}
 				sent := time.Now()
 				if o := two.guard(m, "a", lease+sec, 0, 0); o.Status != simba.StatusRenewed {
 					if sooner := time.Since(taken); sooner < lease-rounding {
-						w.t.Errorf("a's lease of %v ended after %v: %s", lease, sooner, show(o))
+						tc.t.Errorf("a's lease of %v ended after %v: %s", lease, sooner, show(o))
 					}
 					return false
 				}
-				w.await("the lease ends", func() bool { return one.try(m, "b", long, 0).Status == simba.StatusAcquired })
+				tc.await("the lease ends", func() bool { return one.acquireNoQueue(m, "b", long, 0).Status == simba.StatusAcquired })
 				if took := time.Since(sent); took < lease+sec-rounding {
-					w.t.Errorf("it ended %v after the renewal", took)
+					tc.t.Errorf("it ended %v after the renewal", took)
 				}
 				return true
 			})
 		}},
-		{"retry-s", "of many requests of one contender through two servers one acquires and the others renew", shared, func(w *world) {
-			one, two := w.pair()
+		{"retry-s", "of many requests of one contender through two servers one acquires and the others renew", shared, func(tc *testCase) {
+			one, two := tc.pair()
 			for range 5 {
-				simultaneously(w, w.mutex(), one, two)
+				acquireAtOnce(tc, tc.mutex(), one, two)
 			}
 		}},
-		{"8s", "a waiter on one is granted what the other releases", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			a := one.take(m, "a", long, 0)
+		{"8s", "a waiter on one is granted what the other releases", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			a := one.mustAcquire(m, "a", long, 0)
 			b := two.block(m, "b", 10*sec, 5*sec)
-			one.giveUp(m, "a")
+			one.mustRelease(m, "a")
 			b.awaitWake()
 			o := b.end(simba.EndWoken)
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token || o.TTL > 10*sec || o.Transition > 15*sec {
-				w.t.Errorf("%s", show(o))
+				tc.t.Errorf("%s", show(o))
 			}
 			if t := one.owner(m); t.Owner != "b" || t.Token != o.Token || t.TransitionAt-t.AcquiredAt != 15_000 {
-				w.t.Errorf("the other sees %+v", t)
+				tc.t.Errorf("the other sees %+v", t)
 			}
 			if t := one.guard(m, "b", long, 0, o.Token); t.Status != simba.StatusRenewed {
-				w.t.Errorf("guard through the other: %s", show(t))
+				tc.t.Errorf("guard through the other: %s", show(t))
 			}
 		}},
-		{"8s", "a waiter on one is granted what expires on the other", shared, func(w *world) {
-			one, two := w.pair()
-			w.withLease(2*sec, func(m string, lease time.Duration) bool {
+		{"8s", "a waiter on one is granted what expires on the other", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				sent := time.Now()
-				if _, inTime := one.takeIfInTime(m, "a", lease/2, lease/2); !inTime {
+				if _, inTime := one.acquireIfInTime(m, "a", lease/2, lease/2); !inTime {
 					return false
 				}
 				b := two.blockIfInTime(m, "b")
@@ -127,90 +127,90 @@ func sharedRules() []rule {
 					b.granted()
 				}
 				if took := time.Since(sent); took < lease-rounding {
-					w.t.Errorf("b got it after %v", took)
+					tc.t.Errorf("b got it after %v", took)
 				}
 				return b != nil
 			})
 		}},
-		{"8s", "a waiter on one is granted what the other breaks", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			one.take(m, "a", long, 0)
+		{"8s", "a waiter on one is granted what the other breaks", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
 			b := one.block(m, "b", long, 0)
 			if !two.breakIt(m, "stuck") {
-				w.t.Error("there was nothing to break")
+				tc.t.Error("there was nothing to break")
 			}
 			b.granted()
 		}},
-		{"8s", "a mutex goes to and fro between servers", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			one.take(m, "a", long, 0)
+		{"8s", "a mutex goes to and fro between servers", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
 			servers := [2]*server{one, two}
 			last, token := "a", uint64(0)
 			for i := range 8 {
 				x := servers[(i+1)%2].block(m, fmt.Sprintf("c%d", i), long, 0)
-				servers[i%2].giveUp(m, last)
+				servers[i%2].mustRelease(m, last)
 				o := x.granted()
 				if o.Token <= token {
-					w.t.Errorf("token %d after %d", o.Token, token)
+					tc.t.Errorf("token %d after %d", o.Token, token)
 				}
 				last, token = o.Owner, o.Token
 			}
 		}},
-		{"6", "a waiter that died after another server chose it is skipped", shared, func(w *world) {
-			one, two := w.pair()
+		{"6", "a waiter that died after another server chose it is skipped", shared, func(tc *testCase) {
+			one, two := tc.pair()
 			for _, when := range []string{"before", "after"} {
-				m := w.mutex()
-				one.take(m, "a", long, 0)
+				m := tc.mutex()
+				one.mustAcquire(m, "a", long, 0)
 				dead := two.block(m, "dead", long, 0)
 				b := one.block(m, "b", long, 0)
 				if when == "before" {
 					dead.end(simba.EndGone)
 				}
-				one.giveUp(m, "a")
+				one.mustRelease(m, "a")
 				if when == "after" {
-					pass(50 * ms) // it may have been chosen, or not yet
+					pause(50 * ms) // it may have been chosen, or not yet
 					dead.end(simba.EndGone)
 				}
 				b.granted()
 			}
 		}},
-		{"session", "a session of one server is not that of another with the same number", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			one.ask(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
+		{"session", "a session of one server is not that of another with the same number", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
 			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
-				w.t.Error("another server's session took the lease away")
+				tc.t.Error("another server's session took the lease away")
 			}
 			if !one.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
-				w.t.Error("the session's end did not release")
+				tc.t.Error("the session's end did not release")
 			}
 		}},
-		{"scan", "scan finds what other servers' clients hold", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			one.take(m, "a", long, 0)
+		{"scan", "scan finds what other servers' clients hold", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
 			if got := scan(two, simba.ScanRequest{Held: true, Match: func(n string) bool { return n == m }}); !slices.Equal(got, []string{m}) {
-				w.t.Errorf("%v", got)
+				tc.t.Errorf("%v", got)
 			}
 		}},
-		{"9s", "nobody waits for the waiters of a server that is gone", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			two.take(m, "a", long, 0)
+		{"9s", "nobody waits for the waiters of a server that is gone", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			two.mustAcquire(m, "a", long, 0)
 			one.block(m, "gone", long, 0)
 			b := two.block(m, "b", long, 0)
 			one.close()
-			two.giveUp(m, "a")
+			two.mustRelease(m, "a")
 			b.granted()
 		}},
-		{"10s", "a lease outlives the server through which it was granted, and ends", shared, func(w *world) {
-			two := w.server()
-			w.withLease(2*sec, func(m string, lease time.Duration) bool {
-				one := w.server()
+		{"10s", "a lease outlives the server through which it was granted, and ends", shared, func(tc *testCase) {
+			two := tc.server()
+			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
+				one := tc.server()
 				sent := time.Now()
-				if _, inTime := one.takeIfInTime(m, "a", lease, 0); !inTime {
+				if _, inTime := one.acquireIfInTime(m, "a", lease, 0); !inTime {
 					return false
 				}
 				b := two.blockIfInTime(m, "b")
@@ -220,7 +220,7 @@ func sharedRules() []rule {
 				one.close()
 				b.granted()
 				if took := time.Since(sent); took < lease-rounding {
-					w.t.Errorf("b got it after %v", took)
+					tc.t.Errorf("b got it after %v", took)
 				}
 				return true
 			})

@@ -12,88 +12,88 @@ import (
 
 func sharedQueueRules() []rule {
 	return []rule{
-		{"7s", "first come, first served, whichever server one asks", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
+		{"7s", "first come, first served, whichever server one asks", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
 			servers := [2]*server{one, two}
-			one.take(m, "owner", long, 0)
+			one.mustAcquire(m, "owner", long, 0)
 			var waiting []*waiter
 			for i := range 10 {
 				waiting = append(waiting, servers[i%2].block(m, fmt.Sprintf("c%02d", 99-i), long, 0))
 			}
 			last := "owner"
 			for i, x := range waiting {
-				servers[i/2%2].giveUp(m, last)
+				servers[i/2%2].mustRelease(m, last)
 				last = x.granted().Owner
 			}
 		}},
-		{"queue-s", "the queue lists the waiters of all servers", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			one.take(m, "a", long, 0)
+		{"queue-s", "the queue lists the waiters of all servers", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
 			one.block(m, "b", long, 0)
 			two.block(m, "c", long, 0)
-			two.queueUp(m, "d", sec)
-			one.queueUp(m, "e", sec)
+			two.mustQueue(m, "d", sec)
+			one.mustQueue(m, "e", sec)
 			for _, s := range []*server{one, two} {
-				w.equal("queue", s.queue(m), []string{"b", "c", "d", "e"})
+				tc.equal("queue", s.queue(m), []string{"b", "c", "d", "e"})
 				for _, q := range s.queueEntries(m, 10) {
 					if q.Blocked != (q.Contender <= "c") {
-						w.t.Errorf("%+v", q)
+						tc.t.Errorf("%+v", q)
 					}
 				}
 				if o := s.owner(m); o.Waiters != 4 {
-					w.t.Errorf("%d waiters", o.Waiters)
+					tc.t.Errorf("%d waiters", o.Waiters)
 				}
 			}
 		}},
-		{"place-s", "a waiter that reconnects to another server keeps its place", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			one.take(m, "a", long, 0)
+		{"place-s", "a waiter that reconnects to another server keeps its place", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
 			b := one.block(m, "b", long, 0)
 			c := one.block(m, "c", long, 0)
 			b.end(simba.EndGone)
-			if o := two.queueUp(m, "b", long); o.Position != 1 {
-				w.t.Errorf("%s", show(o))
+			if o := two.mustQueue(m, "b", long); o.Position != 1 {
+				tc.t.Errorf("%s", show(o))
 			}
 			b = two.block(m, "b", long, 0)
-			w.equal("queue", two.queue(m), []string{"b", "c"})
-			one.giveUp(m, "a")
+			tc.equal("queue", two.queue(m), []string{"b", "c"})
+			one.mustRelease(m, "a")
 			b.granted()
-			two.giveUp(m, "b")
+			two.mustRelease(m, "b")
 			c.granted()
 		}},
-		{"retry-s", "a contender that waits at two servers is granted one tenure", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			a := one.take(m, "a", long, 0)
+		{"retry-s", "a contender that waits at two servers is granted one tenure", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			a := one.mustAcquire(m, "a", long, 0)
 			first := one.block(m, "b", long, 0)
 			second := two.block(m, "b", long, 0)
-			one.giveUp(m, "a")
+			one.mustRelease(m, "a")
 			var got *waiter
 			select {
 			case <-first.woken:
 				got = first
 			case <-second.woken:
 				got = second
-			case <-time.After(w.patience()):
-				w.t.Fatal("neither was woken")
+			case <-time.After(tc.patience()):
+				tc.t.Fatal("neither was woken")
 			}
 			o := got.end(simba.EndWoken)
 			if got == first && o.Status != simba.StatusAcquired { // its place was taken over
 				o = second.granted()
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token {
-				w.t.Fatalf("%s", show(o))
+				tc.t.Fatalf("%s", show(o))
 			}
 			if t := two.owner(m); t.Owner != "b" || t.Token != o.Token {
-				w.t.Errorf("%+v", t)
+				tc.t.Errorf("%+v", t)
 			}
 			if o := two.acquire(m, "b", long, 0); o.Status != simba.StatusRenewed {
-				w.t.Errorf("b asks again: %s", show(o))
+				tc.t.Errorf("b asks again: %s", show(o))
 			}
-			two.giveUp(m, "b")
+			two.mustRelease(m, "b")
 			other := first
 			if got == first {
 				other = second
@@ -104,48 +104,48 @@ func sharedQueueRules() []rule {
 			if t := one.owner(m); t.Owner == "b" {
 				one.release(m, "b") // the other wait was granted a tenure of its own
 			}
-			one.take(m, "c", long, 0)
+			one.mustAcquire(m, "c", long, 0)
 		}},
-		{"turn-s", "a polling waiter is told what the other releases, and it is kept for it everywhere", shared, func(w *world) {
-			one, two := w.pair()
+		{"turn-s", "a polling waiter is told what the other releases, and it is kept for it everywhere", shared, func(tc *testCase) {
+			one, two := tc.pair()
 			for _, s := range []*server{one, two} {
 				s.b.SetHandoffWindow(long)
 			}
-			m := w.mutex()
-			one.take(m, "a", long, 0)
-			two.listen(m, "b")
-			two.queueUp(m, "b", sec)
-			one.giveUp(m, "a")
-			two.hear(simba.ContenderChannel(m, "b"), "released@@a")
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
+			two.subscribeContender(m, "b")
+			two.mustQueue(m, "b", sec)
+			one.mustRelease(m, "a")
+			two.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			for _, s := range []*server{one, two} {
 				if o := s.acquire(m, "c", sec, 0); o.Status != simba.StatusQueued || o.Owner != "" || o.Transition <= 0 {
-					w.t.Errorf("c in b's turn: %s", show(o))
+					tc.t.Errorf("c in b's turn: %s", show(o))
 				}
 			}
-			two.take(m, "b", long, 0)
+			two.mustAcquire(m, "b", long, 0)
 		}},
-		{"notices-s", "a polling waiter is told what the other releases", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
-			one.take(m, "a", long, 0)
-			two.listen(m, "b")
-			two.queueUp(m, "b", sec)
-			one.giveUp(m, "a")
-			two.hear(simba.ContenderChannel(m, "b"), "released@@a")
-			two.take(m, "b", long, 0)
+		{"notices-s", "a polling waiter is told what the other releases", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
+			two.subscribeContender(m, "b")
+			two.mustQueue(m, "b", sec)
+			one.mustRelease(m, "a")
+			two.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
+			two.mustAcquire(m, "b", long, 0)
 		}},
-		{"pass", "a turn that is missed at one server goes to a waiter at the other", shared, func(w *world) {
-			one, two := w.pair()
+		{"pass", "a turn that is missed at one server goes to a waiter at the other", shared, func(tc *testCase) {
+			one, two := tc.pair()
 			for _, s := range []*server{one, two} {
 				s.b.SetHandoffWindow(200 * ms)
 			}
-			m := w.mutex()
-			one.take(m, "a", long, 0)
-			two.listen(m, "b")
-			two.queueUp(m, "b", sec)
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
+			two.subscribeContender(m, "b")
+			two.mustQueue(m, "b", sec)
 			c := one.block(m, "c", long, 0)
 			two.release(m, "nobody")
-			one.giveUp(m, "a")
+			one.mustRelease(m, "a")
 			c.granted()
 		}},
 	}
@@ -153,53 +153,53 @@ func sharedQueueRules() []rule {
 
 func sharedNoticeRules() []rule {
 	return []rule{
-		{"notices-s", "a tenure and its release are announced on every server that has a subscriber", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
+		{"notices-s", "a tenure and its release are announced on every server that has a subscriber", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
 			channel := simba.MutexChannel(m)
 			one.subscribe(channel)
 			two.subscribe(channel)
-			one.take(m, "a", long, 0)
+			one.mustAcquire(m, "a", long, 0)
 			for _, s := range []*server{one, two} {
-				s.hear(channel, "acquired@@a")
+				s.awaitNotices(channel, "acquired@@a")
 			}
 			one.guard(m, "a", long, 0, 0)
-			one.giveUp(m, "a")
+			one.mustRelease(m, "a")
 			for _, s := range []*server{one, two} {
-				s.hear(channel, "acquired@@a", "released@@a")
+				s.awaitNotices(channel, "acquired@@a", "released@@a")
 			}
-			two.take(m, "b", long, 0)
+			two.mustAcquire(m, "b", long, 0)
 			for _, s := range []*server{one, two} {
-				s.hear(channel, "acquired@@a", "released@@a", "acquired@@b")
+				s.awaitNotices(channel, "acquired@@a", "released@@a", "acquired@@b")
 			}
 		}},
-		{"7s", "a handoff between servers announces no free mutex", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
+		{"7s", "a handoff between servers announces no free mutex", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
 			channel := simba.MutexChannel(m)
 			one.subscribe(channel)
 			two.subscribe(channel)
-			one.take(m, "a", long, 0)
+			one.mustAcquire(m, "a", long, 0)
 			for _, s := range []*server{one, two} {
-				s.hear(channel, "acquired@@a")
+				s.awaitNotices(channel, "acquired@@a")
 			}
 			b := two.block(m, "b", long, 0)
-			one.giveUp(m, "a")
+			one.mustRelease(m, "a")
 			b.granted()
 			for _, s := range []*server{one, two} {
-				s.hear(channel, "acquired@@a", "acquired@@b")
+				s.awaitNotices(channel, "acquired@@a", "acquired@@b")
 			}
 		}},
-		{"notices-s", "a subscriber of a pattern hears what other servers do", shared, func(w *world) {
-			one, two := w.pair()
+		{"notices-s", "a subscriber of a pattern hears what other servers do", shared, func(tc *testCase) {
+			one, two := tc.pair()
 			two.psubscribe("simba:*")
-			m := w.mutex()
-			one.take(m, "a", long, 0)
-			two.hear(simba.MutexChannel(m), "acquired@@a")
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
+			two.awaitNotices(simba.MutexChannel(m), "acquired@@a")
 		}},
-		{"notices-s", "events tell what other servers do, once each", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
+		{"notices-s", "events tell what other servers do, once each", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
 			channel := simba.EventChannel(m)
 			one.subscribe(channel)
 			two.subscribe(channel)
@@ -207,35 +207,35 @@ func sharedNoticeRules() []rule {
 				do   func()
 				want string
 			}{
-				{func() { one.take(m, "a", long, 0) }, `"event":"acquired"`},
-				{func() { one.giveUp(m, "a") }, `"event":"released"`},
-				{func() { two.take(m, "b", long, 0) }, `"event":"acquired"`},
+				{func() { one.mustAcquire(m, "a", long, 0) }, `"event":"acquired"`},
+				{func() { one.mustRelease(m, "a") }, `"event":"released"`},
+				{func() { two.mustAcquire(m, "b", long, 0) }, `"event":"acquired"`},
 				{func() { one.breakIt(m, "stuck") }, `"event":"broken"`},
 			} {
 				step.do()
 				for k, s := range []*server{one, two} {
-					w.await(fmt.Sprintf("server %d hears %s", k+1, step.want), func() bool { return len(s.radio.heardOn(channel)) > i })
-					got := s.radio.heardOn(channel)
+					tc.await(fmt.Sprintf("server %d hears %s", k+1, step.want), func() bool { return len(s.broker.publishedOn(channel)) > i })
+					got := s.broker.publishedOn(channel)
 					// A store that does not say how a tenure ended leaves it at released.
 					last := strings.Replace(got[len(got)-1], `"broken"`, `"released"`, 1)
 					if len(got) != i+1 || !strings.Contains(last, strings.Replace(step.want, `"broken"`, `"released"`, 1)) || !strings.Contains(last, m) {
-						w.t.Errorf("server %d after %s: %q", k+1, step.want, got)
+						tc.t.Errorf("server %d after %s: %q", k+1, step.want, got)
 					}
 				}
 			}
 			// What one server saw of the other, its history has too.
-			w.equal("history", one.story(m)[:3], []string{"acquired a", "released a", "acquired b"})
-			w.equal("history", two.story(m)[:3], []string{"acquired a", "released a", "acquired b"})
+			tc.equal("history", one.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
+			tc.equal("history", two.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 		}},
-		{"notices-s", "expiry is told on a server that only listens", shared, func(w *world) {
-			one, two := w.pair()
-			m := w.mutex()
+		{"notices-s", "expiry is told on a server that only listens", shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
 			channel := simba.EventChannel(m)
 			two.subscribe(channel)
 			// The answer may be late: a has had the mutex all the same.
-			one.takeIfInTime(m, "a", 300*ms, 0)
-			w.await("the end is told", func() bool {
-				got := strings.Join(two.radio.heardOn(channel), " ")
+			one.acquireIfInTime(m, "a", 300*ms, 0)
+			tc.await("the end is told", func() bool {
+				got := strings.Join(two.broker.publishedOn(channel), " ")
 				return strings.Contains(got, `"acquired"`) && (strings.Contains(got, `"expired"`) || strings.Contains(got, `"released"`))
 			})
 		}},

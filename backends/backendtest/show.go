@@ -15,9 +15,9 @@ func show(o simba.Outcome) string {
 
 // left checks what a reply says is left of a window of size d that began between
 // sent and now: never more than there was, nor less than there can be.
-func (w *world) left(what string, got, d time.Duration, sent time.Time) {
-	w.t.Helper()
+func (tc *testCase) checkLeft(what string, got, d time.Duration, sent time.Time) {
+	tc.t.Helper()
 	if spent := time.Since(sent); got > d || got < d-spent-rounding {
-		w.t.Errorf("%s: %v left of %v after %v", what, got, d, spent)
+		tc.t.Errorf("%s: %v left of %v after %v", what, got, d, spent)
 	}
 }

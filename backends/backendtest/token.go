@@ -6,146 +6,146 @@ import (
 
 func tokenRules() []rule {
 	return []rule{
-		{"4", "tokens grow however a tenure ends", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"4", "tokens grow however a tenure ends", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			var last uint64
 			begin := func(how string, o simba.Outcome) {
-				w.t.Helper()
+				tc.t.Helper()
 				if o.Token <= last {
-					w.t.Errorf("token %d after %d, when the tenure before was %s", o.Token, last, how)
+					tc.t.Errorf("token %d after %d, when the tenure before was %s", o.Token, last, how)
 				}
 				last = o.Token
 			}
 			for range 2 {
-				begin("released", s.take(m, "a", long, 0))
+				begin("released", s.mustAcquire(m, "a", long, 0))
 				s.breakIt(m, "")
-				begin("broken", s.take(m, "a", long, 0))
+				begin("broken", s.mustAcquire(m, "a", long, 0))
 				s.expire(m, "a", 30*ms)
-				begin("expired", s.take(m, "b", long, 0))
+				begin("expired", s.mustAcquire(m, "b", long, 0))
 				c := s.block(m, "c", long, 0)
-				s.giveUp(m, "b")
+				s.mustRelease(m, "b")
 				begin("handed on", c.granted())
-				s.giveUp(m, "c")
+				s.mustRelease(m, "c")
 			}
 		}},
-		{"4", "a token is the same for the whole tenure", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			a := s.take(m, "a", long, 0)
+		{"4", "a token is the same for the whole tenure", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, 0)
 			for range 5 {
 				if o := s.guard(m, "a", long, sec, 0); o.Token != a.Token {
-					w.t.Errorf("guard: %s", show(o))
+					tc.t.Errorf("guard: %s", show(o))
 				}
 				if o := s.acquire(m, "a", long, 0); o.Token != a.Token {
-					w.t.Errorf("acquire: %s", show(o))
+					tc.t.Errorf("acquire: %s", show(o))
 				}
 			}
 			if o := s.owner(m); o.Token != a.Token {
-				w.t.Errorf("owner: %+v", o)
+				tc.t.Errorf("owner: %+v", o)
 			}
 		}},
-		{"4t", "guard and release with a token act only on that tenure", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			old := s.take(m, "a", long, 0).Token
-			s.giveUp(m, "a")
-			now := s.take(m, "a", long, 0).Token
+		{"4t", "guard and release with a token act only on that tenure", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			old := s.mustAcquire(m, "a", long, 0).Token
+			s.mustRelease(m, "a")
+			now := s.mustAcquire(m, "a", long, 0).Token
 			for _, token := range []uint64{old, now + 1, 1} {
 				if o := s.guard(m, "a", long, 0, token); o.Status != simba.StatusLost || o.Owner != "a" || o.Token != now {
-					w.t.Errorf("guard with token %d of %d: %s", token, now, show(o))
+					tc.t.Errorf("guard with token %d of %d: %s", token, now, show(o))
 				}
 				if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: token}) {
-					w.t.Errorf("release with token %d released %d", token, now)
+					tc.t.Errorf("release with token %d released %d", token, now)
 				}
 			}
 			if o := s.guard(m, "a", long, 0, now); o.Status != simba.StatusRenewed || o.Token != now {
-				w.t.Errorf("guard with the token: %s", show(o))
+				tc.t.Errorf("guard with the token: %s", show(o))
 			}
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "b", Token: now}) {
-				w.t.Error("another released with the owner's token")
+				tc.t.Error("another released with the owner's token")
 			}
 			if !s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: now}) {
-				w.t.Error("release with the token did not release")
+				tc.t.Error("release with the token did not release")
 			}
 		}},
-		{"4t", "a late release with a token leaves the queue alone", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			old := s.take(m, "a", long, 0).Token
-			s.giveUp(m, "a")
-			s.take(m, "b", long, 0)
-			s.queueUp(m, "a", sec) // for its next tenure
+		{"4t", "a late release with a token leaves the queue alone", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			old := s.mustAcquire(m, "a", long, 0).Token
+			s.mustRelease(m, "a")
+			s.mustAcquire(m, "b", long, 0)
+			s.mustQueue(m, "a", sec) // for its next tenure
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: old}) {
-				w.t.Error("it released")
+				tc.t.Error("it released")
 			}
-			w.equal("queue", s.queue(m), []string{"a"})
+			tc.equal("queue", s.queue(m), []string{"a"})
 			if s.release(m, "a") {
-				w.t.Error("a waiter's release is 1")
+				tc.t.Error("a waiter's release is 1")
 			}
-			w.equal("queue after a release without token", s.queue(m), nil)
+			tc.equal("queue after a release without token", s.queue(m), nil)
 		}},
-		{"4t", "check holds only for the tenure that runs", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"4t", "check holds only for the tenure that runs", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			if s.check(m, 0) || s.check(m, 1) {
-				w.t.Error("check of a mutex that was never held")
+				tc.t.Error("check of a mutex that was never held")
 			}
-			token := s.take(m, "a", ms, long).Token
-			w.await("the ttl window ends", func() bool { return s.owner(m).TTL == 0 })
+			token := s.mustAcquire(m, "a", ms, long).Token
+			tc.await("the ttl window ends", func() bool { return s.owner(m).TTL == 0 })
 			if !s.check(m, token) {
-				w.t.Error("in the transition window the lease still runs")
+				tc.t.Error("in the transition window the lease still runs")
 			}
 			if s.check(m, token-1) || s.check(m, token+1) || s.check(m, 0) {
-				w.t.Error("check of another token")
+				tc.t.Error("check of another token")
 			}
-			s.giveUp(m, "a")
+			s.mustRelease(m, "a")
 			if s.check(m, token) || s.check(m, 0) {
-				w.t.Error("check after the end")
+				tc.t.Error("check after the end")
 			}
-			s.take(m, "b", long, 0)
+			s.mustAcquire(m, "b", long, 0)
 			if s.check(m, token) {
-				w.t.Error("check of the tenure before")
+				tc.t.Error("check of the tenure before")
 			}
 		}},
-		{"session", "the end of a session releases only what is bound to it", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
+		{"session", "the end of a session releases only what is bound to it", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
 			ask := func(session uint64) {
-				w.t.Helper()
-				s.ask(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: session})
+				tc.t.Helper()
+				s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: session})
 			}
 			end := func(session uint64) bool {
-				w.t.Helper()
+				tc.t.Helper()
 				return s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: session})
 			}
 			ask(7)
 			ask(8) // by another connection, before the first is seen to be gone
 			if end(7) {
-				w.t.Error("the old session took the lease away")
+				tc.t.Error("the old session took the lease away")
 			}
 			s.guard(m, "a", long, 0, 0)
 			if !end(8) {
-				w.t.Error("the session's end did not release")
+				tc.t.Error("the session's end did not release")
 			}
 			ask(8)
 			ask(0)
 			if end(8) {
-				w.t.Error("a lease that was asked for again without a session was taken away")
+				tc.t.Error("a lease that was asked for again without a session was taken away")
 			}
 			if !s.release(m, "a") {
-				w.t.Error("a's lease is gone")
+				tc.t.Error("a's lease is gone")
 			}
 		}},
-		{"session", "the end of a session hands on, and leaves the queue alone", 0, func(w *world) {
-			s, m := w.server(), w.mutex()
-			s.ask(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
-			x, _ := s.enter(simba.AcquireRequest{Mutex: m, Contender: "b", TTL: long, Session: 8})
-			s.queueUp(m, "c", sec)
+		{"session", "the end of a session hands on, and leaves the queue alone", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
+			x, _ := s.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "b", TTL: long, Session: 8})
+			s.mustQueue(m, "c", sec)
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "c", Session: 9}) {
-				w.t.Error("c owned nothing")
+				tc.t.Error("c owned nothing")
 			}
-			w.equal("queue", s.queue(m), []string{"b", "c"})
+			tc.equal("queue", s.queue(m), []string{"b", "c"})
 			if !s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
-				w.t.Error("the session's end did not release")
+				tc.t.Error("the session's end did not release")
 			}
 			x.granted()
 			if !s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "b", Session: 8}) {
-				w.t.Error("what a waiter was granted is not bound to its session")
+				tc.t.Error("what a waiter was granted is not bound to its session")
 			}
 		}},
 	}

@@ -19,56 +19,57 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		return simba.Outcome{}, nil, err
 	}
 	defer done()
-	l := b.hold(r.Mutex)
-	defer b.drop(l)
+	m := b.ref(r.Mutex)
+	defer b.unref(m)
 	if r.Waiter != nil {
-		o, t, err := b.acquireBlocked(ctx, l, r)
+		o, t, err := b.acquireBlocked(ctx, m, r)
 		for i := 1; i < attempts && errors.Is(err, errLate); i++ {
 			late := o
-			o, t, err = b.acquireBlocked(ctx, l, r)
-			o = again(late, o)
+			o, t, err = b.acquireBlocked(ctx, m, r)
+			o = afterLate(late, o)
 		}
 		if t == nil {
-			return o, nil, b.failAt(l, err)
+			return o, nil, b.failAt(m, err)
 		}
 		return o, t, nil
 	}
-	o, err := b.acquire(ctx, l, r)
+	o, err := b.acquire(ctx, m, r)
 	for i := 1; i < attempts && errors.Is(err, errLate); i++ {
 		late := o
-		o, err = b.acquire(ctx, l, r)
-		o = again(late, o)
+		o, err = b.acquire(ctx, m, r)
+		o = afterLate(late, o)
 	}
-	return o, nil, b.failAt(l, err)
+	return o, nil, b.failAt(m, err)
 }
 
-// again is what came of a request whose first grant was late. If the second renews what the first began,
-// the tenure is new all the same: nobody was told of it.
-func again(late, o simba.Outcome) simba.Outcome {
+// afterLate returns the outcome of a request whose first grant arrived after its lease had ended.
+// If the second attempt renews the tenure that the first one began, the status is acquired. The
+// client has not seen that tenure before.
+func afterLate(late, o simba.Outcome) simba.Outcome {
 	if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
 		o.Status = simba.StatusAcquired
 	}
 	return o
 }
 
-// acquire is Acquire without a Waiter. If nobody waits here it is one statement.
-func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) (o simba.Outcome, err error) {
-	if err := l.gate.enter(ctx, b.owns(l, r.Contender)); err != nil {
+// acquire is Acquire without a Waiter. If nobody waits on this server, it sends one statement.
+func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequest) (o simba.Outcome, err error) {
+	if err := m.lock.lock(ctx, b.owns(m, r.Contender)); err != nil {
 		return o, err
 	}
-	defer l.gate.leave()
-	b.lapse(l)
+	defer m.lock.unlock()
+	b.expireEntries(m)
 	for range attempts {
-		if r.Session == 0 && b.alone(l, r.Contender) {
+		if r.Session == 0 && b.isOnlyContender(m, r.Contender) {
 			t, renewed, ok, err := b.store.acquire(ctx, r)
 			if err != nil {
 				return o, err
 			}
 			if ok {
-				return b.took(l, r, t, renewed)
+				return b.finishAcquire(m, r, t, renewed)
 			}
 		}
-		s, err := b.look(ctx, l, true)
+		s, err := b.refresh(ctx, m, true)
 		if err != nil {
 			return o, err
 		}
@@ -79,14 +80,14 @@ func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) 
 				return o, err
 			}
 			if ok {
-				return b.took(l, r, t, true)
+				return b.finishAcquire(m, r, t, true)
 			}
 		case s.live:
-			return b.turnAway(l, r, s), nil
-		case b.mayTake(l, r.Contender, s.version):
+			return b.refuseOrEnqueue(m, r, s), nil
+		case b.mayTake(m, r.Contender, s.version):
 			t := lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition}
 			var ok bool
-			_, ok, err = b.store.pass(ctx, l.mutex, holder{version: s.version}, &t)
+			_, ok, err = b.store.handOff(ctx, m.mutex, holder{version: s.version}, &t)
 			if err != nil {
 				if !isConflict(err) {
 					b.bindUnknown(r, t)
@@ -94,11 +95,11 @@ func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) 
 				return o, err
 			}
 			if ok {
-				return b.took(l, r, t, false)
+				return b.finishAcquire(m, r, t, false)
 			}
 		default:
-			if b.kept(l) == 0 {
-				held, now, err := b.passOn(ctx, l, passage{from: holder{version: s.version}})
+			if b.reservationLeft(m) == 0 {
+				held, now, err := b.handOff(ctx, m, handoff{from: holder{version: s.version}})
 				if err != nil {
 					return o, err
 				}
@@ -106,15 +107,15 @@ func (b *Backend) acquire(ctx context.Context, l *line, r simba.AcquireRequest) 
 					s = now
 				}
 			}
-			if s.live || b.kept(l) > 0 {
-				return b.turnAway(l, r, s), nil
+			if s.live || b.reservationLeft(m) > 0 {
+				return b.refuseOrEnqueue(m, r, s), nil
 			}
 		}
 	}
-	return o, errRestless
+	return o, errKeepsChanging
 }
 
-// bindUnknown binds a lease to a session whose grant may have been lost.
+// bindUnknown binds a lease to a session. The statement that grants the lease has no known outcome.
 func (b *Backend) bindUnknown(r simba.AcquireRequest, t lease) {
 	if r.Session != 0 {
 		t.token = 0
@@ -128,25 +129,25 @@ func (b *Backend) renew(ctx context.Context, r simba.AcquireRequest, token uint6
 	})
 }
 
-// took ends an Acquire that has the lease. A blocked waiter of the contender has it
-// too.
-func (b *Backend) took(l *line, r simba.AcquireRequest, t lease, renewed bool) (simba.Outcome, error) {
+// finishAcquire completes an Acquire that has the lease. It also wakes a blocked request of the
+// same contender.
+func (b *Backend) finishAcquire(m *mutexState, r simba.AcquireRequest, t lease, renewed bool) (simba.Outcome, error) {
 	status := simba.StatusAcquired
 	if renewed {
 		status = simba.StatusRenewed
 		b.counts.renewed.Add(1)
-		b.holds(l, t)
+		b.noteLease(m, t)
 	} else {
-		b.began(l, t, "")
+		b.recordBegin(m, t, "")
 	}
-	b.exorcise(l, r.Contender)
-	b.wakeBlocked(l, t)
-	b.quitUnlessBlocked(l, r.Contender)
-	b.bind(l.mutex, r.Session, t)
+	b.dropOrphansOf(m, r.Contender)
+	b.wakeBlocked(m, t)
+	b.removeUnlessBlocked(m, r.Contender)
+	b.bind(m.mutex, r.Session, t)
 	return granted(status, t)
 }
 
-// granted is the outcome of a request that has the lease, errLate if that is over.
+// granted returns the outcome of a request that has the lease, or errLate if the lease has ended.
 func granted(status simba.Status, t lease) (o simba.Outcome, err error) {
 	o = simba.Outcome{Status: status, Owner: t.owner, Token: t.token}
 	if o.TTL, o.Transition = t.left(); o.Transition == 0 {
@@ -155,109 +156,110 @@ func granted(status simba.Status, t lease) (o simba.Outcome, err error) {
 	return o, nil
 }
 
-// turnAway ends an Acquire that cannot have the mutex now.
-func (b *Backend) turnAway(l *line, r simba.AcquireRequest, s row) simba.Outcome {
+// refuseOrEnqueue completes an Acquire that cannot have the mutex now.
+func (b *Backend) refuseOrEnqueue(m *mutexState, r simba.AcquireRequest, s row) simba.Outcome {
 	if r.NoQueue {
-		return b.outcome(l, simba.StatusBusy, r.Contender, s)
+		return b.outcome(m, simba.StatusBusy, r.Contender, s)
 	}
-	if b.join(l, r.Contender) {
-		b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: l.mutex, Owner: r.Contender})
+	if b.enqueue(m, r.Contender) {
+		b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: m.mutex, Owner: r.Contender})
 	}
-	return b.outcome(l, simba.StatusQueued, r.Contender, s)
+	return b.outcome(m, simba.StatusQueued, r.Contender, s)
 }
 
-// outcome describes a mutex to a contender that has not got it.
-func (b *Backend) outcome(l *line, status simba.Status, contender string, s row) simba.Outcome {
-	o := simba.Outcome{Status: status, Position: b.position(l, contender)}
+// outcome describes the mutex to a contender that does not own it.
+func (b *Backend) outcome(m *mutexState, status simba.Status, contender string, s row) simba.Outcome {
+	o := simba.Outcome{Status: status, Position: b.position(m, contender)}
 	if s.live {
 		o.Owner, o.Token = s.owner, s.token
 		o.TTL, o.Transition = s.ttlLeft(), s.left()
 	} else {
-		o.Transition = b.kept(l)
+		o.Transition = b.reservationLeft(m)
 	}
 	return o
 }
 
-// acquireBlocked is Acquire with a Waiter. The waiter has its place before the table
-// is asked, so that no release is missed in between.
-func (b *Backend) acquireBlocked(ctx context.Context, l *line, r simba.AcquireRequest) (simba.Outcome, *proxy.Ticket, error) {
-	r.Waiter = &seat{Waiter: r.Waiter, since: time.Now()}
-	t, fresh := b.seat(l, r)
-	o, err := b.tryBlocked(ctx, l, t)
+// acquireBlocked is Acquire with a Waiter. It enqueues the waiter before it reads the table, so
+// that no release in between is missed.
+func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.AcquireRequest) (simba.Outcome, *proxy.Ticket, error) {
+	r.Waiter = &waitState{Waiter: r.Waiter, since: time.Now()}
+	t, fresh := b.enqueueBlocked(m, r)
+	o, err := b.tryAcquireBlocked(ctx, m, t)
 	switch {
 	case errors.Is(err, errLate):
-		return o, nil, err // it had the mutex
+		return o, nil, err // the lease has ended
 	case err != nil:
 		if !t.Withdraw() {
-			return simba.Outcome{Status: simba.StatusWaiting}, t, nil // granted after all, or moved
+			return simba.Outcome{Status: simba.StatusWaiting}, t, nil // granted after all, or superseded
 		}
-		b.quitUnlessBlocked(l, r.Contender)
+		b.removeUnlessBlocked(m, r.Contender)
 		return o, nil, err
 	case o.Status != simba.StatusWaiting:
 		return o, nil, nil
 	}
 	if fresh && b.waiters.Find(r.Mutex, r.Contender) == t {
-		b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: l.mutex, Owner: r.Contender})
+		b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: m.mutex, Owner: r.Contender})
 	}
 	return o, t, nil
 }
 
-// seat gives a waiter its ticket and its place, in one step: who leaves, and who is
-// granted the mutex, must find both or neither.
-func (b *Backend) seat(l *line, r simba.AcquireRequest) (t *proxy.Ticket, fresh bool) {
+// enqueueBlocked creates the waiter's ticket and its queue entry in one step. Other goroutines see
+// both or neither.
+func (b *Backend) enqueueBlocked(m *mutexState, r simba.AcquireRequest) (t *proxy.Ticket, fresh bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fresh = b.joinLocked(l, r.Contender)
+	fresh = b.enqueueLocked(m, r.Contender)
 	return b.waiters.Enter(r), fresh
 }
 
-// blocks has whatever grants its contender the mutex from now on wake the waiter. What did so before, and was seen here, is looked for.
-func (b *Backend) blocks(l *line, t *proxy.Ticket) {
+// markBlocked lets later grants to the contender wake its waiter. If this server has already seen
+// such a grant, it schedules a refresh at once.
+func (b *Backend) markBlocked(m *mutexState, t *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	seatOf(t).blocked = true
-	if l.last == t.Request.Contender && time.Now().Before(l.end) {
-		l.lookAt = time.Now()
+	waitStateOf(t).blocked = true
+	if m.lastOwner == t.Request.Contender && time.Now().Before(m.leaseEnd) {
+		m.refreshAt = time.Now()
 	}
 }
 
-// quitUnlessBlocked takes a contender out of the queue that has no ticket any more.
-func (b *Backend) quitUnlessBlocked(l *line, contender string) bool {
+// removeUnlessBlocked removes a contender's queue entry, unless the contender still has a ticket.
+func (b *Backend) removeUnlessBlocked(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := l.index[contender]
-	if e == nil || b.waiters.Find(l.mutex, contender) != nil {
+	e := m.index[contender]
+	if e == nil || b.waiters.Find(m.mutex, contender) != nil {
 		return false
 	}
-	l.removeLocked(e)
+	m.removeLocked(e)
 	return true
 }
 
-// tryBlocked asks the table for a waiter that has its place.
-func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o simba.Outcome, err error) {
+// tryAcquireBlocked tries to acquire the mutex for a waiter that is in the queue.
+func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy.Ticket) (o simba.Outcome, err error) {
 	r := t.Request
-	if b.ahead(l, r.Contender) {
-		s, err := b.read(ctx, l.mutex)
+	if b.hasWaiterAhead(m, r.Contender) {
+		s, err := b.read(ctx, m.mutex)
 		if err != nil {
 			return o, err
 		}
 		if s.live && s.owner != r.Contender {
-			b.blocks(l, t)
-			return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil
+			b.markBlocked(m, t)
+			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil
 		}
 	}
-	if err := l.gate.enter(ctx, b.owns(l, r.Contender)); err != nil {
+	if err := m.lock.lock(ctx, b.owns(m, r.Contender)); err != nil {
 		return o, err
 	}
-	defer l.gate.leave()
-	b.lapse(l)
+	defer m.lock.unlock()
+	b.expireEntries(m)
 	for range attempts {
-		s, err := b.look(ctx, l, true)
+		s, err := b.refresh(ctx, m, true)
 		if err != nil {
 			return o, err
 		}
 		if b.waiters.Find(r.Mutex, r.Contender) != t {
-			return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil // granted by the look, or moved
+			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil // granted by the refresh, or superseded
 		}
 		if s.live && s.owner == r.Contender {
 			g, ok, err := b.renew(ctx, r, s.token)
@@ -268,29 +270,29 @@ func (b *Backend) tryBlocked(ctx context.Context, l *line, t *proxy.Ticket) (o s
 				continue
 			}
 			t.Withdraw()
-			return b.took(l, r, g, true)
+			return b.finishAcquire(m, r, g, true)
 		}
-		b.claim(l, r.Contender)
-		if !s.live && b.kept(l) == 0 {
-			held, now, err := b.passOn(ctx, l, passage{from: holder{version: s.version}, asker: t})
+		b.claimReservation(m, r.Contender)
+		if !s.live && b.reservationLeft(m) == 0 {
+			held, now, err := b.handOff(ctx, m, handoff{from: holder{version: s.version}, requester: t})
 			if err != nil {
 				if ctx.Err() != context.Canceled {
-					b.exorcise(l, r.Contender) // it is told that nobody knows, and will ask again
+					b.dropOrphansOf(m, r.Contender) // the reply is an error, and the client asks again
 				}
 				return o, err
 			}
-			if !held && b.kept(l) == 0 {
+			if !held && b.reservationLeft(m) == 0 {
 				continue
 			}
 			if held {
 				s = now
 			}
-			if own := seatOf(t).lease; held && own.token == s.token {
+			if own := waitStateOf(t).lease; held && own.token == s.token {
 				return granted(simba.StatusAcquired, own)
 			}
 		}
-		b.blocks(l, t)
-		return b.outcome(l, simba.StatusWaiting, r.Contender, s), nil
+		b.markBlocked(m, t)
+		return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil
 	}
-	return o, errRestless
+	return o, errKeepsChanging
 }

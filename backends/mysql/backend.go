@@ -19,7 +19,7 @@ type Backend struct {
 	proxy.QueueSettings
 
 	store    store
-	at       place
+	endpoint endpoint
 	log      *slog.Logger
 	notices  simba.Notices
 	timeout  time.Duration
@@ -29,22 +29,22 @@ type Backend struct {
 	tenures  tenures
 	counts   counts
 
-	ctx     context.Context // ends when Close is called
-	stop    context.CancelFunc
-	looking chan struct{} // bounds the looks that run at a time
+	ctx          context.Context // ends when Close is called
+	stop         context.CancelFunc
+	refreshSlots chan struct{} // bounds concurrent background refreshes
 
-	reconnecting gate
+	reconnecting priorityLock
 
-	following gate           // for one look at the whole table at a time
-	held      map[string]row // of the one in it: what the table showed; nil = nobody wants to know
+	tableLock priorityLock   // held while the whole table is read
+	tableRows map[string]row // guarded by tableLock: the held rows that the last read showed; nil = no pattern subscriber
 
-	mu       sync.Mutex // guards what follows, and every line's queue; held for no I/O
+	mu       sync.Mutex // guards what follows, and the queue of every mutexState; never held during I/O
 	closed   bool
-	running  sync.WaitGroup // requests and goroutines; added to under mu while not closed
-	lines    map[string]*line
-	order    uint64 // of the last entry in a queue
+	running  sync.WaitGroup // requests and goroutines; Add is called under mu while closed is false
+	mutexes  map[string]*mutexState
+	order    uint64 // of the newest queue entry
 	sessions map[string]binding
-	patterns map[string]struct{} // of subscribers, those that can match our channels
+	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
 }
 
 // counts are the figures of Stats.
@@ -52,36 +52,35 @@ type counts struct {
 	acquired, renewed, released, expired, broken, handedOn atomic.Int64
 }
 
-// maxLooks is how many mutexes are looked at at a time. It leaves connections for
-// requests.
-const maxLooks = maxConns / 2
+// maxRefreshes bounds concurrent background refreshes. It leaves connections for requests.
+const maxRefreshes = maxConns / 2
 
 var _ simba.Backend = (*Backend)(nil)
 
-func newBackend(o Options, s store, at place) *Backend {
+func newBackend(o Options, s store, ep endpoint) *Backend {
 	b := &Backend{
-		store: s, at: at, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
-		eventLog: proxy.NewEventLog(o.Notices, 0),
-		looking:  make(chan struct{}, maxLooks),
-		lines:    make(map[string]*line),
-		sessions: make(map[string]binding),
-		patterns: make(map[string]struct{}),
+		store: s, endpoint: ep, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
+		eventLog:     proxy.NewEventLog(o.Notices, 0),
+		refreshSlots: make(chan struct{}, maxRefreshes),
+		mutexes:      make(map[string]*mutexState),
+		sessions:     make(map[string]binding),
+		patterns:     make(map[string]struct{}),
 	}
-	b.waiters = proxy.NewWaiters((*desk)(b))
+	b.waiters = proxy.NewWaiters((*waiterStore)(b))
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	return b
 }
 
-// Close ends all requests, with simba.ErrStopped, all goroutines and connections, and
-// waits for them. It may be called again.
+// Close ends all requests with simba.ErrStopped. It closes all connections and waits for all
+// goroutines. Later calls do nothing.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	first := !b.closed
 	b.closed = true
-	for _, l := range b.lines {
-		l.disarm()
+	for _, m := range b.mutexes {
+		m.disarm()
 	}
 	b.mu.Unlock()
 	b.stop()
@@ -89,12 +88,12 @@ func (b *Backend) Close() error {
 	if !first {
 		return nil
 	}
-	_ = b.store.db.Close() // fails on a connection that was cut: it is closed all the same
+	_ = b.store.db.Close() // it fails for broken connections, but closes them
 	return nil
 }
 
-// begin begins a request to the store: it returns a context that ends with ctx, with
-// the time limit and with the backend. The caller calls done at the end.
+// begin starts a request. Its context ends with ctx, after the time limit, or when the backend is
+// closed. The caller calls done at the end.
 func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	if !b.start() {
 		return nil, nil, simba.ErrStopped
@@ -108,7 +107,7 @@ func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), er
 	}, nil
 }
 
-// start adds to what Close waits for, unless it was called.
+// start adds one to what Close waits for. It returns false after Close.
 func (b *Backend) start() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +118,7 @@ func (b *Backend) start() bool {
 	return true
 }
 
-// fail makes of a failed request's error what the caller is told.
+// fail turns the error of a request into the error that the caller receives.
 func (b *Backend) fail(err error) error {
 	var name *simba.NameError
 	switch {
@@ -129,59 +128,59 @@ func (b *Backend) fail(err error) error {
 		return simba.ErrStopped
 	case errors.As(err, &name):
 		return err
-	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errRestless):
+	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errKeepsChanging):
 	case isFull(err):
 		err = fmt.Errorf("the database has no room for a new mutex or owner: %w", err)
 	default:
-		if f := b.at.fault(err); f != nil {
+		if f := b.endpoint.fault(err); f != nil {
 			return &simba.MisconfiguredError{Engine: "mysql", Err: f}
 		}
 		if isReadOnly(err) || errorNumber(err) == 0 && !errors.Is(err, context.Canceled) {
-			// Other connections of the pool may be as dead, or lead to a server that was
-			// primary once: have them made anew instead of failing one by one.
+			// Other idle connections may be broken too, or lead to a demoted primary. Replace all
+			// of them instead of failing once for each.
 			b.reconnect()
 		}
 	}
 	return &simba.UnavailableError{Engine: "mysql", Err: err}
 }
 
-// failAt is fail for a request for a mutex. If the database refuses what the engine needs,
-// a look soon meets that for those who are blocked there.
-func (b *Backend) failAt(l *line, err error) error {
+// failAt is fail for a request about one mutex. If the database refuses what the engine needs, it
+// schedules a refresh, so that blocked waiters soon get the same error.
+func (b *Backend) failAt(m *mutexState, err error) error {
 	err = b.fail(err)
-	if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) && b.blocked(l) {
+	if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) && b.hasBlocked(m) {
 		soon := time.Now().Add(firstRetry)
 		b.mu.Lock()
-		if soon.Before(l.lookAt) {
-			l.lookAt = soon
+		if soon.Before(m.refreshAt) {
+			m.refreshAt = soon
 		}
 		b.mu.Unlock()
 	}
 	return err
 }
 
-// reconnect closes the pool's idle connections, one call at a time: if the limit were
-// raised again while another call is closing, database/sql could close the wrong
-// connection and lose another one, and its place in the pool, for ever.
+// reconnect closes the idle connections of the pool. Only one call runs at a time: when one call
+// raises the limit while another is closing connections, database/sql can close the wrong
+// connection and lose a slot of the pool for ever.
 func (b *Backend) reconnect() {
-	if b.reconnecting.enter(b.ctx, false) != nil {
+	if b.reconnecting.lock(b.ctx, false) != nil {
 		return // the backend is closed
 	}
-	defer b.reconnecting.leave()
+	defer b.reconnecting.unlock()
 	b.store.db.SetMaxIdleConns(0)
 	b.store.db.SetMaxIdleConns(maxConns)
 }
 
-// errLate is why a request fails whose lease was over before its answer came.
+// errLate is returned when the lease ended before the database's answer arrived.
 var errLate = errors.New("the database's answer came after the lease's end")
 
-// errRestless is why a request fails that met another state each time it looked.
-var errRestless = errors.New("the mutex or the database's clock changed at each look")
+// errKeepsChanging is returned when every attempt of a request found another state.
+var errKeepsChanging = errors.New("the mutex or the database's clock changed at each look")
 
-// attempts is how often a request looks again when the state changed under it.
+// attempts is how often a request starts again after the state has changed.
 const attempts = 5
 
-// Commit implements simba.Committer. What the store has said is durable already.
+// Commit implements simba.Committer. Every answer of the database is durable already.
 func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq != 0 && b.ctx.Err() != nil {
 		return simba.ErrStopped
@@ -199,8 +198,8 @@ func (b *Backend) Stats() simba.Stats {
 	blocked := int64(b.waiters.Len())
 	b.mu.Lock()
 	all := int64(0)
-	for _, l := range b.lines {
-		all += int64(len(l.entries))
+	for _, m := range b.mutexes {
+		all += int64(len(m.entries))
 	}
 	b.mu.Unlock()
 	return simba.Stats{
@@ -212,7 +211,7 @@ func (b *Backend) Stats() simba.Stats {
 	}
 }
 
-// History implements simba.Backend: of what this server did and saw.
+// History implements simba.Backend. It returns the events that this server caused or observed.
 func (b *Backend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 	if b.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped
@@ -220,7 +219,7 @@ func (b *Backend) History(_ context.Context, r simba.HistoryRequest) ([]simba.Ev
 	return b.eventLog.Find(r), 0, nil
 }
 
-// checkNames refuses names that the table cannot hold; contender "" = none.
+// checkNames returns an error for names that the table cannot hold. It ignores an empty contender.
 func (b *Backend) checkNames(mutex, contender string) error {
 	if err := b.store.table.mutex.check("mutex", mutex); err != nil {
 		return err

@@ -78,7 +78,7 @@ func BenchmarkOwnMutex(b *testing.B) {
 
 // BenchmarkOwnMutexOnTheSeedsTable, which has no column fencing_token.
 func BenchmarkOwnMutexOnTheSeedsTable(b *testing.B) {
-	backend := serve(b, seeded(b).Addr, asItIs)
+	backend := serve(b, serverWithSeedTable(b).Addr, withoutMigration)
 	eachClient(b, func(i int) error { return pair(b, backend, fmt.Sprintf("own-%d", i), fmt.Sprintf("c%d", i), false) })
 }
 

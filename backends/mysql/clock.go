@@ -5,32 +5,31 @@ import (
 	"time"
 )
 
-// clock knows how the database's clock stands to this process' monotonic one, from
-// statements that read it: the reading lies between sending and answer.
+// clock estimates the database's clock from this process' monotonic clock. Each statement that
+// reads the database's clock bounds it: the reading was taken between sending and answer.
 //
-// It serves two ends. A statement is told the instant after which it must not take
-// effect any more, so that one that was delayed, on the way or for a lock, cannot do
-// anything after its asker has given up. And a grant to a waiter is given its start
-// beforehand, so that it is recognized even if its answer is lost. Both are
-// conditions of the statement: should the database's clock have been set meanwhile,
-// it does nothing, and is tried again after the clock was read anew.
+// It has two uses. Each statement carries the database time after which it must have no effect. So
+// a statement that was delayed, on the network or by a lock, does nothing after its request has
+// failed. And a grant to a waiter carries its start, so that the server recognizes it even if the
+// answer is lost. The statement checks both. If the database's clock was set in between, the
+// statement matches nothing, and the server tries again with a new reading.
 type clock struct {
 	epoch time.Time
 
 	mu     sync.Mutex // guards what follows
 	known  bool
-	low    int64     // the database's µs at epoch, at least
-	high   int64     // and at most
-	readAt time.Time // when that was learned
+	low    int64     // the database's time at epoch in µs, at least
+	high   int64     // the same, at most
+	readAt time.Time // when the bounds were set
 }
 
-// clockAge is after how long a reading gives way to a less exact one.
+// clockAge is the age at which a less exact reading replaces the bounds.
 const clockAge = 10 * time.Second
 
 func newClock() *clock { return &clock{epoch: time.Now()} }
 
-// learn takes a reading of the database's clock, in whole ms, by a statement that was
-// sent and answered at these times.
+// learn takes a reading of the database's clock, in whole ms, and when its statement was sent and
+// answered.
 func (c *clock) learn(reading int64, sent, answered time.Time) {
 	low := reading*1000 - answered.Sub(c.epoch).Microseconds() - 1
 	high := (reading+1)*1000 - sent.Sub(c.epoch).Microseconds()
@@ -43,7 +42,7 @@ func (c *clock) learn(reading int64, sent, answered time.Time) {
 	}
 }
 
-// latest returns the database's time at t in ms, or a little more.
+// latest returns an upper bound of the database's time at t, in ms.
 func (c *clock) latest(t time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,6 +50,6 @@ func (c *clock) latest(t time.Time) int64 {
 	return us/1000 + 1
 }
 
-// drift is how far two clocks may come apart in a time, in µs: at most 100 ppm, as
-// quartz clocks do that NTP keeps.
+// drift is how far two clocks may diverge in a time, in µs. It assumes at most 100 ppm, which
+// quartz clocks under NTP keep.
 func drift(age time.Duration) int64 { return age.Microseconds() / 10_000 }

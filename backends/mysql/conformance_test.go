@@ -74,11 +74,11 @@ func TestConformanceAtTheContentionTiming(t *testing.T) {
 	backendtest.Run(t, e)
 }
 
-func TestConformanceOnTheSeedsTable(t *testing.T) { conform(t, seeded(t)) }
+func TestConformanceOnTheSeedsTable(t *testing.T) { conform(t, serverWithSeedTable(t)) }
 
 // TestConformanceOnTheSeedsTableWithTokens is on the table of Simba 3.3 and later.
 func TestConformanceOnTheSeedsTableWithTokens(t *testing.T) {
-	conform(t, made(t, seeds.MySQLFencedTable))
+	conform(t, serverWithTable(t, seeds.MySQLFencedTable))
 }
 
 // TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled: what it has committed survives.

@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// maxConns bounds the connections to the database. Requests beyond it wait for
-	// one, as long as their deadline allows.
+	// maxConns bounds the connections to the database. Further requests wait for a free one until
+	// their deadline.
 	maxConns = 32
-	// maxIdle is how long a connection that nobody needs is kept, well below the
-	// idle limits of common firewalls.
+	// maxIdle is how long an unused connection is kept. It is well below the idle limits of common
+	// firewalls.
 	maxIdle = 3 * time.Minute
 )
 
-// settings are what the engine needs of every connection. They come after those of
-// the DSN, so they win over them.
+// settings are the session settings that the engine needs. They run after those of the DSN and
+// override them.
 var settings = []string{
-	// Nothing may be cut or wrap, and quoting must be what the driver takes it for.
+	// The server must not truncate values, and quoting must be what the driver assumes.
 	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, ` + lockWaitSetting,
-	// READ WRITE, since what the server has for new sessions says nothing of the server.
+	// READ WRITE, since the server's default for new sessions does not show whether it takes
+	// writes.
 	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`,
 }
 
-// parseDSN reads a DSN and makes of it what the engine needs. Its errors never show
-// what the DSN contains but the names of parameters: it has a password in it.
+// parseDSN parses a DSN and adds what the engine needs. A DSN contains a password, so the errors
+// show nothing of it but the names of parameters.
 func parseDSN(o Options) (*mysqldriver.Config, error) {
 	if o.DSN == "" {
 		return nil, errors.New("no DSN: expected user:password@tcp(host:3306)/database")
@@ -48,7 +49,7 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	}
 	for param := range strings.SplitSeq(params, "&") {
 		key, _, ok := strings.Cut(param, "=")
-		if key == "strict" { // on which the driver panics
+		if key == "strict" { // the driver panics on it
 			ok = false
 		}
 		if ok {
@@ -71,8 +72,8 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	}
 	cfg.ClientFoundRows = true   // a renewal that changes nothing still counts
 	cfg.InterpolateParams = true // one round trip a statement
-	cfg.RejectReadOnly = false   // would ask again by itself
-	cfg.MultiStatements = true   // a read comes with its proof: see query
+	cfg.RejectReadOnly = false   // the driver would retry by itself
+	cfg.MultiStatements = true   // query sends two statements at once
 	cfg.Logger = driverLog{o.Logger}
 	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-// openPool makes the pool. It does not connect yet.
+// openPool creates the pool. It does not connect yet.
 func openPool(cfg *mysqldriver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
@@ -93,7 +94,7 @@ func openPool(cfg *mysqldriver.Config) (*sql.DB, error) {
 	return db, nil
 }
 
-// connector makes connections that have the engine's settings.
+// connector opens connections that have the engine's settings.
 type connector struct{ driver.Connector }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -110,8 +111,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// driverLog takes what the driver says of connections that broke, which is told as
-// an error of some request too.
+// driverLog logs the driver's reports of broken connections. Requests report them as errors too.
 type driverLog struct{ log *slog.Logger }
 
 func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", "msg", fmt.Sprint(v...)) }

@@ -9,13 +9,13 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 )
 
-// Numbers of the server's errors.
+// Error numbers of the server.
 const (
 	errDiskFull        = 1021
-	errReadOnlyTable   = 1036 // with innodb_read_only, as on a reader of Amazon Aurora
+	errReadOnlyTable   = 1036 // with innodb_read_only, as on an Aurora reader
 	errDatabaseDenied  = 1044
 	errAccessDenied    = 1045
-	errNotReady        = 1047 // a node of a Galera cluster that was cut off
+	errNotReady        = 1047 // a Galera node that has lost its cluster
 	errNull            = 1048
 	errUnknownDatabase = 1049
 	errAmbiguous       = 1052
@@ -58,7 +58,7 @@ const (
 	errAccountLockedM  = 4151 // the same on MariaDB
 )
 
-// errorNumber is the server's number of an error, 0 if the server did not answer.
+// errorNumber returns the server's error number, or 0 if the server did not answer.
 func errorNumber(err error) uint16 {
 	var e *mysqldriver.MySQLError
 	if errors.As(err, &e) {
@@ -67,8 +67,7 @@ func errorNumber(err error) uint16 {
 	return 0
 }
 
-// isReadOnly reports whether the server takes no writes: it is not the primary, or not
-// any more.
+// isReadOnly reports whether the server takes no writes: it is not the primary, or no longer.
 func isReadOnly(err error) bool {
 	switch errorNumber(err) {
 	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode, errReadOnlyTable, errReadOnlyInnoDB, errNotReady:
@@ -77,8 +76,8 @@ func isReadOnly(err error) bool {
 	return errors.Is(err, errNotPrimary)
 }
 
-// isConflict reports whether a statement lost to another transaction: it has done
-// nothing and may be tried again.
+// isConflict reports whether a statement failed because of another transaction. It has done nothing
+// and can be retried.
 func isConflict(err error) bool {
 	switch errorNumber(err) {
 	case errLockWait, errDeadlock:
@@ -87,7 +86,7 @@ func isConflict(err error) bool {
 	return errors.Is(err, errLocked)
 }
 
-// isFull reports whether the database had no room for a row, or for a longer owner in it.
+// isFull reports whether the database had no space for a row, or for a longer owner in it.
 func isFull(err error) bool {
 	switch errorNumber(err) {
 	case errTableFull, errDiskFull:
@@ -96,45 +95,46 @@ func isFull(err error) bool {
 	return false
 }
 
-// fault is what is wrong with a database that does answer.
+// fault is an error that only an operator can resolve. The database answers, but the engine cannot
+// use it as it is.
 type fault string
 
 func (f fault) Error() string { return string(f) }
 
 func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
 
-// place is which database the engine uses, for its errors.
-type place struct{ user, addr, database string }
+// endpoint names the database in errors.
+type endpoint struct{ user, addr, database string }
 
-// fault returns in one line what an operator has to change, with what to do, and nil
-// for an error that may pass by itself.
-func (p place) fault(err error) error {
+// fault returns one line that says what an operator has to change. It returns nil for an error that
+// may pass by itself.
+func (e endpoint) fault(err error) error {
 	if own := fault(""); errors.As(err, &own) {
 		return own
 	}
 	switch errorNumber(err) {
 	case 0:
-		return p.refusal(err)
+		return e.driverFault(err)
 	case errAccessDenied, errNoPassword:
-		return faultf("the database at %s refuses user %q: check user and password in the DSN", p.addr, p.user)
+		return faultf("the database at %s refuses user %q: check user and password in the DSN", e.addr, e.user)
 	case errHostBlocked, errHostDenied, errOldProtocol, errNoPlugin, errMustChange, errExpired, errAccountLocked, errAccountLockedM:
-		return faultf("the database at %s refuses user %q: %s", p.addr, p.user, oneLine(err))
+		return faultf("the database at %s refuses user %q: %s", e.addr, e.user, oneLine(err))
 	case errDatabaseDenied:
-		return faultf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", p.user, p.database, p.addr)
+		return faultf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", e.user, e.database, e.addr)
 	case errUnknownDatabase:
-		return faultf("there is no database %q at %s: create it, or correct the DSN", p.database, p.addr)
+		return faultf("there is no database %q at %s: create it, or correct the DSN", e.database, e.addr)
 	case errTableDenied, errColumnDenied, errRightDenied:
-		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", p.user, oneLine(err))
+		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", e.user, oneLine(err))
 	case errNoTable, errNotInEngine:
-		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", p.database)
+		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", e.database)
 	case errOutOfRange, errValueOutOfRange:
 		if strings.Contains(err.Error(), "version") {
 			return faultf("column version of table simba_mutex is at its end: make it BIGINT UNSIGNED, as in init-simba-mysql.sql")
 		}
-		return misfit(err)
+		return wrongTable(err)
 	case errAmbiguous, errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
 		errNotUpdatable, errInvalidView:
-		return misfit(err)
+		return wrongTable(err)
 	case errStatementBinlog:
 		return faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	case errSyntax, errNoVariable, errNoFunction:
@@ -143,38 +143,38 @@ func (p place) fault(err error) error {
 	return nil
 }
 
-// misfit is the fault of a table that is not as the engine needs it.
-func misfit(err error) error {
+// wrongTable returns the fault of a table that is not as the engine needs it.
+func wrongTable(err error) error {
 	return faultf("table simba_mutex is not Simba's (%s): see init-simba-mysql.sql", oneLine(err))
 }
 
-// refusal is fault for an error of the driver.
-func (p place) refusal(err error) error {
+// driverFault is fault for an error of the driver.
+func (e endpoint) driverFault(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
-		return faultf("the certificate of the database at %s is not trusted: %s", p.addr, oneLine(err))
+		return faultf("the certificate of the database at %s is not trusted: %s", e.addr, oneLine(err))
 	}
 	for _, own := range []error{
 		mysqldriver.ErrNoTLS, mysqldriver.ErrCleartextPassword, mysqldriver.ErrNativePassword,
 		mysqldriver.ErrOldPassword, mysqldriver.ErrOldProtocol, mysqldriver.ErrUnknownPlugin,
 	} {
 		if errors.Is(err, own) {
-			return faultf("the database at %s and the DSN do not go together: %s", p.addr, oneLine(err))
+			return faultf("the database at %s and the DSN do not go together: %s", e.addr, oneLine(err))
 		}
 	}
 	return nil
 }
 
-// explain makes one line of why the database cannot be used, with what to do.
-func (p place) explain(err error) error {
-	if f := p.fault(err); f != nil {
+// explain returns one line that says why the engine cannot use the database, and what to do.
+func (e endpoint) explain(err error) error {
+	if f := e.fault(err); f != nil {
 		return f
 	}
 	switch {
 	case isReadOnly(err):
 		return errors.New("the server is read-only: name the primary in the DSN, or set read_only to OFF")
 	case errorNumber(err) == 0:
-		return fmt.Errorf("cannot reach the database at %s: %s", p.addr, oneLine(err))
+		return fmt.Errorf("cannot reach the database at %s: %s", e.addr, oneLine(err))
 	}
 	return errors.New(oneLine(err))
 }

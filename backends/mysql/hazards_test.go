@@ -46,9 +46,9 @@ func TestTwoFirstUsesOfAMutexDontFail(t *testing.T) {
 // TestNamesThatTheCollationTakesForTheSameAreNotMixedUp, on the seed's table: the
 // second is refused. Contenders are told apart on every table.
 func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "?charset=utf8mb4")
-	b := serve(t, store.Addr, asItIs)
+	b := serve(t, store.Addr, withoutMigration)
 	for i, pair := range [][2]string{{"Orders", "orders"}, {"caf\u00e9", "cafe"}, {"\u00c9t\u00e9", "ete"}} {
 		first, second := pair[0], pair[1]
 		take(t, b, first, "A", long)
@@ -87,8 +87,8 @@ func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
 }
 
 func TestNamesAreNeverCut(t *testing.T) {
-	store := seeded(t)
-	b := serve(t, store.Addr, asItIs)
+	store := serverWithSeedTable(t)
+	b := serve(t, store.Addr, withoutMigration)
 	take(t, b, strings.Repeat("m", 66), strings.Repeat("c", 32), long)
 	take(t, b, strings.Repeat("\u00e4", 66), strings.Repeat("\u00f6", 32), long)
 	for _, c := range []struct{ mutex, contender, argument string }{
@@ -156,7 +156,7 @@ func TestATenureThatWasGrantedLateIsToldAsANewOne(t *testing.T) {
 // TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline.
 func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
 	store := stores.MariaDB(t)
-	b := serve(t, store.Addr, impatient)
+	b := serve(t, store.Addr, shortTimeout)
 	take(t, b, "locked", "a", long)
 	tx := lockRow(t, direct(t, store, ""), "locked")
 	defer tx.Rollback()
@@ -206,7 +206,7 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
-	b, observer := serve(t, link.Addr(), impatient), serve(t, store.Addr, nil)
+	b, observer := serve(t, link.Addr(), shortTimeout), serve(t, store.Addr, nil)
 	take(t, b, "warm", "a", long) // there is a connection to be held up
 	take(t, observer, "mine", "x", long)
 	take(t, observer, "free", "x", long)
@@ -294,8 +294,8 @@ func TestALeaseOutlivesARestartOfTheDatabase(t *testing.T) {
 
 // TestAVersionAtItsEndIsAnError, never a wrap: tokens must grow.
 func TestAVersionAtItsEndIsAnError(t *testing.T) {
-	store := seeded(t)
-	b := serve(t, store.Addr, asItIs)
+	store := serverWithSeedTable(t)
+	b := serve(t, store.Addr, withoutMigration)
 	db := direct(t, store, "")
 	must(t, db, "INSERT INTO simba_mutex VALUES ('old', 0, 0, 0, '', 4294967295)")
 	w := &waiter{woken: make(chan struct{})}
@@ -422,8 +422,8 @@ func TestClosingWithoutADatabaseIsNoError(t *testing.T) {
 // TestAWaiterWhoseTurnItIsMayComeWithWait and gets the mutex at once.
 func TestAWaiterWhoseTurnItIsMayComeWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
-	e := &ear{subs: map[string]bool{simba.ContenderChannel("turn", "b"): true}}
-	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = e, long })
+	n := &notices{subs: map[string]bool{simba.ContenderChannel("turn", "b"): true}}
+	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = n, long })
 	take(t, b, "turn", "a", long)
 	if o, _, err := b.Acquire(t.Context(), request("turn", "b", long)); err != nil || o.Status != simba.StatusQueued {
 		t.Fatal(o, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Guard implements simba.Backend. It is one statement, and waits for nobody in the
-// gate, only for other GUARDs of a mutex whose row is locked: a renewal must not come late.
+// Guard implements simba.Backend. It is one statement. It does not take m.lock, since a renewal
+// must not be late. It waits only for other GUARDs of a mutex whose row is locked.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	if err := b.checkNames(r.Mutex, r.Contender); err != nil {
 		return o, err
@@ -19,56 +19,56 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outc
 		return o, err
 	}
 	defer done()
-	l := b.hold(r.Mutex)
-	defer b.drop(l)
-	o, err = b.guard(ctx, l, r)
-	return o, b.failAt(l, err)
+	m := b.ref(r.Mutex)
+	defer b.unref(m)
+	o, err = b.guard(ctx, m, r)
+	return o, b.failAt(m, err)
 }
 
-func (b *Backend) guard(ctx context.Context, l *line, r simba.GuardRequest) (o simba.Outcome, err error) {
+func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, err error) {
 	ask := r
 	for range attempts {
-		t, ok, err := b.guardOnce(ctx, l, ask)
+		t, ok, err := b.guardOnce(ctx, m, ask)
 		if err != nil {
 			return o, err
 		}
 		if ok {
 			b.counts.renewed.Add(1)
-			b.guarded(l, t)
-			b.extend(l.mutex, t)
+			b.noteRenewal(m, t)
+			b.extend(m.mutex, t)
 			o, err := granted(simba.StatusRenewed, t)
 			if err != nil {
-				continue // the lease was over before the answer came
+				continue // the lease ended before the answer arrived
 			}
-			o.Position = b.position(l, r.Contender)
+			o.Position = b.position(m, r.Contender)
 			return o, nil
 		}
-		s, err := b.read(ctx, l.mutex)
+		s, err := b.read(ctx, m.mutex)
 		if err != nil {
 			return o, err
 		}
 		if !s.live || s.owner != r.Contender || r.Token != 0 && r.Token != s.token {
-			return b.outcome(l, simba.StatusLost, r.Contender, s), nil
+			return b.outcome(m, simba.StatusLost, r.Contender, s), nil
 		}
 		ask.Token = s.token
 	}
-	return o, errRestless
+	return o, errKeepsChanging
 }
 
-// guardOnce asks the table. GUARDs that wait for the row do so one at a time, with the
-// owner's first. One that is overdue holds up no other: its connection may be dead.
-func (b *Backend) guardOnce(ctx context.Context, l *line, r simba.GuardRequest) (t lease, ok bool, err error) {
-	if waits := b.store.waits; !waits.always && !waits.isLocked(l.mutex) {
-		if t, ok, err = b.store.guard(brief(ctx), r); !isConflict(err) {
+// guardOnce sends the statement. GUARDs that wait for a locked row run one at a time, the owner's
+// first. One that takes too long lets the next one run: its connection may be broken.
+func (b *Backend) guardOnce(ctx context.Context, m *mutexState, r simba.GuardRequest) (t lease, ok bool, err error) {
+	if waits := b.store.waits; !waits.alwaysWaits && !waits.isLocked(m.mutex) {
+		if t, ok, err = b.store.guard(withoutLockWait(ctx), r); !isConflict(err) {
 			return t, ok, err
 		}
 	}
-	if err := l.renewing.enter(ctx, b.owns(l, r.Contender)); err != nil {
+	if err := m.renewals.lock(ctx, b.owns(m, r.Contender)); err != nil {
 		return t, false, err
 	}
-	leave := sync.OnceFunc(l.renewing.leave)
+	leave := sync.OnceFunc(m.renewals.unlock)
 	defer leave()
-	return b.store.guard(whenOverdue(ctx, leave), r)
+	return b.store.guard(withOverdue(ctx, leave), r)
 }
 
 // Release implements simba.Backend.
@@ -95,50 +95,50 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 		return false, 0, err
 	}
 	defer done()
-	l := b.hold(r.Mutex)
-	defer b.drop(l)
-	released, err := b.release(ctx, l, r, from)
-	return released, 0, b.failAt(l, err)
+	m := b.ref(r.Mutex)
+	defer b.unref(m)
+	released, err := b.release(ctx, m, r, from)
+	return released, 0, b.failAt(m, err)
 }
 
-func (b *Backend) release(ctx context.Context, l *line, r simba.ReleaseRequest, from holder) (released bool, err error) {
-	if err := l.gate.enter(ctx, b.owns(l, r.Contender)); err != nil {
+func (b *Backend) release(ctx context.Context, m *mutexState, r simba.ReleaseRequest, from holder) (released bool, err error) {
+	if err := m.lock.lock(ctx, b.owns(m, r.Contender)); err != nil {
 		return false, err
 	}
-	defer l.gate.leave()
-	b.lapse(l)
+	defer m.lock.unlock()
+	b.expireEntries(m)
 	if r.Token == 0 && r.Session == 0 {
-		b.depart(l, r.Contender)
+		b.leaveQueue(m, r.Contender)
 	}
-	now := from // with the token that the last look has shown
+	now := from // with the token that the last refresh showed
 	for range attempts {
-		released, _, err := b.passOn(ctx, l, passage{from: now, kind: simba.EventReleased, reason: r.Reason})
+		released, _, err := b.handOff(ctx, m, handoff{from: now, kind: simba.EventReleased, reason: r.Reason})
 		if err != nil || released {
 			return released, err
 		}
-		s, err := b.look(ctx, l, false)
+		s, err := b.refresh(ctx, m, false)
 		if err != nil {
 			return false, err
 		}
 		if !s.live || s.owner != from.owner || from.token != 0 && from.token != s.token || from.at != 0 && from.at != s.acquiredAt {
-			return false, b.offer(ctx, l, s)
+			return false, b.handOffIfFree(ctx, m, s)
 		}
 		now.token = s.token
 	}
-	return false, errRestless
+	return false, errKeepsChanging
 }
 
-// depart takes a contender out of the queue at its own wish.
-func (b *Backend) depart(l *line, contender string) {
+// leaveQueue removes a contender's queue entry at its request.
+func (b *Backend) leaveQueue(m *mutexState, contender string) {
 	b.mu.Lock()
-	e := l.index[contender]
+	e := m.index[contender]
 	if e != nil {
-		l.removeLocked(e)
-		b.waiters.Grant(l.mutex, contender, proxy.Grant{Token: dismissed})
+		m.removeLocked(e)
+		b.waiters.Grant(m.mutex, contender, proxy.Grant{Token: removedToken})
 	}
 	b.mu.Unlock()
 	if e != nil {
-		b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: l.mutex, Owner: contender, Reason: "left"})
+		b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: "left"})
 	}
 }
 
@@ -152,44 +152,44 @@ func (b *Backend) Break(ctx context.Context, mutex, reason string) (bool, simba.
 		return false, 0, err
 	}
 	defer done()
-	l := b.hold(mutex)
-	defer b.drop(l)
-	broken, err := b.breakTenure(ctx, l, reason)
-	return broken, 0, b.failAt(l, err)
+	m := b.ref(mutex)
+	defer b.unref(m)
+	broken, err := b.breakTenure(ctx, m, reason)
+	return broken, 0, b.failAt(m, err)
 }
 
-func (b *Backend) breakTenure(ctx context.Context, l *line, reason string) (bool, error) {
-	if err := l.gate.enter(ctx, false); err != nil {
+func (b *Backend) breakTenure(ctx context.Context, m *mutexState, reason string) (bool, error) {
+	if err := m.lock.lock(ctx, false); err != nil {
 		return false, err
 	}
-	defer l.gate.leave()
-	b.lapse(l)
+	defer m.lock.unlock()
+	b.expireEntries(m)
 	for range attempts {
-		s, err := b.look(ctx, l, false)
+		s, err := b.refresh(ctx, m, false)
 		if err != nil {
 			return false, err
 		}
 		if !s.live {
-			return false, b.offer(ctx, l, s)
+			return false, b.handOffIfFree(ctx, m, s)
 		}
-		broken, _, err := b.passOn(ctx, l, passage{
+		broken, _, err := b.handOff(ctx, m, handoff{
 			from: holder{owner: s.owner, token: s.token}, kind: simba.EventBroken, reason: reason,
 		})
 		if err != nil || broken {
 			return broken, err
 		}
 	}
-	return false, errRestless
+	return false, errKeepsChanging
 }
 
 // Owner implements simba.Backend.
 func (b *Backend) Owner(ctx context.Context, mutex string) (t simba.Tenure, _ simba.Seq, err error) {
-	l, s, err := b.ask(ctx, mutex)
+	m, s, err := b.inspect(ctx, mutex)
 	if err != nil || !s.live {
 		return t, 0, err
 	}
 	b.mu.Lock()
-	waiters := len(l.entries)
+	waiters := len(m.entries)
 	b.mu.Unlock()
 	return simba.Tenure{
 		Owner: s.owner, Token: s.token,
@@ -200,12 +200,12 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (t simba.Tenure, _ si
 
 // Check implements simba.Backend.
 func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
-	_, s, err := b.ask(ctx, mutex)
+	_, s, err := b.inspect(ctx, mutex)
 	return err == nil && s.live && s.token == token, 0, err
 }
 
-// ask reads a mutex for a request that changes nothing.
-func (b *Backend) ask(ctx context.Context, mutex string) (*line, row, error) {
+// inspect reads a mutex for a request that changes nothing.
+func (b *Backend) inspect(ctx context.Context, mutex string) (*mutexState, row, error) {
 	if err := b.checkNames(mutex, ""); err != nil {
 		return nil, row{}, err
 	}
@@ -214,20 +214,19 @@ func (b *Backend) ask(ctx context.Context, mutex string) (*line, row, error) {
 		return nil, row{}, err
 	}
 	defer done()
-	l := b.hold(mutex)
-	defer b.drop(l)
+	m := b.ref(mutex)
+	defer b.unref(m)
 	s, err := b.read(ctx, mutex)
 	if err == nil {
 		b.noticeEnd(mutex, s)
 	}
-	return l, s, b.failAt(l, err)
+	return m, s, b.failAt(m, err)
 }
 
-// noticeEnd announces the end of a tenure that began here, if a row that was read
-// shows it.
+// noticeEnd announces the end of a tenure that this server knows, if the row shows it.
 func (b *Backend) noticeEnd(mutex string, s row) {
 	e, ok := b.eventLog.Last(mutex)
 	if ok && e.Kind == simba.EventAcquired && e.Token == s.token && e.Owner == s.owner && !s.live {
-		b.tellChange(mutex, row{owner: e.Owner, token: e.Token, live: true}, s)
+		b.announceChange(mutex, row{owner: e.Owner, token: e.Token, live: true}, s)
 	}
 }

@@ -18,14 +18,14 @@ import (
 // transaction holds, and one of each other kind of request for another mutex.
 func TestWhoDoesNotTouchALockedRowNoticesNothing(t *testing.T) {
 	for _, rows := range []int{1, 20} {
-		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) { crowd(t, rows) })
+		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) { runCrowd(t, rows) })
 	}
 }
 
-func crowd(t *testing.T, rows int) {
+func runCrowd(t *testing.T, rows int) {
 	store := stores.MariaDB(t)
-	e := &ear{subs: map[string]bool{}}
-	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Notices = 3*time.Second, e })
+	n := &notices{subs: map[string]bool{}}
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Notices = 3*time.Second, n })
 	db := direct(t, store, "")
 	hot := func(i int) string { return fmt.Sprintf("hot-%d", i%rows) }
 	for i := range rows {
@@ -203,29 +203,29 @@ func TestAnOwnersRenewalGoesBeforeOthersAcquires(t *testing.T) {
 
 // waitingAt is how many wait in the gate of a mutex.
 func waitingAt(b *Backend, mutex string) int {
-	l := b.hold(mutex)
-	defer b.drop(l)
-	l.gate.mu.Lock()
-	defer l.gate.mu.Unlock()
-	return len(l.gate.owners) + len(l.gate.others)
+	m := b.ref(mutex)
+	defer b.unref(m)
+	m.lock.mu.Lock()
+	defer m.lock.mu.Unlock()
+	return len(m.lock.owners) + len(m.lock.others)
 }
 
 // TestAGateIsForOneAtATime, and who gives up while it waits loses nobody's turn.
 func TestAGateIsForOneAtATime(t *testing.T) {
-	var g gate
+	var g priorityLock
 	var inside, entered atomic.Int64
 	var all sync.WaitGroup
 	for i := range 200 {
 		all.Go(func() {
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%3+1)*100*time.Microsecond)
-				if g.enter(ctx, i%5 == 0) == nil {
+				if g.lock(ctx, i%5 == 0) == nil {
 					if inside.Add(1) != 1 {
 						t.Error("two are in the gate")
 					}
 					entered.Add(1)
 					inside.Add(-1)
-					g.leave()
+					g.unlock()
 				}
 				cancel()
 			}

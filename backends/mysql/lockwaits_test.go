@@ -18,7 +18,7 @@ var errLost = &mysqldriver.MySQLError{Number: errLockWait}
 // wholeSeconds are the lock waits of a server that knows none below one second, as MySQL.
 func wholeSeconds(timeout time.Duration) *lockWaits {
 	w := newLockWaits(timeout)
-	w.always = true
+	w.alwaysWaits = true
 	return w
 }
 
@@ -31,9 +31,9 @@ func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
 				w := wholeSeconds(defaultTimeout)
 				var mu sync.Mutex // guards what follows
 				var now, most, eager int
-				statement := func(ctx context.Context, patience string) error {
+				statement := func(ctx context.Context, prefix string) error {
 					mu.Lock()
-					if patience == "" {
+					if prefix == "" {
 						eager++
 					}
 					now++
@@ -56,7 +56,7 @@ func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
 					go func() {
 						for ctx.Err() == nil {
 							ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
-							_ = w.run(ctx, fmt.Sprint("hot", i%rows), func(patience string) error { return statement(ctx, patience) })
+							_ = w.run(ctx, fmt.Sprint("hot", i%rows), func(prefix string) error { return statement(ctx, prefix) })
 							cancel()
 						}
 					}()
@@ -85,7 +85,7 @@ func TestARowThatIsGainedIsNotQueuedFor(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		w.inVain("m")
+		w.noteTimeout("m")
 		go func() {
 			if err := w.run(ctx, "m", func(string) error { time.Sleep(lockWait); return nil }); err != nil {
 				t.Error(err)
@@ -137,11 +137,11 @@ func TestOnlyALostWaitMarksARowAsLocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newLockWaits(defaultTimeout)
-				w.always = c.always
+				w.alwaysWaits = c.always
 				ctx, cancel := context.WithTimeout(t.Context(), defaultTimeout)
 				defer cancel()
-				_ = w.run(ctx, "m", func(patience string) error {
-					if patience == "" && !w.always && errors.Is(c.ends, errLost) {
+				_ = w.run(ctx, "m", func(prefix string) error {
+					if prefix == "" && !w.alwaysWaits && errors.Is(c.ends, errLost) {
 						return errLost // it must not wait
 					}
 					if errors.Is(c.ends, context.DeadlineExceeded) {

@@ -33,46 +33,46 @@ func TestMain(m *testing.M) {
 }
 
 // ear is a simba.Notices whose subscribers are set by hand. The zero ear has none.
-type ear struct {
-	mu    sync.Mutex
-	subs  map[string]bool
-	heard []string
+type notices struct {
+	mu        sync.Mutex
+	subs      map[string]bool
+	published []string
 }
 
-func (e *ear) Publish(channel, payload string) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.heard = append(e.heard, channel+" "+payload)
-	if e.subs[channel] {
+func (n *notices) Publish(channel, payload string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.published = append(n.published, channel+" "+payload)
+	if n.subs[channel] {
 		return 1
 	}
 	return 0
 }
 
-func (e *ear) Subscribed(channel string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.subs[channel]
+func (n *notices) Subscribed(channel string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.subs[channel]
 }
 
-func (e *ear) SubscribedPattern(string) bool { return false }
+func (n *notices) SubscribedPattern(string) bool { return false }
 
-func (e *ear) Any() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.subs) > 0
+func (n *notices) Any() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.subs) > 0
 }
 
-// count returns how often a notice was heard.
-func (e *ear) count(notice string) (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, h := range e.heard {
-		if h == notice {
-			n++
+// count returns how often a notice was published.
+func (n *notices) count(notice string) (times int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.published {
+		if p == notice {
+			times++
 		}
 	}
-	return n
+	return times
 }
 
 // serveTimeout is Options.Timeout where the store answers: a busy machine must not fail what it
@@ -83,7 +83,7 @@ const serveTimeout = 10 * time.Second
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	t.Helper()
 	o := Options{
-		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: &ear{},
+		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: &notices{},
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 	}
 	if set != nil {
@@ -114,7 +114,7 @@ func openSoon(t testing.TB, o Options) *Backend {
 }
 
 // impatient has requests miss their deadline soon.
-func impatient(o *Options) { o.Timeout = testTimeout }
+func shortTimeout(o *Options) { o.Timeout = testTimeout }
 
 const long = 10 * time.Minute
 
@@ -213,14 +213,14 @@ func isNameError(err error, argument string) bool {
 }
 
 // made starts a store with a table that the statement makes, and seeded with the seed's.
-func made(t testing.TB, table string) *stores.Server {
+func serverWithTable(t testing.TB, table string) *stores.Server {
 	t.Helper()
 	store := stores.MariaDB(t)
 	must(t, direct(t, store, ""), table)
 	return store
 }
 
-func seeded(t testing.TB) *stores.Server { return made(t, seeds.MySQLTable) }
+func serverWithSeedTable(t testing.TB) *stores.Server { return serverWithTable(t, seeds.MySQLTable) }
 
 // asItIs leaves the table alone.
-func asItIs(o *Options) { o.Migrate = false }
+func withoutMigration(o *Options) { o.Migrate = false }

@@ -17,7 +17,7 @@ var Schema string
 // Migration of a table without fencing_token. In one statement the column comes and is raised in each
 // row, so no contender can begin a tenure in between with a token that was given before.
 const (
-	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (" + fromBefore + ")" +
+	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (" + legacyToken + ")" +
 		" COMMENT 'the fencing token of the last tenure'"
 	// defaultToken makes the default that of a new table.
 	defaultToken = "ALTER TABLE simba_mutex ALTER COLUMN fencing_token SET DEFAULT 0"

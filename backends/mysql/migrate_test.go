@@ -20,15 +20,15 @@ const simbasColumn = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UN
 // TestTheMigrationGoesOnAboveTheVersions of a table with rows, leases and a waiter, while other
 // servers and a contender on the JVM use it.
 func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
-	one := serve(t, store.Addr, asItIs)
+	one := serve(t, store.Addr, withoutMigration)
 	must(t, db, seeds.MySQLInit, "unused")
 	must(t, db, seeds.MySQLInit, "theirs")
 	must(t, db, "INSERT INTO simba_mutex VALUES ('used', 0, 0, 0, '', 70)")
 	old := jvm{db: db, mutex: "theirs", id: "old", ttl: long}
 	for range 5 {
-		old.seize(t)
+		old.mustAcquire(t)
 	}
 	a := take(t, one, "used", "a", long)
 	waits := block(t, one, "used", "b", long)
@@ -59,13 +59,13 @@ func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
 	used.begin(t, "b", waits.granted(t).Token, one, two)
 	release(t, two, "used", "b")
 	now := jvm{db: db, mutex: "used", id: "now", ttl: long, fenced: true}
-	used.begin(t, "now", now.seize(t), one, two)
+	used.begin(t, "now", now.mustAcquire(t), one, two)
 
 	theirs := tokens{mutex: "theirs"}
 	theirs.begin(t, "old", 5, one, two)
-	old.seize(t) // its renewals changed the token before the column came, and this one does
+	old.mustAcquire(t) // its renewals changed the token before the column came, and this one does
 	theirs.begin(t, "old", 5_000_002, one, two)
-	old.seize(t)
+	old.mustAcquire(t)
 	theirs.goOn(t, "old", one, two)
 	old.giveUp(t)
 	theirs.begin(t, "c", take(t, one, "theirs", "c", long).Token, one, two)
@@ -76,11 +76,11 @@ func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
 
 // TestServersThatMigrateAtOnceDoNotDisturbEachOther.
 func TestServersThatMigrateAtOnceDoNotDisturbEachOther(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: &ear{}})
+			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: &notices{}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -96,14 +96,14 @@ func TestServersThatMigrateAtOnceDoNotDisturbEachOther(t *testing.T) {
 
 // TestAMigrationThatCannotBeDoneSaysWhy in one line, and leaves the table in use.
 func TestAMigrationThatCannotBeDoneSaysWhy(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	must(t, db, "CREATE USER u IDENTIFIED BY 'geheim'")
 	must(t, db, "GRANT SELECT, INSERT, UPDATE, CREATE ON simba.simba_mutex TO u")
 	user := "u:geheim@tcp(" + store.Addr + ")/simba"
 	migrates := func(dsn, want string) {
 		t.Helper()
-		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: &ear{}})
+		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: &notices{}})
 		if err == nil {
 			b.Close()
 			err = errors.New("opened")
@@ -134,12 +134,12 @@ func TestAMigrationThatCannotBeDoneSaysWhy(t *testing.T) {
 
 // TestALargeTableMayTakeLongerToMigrateThanARequest.
 func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_400000")
 	const timeout = 700 * time.Millisecond
 	began := time.Now()
-	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: &ear{}})
+	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: &notices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +155,9 @@ func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
 // TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn, which begins at 0, and a tenure of ours
 // that runs keeps its token.
 func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
-	one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+	one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 	must(t, db, "INSERT INTO simba_mutex VALUES ('m', 0, 0, 0, '', 70)")
 	k := tokens{mutex: "m"}
 	k.begin(t, "a", take(t, one, "m", "a", long).Token, one)
@@ -173,7 +173,7 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	}
 	release(t, two, "m", "a")
 	now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
-	k.begin(t, "now", now.seize(t), one, two)
+	k.begin(t, "now", now.mustAcquire(t), one, two)
 	now.giveUp(t)
 	k.begin(t, "b", take(t, two, "m", "b", long).Token, two, one)
 
@@ -184,7 +184,7 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	release(t, one, "late", "a")
 	must(t, db, "UPDATE simba_mutex SET fencing_token = 0 WHERE mutex = 'late'")
 	now.mutex = "late"
-	if token := now.seize(t); token != 1 {
+	if token := now.mustAcquire(t); token != 1 {
 		t.Errorf("token %d", token)
 	}
 	if o := ownerOf(t, two, "late"); o.Owner != "now" || o.Token != 1 {
@@ -199,7 +199,7 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		t.Run(name, func(t *testing.T) {
-			store := seeded(t)
+			store := serverWithSeedTable(t)
 			db := direct(t, store, "")
 			must(t, db, seeds.MySQLInit, "m")
 			servers := []*Backend{
@@ -276,8 +276,8 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 				}
 				if o.Status == simba.StatusAcquired {
 					began("ours", id, o.Token)
-					servers[(i+1)%2].keeps(t, "m", id, o.Token)
-					b.keeps(t, "m", id, o.Token)
+					servers[(i+1)%2].mustKeep(t, "m", id, o.Token)
+					b.mustKeep(t, "m", id, o.Token)
 					release(t, servers[rand.N(2)], "m", id)
 				}
 				<-time.After(rand.N(10 * time.Millisecond))
@@ -297,9 +297,9 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 // TestTokensAreVersionsAgainWhenTheColumnIsDropped: a lease that runs then has another token, and tokens
 // are smaller. When the column comes back they go on above all others.
 func TestTokensAreVersionsAgainWhenTheColumnIsDropped(t *testing.T) {
-	store := made(t, Schema)
+	store := serverWithTable(t, Schema)
 	db := direct(t, store, "")
-	b := serve(t, store.Addr, asItIs)
+	b := serve(t, store.Addr, withoutMigration)
 	k := tokens{mutex: "m"}
 	k.begin(t, "a", take(t, b, "m", "a", long).Token, b)
 	must(t, db, "ALTER TABLE simba_mutex DROP COLUMN fencing_token")
@@ -315,13 +315,13 @@ func TestTokensAreVersionsAgainWhenTheColumnIsDropped(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	must(t, db, simbasColumn)
-	b.keeps(t, "m", "c", 3)
+	b.mustKeep(t, "m", "c", 3)
 	release(t, b, "m", "c")
 	k.begin(t, "d", take(t, b, "m", "d", long).Token, b)
 }
 
 // keeps checks that a tenure of ours runs with its token, and renews it.
-func (b *Backend) keeps(t *testing.T, mutex, contender string, token uint64) {
+func (b *Backend) mustKeep(t *testing.T, mutex, contender string, token uint64) {
 	t.Helper()
 	if ok, _, err := b.Check(t.Context(), mutex, token); !ok || err != nil {
 		t.Errorf("CHECK of token %d of %s: %v, %v", token, contender, ok, err)

@@ -181,7 +181,7 @@ func TestABlockedWaiterIsToldOfAStoreThatRefuses(t *testing.T) {
 		t.Helper()
 		select {
 		case <-w.woken:
-		case <-time.After(sweepEvery / 2):
+		case <-time.After(cleanUpInterval / 2):
 			t.Fatal("the waiter was not told")
 		}
 		if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
@@ -210,7 +210,7 @@ func TestABlockedWaiterIsToldOfAStoreThatRefuses(t *testing.T) {
 			w := block(t, b, name, "w", long)
 			must(t, db, c.harm)
 			defer must(t, db, c.mend)
-			b.sweep() // as every 10 s
+			b.cleanUp() // as every 10 s
 			told(t, w)
 		})
 	}

@@ -8,34 +8,34 @@ import (
 
 // observe takes note of what the table shows and tells what has happened since it was
 // looked at last. It is called in the gate.
-func (b *Backend) observe(l *line, r row) {
-	b.sighted(l, r)
-	before, known := l.seen, l.known
-	l.seen, l.known = r, true
+func (b *Backend) observe(m *mutexState, r row) {
+	b.noteRow(m, r)
+	before, known := m.seen, m.known
+	m.seen, m.known = r, true
 	if !known {
 		// Of a tenure that began here its end is news.
-		e, ok := b.eventLog.Last(l.mutex)
+		e, ok := b.eventLog.Last(m.mutex)
 		if !ok || e.Kind != simba.EventAcquired {
 			return
 		}
 		before = row{owner: e.Owner, token: e.Token, version: r.versionOf(e.Token), live: true}
 	}
-	b.freed(l, b.tellChange(l.mutex, before, r))
+	b.noteFreed(m, b.announceChange(m.mutex, before, r))
 }
 
 // freed takes note of who gave the mutex up, if anybody, until that is announced.
-func (b *Backend) freed(l *line, owner string) {
+func (b *Backend) noteFreed(m *mutexState, owner string) {
 	if owner == "" {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.freed = owner
+	m.freedBy = owner
 }
 
 // tellChange announces what happened between two looks at a mutex. If the mutex was given up and
 // is free since then, it returns by whom, the first time.
-func (b *Backend) tellChange(mutex string, before, now row) (freed string) {
+func (b *Backend) announceChange(mutex string, before, now row) (freed string) {
 	same := sameTenure(before, now)
 	var events []simba.Event
 	if before.live && !(same && now.live) {
@@ -80,7 +80,7 @@ func sameTenure(before, now row) bool {
 	case !now.fenced:
 		return true
 	}
-	return before.fenced && (before.isOlder() || before.isBare()) && now.fencing%tokenUnit != 0
+	return before.fenced && (before.isLegacy() || before.lacksToken()) && now.fencingToken%tokenUnit != 0
 }
 
 // announce announces events and returns those that were new.
@@ -99,84 +99,84 @@ func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 
 // announceFree tells everybody that a mutex was given up, unless that was done before. It is called in the
 // gate when the mutex is free and nobody is next.
-func (b *Backend) announceFree(l *line) {
+func (b *Backend) announceFree(m *mutexState) {
 	b.mu.Lock()
-	owner := l.freed
-	l.freed = ""
+	owner := m.freedBy
+	m.freedBy = ""
 	b.mu.Unlock()
 	if owner != "" {
-		b.notices.Publish(simba.MutexChannel(l.mutex), simba.ReleasedNotice(owner))
+		b.notices.Publish(simba.MutexChannel(m.mutex), simba.ReleasedNotice(owner))
 	}
 }
 
 // sighted takes note of when the mutex will be free and of who has it.
-func (b *Backend) sighted(l *line, r row) {
+func (b *Backend) noteRow(m *mutexState, r row) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.token = r.token
+	m.token = r.token
 	if r.owner != "" {
-		l.last = r.owner
+		m.lastOwner = r.owner
 	}
-	l.end = time.Time{}
+	m.leaseEnd = time.Time{}
 	if r.live {
-		l.end = time.Now().Add(r.left())
-		l.reserved, l.freed = nil, ""
+		m.leaseEnd = time.Now().Add(r.left())
+		m.reserved, m.freedBy = nil, ""
 	}
-	l.fails = 0
-	l.lookAt = time.Now().Add(b.pause(r))
+	m.failures = 0
+	m.refreshAt = time.Now().Add(b.refreshDelay(r))
 }
 
 // began records, in the gate, a tenure that this server made. Whatever tenure it knew before has
 // ended: it expired if no other version lies between.
-func (b *Backend) began(l *line, t lease, reason string) {
-	if e, ok := b.eventLog.Last(l.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
+func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
+	if e, ok := b.eventLog.Last(m.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
 		kind := simba.EventReleased
 		last := t.asRow().versionOf(e.Token)
-		if l.known && l.seen.token == e.Token {
-			last = l.seen.version
+		if m.known && m.seen.token == e.Token {
+			last = m.seen.version
 		}
 		if last+1 == t.version {
 			kind = simba.EventExpired
 		}
-		b.announce([]simba.Event{{Kind: kind, Mutex: l.mutex, Owner: e.Owner, Token: e.Token}})
+		b.announce([]simba.Event{{Kind: kind, Mutex: m.mutex, Owner: e.Owner, Token: e.Token}})
 	}
-	if b.eventLog.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: l.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
+	if b.eventLog.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: m.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
 		b.counts.acquired.Add(1)
 	}
-	l.seen = t.asRow() // if it is known at all
-	b.holds(l, t)
+	m.seen = t.asRow() // if it is known at all
+	b.noteLease(m, t)
 }
 
 // holds takes note, in the gate, of a lease that this server began or renewed.
-func (b *Backend) holds(l *line, t lease) {
+func (b *Backend) noteLease(m *mutexState, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.token = t.token
-	b.heldLocked(l, t)
+	m.token = t.token
+	b.noteLeaseLocked(m, t)
 }
 
 // guarded takes note of a renewal outside the gate. Its answer may be late: of a
 // tenure that has ended meanwhile it says nothing.
-func (b *Backend) guarded(l *line, t lease) {
+func (b *Backend) noteRenewal(m *mutexState, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l.token == t.token || l.token == 0 {
-		b.heldLocked(l, t)
+	if m.token == t.token || m.token == 0 {
+		b.noteLeaseLocked(m, t)
 	}
 }
 
-func (b *Backend) heldLocked(l *line, t lease) {
+func (b *Backend) noteLeaseLocked(m *mutexState, t lease) {
 	_, left := t.left()
-	l.last, l.end, l.reserved, l.freed = t.owner, time.Now().Add(left), nil, ""
-	l.lookAt = time.Now().Add(b.pause(t.asRow()))
+	m.lastOwner, m.leaseEnd, m.reserved, m.freedBy = t.owner, time.Now().Add(left), nil, ""
+	m.refreshAt = time.Now().Add(b.refreshDelay(t.asRow()))
 }
 
 // ended records, in the gate, that this server ended a tenure, and what the row is since then.
-func (b *Backend) ended(l *line, was holder, now row, kind simba.EventKind, reason string) {
+func (b *Backend) recordEnd(m *mutexState, was holder, now row, kind simba.EventKind, reason string) {
 	if was.token == 0 {
 		was.token = tokenOf(now.version-1, now.fenced) // by statements.ofAny
 	}
-	fresh := b.eventLog.Announce(simba.Event{Kind: kind, Mutex: l.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
+	fresh := b.eventLog.Announce(simba.Event{Kind: kind, Mutex: m.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
 	if fresh {
 		if kind == simba.EventBroken {
 			b.counts.broken.Add(1)
@@ -184,13 +184,13 @@ func (b *Backend) ended(l *line, was holder, now row, kind simba.EventKind, reas
 			b.counts.released.Add(1)
 		}
 	}
-	l.seen = now
+	m.seen = now
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.token = now.token
-	l.last, l.end, l.reserved, l.lookAt = was.owner, time.Time{}, nil, time.Time{}
+	m.token = now.token
+	m.lastOwner, m.leaseEnd, m.reserved, m.refreshAt = was.owner, time.Time{}, nil, time.Time{}
 	if fresh {
-		l.freed = was.owner
+		m.freedBy = was.owner
 	}
-	delete(b.sessions, l.mutex)
+	delete(b.sessions, m.mutex)
 }

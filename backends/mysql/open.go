@@ -33,19 +33,19 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := place{cfg.User, cfg.Addr, cfg.DBName}
-	b, err := open(ctx, o, db, at)
+	ep := endpoint{cfg.User, cfg.Addr, cfg.DBName}
+	b, err := open(ctx, o, db, ep)
 	if err != nil {
 		_ = db.Close()
-		return nil, at.explain(err)
+		return nil, ep.explain(err)
 	}
 	return b, nil
 }
 
-func open(ctx context.Context, o Options, db *sql.DB, at place) (b *Backend, err error) {
+func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, err error) {
 	var warnings []string
 	err = within(ctx, o.Timeout, func(ctx context.Context) (err error) {
-		warnings, err = checkServer(ctx, db, at)
+		warnings, err = checkServer(ctx, db, ep)
 		return err
 	})
 	if err == nil && o.Migrate {
@@ -62,18 +62,18 @@ func open(ctx context.Context, o Options, db *sql.DB, at place) (b *Backend, err
 		for _, w := range warnings {
 			o.Logger.Warn("the database weakens what the engine promises", "why", w)
 		}
-		b = newBackend(o, newStore(db, t, o.Timeout), at)
+		b = newBackend(o, newStore(db, t, o.Timeout), ep)
 		if err := b.store.readClock(ctx); err != nil {
 			return err
 		}
-		return b.store.waits.askServer(ctx, db)
+		return b.store.waits.detect(ctx, db)
 	})
 	if err != nil {
 		return nil, err
 	}
 	b.running.Add(2)
-	go b.keep()
-	go b.raise()
+	go b.maintain()
+	go b.backfillTokens()
 	return b, nil
 }
 
@@ -86,7 +86,7 @@ func within(ctx context.Context, limit time.Duration, step func(context.Context)
 
 // checkServer judges the server and its settings. A server that is read-only is refused,
 // whatever the user may do: reads would be.
-func checkServer(ctx context.Context, db *sql.DB, at place) (warnings []string, err error) {
+func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []string, err error) {
 	var version string
 	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {
 		return nil, err
@@ -125,12 +125,12 @@ func checkServer(ctx context.Context, db *sql.DB, at place) (warnings []string, 
 	if on("wsrep_on") {
 		warnings = append(warnings, "the server is a node of a Galera cluster: give every simba-resp the same node, or set wsrep_sync_wait, or a read may be old")
 	}
-	privilege, err := mayIgnoreReadOnly(ctx, db)
+	privilege, err := readOnlyBypass(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	if privilege != "" {
-		warnings = append(warnings, mightWriteAnywhere(at.user, privilege))
+		warnings = append(warnings, readOnlyBypassWarning(ep.user, privilege))
 	}
 	return warnings, nil
 }

@@ -61,7 +61,7 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 		"not the primary key": {"root@" + at + "keyless", "not its primary key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: &ear{}})
+			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: &notices{}})
 			if err == nil {
 				b.Close()
 				t.Fatal("opened")
@@ -76,7 +76,7 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 		must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.* TO u")
 		must(t, db, "SET GLOBAL read_only = ON")
 		defer must(t, db, "SET GLOBAL read_only = OFF")
-		b, err := Open(t.Context(), Options{DSN: "u:geheim@" + at + "simba", Notices: &ear{}})
+		b, err := Open(t.Context(), Options{DSN: "u:geheim@" + at + "simba", Notices: &notices{}})
 		if err == nil {
 			b.Close()
 			t.Fatal("opened")
@@ -114,7 +114,7 @@ func TestPatternsThatCanMatchAMutexAreFollowed(t *testing.T) {
 		"*": true, "simba:*": true, "simba:{orders*": true, "s?mba:*": true, "simba-events:{m}": true, "simba:{m}:*": true,
 		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
 	} {
-		if concerns(pattern) != want {
+		if mayMatchChannel(pattern) != want {
 			t.Errorf("%q: %v", pattern, !want)
 		}
 	}
@@ -149,7 +149,7 @@ func TestASettingThatCannotBeReadIsNoGoodOne(t *testing.T) {
 	}
 	db := sql.OpenDB(unreadable{c})
 	defer db.Close()
-	if _, err := checkServer(t.Context(), db, place{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
+	if _, err := checkServer(t.Context(), db, endpoint{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
 		t.Errorf("%v", err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 // proof reads whether the server takes writes. On MySQL super_read_only implies
 // read_only. innodb_read_only is how the readers of Amazon Aurora are known.
-const proof = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only; "
+const writableCheck = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only; "
 
 // errNotPrimary is why a read fails whose server takes no writes.
 var errNotPrimary = errors.New("the database is read-only: it is not the primary, or not any more")
@@ -33,11 +33,11 @@ var errNotPrimary = errors.New("the database is read-only: it is not the primary
 // query runs a statement that reads, on a server that takes writes; on another it
 // returns errNotPrimary.
 func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql.Rows, error) {
-	rows, err := db.QueryContext(ctx, proof+statement, args...)
+	rows, err := db.QueryContext(ctx, writableCheck+statement, args...)
 	if err != nil {
 		return nil, err
 	}
-	if err := prove(rows); err != nil {
+	if err := checkWritable(rows); err != nil {
 		_ = rows.Close() // its own error says no more
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql
 }
 
 // prove reads the result of proof, and goes on to that of the next statement.
-func prove(rows *sql.Rows) error {
+func checkWritable(rows *sql.Rows) error {
 	var readOnly, innodb string
 	if !rows.Next() {
 		return rowsError(rows)
@@ -94,7 +94,7 @@ func queryRow(ctx context.Context, db *sql.DB, into []any, statement string, arg
 func scan(rows *sql.Rows, into ...any) error {
 	err := rows.Scan(into...)
 	if err != nil && strings.HasPrefix(err.Error(), "sql: Scan error") {
-		return misfit(err)
+		return wrongTable(err)
 	}
 	return err
 }
@@ -105,7 +105,7 @@ func isOff(value string) bool { return value == "" || value == "0" || strings.Eq
 
 // mayIgnoreReadOnly returns the privilege by which the user may write to a server that
 // is read_only, "" if it has none. Of roles it sees what SHOW GRANTS shows.
-func mayIgnoreReadOnly(ctx context.Context, db *sql.DB) (privilege string, err error) {
+func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err error) {
 	rows, err := query(ctx, db, "SHOW GRANTS")
 	if err != nil {
 		return "", err
@@ -131,7 +131,7 @@ func mayIgnoreReadOnly(ctx context.Context, db *sql.DB) (privilege string, err e
 
 // mightWriteAnywhere is the warning of a user with such a privilege. It is no more than
 // that: without a failover, as on a server of its own, the privilege does no harm.
-func mightWriteAnywhere(user, privilege string) string {
+func readOnlyBypassWarning(user, privilege string) string {
 	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, grants can go on through the old primary; "+
 		"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", user, privilege)
 }

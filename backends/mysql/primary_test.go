@@ -15,7 +15,7 @@ import (
 )
 
 // onPair opens a server that reaches the pair's primary through its link.
-func onPair(t testing.TB, p *stores.MariaDBPair) *Backend {
+func openOnPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 	t.Helper()
 	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(p.Link().Addr()), time.Hour })
 }
@@ -24,7 +24,7 @@ func onPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 // primary, which is alive, read-only and no longer fed.
 func TestAServerThatOnlyReadsNeverTrustsADemotedPrimary(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
-	writer, reader := onPair(t, p), onPair(t, p)
+	writer, reader := openOnPair(t, p), openOnPair(t, p)
 	alice := take(t, writer, "s", "alice", long).Token
 	// Several connections of the reader stay with the old primary.
 	var all sync.WaitGroup
@@ -75,7 +75,7 @@ func TestAServerThatOnlyReadsNeverTrustsADemotedPrimary(t *testing.T) {
 // TestNoReadIsAnsweredByAReadOnlyServer, whatever it is for.
 func TestNoReadIsAnsweredByAReadOnlyServer(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
-	b := onPair(t, p)
+	b := openOnPair(t, p)
 	token := take(t, b, "held", "a", long).Token
 	db := direct(t, p.Primary(), "")
 	must(t, db, "SET GLOBAL read_only = ON")
@@ -141,7 +141,7 @@ func TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary(t *testing.T) {
 			t.Errorf("%s: %d connections to the server are kept", name, n)
 		}
 	}
-	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: &ear{}}); err == nil || !strings.Contains(err.Error(), "read-only") {
+	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: &notices{}}); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("at start: %v", err)
 	}
 	store.Stop()
@@ -179,7 +179,7 @@ func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
 	if _, _, err := root.Owner(t.Context(), "m"); !isUnavailable(err) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Open(t.Context(), Options{DSN: "root@tcp(" + p.Link().Addr() + ")/simba", Notices: &ear{}}); err == nil ||
+	if _, err := Open(t.Context(), Options{DSN: "root@tcp(" + p.Link().Addr() + ")/simba", Notices: &notices{}}); err == nil ||
 		!strings.Contains(err.Error(), "read-only") {
 		t.Errorf("at start: %v", err)
 	}
@@ -189,8 +189,8 @@ func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
 // is answered shows at least what was acknowledged before it was sent.
 func TestNoAnswerIsOlderThanWhatWasAcknowledged(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
-	writer := onPair(t, p)
-	readers := []*Backend{onPair(t, p), onPair(t, p)}
+	writer := openOnPair(t, p)
+	readers := []*Backend{openOnPair(t, p), openOnPair(t, p)}
 	var mu sync.Mutex
 	var acknowledged uint64 // the token of the last tenure that was acknowledged
 	stop := make(chan struct{})

@@ -22,7 +22,7 @@ func FuzzRow(f *testing.F) {
 			return // no database shows that
 		}
 		r := row{acquiredAt: acquiredAt, ttlAt: ttlAt, transitionAt: transitionAt, now: now}
-		r.judge()
+		r.derive()
 		if r.live != (transitionAt > now) {
 			t.Errorf("%+v", r)
 		}
@@ -32,7 +32,7 @@ func FuzzRow(f *testing.F) {
 			t.Errorf("%+v has %v and %v left", r, left, ttl)
 		}
 		b := &Backend{}
-		if p := b.pause(r); r.live && left > time.Minute && p < left-time.Second {
+		if p := b.refreshDelay(r); r.live && left > time.Minute && p < left-time.Second {
 			t.Errorf("%+v is looked at again after %v", r, p)
 		}
 	})

@@ -15,12 +15,12 @@ import (
 const crcOfMutex = "CRC32(CONVERT(mutex USING utf8mb4))"
 
 // found is a mutex in a scan.
-type found struct {
+type scanned struct {
 	crc   uint64
 	mutex string
 }
 
-func byCRC(a, b found) int {
+func byCRC(a, b scanned) int {
 	return cmp.Or(cmp.Compare(a.crc, b.crc), cmp.Compare(a.mutex, b.mutex))
 }
 
@@ -39,7 +39,7 @@ func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
 
 // scanHeld returns about limit held mutexes from a CRC on, all of an equal one, and the
 // last CRC that it has looked at.
-func (s *store) scanHeld(ctx context.Context, from uint64, limit int) (page []found, last uint64, err error) {
+func (s *store) scanHeld(ctx context.Context, from uint64, limit int) (page []scanned, last uint64, err error) {
 	page, err = s.queryHeld(ctx, crcOfMutex+" >= ? ORDER BY 1, 2 LIMIT ?", from, limit)
 	if err != nil || len(page) < limit {
 		return page, math.MaxUint32, err
@@ -49,22 +49,22 @@ func (s *store) scanHeld(ctx context.Context, from uint64, limit int) (page []fo
 	if err != nil {
 		return nil, 0, err
 	}
-	page = slices.DeleteFunc(page, func(f found) bool { return f.crc == last })
+	page = slices.DeleteFunc(page, func(s scanned) bool { return s.crc == last })
 	return append(page, equal...), last, nil
 }
 
-func (s *store) queryHeld(ctx context.Context, where string, args ...any) (page []found, err error) {
+func (s *store) queryHeld(ctx context.Context, where string, args ...any) (page []scanned, err error) {
 	rows, err := query(ctx, s.db, "SELECT "+crcOfMutex+", mutex FROM simba_mutex WHERE transition_at > "+dbNow+" AND "+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var f found
-		if err := scan(rows, &f.crc, &f.mutex); err != nil {
+		var s scanned
+		if err := scan(rows, &s.crc, &s.mutex); err != nil {
 			return nil, err
 		}
-		page = append(page, f)
+		page = append(page, s)
 	}
 	return page, rows.Err()
 }
@@ -80,7 +80,7 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	if r.Count == 0 {
 		r.Count = 10
 	}
-	var list []found
+	var list []scanned
 	last := uint64(math.MaxUint32)
 	contended := b.contended(r.Cursor)
 	if r.Held || !r.Contended {
@@ -90,11 +90,11 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	}
 	switch {
 	case r.Held && r.Contended:
-		list = slices.DeleteFunc(list, func(f found) bool { return !slices.Contains(contended, f) })
+		list = slices.DeleteFunc(list, func(s scanned) bool { return !slices.Contains(contended, s) })
 	case !r.Held:
-		for _, f := range contended {
-			if f.crc <= last {
-				list = append(list, f)
+		for _, s := range contended {
+			if s.crc <= last {
+				list = append(list, s)
 			}
 		}
 	}
@@ -108,9 +108,9 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 			list, last = list[:n], list[n-1].crc
 		}
 	}
-	for _, f := range list {
-		if r.Match == nil || r.Match(f.mutex) {
-			page.Mutexes = append(page.Mutexes, f.mutex)
+	for _, s := range list {
+		if r.Match == nil || r.Match(s.mutex) {
+			page.Mutexes = append(page.Mutexes, s.mutex)
 		}
 	}
 	if last < math.MaxUint32 {
@@ -120,12 +120,12 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 }
 
 // contended returns the mutexes that someone here waits for, from a CRC on.
-func (b *Backend) contended(from uint64) (list []found) {
+func (b *Backend) contended(from uint64) (list []scanned) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for mutex, l := range b.lines {
-		if crc := uint64(crc32.ChecksumIEEE([]byte(mutex))); len(l.entries) > 0 && crc >= from {
-			list = append(list, found{crc, mutex})
+	for mutex, m := range b.mutexes {
+		if crc := uint64(crc32.ChecksumIEEE([]byte(mutex))); len(m.entries) > 0 && crc >= from {
+			list = append(list, scanned{crc, mutex})
 		}
 	}
 	slices.SortFunc(list, byCRC)

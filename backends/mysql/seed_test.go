@@ -81,11 +81,11 @@ func (j jvm) release(ctx context.Context) error {
 // TestContendersOnTheJVMAndOursNeverOwnAtOnce lets both kinds race on the seed's own
 // table, and sees the mutex change hands both ways.
 func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex = "shared"
 	must(t, db, seeds.MySQLInit, mutex)
-	one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+	one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 
 	var mu sync.Mutex // guards what follows
 	var holder, last string
@@ -194,11 +194,11 @@ func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
 // one mostly dies instead of releasing. A holder is sure of its lease for as long as it
 // was asked for, counted from the request; no two are sure at once.
 func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex, ttl, took = "short", 40 * time.Millisecond, 3 * time.Second
 	must(t, db, seeds.MySQLInit, mutex)
-	one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+	one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 
 	type sure struct {
 		kind, id string
@@ -279,12 +279,12 @@ func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
 // TestARenewalOnTheJVMIsNoNewTenure: its SQL counts the version up, so the token
 // changes, but nobody is told of a new owner.
 func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex = "renewed"
 	must(t, db, seeds.MySQLInit, mutex)
-	e := &ear{subs: map[string]bool{simba.MutexChannel(mutex): true}}
-	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = e, false })
+	n := &notices{subs: map[string]bool{simba.MutexChannel(mutex): true}}
+	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = n, false })
 	if _, err := b.Subscribed(t.Context(), simba.MutexChannel(mutex), false); err != nil {
 		t.Fatal(err)
 	}
@@ -301,15 +301,15 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 			token = o.Token
 		}
 		await(t, "the server looks", func() bool {
-			l := b.hold(mutex)
-			defer b.drop(l)
-			if l.gate.enter(t.Context(), false) != nil {
+			m := b.ref(mutex)
+			defer b.unref(m)
+			if m.lock.lock(t.Context(), false) != nil {
 				return false
 			}
-			defer l.gate.leave()
-			return l.seen.token == token
+			defer m.lock.unlock()
+			return m.seen.token == token
 		})
-		if n := e.count(notice); n != 1 {
+		if n := n.count(notice); n != 1 {
 			t.Fatalf("after %d renewals it was announced %d times", i, n)
 		}
 	}
@@ -330,21 +330,21 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 // a waiter of ours is next.
 func TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen(t *testing.T) {
 	for table, fenced := range map[string]bool{seeds.MySQLTable: false, seeds.MySQLFencedTable: true} {
-		store := made(t, table)
+		store := serverWithTable(t, table)
 		db := direct(t, store, "")
 		for _, subscription := range []string{simba.MutexChannel("m"), "simba:*"} {
 			pattern := subscription == "simba:*"
-			e := &ear{subs: map[string]bool{subscription: true}}
-			b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = e, false })
+			n := &notices{subs: map[string]bool{subscription: true}}
+			b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = n, false })
 			must(t, db, seeds.MySQLInit, "m")
 			j := jvm{db: db, mutex: "m", id: "jvm", ttl: long, fenced: fenced}
 			if _, err := b.Subscribed(t.Context(), subscription, pattern); err != nil {
 				t.Fatal(err)
 			}
-			heard := func(payload string) int { return e.count(simba.MutexChannel("m") + " " + payload) }
+			heard := func(payload string) int { return n.count(simba.MutexChannel("m") + " " + payload) }
 			tenure := func(n int) {
 				t.Helper()
-				j.seize(t)
+				j.mustAcquire(t)
 				await(t, "the tenure is announced", func() bool { return heard("acquired@@jvm") == n })
 			}
 			tenure(1)

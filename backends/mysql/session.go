@@ -50,7 +50,7 @@ func (b *Backend) boundTo(mutex string, session uint64) (binding, bool) {
 
 // sweepSessions forgets bindings of leases that have ended without their session's
 // doing.
-func (b *Backend) sweepSessions(ctx context.Context) error {
+func (b *Backend) cleanUpSessions(ctx context.Context) error {
 	b.mu.Lock()
 	var over []string
 	for mutex, s := range b.sessions {

@@ -10,10 +10,10 @@ import (
 )
 
 // raised waits until servers take a fencing_token of 0 for that of an owner without a token.
-func raised(t testing.TB, servers ...*Backend) {
+func awaitBackfill(t testing.TB, servers ...*Backend) {
 	t.Helper()
 	for _, b := range servers {
-		await(t, "the rows from before the column are raised", func() bool { return !b.store.zeros.Load() })
+		await(t, "the rows from before the column are raised", func() bool { return !b.store.backfillPending.Load() })
 	}
 }
 
@@ -35,29 +35,29 @@ func TestOurStaleTokenIsRefusedByAServerThatSawNothing(t *testing.T) {
 		store := stores.MariaDB(t)
 		db := direct(t, store, "")
 		make.before(db)
-		one := serve(t, store.Addr, asItIs)
+		one := serve(t, store.Addr, withoutMigration)
 		tenures := map[string]simba.Outcome{}
-		for end := range ways(t, db, one, "") {
+		for end := range endings(t, db, one, "") {
 			tenures[end] = take(t, one, end, "a", long)
 		}
 		make.after(db)
-		raised(t, serve(t, store.Addr, asItIs))
+		awaitBackfill(t, serve(t, store.Addr, withoutMigration))
 		for end, a := range tenures {
 			t.Run(table+", "+end, func(t *testing.T) {
 				if ok, _, err := one.Check(t.Context(), end, a.Token); !ok || err != nil {
 					t.Errorf("CHECK of the token of the tenure that runs: %v, %v", ok, err)
 				}
-				ways(t, db, one, end)[end]("a", nil)
+				endings(t, db, one, end)[end]("a", nil)
 				old := jvm{db: db, mutex: end, id: "old", ttl: long}
-				old.seize(t)
-				old.seize(t)
-				checks, owns := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+				old.mustAcquire(t)
+				old.mustAcquire(t)
+				checks, owns := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 				if ok, _, err := checks.Check(t.Context(), end, a.Token); ok || err != nil {
 					t.Errorf("CHECK of the stale token: %v, %v", ok, err)
 				}
 				k := tokens{mutex: end, list: []uint64{a.Token}}
 				k.begin(t, "old", ownerOf(t, owns, end).Token, owns, checks, one)
-				old.seize(t)
+				old.mustAcquire(t)
 				k.goOn(t, "old", owns, checks, one)
 			})
 		}
@@ -66,19 +66,19 @@ func TestOurStaleTokenIsRefusedByAServerThatSawNothing(t *testing.T) {
 
 // TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender that takes no token.
 func TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender(t *testing.T) {
-	store := made(t, seeds.MySQLFencedTable)
+	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
-	one := serve(t, store.Addr, asItIs)
+	one := serve(t, store.Addr, withoutMigration)
 	a := take(t, one, "m", "a", long)
 	expire(t, db, "m")
 	same := jvm{db: db, mutex: "m", id: "a", ttl: long}
-	same.seize(t)
-	two := serve(t, store.Addr, asItIs)
+	same.mustAcquire(t)
+	two := serve(t, store.Addr, withoutMigration)
 	g, err := two.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: a.Token})
 	if err != nil || g.Status != simba.StatusLost {
 		t.Errorf("GUARD: %+v, %v", g, err)
 	}
-	three := serve(t, store.Addr, asItIs)
+	three := serve(t, store.Addr, withoutMigration)
 	if ok, _, err := three.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: a.Token}); ok || err != nil {
 		t.Errorf("RELEASE: %v, %v", ok, err)
 	}
@@ -90,16 +90,16 @@ func TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender(t *testing.T) 
 // TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne, while it renews, and none saw the tenure of ours that
 // expired.
 func TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne(t *testing.T) {
-	store := made(t, seeds.MySQLFencedTable)
+	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
-	one := serve(t, store.Addr, asItIs)
-	servers := []*Backend{serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)}
+	one := serve(t, store.Addr, withoutMigration)
+	servers := []*Backend{serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)}
 	k := tokens{mutex: "m"}
 	for range 20 {
 		k.begin(t, "a", take(t, one, "m", "a", long).Token)
 		expire(t, db, "m")
 		old := jvm{db: db, mutex: "m", id: "old", ttl: long}
-		old.seize(t)
+		old.mustAcquire(t)
 		seen := make(chan uint64)
 		for i := range 8 {
 			go func() {
@@ -128,9 +128,9 @@ func TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne(t *testing.T) {
 // larger one: an owner of ours, or on the JVM of either kind.
 func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
-		store := seeded(t)
+		store := serverWithSeedTable(t)
 		db := direct(t, store, "")
-		one := serve(t, store.Addr, asItIs)
+		one := serve(t, store.Addr, withoutMigration)
 		must(t, db, "INSERT INTO simba_mutex VALUES ('us', 0, 0, 0, '', 70), ('now', 0, 0, 0, '', 70), ('old', 0, 0, 0, '', 70), ('theirs', 0, 0, 0, '', 70)")
 		all := map[string]*tokens{}
 		for _, next := range []string{"us", "now", "old"} {
@@ -139,14 +139,14 @@ func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
 		}
 		theirs := tokens{mutex: "theirs"}
 		before := jvm{db: db, mutex: "theirs", id: "before", ttl: long}
-		before.seize(t)
+		before.mustAcquire(t)
 		theirs.begin(t, "before", 71, one)
 		must(t, db, add)
-		two := serve(t, store.Addr, asItIs)
+		two := serve(t, store.Addr, withoutMigration)
 		for i, b := range []*Backend{two, one, two} {
 			for _, k := range all {
 				k.goOn(t, "a", b)
-				b.keeps(t, k.mutex, "a", k.list[0])
+				b.mustKeep(t, k.mutex, "a", k.list[0])
 				if o, _, err := b.Acquire(t.Context(), request(k.mutex, "a", long)); err != nil || o.Status != simba.StatusRenewed || o.Token != k.list[0] {
 					t.Errorf("%s: a renews by ACQUIRE: %+v, %v", name, o, err)
 				}
@@ -156,13 +156,13 @@ func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
 			}
 			if i == 0 {
 				theirs.goOn(t, "before", two, one)
-				raised(t, one, two)
+				awaitBackfill(t, one, two)
 			}
 		}
 		theirs.goOn(t, "before", two, one)
-		before.seize(t)
-		theirs.begin(t, "before", 71*tokenUnit+older, one, two)
-		before.seize(t)
+		before.mustAcquire(t)
+		theirs.begin(t, "before", 71*tokenUnit+legacyMark, one, two)
+		before.mustAcquire(t)
 		theirs.goOn(t, "before", one, two)
 		expire(t, db, "theirs")
 		theirs.begin(t, "us", take(t, one, "theirs", "us", long).Token, one, two)
@@ -174,9 +174,9 @@ func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
 			case "us":
 				k.begin(t, "us", take(t, two, "us", "us", long).Token, two, one)
 			case "now":
-				k.begin(t, "now", next.seize(t), two, one)
+				k.begin(t, "now", next.mustAcquire(t), two, one)
 			case "old":
-				next.seize(t)
+				next.mustAcquire(t)
 				k.begin(t, "old", ownerOf(t, two, "old").Token, two, one)
 			}
 		}
@@ -185,11 +185,11 @@ func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
 
 // TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn.
 func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn(t *testing.T) {
-	store := seeded(t)
+	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
-	guards, releases := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
+	guards, releases := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 	must(t, db, addToken)
-	a := take(t, serve(t, store.Addr, asItIs), "m", "a", long)
+	a := take(t, serve(t, store.Addr, withoutMigration), "m", "a", long)
 	g, err := guards.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
 	if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token {
 		t.Errorf("GUARD: %+v, %v, want token %d", g, err, a.Token)
@@ -206,9 +206,9 @@ func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn
 // TestTokensOfOursAreMillionsOfTheVersion, up to the last version that Simba's table takes, and after any
 // number of tenures on the JVM.
 func TestTokensOfOursAreMillionsOfTheVersion(t *testing.T) {
-	store := made(t, seeds.MySQLFencedTable)
+	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
-	b := serve(t, store.Addr, asItIs)
+	b := serve(t, store.Addr, withoutMigration)
 	for mutex, c := range map[string]struct{ version, fencing, want uint64 }{
 		"new":            {0, 0, 1_000_000},
 		"used":           {4712, 4712_000_000, 4713_000_000},

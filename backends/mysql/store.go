@@ -18,23 +18,23 @@ import (
 // same one again if it lost to another transaction (lockWaits). One that reads comes with
 // the proof that the server takes writes (query).
 type store struct {
-	db     *sql.DB
-	table  table
-	clock  *clock
-	waits  *lockWaits
-	fenced *atomic.Bool  // the table had a fencing_token when a statement last met it
-	zeros  *atomic.Bool  // a row with fencing_token 0 may be from before the column: raise is not done
-	came   chan struct{} // wakes Backend.raise; it has room for one
+	db              *sql.DB
+	table           table
+	clock           *clock
+	waits           *lockWaits
+	fenced          *atomic.Bool  // the table had a fencing_token when a statement last met it
+	backfillPending *atomic.Bool  // a row with fencing_token 0 may be from before the column: raise is not done
+	columnAdded     chan struct{} // wakes Backend.raise; it has room for one
 }
 
 // newStore takes the time limit of requests.
 func newStore(db *sql.DB, t table, timeout time.Duration) store {
 	s := store{
 		db: db, table: t, clock: newClock(), waits: newLockWaits(timeout),
-		fenced: new(atomic.Bool), zeros: new(atomic.Bool), came: make(chan struct{}, 1),
+		fenced: new(atomic.Bool), backfillPending: new(atomic.Bool), columnAdded: make(chan struct{}, 1),
 	}
-	s.zeros.Store(true)
-	s.meet(t.fenced)
+	s.backfillPending.Store(true)
+	s.noteColumn(t.fenced)
 	return s
 }
 
@@ -44,7 +44,7 @@ type row struct {
 	owner        string
 	token        uint64
 	version      uint64
-	fencing      uint64 // fencing_token, as the table has it
+	fencingToken uint64 // fencing_token, as the table has it
 	fenced       bool   // the table has that column
 	acquiredAt   int64
 	ttlAt        int64
@@ -123,8 +123,8 @@ const (
 func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err error) {
 	for i := 1; ; i++ {
 		if lock {
-			err = s.waits.run(ctx, mutex, func(patience string) (err error) {
-				r, err = s.readOnce(ctx, mutex, patience, " FOR UPDATE")
+			err = s.waits.run(ctx, mutex, func(prefix string) (err error) {
+				r, err = s.readOnce(ctx, mutex, prefix, " FOR UPDATE")
 				return err
 			})
 		} else {
@@ -148,8 +148,8 @@ func isBroken(err error) bool {
 		!errors.As(err, &name) && !errors.As(err, &own) && !isReadOnly(err) && !isConflict(err)
 }
 
-func (s *store) readOnce(ctx context.Context, mutex, patience, lock string) (row, error) {
-	rows, err := s.readRows(ctx, patience, "mutex = ?"+lock, mutex)
+func (s *store) readOnce(ctx context.Context, mutex, prefix, lock string) (row, error) {
+	rows, err := s.readRows(ctx, prefix, "mutex = ?"+lock, mutex)
 	switch {
 	case err != nil:
 		return row{}, err
@@ -169,9 +169,9 @@ type namedRow struct {
 
 // readRows returns the rows that a condition selects. It asks for all columns, so that it works on a
 // table with fencing_token and on one without, and takes note of which one it met.
-func (s *store) readRows(ctx context.Context, patience, where string, args ...any) (list []namedRow, err error) {
+func (s *store) readRows(ctx context.Context, prefix, where string, args ...any) (list []namedRow, err error) {
 	sent := time.Now()
-	rows, err := query(ctx, s.db, patience+"SELECT simba_mutex.*, "+dbNow+" FROM simba_mutex WHERE "+where, args...)
+	rows, err := query(ctx, s.db, prefix+"SELECT simba_mutex.*, "+dbNow+" FROM simba_mutex WHERE "+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -185,14 +185,14 @@ func (s *store) readRows(ctx context.Context, patience, where string, args ...an
 	if err != nil {
 		return nil, err
 	}
-	s.meet(n.fenced)
+	s.noteColumn(n.fenced)
 	for rows.Next() {
 		if err := scan(rows, into...); err != nil {
 			return nil, err
 		}
 		s.clock.learn(n.now, sent, time.Now())
 		found := n
-		found.judge()
+		found.derive()
 		list = append(list, found)
 	}
 	return list, rows.Err()
@@ -207,7 +207,7 @@ func (n *namedRow) columns(names []string) (into []any, err error) {
 		name string
 		into any
 	}{
-		{"mutex", &n.mutex}, {"owner_id", &n.owner}, {"version", &n.version}, {"fencing_token", &n.fencing},
+		{"mutex", &n.mutex}, {"owner_id", &n.owner}, {"version", &n.version}, {"fencing_token", &n.fencingToken},
 		{"acquired_at", &n.acquiredAt}, {"ttl_at", &n.ttlAt}, {"transition_at", &n.transitionAt},
 	} {
 		i := slices.IndexFunc(names[:last], func(name string) bool { return strings.EqualFold(name, c.name) })
@@ -216,7 +216,7 @@ func (n *namedRow) columns(names []string) (into []any, err error) {
 			into[i] = c.into
 			n.fenced = n.fenced || c.name == "fencing_token"
 		case c.name != "fencing_token":
-			return nil, misfit(fmt.Errorf("Unknown column '%s'", c.name))
+			return nil, wrongTable(fmt.Errorf("Unknown column '%s'", c.name))
 		}
 	}
 	for i, at := range into {
@@ -229,14 +229,14 @@ func (n *namedRow) columns(names []string) (into []any, err error) {
 
 // readOrMake is read that makes the row if it is missing. A row that is there needs no
 // room for another.
-func (s *store) readOrMake(ctx context.Context, mutex string, lock bool) (row, error) {
+func (s *store) readOrInsert(ctx context.Context, mutex string, lock bool) (row, error) {
 	for {
 		r, err := s.read(ctx, mutex, lock)
 		if err != nil || !r.missing {
 			return r, err
 		}
-		err = s.waits.run(ctx, mutex, func(patience string) error {
-			_, err := s.db.ExecContext(ctx, patience+insertRow, mutex)
+		err = s.waits.run(ctx, mutex, func(prefix string) error {
+			_, err := s.db.ExecContext(ctx, prefix+insertRow, mutex)
 			return err
 		})
 		if err != nil && errorNumber(err) != errDuplicate {
@@ -272,7 +272,7 @@ func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, r
 	id, ok, err := s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
 		fenced = q.fenced
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		return q.acquire, []any{r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
+		return q.acquire, []any{r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.dbDeadline(ctx), r.Contender}
 	})
 	l.version, renewed = id/2, id%2 == 1
 	l.token = tokenOf(l.version, fenced)
@@ -286,7 +286,7 @@ func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bo
 	version, ok, err := s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
 		fenced = q.fenced
 		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		args := []any{ttl, both, r.Mutex, r.Mutex, s.fence(ctx), r.Contender}
+		args := []any{ttl, both, r.Mutex, r.Mutex, s.dbDeadline(ctx), r.Contender}
 		if r.Token != 0 {
 			return q.guard + q.ofToken, append(args, r.Token)
 		}
@@ -311,13 +311,13 @@ func (h holder) free() bool { return h.owner == "" }
 // pass gives a mutex from the holder to the lease's owner, or to nobody if to is nil.
 // It sets to's token, and before the statement is sent its start. ok is false if the
 // mutex is not the holder's any more. The row that it returns has version and token only.
-func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) (now row, ok bool, err error) {
+func (s *store) handOff(ctx context.Context, mutex string, from holder, to *lease) (now row, ok bool, err error) {
 	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
 		now.fenced = q.fenced
-		return s.passing(ctx, q, mutex, from, to)
+		return s.handOffStatement(ctx, q, mutex, from, to)
 	})
 	if now.token = tokenOf(now.version, now.fenced); now.fenced {
-		now.fencing = now.token
+		now.fencingToken = now.token
 	}
 	if to != nil {
 		to.version, to.token = now.version, now.token
@@ -326,15 +326,15 @@ func (s *store) pass(ctx context.Context, mutex string, from holder, to *lease) 
 }
 
 // passing is the statement of pass, and its arguments.
-func (s *store) passing(ctx context.Context, q *statements, mutex string, from holder, to *lease) (query string, args []any) {
-	query = q.pass
+func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, from holder, to *lease) (query string, args []any) {
+	query = q.handOff
 	if to == nil {
-		args = append(args, 0, 0, 0, "", mutex, mutex, s.fence(ctx))
+		args = append(args, 0, 0, 0, "", mutex, mutex, s.dbDeadline(ctx))
 	} else {
 		to.since = time.Now()
 		to.at = s.clock.latest(to.since)
 		args = append(args, to.at, to.at+to.ttl.Milliseconds(), to.at+(to.ttl+to.transition).Milliseconds(), to.owner,
-			mutex, mutex, s.fence(ctx), to.at-clockError)
+			mutex, mutex, s.dbDeadline(ctx), to.at-clockError)
 		query += " AND " + dbNow + " >= ?"
 	}
 	if from.free() {
@@ -360,7 +360,7 @@ func (s *store) passing(ctx context.Context, q *statements, mutex string, from h
 const clockError = 50
 
 // fence is the database's time at which a request's deadline ends.
-func (s *store) fence(ctx context.Context) int64 {
+func (s *store) dbDeadline(ctx context.Context) int64 {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		panic("mysql: a request without a deadline")

@@ -29,8 +29,8 @@ func (s *tenures) version(mutex string) uint64 {
 
 // see takes note of what a row shows that was asked for when a version was known. It reports
 // false if the row's owner has the token of an earlier tenure, or the row has got another since.
-func (s *tenures) see(mutex string, r row, since uint64) (own bool) {
-	if !r.fenced || r.fencing%tokenUnit == 0 || r.isOlder() {
+func (s *tenures) note(mutex string, r row, since uint64) (own bool) {
+	if !r.fenced || r.fencingToken%tokenUnit == 0 || r.isLegacy() {
 		return true
 	}
 	s.mu.Lock()
@@ -40,15 +40,15 @@ func (s *tenures) see(mutex string, r row, since uint64) (own bool) {
 		known = false // the row was deleted: nothing that was known counts
 	}
 	switch {
-	case known && r.version <= last.version && r.fencing < last.token:
+	case known && r.version <= last.version && r.fencingToken < last.token:
 		return false
 	case known && r.version < last.version: // the row was changed since it was read
 		return true
-	case known && r.version > last.version && r.fencing == last.token && r.owner != "" && (r.owner != last.owner || last.over):
+	case known && r.version > last.version && r.fencingToken == last.token && r.owner != "" && (r.owner != last.owner || last.over):
 		return false
 	}
 	over := !r.live || known && last.over && r.version == last.version
-	s.keepLocked(mutex, tenure{r.owner, r.fencing, r.version, over})
+	s.keepLocked(mutex, tenure{r.owner, r.fencingToken, r.version, over})
 	return true
 }
 

@@ -9,20 +9,20 @@ import (
 func TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory(t *testing.T) {
 	var s tenures
 	live := func(owner string, version uint64) row {
-		return row{owner: owner, fencing: 4, version: version, fenced: true, live: true}
+		return row{owner: owner, fencingToken: 4, version: version, fenced: true, live: true}
 	}
 	for i := range 5 * maxTenures {
-		s.see(fmt.Sprint(i), live("a", 4), 0)
+		s.note(fmt.Sprint(i), live("a", 4), 0)
 		if n := len(s.recent) + len(s.older); n > 2*maxTenures {
 			t.Fatalf("%d are remembered", n)
 		}
 	}
 	for i := 4 * maxTenures; i < 5*maxTenures; i++ {
-		if s.see(fmt.Sprint(i), live("b", 5), 0) {
+		if s.note(fmt.Sprint(i), live("b", 5), 0) {
 			t.Fatalf("the owner of %d has the token of the one before", i)
 		}
 	}
-	if !s.see("0", live("b", 5), 0) {
+	if !s.note("0", live("b", 5), 0) {
 		t.Error("the first was not forgotten")
 	}
 }
@@ -31,10 +31,10 @@ func TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory(t *testing.T) {
 func TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore(t *testing.T) {
 	const ours = 5 * tokenUnit
 	live := func(owner string, token, version uint64) row {
-		return row{owner: owner, fencing: token, version: version, fenced: true, live: true}
+		return row{owner: owner, fencingToken: token, version: version, fenced: true, live: true}
 	}
 	over := func(owner string, token, version uint64) row {
-		return row{owner: owner, fencing: token, version: version, fenced: true}
+		return row{owner: owner, fencingToken: token, version: version, fenced: true}
 	}
 	var s tenures
 	for i, c := range []struct {
@@ -67,7 +67,7 @@ func TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore(t *test
 		{live("g", 10_000_002, 10), 9, true, "the row is from before the column"},
 		{row{missing: true}, 9, true, "the row was deleted"},
 	} {
-		if own := s.see("m", c.row, c.since); own != c.own {
+		if own := s.note("m", c.row, c.since); own != c.own {
 			t.Errorf("%d: %s: %+v has a token of its own: %v", i, c.why, c.row, own)
 		}
 	}

@@ -28,21 +28,21 @@ import (
 //
 // Statements notice when the column has come or gone (write, readRows). They write tokenUnit out.
 const (
-	tokenUnit = 1_000_000
-	given     = 1 // remainder of the token that an owner up to 3.2 is given
-	older     = 2 // remainder of fencing_token in a row from before the column
+	tokenUnit    = 1_000_000
+	assignedMark = 1 // remainder of the token that an owner up to 3.2 is given
+	legacyMark   = 2 // remainder of fencing_token in a row from before the column
 )
 
 // judge sets token and live. The start of a lease may lie a little after the reading of the
 // clock. The remaining lease never exceeds the requested one.
-func (r *row) judge() {
+func (r *row) derive() {
 	switch {
-	case r.isOlder():
+	case r.isLegacy():
 		r.token = r.version
-	case r.fencing%tokenUnit == 0:
+	case r.fencingToken%tokenUnit == 0:
 		r.token = r.version * tokenUnit
 	default:
-		r.token = r.fencing
+		r.token = r.fencingToken
 	}
 	r.live = r.transitionAt > r.now
 	if ahead := r.acquiredAt - r.now; ahead > 0 && ahead <= clockError {
@@ -51,13 +51,13 @@ func (r *row) judge() {
 }
 
 // isOlder reports whether the row has nothing in fencing_token that counts.
-func (r row) isOlder() bool {
-	return r.fencing == 0 || r.fencing%tokenUnit == older && r.fencing/tokenUnit == r.version
+func (r row) isLegacy() bool {
+	return r.fencingToken == 0 || r.fencingToken%tokenUnit == legacyMark && r.fencingToken/tokenUnit == r.version
 }
 
 // isBare reports whether the row's owner has no token.
-func (r row) isBare() bool {
-	return r.fenced && r.owner != "" && r.fencing%tokenUnit == 0 && r.fencing/tokenUnit < r.version
+func (r row) lacksToken() bool {
+	return r.fenced && r.owner != "" && r.fencingToken%tokenUnit == 0 && r.fencingToken/tokenUnit < r.version
 }
 
 // tokenOf is the token that a grant or release of ours has with a version.
@@ -84,7 +84,7 @@ type statements struct {
 	// it was a renewal. That is assigned first, from the owner and the end before the statement.
 	acquire string
 	guard   string // LAST_INSERT_ID is the version
-	pass    string // LAST_INSERT_ID is the version
+	handOff string // LAST_INSERT_ID is the version
 	ofToken string // a condition: the tenure has this token
 	ofAny   string // a condition if the token is not known: the tenure has the token of its version
 }
@@ -122,30 +122,30 @@ func newStatements(q statements, next, mark, always string) statements {
 		" AND (transition_at <= " + dbNow + " OR transition_at > " + dbClock + q.ofAny + " AND " + sameOwner + ")" + always
 	q.guard = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version), " + windows +
 		" WHERE " + sameMutex + inTime + " AND " + sameOwner + " AND transition_at > " + dbClock + always
-	q.pass = "UPDATE simba_mutex SET version = LAST_INSERT_ID(" + next + ")" + mark +
+	q.handOff = "UPDATE simba_mutex SET version = LAST_INSERT_ID(" + next + ")" + mark +
 		", acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ? WHERE " + sameMutex + inTime + always
 	return q
 }
 
 // giveToken gives an owner without a token of its own one. It does nothing if anybody has changed the
 // row meanwhile.
-const giveToken = "UPDATE simba_mutex SET fencing_token = version * 1000000 + 1 WHERE " + sameMutex + " AND version = ? AND fencing_token = ?"
+const assignToken = "UPDATE simba_mutex SET fencing_token = version * 1000000 + 1 WHERE " + sameMutex + " AND version = ? AND fencing_token = ?"
 
 // write runs a statement that changes the row of a mutex, built for the table as it was met
 // last. If fencing_token has come or gone since, the statement is an error, and is built anew.
 func (s *store) write(ctx context.Context, mutex string, build func(*statements) (string, []any)) (id uint64, ok bool, err error) {
-	err = s.waits.run(ctx, mutex, func(patience string) error {
+	err = s.waits.run(ctx, mutex, func(prefix string) error {
 		for range attempts {
 			q := &byVersion
 			if s.fenced.Load() {
 				q = &byToken
 			}
 			query, args := build(q)
-			id, ok, err = s.exec(ctx, patience+query, args...)
+			id, ok, err = s.exec(ctx, prefix+query, args...)
 			if !isOtherTable(err) {
 				break
 			}
-			s.meet(errorNumber(err) == errAmbiguous)
+			s.noteColumn(errorNumber(err) == errAmbiguous)
 		}
 		return err
 	})
@@ -174,26 +174,26 @@ func (b *Backend) readBy(ctx context.Context, mutex string, lock bool, read func
 			return r, err
 		}
 		_, ok, err := b.store.write(ctx, mutex, func(*statements) (string, []any) {
-			return giveToken, []any{mutex, mutex, r.version, r.fencing}
+			return assignToken, []any{mutex, mutex, r.version, r.fencingToken}
 		})
 		if err != nil && !isOtherTable(err) { // else the column has gone
 			return r, err
 		}
 		if ok {
-			r.fencing = r.version*tokenUnit + given
-			r.token = r.fencing
-			b.tenures.see(mutex, r, since)
+			r.fencingToken = r.version*tokenUnit + assignedMark
+			r.token = r.fencingToken
+			b.tenures.note(mutex, r, since)
 			return r, nil
 		}
 	}
-	return row{}, errRestless
+	return row{}, errKeepsChanging
 }
 
 // hasToken reports whether a row's owner has a token of its own. A row with 0 may be of a tenure of ours
 // from before the column, until raise is done.
 func (b *Backend) hasToken(mutex string, r row, since uint64) bool {
-	if r.isBare() {
-		return r.fencing == 0 && b.store.zeros.Load()
+	if r.lacksToken() {
+		return r.fencingToken == 0 && b.store.backfillPending.Load()
 	}
-	return b.tenures.see(mutex, r, since)
+	return b.tenures.note(mutex, r, since)
 }

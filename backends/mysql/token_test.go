@@ -44,7 +44,7 @@ func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 }
 
 // seize is acquire of a contender that must succeed.
-func (j jvm) seize(t testing.TB) (token uint64) {
+func (j jvm) mustAcquire(t testing.TB) (token uint64) {
 	t.Helper()
 	token, owns, err := j.acquireToken(t.Context())
 	if err != nil || !owns {
@@ -67,7 +67,7 @@ func expire(t testing.TB, db *sql.DB, mutex string) {
 }
 
 // ways are how a tenure of ours or of a contender on the JVM ends.
-func ways(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func(owner string, j *jvm) {
+func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func(owner string, j *jvm) {
 	return map[string]func(string, *jvm){
 		"release": func(owner string, j *jvm) {
 			if j != nil {
@@ -100,11 +100,11 @@ func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
 		store := stores.MariaDB(t)
 		db := direct(t, store, "")
 		make(db)
-		one, two := serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)
-		for end := range ways(t, db, one, "") {
+		one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
+		for end := range endings(t, db, one, "") {
 			t.Run(table+", "+end, func(t *testing.T) {
 				mutex := end
-				stop := ways(t, db, one, mutex)[end]
+				stop := endings(t, db, one, mutex)[end]
 				must(t, db, seeds.MySQLInit, mutex)
 				now, old := jvm{db: db, mutex: mutex, id: "now", ttl: long, fenced: true}, jvm{db: db, mutex: mutex, id: "old", ttl: long}
 				k := tokens{mutex: mutex}
@@ -117,23 +117,23 @@ func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
 					}
 					stop("a", nil)
 
-					k.begin(t, "now", now.seize(t), one, two)
-					if again := now.seize(t); again != k.list[len(k.list)-1] {
+					k.begin(t, "now", now.mustAcquire(t), one, two)
+					if again := now.mustAcquire(t); again != k.list[len(k.list)-1] {
 						t.Errorf("a renewal changed the token to %d of %v", again, k.list)
 					}
 					k.goOn(t, "now", one, two)
 					stop("now", &now)
 
-					old.seize(t)
+					old.mustAcquire(t)
 					k.begin(t, "old", ownerOf(t, one, mutex).Token, one, two)
-					old.seize(t)
+					old.mustAcquire(t)
 					k.goOn(t, "old", one, two)
 					if round%2 == 0 { // it renews before anybody looks
 						stop("old", &old)
 						continue
 					}
 					stop("old", &old)
-					k.begin(t, "now", now.seize(t), two, one)
+					k.begin(t, "now", now.mustAcquire(t), two, one)
 					stop("now", &now)
 				}
 			})
@@ -143,10 +143,10 @@ func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
 
 // TestAnOwnerWithoutATokenGetsOneWhenItIsSeen: it counts the version up, not fencing_token.
 func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
-	store := made(t, seeds.MySQLFencedTable)
+	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
-	servers := []*Backend{serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs), serve(t, store.Addr, asItIs)}
-	raised(t, servers...)
+	servers := []*Backend{serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)}
+	awaitBackfill(t, servers...)
 	fresh := func(t *testing.T, mutex string) (a, b jvm) {
 		must(t, db, seeds.MySQLInit, mutex)
 		a = jvm{db: db, mutex: mutex, id: "a", ttl: long}
@@ -156,22 +156,22 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 	}
 	t.Run("the first on its mutex", func(t *testing.T) {
 		a, _ := fresh(t, "first")
-		a.seize(t)
-		a.seize(t)
+		a.mustAcquire(t)
+		a.mustAcquire(t)
 		k := tokens{mutex: "first"}
 		k.begin(t, "a", ownerOf(t, servers[0], "first").Token, servers...)
-		a.seize(t)
+		a.mustAcquire(t)
 		k.goOn(t, "a", servers...)
 	})
 	t.Run("after another that was seen, by many at once", func(t *testing.T) {
 		for round := range 10 {
 			mutex := fmt.Sprint("next-", round)
 			a, b := fresh(t, mutex)
-			a.seize(t)
+			a.mustAcquire(t)
 			k := tokens{mutex: mutex}
 			k.begin(t, "a", ownerOf(t, servers[0], mutex).Token, servers...)
 			a.giveUp(t)
-			b.seize(t)
+			b.mustAcquire(t)
 			seen := make(chan uint64)
 			for i := range 12 {
 				go func() {
@@ -199,7 +199,7 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 		a, _ := fresh(t, "again")
 		k := tokens{mutex: "again"}
 		for range 3 {
-			a.seize(t)
+			a.mustAcquire(t)
 			k.begin(t, "a", ownerOf(t, servers[0], "again").Token, servers[0])
 			a.giveUp(t)
 			if o := ownerOf(t, servers[0], "again"); o.Owner != "" {
@@ -220,7 +220,7 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 			_, b := fresh(t, name)
 			a := take(t, servers[0], name, "a", long)
 			expire(t, db, name)
-			b.seize(t)
+			b.mustAcquire(t)
 			o, err := ask(name)
 			if err != nil || o.Status != simba.StatusRenewed || o.Token <= a.Token {
 				t.Errorf("%s: %+v, %v after token %d", name, o, err, a.Token)
@@ -235,17 +235,17 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 	})
 	t.Run("whoever follows all mutexes", func(t *testing.T) {
 		a, b := fresh(t, "followed")
-		a.seize(t)
+		a.mustAcquire(t)
 		ownerOf(t, servers[1], "followed") // a has a token in the table
 		a.giveUp(t)
 		if _, err := servers[0].Subscribed(t.Context(), "*", true); err != nil {
 			t.Fatal(err)
 		}
-		a.seize(t)
-		await(t, "a is seen", func() bool { return len(story(servers[0], "followed")) == 1 })
+		a.mustAcquire(t)
+		await(t, "a is seen", func() bool { return len(tenureEvents(servers[0], "followed")) == 1 })
 		a.giveUp(t)
-		b.seize(t)
-		await(t, "b is seen", func() bool { return len(story(servers[0], "followed")) == 3 })
+		b.mustAcquire(t)
+		await(t, "b is seen", func() bool { return len(tenureEvents(servers[0], "followed")) == 3 })
 		list, _, err := servers[0].History(t.Context(), simba.HistoryRequest{Mutex: "followed", Count: 3})
 		if err != nil || list[0].Token != list[1].Token || list[2].Token <= list[0].Token || list[2].Owner != "b" {
 			t.Errorf("%+v, %v", list, err)
@@ -256,26 +256,26 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 // TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns when it renews: its row looks like that
 // of an owner without a token.
 func TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns(t *testing.T) {
-	store := made(t, seeds.MySQLFencedTable)
+	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
-	b := serve(t, store.Addr, asItIs)
+	b := serve(t, store.Addr, withoutMigration)
 	must(t, db, "INSERT INTO simba_mutex VALUES ('m', 0, 0, 0, '', 2500000, 1999998)")
 	now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
 	k := tokens{mutex: "m"}
-	k.begin(t, "now", now.seize(t), b)
+	k.begin(t, "now", now.mustAcquire(t), b)
 	now.giveUp(t)
-	if token := now.seize(t); token != 2_000_000 {
+	if token := now.mustAcquire(t); token != 2_000_000 {
 		t.Errorf("token %d", token)
 	}
 	k.begin(t, "now", ownerOf(t, b, "m").Token, b)
-	if token := now.seize(t); token != k.list[1] {
+	if token := now.mustAcquire(t); token != k.list[1] {
 		t.Errorf("it has token %d, we show %v", token, k.list)
 	}
 	now.giveUp(t)
-	k.begin(t, "now", now.seize(t), b)
+	k.begin(t, "now", now.mustAcquire(t), b)
 }
 
-func story(b *Backend, mutex string) []simba.Event {
+func tenureEvents(b *Backend, mutex string) []simba.Event {
 	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
@@ -289,13 +289,13 @@ func TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken(t *testing.T)
 		},
 		"handoff": func(s *store, mutex string, version uint64) (lease, bool, error) {
 			l := lease{owner: "b", ttl: long}
-			_, ok, err := s.pass(deadline(t), mutex, holder{version: version}, &l)
+			_, ok, err := s.handOff(deadline(t), mutex, holder{version: version}, &l)
 			return l, ok, err
 		},
 	} {
-		store := made(t, seeds.MySQLTable)
+		store := serverWithTable(t, seeds.MySQLTable)
 		db := direct(t, store, "")
-		b := serve(t, store.Addr, asItIs)
+		b := serve(t, store.Addr, withoutMigration)
 		k := tokens{mutex: name}
 		k.begin(t, "a", take(t, b, name, "a", long).Token, b)
 		release(t, b, name, "a") // so version 2
@@ -311,6 +311,6 @@ func TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken(t *testing.T)
 		k.begin(t, "b", l.token, b)
 		release(t, b, name, "b")
 		now := jvm{db: db, mutex: name, id: "now", ttl: long, fenced: true}
-		k.begin(t, "now", now.seize(t), b)
+		k.begin(t, "now", now.mustAcquire(t), b)
 	}
 }

@@ -22,7 +22,7 @@ func atContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 }
 
 // impatientAtContentionTiming is atContentionTiming whose requests miss their deadline soon.
-func impatientAtContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
+func shortTimeoutAtContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices, o.Timeout = 0, n, testTimeout })
 }
 
@@ -43,7 +43,7 @@ func TestPauseIsTheContentionTiming(t *testing.T) {
 		b := &Backend{poll: c.poll}
 		var least, most time.Duration = time.Hour, -1
 		for range 10000 {
-			d := b.pause(c.row)
+			d := b.refreshDelay(c.row)
 			least, most = min(least, d), max(most, d)
 		}
 		if least < c.from || most >= c.to {
@@ -57,32 +57,32 @@ func TestPauseIsTheContentionTiming(t *testing.T) {
 
 // TestALateAnswerToAGuardDelaysNoLook: the tenure has ended meanwhile.
 func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	a := take(t, b, "late", "a", long)
 	w := block(t, b, "late", "b", time.Minute)
 	block(t, b, "late", "c", time.Minute)
 	release(t, b, "late", "a")
 	w.granted(t)
-	l := b.hold("late")
-	defer b.drop(l)
-	b.guarded(l, lease{owner: "a", token: a.Token, ttl: long, since: time.Now()})
+	m := b.ref("late")
+	defer b.unref(m)
+	b.noteRenewal(m, lease{owner: "a", token: a.Token, ttl: long, since: time.Now()})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d := time.Until(l.lookAt); d > time.Minute+3*time.Second || l.last != "b" {
-		t.Errorf("the next look is in %v, the owner seems to be %s", d, l.last)
+	if d := time.Until(m.refreshAt); d > time.Minute+3*time.Second || m.lastOwner != "b" {
+		t.Errorf("the next look is in %v, the owner seems to be %s", d, m.lastOwner)
 	}
 }
 
 // TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing: its contender may have released what the table said, through another
 // server, before it began to wait. It keeps its place.
 func TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	other := take(t, b, "old", "b", long)
 	sent := time.Now()
 	w := block(t, b, "old", "a", long)
-	l := b.hold("old")
-	defer b.drop(l)
-	if _, err := b.took(l, request("old", "a", long), lease{owner: "a", token: other.Token - 1, ttl: long, since: sent}, true); err != nil {
+	m := b.ref("old")
+	defer b.unref(m)
+	if _, err := b.finishAcquire(m, request("old", "a", long), lease{owner: "a", token: other.Token - 1, ttl: long, since: sent}, true); err != nil {
 		t.Fatal(err)
 	}
 	release(t, b, "old", "b")
@@ -108,8 +108,8 @@ func TestAReleaseThatTakesEffectLateIsNoticed(t *testing.T) {
 // releaseTakesEffectLate reports false if the release lost its wait for the row.
 func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mutex string) (effective bool) {
 	t.Helper()
-	e := &ear{subs: map[string]bool{simba.ContenderChannel(mutex, "b"): true}}
-	b := impatientAtContentionTiming(t, store.Addr, e)
+	n := &notices{subs: map[string]bool{simba.ContenderChannel(mutex, "b"): true}}
+	b := shortTimeoutAtContentionTiming(t, store.Addr, n)
 	take(t, b, mutex, "a", long)
 	if o, _, err := b.Acquire(t.Context(), request(mutex, "b", long)); err != nil || o.Status != simba.StatusQueued {
 		t.Fatal(o, err)
@@ -124,9 +124,9 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	<-time.After(300 * time.Millisecond) // a look that came too early has shown the old owner
 	tx.Rollback()
 	told := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
-	settled := time.Now().Add(time.Duration(lossTime)*time.Millisecond + testTimeout)
+	settled := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
 	await(t, "b is told", func() bool {
-		effective = e.count(told) > 0
+		effective = n.count(told) > 0
 		return effective || time.Now().After(settled) && ownerOf(t, b, mutex).Owner == "a"
 	})
 	return effective
@@ -135,20 +135,20 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 // TestAMutexThatCannotBePassedOnNowIsPassedOnLater: whoever was granted it is gone, and
 // the request that would pass it on does not get that far.
 func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
-	b := impatientAtContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	b := shortTimeoutAtContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "dead", "a", long)
 	w := block(t, b, "dead", "b", long)
 	release(t, b, "dead", "a")
 	<-w.woken
-	l := b.hold("dead")
-	if err := l.gate.enter(t.Context(), false); err != nil {
+	m := b.ref("dead")
+	if err := m.lock.lock(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.ticket.End(simba.EndGone); !isUnavailable(err) {
 		t.Error(err)
 	}
-	l.gate.leave()
-	b.drop(l)
+	m.lock.unlock()
+	b.unref(m)
 	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "dead").Owner == "" })
 }
 
@@ -198,7 +198,7 @@ func TestAGuardThatWaitsForItsRowRevivesNothing(t *testing.T) {
 // TestAWaiterThatComesBackWhileItLeavesIsGranted, whatever the order in which the
 // steps of both fall.
 func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for round := range 60 {
 		mutex := fmt.Sprintf("back-%d", round)
 		take(t, b, mutex, "a", long)
@@ -225,24 +225,24 @@ func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
 
 // TestWhatAContenderOwnsIsLeftToItsRequest, which renews it: whoever finds out while that is under way tells the waiter nothing.
 func TestWhatAContenderOwnsIsLeftToItsRequest(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
-	for by, find := range map[string]func(ctx context.Context, l *line) error{
-		"a look": b.visit,
-		"a renewal": func(ctx context.Context, l *line) error {
-			_, _, err := b.Acquire(ctx, request(l.mutex, "a", time.Minute))
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
+	for by, find := range map[string]func(ctx context.Context, m *mutexState) error{
+		"a look": b.refreshAndHandOff,
+		"a renewal": func(ctx context.Context, m *mutexState) error {
+			_, _, err := b.Acquire(ctx, request(m.mutex, "a", time.Minute))
 			return err
 		},
 	} {
 		take(t, b, by, "a", time.Minute)
-		l := b.hold(by)
-		defer b.drop(l)
+		m := b.ref(by)
+		defer b.unref(m)
 		ctx, cancel := context.WithTimeout(t.Context(), long)
 		defer cancel()
-		_, ticket := seated(b, l, "a")
-		if err := find(ctx, l); err != nil {
+		_, ticket := enqueuedWaiter(b, m, "a")
+		if err := find(ctx, m); err != nil {
 			t.Fatal(err)
 		}
-		o, err := b.tryBlocked(ctx, l, ticket)
+		o, err := b.tryAcquireBlocked(ctx, m, ticket)
 		if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Minute {
 			t.Errorf("%s: %+v, %v", by, o, err)
 		}
@@ -250,11 +250,11 @@ func TestWhatAContenderOwnsIsLeftToItsRequest(t *testing.T) {
 }
 
 // seated is block as far as to the waiter's seat.
-func seated(b *Backend, l *line, contender string) (*waiter, *proxy.Ticket) {
+func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *proxy.Ticket) {
 	w := &waiter{woken: make(chan struct{})}
-	r := request(l.mutex, contender, long)
-	r.Waiter = &seat{Waiter: w, since: time.Now()}
-	t, _ := b.seat(l, r)
+	r := request(m.mutex, contender, long)
+	r.Waiter = &waitState{Waiter: w, since: time.Now()}
+	t, _ := b.enqueueBlocked(m, r)
 	w.ticket = t
 	return w, t
 }
@@ -262,7 +262,7 @@ func seated(b *Backend, l *line, contender string) (*waiter, *proxy.Ticket) {
 // TestAnyLookWakesWhoHasAcquiredOtherwise: the next one that is booked comes at the end of the lease.
 func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 	store := stores.MariaDB(t)
-	b, other := atContentionTiming(t, store.Addr, &ear{}), serve(t, store.Addr, nil)
+	b, other := atContentionTiming(t, store.Addr, &notices{}), serve(t, store.Addr, nil)
 	// acquires has b acquire through the other server.
 	acquires := func(t *testing.T, mutex string) {
 		t.Helper()
@@ -285,24 +285,24 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 		},
 		"one for who may have been granted it": func(t *testing.T, mutex string) {
 			acquires(t, mutex)
-			l := b.hold(mutex)
-			defer b.drop(l)
-			b.haunt(l, ghost{dead: math.MaxInt64})
+			m := b.ref(mutex)
+			defer b.unref(m)
+			b.addOrphan(m, orphan{deadline: math.MaxInt64})
 		},
 		"one that began before it sat down": func(t *testing.T, mutex string) {
 			acquires(t, mutex)
-			l := b.hold(mutex)
-			defer b.drop(l)
-			if err := l.gate.enter(t.Context(), false); err != nil {
+			m := b.ref(mutex)
+			defer b.unref(m)
+			if err := m.lock.lock(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
-			defer l.gate.leave()
+			defer m.lock.unlock()
 			s, err := b.store.read(t.Context(), mutex, false)
 			if err != nil {
 				t.Error(err)
 			}
-			b.observe(l, s)
-			b.wakeOwner(l, s, time.Now().Add(-long))
+			b.observe(m, s)
+			b.wakeOwner(m, s, time.Now().Add(-long))
 		},
 	} {
 		t.Run(by, func(t *testing.T) {
@@ -315,14 +315,14 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 	t.Run("one before its own request was answered", func(t *testing.T) {
 		const mutex = "unanswered"
 		take(t, b, mutex, "a", long)
-		l := b.hold(mutex)
-		w, ticket := seated(b, l, "b")
+		m := b.ref(mutex)
+		w, ticket := enqueuedWaiter(b, m, "b")
 		acquires(t, mutex) // its request has shown a
-		if err := b.visit(t.Context(), l); err != nil {
+		if err := b.refreshAndHandOff(t.Context(), m); err != nil {
 			t.Error(err)
 		}
-		b.blocks(l, ticket)
-		b.drop(l)
+		b.markBlocked(m, ticket)
+		b.unref(m)
 		w.granted(t)
 	})
 }
@@ -335,8 +335,8 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 	over := func(owner string, token uint64) row { return row{owner: owner, token: token, version: token} }
 	// With a column fencing_token they have that beside the version.
 	as := func(owner string, version, fencing uint64, end int64) row {
-		r := row{owner: owner, version: version, fencing: fencing, fenced: true, transitionAt: end}
-		r.judge()
+		r := row{owner: owner, version: version, fencingToken: fencing, fenced: true, transitionAt: end}
+		r.derive()
 		return r
 	}
 	liveAs := func(owner string, version, fencing uint64) row { return as(owner, version, fencing, 1) }
@@ -376,8 +376,8 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		"from before the column: ours, twice":     {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
 		"from before the column: expired":         {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
 	} {
-		b := newBackend(Options{Notices: &ear{}}, newStore(nil, table{}, testTimeout), place{})
-		b.tellChange("m", c.before, c.now)
+		b := newBackend(Options{Notices: &notices{}}, newStore(nil, table{}, testTimeout), endpoint{})
+		b.announceChange("m", c.before, c.now)
 		var got []string
 		for _, e := range b.eventLog.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {
 			got = append(got, fmt.Sprintf("%v %s %d", e.Kind, e.Owner, e.Token))
@@ -392,12 +392,12 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 // TestWhoLeavesTakesNobodyElsesPlace: its contender is back on another connection
 // before the place of the old one is given up.
 func TestWhoLeavesTakesNobodyElsesPlace(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, &ear{})
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "place", "a", long)
 	old := block(t, b, "place", "b", long).ticket.(*proxy.Ticket)
 	old.Withdraw()
 	again := block(t, b, "place", "b", long)
-	b.unseat(old, simba.EndTimeout)
+	b.dequeue(old, simba.EndTimeout)
 	release(t, b, "place", "a")
 	again.granted(t)
 }

@@ -32,10 +32,10 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	t := b.waiters.Enter(r)
 	var out simba.Outcome
-	open, err := b.hold(ctx, place{r.Mutex, r.Contender})
+	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err == nil {
-		defer open() // when the ticket says what came of it: see tryRejoin
-		out, err = b.acquireHeld(ctx, r, t)
+		defer unlock() // when the ticket says what came of it: see tryRejoin
+		out, err = b.acquireWithLock(ctx, r, t)
 	}
 	if err == nil && out.Status == simba.StatusWaiting {
 		return out, t, nil
@@ -44,12 +44,12 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 	}
 	if err != nil {
-		b.unblock(place{r.Mutex, r.Contender})
+		b.unblock(nodeKey{r.Mutex, r.Contender})
 		return simba.Outcome{}, nil, b.failed(err)
 	}
 	b.mu.Lock()
-	if n := b.nodeLocked(place{r.Mutex, r.Contender}); n != nil {
-		n.untold = false // this answer tells of it
+	if n := b.nodeLocked(nodeKey{r.Mutex, r.Contender}); n != nil {
+		n.unacknowledged = false // this answer tells of it
 	}
 	b.mu.Unlock()
 	return out, nil, nil
@@ -57,22 +57,22 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 
 // acquire is acquireHeld of a request that does not wait.
 func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, error) {
-	open, err := b.hold(ctx, place{r.Mutex, r.Contender})
+	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err != nil {
 		return simba.Outcome{}, err
 	}
-	defer open()
-	return b.acquireHeld(ctx, r, nil)
+	defer unlock()
+	return b.acquireWithLock(ctx, r, nil)
 }
 
 // acquireHeld grants, renews or queues; t is the ticket of r.Waiter. Who calls it holds the gate of the place.
-func (b *Backend) acquireHeld(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
+func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
 	for made := (*node)(nil); ; {
 		s, err := b.current(ctx, r.Mutex)
 		if err != nil {
 			return simba.Outcome{}, err
 		}
-		out, done, err := b.acquireInside(ctx, s, r, t, &made)
+		out, done, err := b.tryAcquire(ctx, s, r, t, &made)
 		switch {
 		case err == nil && done:
 			return out, nil
@@ -89,17 +89,17 @@ func (b *Backend) acquireHeld(ctx context.Context, r simba.AcquireRequest, t *pr
 }
 
 // acquireInside is one attempt; done is false if it has to be made anew. made is the node that an attempt of this request has made.
-func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
-	p := place{r.Mutex, r.Contender}
-	if b.haunted(p) {
-		if err := b.settle(ctx, s, p); err != nil {
+func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
+	k := nodeKey{r.Mutex, r.Contender}
+	if b.hasOrphans(k) {
+		if err := b.reconcile(ctx, s, k); err != nil {
 			return out, false, err
 		}
 	}
-	n := b.nodeAt(p)
+	n := b.nodeAt(k)
 	switch {
 	case n == nil:
-		return b.enroll(ctx, s, r, t, made)
+		return b.joinQueue(ctx, s, r, t, made)
 	case n.s != s: // its session is being forgotten
 		b.mu.Lock()
 		b.dropLocked(n)
@@ -107,7 +107,7 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 		return out, false, nil
 	}
 	b.mu.Lock()
-	owner, ended, untold := n.kind == kindOwner, n.endedLocked(time.Now()), n.untold && !n.answered
+	owner, ended, unacknowledged := n.kind == kindOwner, n.endedLocked(time.Now()), n.unacknowledged && !n.answered
 	b.mu.Unlock()
 	switch {
 	case owner && ended:
@@ -116,7 +116,7 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
 			return out, false, err
 		}
-		b.leaveUntold(n, t != nil && untold)
+		b.setUnacknowledged(n, t != nil && unacknowledged)
 		b.counters.renewed.Add(1)
 		return b.ownOutcome(n, simba.StatusRenewed), true, nil
 	}
@@ -126,40 +126,40 @@ func (b *Backend) acquireInside(ctx context.Context, s *session, r simba.Acquire
 	}
 	switch i := slices.Index(names, n.child); {
 	case i < 0:
-		b.vanished(n)
+		b.forgetDeleted(n)
 		return out, false, nil
 	case i == 0 && ended: // as others tell that have taken it for an owner's
 		return out, false, b.expire(ctx, n)
 	case i == 0:
-		return b.takeTurn(ctx, n, r, t, n == *made)
+		return b.becomeOwner(ctx, n, r, t, n == *made)
 	case r.NoQueue:
 		return b.refuse(ctx, s, r, names, n.child)
 	default:
-		return b.stay(ctx, s, n, r, t, names)
+		return b.stayQueued(ctx, s, n, r, t, names)
 	}
 }
 
 // enroll makes a node for a contender that this server knows none of.
-func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
-	p := place{r.Mutex, r.Contender}
+func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
+	k := nodeKey{r.Mutex, r.Contender}
 	if r.NoQueue && b.heldHere(r.Mutex) {
-		out, done, err = b.look(ctx, s, r)
+		out, done, err = b.checkBusy(ctx, s, r)
 		if err != nil || done {
 			return out, done, err
 		}
 	}
 	rec := &record{
-		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Keeper: b.id, Server: b.id, Session: b.binding(r.Session),
+		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Creator: b.id, Server: b.id, Session: b.binding(r.Session),
 		TTL: r.TTL.Milliseconds(), Transition: r.Transition.Milliseconds(),
 	}
 	if t != nil {
 		rec.Kind = kindBlocked
 	}
-	c, err := b.create(ctx, s, p, rec)
+	c, err := b.create(ctx, s, k, rec)
 	if lasting(err) || outOfQuota(err) {
 		// A renewal makes no node. So who may own the mutex by a node that was made through
 		// another server goes on with that.
-		if n, found := b.owned(ctx, s, p, 0); n != nil && found == nil {
+		if n, found := b.owned(ctx, s, k, 0); n != nil && found == nil {
 			return out, false, nil
 		}
 	}
@@ -168,124 +168,64 @@ func (b *Backend) enroll(ctx context.Context, s *session, r simba.AcquireRequest
 	}
 	n := c.node
 	*made = n
-	if c.alone {
-		return b.begin(n, t), true, nil
+	if c.only {
+		return b.beginTenure(n, t), true, nil
 	}
 	names, err := s.children(ctx, r.Mutex)
 	if err != nil {
 		b.mu.Lock()
 		b.dropLocked(n)
-		b.hauntLocked(p, n.guid, 0)
+		b.addOrphanLocked(k, n.guid, 0)
 		b.mu.Unlock()
 		return out, false, err
 	}
 	at := slices.Index(names, n.child)
 	if at < 0 {
-		b.vanished(n)
+		b.forgetDeleted(n)
 		return out, false, nil
 	}
-	other, err := b.elder(ctx, s, p, names[:at])
+	other, err := b.olderNode(ctx, s, k, names[:at])
 	if err == nil && other != nil && other.child == names[0] { // it may own the mutex, or have owned it
 		other, err = b.decided(ctx, s, r.Mutex, other.child)
 	}
 	if err != nil || other != nil {
-		return out, false, errors.Join(err, b.yield(ctx, n, other))
+		return out, false, errors.Join(err, b.yieldTo(ctx, n, other))
 	}
 	if at > 0 {
-		left, err := b.overtake(ctx, s, r.Mutex, names[:at])
+		left, err := b.removeMissedAhead(ctx, s, r.Mutex, names[:at])
 		if err != nil {
-			return out, false, errors.Join(err, b.yield(ctx, n, nil))
+			return out, false, errors.Join(err, b.yieldTo(ctx, n, nil))
 		}
 		names, at = names[at-left:], left
 	}
 	switch {
 	case at == 0 && b.ended(n): // those in front went too late
 		b.mu.Lock()
-		n.lapse = time.Now()
+		n.expiresAt = time.Now()
 		b.addLocked(n)
 		b.mu.Unlock()
 		return out, false, nil
 	case at == 0:
-		return b.begin(n, t), true, nil
+		return b.beginTenure(n, t), true, nil
 	case r.NoQueue:
-		if kept, err := b.undo(ctx, n); kept || err != nil {
+		if kept, err := b.undoCreate(ctx, n); kept || err != nil {
 			return out, false, err
 		}
 		return b.refuse(ctx, s, r, slices.Delete(names, at, at+1), "")
 	}
 	b.mu.Lock()
-	n.lapse = time.Now().Add(b.QueueGrace()) // until we know better, below
+	n.expiresAt = time.Now().Add(b.QueueGrace()) // until we know better, below
 	if t != nil {
 		n.kind = kindBlocked
 	}
 	b.addLocked(n)
-	n.clear = true
+	n.onlyOwnAhead = true
 	for _, child := range names[:at] {
-		n.clear = n.clear && b.ownLocked(r.Mutex, child) != nil
+		n.onlyOwnAhead = n.onlyOwnAhead && b.createdLocked(r.Mutex, child) != nil
 	}
 	b.mu.Unlock()
 	b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: r.Mutex, Owner: r.Contender})
-	return b.stay(ctx, s, n, r, t, names)
-}
-
-// begin begins a tenure: the node is the first.
-func (b *Backend) begin(n *node, t *proxy.Ticket) simba.Outcome {
-	b.mu.Lock()
-	n.kind, n.untold, n.over, n.presumed = kindOwner, t != nil, false, time.Time{}
-	b.addLocked(n)
-	b.markLocked(n, markAfter)
-	b.mu.Unlock()
-	b.began(n, "")
-	b.free(n, t)
-	return b.ownOutcome(n, simba.StatusAcquired)
-}
-
-// began tells of a tenure.
-func (b *Backend) began(n *node, reason string) {
-	b.counters.acquired.Add(1)
-	for {
-		last := b.counters.token.Load()
-		if n.token <= last || b.counters.token.CompareAndSwap(last, n.token) {
-			break
-		}
-	}
-	var before []simba.Event // whose ends are certain now, though they may not be confirmed yet
-	b.mu.Lock()
-	at := n.acquiredAt
-	if m := b.mutexes[n.mutex]; m != nil {
-		for _, e := range m.endings {
-			if e.Token != 0 && e.Token < n.token {
-				before = append(before, e)
-			}
-		}
-	}
-	b.mu.Unlock()
-	for _, e := range before {
-		b.tell(e)
-	}
-	b.eventLog.Announce(simba.Event{
-		At: at, Kind: simba.EventAcquired, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: reason,
-	})
-}
-
-// free ends the wait of another connection of a contender that has acquired by a
-// request with the ticket t, or without.
-func (b *Backend) free(n *node, t *proxy.Ticket) {
-	if other := b.waiters.Find(n.mutex, n.contender); other != nil && other != t {
-		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
-	}
-}
-
-// takeTurn grants the mutex to a waiter that asks again and whose node is the first, or to a request that has made the node itself and
-// finds it the first late.
-func (b *Backend) takeTurn(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
-	if err := b.own(ctx, n, r.TTL, r.Transition, b.binding(r.Session), made); err != nil {
-		return out, false, err
-	}
-	b.leaveUntold(n, t != nil)
-	b.began(n, "")
-	b.free(n, t)
-	return b.ownOutcome(n, simba.StatusAcquired), true, nil
+	return b.stayQueued(ctx, s, n, r, t, names)
 }
 
 func (b *Backend) ended(n *node) bool {
@@ -294,16 +234,9 @@ func (b *Backend) ended(n *node) bool {
 	return n.endedLocked(time.Now())
 }
 
-// leaveUntold takes back that a renewal has told its contender: who is blocked may be gone before it hears of it.
-func (b *Backend) leaveUntold(n *node, untold bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n.untold = untold
-}
-
 // stay keeps a place in the queue.
-func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.AcquireRequest, t *proxy.Ticket, names []string) (out simba.Outcome, done bool, err error) {
-	p := place{r.Mutex, r.Contender}
+func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.AcquireRequest, t *proxy.Ticket, names []string) (out simba.Outcome, done bool, err error) {
+	k := nodeKey{r.Mutex, r.Contender}
 	out.Status = simba.StatusWaiting
 	if t == nil {
 		h, err := b.head(ctx, s, r.Mutex, names)
@@ -319,27 +252,27 @@ func (b *Backend) stay(ctx context.Context, s *session, n *node, r simba.Acquire
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if out.Token != 0 {
-		n.behind = simba.Event{Owner: out.Owner, Token: out.Token}
+		n.queuedBehind = simba.Event{Owner: out.Owner, Token: out.Token}
 	}
-	if n.kind == kindOwner || n.gone { // granted meanwhile, or lost
+	if n.kind == kindOwner || n.forgotten { // granted meanwhile, or lost
 		return out, false, nil
 	}
-	blocked := b.waitsLocked(p)
+	blocked := b.waitsLocked(k)
 	// A poll does not change what a blocked connection asked for and will be told.
 	if t != nil || !blocked {
 		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)
 	}
 	if blocked {
 		if n.kind != kindBlocked || n.foreign || b.elsewhereLocked(n) {
-			b.markLocked(n, 0)
+			b.scheduleWriteLocked(n, 0)
 		}
-		n.kind, n.turn, n.idle = kindBlocked, time.Time{}, false
+		n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
 	} else {
 		n.kind = kindPolling
-		n.lapse = time.Now().Add(out.Transition + b.QueueGrace())
-		b.markLocked(n, 0)
+		n.expiresAt = time.Now().Add(out.Transition + b.QueueGrace())
+		b.scheduleWriteLocked(n, 0)
 	}
-	b.followLocked(r.Mutex).again()
+	b.watcherLocked(r.Mutex).wake()
 	return out, true, nil
 }
 
@@ -373,7 +306,7 @@ func (b *Backend) heldHere(mutex string) bool {
 
 // look spares a request that will not queue the making of a node; done is false if the
 // mutex may be had.
-func (b *Backend) look(ctx context.Context, s *session, r simba.AcquireRequest) (out simba.Outcome, done bool, err error) {
+func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequest) (out simba.Outcome, done bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return out, false, err
 	}
@@ -388,40 +321,31 @@ func (b *Backend) look(ctx context.Context, s *session, r simba.AcquireRequest) 
 	return b.refuse(ctx, s, r, names, "")
 }
 
-// ownOutcome is the outcome for an owner.
-func (b *Backend) ownOutcome(n *node, status simba.Status) simba.Outcome {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := simba.Outcome{Status: status, Owner: n.contender, Token: n.token}
-	out.TTL, out.Transition = n.left(time.Now())
-	return out
-}
-
 // expire ends a lease whose time is over.
 func (b *Backend) expire(ctx context.Context, n *node) error {
 	err := b.remove(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
 	if errors.Is(err, zk.ErrBadVersion) {
 		err = b.reload(ctx, n)
 	}
-	return gone(err)
+	return ignoreNoNode(err)
 }
 
 // unblock makes the node of a contender whose connection is gone a polling waiter's.
-func (b *Backend) unblock(p place) {
+func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := b.nodeLocked(p)
-	if n == nil || n.kind != kindBlocked || b.waitsLocked(p) || b.elsewhereLocked(n) { // another connection took the place over
+	n := b.nodeLocked(k)
+	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) { // another connection took the place over
 		return
 	}
-	n.kind, n.turn, n.idle = kindPolling, time.Time{}, false
-	n.lapse = time.Now().Add(b.leftLocked(p.mutex) + b.QueueGrace())
-	b.markLocked(n, 0)
-	b.followLocked(p.mutex).again()
+	n.kind, n.reservedUntil, n.idle = kindPolling, time.Time{}, false
+	n.expiresAt = time.Now().Add(b.leftLocked(k.mutex) + b.QueueGrace())
+	b.scheduleWriteLocked(n, 0)
+	b.watcherLocked(k.mutex).wake()
 }
 
 // waitsLocked reports whether a connection here waits for a contender.
-func (b *Backend) waitsLocked(p place) bool { return b.waiters.Find(p.mutex, p.contender) != nil }
+func (b *Backend) waitsLocked(k nodeKey) bool { return b.waiters.Find(k.mutex, k.contender) != nil }
 
 // leftLocked is how long the lease still runs, as far as this server has seen it.
 func (b *Backend) leftLocked(mutex string) time.Duration {
@@ -436,8 +360,8 @@ func (b *Backend) leftLocked(mutex string) time.Duration {
 			return left
 		}
 	}
-	if m.follow != nil {
-		return max(0, m.follow.until.Sub(now))
+	if m.watcher != nil {
+		return max(0, m.watcher.leaseEnd.Sub(now))
 	}
 	return 0
 }

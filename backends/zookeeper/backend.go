@@ -24,7 +24,7 @@ type Backend struct {
 	notices simba.Notices
 	id      string // of this process, in the sessions' names
 
-	lanes    []*lane
+	slots    []*sessionSlot
 	waiters  *proxy.Waiters
 	eventLog *proxy.EventLog
 	clock    storeClock
@@ -34,19 +34,19 @@ type Backend struct {
 	close context.CancelFunc
 	all   sync.WaitGroup // requests and background work
 
-	mu       sync.Mutex // guards what follows; held for no I/O, logging or waiting
-	closed   bool
-	mutexes  map[string]*mutex
-	making   map[guid]struct{}        // nodes whose creation is under way
-	ghosts   map[place]map[guid]int32 // nodes that must go, and the version of their leases
-	keeps    map[guid]*node           // the nodes that this server keeps
-	gates    map[place]*gate
-	patterns map[string]struct{} // globs of channels that may be ours
-	root     *follower           // of the list of mutexes, for patterns; nil = none
+	mu           sync.Mutex // guards what follows; held for no I/O, logging or waiting
+	closed       bool
+	mutexes      map[string]*mutex
+	making       map[guid]struct{}          // nodes whose creation is under way
+	orphans      map[nodeKey]map[guid]int32 // nodes that must go, and the version of their leases
+	createdNodes map[guid]*node             // the nodes that this server keeps
+	keyLocks     map[nodeKey]*keyLock
+	patterns     map[string]struct{} // globs of channels that may be ours
+	root         *watcher            // of the list of mutexes, for patterns; nil = none
 }
 
 // place is where a contender stands: it has at most one node there.
-type place struct{ mutex, contender string }
+type nodeKey struct{ mutex, contender string }
 
 type counters struct {
 	acquired, renewed, released, expired, broken, handedOn atomic.Int64
@@ -70,18 +70,18 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	var raw [4]byte
 	rand.Read(raw[:])
 	b := &Backend{
-		options:  o,
-		target:   target,
-		log:      o.Logger,
-		notices:  o.Notices,
-		id:       hex.EncodeToString(raw[:]),
-		eventLog: proxy.NewEventLog(o.Notices, 0),
-		mutexes:  make(map[string]*mutex),
-		making:   make(map[guid]struct{}),
-		ghosts:   make(map[place]map[guid]int32),
-		keeps:    make(map[guid]*node),
-		gates:    make(map[place]*gate),
-		patterns: make(map[string]struct{}),
+		options:      o,
+		target:       target,
+		log:          o.Logger,
+		notices:      o.Notices,
+		id:           hex.EncodeToString(raw[:]),
+		eventLog:     proxy.NewEventLog(o.Notices, 0),
+		mutexes:      make(map[string]*mutex),
+		making:       make(map[guid]struct{}),
+		orphans:      make(map[nodeKey]map[guid]int32),
+		createdNodes: make(map[guid]*node),
+		keyLocks:     make(map[nodeKey]*keyLock),
+		patterns:     make(map[string]struct{}),
 	}
 	b.waiters = proxy.NewWaiters(b)
 	b.SetHandoffWindow(o.HandoffWindow)
@@ -92,12 +92,12 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	b.life, b.close = context.WithCancel(context.Background())
 	for _, s := range sessions {
-		b.lanes = append(b.lanes, &lane{session: s, renewed: make(chan struct{})})
+		b.slots = append(b.slots, &sessionSlot{session: s, renewed: make(chan struct{})})
 	}
 	for i, s := range sessions {
-		b.all.Go(func() { b.supervise(b.lanes[i], s) })
+		b.all.Go(func() { b.runSlot(b.slots[i], s) })
 	}
-	b.all.Go(b.sweep)
+	b.all.Go(b.stopUnwantedWatchers)
 	return b, nil
 }
 
@@ -160,41 +160,6 @@ func (b *Backend) failed(err error) error {
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
 }
 
-// lane is one of the sessions side by side: ZooKeeper serves the requests of a session in
-// order, so one alone would be slow for many clients. A mutex has one lane for ever.
-type lane struct {
-	// Guarded by Backend.mu.
-	session *session
-	renewed chan struct{} // closed when session is replaced
-	fault   error         // why there will be no other before somebody mends it; nil = none is known
-}
-
-// lane returns the lane of a mutex.
-func (b *Backend) lane(mutex string) *lane {
-	return b.lanes[scanHash(mutex)%uint64(len(b.lanes))]
-}
-
-// current returns the session to use now for a mutex, waiting for one until ctx ends.
-func (b *Backend) current(ctx context.Context, mutex string) (*session, error) {
-	l := b.lane(mutex)
-	for {
-		b.mu.Lock()
-		s, renewed, fault := l.session, l.renewed, l.fault
-		b.mu.Unlock()
-		switch {
-		case s.alive():
-			return s, s.await(ctx)
-		case fault != nil:
-			return nil, fault
-		}
-		select {
-		case <-renewed:
-		case <-ctx.Done():
-			return nil, errCutOff
-		}
-	}
-}
-
 // binding is how a connection of this server is named in a lease; "" is none.
 func (b *Backend) binding(session uint64) string {
 	if session == 0 {
@@ -204,32 +169,32 @@ func (b *Backend) binding(session uint64) string {
 }
 
 // gate lets one request of a contender for a mutex through at a time.
-type gate struct {
-	pass  chan struct{} // holds one when free
+type keyLock struct {
+	free  chan struct{} // holds one when free
 	users int           // guarded by Backend.mu
 }
 
 // hold waits for the gate of a place and returns what opens it again.
-func (b *Backend) hold(ctx context.Context, p place) (open func(), err error) {
+func (b *Backend) lockKey(ctx context.Context, k nodeKey) (unlock func(), err error) {
 	b.mu.Lock()
-	g := b.gates[p]
-	if g == nil {
-		g = &gate{pass: make(chan struct{}, 1)}
-		g.pass <- struct{}{}
-		b.gates[p] = g
+	l := b.keyLocks[k]
+	if l == nil {
+		l = &keyLock{free: make(chan struct{}, 1)}
+		l.free <- struct{}{}
+		b.keyLocks[k] = l
 	}
-	g.users++
+	l.users++
 	b.mu.Unlock()
 	leave := func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if g.users--; g.users == 0 {
-			delete(b.gates, p)
+		if l.users--; l.users == 0 {
+			delete(b.keyLocks, k)
 		}
 	}
 	select {
-	case <-g.pass:
-		return func() { g.pass <- struct{}{}; leave() }, nil
+	case <-l.free:
+		return func() { l.free <- struct{}{}; leave() }, nil
 	case <-ctx.Done():
 		leave()
 		return nil, errNoAnswer

@@ -24,15 +24,15 @@ const (
 )
 
 // created is a new node and what was there when it was made.
-type created struct {
-	node  *node
-	alone bool // no other node was there
+type creation struct {
+	node *node
+	only bool // no other node was there
 }
 
 // create makes a latch node and its lease in one step. Writing the mutex' node in the same
 // step gives the number of nodes, the zxid and the leader's clock in one round trip.
-func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) (c created, err error) {
-	g := newGUID(p.contender, s.tag)
+func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record) (c creation, err error) {
+	g := newGUID(k.contender, s.tag)
 	b.mu.Lock()
 	b.making[g] = struct{}{}
 	b.mu.Unlock()
@@ -44,31 +44,31 @@ func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) 
 		}
 	}()
 	n := &node{
-		s: s, mutex: p.mutex, contender: p.contender, guid: g, kind: kindPolling, keeper: b.id, server: b.id, binding: rec.Session,
+		s: s, mutex: k.mutex, contender: k.contender, guid: g, kind: kindPolling, creator: b.id, server: b.id, binding: rec.Session,
 		ttl: millis(rec.TTL), transition: millis(rec.Transition),
 	}
 	defer func() {
 		if c.node != nil && rec.Kind == kindAsking {
-			n.presumed = n.end()
+			n.presumedUntil = n.end()
 		}
 	}()
 	data := rec.encode()
 	for {
 		start := time.Now()
 		res, err := s.multi(ctx,
-			&zk.CreateRequest{Path: s.newLatch(p.mutex, g), Data: []byte(p.contender), Acl: s.acl, Flags: zk.FlagEphemeralSequential},
+			&zk.CreateRequest{Path: s.newLatch(k.mutex, g), Data: []byte(k.contender), Acl: s.acl, Flags: zk.FlagEphemeralSequential},
 			&zk.CreateRequest{Path: s.lease(g), Data: data, Acl: s.acl, Flags: zk.FlagEphemeral},
-			&zk.SetDataRequest{Path: s.mutex(p.mutex), Version: -1})
+			&zk.SetDataRequest{Path: s.mutex(k.mutex), Version: -1})
 		switch {
 		case err == nil:
 			n.since = start // none before was done
 			stat := res[2].Stat
 			b.clock.observe(stat.Mtime, start, time.Now())
-			n.child, n.token, n.acquiredAt = res[0].String[len(s.mutex(p.mutex))+1:], uint64(stat.Mzxid), stat.Mtime
+			n.child, n.token, n.acquiredAt = res[0].String[len(s.mutex(k.mutex))+1:], uint64(stat.Mzxid), stat.Mtime
 			n.made = time.Now()
-			return created{n, stat.NumChildren == 1}, nil
+			return creation{n, stat.NumChildren == 1}, nil
 		case errors.Is(err, zk.ErrNoNode):
-			if err = s.ensure(ctx, p.mutex); err == nil {
+			if err = s.ensure(ctx, k.mutex); err == nil {
 				continue
 			}
 			return c, err
@@ -85,10 +85,10 @@ func (b *Backend) create(ctx context.Context, s *session, p place, rec *record) 
 		found, err := b.recover(ctx, s, n)
 		switch {
 		case err != nil:
-			b.haunt(p, g, 0)
+			b.addOrphan(k, g, 0)
 			return c, err
 		case found:
-			return created{n, false}, nil
+			return creation{n, false}, nil
 		}
 	}
 }
@@ -127,31 +127,31 @@ func (s *session) find(ctx context.Context, mutex string, g guid) (child string,
 // an owner's. It returns zk.ErrNoNode if the node is gone: it is forgotten then; errChanged if the lease is over
 // by now, by our clock, or by what others may tell.
 func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
-	return b.own(ctx, n, ttl, transition, binding, false)
+	return b.writeOwner(ctx, n, ttl, transition, binding, false)
 }
 
 // own is renew; or, for the request that has made the node, it lets the windows begin when that was, if others may have told of them so.
-func (b *Backend) own(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
+func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
 	first := time.Now()
 	for {
 		b.mu.Lock()
 		now := time.Now()
 		over := n.endedLocked(now)
-		begun := made && !n.presumed.IsZero()
+		begun := made && !n.presumedUntil.IsZero()
 		rec, version := n.recordLocked(now), n.version
 		rec.Acquired = 0
 		if begun {
 			rec.Acquired = n.acquiredAt
 		}
 		if !over {
-			n.tried = first
+			n.renewalStart = first
 		}
 		b.mu.Unlock()
 		if over {
 			return errChanged
 		}
-		rec.Kind, rec.Keeper, rec.Server, rec.TTL, rec.Transition, rec.Session = kindOwner, n.keeper, b.id, ttl.Milliseconds(), transition.Milliseconds(), binding
-		rec.Over, rec.Idle, rec.Lapse, rec.Turn = false, false, 0, 0
+		rec.Kind, rec.Creator, rec.Server, rec.TTL, rec.Transition, rec.Session = kindOwner, n.creator, b.id, ttl.Milliseconds(), transition.Milliseconds(), binding
+		rec.Over, rec.Idle, rec.Lapse, rec.Reserved = false, false, 0, 0
 		start := time.Now()
 		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
@@ -161,39 +161,39 @@ func (b *Backend) own(ctx context.Context, n *node, ttl, transition time.Duratio
 			if !begun {
 				n.since, n.acquiredAt = start, stat.Mtime
 			}
-			n.version, n.presumed = stat.Version, time.Time{}
-			n.turn, n.idle, n.dirty, n.untold, n.over = time.Time{}, false, time.Time{}, false, false
+			n.version, n.presumedUntil = stat.Version, time.Time{}
+			n.reservedUntil, n.idle, n.writeAt, n.unacknowledged, n.over = time.Time{}, false, time.Time{}, false, false
 			b.armLocked(n)
 			b.mu.Unlock()
 			return nil
 		}
-		if err := b.unwritten(ctx, n, err); err != nil {
+		if err := b.retryWrite(ctx, n, err); err != nil {
 			return err
 		}
 	}
 }
 
 // mark writes what the other servers should know of a node.
-func (b *Backend) mark(ctx context.Context, n *node) error {
+func (b *Backend) writeRecord(ctx context.Context, n *node) error {
 	for {
 		b.mu.Lock()
-		rec, version, asked := n.recordLocked(time.Now()), n.version, n.dirty
+		rec, version, asked := n.recordLocked(time.Now()), n.version, n.writeAt
 		b.mu.Unlock()
 		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
 			b.mu.Lock()
-			n.version, n.presumed = stat.Version, time.Time{}
-			if n.dirty.Equal(asked) {
-				n.dirty = time.Time{}
+			n.version, n.presumedUntil = stat.Version, time.Time{}
+			if n.writeAt.Equal(asked) {
+				n.writeAt = time.Time{}
 			}
 			b.mu.Unlock()
 			return nil
 		}
-		if err := b.unwritten(ctx, n, err); err != nil {
+		if err := b.retryWrite(ctx, n, err); err != nil {
 			return err
 		}
 		b.mu.Lock()
-		dirty := !n.dirty.IsZero()
+		dirty := !n.writeAt.IsZero()
 		b.mu.Unlock()
 		if !dirty {
 			return nil
@@ -226,12 +226,12 @@ func (s *session) change(ctx context.Context, n *node, rec *record, version int3
 }
 
 // unwritten judges the error of a write: nil means that it should be tried again.
-func (b *Backend) unwritten(ctx context.Context, n *node, err error) error {
+func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
 		return b.reload(ctx, n)
 	case errors.Is(err, zk.ErrNoNode):
-		b.vanished(n)
+		b.forgetDeleted(n)
 		return zk.ErrNoNode
 	case certain(err):
 		return err
@@ -252,7 +252,7 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	}
 	lease, err := read(ctx, n.s.lease(n.guid))
 	if errors.Is(err, zk.ErrNoNode) {
-		b.vanished(n)
+		b.forgetDeleted(n)
 	}
 	if err != nil {
 		return err
@@ -266,30 +266,30 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	n.watchAt = time.Time{}
 	if err != nil { // no server wrote that: what we know stays, and is written anew
 		n.version = lease.stat.Version
-		b.markLocked(n, 0)
+		b.scheduleWriteLocked(n, 0)
 		return nil
 	}
 	if lease.stat.Version != n.version {
 		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
 			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner
 			if rec.Kind != kindAsking && rec.Kind != kindOwner {
-				n.presumed = time.Time{}
+				n.presumedUntil = time.Time{}
 			}
-			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.tried.IsZero() { // but of a renewal
-				n.since, n.acquiredAt = n.tried, began
-				n.ttl, n.transition, n.binding, n.untold = millis(rec.TTL), millis(rec.Transition), rec.Session, false
+			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.renewalStart.IsZero() { // but of a renewal
+				n.since, n.acquiredAt = n.renewalStart, began
+				n.ttl, n.transition, n.binding, n.unacknowledged = millis(rec.TTL), millis(rec.Transition), rec.Session, false
 			}
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
-			if n.kind == kindPolling && b.waitsLocked(n.place()) {
+			if n.kind == kindPolling && b.waitsLocked(n.key()) {
 				// The server that the contender left for this one was late to say that
 				// nobody waits there any more.
-				n.kind, n.turn, n.idle = kindBlocked, time.Time{}, false
-				b.markLocked(n, 0)
+				n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
+				b.scheduleWriteLocked(n, 0)
 			}
 		}
-		if m := b.mutexes[n.mutex]; m != nil && m.follow != nil {
-			m.follow.again()
+		if m := b.mutexes[n.mutex]; m != nil && m.watcher != nil {
+			m.watcher.wake()
 		}
 	}
 	b.armLocked(n)
@@ -298,10 +298,10 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 
 // touched hears that a lease node has changed that was watched. It is called by the
 // library, so it only sets the alarm.
-func (b *Backend) touched(g guid) {
+func (b *Backend) leaseChanged(g guid) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := b.keeps[g]
+	n := b.createdNodes[g]
 	if n == nil {
 		return
 	}
@@ -312,7 +312,7 @@ func (b *Backend) touched(g guid) {
 	}
 	n.watchAt = time.Now()
 	if n.writing { // it was us, most likely
-		n.watchAt = n.watchAt.Add(watchAfter)
+		n.watchAt = n.watchAt.Add(watchDelay)
 	}
 	b.armLocked(n)
 }
@@ -330,37 +330,37 @@ func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 		since = n.since
 	}
 	n.version = stat.Version
-	n.kind, n.keeper, n.server = rec.Kind, rec.Keeper, rec.Server
+	n.kind, n.creator, n.server = rec.Kind, rec.Creator, rec.Server
 	n.ttl, n.transition, n.binding, n.listening = millis(rec.TTL), millis(rec.Transition), rec.Session, rec.Listening
 	n.since, n.acquiredAt, n.over = since, rec.began(stat), rec.Over
-	n.idle, n.untold, n.dirty, n.turn, n.presumed = rec.Idle, false, time.Time{}, time.Time{}, time.Time{}
+	n.idle, n.unacknowledged, n.writeAt, n.reservedUntil, n.presumedUntil = rec.Idle, false, time.Time{}, time.Time{}, time.Time{}
 	switch {
-	case rec.Kind == kindPolling && rec.Turn > 0:
-		n.turn = now.Add(millis(rec.Turn))
+	case rec.Kind == kindPolling && rec.Reserved > 0:
+		n.reservedUntil = now.Add(millis(rec.Reserved))
 	case rec.Kind == kindPolling:
-		n.lapse = now.Add(max(millis(rec.Lapse), b.QueueGrace()))
+		n.expiresAt = now.Add(max(millis(rec.Lapse), b.QueueGrace()))
 	}
 }
 
 // vanished forgets a node that the ensemble does not have any more, and makes sure that
 // nothing of it is left.
-func (b *Backend) vanished(n *node) {
+func (b *Backend) forgetDeleted(n *node) {
 	b.mu.Lock()
-	if n.gone {
+	if n.forgotten {
 		b.mu.Unlock()
 		return
 	}
 	owner, version := n.kind == kindOwner && !n.foreign, n.version
 	b.dropLocked(n)
 	if m := b.mutexes[n.mutex]; m != nil {
-		m.unclearLocked() // of its two nodes one may still be there
+		m.resetOwnAheadLocked() // of its two nodes one may still be there
 	}
 	if !n.foreign { // else its keeper sees to it
-		b.hauntLocked(n.place(), n.guid, version)
+		b.addOrphanLocked(n.key(), n.guid, version)
 	}
 	b.mu.Unlock()
 	if owner {
-		b.tell(simba.Event{
+		b.announceEnd(simba.Event{
 			Kind: simba.EventReleased, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: "through another server",
 		})
 	}

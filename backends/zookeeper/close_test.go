@@ -13,11 +13,11 @@ import (
 
 // closing is a server that is to close and keeps the node of x, who waited there for a mutex that another server's client owned, and
 // has come to own it through that server since. The first one has yet to learn of that.
-func closing(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
+func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
 	t.Helper()
 	ctx := context.Background()
 	for _, b := range []**Backend{&here, &there} {
-		opened, err := Open(ctx, Options{Servers: addr, Notices: ears{}, Sessions: 1})
+		opened, err := Open(ctx, Options{Servers: addr, Notices: stubNotices{}, Sessions: 1})
 		must(t, err)
 		t.Cleanup(func() { opened.Close() })
 		*b = opened
@@ -25,7 +25,7 @@ func closing(t *testing.T, addr, mutex string, ttl time.Duration, before func(he
 	x := simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: ttl}
 	getting(t, there, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
 	getting(t, here, x, simba.StatusQueued)
-	n = keeping(t, here, place{mutex, x.Contender})
+	n = createdNodeOf(t, here, nodeKey{mutex, x.Contender})
 	before(here)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
@@ -37,13 +37,13 @@ func closing(t *testing.T, addr, mutex string, ttl time.Duration, before func(he
 }
 
 // keeping returns a waiter's node when its lease is written, behind its gate: so its server does not learn of what follows.
-func keeping(t *testing.T, b *Backend, p place) *node {
+func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 	t.Helper()
-	n := b.nodeAt(p)
-	until(t, b, "its lease is written", func() bool { return n.dirty.IsZero() })
-	open, err := b.hold(context.Background(), p)
+	n := b.nodeAt(k)
+	until(t, b, "its lease is written", func() bool { return n.writeAt.IsZero() })
+	unlock, err := b.lockKey(context.Background(), k)
 	must(t, err)
-	t.Cleanup(open)
+	t.Cleanup(unlock)
 	return n
 }
 
@@ -53,12 +53,12 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 	for name, holds := range map[string]bool{"of a server that keeps a lease": true, "of one that keeps none": false} {
 		t.Run(name, func(t *testing.T) {
 			mutex := t.Name()
-			here, there, n := closing(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
+			here, there, n := closeAfterRenewal(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
 				if holds {
 					getting(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
 				}
 				getting(t, here, simba.AcquireRequest{Mutex: mutex, Contender: "w"}, simba.StatusQueued)
-				w := keeping(t, here, place{mutex, "w"})
+				w := createdNodeOf(t, here, nodeKey{mutex, "w"})
 				here.mu.Lock()
 				rec, version := w.recordLocked(time.Now()), w.version
 				here.mu.Unlock()
@@ -73,7 +73,7 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 		})
 	}
 	t.Run("though it may not delete its nodes", func(t *testing.T) {
-		here, there, n := closing(t, srv.Addr, t.Name(), time.Minute, func(*Backend) {})
+		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), time.Minute, func(*Backend) {})
 		s, err := there.current(ctx, n.mutex)
 		must(t, err)
 		_, err = s.conn.SetACL(s.mutex(n.mutex), zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
@@ -82,7 +82,7 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 		owns(t, there, n)
 	})
 	t.Run("but leaves no node of one that is over", func(t *testing.T) {
-		here, there, n := closing(t, srv.Addr, t.Name(), 200*time.Millisecond, func(*Backend) {})
+		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), 200*time.Millisecond, func(*Backend) {})
 		for owner, deadline := n.contender, time.Now().Add(20*time.Second); owner != ""; {
 			o, _, err := there.Owner(ctx, n.mutex)
 			must(t, err)

@@ -15,7 +15,7 @@ import (
 
 func TestAMutexThatIsToldFreeIsForTheNextWhoAsks(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	open, err := b.hold(ctx, place{mutex, "a"}) // so its node stays
+	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so its node stays
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 		}
 		beside = len(names) >= 2
 	}
-	open()
+	unlock()
 	if out := <-acquired; out.Status != simba.StatusAcquired {
 		t.Errorf("b: %+v", out)
 	}
@@ -88,7 +88,7 @@ func two(t *testing.T) (one, other *Backend) {
 	srv := stores.ZooKeeper(t)
 	var servers [2]*Backend
 	for i := range servers {
-		b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+		b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,25 +117,25 @@ func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
 
 func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	ctx := context.Background()
-	p := place{"m", "a"}
-	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Second}); err != nil {
+	k := nodeKey{"m", "a"}
+	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	own := b.nodeAt(p)
-	latch, err := own.s.get(ctx, own.s.latch(p.mutex, own.child))
+	own := b.nodeAt(k)
+	latch, err := own.s.get(ctx, own.s.latch(k.mutex, own.child))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: p.mutex, Contender: p.contender}); err != nil {
+	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: k.mutex, Contender: k.contender}); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{s: own.s, mutex: p.mutex, contender: p.contender, guid: own.guid, child: own.child, foreign: true}
+	n := &node{s: own.s, mutex: k.mutex, contender: k.contender, guid: own.guid, child: own.child, foreign: true}
 	if n, err := b.leaseless(ctx, n, &latch.stat); n != nil || err != nil {
 		t.Errorf("who reads its latch before and its lease after is told of an owner for %v, %v", n.ttl, err)
 	}
@@ -146,17 +146,17 @@ func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for teller, b := range map[string]*Backend{"its-keeper": keeper, "another-server": other} {
-		p := place{teller, "a"}
-		if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: 200 * time.Millisecond}); err != nil {
+		k := nodeKey{teller, "a"}
+		if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
-		n := keeper.nodeAt(p)
-		open, err := keeper.hold(ctx, p) // as a request does that goes on for long
+		n := keeper.nodeAt(k)
+		unlock, err := keeper.lockKey(ctx, k) // as a request does that goes on for long
 		if err != nil {
 			t.Fatal(err)
 		}
 		for owner := "a"; owner == "a"; {
-			tenure, _, err := b.Owner(ctx, p.mutex)
+			tenure, _, err := b.Owner(ctx, k.mutex)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,8 +171,8 @@ func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
 		if err := keeper.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
 			t.Errorf("told by %s: the request renews: %v", teller, err)
 		}
-		open()
-		if out, err := keeper.Guard(ctx, simba.GuardRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
+		unlock()
+		if out, err := keeper.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
 			t.Errorf("told by %s: %+v, %v", teller, out, err)
 		}
 	}
@@ -181,19 +181,19 @@ func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
 // Whose clock is right, nobody knows: the leader's may have stepped.
 func TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: ears{}})
+	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	ctx := context.Background()
-	p := place{"m", "a"}
-	r := simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}
+	k := nodeKey{"m", "a"}
+	r := simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}
 	a, _, err := b.Acquire(ctx, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := b.nodeAt(p)
+	n := b.nodeAt(k)
 	b.mu.Lock()
 	wrong := *n // as a server sees it by a clock that is a minute ahead
 	b.mu.Unlock()
@@ -202,21 +202,21 @@ func TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt(t *testing.T) {
 		b.mu.Lock()
 		wrong.version = n.version
 		b.mu.Unlock()
-		if err = b.conclude(ctx, &wrong); err == nil {
+		if err = b.markOver(ctx, &wrong); err == nil {
 			wrong.over = true
 		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenure, _, err := b.Owner(ctx, p.mutex)
+	tenure, _, err := b.Owner(ctx, k.mutex)
 	if err != nil || tenure.Owner != "" {
 		t.Errorf("after it was told to be over: %+v, %v", tenure, err)
 	}
 	if out, _, err := b.Acquire(ctx, r); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token || out.TTL < r.TTL/2 {
 		t.Errorf("its owner: %+v, %v", out, err)
 	}
-	tenure, _, err = b.Owner(ctx, p.mutex)
+	tenure, _, err = b.Owner(ctx, k.mutex)
 	if err != nil || tenure.Token != a.Token {
 		t.Errorf("after it was renewed: %+v, %v", tenure, err)
 	}

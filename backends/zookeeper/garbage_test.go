@@ -13,7 +13,7 @@ import (
 
 // What holds when somebody writes into a lease node what no server does.
 
-func scribble(t *testing.T, n *node) {
+func overwriteLease(t *testing.T, n *node) {
 	t.Helper()
 	_, err := do(context.Background(), n.s, writes, func(c *zk.Conn) (*zk.Stat, error) {
 		return c.Set(n.s.lease(n.guid), []byte("c1"), -1)
@@ -24,23 +24,23 @@ func scribble(t *testing.T, n *node) {
 func TestALeaseNodeThatNoServerWroteIsWrittenAnewByItsKeeper(t *testing.T) {
 	keeper, other := two(t)
 	ctx := context.Background()
-	p := place{"m", "a"}
-	getting(t, keeper, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
-	n := keeper.nodeAt(p)
-	until(t, keeper, "it is written and watched", func() bool { return n.dirty.IsZero() && n.watchAt.IsZero() })
-	scribble(t, n)
+	k := nodeKey{"m", "a"}
+	getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	n := keeper.nodeAt(k)
+	until(t, keeper, "it is written and watched", func() bool { return n.writeAt.IsZero() && n.watchAt.IsZero() })
+	overwriteLease(t, n)
 	for end := time.Now().Add(20 * time.Second); ; {
 		lease, err := n.s.get(ctx, n.s.lease(n.guid))
 		must(t, err)
 		rec, err := decodeRecord(lease.data)
-		if err == nil && rec.Kind == kindOwner && rec.Contender == p.contender {
+		if err == nil && rec.Kind == kindOwner && rec.Contender == k.contender {
 			break
 		}
 		if time.Now().After(end) {
 			t.Fatalf("it still holds %s: %v", lease.data, err)
 		}
 	}
-	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: p.mutex, Contender: p.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed || out.Token != n.token {
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed || out.Token != n.token {
 		t.Errorf("its owner elsewhere: %+v, %v", out, err)
 	}
 }
@@ -48,7 +48,7 @@ func TestALeaseNodeThatNoServerWroteIsWrittenAnewByItsKeeper(t *testing.T) {
 func TestARenewalOverwritesWhatNoServerWrote(t *testing.T) {
 	b, _ := two(t)
 	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "a"}, simba.StatusAcquired)
-	scribble(t, b.nodeAt(place{"m", "a"}))
+	overwriteLease(t, b.nodeAt(nodeKey{"m", "a"}))
 	if out, err := b.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
 		t.Errorf("its owner: %+v, %v", out, err)
 	}
@@ -57,20 +57,20 @@ func TestARenewalOverwritesWhatNoServerWrote(t *testing.T) {
 func TestAGhostGoesWhateverItsLeaseNodeHolds(t *testing.T) {
 	b, _ := two(t)
 	ctx := context.Background()
-	p := place{"m", "a"}
-	getting(t, b, simba.AcquireRequest{Mutex: p.mutex, Contender: p.contender}, simba.StatusAcquired)
-	open, err := b.hold(ctx, p)
+	k := nodeKey{"m", "a"}
+	getting(t, b, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	unlock, err := b.lockKey(ctx, k)
 	must(t, err)
-	defer open()
-	n := b.nodeAt(p)
-	scribble(t, n)
+	defer unlock()
+	n := b.nodeAt(k)
+	overwriteLease(t, n)
 	b.mu.Lock()
 	version := n.version
 	b.dropLocked(n)
 	b.mu.Unlock()
-	b.haunt(p, n.guid, version)
-	must(t, b.settle(ctx, n.s, p))
-	names, err := n.s.children(ctx, p.mutex)
+	b.addOrphan(k, n.guid, version)
+	must(t, b.reconcile(ctx, n.s, k))
+	names, err := n.s.children(ctx, k.mutex)
 	if err != nil || len(names) != 0 {
 		t.Errorf("there is %v, %v", names, err)
 	}

@@ -10,23 +10,23 @@ import (
 )
 
 // handOver tells a waiter that it owns the mutex.
-func (b *Backend) handOver(n *node) {
+func (b *Backend) handOff(n *node) {
 	b.counters.handedOn.Add(1)
-	b.began(n, reasonHandoff)
+	b.announceTenure(n, reasonHandoff)
 	if !b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made}) {
-		b.passOnSoon(n.place(), n.token)
+		b.abandonGrantInBackground(n.key(), n.token)
 	}
 }
 
 // claim begins the tenure of a waiter here whose node is the first. Its contender may have gone
 // on through another server, or another may keep the node: so it is told only when
 // a write at the version that we know has succeeded.
-func (b *Backend) claim(n *node) {
+func (b *Backend) grantWaiter(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
-	err := b.claimInside(ctx, n)
+	err := b.grantWaiterWithLock(ctx, n)
 	b.mu.Lock()
-	n.claiming = false
+	n.granting = false
 	b.mu.Unlock()
 	if err == nil {
 		return
@@ -35,22 +35,22 @@ func (b *Backend) claim(n *node) {
 	if n.s.alive() && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, errChanged) && b.pause(retryPause) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if !n.gone {
-			b.followLocked(n.mutex).again()
+		if !n.forgotten {
+			b.watcherLocked(n.mutex).wake()
 		}
 		return
 	}
 	b.rejoin(n.mutex)
 }
 
-func (b *Backend) claimInside(ctx context.Context, n *node) error {
-	open, err := b.hold(ctx, n.place())
+func (b *Backend) grantWaiterWithLock(ctx context.Context, n *node) error {
+	unlock, err := b.lockKey(ctx, n.key())
 	if err != nil {
 		return err
 	}
-	defer open()
+	defer unlock()
 	b.mu.Lock()
-	waits := !n.gone && n.kind == kindBlocked && b.waitsLocked(n.place())
+	waits := !n.forgotten && n.kind == kindBlocked && b.waitsLocked(n.key())
 	ttl, transition, binding := n.ttl, n.transition, n.binding
 	b.mu.Unlock()
 	if !waits {
@@ -60,8 +60,8 @@ func (b *Backend) claimInside(ctx context.Context, n *node) error {
 		return err
 	}
 	b.mu.Lock()
-	n.untold = true
+	n.unacknowledged = true
 	b.mu.Unlock()
-	b.handOver(n)
+	b.handOff(n)
 	return nil
 }

@@ -21,8 +21,8 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Ou
 		return out, err
 	}
 	defer leave()
-	err = b.alone(ctx, place{r.Mutex, r.Contender}, func(s *session) error {
-		n, err := b.owned(ctx, s, place{r.Mutex, r.Contender}, r.Token)
+	err = b.withLock(ctx, nodeKey{r.Mutex, r.Contender}, func(s *session) error {
+		n, err := b.owned(ctx, s, nodeKey{r.Mutex, r.Contender}, r.Token)
 		if err != nil {
 			return err
 		}
@@ -54,9 +54,9 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		return false, 0, err
 	}
 	defer leave()
-	p := place{r.Mutex, r.Contender}
-	err = b.alone(ctx, p, func(s *session) error {
-		n, err := b.owned(ctx, s, p, r.Token)
+	k := nodeKey{r.Mutex, r.Contender}
+	err = b.withLock(ctx, k, func(s *session) error {
+		n, err := b.owned(ctx, s, k, r.Token)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 			if r.Token != 0 || r.Session != 0 {
 				return nil
 			}
-			return b.leaveQueue(ctx, s, p)
+			return b.leaveQueue(ctx, s, k)
 		}
 		b.mu.Lock()
 		bound := r.Session == 0 || n.binding == b.binding(r.Session)
@@ -72,7 +72,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		if !bound || r.Token != 0 && r.Token != n.token {
 			return nil
 		}
-		err = creditable(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, thisVersion))
+		err = asUnknownIfUncertain(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, thisVersion))
 		released = err == nil
 		return err // if it was gone, its contender may own the mutex through another server
 	})
@@ -81,14 +81,14 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 
 // leaveQueue takes a waiter out of the queue. It returns errChanged if the waiter has come to own the mutex meanwhile, or may have:
 // then the tenure is what there is to release.
-func (b *Backend) leaveQueue(ctx context.Context, s *session, p place) error {
-	n, first, err := b.locate(ctx, s, p)
+func (b *Backend) leaveQueue(ctx context.Context, s *session, k nodeKey) error {
+	n, first, err := b.locate(ctx, s, k)
 	if n == nil || err != nil {
 		return err
 	}
 	b.mu.Lock()
 	over := n.over && !n.ownsLocked(time.Now()) // that is true for everybody, and nobody has ended it yet
-	undecided := first && n.foreign && n.openLocked()
+	undecided := first && n.foreign && n.undecidedLocked()
 	b.mu.Unlock()
 	switch {
 	case over:
@@ -101,8 +101,8 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, p place) error {
 	if errors.Is(err, errChanged) {
 		return err
 	}
-	b.waiters.Grant(p.mutex, p.contender, proxy.Grant{}) // nothing: its wait is over
-	return gone(err)
+	b.waiters.Grant(k.mutex, k.contender, proxy.Grant{}) // nothing: its wait is over
+	return ignoreNoNode(err)
 }
 
 // Break implements simba.Backend. It does not break the leadership of a JVM's LeaderLatch:
@@ -114,7 +114,7 @@ func (b *Backend) Break(ctx context.Context, mutex, reason string) (broken bool,
 		return false, 0, err
 	}
 	defer leave()
-	err = b.ask(ctx, mutex, func(s *session) error {
+	err = b.retryRead(ctx, mutex, func(s *session) error {
 		for {
 			h, err := b.inspect(ctx, s, mutex)
 			if err != nil || !h.owned {
@@ -135,38 +135,38 @@ func (b *Backend) Break(ctx context.Context, mutex, reason string) (broken bool,
 func (b *Backend) breakNode(ctx context.Context, s *session, mutex, child, reason string) (bool, error) {
 	n, err := b.decided(ctx, s, mutex, child)
 	if err != nil {
-		return false, gone(err)
+		return false, ignoreNoNode(err)
 	}
-	open, err := b.hold(ctx, n.place())
+	unlock, err := b.lockKey(ctx, n.key())
 	if err != nil {
 		return false, err
 	}
-	defer open()
+	defer unlock()
 	b.mu.Lock()
 	owner := n.kind == kindOwner
 	b.mu.Unlock()
 	if !owner {
 		return false, nil
 	}
-	err = creditable(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason}, thisVersion))
-	return err == nil, gone(err)
+	err = asUnknownIfUncertain(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventBroken, Reason: reason}, thisVersion))
+	return err == nil, ignoreNoNode(err)
 }
 
 // alone makes a request behind the gate of a place, again if something has changed
 // meanwhile, but in one session only.
-func (b *Backend) alone(ctx context.Context, p place, f func(*session) error) error {
-	open, err := b.hold(ctx, p)
+func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) error) error {
+	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
 		return err
 	}
-	defer open()
+	defer unlock()
 	for {
-		s, err := b.current(ctx, p.mutex)
+		s, err := b.current(ctx, k.mutex)
 		if err != nil {
 			return err
 		}
-		if b.haunted(p) {
-			err = b.settle(ctx, s, p)
+		if b.hasOrphans(k) {
+			err = b.reconcile(ctx, s, k)
 		}
 		if err == nil {
 			err = f(s)
@@ -190,16 +190,16 @@ var errChanged = errors.New("changed meanwhile")
 // owned returns the node by which a contender owns the mutex, nil if it does not: that is true for everybody then. Who
 // names another token than that of the node that we know may have got it from another server, which has ended
 // that node: so it is looked at.
-func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) (*node, error) {
+func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64) (*node, error) {
 	for {
-		n := b.nodeAt(p)
+		n := b.nodeAt(k)
 		if n == nil || n.s != s {
-			n, first, err := b.locate(ctx, s, p)
+			n, first, err := b.locate(ctx, s, k)
 			if err != nil || n == nil || !first {
 				return nil, err
 			}
-			if n, err = b.decided(ctx, s, p.mutex, n.child); err != nil {
-				return nil, gone(err)
+			if n, err = b.decided(ctx, s, k.mutex, n.child); err != nil {
+				return nil, ignoreNoNode(err)
 			}
 			b.mu.Lock()
 			owner, owns := n.kind == kindOwner, n.ownsLocked(time.Now())
@@ -211,10 +211,10 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 				return n, nil
 			}
 			if owner {
-				err = b.conclude(ctx, n)
+				err = b.markOver(ctx, n)
 			}
 			if !errors.Is(err, zk.ErrBadVersion) {
-				return nil, gone(err)
+				return nil, ignoreNoNode(err)
 			}
 			continue
 		}
@@ -230,7 +230,7 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 			if err == nil && !b.changed(n, version) {
 				return n, nil
 			}
-			if gone(err) != nil {
+			if ignoreNoNode(err) != nil {
 				return nil, err
 			}
 			continue
@@ -238,13 +238,13 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 			return n, nil
 		case owner && n.foreign: // its keeper ends it, unless it was renewed elsewhere
 			if err := b.reload(ctx, n); err != nil {
-				return nil, gone(err)
+				return nil, ignoreNoNode(err)
 			}
 			if b.changed(n, version) {
 				continue
 			}
-			if err := b.conclude(ctx, n); !errors.Is(err, zk.ErrBadVersion) {
-				return nil, gone(err)
+			if err := b.markOver(ctx, n); !errors.Is(err, zk.ErrBadVersion) {
+				return nil, ignoreNoNode(err)
 			}
 			continue
 		case owner:
@@ -255,7 +255,7 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 		}
 		// It waits, unless it has come to own the mutex through another server.
 		if err := b.reload(ctx, n); err != nil {
-			if gone(err) == nil {
+			if ignoreNoNode(err) == nil {
 				continue
 			}
 			return nil, err
@@ -264,7 +264,7 @@ func (b *Backend) owned(ctx context.Context, s *session, p place, token uint64) 
 			continue
 		}
 		b.mu.Lock()
-		open := n.foreign && n.openLocked()
+		open := n.foreign && n.undecidedLocked()
 		if open { // its keeper has not said what came of it: that is judged as of one that we know nothing of
 			b.dropLocked(n)
 		}
@@ -283,18 +283,18 @@ func (b *Backend) changed(n *node, version int32) bool {
 
 // locate finds a contender's node in the ensemble, nil if it has none, and whether it
 // is the first.
-func (b *Backend) locate(ctx context.Context, s *session, p place) (n *node, first bool, err error) {
+func (b *Backend) locate(ctx context.Context, s *session, k nodeKey) (n *node, first bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return nil, false, err
 	}
-	names, err := s.children(ctx, p.mutex)
+	names, err := s.children(ctx, k.mutex)
 	if err != nil {
 		return nil, false, err
 	}
-	if own := b.nodeAt(p); own != nil && own.s == s {
+	if own := b.nodeAt(k); own != nil && own.s == s {
 		return own, slices.Index(names, own.child) == 0, nil
 	}
-	n, err = b.elder(ctx, s, p, names)
+	n, err = b.olderNode(ctx, s, k, names)
 	if n == nil || err != nil {
 		return nil, false, err
 	}

@@ -60,7 +60,7 @@ func (b *Backend) failWaits(mutex string, err error) {
 
 // troubled notes why a lane gets no new session, nil if it has one. A lasting error is
 // what requests are told at once, and what ends the waits.
-func (b *Backend) troubled(l *lane, err error) {
+func (b *Backend) setFault(l *sessionSlot, err error) {
 	if err != nil && !lasting(err) {
 		err = nil
 	}
@@ -71,7 +71,7 @@ func (b *Backend) troubled(l *lane, err error) {
 		return
 	}
 	for _, mutex := range b.waiters.Mutexes() {
-		if b.lane(mutex) == l {
+		if b.slotOf(mutex) == l {
 			b.failWaits(mutex, err)
 		}
 	}

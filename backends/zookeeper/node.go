@@ -19,7 +19,7 @@ type mutex struct {
 	// endings says why a node that we delete goes, so that whoever sees it gone first
 	// tells the same.
 	endings map[guid]simba.Event
-	follow  *follower // nil = nobody wants to know
+	watcher *watcher // nil = nobody wants to know
 	// announced is the token of the last tenure after which all were told that the mutex is free.
 	announced uint64
 }
@@ -29,56 +29,56 @@ type mutex struct {
 // is over. A foreign one, kept by another server, is here since its contender asks
 // through this one.
 type node struct {
-	s         *session
-	mutex     string
-	contender string
-	guid      guid
-	child     string // name of the latch node
-	token     uint64 // its czxid
-	foreign   bool
-	bare      bool      // without a lease: a JVM's
-	made      time.Time // when it was known to be there
-	keeper    string    // who keeps it, as records name it
-	clear     bool      // all nodes in front are those that this server knows to be its own; guarded by Backend.mu
+	s            *session
+	mutex        string
+	contender    string
+	guid         guid
+	child        string // name of the latch node
+	token        uint64 // its czxid
+	foreign      bool
+	bare         bool      // without a lease: a JVM's
+	made         time.Time // when it was known to be there
+	creator      string    // who keeps it, as records name it
+	onlyOwnAhead bool      // all nodes in front are those that this server knows to be its own; guarded by Backend.mu
 
 	// Guarded by Backend.mu. Changes to the ensemble are made by who holds the gate of
 	// the node's place.
-	kind       kind
-	server     string // whose client last asked for it
-	ttl        time.Duration
-	transition time.Duration
-	binding    string
-	version    int32     // of the lease node
-	since      time.Time // of an owner: when its windows began
-	acquiredAt int64     // the same on the ensemble's clock
-	answered   bool      // of an owner that was granted: the end of its wait has told it
-	untold     bool      // of an owner: granted to a waiter, and not renewed since
-	over       bool      // of an owner: the lease node says that somebody was told that it is over
-	presumed   time.Time // of a node whose lease says asking, and not of an owner: until when others may tell that it is one's; else zero
-	tried      time.Time // of an owner: when the last renewal was begun, which may have been done though it had no answer
-	lapse      time.Time // of a polling waiter: when its place lapses
-	turn       time.Time // of a polling waiter whose turn it is: until when; else zero
-	idle       bool      // of a polling waiter that is the first: it is nobody's turn
-	listening  bool      // of a polling waiter: it can be reached through another server
-	claiming   bool      // of a blocked waiter: its turn is being asked for, or it is an heir
-	heir       bool      // of a blocked waiter: the end of another's tenure is handing it the mutex
-	watchAt    time.Time // when to begin to watch the lease node; zero = it is watched, or not ours to keep
-	writing    bool      // a change of the lease node is under way
-	dirty      time.Time // when the lease node is to be written; zero = it is right
-	gone       bool      // forgotten
-	timer      *time.Timer
-	behind     simba.Event // Owner and Token of the tenure that its contender was told of when it queued
+	kind           kind
+	server         string // whose client last asked for it
+	ttl            time.Duration
+	transition     time.Duration
+	binding        string
+	version        int32     // of the lease node
+	since          time.Time // of an owner: when its windows began
+	acquiredAt     int64     // the same on the ensemble's clock
+	answered       bool      // of an owner that was granted: the end of its wait has told it
+	unacknowledged bool      // of an owner: granted to a waiter, and not renewed since
+	over           bool      // of an owner: the lease node says that somebody was told that it is over
+	presumedUntil  time.Time // of a node whose lease says asking, and not of an owner: until when others may tell that it is one's; else zero
+	renewalStart   time.Time // of an owner: when the last renewal was begun, which may have been done though it had no answer
+	expiresAt      time.Time // of a polling waiter: when its place lapses
+	reservedUntil  time.Time // of a polling waiter whose turn it is: until when; else zero
+	idle           bool      // of a polling waiter that is the first: it is nobody's turn
+	listening      bool      // of a polling waiter: it can be reached through another server
+	granting       bool      // of a blocked waiter: its turn is being asked for, or it is an heir
+	succeeding     bool      // of a blocked waiter: the end of another's tenure is handing it the mutex
+	watchAt        time.Time // when to begin to watch the lease node; zero = it is watched, or not ours to keep
+	writing        bool      // a change of the lease node is under way
+	writeAt        time.Time // when the lease node is to be written; zero = it is right
+	forgotten      bool      // forgotten
+	timer          *time.Timer
+	queuedBehind   simba.Event // Owner and Token of the tenure that its contender was told of when it queued
 }
 
 // markAfter is how long the lease node of a new owner may lag behind: many leases are over
 // by then, and for them a write is saved.
-const markAfter = 20 * time.Millisecond
+const ownerWriteDelay = 20 * time.Millisecond
 
 // watchAfter is how long we keep a node before we watch what other servers do to its
 // lease: most leases are over by then.
-const watchAfter = 250 * time.Millisecond
+const watchDelay = 250 * time.Millisecond
 
-func (n *node) place() place { return place{n.mutex, n.contender} }
+func (n *node) key() nodeKey { return nodeKey{n.mutex, n.contender} }
 
 func (n *node) end() time.Time { return n.since.Add(n.ttl + n.transition) }
 
@@ -90,7 +90,7 @@ func (n *node) left(now time.Time) (ttl, transition time.Duration) {
 
 // ownsLocked reports whether its contender owns the mutex.
 func (n *node) ownsLocked(now time.Time) bool {
-	return !n.gone && n.kind == kindOwner && now.Before(n.end())
+	return !n.forgotten && n.kind == kindOwner && now.Before(n.end())
 }
 
 // endedLocked reports whether its contender owned the mutex, or others may have told that it does, and does not any more.
@@ -98,29 +98,29 @@ func (n *node) endedLocked(now time.Time) bool {
 	if n.kind == kindOwner {
 		return !n.ownsLocked(now)
 	}
-	return !n.presumed.IsZero() && !now.Before(n.presumed)
+	return !n.presumedUntil.IsZero() && !now.Before(n.presumedUntil)
 }
 
 // passedLocked reports whether it is of a polling waiter that is the first and whose turn
 // is over.
-func (n *node) passedLocked(now time.Time) bool {
-	return n.kind == kindPolling && (n.idle || !n.turn.IsZero() && !now.Before(n.turn))
+func (n *node) missedLocked(now time.Time) bool {
+	return n.kind == kindPolling && (n.idle || !n.reservedUntil.IsZero() && !now.Before(n.reservedUntil))
 }
 
 // recordLocked is what its lease node should say.
 func (n *node) recordLocked(now time.Time) *record {
 	r := &record{
-		Mutex: n.mutex, Contender: n.contender, Kind: n.kind, Keeper: n.keeper, Server: n.server, TTL: n.ttl.Milliseconds(),
+		Mutex: n.mutex, Contender: n.contender, Kind: n.kind, Creator: n.creator, Server: n.server, TTL: n.ttl.Milliseconds(),
 		Transition: n.transition.Milliseconds(), Session: n.binding, Listening: n.listening,
 	}
 	switch {
 	case n.kind == kindOwner:
 		r.Acquired, r.Over = n.acquiredAt, n.over
-	case n.kind == kindPolling && !n.turn.IsZero():
-		r.Turn = max(0, n.turn.Sub(now)).Milliseconds()
+	case n.kind == kindPolling && !n.reservedUntil.IsZero():
+		r.Reserved = max(0, n.reservedUntil.Sub(now)).Milliseconds()
 	case n.kind == kindPolling:
 		r.Idle = n.idle
-		r.Lapse = max(0, n.lapse.Sub(now)).Milliseconds()
+		r.Lapse = max(0, n.expiresAt.Sub(now)).Milliseconds()
 	}
 	return r
 }
@@ -136,23 +136,23 @@ func (b *Backend) mutexLocked(name string) *mutex {
 }
 
 func (b *Backend) tidyLocked(m *mutex) {
-	if len(m.nodes) == 0 && len(m.endings) == 0 && m.follow == nil && b.mutexes[m.name] == m {
+	if len(m.nodes) == 0 && len(m.endings) == 0 && m.watcher == nil && b.mutexes[m.name] == m {
 		delete(b.mutexes, m.name)
 	}
 }
 
 // nodeLocked returns the node of a contender that this server knows, nil if none.
-func (b *Backend) nodeLocked(p place) *node {
-	if m := b.mutexes[p.mutex]; m != nil {
-		return m.nodes[p.contender]
+func (b *Backend) nodeLocked(k nodeKey) *node {
+	if m := b.mutexes[k.mutex]; m != nil {
+		return m.nodes[k.contender]
 	}
 	return nil
 }
 
-func (b *Backend) nodeAt(p place) *node {
+func (b *Backend) nodeAt(k nodeKey) *node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.nodeLocked(p)
+	return b.nodeLocked(k)
 }
 
 // addLocked begins to keep a node.
@@ -161,33 +161,33 @@ func (b *Backend) addLocked(n *node) {
 	if old := m.nodes[n.contender]; old != nil {
 		b.dropLocked(old)
 		m = b.mutexLocked(n.mutex)
-		m.unclearLocked()
+		m.resetOwnAheadLocked()
 	}
 	m.nodes[n.contender], m.guids[n.guid] = n, n
 	if !n.foreign {
-		b.keeps[n.guid] = n
-		n.watchAt = time.Now().Add(watchAfter)
+		b.createdNodes[n.guid] = n
+		n.watchAt = time.Now().Add(watchDelay)
 	}
 	delete(b.making, n.guid)
 	b.armLocked(n)
 }
 
 // unclearLocked notes that a node was forgotten that may still be there, in front of others.
-func (m *mutex) unclearLocked() {
+func (m *mutex) resetOwnAheadLocked() {
 	for _, n := range m.nodes {
-		n.clear = false
+		n.onlyOwnAhead = false
 	}
 }
 
 // dropLocked forgets a node. If it may still be there, the others are not clear any more.
 func (b *Backend) dropLocked(n *node) {
-	if n.gone {
+	if n.forgotten {
 		return
 	}
-	n.gone = true
+	n.forgotten = true
 	delete(b.making, n.guid)
-	if b.keeps[n.guid] == n {
-		delete(b.keeps, n.guid)
+	if b.createdNodes[n.guid] == n {
+		delete(b.createdNodes, n.guid)
 	}
 	if n.timer != nil {
 		n.timer.Stop()
@@ -206,15 +206,15 @@ func (n *node) dueLocked() (due time.Time, ok bool) {
 			due, ok = t, true
 		}
 	}
-	earliest(n.dirty)
+	earliest(n.writeAt)
 	earliest(n.watchAt)
 	switch {
 	case n.kind == kindOwner:
 		earliest(n.end())
-	case !n.turn.IsZero():
-		earliest(n.turn)
+	case !n.reservedUntil.IsZero():
+		earliest(n.reservedUntil)
 	case n.kind == kindPolling:
-		earliest(n.lapse)
+		earliest(n.expiresAt)
 	}
 	return due, ok
 }
@@ -223,13 +223,13 @@ func (n *node) dueLocked() (due time.Time, ok bool) {
 func (b *Backend) armLocked(n *node) {
 	due, ok := n.dueLocked()
 	switch {
-	case n.gone:
+	case n.forgotten:
 	case !ok:
 		if n.timer != nil {
 			n.timer.Stop()
 		}
 	case n.timer == nil:
-		n.timer = time.AfterFunc(time.Until(due), func() { b.background(func() { b.tend(n) }) })
+		n.timer = time.AfterFunc(time.Until(due), func() { b.background(func() { b.runDue(n) }) })
 	default:
 		n.timer.Reset(time.Until(due))
 	}
@@ -237,17 +237,17 @@ func (b *Backend) armLocked(n *node) {
 
 // tend does what is due to a node: ends its lease, its turn or its place, or writes
 // what the other servers should know.
-func (b *Backend) tend(n *node) {
+func (b *Backend) runDue(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
-	open, err := b.hold(ctx, n.place())
+	unlock, err := b.lockKey(ctx, n.key())
 	if err == nil {
-		err = b.tendInside(ctx, n)
-		open()
+		err = b.runDueWithLock(ctx, n)
+		unlock()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n.gone || b.closed {
+	if n.forgotten || b.closed {
 		return
 	}
 	b.armLocked(n)
@@ -256,24 +256,24 @@ func (b *Backend) tend(n *node) {
 	}
 }
 
-func (b *Backend) tendInside(ctx context.Context, n *node) error {
+func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	now := time.Now()
 	var ending simba.Event
-	turn := false
+	reservationOver := false
 	switch {
-	case n.gone:
+	case n.forgotten:
 		b.mu.Unlock()
 		return nil
 	case n.kind == kindOwner && !now.Before(n.end()):
 		ending = simba.Event{Kind: simba.EventExpired}
-	case n.kind != kindOwner && !n.turn.IsZero() && !now.Before(n.turn):
+	case n.kind != kindOwner && !n.reservedUntil.IsZero() && !now.Before(n.reservedUntil):
 		ending = simba.Event{Kind: simba.EventLeft, Reason: "missed its turn"}
-		turn = true
-	case n.kind == kindPolling && n.turn.IsZero() && !now.Before(n.lapse):
+		reservationOver = true
+	case n.kind == kindPolling && n.reservedUntil.IsZero() && !now.Before(n.expiresAt):
 		ending = simba.Event{Kind: simba.EventLeft, Reason: "lapsed"}
 	}
-	dirty := !n.dirty.IsZero() && !now.Before(n.dirty)
+	dirty := !n.writeAt.IsZero() && !now.Before(n.writeAt)
 	watch := !n.watchAt.IsZero() && !now.Before(n.watchAt)
 	foreign := n.foreign
 	if ending.Kind != 0 && foreign { // its keeper ends it
@@ -282,7 +282,7 @@ func (b *Backend) tendInside(ctx context.Context, n *node) error {
 		return nil
 	}
 	b.mu.Unlock()
-	if turn {
+	if reservationOver {
 		names, err := n.s.children(ctx, n.mutex)
 		if err != nil {
 			return err
@@ -292,8 +292,8 @@ func (b *Backend) tendInside(ctx context.Context, n *node) error {
 		b.mu.Unlock()
 		if len(names) == 1 && polling { // nobody else wants it
 			b.mu.Lock()
-			n.turn, n.idle = time.Time{}, true
-			b.markLocked(n, 0)
+			n.reservedUntil, n.idle = time.Time{}, true
+			b.scheduleWriteLocked(n, 0)
 			b.mu.Unlock()
 			b.announceFree(n.mutex, true)
 			return nil
@@ -305,21 +305,21 @@ func (b *Backend) tendInside(ctx context.Context, n *node) error {
 			err = b.reload(ctx, n)
 		}
 		b.failWaits(n.mutex, err) // who waits behind it has no turn before it goes
-		return gone(err)
+		return ignoreNoNode(err)
 	}
 	if dirty {
-		if err := gone(b.mark(ctx, n)); err != nil {
+		if err := ignoreNoNode(b.writeRecord(ctx, n)); err != nil {
 			return err
 		}
 	}
 	if watch {
-		return b.relook(ctx, n)
+		return b.reloadWatched(ctx, n)
 	}
 	return nil
 }
 
 // relook is reload of a node that has changed, as far as we know.
-func (b *Backend) relook(ctx context.Context, n *node) error {
+func (b *Backend) reloadWatched(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	blocked := n.kind == kindBlocked && !b.elsewhereLocked(n)
 	b.mu.Unlock()
@@ -327,14 +327,14 @@ func (b *Backend) relook(ctx context.Context, n *node) error {
 	if errors.Is(err, zk.ErrNoNode) && blocked { // the contender left through another server
 		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})
 	}
-	return gone(err)
+	return ignoreNoNode(err)
 }
 
 // elsewhereLocked reports whether a waiter's connection is another server's.
 func (b *Backend) elsewhereLocked(n *node) bool { return n.kind == kindBlocked && n.server != b.id }
 
 // gone passes over the error of a node that is not there any more.
-func gone(err error) error {
+func ignoreNoNode(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -342,14 +342,14 @@ func gone(err error) error {
 }
 
 // markLocked has the lease node written soon, with what this server's client wants.
-func (b *Backend) markLocked(n *node, after time.Duration) {
+func (b *Backend) scheduleWriteLocked(n *node, after time.Duration) {
 	n.server = b.id
-	n.dirty = time.Now().Add(after)
+	n.writeAt = time.Now().Add(after)
 	b.armLocked(n)
 }
 
 // kept returns the nodes of a session that wait, and whether a lease runs.
-func (b *Backend) kept(s *session) (waiting []*node, held bool) {
+func (b *Backend) nodesOf(s *session) (waiting []*node, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()

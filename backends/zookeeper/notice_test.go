@@ -10,42 +10,42 @@ import (
 )
 
 // ear is the simba.Notices of who subscribes to one channel.
-type ear struct {
+type subscriberOf struct {
 	channel string
 	said    chan string
 }
 
-func (e ear) Publish(channel, payload string) int {
+func (e subscriberOf) Publish(channel, payload string) int {
 	if channel != e.channel {
 		return 0
 	}
 	e.said <- payload
 	return 1
 }
-func (e ear) Subscribed(channel string) bool { return channel == e.channel }
-func (ear) SubscribedPattern(string) bool    { return false }
-func (ear) Any() bool                        { return true }
+func (e subscriberOf) Subscribed(channel string) bool { return channel == e.channel }
+func (subscriberOf) SubscribedPattern(string) bool    { return false }
+func (subscriberOf) Any() bool                        { return true }
 
 func TestAWaiterIsToldWhoOwnedTheMutexThoughThatWasNotSeen(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
-	told := ear{simba.ContenderChannel("m", "x"), make(chan string, 10)}
+	told := subscriberOf{simba.ContenderChannel("m", "x"), make(chan string, 10)}
 	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: told, HandoffWindow: time.Minute, QueueGrace: time.Minute})
 	must(t, err)
 	defer here.Close()
-	there, err := Open(ctx, Options{Servers: srv.Addr, Notices: ears{}})
+	there, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
 	must(t, err)
 	defer there.Close()
-	f := newFollower("m")
+	w := newWatcher("m")
 	here.mu.Lock()
-	here.mutexLocked("m").follow = f // which has yet to look
+	here.mutexLocked("m").watcher = w // which has yet to look
 	here.mu.Unlock()
 	getting(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
 	getting(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
-	here.background(func() { here.follow(f) })
+	here.background(func() { here.runWatcher(w) })
 	hears := func(what string) {
 		t.Helper()
 		select {

@@ -98,7 +98,7 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 		ended := n.kind == kindOwner && !n.bare && !h.owned
 		b.mu.Unlock()
 		if ended {
-			err = b.conclude(ctx, n)
+			err = b.markOver(ctx, n)
 		}
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return h, err
@@ -110,7 +110,7 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 // way may go on with it. It says so in the lease, if nobody has done so or changed it; no more, since the clock may be the ensemble's, and
 // that may step. First its keeper has a moment to delete it. It returns zk.ErrNoNode if that was done,
 // zk.ErrBadVersion if it is not as n says any more.
-func (b *Backend) conclude(ctx context.Context, n *node) error {
+func (b *Backend) markOver(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	s, over, version := n.s, n.over, n.version
 	b.mu.Unlock()
@@ -145,7 +145,7 @@ const (
 	// decideWithin is how long we wait for a keeper to write what came of a new first
 	// node. After that it is taken for an owner's: its keeper was cut off, most likely
 	// after it told so.
-	decideWithin = 10 * markAfter
+	decideWithin = 10 * ownerWriteDelay
 	decidePause  = 5 * time.Millisecond
 )
 
@@ -153,7 +153,7 @@ const (
 // better than the ensemble how much is left, unless another server has renewed it.
 func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	for deadline := time.Now().Add(decideWithin); ; {
-		n, err := b.foreign(ctx, s, mutex, child)
+		n, err := b.readNode(ctx, s, mutex, child)
 		if err != nil {
 			return nil, err
 		}
@@ -161,10 +161,10 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 			return nil, zk.ErrNoNode
 		}
 		b.mu.Lock()
-		if known := b.knownLocked(mutex, child); known != nil && known.version >= n.version {
+		if known := b.countedLocked(mutex, child); known != nil && known.version >= n.version {
 			n = known
 		}
-		open := n.openLocked()
+		open := n.undecidedLocked()
 		b.mu.Unlock()
 		if open && n.foreign {
 			names, pzxid, err := s.childrenAt(ctx, mutex)
@@ -196,12 +196,12 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 }
 
 // openLocked reports whether it is for the node's keeper to say what came of it.
-func (n *node) openLocked() bool {
-	return n.kind == kindAsking || n.kind == kindBlocked && n.server == n.keeper
+func (n *node) undecidedLocked() bool {
+	return n.kind == kindAsking || n.kind == kindBlocked && n.server == n.creator
 }
 
 // knownLocked returns the node with that name if this server counts its lease by its own clock, else nil.
-func (b *Backend) knownLocked(mutex, child string) *node {
+func (b *Backend) countedLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
 		if n := m.guids[guidOf(child)]; n != nil && (!n.foreign || n.kind == kindOwner && n.server == b.id) {
 			return n
@@ -211,7 +211,7 @@ func (b *Backend) knownLocked(mutex, child string) *node {
 }
 
 // ownLocked returns the node with that name if this server keeps it, else nil.
-func (b *Backend) ownLocked(mutex, child string) *node {
+func (b *Backend) createdLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
 		if n := m.guids[guidOf(child)]; n != nil && !n.foreign {
 			return n
@@ -225,8 +225,8 @@ func (b *Backend) headLocked(n *node) head {
 	now := time.Now()
 	h := head{child: n.child, contender: n.contender, token: n.token, bare: n.bare, now: b.clock.at(now)}
 	switch {
-	case n.kind == kindPolling && !n.turn.IsZero():
-		h.transitionLeft = max(0, n.turn.Sub(now))
+	case n.kind == kindPolling && !n.reservedUntil.IsZero():
+		h.transitionLeft = max(0, n.reservedUntil.Sub(now))
 	case n.kind == kindPolling && n.idle:
 	case n.kind == kindPolling:
 		h.transitionLeft = b.HandoffWindow()
@@ -242,7 +242,7 @@ func (b *Backend) headLocked(n *node) head {
 }
 
 // foreign reads a node that another server or a JVM keeps; nil if it is gone.
-func (b *Backend) foreign(ctx context.Context, s *session, mutex, child string) (*node, error) {
+func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	g := guidOf(child)
 	var latch, lease znode
 	var latchErr, leaseErr error
@@ -314,7 +314,7 @@ func (b *Backend) latchOnly(n *node, stat *zk.Stat) {
 
 // Owner implements simba.Backend.
 func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Seq, error) {
-	h, err := b.observe(ctx, mutex)
+	h, err := b.inspectRequest(ctx, mutex)
 	if err != nil || !h.owned {
 		return simba.Tenure{}, 0, err
 	}
@@ -329,18 +329,18 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 
 // Check implements simba.Backend.
 func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, simba.Seq, error) {
-	h, err := b.observe(ctx, mutex)
+	h, err := b.inspectRequest(ctx, mutex)
 	return err == nil && h.owned && h.token == token, 0, err
 }
 
 // observe is inspect as a request of its own.
-func (b *Backend) observe(ctx context.Context, mutex string) (h head, err error) {
+func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return h, err
 	}
 	defer leave()
-	err = b.ask(ctx, mutex, func(s *session) (err error) {
+	err = b.retryRead(ctx, mutex, func(s *session) (err error) {
 		h, err = b.inspect(ctx, s, mutex)
 		return err
 	})
@@ -348,7 +348,7 @@ func (b *Backend) observe(ctx context.Context, mutex string) (h head, err error)
 }
 
 // ask makes a request about a mutex ("" = all) that only reads, or else says errUnknown, again if the connection breaks meanwhile.
-func (b *Backend) ask(ctx context.Context, mutex string, f func(*session) error) error {
+func (b *Backend) retryRead(ctx context.Context, mutex string, f func(*session) error) error {
 	for {
 		s, err := b.current(ctx, mutex)
 		if err == nil {
@@ -367,7 +367,7 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) (list []si
 		return nil, 0, err
 	}
 	defer leave()
-	err = b.ask(ctx, mutex, func(s *session) error {
+	err = b.retryRead(ctx, mutex, func(s *session) error {
 		h, err := b.inspect(ctx, s, mutex)
 		if err != nil {
 			return err
@@ -390,7 +390,7 @@ const readers = 32
 func (b *Backend) entries(ctx context.Context, s *session, mutex string, names []string) ([]simba.QueueEntry, error) {
 	found, now := make([]*simba.QueueEntry, len(names)), time.Now()
 	err := each(len(names), func(i int) error {
-		n, err := b.foreign(ctx, s, mutex, names[i])
+		n, err := b.readNode(ctx, s, mutex, names[i])
 		if err != nil || n == nil {
 			return err
 		}
@@ -404,7 +404,7 @@ func (b *Backend) entries(ctx context.Context, s *session, mutex string, names [
 			Blocked:   n.kind != kindPolling,
 		}
 		b.mu.Lock()
-		if own := b.ownLocked(mutex, names[i]); own != nil {
+		if own := b.createdLocked(mutex, names[i]); own != nil {
 			e.Blocked, e.Waiting = own.kind == kindBlocked, max(0, now.Sub(own.made))
 		}
 		b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // heldUp is a request of x that has made its node behind o's, and is held up until the link heals: as it looks whether o may be
 // passed, or, if its own server keeps o's node and knows that, in its place. Since o is gone meanwhile, the other server takes x for
 // the owner.
-type heldUp struct {
+type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link
 	request   simba.AcquireRequest
@@ -28,19 +28,19 @@ type heldUp struct {
 
 // holdUp makes both windows longer than ttl if a busy machine lets them end before the other server
 // tells of them.
-func holdUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *heldUp {
+func delayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	for ; ; ttl *= 2 {
-		if h := tryToHoldUp(t, addr, placed, ttl, from); h.presume(t) {
+		if h := tryDelayRequest(t, addr, placed, ttl, from); h.presume(t) {
 			return h
 		}
 	}
 }
 
-func tryToHoldUp(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *heldUp {
+func tryDelayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	ctx := context.Background()
-	h := &heldUp{
+	h := &delayedRequest{
 		link:     stores.NewLink(t, addr),
 		request:  simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl},
 		answered: make(chan error, 1),
@@ -49,7 +49,7 @@ func tryToHoldUp(t *testing.T, addr string, placed bool, ttl time.Duration, from
 		&h.near: {Servers: addr},
 		&h.far:  {Servers: h.link.Addr(), Sessions: 1, SessionTimeout: 20 * time.Second, Timeout: 20 * time.Second, QueueGrace: time.Minute},
 	} {
-		o.Notices = ears{}
+		o.Notices = stubNotices{}
 		opened, err := Open(ctx, o)
 		must(t, err)
 		t.Cleanup(func() { opened.Close() })
@@ -60,9 +60,9 @@ func tryToHoldUp(t *testing.T, addr string, placed bool, ttl time.Duration, from
 		keeper = h.far
 	}
 	getting(t, keeper, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
-	o := keeper.nodeAt(place{h.request.Mutex, "o"})
+	o := keeper.nodeAt(nodeKey{h.request.Mutex, "o"})
 	until(t, keeper, "o's lease is written", func() bool {
-		if !o.dirty.IsZero() {
+		if !o.writeAt.IsZero() {
 			return false
 		}
 		o.watchAt = time.Time{} // so that nobody but x's request reads it
@@ -82,7 +82,7 @@ func tryToHoldUp(t *testing.T, addr string, placed bool, ttl time.Duration, from
 
 // presume has o go, so that the other server takes x for the owner. It reports false if the tenure
 // was over by then.
-func (h *heldUp) presume(t *testing.T) (inTime bool) {
+func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 	t.Helper()
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
@@ -98,7 +98,7 @@ func (h *heldUp) presume(t *testing.T) (inTime bool) {
 }
 
 // ends returns when the other server tells that the presumed tenure is over.
-func (h *heldUp) ends(t *testing.T) {
+func (h *delayedRequest) ends(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); h.owner(t, h.near).Owner != ""; {
 		if time.Now().After(deadline) {
@@ -108,7 +108,7 @@ func (h *heldUp) ends(t *testing.T) {
 }
 
 // asksAgain checks that another request has the windows begin anew.
-func (h *heldUp) asksAgain(t *testing.T) {
+func (h *delayedRequest) asksAgain(t *testing.T) {
 	t.Helper()
 	before := time.Now()
 	out, _, err := h.far.Acquire(context.Background(), h.request)
@@ -117,7 +117,7 @@ func (h *heldUp) asksAgain(t *testing.T) {
 	}
 }
 
-func (h *heldUp) owner(t *testing.T, b *Backend) simba.Tenure {
+func (h *delayedRequest) owner(t *testing.T, b *Backend) simba.Tenure {
 	t.Helper()
 	o, _, err := b.Owner(context.Background(), h.request.Mutex)
 	must(t, err)
@@ -125,7 +125,7 @@ func (h *heldUp) owner(t *testing.T, b *Backend) simba.Tenure {
 }
 
 // goesOn checks that the presumed tenure is x's with the windows that were told; from is before it went on.
-func (h *heldUp) goesOn(t *testing.T, from time.Time) {
+func (h *delayedRequest) goesOn(t *testing.T, from time.Time) {
 	t.Helper()
 	if h.out.Status != simba.StatusAcquired || h.out.Token != h.told.Token {
 		t.Fatalf("x: %+v, after %+v was told", h.out, h.told)
@@ -144,14 +144,14 @@ func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	for name, placed := range map[string]bool{"before it has a place": false, "in its place": true} {
 		t.Run(name, func(t *testing.T) {
-			h := holdUp(t, srv.Addr, placed, time.Minute, (*stores.Link).BlackholeFrom)
+			h := delayRequest(t, srv.Addr, placed, time.Minute, (*stores.Link).BlackholeFrom)
 			healed := time.Now()
 			h.link.Heal()
 			must(t, <-h.answered)
 			h.goesOn(t, healed)
 		})
 		t.Run(name+", and another tenure when those are over", func(t *testing.T) {
-			h := holdUp(t, srv.Addr, placed, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
+			h := delayRequest(t, srv.Addr, placed, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
 			h.ends(t)
 			h.link.Heal()
 			must(t, <-h.answered)
@@ -161,7 +161,7 @@ func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
 		})
 	}
 	t.Run("another one renews them", func(t *testing.T) {
-		h := holdUp(t, srv.Addr, true, time.Minute, (*stores.Link).DropRepliesFrom)
+		h := delayRequest(t, srv.Addr, true, time.Minute, (*stores.Link).DropRepliesFrom)
 		h.link.Heal()
 		if err := <-h.answered; err == nil {
 			t.Fatalf("x: %+v", h.out)
@@ -179,18 +179,18 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 			if over {
 				ttl = 500 * time.Millisecond
 			}
-			var h *heldUp
-			open := func() {}
+			var h *delayedRequest
+			unlock := func() {}
 			// A busy machine may let the presumed tenure end too soon.
 			for inTime := false; !inTime; ttl *= 2 {
-				open()
-				h = &heldUp{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
+				unlock()
+				h = &delayedRequest{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
 				getting(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 				var err error
-				open, err = far.hold(ctx, place{h.request.Mutex, "x"}) // so it is not written
+				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"}) // so it is not written
 				must(t, err)
 				h.asked = time.Now()
-				if out, err := far.acquireHeld(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
+				if out, err := far.acquireWithLock(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
 					t.Fatalf("x: %+v, %v", out, err)
 				}
 				inTime = h.presume(t)
@@ -198,8 +198,8 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 			if over {
 				h.ends(t)
 			}
-			out, err := far.acquireHeld(ctx, h.request, nil)
-			open()
+			out, err := far.acquireWithLock(ctx, h.request, nil)
+			unlock()
 			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.told.Token) == over {
 				t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
 			}
@@ -229,7 +229,7 @@ func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)
 	ctx := context.Background()
-	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: ears{}, Sessions: 1, SessionTimeout: 20 * time.Second, Timeout: 20 * time.Second})
+	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: stubNotices{}, Sessions: 1, SessionTimeout: 20 * time.Second, Timeout: 20 * time.Second})
 	must(t, err)
 	defer b.Close()
 	r := simba.AcquireRequest{Mutex: mutex, Contender: "insists"}
@@ -250,7 +250,7 @@ func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	link.Delay(0)
 	<-lost
 	must(t, <-acquired)
-	n := b.nodeAt(place{r.Mutex, r.Contender})
+	n := b.nodeAt(nodeKey{r.Mutex, r.Contender})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return n.since.Sub(again)

@@ -31,7 +31,7 @@ type record struct {
 	Kind      kind   `json:"kind"`
 	// Keeper is the server that keeps the node, and Server the one whose client the
 	// rest is about, each by a name of its process.
-	Keeper     string `json:"keeper"`
+	Creator    string `json:"keeper"`
 	Server     string `json:"server"`
 	TTL        int64  `json:"ttl"`
 	Transition int64  `json:"transition"`
@@ -52,7 +52,7 @@ type record struct {
 	// Lapse is for how long a polling waiter keeps its place from here.
 	Lapse int64 `json:"lapse,omitempty"`
 	// Turn is for how long the mutex is kept for a polling waiter from here.
-	Turn int64 `json:"turn,omitempty"`
+	Reserved int64 `json:"turn,omitempty"`
 }
 
 func (r *record) encode() []byte {
@@ -82,7 +82,7 @@ func decodeRecord(b []byte) (record, error) {
 
 const (
 	// longestLapse is that of who asks at the beginning of the longest lease.
-	longestLapse = 3 * simba.MaxTTL
+	maxLapse = 3 * simba.MaxTTL
 	// lastInstant bounds a clock, Unix milliseconds: the nanoseconds of one that shows more do not fit (year 2248).
 	lastInstant = 1 << 43
 )
@@ -102,8 +102,8 @@ func (r *record) check() error {
 	}{
 		{"ttl", r.TTL, simba.MaxTTL.Milliseconds()},
 		{"transition", r.Transition, simba.MaxTransition.Milliseconds()},
-		{"lapse", r.Lapse, longestLapse.Milliseconds()},
-		{"turn", r.Turn, simba.MaxTTL.Milliseconds()},
+		{"lapse", r.Lapse, maxLapse.Milliseconds()},
+		{"turn", r.Reserved, simba.MaxTTL.Milliseconds()},
 		{"acquired", r.Acquired, lastInstant},
 	} {
 		if f.ms < 0 || f.ms > f.limit {

@@ -13,13 +13,13 @@ import (
 // goodRecords are those of a node in the kinds of its life.
 func goodRecords() []*record {
 	now := time.Now()
-	n := node{mutex: "größe", contender: "c1", keeper: "s1", server: "s2", ttl: simba.MaxTTL, transition: simba.MaxTransition, binding: "s2/7"}
+	n := node{mutex: "größe", contender: "c1", creator: "s1", server: "s2", ttl: simba.MaxTTL, transition: simba.MaxTransition, binding: "s2/7"}
 	list := []*record{n.recordLocked(now)} // of no kind
 	for _, k := range []kind{kindAsking, kindOwner, kindBlocked, kindPolling} {
-		n.kind, n.acquiredAt, n.listening, n.lapse = k, now.UnixMilli(), k == kindPolling, now.Add(5*time.Second)
+		n.kind, n.acquiredAt, n.listening, n.expiresAt = k, now.UnixMilli(), k == kindPolling, now.Add(5*time.Second)
 		list = append(list, n.recordLocked(now))
 	}
-	n.turn = now.Add(time.Second)
+	n.reservedUntil = now.Add(time.Second)
 	over := *list[2]
 	over.Over = true
 	return append(list[1:], n.recordLocked(now), &over)

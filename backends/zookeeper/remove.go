@@ -25,12 +25,12 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}
 	m := b.mutexLocked(n.mutex)
 	m.endings[n.guid] = why
-	followed, turn := m.follow != nil, !n.turn.IsZero()
+	watched, reserved := m.watcher != nil, !n.reservedUntil.IsZero()
 	next := b.nextLocked(m, n)
-	var h *heir
+	var h *nextOwner
 	if next != nil {
-		next.claiming, next.heir = true, true
-		h = &heir{next, next.recordLocked(time.Now()), next.version}
+		next.granting, next.succeeding = true, true
+		h = &nextOwner{next, next.recordLocked(time.Now()), next.version}
 		h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
 	}
 	b.mu.Unlock()
@@ -38,14 +38,14 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	defer func() {
 		b.mu.Lock()
 		delete(m.endings, n.guid)
-		if n.grantedLocked(on) && !n.gone && !n.foreign { // what was heard of its lease meanwhile was passed over
+		if n.grantedLocked(on) && !n.forgotten && !n.foreign { // what was heard of its lease meanwhile was passed over
 			n.watchAt = time.Now()
 			b.armLocked(n)
 		}
 		if next != nil {
-			next.claiming, next.heir = false, false
-			if m.follow != nil && !handed { // it may have waited for us
-				m.follow.again()
+			next.granting, next.succeeding = false, false
+			if m.watcher != nil && !handed { // it may have waited for us
+				m.watcher.wake()
 			}
 		}
 		b.tidyLocked(m)
@@ -60,7 +60,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			return errChanged
 		}
 		start := time.Now()
-		stat, left, err := n.s.delete(ctx, n, version, h, followed)
+		stat, left, err := n.s.delete(ctx, n, version, h, watched)
 		switch {
 		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)): // of one or the other
 			h = nil
@@ -69,23 +69,23 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			b.mu.Lock()
 			b.dropLocked(n)
 			b.mu.Unlock()
-			b.tell(why)
+			b.announceEnd(why)
 			switch {
 			case err == nil && h != nil:
 				handed = true
-				b.succeed(next, start, stat)
+				b.beginNext(next, start, stat)
 			case err == nil && left == 0:
-				b.announceFree(n.mutex, turn)
+				b.announceFree(n.mutex, reserved)
 			}
 			if err != nil {
-				return errByWhom
+				return errUnknownRemover
 			}
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
 			b.mu.Lock()
 			delete(m.endings, n.guid) // it was not us
 			b.mu.Unlock()
-			b.vanished(n)
+			b.forgetDeleted(n)
 			return err
 		case !n.s.alive():
 			return errSessionOver
@@ -94,11 +94,11 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		case ctx.Err() != nil:
 			b.mu.Lock()
 			granted, version := n.grantedLocked(on), n.version
-			haunts := !granted && why.Kind != simba.EventExpired // who asked for it, or is gone, does not ask again
-			if haunts {
+			orphaned := !granted && why.Kind != simba.EventExpired // who asked for it, or is gone, does not ask again
+			if orphaned {
 				b.dropLocked(n)
-				m.unclearLocked() // it may still be there, in front of them
-				b.hauntLocked(n.place(), n.guid, version)
+				m.resetOwnAheadLocked() // it may still be there, in front of them
+				b.addOrphanLocked(n.key(), n.guid, version)
 			}
 			b.mu.Unlock()
 			if granted {
@@ -112,11 +112,11 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 
 // errByWhom is remove's, a kind of zk.ErrNoNode, when the node was gone after an attempt that had no answer: by that, or
 // by another server's request meanwhile.
-var errByWhom = fmt.Errorf("whether this ended it is not known: %w", zk.ErrNoNode)
+var errUnknownRemover = fmt.Errorf("whether this ended it is not known: %w", zk.ErrNoNode)
 
 // creditable makes errByWhom errUnknown, for a request whose answer says that it has ended a tenure: only one may say so.
-func creditable(err error) error {
-	if errors.Is(err, errByWhom) {
+func asUnknownIfUncertain(err error) error {
+	if errors.Is(err, errUnknownRemover) {
 		return errUnknown
 	}
 	return err
@@ -124,7 +124,7 @@ func creditable(err error) error {
 
 // grantedLocked reports whether a node that is to go as a waiter's is none any more, or is being made an owner's.
 func (n *node) grantedLocked(on condition) bool {
-	return on == asWaiter && !n.bare && (n.heir || n.kind == kindOwner)
+	return on == asWaiter && !n.bare && (n.succeeding || n.kind == kindOwner)
 }
 
 // removeOnce is remove for a request. It returns errChanged if the node is not as the request found it: then it is known as it is, and the
@@ -155,31 +155,31 @@ func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 			next = o
 		}
 	}
-	if next == nil || !next.clear || next.claiming || next.kind != kindBlocked || b.elsewhereLocked(next) || !b.waitsLocked(next.place()) {
+	if next == nil || !next.onlyOwnAhead || next.granting || next.kind != kindBlocked || b.elsewhereLocked(next) || !b.waitsLocked(next.key()) {
 		return nil
 	}
 	return next
 }
 
 // succeed begins the tenure of a node that was made an owner's by the end of the one before.
-func (b *Backend) succeed(n *node, start time.Time, stat *zk.Stat) {
+func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.mu.Lock()
 	if n.kind == kindOwner { // its contender has asked by another connection meanwhile, and was told
 		b.mu.Unlock()
-		b.free(n, nil)
+		b.endOtherWait(n, nil)
 		return
 	}
 	n.kind, n.server, n.version = kindOwner, b.id, stat.Version
 	n.since, n.acquiredAt = start, stat.Mtime
-	n.turn, n.idle, n.dirty, n.untold, n.over = time.Time{}, false, time.Time{}, true, false
+	n.reservedUntil, n.idle, n.writeAt, n.unacknowledged, n.over = time.Time{}, false, time.Time{}, true, false
 	b.armLocked(n)
 	b.mu.Unlock()
-	b.handOver(n)
+	b.handOff(n)
 }
 
 // heir is the node that is made an owner's by the end of the one before, if it is as we
 // know it.
-type heir struct {
+type nextOwner struct {
 	*node
 	record  *record
 	version int32
@@ -188,7 +188,7 @@ type heir struct {
 // delete deletes a latch node and its lease, if that has the version (-1 = any), in one step; with an
 // heir, if that node is there and its lease is as we know it, that becomes the owner's in
 // the same step. Then it returns the stat of its lease. With count, it also returns how many nodes are left; else -1.
-func (s *session) delete(ctx context.Context, n *node, version int32, h *heir, count bool) (stat *zk.Stat, left int, err error) {
+func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwner, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {
 		ops = append(ops, &zk.DeleteRequest{Path: s.lease(n.guid), Version: version})
@@ -213,7 +213,7 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *heir, c
 }
 
 // tell tells of an end, and counts it, if nobody has before.
-func (b *Backend) tell(e simba.Event) {
+func (b *Backend) announceEnd(e simba.Event) {
 	if e.Kind == 0 || b.eventLog.Announce(e) == 0 {
 		return
 	}

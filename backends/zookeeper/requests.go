@@ -51,7 +51,7 @@ func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn)
 		return none, errSessionOver
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			s.hangUp(start)
+			s.cutIfSilent(start)
 		}
 		return none, errNoAnswer
 	}
@@ -153,7 +153,7 @@ func (s *session) sync(ctx context.Context, path string) error {
 }
 
 // watched is a listing and the channel that tells when it changes.
-type watched struct {
+type watchedList struct {
 	names   []string
 	pzxid   int64 // of the last change of the list
 	exists  bool
@@ -162,22 +162,22 @@ type watched struct {
 
 // watch lists the children of a node and watches them; or, if there is none, waits for
 // it to be made if that is wanted.
-func (s *session) watch(ctx context.Context, path string, made bool) (watched, error) {
-	return do(ctx, s, reads, func(c *zk.Conn) (watched, error) {
+func (s *session) watch(ctx context.Context, path string, made bool) (watchedList, error) {
+	return do(ctx, s, reads, func(c *zk.Conn) (watchedList, error) {
 		for {
 			names, stat, changed, err := c.ChildrenW(path)
 			if err == nil {
-				return watched{names, stat.Pzxid, true, changed}, nil
+				return watchedList{names, stat.Pzxid, true, changed}, nil
 			}
 			if !errors.Is(err, zk.ErrNoNode) {
-				return watched{}, err
+				return watchedList{}, err
 			}
 			if !made {
-				return watched{}, nil
+				return watchedList{}, nil
 			}
 			exists, _, changed, err := c.ExistsW(path)
 			if err != nil || !exists {
-				return watched{nil, 0, false, changed}, err
+				return watchedList{nil, 0, false, changed}, err
 			}
 		}
 	})
@@ -249,7 +249,7 @@ func (s *session) register(ctx context.Context) error {
 
 // outlives reports whether the ensemble has ended the session with that tag, so that nothing that it asked for will be done any more.
 // That is a write, so that the leader answers, and that this session lives is confirmed.
-func (s *session) outlives(ctx context.Context, old tag) (bool, error) {
+func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
 	_, err := s.multi(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil
@@ -259,7 +259,7 @@ func (s *session) outlives(ctx context.Context, old tag) (bool, error) {
 
 // beat shows the ensemble's leader that we are there, and returns its clock. It returns
 // zk.ErrNoNode if the session's marker is missing.
-func (s *session) beat(ctx context.Context) (mtime int64, err error) {
+func (s *session) heartbeat(ctx context.Context) (mtime int64, err error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.marker(s.tag), Version: -1},
 		&zk.SetDataRequest{Path: s.leases(), Version: -1})

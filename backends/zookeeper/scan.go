@@ -27,7 +27,7 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	if r.Count == 0 {
 		r.Count = defaultCount
 	}
-	err = b.ask(ctx, "", func(s *session) (err error) {
+	err = b.retryRead(ctx, "", func(s *session) (err error) {
 		page, err = b.scan(ctx, s, r)
 		return err
 	})

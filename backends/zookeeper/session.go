@@ -30,28 +30,28 @@ var (
 // came from it meanwhile, which ends the request and has the library connect anew.
 type session struct {
 	paths
-	tag   tag
-	acl   []zk.ACL
-	touch func(guid) // is told of lease nodes that changed under a watch
-	log   *slog.Logger
-	conn  *zk.Conn
-	quit  <-chan zk.Event // closed when the library's goroutines have ended
-	calls sync.WaitGroup  // requests that may still be in the library
+	tag          tag
+	acl          []zk.ACL
+	leaseChanged func(guid) // is told of lease nodes that changed under a watch
+	log          *slog.Logger
+	conn         *zk.Conn
+	quit         <-chan zk.Event // closed when the library's goroutines have ended
+	calls        sync.WaitGroup  // requests that may still be in the library
 
 	over chan struct{} // closed when the session is over
 
-	heard atomic.Int64 // when bytes last came, in nanoseconds since epoch
-	zxid  atomic.Int64 // the largest that a reply had; see wire
+	lastRead atomic.Int64 // when bytes last came, in nanoseconds since epoch
+	zxid     atomic.Int64 // the largest that a reply had; see wire
 
-	mu        sync.Mutex    // guards what follows
-	wire      *wire         // the connection in use, nil = none yet
-	abandoned bool          // no new connections
-	recalled  bool          // but to be ended, if it is over for us
-	up        chan struct{} // closed while it is connected
-	ready     bool          // up is closed
-	cause     error         // why it is over
-	timeout   time.Duration // as the ensemble decided
-	confirmed time.Time     // an exchange that the ensemble's leader took part in began here
+	mu               sync.Mutex    // guards what follows
+	netConn          *trackedConn  // the connection in use, nil = none yet
+	abandoned        bool          // no new connections
+	reconnectAllowed bool          // but to be ended, if it is over for us
+	up               chan struct{} // closed while it is connected
+	ready            bool          // up is closed
+	cause            error         // why it is over
+	timeout          time.Duration // as the ensemble decided
+	confirmed        time.Time     // an exchange that the ensemble's leader took part in began here
 }
 
 var epoch = time.Now()
@@ -59,13 +59,13 @@ var epoch = time.Now()
 // openSession connects and returns when the ensemble has given it a session.
 func openSession(ctx context.Context, t target, timeout, handshake time.Duration, touch func(guid), log *slog.Logger) (*session, error) {
 	s := &session{
-		paths: paths{t.chroot},
-		tag:   newTag(),
-		acl:   zk.WorldACL(zk.PermAll),
-		touch: touch,
-		log:   log,
-		over:  make(chan struct{}),
-		up:    make(chan struct{}),
+		paths:        paths{t.chroot},
+		tag:          newTag(),
+		acl:          zk.WorldACL(zk.PermAll),
+		leaseChanged: touch,
+		log:          log,
+		over:         make(chan struct{}),
+		up:           make(chan struct{}),
 	}
 	if t.scheme != "" {
 		s.acl = zk.AuthACL(zk.PermAll)
@@ -80,7 +80,7 @@ func openSession(ctx context.Context, t target, timeout, handshake time.Duration
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if err := s.greet(ctx, t); err != nil {
+	if err := s.authenticate(ctx, t); err != nil {
 		s.end(err)
 		s.close()
 		return nil, err
@@ -89,7 +89,7 @@ func openSession(ctx context.Context, t target, timeout, handshake time.Duration
 }
 
 // greet waits for the session and says who we are.
-func (s *session) greet(ctx context.Context, t target) error {
+func (s *session) authenticate(ctx context.Context, t target) error {
 	if err := s.await(ctx); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *session) greet(ctx context.Context, t target) error {
 // event takes the library's events. It is called by the library's goroutines.
 func (s *session) event(e zk.Event) {
 	if g, ok := strings.CutPrefix(e.Path, s.leases()+"/"); ok && (e.Type == zk.EventNodeDataChanged || e.Type == zk.EventNodeDeleted) {
-		s.touch(guid(g))
+		s.leaseChanged(guid(g))
 	}
 	if e.Type != zk.EventSession {
 		return
@@ -116,9 +116,9 @@ func (s *session) event(e zk.Event) {
 	switch e.State {
 	case zk.StateHasSession:
 		s.mu.Lock()
-		if s.wire != nil {
-			s.wire.established.Store(true)
-			s.timeout = s.wire.hello.timeout()
+		if s.netConn != nil {
+			s.netConn.established.Store(true)
+			s.timeout = s.netConn.response.timeout()
 		}
 		if !s.ready {
 			s.ready = true
@@ -205,14 +205,14 @@ func (s *session) confirm(start time.Time) {
 // timeout after the last exchange that is known to have reached the leader, as
 // ZooKeeper's own clients do. A follower tells the leader late of whom it has heard,
 // so the ensemble may count from somewhat earlier than we do.
-func (s *session) doubtful() time.Time {
+func (s *session) giveUpAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed.Add(s.timeout * 2 / 3)
 }
 
 // ended is when the ensemble would end the session by itself, if it heard nothing since the last exchange that is confirmed.
-func (s *session) ended() time.Time {
+func (s *session) expiresAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed.Add(s.timeout)
@@ -225,15 +225,15 @@ func (s *session) negotiated() time.Duration {
 }
 
 // hangUp cuts the connection unless something has come from it since start.
-func (s *session) hangUp(start time.Time) {
-	if s.heard.Load() > int64(start.Sub(epoch)) {
+func (s *session) cutIfSilent(start time.Time) {
+	if s.lastRead.Load() > int64(start.Sub(epoch)) {
 		return
 	}
 	s.mu.Lock()
-	w := s.wire
+	c := s.netConn
 	s.mu.Unlock()
-	if w != nil {
-		w.Close()
+	if c != nil {
+		c.Close()
 	}
 }
 
@@ -248,9 +248,9 @@ func (s *session) close() {
 // finish ends a session in the ensemble that was given up: when its timeout has passed, so that its owners have
 // as long to hear of it as if it had ended there by itself. That takes longer by itself if something was on its way until the network
 // was whole again. ctx ends when the session is known to be over, or is to be left to the ensemble.
-func (s *session) finish(ctx context.Context) {
+func (s *session) closeAfterTimeout(ctx context.Context) {
 	defer s.abandon() // nothing, if it was closed
-	if !sleep(ctx, time.Until(s.ended())) {
+	if !sleep(ctx, time.Until(s.expiresAt())) {
 		return
 	}
 	s.mu.Lock()
@@ -265,14 +265,14 @@ func (s *session) finish(ctx context.Context) {
 
 // recall says whether a session that was given up may connect: only while the ensemble is known to answer. Else each try, whose answer is
 // lost, would have it keep the session for another timeout.
-func (s *session) recall(answers bool) {
+func (s *session) allowReconnect(answers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.recalled = answers
+	s.reconnectAllowed = answers
 }
 
 // barredLocked reports whether it makes no new connections.
-func (s *session) barredLocked() bool { return s.abandoned || s.cause != nil && !s.recalled }
+func (s *session) isBarredLocked() bool { return s.abandoned || s.cause != nil && !s.reconnectAllowed }
 
 // sleep reports false if ctx has ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -300,8 +300,8 @@ func (s *session) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.abandoned = true
-	if s.wire != nil {
-		s.wire.silent.Store(true)
+	if s.netConn != nil {
+		s.netConn.silent.Store(true)
 	}
 }
 
@@ -315,9 +315,9 @@ func (s *session) leave() {
 func (s *session) cut() {
 	s.mu.Lock()
 	s.abandoned = true
-	w := s.wire
+	c := s.netConn
 	s.mu.Unlock()
-	if w != nil {
-		w.Close()
+	if c != nil {
+		c.Close()
 	}
 }

@@ -20,7 +20,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 		return 0, err
 	}
 	defer leave()
-	ready := b.interest(channel, pattern)
+	ready := b.watchChannel(channel, pattern)
 	if ready == nil {
 		return 0, nil
 	}
@@ -34,7 +34,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 
 // interest begins to follow what a channel is about and returns what tells that it is
 // followed, nil if the channel is none of ours.
-func (b *Backend) interest(channel string, pattern bool) <-chan struct{} {
+func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	if pattern {
 		if !mayMatch(channel) {
 			return nil
@@ -43,9 +43,9 @@ func (b *Backend) interest(channel string, pattern bool) <-chan struct{} {
 		defer b.mu.Unlock()
 		b.patterns[channel] = struct{}{}
 		if b.root == nil && !b.closed {
-			f := newFollower("")
-			b.root = f
-			b.all.Go(func() { b.followAll(f) })
+			w := newWatcher("")
+			b.root = w
+			b.all.Go(func() { b.runRootWatcher(w) })
 		}
 		return b.root.ready
 	}
@@ -60,22 +60,22 @@ func (b *Backend) interest(channel string, pattern bool) <-chan struct{} {
 	if !ok {
 		return nil
 	}
-	again := false
+	renotify := false
 	b.mu.Lock()
-	f := b.followLocked(mutex)
+	w := b.watcherLocked(mutex)
 	if contender != "" {
-		f.listeners[contender] = struct{}{}
-		if n := b.nodeLocked(place{mutex, contender}); n != nil && n.kind == kindPolling {
-			again = time.Now().Before(n.turn) // what it was told may have gone to a subscription that is no more
+		w.listeners[contender] = struct{}{}
+		if n := b.nodeLocked(nodeKey{mutex, contender}); n != nil && n.kind == kindPolling {
+			renotify = time.Now().Before(n.reservedUntil) // what it was told may have gone to a subscription that is no more
 			n.idle = false
 		}
-		f.again()
+		w.wake()
 	}
 	b.mu.Unlock()
-	if again {
-		b.notices.Publish(channel, simba.ReleasedNotice(b.lastOwner(place{mutex, contender})))
+	if renotify {
+		b.notices.Publish(channel, simba.ReleasedNotice(b.lastOwner(nodeKey{mutex, contender})))
 	}
-	return f.ready
+	return w.ready
 }
 
 // mayMatch reports whether a glob of channels may match one of a mutex.
@@ -93,7 +93,7 @@ func mayMatch(glob string) bool {
 }
 
 // followAll follows every mutex that there is, and those that are made.
-func (b *Backend) followAll(f *follower) {
+func (b *Backend) runRootWatcher(w *watcher) {
 	first := true
 	for {
 		changed, s, ready, err := b.listAll(!first)
@@ -102,14 +102,14 @@ func (b *Backend) followAll(f *follower) {
 			for _, r := range ready {
 				select {
 				case <-r:
-				case <-f.stop:
+				case <-w.stop:
 					return
 				case <-b.life.Done():
 					return
 				}
 			}
 			if first {
-				close(f.ready)
+				close(w.ready)
 				first = false
 			}
 		} else {
@@ -118,8 +118,8 @@ func (b *Backend) followAll(f *follower) {
 		select {
 		case <-changed:
 		case <-later:
-		case <-over(s):
-		case <-f.stop:
+		case <-sessionOver(s):
+		case <-w.stop:
 			return
 		case <-b.life.Done():
 			return
@@ -137,7 +137,7 @@ func (b *Backend) listAll(fresh bool) (changed <-chan zk.Event, s *session, read
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	b.unfollowAllBut(w.names)
+	b.stopWatchingMissing(w.names)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range w.names {
@@ -146,55 +146,55 @@ func (b *Backend) listAll(fresh bool) (changed <-chan zk.Event, s *session, read
 			continue
 		}
 		m := b.mutexes[mutex]
-		isNew := m == nil || m.follow == nil
-		f := b.followLocked(mutex)
+		isNew := m == nil || m.watcher == nil
+		w := b.watcherLocked(mutex)
 		if isNew && fresh {
-			f.fresh = true
+			w.fresh = true
 		}
-		ready = append(ready, f.ready)
+		ready = append(ready, w.ready)
 	}
 	return w.changed, s, ready, nil
 }
 
 // listen tells the keepers of the nodes of contenders that listen here that those can
 // be reached.
-func (b *Backend) listen(f *follower, o *outlook) {
+func (b *Backend) flagListeners(w *watcher, v *view) {
 	b.mu.Lock()
 	var contenders []string
-	for c := range f.listeners {
+	for c := range w.listeners {
 		contenders = append(contenders, c)
 	}
 	b.mu.Unlock()
-	maps.DeleteFunc(o.flagged, func(g guid, _ bool) bool {
-		return !slices.ContainsFunc(o.names, func(child string) bool { return guidOf(child) == g })
+	maps.DeleteFunc(v.flagged, func(g guid, _ bool) bool {
+		return !slices.ContainsFunc(v.names, func(child string) bool { return guidOf(child) == g })
 	})
 	for _, c := range contenders {
-		if !b.notices.Subscribed(simba.ContenderChannel(f.mutex, c)) {
+		if !b.notices.Subscribed(simba.ContenderChannel(w.mutex, c)) {
 			continue
 		}
 		mark := protected + contenderMark(c)
-		for _, child := range o.names {
-			if g := guidOf(child); strings.HasPrefix(child, mark) && !g.tagged(o.s.tag) && !o.flagged[g] {
-				o.flagged[g] = b.flag(o.s, place{f.mutex, c}, child)
+		for _, child := range v.names {
+			if g := guidOf(child); strings.HasPrefix(child, mark) && !g.tagged(v.s.tag) && !v.flagged[g] {
+				v.flagged[g] = b.flagListener(v.s, nodeKey{w.mutex, c}, child)
 			}
 		}
 	}
 }
 
-func (b *Backend) flag(s *session, p place, child string) bool {
+func (b *Backend) flagListener(s *session, k nodeKey, child string) bool {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
-	open, err := b.hold(ctx, p)
+	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
 		return false
 	}
-	defer open()
-	n, err := b.foreign(ctx, s, p.mutex, child)
-	if err != nil || n == nil || n.contender != p.contender || n.bare || n.kind == kindOwner {
+	defer unlock()
+	n, err := b.readNode(ctx, s, k.mutex, child)
+	if err != nil || n == nil || n.contender != k.contender || n.bare || n.kind == kindOwner {
 		return err == nil
 	}
 	b.mu.Lock()
 	n.listening = true
 	b.mu.Unlock()
-	return gone(b.mark(ctx, n)) == nil
+	return ignoreNoNode(b.writeRecord(ctx, n)) == nil
 }

@@ -21,11 +21,11 @@ func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error)
 		return simba.Outcome{}, err
 	}
 	defer leave()
-	n := b.nodeAt(place{t.Request.Mutex, t.Request.Contender})
-	if n != nil && n.token == g.Token && b.tells(n) {
+	n := b.nodeAt(nodeKey{t.Request.Mutex, t.Request.Contender})
+	if n != nil && n.token == g.Token && b.answerGrant(n) {
 		return b.ownOutcome(n, simba.StatusAcquired), nil
 	}
-	return b.without(ctx, t, simba.StatusTimeout)
+	return b.outcomeWithoutLease(ctx, t, simba.StatusTimeout)
 }
 
 // Reacquire implements proxy.Store.
@@ -34,7 +34,7 @@ func (b *Backend) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error
 }
 
 // tells reports whether a node is still the owner's, and notes that the end of its wait tells so then.
-func (b *Backend) tells(n *node) bool {
+func (b *Backend) answerGrant(n *node) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	owns := b.ownsLocked(n)
@@ -49,7 +49,7 @@ func (b *Backend) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 		return simba.Outcome{}, err
 	}
 	defer leave()
-	return b.without(ctx, t, simba.StatusQueued)
+	return b.outcomeWithoutLease(ctx, t, simba.StatusQueued)
 }
 
 // Leave implements proxy.Store.
@@ -59,57 +59,57 @@ func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, er
 		return simba.Outcome{}, err
 	}
 	defer leave()
-	p := place{t.Request.Mutex, t.Request.Contender}
+	k := nodeKey{t.Request.Mutex, t.Request.Contender}
 	if why == simba.EndGone {
-		b.unblock(p)
-		if n := b.nodeAt(p); n != nil && b.owns(n) {
-			return simba.Outcome{Status: simba.StatusTimeout}, b.failed(b.passOn(ctx, p, n.token, false))
+		b.unblock(k)
+		if n := b.nodeAt(k); n != nil && b.owns(n) {
+			return simba.Outcome{Status: simba.StatusTimeout}, b.failed(b.abandonGrant(ctx, k, n.token, false))
 		}
 		return simba.Outcome{Status: simba.StatusQueued}, nil
 	}
-	out, owner, err := b.quit(ctx, p, why)
+	out, owner, err := b.leaveWait(ctx, k, why)
 	if err != nil {
-		b.unblock(p) // if it could not be taken out, nobody waits there all the same
+		b.unblock(k) // if it could not be taken out, nobody waits there all the same
 	}
 	if owner || err != nil {
 		return out, b.failed(err)
 	}
-	return b.without(ctx, t, simba.StatusTimeout)
+	return b.outcomeWithoutLease(ctx, t, simba.StatusTimeout)
 }
 
 // quit takes a waiter out of the queue, unless it owns the mutex by now.
-func (b *Backend) quit(ctx context.Context, p place, why simba.EndReason) (out simba.Outcome, owner bool, err error) {
-	open, err := b.hold(ctx, p)
+func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason) (out simba.Outcome, owner bool, err error) {
+	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
 		return out, false, err
 	}
-	defer open()
+	defer unlock()
 	reason := "left"
 	if why == simba.EndTimeout {
 		reason = "timeout"
 	}
 	for {
-		n := b.nodeAt(p)
-		if n == nil || b.waiters.Find(p.mutex, p.contender) != nil { // gone, or another connection waits
+		n := b.nodeAt(k)
+		if n == nil || b.waiters.Find(k.mutex, k.contender) != nil { // gone, or another connection waits
 			return out, false, nil
 		}
 		b.mu.Lock()
 		granted := n.kind == kindOwner
 		b.mu.Unlock()
 		switch {
-		case b.tells(n):
+		case b.answerGrant(n):
 			return b.ownOutcome(n, simba.StatusAcquired), true, nil
 		case granted: // and over by now: it is about to go
 			return out, false, nil
 		}
-		err = b.removeOurs(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, asWaiter)
+		err = b.removeOwn(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, asWaiter)
 		switch {
 		case errors.Is(err, errChanged) && ctx.Err() == nil: // it is being handed the mutex
 			b.pause(decidePause)
 		case errors.Is(err, errSessionOver): // and its nodes with it
 			return out, false, nil
 		default:
-			return out, false, gone(err)
+			return out, false, ignoreNoNode(err)
 		}
 	}
 }
@@ -124,43 +124,43 @@ func (b *Backend) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 		return err
 	}
 	defer leave()
-	return b.failed(b.passOn(ctx, place{t.Request.Mutex, t.Request.Contender}, g.Token, false))
+	return b.failed(b.abandonGrant(ctx, nodeKey{t.Request.Mutex, t.Request.Contender}, g.Token, false))
 }
 
 // passOn gives up a tenure whose waiter could not be told, unless it was renewed since.
 // If the ensemble cannot be asked now, it is given up as soon as it can: see remove.
-func (b *Backend) passOn(ctx context.Context, p place, token uint64, unanswered bool) error {
-	open, err := b.hold(ctx, p)
+func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, unanswered bool) error {
+	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
 		return err
 	}
-	defer open()
-	n := b.nodeAt(p)
+	defer unlock()
+	n := b.nodeAt(k)
 	if n == nil || n.token != token {
 		return nil
 	}
 	b.mu.Lock()
-	if !n.untold || unanswered && n.answered {
+	if !n.unacknowledged || unanswered && n.answered {
 		b.mu.Unlock()
 		return nil
 	}
 	b.mu.Unlock()
-	return gone(b.removeOurs(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}, thisVersion))
+	return ignoreNoNode(b.removeOwn(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}, thisVersion))
 }
 
 // passOnSoon is passOn in the background, unless the end of the wait has told of the tenure.
-func (b *Backend) passOnSoon(p place, token uint64) {
+func (b *Backend) abandonGrantInBackground(k nodeKey, token uint64) {
 	b.background(func() {
 		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 		defer cancel()
-		if err := b.passOn(ctx, p, token, true); err != nil && b.life.Err() == nil {
-			b.log.Warn("cannot pass on a mutex whose waiter is gone yet", "mutex", p.mutex, "contender", p.contender, "err", err)
+		if err := b.abandonGrant(ctx, k, token, true); err != nil && b.life.Err() == nil {
+			b.log.Warn("cannot pass on a mutex whose waiter is gone yet", "mutex", k.mutex, "contender", k.contender, "err", err)
 		}
 	})
 }
 
 // removeOurs is remove unless the contender goes on through another server.
-func (b *Backend) removeOurs(ctx context.Context, n *node, why simba.Event, on condition) error {
+func (b *Backend) removeOwn(ctx context.Context, n *node, why simba.Event, on condition) error {
 	for {
 		err := b.remove(ctx, n, why, on)
 		if !errors.Is(err, zk.ErrBadVersion) {
@@ -187,14 +187,14 @@ func (b *Backend) owns(n *node) bool {
 func (b *Backend) ownsLocked(n *node) bool { return n.ownsLocked(time.Now()) && n.s.alive() }
 
 // without is the outcome of one who does not own the mutex.
-func (b *Backend) without(ctx context.Context, t *proxy.Ticket, status simba.Status) (out simba.Outcome, err error) {
-	err = b.ask(ctx, t.Request.Mutex, func(s *session) error {
+func (b *Backend) outcomeWithoutLease(ctx context.Context, t *proxy.Ticket, status simba.Status) (out simba.Outcome, err error) {
+	err = b.retryRead(ctx, t.Request.Mutex, func(s *session) error {
 		h, err := b.inspect(ctx, s, t.Request.Mutex)
 		if err != nil {
 			return err
 		}
 		out = h.outcome(status)
-		if n := b.nodeAt(place{t.Request.Mutex, t.Request.Contender}); n != nil {
+		if n := b.nodeAt(nodeKey{t.Request.Mutex, t.Request.Contender}); n != nil {
 			out.Position = h.position(n.child)
 		}
 		return nil

@@ -1,0 +1,163 @@
+package backendtest
+
+import (
+	"context"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func deadWaiterRules() []rule {
+	return []rule{
+		{"6", "a dead waiter is skipped", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			dead := s.block(m, "dead", long, 0)
+			b := s.block(m, "b", long, 0)
+			dead.end(simba.EndGone)
+			s.mustRelease(m, "a")
+			b.granted()
+			if dead.isWoken() {
+				tc.t.Error("the dead was woken")
+			}
+		}},
+		{"6", "a waiter that died after it was chosen is skipped", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			dead := s.block(m, "dead", long, 0)
+			b := s.block(m, "b", long, 0)
+			s.mustRelease(m, "a")
+			dead.awaitWake()
+			if o := dead.end(simba.EndGone); o.Status == simba.StatusAcquired {
+				tc.t.Errorf("the dead: %s", show(o))
+			}
+			b.granted()
+			if o := s.owner(m); o.Owner != "b" {
+				tc.t.Errorf("%+v", o)
+			}
+		}},
+		{"6", "waiters that die while it is handed on are all skipped", 0, func(tc *testCase) {
+			s := tc.server()
+			for range 10 {
+				m := tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
+				dead := []*waiter{s.block(m, "b", long, 0), s.block(m, "c", long, 0), s.block(m, "d", long, 0)}
+				last := s.block(m, "e", long, 0)
+				done := make(chan error)
+				for _, x := range dead {
+					x.ended = true
+					go func() {
+						o, err := x.ticket.End(simba.EndGone)
+						if err == nil {
+							err = s.b.Commit(context.Background(), o.Seq)
+						}
+						done <- err
+					}()
+				}
+				s.mustRelease(m, "a")
+				for range dead {
+					if err := <-done; err != nil {
+						tc.t.Error(err)
+					}
+				}
+				last.granted()
+			}
+		}},
+		{"6", "a grant that could not be told is passed on", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			dead := s.block(m, "dead", long, 0)
+			b := s.block(m, "b", long, 0)
+			s.mustRelease(m, "a")
+			dead.granted()
+			dead.abandon()
+			b.granted()
+			dead.abandon() // too late to do harm
+			if o := s.owner(m); o.Owner != "b" {
+				tc.t.Errorf("%+v", o)
+			}
+			tc.equal("queue", s.queue(m), nil)
+		}},
+		{"6", "a grant that could not be told frees the mutex if nobody waits", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			for _, told := range []bool{true, false} {
+				s.mustAcquire(m, "a", long, 0)
+				dead := s.block(m, "dead", long, 0)
+				s.mustRelease(m, "a")
+				dead.awaitWake()
+				if told {
+					dead.end(simba.EndWoken)
+					dead.abandon()
+				} else {
+					dead.end(simba.EndGone)
+				}
+				if o := s.owner(m); o.Owner != "" {
+					tc.t.Errorf("%+v", o)
+				}
+			}
+		}},
+		{"6", "a waiter that came back keeps what its old connection was granted", 0, func(tc *testCase) {
+			s := tc.server()
+			for _, how := range []string{"end", "abandon"} {
+				m := tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
+				b := s.block(m, "b", long, 0)
+				c := s.block(m, "c", long, 0)
+				s.mustRelease(m, "a")
+				b.awaitWake()
+				if how == "abandon" {
+					b.granted()
+				}
+				o := s.acquire(m, "b", long, 0)
+				if o.Status != simba.StatusRenewed || o.Owner != "b" {
+					tc.t.Fatalf("%s: b asks again: %s", how, show(o))
+				}
+				if how == "abandon" {
+					b.abandon()
+				} else {
+					b.end(simba.EndGone)
+				}
+				if t := s.owner(m); t.Owner != "b" || t.Token != o.Token {
+					tc.t.Errorf("%s: taken from one who was told: %+v", how, t)
+				}
+				if c.isWoken() {
+					tc.t.Errorf("%s: c was woken", how)
+				}
+			}
+		}},
+		{"broken", "a waiter whose connection breaks keeps its place", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			b := s.block(m, "b", long, 0)
+			s.block(m, "c", long, 0)
+			if o := b.end(simba.EndGone); o.Status != simba.StatusQueued {
+				tc.t.Errorf("%s", show(o))
+			}
+			tc.equal("queue", s.queue(m), []string{"b", "c"})
+			if q := s.queueEntries(m, 2); len(q) == 2 && (q[0].Blocked || !q[1].Blocked) {
+				tc.t.Errorf("who is blocked: %+v", q)
+			}
+			b = s.block(m, "b", long, 0)
+			tc.equal("queue after its return", s.queue(m), []string{"b", "c"})
+			s.mustRelease(m, "a")
+			b.granted()
+		}},
+		{"broken", "a waiter whose connection breaks is reached by its subscription", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			s.subscribeContender(m, "b")
+			b := s.block(m, "b", long, 0)
+			b.end(simba.EndGone)
+			s.mustRelease(m, "a")
+			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
+		}},
+		{"9", "a waiter whose connection broke lapses", 0, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.b.SetQueueGrace(100 * ms)
+			s.mustAcquire(m, "a", long, 0)
+			b := s.block(m, "b", long, 0)
+			s.shorten(m, "a", 100*ms, 0)
+			b.end(simba.EndGone)
+			tc.await("b's place lapses", func() bool { return len(s.queue(m)) == 0 })
+		}},
+	}
+}

@@ -1,0 +1,108 @@
+package backendtest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+// late is a journal that acknowledges a change of a lease some time after another one has made it
+// durable, from a goroutine of its own, as one does that waits for other machines.
+type delayedJournal struct {
+	engine.Journal
+	delay func() time.Duration
+
+	mu           sync.Mutex
+	acknowledged *sync.Cond  // signals each acknowledgement
+	held         []simba.Seq // changes that it has yet to acknowledge, in order
+	last         simba.Seq   // the last change appended
+}
+
+// everything is what a journal reports that holds nothing back.
+const allCommitted simba.Seq = 1<<64 - 1
+
+// Late returns a journal that acknowledges what j makes durable as much later as by says.
+func Late(j engine.Journal, by func() time.Duration) engine.Journal {
+	d := &delayedJournal{Journal: j, delay: by}
+	d.acknowledged = sync.NewCond(&d.mu)
+	if seq := j.Committed(); seq != allCommitted {
+		d.last = seq
+	}
+	return d
+}
+
+// Append implements engine.Journal. A change of a lease holds back all that follow.
+func (d *delayedJournal) Append(ch simba.Change) (holds bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	holds = d.Journal.Append(ch) || ch.Kind != simba.ChangeNone
+	if d.last = ch.Seq; holds {
+		d.held = append(d.held, ch.Seq)
+	}
+	return holds
+}
+
+// AppendAll implements engine.Journal.
+func (d *delayedJournal) AppendAll(changes []simba.Change) (holds bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.Journal.AppendAll(changes)
+	for _, ch := range changes {
+		d.held = append(d.held, ch.Seq)
+		d.last = ch.Seq
+	}
+	return true
+}
+
+// Committed implements engine.Journal.
+func (d *delayedJournal) Committed() simba.Seq {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.committedLocked()
+}
+
+func (d *delayedJournal) committedLocked() simba.Seq {
+	if len(d.held) > 0 {
+		return d.held[0] - 1
+	}
+	return min(d.last, d.Journal.Committed())
+}
+
+// Begin implements engine.Journal.
+func (d *delayedJournal) Begin(seq simba.Seq) (waits bool) {
+	if seq <= d.Committed() {
+		return false
+	}
+	go func() { _ = d.Commit(seq) }() // whoever calls Commit meets the error, too
+	return true
+}
+
+// Commit implements engine.Journal.
+func (d *delayedJournal) Commit(seq simba.Seq) error {
+	if seq <= d.Committed() {
+		return nil
+	}
+	if err := d.Journal.Commit(seq); err != nil {
+		return err
+	}
+	time.AfterFunc(d.delay(), func() { d.acknowledge(seq) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for seq > d.committedLocked() {
+		d.acknowledged.Wait()
+	}
+	return nil
+}
+
+func (d *delayedJournal) acknowledge(seq simba.Seq) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for n < len(d.held) && d.held[n] <= seq {
+		n++
+	}
+	d.held = d.held[n:]
+	d.acknowledged.Broadcast()
+}

@@ -1,0 +1,227 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// lose has the reply to the first request lost that names the mutex. It returns the
+// error of do, which is nil or an UnavailableError.
+func (tc *testCase) loseReply(m string, do func() error) error {
+	tc.t.Helper()
+	lost := tc.engine.Link.DropReplyTo(m)
+	err := do()
+	if err != nil {
+		tc.mustBeUnavailable("a lost reply", err)
+	}
+	select {
+	case <-lost:
+	case <-time.After(tc.patience()):
+		tc.t.Fatal("no request names the mutex")
+	}
+	return err
+}
+
+func lostReplyRules() []rule {
+	return []rule{
+		{"lost", "an acquire whose reply was lost gets the same tenure again", link, func(tc *testCase) {
+			s := tc.server()
+			other := s
+			if tc.engine.Shared {
+				other = tc.server()
+			}
+			for range 5 {
+				m := tc.mutex()
+				s.mustAcquire(m, "before", long, 0)
+				s.mustRelease(m, "before")
+				var o simba.Outcome
+				err := tc.loseReply(m, func() (err error) {
+					o, _, err = s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long})
+					return err
+				})
+				if err == nil && (o.Owner != "a" || o.Token == 0) {
+					tc.t.Fatalf("%s", show(o))
+				}
+				seen := other.ownerAgain(m)
+				if seen.Owner != "" && seen.Owner != "a" || err == nil && seen.Token != o.Token {
+					tc.t.Fatalf("owner %+v after %s, %v", seen, show(o), err)
+				}
+				again := s.acquireAgain(m, "a", long)
+				switch {
+				case again.Owner != "a":
+					tc.t.Fatalf("again: %s", show(again))
+				case seen.Owner == "a" && (again.Status != simba.StatusRenewed || again.Token != seen.Token):
+					tc.t.Errorf("again: %s, the owner was %+v", show(again), seen)
+				}
+				tc.equal("queue", s.queue(m), nil)
+				s.mustRelease(m, "a")
+				if o := other.owner(m); o.Owner != "" {
+					tc.t.Errorf("after one release: %+v", o)
+				}
+			}
+		}},
+		{"lost", "a guard whose reply was lost renews again", link, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			a := s.mustAcquire(m, "a", long, 0)
+			for range 3 {
+				_ = tc.loseReply(m, func() error {
+					_, err := s.b.Guard(context.Background(), simba.GuardRequest{Mutex: m, Contender: "a", TTL: long, Token: a.Token})
+					return err
+				})
+				var o simba.Outcome
+				s.untilServed("guard", func(ctx context.Context) (_ simba.Seq, err error) {
+					o, err = s.b.Guard(ctx, simba.GuardRequest{Mutex: m, Contender: "a", TTL: long, Token: a.Token})
+					return 0, err
+				})
+				if o.Status != simba.StatusRenewed || o.Token != a.Token {
+					tc.t.Errorf("%s", show(o))
+				}
+			}
+		}},
+		{"lost", "a release whose reply was lost hands on", link, func(tc *testCase) {
+			for range 3 {
+				s, m := tc.server(), tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
+				b := s.block(m, "b", long, 0)
+				_ = tc.loseReply(m, func() error {
+					_, _, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
+					return err
+				})
+				b.awaitWake()
+				o := b.endAgain()
+				if o.Owner != "b" {
+					tc.t.Errorf("%s", show(o))
+				}
+				s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
+					owned, _, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
+					if owned {
+						tc.t.Error("a released twice")
+					}
+					return 0, err
+				})
+				if o := s.owner(m); o.Owner != "b" {
+					tc.t.Errorf("%+v", o)
+				}
+			}
+		}},
+		{"lost", "a release whose reply was lost may be repeated, and the mutex is free", link, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			_ = tc.loseReply(m, func() error {
+				_, _, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
+				return err
+			})
+			s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
+				_, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
+				return seq, err
+			})
+			s.mustAcquire(m, "b", long, 0)
+		}},
+		{"lost", "a break whose reply was lost hands on", link, func(tc *testCase) {
+			s, m := tc.server(), tc.mutex()
+			s.mustAcquire(m, "a", long, 0)
+			b := s.block(m, "b", long, 0)
+			_ = tc.loseReply(m, func() error {
+				_, _, err := s.b.Break(context.Background(), m, "stuck")
+				return err
+			})
+			b.awaitWake()
+			if o := b.endAgain(); o.Owner != "b" {
+				tc.t.Errorf("%s", show(o))
+			}
+		}},
+		{"lost", "one that is to wait and whose reply was lost may ask again", link, func(tc *testCase) {
+			s := tc.server()
+			for _, held := range []bool{false, true} {
+				m := tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
+				if !held {
+					s.mustRelease(m, "a")
+				}
+				var x *waiter
+				_ = tc.loseReply(m, func() error {
+					x = &waiter{s: s, mutex: m, name: "b", woken: make(chan struct{})}
+					_, ticket, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "b", TTL: long, Waiter: x})
+					x.ticket = ticket
+					if ticket != nil {
+						s.waits = append(s.waits, x)
+					}
+					return err
+				})
+				o := s.acquireAgain(m, "b", long)
+				if !held && o.Owner != "b" {
+					tc.t.Errorf("%s", show(o))
+				}
+				if held {
+					tc.equal("queue", s.queue(m), []string{"b"})
+					if x.ticket == nil {
+						x = s.block(m, "b", long, 0)
+					}
+					s.mustRelease(m, "a")
+					x.granted()
+				}
+				s.mustRelease(m, "b")
+				if o := s.owner(m); o.Owner != "" {
+					tc.t.Errorf("after one release: %+v", o)
+				}
+			}
+		}},
+		{"lost", "a waiter that is gone holds up nobody, though its leaving was not confirmed", link, func(tc *testCase) {
+			for _, why := range []simba.EndReason{simba.EndGone, simba.EndTimeout} {
+				s, m := tc.server(), tc.mutex()
+				s.mustAcquire(m, "a", long, 0)
+				b := s.block(m, "b", 2*sec, 0)
+				c := s.block(m, "c", long, 0)
+				tc.engine.Link.DropReplyTo(m) // an engine may not need to ask
+				b.ended = true
+				o, err := b.ticket.End(why)
+				if err != nil {
+					tc.mustBeUnavailable("the end", err)
+				} else if o.Status == simba.StatusAcquired {
+					tc.t.Errorf("%s", show(o))
+				}
+				s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
+					_, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
+					return seq, err
+				})
+				c.awaitWake()
+				if o := c.endAgain(); o.Owner != "c" {
+					tc.t.Errorf("%s", show(o))
+				}
+				tc.engine.Link.Heal()
+			}
+		}},
+		{"lost", "a grant that could not be confirmed is had by asking again", link | shared, func(tc *testCase) {
+			one, two := tc.pair()
+			m := tc.mutex()
+			one.mustAcquire(m, "a", long, 0)
+			b := two.block(m, "b", long, 0)
+			one.mustRelease(m, "a")
+			b.awaitWake()
+			tc.engine.Link.DropReplyTo(m) // if it asks at all
+			if o := b.endAgain(); o.Owner != "b" {
+				tc.t.Errorf("%s", show(o))
+			}
+			tc.engine.Link.Heal()
+			if o := one.ownerAgain(m); o.Owner != "b" {
+				tc.t.Errorf("%+v", o)
+			}
+		}},
+	}
+}
+
+// endAgain ends a wait that was woken. Should the store not confirm it, the client
+// repeats its request until it is answered.
+func (x *waiter) endAgain() simba.Outcome {
+	x.s.tc.t.Helper()
+	x.ended = true
+	o, err := x.ticket.End(simba.EndWoken)
+	if unavailable := (*simba.UnavailableError)(nil); errors.As(err, &unavailable) {
+		return x.s.acquireAgain(x.mutex, x.name, long)
+	}
+	x.s.commit(o.Seq, err)
+	return o
+}

@@ -1,0 +1,85 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Steps with short leases. A busy store may answer later than such a lease lasts, and a busy
+// machine may let the test's next step wait for longer. Neither is a fault of the engine.
+
+// isLate reports whether a request for a lease failed since its answer came when the lease was
+// over, or later than the server waits for it. Nobody can be told of the lease then, though the
+// store may have granted it.
+func (s *server) isLate(err error, asked time.Time, lease time.Duration) bool {
+	var unavailable *simba.UnavailableError
+	return errors.As(err, &unavailable) && time.Since(asked) >= min(lease, s.tc.engine.Timeout)-rounding
+}
+
+// shorten has an owner renew its lease with windows that end soon.
+func (s *server) shorten(mutex, contender string, ttl, transition time.Duration) {
+	s.tc.t.Helper()
+	asked := time.Now()
+	o, err := s.b.Guard(context.Background(), simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+	if s.isLate(err, asked, ttl+transition) {
+		return
+	}
+	s.commit(o.Seq, err)
+	if o.Status != simba.StatusRenewed {
+		s.tc.t.Fatalf("%s was to renew %s: %s", contender, mutex, show(o))
+	}
+}
+
+// expire is shorten that waits until the lease has ended.
+func (s *server) expire(mutex, contender string, ttl time.Duration) {
+	s.tc.t.Helper()
+	s.shorten(mutex, contender, ttl, 0)
+	s.awaitNoOwner(mutex)
+}
+
+func (s *server) awaitNoOwner(mutex string) {
+	s.tc.t.Helper()
+	s.tc.await("the lease ends", func() bool { return s.owner(mutex).Owner == "" })
+}
+
+// takeIfInTime is take with a short lease. It reports false if the answer came when that was over.
+func (s *server) acquireIfInTime(mutex, contender string, ttl, transition time.Duration) (o simba.Outcome, inTime bool) {
+	s.tc.t.Helper()
+	asked := time.Now()
+	o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
+	if s.isLate(err, asked, ttl+transition) {
+		return o, false
+	}
+	s.commit(o.Seq, err)
+	if o.Status != simba.StatusAcquired || o.Owner != contender || o.Token == 0 {
+		s.tc.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
+	}
+	return o, true
+}
+
+// blockIfInTime is block for a mutex whose lease is short. The waiter is nil if it was had at once.
+func (s *server) blockIfInTime(mutex, contender string) *waiter {
+	s.tc.t.Helper()
+	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
+	if x == nil && o.Status != simba.StatusAcquired {
+		s.tc.t.Fatalf("%s was to wait for %s: %s", contender, mutex, show(o))
+	}
+	return x
+}
+
+// longestLease is when withLease gives up.
+const longestLease = time.Minute
+
+// withLease takes steps that must be over before a lease ends, on a mutex that nobody used before.
+// They report false if they were too late. Then they are taken again, with a lease twice as long.
+func (tc *testCase) withLease(lease time.Duration, steps func(mutex string, lease time.Duration) (inTime bool)) {
+	tc.t.Helper()
+	for ; !steps(tc.mutex(), lease); lease *= 2 {
+		if lease > longestLease {
+			tc.t.Fatalf("the machine is too slow for this test, with a lease of %v", lease)
+		}
+	}
+}

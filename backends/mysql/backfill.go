@@ -1,0 +1,106 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// Simba's own migration adds fencing_token with 0 in every row. The next contender of Simba 3.3
+// would then get token 1, which an earlier tenure already had. So a server that meets the column
+// replaces each 0 with legacyToken. The token of such a row is its version, as it is with 0. So the
+// tokens of running tenures do not change, and several servers may do this at once.
+
+// legacyToken is the fencing_token of a row that is older than the column.
+const legacyToken = "version * 1000000 + 2"
+
+const (
+	// backfillPage is the most rows that one statement changes. It holds their locks until it
+	// commits.
+	backfillPage = 100
+	// backfillRetry is the pause before the next attempt, after a locked row or a failed request.
+	backfillRetry = time.Second
+)
+
+// noteColumn records whether the table has fencing_token. If the column is new, it starts the
+// backfill.
+func (s *store) noteColumn(fenced bool) {
+	if !fenced {
+		s.backfillPending.Store(true) // for when the column is added
+	}
+	if s.fenced.Swap(fenced) != fenced && fenced {
+		select {
+		case s.columnAdded <- struct{}{}:
+		default: // the backfill has yet to start
+		}
+	}
+}
+
+// backfillTokens runs the backfill each time the column appears, until the backend is closed.
+func (b *Backend) backfillTokens() {
+	defer b.running.Done()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-b.store.columnAdded:
+		}
+		for i := 0; ; i++ {
+			err := b.store.backfill(b.ctx, b.timeout)
+			if err == nil {
+				b.store.backfillPending.Store(false)
+				break
+			}
+			if isOtherTable(err) { // the column has been dropped again
+				break
+			}
+			if i == 0 && b.ctx.Err() == nil {
+				b.log.Warn("setting fencing_token in rows of before failed, it is tried again", "err", err)
+			}
+			select {
+			case <-b.ctx.Done():
+				return
+			case <-time.After(backfillRetry):
+			}
+		}
+	}
+}
+
+// backfill replaces every fencing_token of 0, except in rows that nobody has owned. The time limit
+// applies to each page. It skips a page that has a locked row and returns the error of the last
+// such page.
+func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error) {
+	for last, more := "", true; more; {
+		err := within(ctx, limit, func(ctx context.Context) (err error) {
+			first := last
+			last, more, err = s.nextLegacyPage(ctx, first)
+			if err != nil || last == first {
+				return err
+			}
+			_, err = s.db.ExecContext(ctx, "UPDATE simba_mutex SET fencing_token = "+legacyToken+
+				" WHERE mutex > ? AND mutex <= ? AND fencing_token = 0 AND version > 0", first, last)
+			return err
+		})
+		switch {
+		case isConflict(err):
+			locked = err
+		case err != nil:
+			return err
+		}
+	}
+	return locked
+}
+
+// nextLegacyPage returns the last mutex of the next page of rows to change, or from if there is
+// none.
+func (s *store) nextLegacyPage(ctx context.Context, from string) (last string, more bool, err error) {
+	err = queryRow(ctx, s.db, []any{&last}, "SELECT mutex FROM simba_mutex"+
+		" WHERE mutex > ? AND fencing_token = 0 AND version > 0 ORDER BY mutex LIMIT ?, 1", from, backfillPage-1)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return last, err == nil, err
+	}
+	err = queryRow(ctx, s.db, []any{&last}, "SELECT COALESCE(MAX(mutex), ?) FROM simba_mutex"+
+		" WHERE mutex > ? AND fencing_token = 0 AND version > 0", from, from)
+	return last, false, err
+}

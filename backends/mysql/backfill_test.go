@@ -1,0 +1,111 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+)
+
+func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
+	t.Helper()
+	if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds with 0 in every row, whatever statement
+// meets it.
+func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
+	for name, meet := range map[string]func(t *testing.T, b *Backend, addr string){
+		"a read":  func(t *testing.T, b *Backend, _ string) { ownerOf(t, b, "m") },
+		"a grant": func(t *testing.T, b *Backend, _ string) { take(t, b, "other", "a", long) },
+		"Open":    func(t *testing.T, _ *Backend, addr string) { serve(t, addr, withoutMigration) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := serverWithSeedTable(t)
+			db := direct(t, store, "")
+			b := serve(t, store.Addr, withoutMigration)
+			k := tokens{mutex: "m"}
+			for range 3 {
+				k.begin(t, "a", take(t, b, "m", "a", long).Token, b)
+				release(t, b, "m", "a")
+			}
+			running := tokens{mutex: "running"}
+			running.begin(t, "r", take(t, b, "running", "r", long).Token, b)
+			must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_350")
+			must(t, db, simbasColumn)
+			// It has begun before a server could meet the column.
+			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
+			if token := early.mustAcquire(t); token != 1 {
+				t.Fatalf("the early contender has token %d", token)
+			}
+
+			meet(t, b, store.Addr)
+			await(t, "the tokens are raised", func() bool {
+				var zeros int
+				if err := db.QueryRow("SELECT COUNT(*) FROM simba_mutex WHERE fencing_token = 0").Scan(&zeros); err != nil {
+					t.Fatal(err)
+				}
+				return zeros == 0
+			})
+			for i := 1; i <= 350; i++ {
+				if token := fencingOf(t, db, fmt.Sprint("m", i)); token != uint64(i)*tokenUnit+legacyMark && i != 7 {
+					t.Errorf("m%d has token %d", i, token)
+				}
+			}
+			now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
+			k.begin(t, "now", now.mustAcquire(t), b, serve(t, store.Addr, withoutMigration))
+			running.goOn(t, "r", b)
+			if token := fencingOf(t, db, "m7"); token != 1 || early.mustAcquire(t) != 1 {
+				t.Errorf("the early contender's token became %d", token)
+			}
+		})
+	}
+}
+
+// TestRaisingTokensWaitsForALockedRowAndFailsNoRequest.
+func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
+	store := serverWithSeedTable(t)
+	db := direct(t, store, "")
+	one := serve(t, store.Addr, withoutMigration)
+	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', LPAD(seq, 3, '0')), 0, 0, 0, '', seq FROM seq_1_to_350")
+	must(t, db, simbasColumn)
+	tx := lockRow(t, db, "m007")
+	two := serve(t, store.Addr, withoutMigration)
+	ownerOf(t, one, "m200")
+	await(t, "the pages without the locked row are raised", func() bool { return fencingOf(t, db, "m350") == 350_000_002 })
+	for i, b := range []*Backend{one, two} {
+		mutex := fmt.Sprintf("m10%d", i)
+		a := take(t, b, mutex, "a", long)
+		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long, Token: a.Token})
+		if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token {
+			t.Errorf("%+v, %v", g, err)
+		}
+	}
+	if token := fencingOf(t, db, "m007"); token != 0 {
+		t.Errorf("the locked row has token %d", token)
+	}
+	tx.Rollback()
+	await(t, "the row is raised", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := two.store.backfill(ctx, patience); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoTokensAreRaisedOnATableOfVersionZero: a row that nobody has owned needs none.
+func TestNoTokensAreRaisedOnATableOfVersionZero(t *testing.T) {
+	store := serverWithTable(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	must(t, db, seeds.MySQLInit, "m")
+	b := serve(t, store.Addr, withoutMigration)
+	if last, more, err := b.store.nextLegacyPage(t.Context(), ""); last != "" || more || err != nil {
+		t.Errorf("%q, %v, %v", last, more, err)
+	}
+}

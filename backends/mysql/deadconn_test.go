@@ -1,0 +1,114 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// deaths makes connections to a database one of which dies without a sign.
+type deadConns struct {
+	armed atomic.Bool // the next GUARD is the last that its connection takes
+	died  chan struct{}
+}
+
+// newDeaths returns deaths, and the network of connections for a DSN.
+func newDeadConns(t *testing.T) (d *deadConns, network string) {
+	d = &deadConns{died: make(chan struct{})}
+	network = t.Name()
+	mysqldriver.RegisterDialContext(network, func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return &deadConn{Conn: c, deaths: d}, err
+	})
+	t.Cleanup(func() { mysqldriver.DeregisterDialContext(network) })
+	return d, network
+}
+
+// mortal is a connection that accepts writes and sends no reply once it is dead.
+type deadConn struct {
+	net.Conn
+	deaths *deadConns
+	dead   atomic.Bool
+}
+
+func (c *deadConn) Write(b []byte) (int, error) {
+	guard := bytes.Contains(b, []byte("LAST_INSERT_ID(")) && !bytes.Contains(b, []byte("DIV 2")) // see statements
+	if guard && c.deaths.armed.CompareAndSwap(true, false) {
+		c.dead.Store(true)
+		close(c.deaths.died)
+	}
+	if c.dead.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestAGuardOnADeadConnectionHoldsUpNoOther: the owner's next one renews in time.
+func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
+	const timeout = 8 * time.Second
+	store := stores.MariaDB(t)
+	for name, c := range map[string]struct {
+		stuck  string // whose GUARD the dead connection has
+		always bool   // the server is like MySQL
+		within time.Duration
+	}{
+		"the owner's":                      {"a", false, longestLockWait / 2},
+		"another's":                        {"b", false, longestLockWait / 2},
+		"the owner's, where all must wait": {"a", true, timeout / 2},
+		"another's, where all must wait":   {"b", true, timeout / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o simba.Outcome
+			var took time.Duration
+			var err error
+			for try := range 3 { // a busy machine may hold one up; but hardly each time
+				o, took, err = guardBesideADeadConnection(t, store, fmt.Sprint(name, try), c.stuck, c.always, timeout)
+				if err == nil && took <= c.within {
+					break
+				}
+			}
+			if err != nil || o.Status != simba.StatusRenewed || took > c.within {
+				t.Errorf("the owner's next GUARD: %v, %v, after %v", o.Status, err, took)
+			}
+		})
+	}
+}
+
+// guardBesideADeadConnection has the owner a guard while a GUARD of stuck is on a connection that
+// died.
+func guardBesideADeadConnection(t *testing.T, store *stores.Server, mutex, stuck string, always bool, timeout time.Duration) (o simba.Outcome, took time.Duration, err error) {
+	t.Helper()
+	d, network := newDeadConns(t)
+	b := serve(t, "", func(o *Options) {
+		o.DSN, o.Timeout, o.Poll = "root@"+network+"("+store.Addr+")/simba", timeout, 0
+	})
+	b.store.waits.alwaysWaits = always
+	take(t, b, mutex, "a", long)
+	guard := func(ctx context.Context, contender string) (simba.Outcome, error) {
+		return b.Guard(ctx, simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: long})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	d.armed.Store(true)
+	all.Go(func() { _, _ = guard(ctx, stuck) })
+	select {
+	case <-d.died:
+	case <-time.After(time.Minute):
+		t.Fatal("no GUARD came")
+	}
+	start := time.Now()
+	o, err = guard(t.Context(), "a")
+	return o, time.Since(start), err
+}

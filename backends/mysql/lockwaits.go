@@ -1,0 +1,227 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A row that another transaction has locked must not take the connections that other mutexes need.
+// So a statement first finds out whether its row is locked: on MariaDB with a lock wait of 0. If
+// so, it waits at the database for lockWait, in one of a few slots. While no slot is free, it
+// retries from time to time.
+//
+// MySQL's shortest lock wait is one second. There a statement finds out after that second. So a
+// newly locked row takes two connections of its mutex for that long, once. Later statements for
+// that row take a slot first. The row counts as locked until a statement gets it, or until nobody
+// has asked for it for a while.
+
+const (
+	// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
+	lockWait = time.Second
+	// longestLockWait is how long such a wait can take. The database checks once a second.
+	longestLockWait = 2 * lockWait
+	// maxLockWaits is how many statements may wait at a time: a quarter of the pool.
+	maxLockWaits = maxConns / 4
+	// quickTries is how often a statement that must not wait for a row is tried.
+	quickTries = 6
+
+	// lockWaitSetting sets the lock wait of a connection. waitPrefix precedes a statement that
+	// waits for lockWait. Only MariaDB reads the text between /*M! and */.
+	lockWaitSetting = "innodb_lock_wait_timeout = 1 /*M! , innodb_lock_wait_timeout = 0 */"
+	waitPrefix      = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
+)
+
+// errLocked is returned when a request could not wait for its locked row.
+var errLocked = errors.New("another transaction holds the mutex' row in the database, and too many requests wait for such rows")
+
+// lockedFor is how long a row counts as locked after the last wait that timed out, or after the
+// last request has left its queue.
+const lockedFor = 2 * lockWait
+
+// lockWaits bounds how many statements wait for locked rows.
+type lockWaits struct {
+	slots         chan struct{}
+	minTimeLeft   time.Duration // a request with less time left does not wait for a locked row
+	alwaysWaits   bool          // the server has no lock wait of 0, so every statement waits
+	deadlineFirst bool          // a request's deadline comes before the server's lock wait timeout
+
+	mu     sync.Mutex // guards what follows, and every lockedRow
+	locked map[string]*lockedRow
+}
+
+// lockedRow is a row for which a lock wait has timed out.
+type lockedRow struct {
+	until  time.Time     // it counts as locked until then
+	queued int           // requests that want a slot or have one; the row counts as locked while there are any
+	gained chan struct{} // closed when a statement gets the row
+}
+
+func (r *lockedRow) isLocked() bool { return r != nil && (r.queued > 0 || time.Now().Before(r.until)) }
+
+// newLockWaits takes the time limit of requests.
+func newLockWaits(timeout time.Duration) *lockWaits {
+	return &lockWaits{
+		slots:         make(chan struct{}, maxLockWaits),
+		minTimeLeft:   min(lockWait, timeout/2),
+		deadlineFirst: timeout <= longestLockWait,
+		locked:        make(map[string]*lockedRow),
+	}
+}
+
+// detect finds out whether the server has a lock wait of 0.
+func (w *lockWaits) detect(ctx context.Context, db *sql.DB) error {
+	var seconds int
+	err := queryRow(ctx, db, []any{&seconds}, "SELECT @@SESSION.innodb_lock_wait_timeout")
+	w.alwaysWaits = seconds > 0
+	return err
+}
+
+// isLocked reports whether another transaction is known to hold the row of the mutex.
+func (w *lockWaits) isLocked(mutex string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.locked[mutex].isLocked()
+}
+
+// noteTimeout records that a lock wait has timed out.
+func (w *lockWaits) noteTimeout(mutex string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.locked, func(_ string, r *lockedRow) bool { return !r.isLocked() })
+	r := w.locked[mutex]
+	if r == nil {
+		r = &lockedRow{gained: make(chan struct{})}
+		w.locked[mutex] = r
+	}
+	r.until = time.Now().Add(lockedFor)
+}
+
+// noteGained records that nobody else holds the row, and ends the waits for a slot.
+func (w *lockWaits) noteGained(mutex string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.locked[mutex]; r != nil {
+		close(r.gained)
+		delete(w.locked, mutex)
+	}
+}
+
+// enqueue records that a statement wants a slot, until leave is called. A locked row counts as
+// locked for that long. gained is closed when another statement gets the row.
+func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.locked[mutex]
+	if !r.isLocked() {
+		return nil, func() {}
+	}
+	r.queued++
+	return r.gained, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		r.queued--
+		r.until = time.Now().Add(lockedFor)
+	}
+}
+
+// run runs a statement that locks the row of a mutex. It retries after conflicts with other
+// transactions until the context ends. The statement must start with the prefix that it receives.
+func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix string) error) error {
+	var err error = errLocked
+	try := func(prefix string) (lost bool, took time.Duration) {
+		if f, ok := ctx.Value(overdueKey{}).(func()); ok {
+			defer time.AfterFunc(longestLockWait, f).Stop()
+		}
+		sent := time.Now()
+		err = statement(prefix)
+		took = time.Since(sent)
+		lost = isConflict(err)
+		waits := w.alwaysWaits || prefix != ""
+		switch {
+		case err == nil:
+			w.noteGained(mutex)
+		case waits && errorNumber(err) == errLockWait,
+			w.alwaysWaits && w.deadlineFirst && ctx.Err() != nil && took >= lockWait/2:
+			w.noteTimeout(mutex)
+		}
+		return lost, took
+	}
+	for i := 1; ; i++ {
+		locked := w.isLocked(mutex)
+		if !locked || !w.alwaysWaits {
+			if lost, _ := try(""); !lost {
+				return err
+			}
+		}
+		slots, again := w.slots, (<-chan time.Time)(nil)
+		if !w.alwaysWaits {
+			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
+		}
+		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.minTimeLeft {
+			slots = nil // the context would cut its wait short, and it would go on at the database
+		}
+		if isWithoutLockWait(ctx) {
+			if again == nil || i == quickTries {
+				return err
+			}
+			slots = nil
+		}
+		lost, ended := w.tryWithSlot(ctx, mutex, slots, again, try)
+		if ended || !lost {
+			return err
+		}
+	}
+}
+
+// tryWithSlot waits for a slot and runs the statement in it. It returns without running the
+// statement when it is time to try without a slot, or when the context ends.
+func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan struct{}, again <-chan time.Time,
+	try func(prefix string) (lost bool, took time.Duration),
+) (lost, ended bool) {
+	var gained <-chan struct{}
+	if slots != nil {
+		var leave func()
+		gained, leave = w.enqueue(mutex)
+		defer leave()
+	}
+	select {
+	case slots <- struct{}{}:
+		lost, took := try(waitPrefix)
+		if ctx.Err() != nil && took < lockWait {
+			time.AfterFunc(lockWait-took, func() { <-w.slots }) // it goes on at the database until then
+		} else {
+			<-w.slots
+		}
+		return lost, false
+	case <-gained:
+	case <-again:
+	case <-ctx.Done():
+		return false, true
+	}
+	return true, false
+}
+
+// withoutLockWaitKey is the context key of withoutLockWait.
+type withoutLockWaitKey struct{}
+
+// withoutLockWait returns a context whose statements do not wait for locked rows. Background work
+// uses it: it can be done later, and its waits would delay other mutexes.
+func withoutLockWait(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutLockWaitKey{}, true)
+}
+
+func isWithoutLockWait(ctx context.Context) bool { return ctx.Value(withoutLockWaitKey{}) != nil }
+
+// overdueKey is the context key of withOverdue.
+type overdueKey struct{}
+
+// withOverdue returns a context that calls f when a statement takes longer than any lock wait: its
+// connection is slow or broken.
+func withOverdue(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, overdueKey{}, f)
+}

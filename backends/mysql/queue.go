@@ -1,0 +1,232 @@
+package mysql
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// entry is a contender's place. It is blocked as long as the waiters have its ticket.
+type entry struct {
+	contender string
+	order     uint64
+	since     time.Time
+	expiresAt time.Time // when a polling waiter that is not heard of is forgotten
+	// toldAt is 1 more than the version at which it had its turn: each waiter has one
+	// each time the mutex becomes free, and a new tenure has a new version.
+	notifiedAt uint64
+}
+
+// join gives a contender a place, or keeps the one that it has, and reports whether
+// it is new.
+func (b *Backend) enqueue(m *mutexState, contender string) (fresh bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.enqueueLocked(m, contender)
+}
+
+func (b *Backend) enqueueLocked(m *mutexState, contender string) (fresh bool) {
+	e := m.index[contender]
+	if fresh = e == nil; fresh {
+		b.order++
+		e = &entry{contender: contender, order: b.order, since: time.Now()}
+		m.entries = append(m.entries, e)
+		if m.index == nil {
+			m.index = make(map[string]*entry)
+		}
+		m.index[contender] = e
+	}
+	b.extendEntryLocked(m, e)
+	return fresh
+}
+
+// refreshLocked gives a polling waiter until its lapse to be heard of again.
+func (b *Backend) extendEntryLocked(m *mutexState, e *entry) {
+	from := time.Now()
+	if m.leaseEnd.After(from) {
+		from = m.leaseEnd
+	}
+	e.expiresAt = from.Add(b.QueueGrace())
+}
+
+func (m *mutexState) removeLocked(e *entry) {
+	i, ok := slices.BinarySearchFunc(m.entries, e, byOrder)
+	if !ok {
+		return
+	}
+	m.entries = slices.Delete(m.entries, i, i+1)
+	delete(m.index, e.contender)
+	if m.reserved == e {
+		m.reserved = nil
+	}
+}
+
+func byOrder(a, b *entry) int {
+	switch {
+	case a.order < b.order:
+		return -1
+	case a.order > b.order:
+		return 1
+	}
+	return 0
+}
+
+// position counts from 1; 0 means that the contender does not wait.
+func (b *Backend) position(m *mutexState, contender string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := m.index[contender]
+	if e == nil {
+		return 0
+	}
+	i, _ := slices.BinarySearchFunc(m.entries, e, byOrder)
+	return i + 1
+}
+
+// pollingLocked returns those who wait without a connection. It costs nothing if there
+// are none.
+func (b *Backend) pollingLocked(m *mutexState) (list []*entry) {
+	if len(m.entries) == b.waiters.Count(m.mutex) {
+		return nil
+	}
+	for _, e := range m.entries {
+		if b.waiters.Find(m.mutex, e.contender) == nil {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// lapse forgets the polling waiters whose time is over.
+func (b *Backend) expireEntries(m *mutexState) {
+	var gone []simba.Event
+	now := time.Now()
+	b.mu.Lock()
+	if m.reserved != nil && !now.Before(m.reservedUntil) {
+		m.reserved = nil
+	}
+	for _, e := range b.pollingLocked(m) {
+		if !now.Before(e.expiresAt) && m.reserved != e {
+			m.removeLocked(e)
+			gone = append(gone, simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: e.contender, Reason: "lapsed"})
+		}
+	}
+	b.mu.Unlock()
+	b.eventLog.Announce(gone...)
+}
+
+// reachableLocked reports whether a waiter can be told of its turn.
+func (b *Backend) reachableLocked(m *mutexState, e *entry) bool {
+	return b.waiters.Find(m.mutex, e.contender) != nil ||
+		b.notices.Subscribed(simba.ContenderChannel(m.mutex, e.contender))
+}
+
+// nextLocked is the first reachable waiter that has not had its turn since the
+// holder's tenure, or since the mutex is free.
+func (b *Backend) nextReachableLocked(m *mutexState, from holder) *entry {
+	for _, e := range m.entries {
+		if from.free() && e.notifiedAt == from.version+1 && b.waiters.Find(m.mutex, e.contender) == nil {
+			continue
+		}
+		if b.reachableLocked(m, e) {
+			return e
+		}
+	}
+	return nil
+}
+
+// heir is who gets the mutex from a holder: a blocked waiter with its ticket, a
+// polling one without, or nobody.
+func (b *Backend) nextWaiter(m *mutexState, from holder) (*entry, *proxy.Ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.nextReachableLocked(m, from)
+	if e == nil {
+		return nil, nil
+	}
+	return e, b.waiters.Find(m.mutex, e.contender)
+}
+
+// mayTake reports whether a contender may take the mutex while it is free: nobody
+// else has his turn, and no one who can be told stands before it.
+func (b *Backend) mayTake(m *mutexState, contender string, version uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.reserved != nil {
+		return m.reserved.contender == contender
+	}
+	first := b.nextReachableLocked(m, holder{version: version})
+	own := m.index[contender]
+	return first == nil || own != nil && own.order <= first.order
+}
+
+// alone reports whether nobody but the contender has to do with the mutex here, so
+// that it may take it without another look.
+func (b *Backend) isOnlyContender(m *mutexState, contender string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.reserved != nil && m.reserved.contender != contender {
+		return false
+	}
+	return len(m.entries) == 0 || len(m.entries) == 1 && m.entries[0].contender == contender
+}
+
+// ahead reports whether a waiter that can be told stands before the contender.
+func (b *Backend) hasWaiterAhead(m *mutexState, contender string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range m.entries {
+		if e.contender == contender {
+			return false
+		}
+		if b.waiters.Find(m.mutex, e.contender) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// claim ends the turn of a contender that comes for the mutex.
+func (b *Backend) claimReservation(m *mutexState, contender string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.reserved != nil && m.reserved.contender == contender {
+		m.reserved = nil
+	}
+}
+
+// kept is for how long a free mutex is kept for the one whose turn it is.
+func (b *Backend) reservationLeft(m *mutexState) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.reserved == nil {
+		return 0
+	}
+	return roundUp(time.Until(m.reservedUntil))
+}
+
+// Queue implements simba.Backend: of this server's waiters.
+func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.QueueEntry, simba.Seq, error) {
+	if b.ctx.Err() != nil {
+		return nil, 0, simba.ErrStopped
+	}
+	if err := b.checkNames(mutex, ""); err != nil {
+		return nil, 0, err
+	}
+	m := b.ref(mutex)
+	defer b.unref(m)
+	b.expireEntries(m)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now() // one instant for all: they keep their order
+	for i, e := range m.entries[:min(count, len(m.entries))] {
+		list = append(list, simba.QueueEntry{
+			Contender: e.contender, Position: i + 1, Waiting: now.Sub(e.since),
+			Blocked: b.waiters.Find(mutex, e.contender) != nil,
+		})
+	}
+	return list, 0, nil
+}

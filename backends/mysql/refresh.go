@@ -1,0 +1,249 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	// lookTimeout bounds a look that nobody waits for, so that the next one comes
+	// soon after an outage.
+	refreshTimeout = 2 * time.Second
+	// The pauses after looks that failed.
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = time.Second
+	// haste is the pause while there is a lease that nobody may know of.
+	orphanRetry = 250 * time.Millisecond
+)
+
+// pause is when to look again after a row: at the contention timing of Simba's JDBC
+// contenders, from 200 ms before the end of the lease to 1 s after it. The spread
+// keeps servers from asking all at once; the early ones find the old owner, and its
+// lease ends a little later. (Simba, "Contention Mechanics".)
+func (b *Backend) refreshDelay(r row) time.Duration {
+	d := time.Duration(0)
+	if r.live {
+		d = r.left()
+	}
+	if r.live && r.transitionAt > r.ttlAt {
+		d += rand.N(1200*time.Millisecond) - 200*time.Millisecond
+	} else {
+		d += rand.N(time.Second)
+	}
+	if b.poll > 0 {
+		d = min(d, b.poll)
+	}
+	return max(0, d)
+}
+
+// dueLocked is when something has to be done about a line by itself; zero = never.
+func (b *Backend) dueLocked(m *mutexState) (due time.Time) {
+	sooner := func(t time.Time) {
+		if due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	watched := m.subscribed || len(m.orphans) > 0 || b.waiters.Count(m.mutex) > 0
+	for _, e := range b.pollingLocked(m) {
+		if e != m.reserved {
+			sooner(e.expiresAt)
+		}
+		watched = watched || b.notices.Subscribed(simba.ContenderChannel(m.mutex, e.contender))
+	}
+	if m.reserved != nil {
+		sooner(m.reservedUntil)
+	}
+	if watched {
+		if m.refreshAt.IsZero() {
+			m.refreshAt = time.Now().Add(b.refreshDelay(row{}))
+		}
+		sooner(m.refreshAt)
+	}
+	return due
+}
+
+// armLocked sets the line's timer.
+func (b *Backend) armLocked(m *mutexState) {
+	if m.running {
+		return
+	}
+	due := b.dueLocked(m)
+	if b.closed || due.IsZero() {
+		m.disarm()
+		return
+	}
+	d := max(0, time.Until(due))
+	if m.timer == nil {
+		m.timer = time.AfterFunc(d, func() { b.runDue(m) })
+		return
+	}
+	m.timer.Reset(d)
+}
+
+func (m *mutexState) disarm() {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+}
+
+// wakeUp does what is due of a line. It is the timer's goroutine.
+func (b *Backend) runDue(m *mutexState) {
+	b.mu.Lock()
+	if b.closed || m.running || b.mutexes[m.mutex] != m {
+		b.mu.Unlock()
+		return
+	}
+	b.running.Add(1)
+	m.refs++
+	m.running = true
+	now := time.Now()
+	reservationOver := m.reserved != nil && !now.Before(m.reservedUntil)
+	refresh := reservationOver || !m.refreshAt.IsZero() && !now.Before(m.refreshAt)
+	b.mu.Unlock()
+	defer b.running.Done()
+	defer b.unref(m)
+	defer b.doneRunning(m)
+	b.expireEntries(m)
+	if !refresh {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, min(b.timeout, refreshTimeout))
+	defer cancel()
+	if err := b.backgroundRefresh(ctx, m); err != nil && b.ctx.Err() == nil {
+		err = b.fail(err) // for its effect on the pool, too
+		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
+			b.waiters.Fail(m.mutex, refusal)
+		}
+		b.log.Debug("cannot look at a mutex", "mutex", m.mutex, "err", err)
+		b.mu.Lock()
+		if isConflict(err) || errors.Is(err, errBusy) {
+			m.refreshAt = time.Now().Add(firstRetry) // the database answers, or was not asked
+		} else {
+			m.failures++
+			m.refreshAt = time.Now().Add(min(lastRetry, firstRetry<<min(m.failures, 8)))
+		}
+		b.mu.Unlock()
+	}
+}
+
+// lookByItself is a visit that nobody asked for. It waits for its turn among looks first,
+// where it holds up no request for the mutex. One whose row is locked, or whose gate is
+// busy for long, is put off: other mutexes want the connections that looks have.
+func (b *Backend) backgroundRefresh(ctx context.Context, m *mutexState) error {
+	if b.store.waits.isLocked(m.mutex) {
+		return errLocked
+	}
+	select {
+	case b.refreshSlots <- struct{}{}:
+		defer func() { <-b.refreshSlots }()
+	case <-ctx.Done():
+		return errBusy
+	}
+	short, cancel := context.WithTimeout(ctx, backgroundLockTimeout)
+	defer cancel()
+	if err := m.lock.lock(short, false); err != nil {
+		return err
+	}
+	defer m.lock.unlock()
+	return b.refreshAndHandOffHeld(withoutLockWait(ctx), m)
+}
+
+// sleep lets the timer be set again.
+func (b *Backend) doneRunning(m *mutexState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.running = false
+}
+
+// hurry has the mutex looked at at once.
+func (b *Backend) refreshSoon(m *mutexState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.refreshAt = time.Now()
+}
+
+// visit looks at a mutex and passes it on if it is free.
+func (b *Backend) refreshAndHandOff(ctx context.Context, m *mutexState) error {
+	if err := m.lock.lock(ctx, false); err != nil {
+		return err
+	}
+	defer m.lock.unlock()
+	return b.refreshAndHandOffHeld(ctx, m)
+}
+
+func (b *Backend) refreshAndHandOffHeld(ctx context.Context, m *mutexState) error {
+	s, err := b.refresh(ctx, m, b.hasBlocked(m))
+	if err != nil {
+		return err
+	}
+	return b.handOffIfFree(ctx, m, s)
+}
+
+func (b *Backend) hasBlocked(m *mutexState) bool { return b.waiters.Count(m.mutex) > 0 }
+
+// look reads a mutex, tells what has changed and decides about ghosts. With create, the
+// row is there afterwards. It is called in the gate.
+func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row, error) {
+	read := b.store.read
+	if create {
+		read = b.store.readOrInsert
+	}
+	hasOrphans := b.hasOrphans(m)
+	sent := time.Now()
+	s, err := b.readBy(ctx, m.mutex, hasOrphans, read)
+	if err != nil {
+		return s, err
+	}
+	b.observe(m, s)
+	if !hasOrphans {
+		b.wakeOwner(m, s, sent)
+		return s, nil
+	}
+	changed, err := b.reconcile(ctx, m, s)
+	if err == nil && changed {
+		sent = time.Now()
+		s, err = b.readBy(ctx, m.mutex, false, read)
+	}
+	if err == nil {
+		b.wakeOwner(m, s, sent)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if soon := time.Now().Add(orphanRetry); len(m.orphans) > 0 && soon.Before(m.refreshAt) {
+		m.refreshAt = soon
+	}
+	return s, err
+}
+
+// wakeOwner wakes a waiter that has acquired the mutex otherwise, as a row shows that was asked for at sent.
+func (b *Backend) wakeOwner(m *mutexState, s row, sent time.Time) {
+	if s.live {
+		b.wakeBlocked(m, lease{owner: s.owner, token: s.token, ttl: s.ttlLeft(), transition: s.left() - s.ttlLeft(), since: sent})
+	}
+}
+
+// offer passes a mutex on that a look has shown to be free, or announces it if nobody is next. It is
+// called in the gate.
+func (b *Backend) handOffIfFree(ctx context.Context, m *mutexState, s row) error {
+	for range attempts {
+		if s.live || b.reservationLeft(m) > 0 {
+			return nil
+		}
+		if e, _ := b.nextWaiter(m, holder{version: s.version}); e == nil {
+			b.announceFree(m)
+			return nil
+		}
+		held, _, err := b.handOff(ctx, m, handoff{from: holder{version: s.version}})
+		if err != nil || held || b.reservationLeft(m) > 0 {
+			return err
+		}
+		if s, err = b.refresh(ctx, m, b.hasBlocked(m)); err != nil {
+			return err
+		}
+	}
+	return errKeepsChanging
+}

@@ -1,0 +1,75 @@
+package mysql
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+)
+
+// TestALookThatWaitsForItsTurnHoldsUpNoRequest for its mutex. A busy machine may hold one up; but
+// hardly each time.
+func TestALookThatWaitsForItsTurnHoldsUpNoRequest(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
+	var took time.Duration
+	for try := range 3 {
+		if took = releaseWhileARefreshWaits(t, b, fmt.Sprint("m", try)); took <= refreshTimeout/2 {
+			return
+		}
+	}
+	t.Errorf("a RELEASE took %v", took)
+}
+
+// releaseWhileALookWaits returns how long the RELEASE takes.
+func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Duration {
+	t.Helper()
+	take(t, b, mutex, "a", long)
+	w := block(t, b, mutex, "w", long)
+	for range cap(b.refreshSlots) { // so many looks at other mutexes take long
+		b.refreshSlots <- struct{}{}
+	}
+	await(t, "a look is due", func() bool {
+		m := b.ref(mutex)
+		defer b.unref(m)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return m.running
+	})
+	start := time.Now()
+	release(t, b, mutex, "a")
+	took := time.Since(start)
+	for range cap(b.refreshSlots) {
+		<-b.refreshSlots
+	}
+	w.granted(t)
+	return took
+}
+
+// TestALookAtABusyMutexLeavesItsTurnToOthers, and comes again.
+func TestALookAtABusyMutexLeavesItsTurnToOthers(t *testing.T) {
+	store := stores.MariaDB(t)
+	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
+	take(t, b, "m", "a", long)
+	w := block(t, b, "m", "w", long)
+	m := b.ref("m")
+	defer b.unref(m)
+	if err := m.lock.lock(t.Context(), false); err != nil { // as a request does that takes long
+		t.Fatal(err)
+	}
+	var took time.Duration
+	// A busy machine may hold one up; but hardly each time.
+	for try := 0; try == 0 || try < 3 && took > refreshTimeout/2; try++ {
+		await(t, "a look has its turn", func() bool { return len(b.refreshSlots) > 0 })
+		start := time.Now()
+		await(t, "it has it no more", func() bool { return len(b.refreshSlots) == 0 })
+		took = time.Since(start)
+	}
+	if took > refreshTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0") // by another server
+	m.lock.unlock()
+	w.granted(t)
+}

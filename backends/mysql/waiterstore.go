@@ -1,0 +1,141 @@
+package mysql
+
+import (
+	"context"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// desk is the Backend as the proxy.Store of its waiters: what becomes of a wait that
+// ends.
+type waiterStore Backend
+
+// dismissed is the token of a Grant that takes a waiter out of the queue.
+const removedToken = 0
+
+// Granted implements proxy.Store.
+func (w *waiterStore) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
+	b := (*Backend)(w)
+	if b.ctx.Err() != nil {
+		return simba.Outcome{}, simba.ErrStopped
+	}
+	l := waitStateOf(t).lease
+	if g.Token != removedToken && l.token == g.Token {
+		if o, err := granted(simba.StatusAcquired, l); err == nil {
+			return o, nil
+		}
+	}
+	return b.endWait(t, func(m *mutexState, s row) simba.Outcome {
+		if g.Token != removedToken && s.live && s.owner == t.Request.Contender && s.token == g.Token {
+			return b.outcome(m, simba.StatusAcquired, s.owner, s)
+		}
+		return b.outcome(m, simba.StatusTimeout, t.Request.Contender, s)
+	})
+}
+
+// Reacquire implements proxy.Store.
+func (w *waiterStore) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error) {
+	r := t.Request
+	r.Waiter = waitStateOf(t).Waiter
+	return (*Backend)(w).Acquire(context.Background(), r)
+}
+
+// Replaced implements proxy.Store.
+func (w *waiterStore) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
+	b := (*Backend)(w)
+	return b.endWait(t, func(m *mutexState, s row) simba.Outcome {
+		return b.outcome(m, simba.StatusQueued, t.Request.Contender, s)
+	})
+}
+
+// Leave implements proxy.Store.
+func (w *waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
+	b, contender := (*Backend)(w), t.Request.Contender
+	b.dequeue(t, why)
+	return b.endWait(t, func(m *mutexState, s row) simba.Outcome {
+		switch {
+		case s.live && s.owner == contender && why != simba.EndGone:
+			return b.outcome(m, simba.StatusAcquired, contender, s)
+		case why == simba.EndGone:
+			return b.outcome(m, simba.StatusQueued, contender, s)
+		}
+		return b.outcome(m, simba.StatusTimeout, contender, s)
+	})
+}
+
+// settleWait reads the mutex of a wait that ended and lets say decide. In the gate no
+// handoff is under way: it has reached the waiter, or was passed on.
+func (b *Backend) endWait(t *proxy.Ticket, say func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
+	m := b.ref(t.Request.Mutex)
+	defer b.unref(m)
+	ctx, done, err := b.begin(context.Background())
+	if err != nil {
+		return o, err
+	}
+	defer done()
+	if err := m.lock.lock(ctx, false); err != nil {
+		return o, b.fail(err)
+	}
+	defer m.lock.unlock()
+	s, err := b.refresh(ctx, m, false)
+	if err == nil {
+		o = say(m, s)
+	}
+	return o, b.fail(err)
+}
+
+// unseat takes the waiter of a wait that ended out of the queue, or makes it a polling
+// one if its connection is gone. If another connection of its contender waits by now,
+// the place is that one's.
+func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
+	contender := t.Request.Contender
+	m := b.ref(t.Request.Mutex)
+	defer b.unref(m)
+	if why == simba.EndGone {
+		b.mu.Lock()
+		if e := m.index[contender]; e != nil {
+			e.notifiedAt = 0
+			b.extendEntryLocked(m, e)
+		}
+		b.mu.Unlock()
+		return
+	}
+	if !b.removeUnlessBlocked(m, contender) {
+		return
+	}
+	reason := "left"
+	if why == simba.EndTimeout {
+		reason = "timeout"
+	}
+	b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
+}
+
+// HandOff implements proxy.Store.
+func (w *waiterStore) HandOff(t *proxy.Ticket, g proxy.Grant) error {
+	b, granted := (*Backend)(w), waitStateOf(t).lease
+	if g.Token == removedToken || granted.token != g.Token || granted.at == 0 {
+		return nil // its contender has learned of it by another request
+	}
+	m := b.ref(t.Request.Mutex)
+	defer b.unref(m)
+	ctx, done, err := b.begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer done()
+	// Should this request fail, a look passes it on.
+	end := granted.at + (granted.ttl + granted.transition).Milliseconds()
+	b.addOrphan(m, orphan{owner: granted.owner, at: granted.at, deadline: end})
+	if err := m.lock.lock(ctx, false); err != nil {
+		return b.fail(err)
+	}
+	defer m.lock.unlock()
+	_, _, err = b.handOff(ctx, m, handoff{
+		from: holder{owner: granted.owner, token: granted.token, at: granted.at}, kind: simba.EventReleased, reason: "waiter gone",
+	})
+	if err == nil {
+		b.dropOrphan(m, granted.owner, granted.at)
+	}
+	return b.fail(err)
+}

@@ -1,0 +1,401 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// What holds when the end of a tenure or of a wait crosses what another server, or another request, does
+// with the same node.
+
+// must is for the steps that lead to what is tested.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// getting has a contender ask for a mutex.
+func getting(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
+	t.Helper()
+	r.TTL = time.Minute
+	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
+		t.Fatalf("%s: %+v, %v", r.Contender, out, err)
+	}
+}
+
+// until waits for what must come soon.
+func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		b.mu.Lock()
+		is := isLocked()
+		b.mu.Unlock()
+		if is {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal(what + ": not in time")
+		}
+	}
+}
+
+func TestWhatGoesOnElsewhereIsNotEndedHere(t *testing.T) {
+	there, here := two(t)
+	t.Run("as the connection closes that it was bound to", func(t *testing.T) { closesWhatIsBoundElsewhere(t, there, here) })
+	t.Run("as its contender leaves the queue", func(t *testing.T) {
+		leavesTheQueueOfWhatItOwns(t, "kept", here, there, here)
+		leavesTheQueueOfWhatItOwns(t, "foreign", here, there, there)
+	})
+	t.Run("but as it is over, by its contender", func(t *testing.T) { releasesWhatIsOver(t, there, here) })
+	t.Run("but as it is over, by its keeper", func(t *testing.T) { reconcilesWhatIsOver(t, there, here) })
+}
+
+func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
+	ctx := context.Background()
+	r := simba.AcquireRequest{Mutex: "bound", Contender: "x"}
+	r.Session = 1
+	getting(t, there, r, simba.StatusAcquired)
+	n := there.nodeAt(nodeKey{r.Mutex, r.Contender})
+	until(t, there, "it is written", func() bool {
+		if !n.writeAt.IsZero() {
+			return false
+		}
+		n.watchAt = time.Time{} // so it does not learn of what follows
+		return true
+	})
+	r.Session = 2
+	getting(t, here, r, simba.StatusRenewed)
+	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender, Session: 1}); ok || err != nil {
+		t.Errorf("its first connection closes: %v, %v", ok, err)
+	}
+	if o, _, err := here.Owner(ctx, r.Mutex); err != nil || o.Owner != "x" {
+		t.Errorf("after that: %+v, %v", o, err)
+	}
+}
+
+func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper *Backend) {
+	ctx := context.Background()
+	o, x := simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.AcquireRequest{Mutex: mutex, Contender: "x"}
+	k := nodeKey{mutex, x.Contender}
+	getting(t, keeper, o, simba.StatusAcquired)
+	getting(t, keeper, x, simba.StatusQueued)
+	n := keeper.nodeAt(k)
+	// Else others presume that it owns the mutex.
+	until(t, keeper, "its place is written", func() bool { return n.writeAt.IsZero() })
+	// As its release does.
+	unlock, err := here.lockKey(ctx, k)
+	must(t, err)
+	s, err := here.current(ctx, mutex)
+	must(t, err)
+	if n, err := here.owned(ctx, s, k, 0); n != nil || err != nil {
+		t.Fatalf("%s: it owns it by %+v, %v", mutex, n, err)
+	}
+	_, _, err = keeper.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
+	must(t, err)
+	getting(t, there, x, simba.StatusAcquired)
+	if err := here.leaveQueue(ctx, s, k); !errors.Is(err, errChanged) {
+		t.Errorf("%s: it leaves the queue: %v", mutex, err)
+	}
+	unlock()
+	if ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: x.Contender}); !ok || err != nil {
+		t.Errorf("%s: it releases what it acquired: %v, %v", mutex, ok, err)
+	}
+}
+
+// releasesWhatIsOver has a contender release a tenure whose keeper has yet to end it: it is in no queue either.
+func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
+	ctx := context.Background()
+	k := nodeKey{"ended", "x"}
+	if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := keeper.lockKey(ctx, k) // so its node stays
+	must(t, err)
+	defer unlock()
+	for owner := k.contender; owner == k.contender; {
+		tenure, _, err := other.Owner(ctx, k.mutex)
+		must(t, err)
+		owner = tenure.Owner
+	}
+	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: k.mutex, Contender: k.contender}); ok || err != nil {
+		t.Errorf("it releases it: %v, %v", ok, err)
+	}
+}
+
+// settlesWhatIsOver has a server settle a tenure that another renewed last, and that is known to be over since.
+func reconcilesWhatIsOver(t *testing.T, keeper, other *Backend) {
+	ctx := context.Background()
+	k := nodeKey{"over", "x"}
+	getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
+		t.Fatalf("guard: %+v, %v", out, err)
+	}
+	unlock, err := keeper.lockKey(ctx, k)
+	must(t, err)
+	defer unlock()
+	n := keeper.nodeAt(k)
+	must(t, keeper.reload(ctx, n))
+	keeper.mu.Lock()
+	ended := *n // as a server sees it by whose clock it is over
+	keeper.mu.Unlock()
+	ended.since = ended.since.Add(-time.Hour)
+	must(t, keeper.markOver(ctx, &ended))
+	must(t, keeper.reload(ctx, n))
+	keeper.mu.Lock()
+	version := n.version
+	keeper.dropLocked(n)
+	keeper.mu.Unlock()
+	keeper.addOrphan(k, n.guid, version)
+	must(t, keeper.reconcile(ctx, n.s, k))
+	names, err := n.s.children(ctx, k.mutex)
+	if kept := keeper.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
+		t.Errorf("it is kept: %+v, %v, %v", kept, names, err)
+	}
+}
+
+// asleep is a simba.Waiter whom nobody wakes.
+type sleepingWaiter struct{}
+
+func (sleepingWaiter) Wake() {}
+
+// waiting has x wait for a mutex that o owns.
+func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
+	t.Helper()
+	getting(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	return waits(t, b, mutex)
+}
+
+// waits has x wait for a mutex that is not free.
+func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
+	t.Helper()
+	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
+	if err != nil || out.Status != simba.StatusWaiting {
+		t.Fatalf("x: %+v, %v", out, err)
+	}
+	return ticket
+}
+
+func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	ctx := context.Background()
+	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: stubNotices{}})
+	must(t, err)
+	defer b.Close()
+	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
+		ticket := waiting(t, b, "granted")
+		n := b.nodeAt(nodeKey{"granted", "x"})
+		link.Delay(50 * time.Millisecond)
+		defer link.Heal()
+		released := make(chan error, 1)
+		go func() {
+			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
+			released <- err
+		}()
+		until(t, b, "it is handed on", func() bool { return n.granting })
+		out, err := ticket.End(simba.EndTimeout)
+		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
+			t.Errorf("x: %+v, %v", out, err)
+		}
+		must(t, <-released)
+		if o, _, err := b.Owner(ctx, "granted"); err != nil || o.Owner != "x" {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
+	})
+	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
+		k := nodeKey{"told", "x"}
+		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
+		unlock, err := b.lockKey(ctx, k) // as its request does
+		must(t, err)
+		rejoined := make(chan struct{})
+		go func() {
+			defer close(rejoined)
+			b.rejoinOne(ticket)
+		}()
+		until(t, b, "it is to be taken anew", func() bool { return b.keyLocks[k].users == 2 })
+		if !ticket.Withdraw() {
+			t.Error("it was told before")
+		}
+		unlock()
+		<-rejoined
+		if events := b.eventLog.Find(simba.HistoryRequest{Mutex: k.mutex}); len(events) != 0 {
+			t.Errorf("after that: %+v", events)
+		}
+	})
+	handedOn := func(n *node) { // as a handoff leaves it before it tells of it
+		must(t, b.renew(ctx, n, time.Minute, 0, ""))
+		b.setUnacknowledged(n, true)
+	}
+	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
+		n := goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
+		until(t, b, "it is passed on", func() bool { return n.forgotten })
+	})
+	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
+		n := goesWhileItsPlaceIsTaken(t, b, link, "again", handedOn)
+		until(t, b, "it is passed on", func() bool { return n.forgotten })
+	})
+	t.Run("its contender's, if an earlier wait has told of it", func(t *testing.T) {
+		n := goesWhileItsPlaceIsTaken(t, b, link, "earlier", func(n *node) {
+			handedOn(n)
+			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
+			if out, err := b.Granted(earlier, proxy.Grant{Token: n.token}); err != nil || out.Status != simba.StatusAcquired {
+				t.Errorf("the end of the earlier wait: %+v, %v", out, err)
+			}
+		})
+		if o, _, err := b.Owner(ctx, "earlier"); err != nil || o.Owner != "x" || o.Token != n.token {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
+	})
+	t.Run("its contender's, if another connection was told", func(t *testing.T) {
+		ticket := waiting(t, b, "other's")
+		n := b.nodeAt(nodeKey{"other's", "x"})
+		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
+			t.Fatalf("o: %v, %v", ok, err)
+		}
+		until(t, b, "it is granted", func() bool { return !b.waitsLocked(n.key()) })
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
+		if err != nil || out.Status != simba.StatusRenewed {
+			t.Fatalf("x: %+v, %v", out, err)
+		}
+		_, err = ticket.End(simba.EndGone)
+		must(t, err)
+		if o, _, err := b.Owner(ctx, "other's"); err != nil || o.Token != out.Token {
+			t.Errorf("after that: %+v, %v", o, err)
+		}
+	})
+	t.Run("nobody's, if its end had no answer", func(t *testing.T) {
+		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}, Timeout: 2 * time.Second})
+		must(t, err)
+		defer b.Close()
+		ticket := waiting(t, b, "nobody's")
+		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"}) // as another request does that has none
+		must(t, err)
+		_, err = ticket.End(simba.EndTimeout)
+		var u *simba.UnavailableError
+		if !errors.As(err, &u) {
+			t.Errorf("its end: %v", err)
+		}
+		unlock()
+		// The connection may be cut, since an answer was late.
+		for end := time.Now().Add(20 * time.Second); ; {
+			if _, _, err = b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("o: %v", err)
+			}
+		}
+		for end := time.Now().Add(10 * time.Second); ; {
+			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "nobody's", Contender: "y", TTL: time.Minute, NoQueue: true})
+			must(t, err)
+			if out.Status == simba.StatusAcquired {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("y: %+v", out)
+			}
+		}
+	})
+}
+
+// goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then: the node that is returned.
+func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
+	t.Helper()
+	ctx := context.Background()
+	ticket := waiting(t, b, mutex)
+	n := b.nodeAt(nodeKey{mutex, "x"})
+	b.mu.Lock()
+	n.granting = true // so its turn is not taken otherwise
+	b.mu.Unlock()
+	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	before(n)
+	link.Delay(50 * time.Millisecond)
+	defer link.Heal()
+	rejoined := make(chan struct{})
+	go func() {
+		defer close(rejoined)
+		b.rejoinOne(ticket.(*proxy.Ticket))
+	}()
+	until(t, b, "it is asked for", func() bool { return n.writing })
+	_, err := ticket.End(simba.EndGone)
+	must(t, err)
+	<-rejoined
+	return n
+}
+
+func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
+	b, _ := two(t)
+	ctx := context.Background()
+	ticket := waiting(t, b, "m")
+	o, x := b.nodeAt(nodeKey{"m", "o"}), b.nodeAt(nodeKey{"m", "x"})
+	until(t, b, "their leases are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
+	unlock, err := b.lockKey(ctx, o.key()) // as o's release does
+	must(t, err)
+	b.mu.Lock()
+	x.granting = true
+	h := &nextOwner{x, x.recordLocked(time.Now()), x.version}
+	h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
+	version := o.version
+	b.mu.Unlock()
+	start := time.Now()
+	stat, _, err := o.s.delete(ctx, o, version, h, false)
+	must(t, err)
+	r := simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}
+	told, _, err := b.Acquire(ctx, r)
+	if err != nil || told.Status != simba.StatusAcquired {
+		t.Fatalf("x: %+v, %v", told, err)
+	}
+	b.beginNext(x, start, stat) // which is late
+	unlock()
+	_, err = ticket.End(simba.EndGone)
+	must(t, err)
+	now, _, err := b.Owner(ctx, "m")
+	if err != nil || now.Token != told.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
+		t.Errorf("after x was told %+v: %+v, %v", told, now, err)
+	}
+}
+
+func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
+	b, _ := two(t)
+	ctx := context.Background()
+	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
+	waits(t, b, "m")
+	p := b.nodeAt(nodeKey{"m", "p"})
+	unlock, err := b.lockKey(ctx, p.key()) // so the rest of it stays
+	must(t, err)
+	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
+	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {
+		t.Fatalf("p's lease, which is gone: %v", err)
+	}
+	b.mu.Lock()
+	m := b.mutexes["m"]
+	next := b.nextLocked(m, m.nodes["o"])
+	b.mu.Unlock()
+	if next != nil {
+		t.Errorf("%s is next, and p's latch node is in front", next.contender)
+	}
+	unlock()
+	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
+		t.Fatalf("o: %v, %v", ok, err)
+	}
+	x := b.nodeAt(nodeKey{"m", "x"})
+	until(t, b, "x has it when that is gone", func() bool { return x.kind == kindOwner })
+}

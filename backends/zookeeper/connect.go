@@ -1,0 +1,142 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+func (b *Backend) connect(ctx context.Context) (*session, error) {
+	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.leaseChanged, b.log)
+}
+
+// join opens a session and makes its marker.
+func (b *Backend) join(ctx context.Context) (*session, error) {
+	s, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.register(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// firstSession connects and checks what must be as we need it.
+func (b *Backend) firstSession(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	s, err := b.connect(ctx)
+	if err != nil {
+		if errors.Is(err, errCutOff) {
+			err = b.diagnose(ctx)
+		}
+		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
+	}
+	if err = b.check(ctx, s); err == nil {
+		err = s.register(ctx)
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
+	}
+	if got := s.negotiated(); got != b.options.SessionTimeout {
+		b.log.Warn("the ensemble decided on another session timeout; see its minSessionTimeout and maxSessionTimeout",
+			"asked", b.options.SessionTimeout, "got", got)
+	}
+	return s, nil
+}
+
+// firstSessions opens a session for each lane.
+func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
+	first, err := b.firstSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sessions := make([]*session, b.options.Sessions)
+	sessions[0] = first
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	err = each(len(sessions)-1, func(i int) (err error) {
+		sessions[i+1], err = b.join(ctx)
+		return err
+	})
+	if err == nil {
+		return sessions, nil
+	}
+	for _, s := range sessions {
+		if s != nil {
+			s.close()
+		}
+	}
+	return nil, fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, len(sessions), err)
+}
+
+// diagnose says why there is no session: the library does not tell.
+func (b *Backend) diagnose(context.Context) error {
+	var last error
+	for _, h := range b.target.servers {
+		c, err := net.DialTimeout("tcp", h, time.Second)
+		if err == nil {
+			c.Close()
+			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper, and has it a quorum?", h, b.options.Timeout)
+		}
+		last = err
+	}
+	return fmt.Errorf("cannot connect: %w", last)
+}
+
+// check finds out whether we may and can.
+func (b *Backend) check(ctx context.Context, s *session) error {
+	if s.root != "" {
+		_, err := s.get(ctx, s.root)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return fmt.Errorf("the chroot %s does not exist; create it first", s.root)
+		case errors.Is(err, zk.ErrNoAuth):
+		case err != nil:
+			return fmt.Errorf("read the chroot %s: %w", s.root, err)
+		}
+	}
+	err := b.probe(ctx, s)
+	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil { // ZooKeeper has removed the empty container in between
+		err = b.probe(ctx, s)
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoAuth) && b.target.scheme == "":
+		return fmt.Errorf("no permission to write below %s and %s; they belong to a user: give --zookeeper-auth", s.mutexes(), s.leases())
+	case errors.Is(err, zk.ErrNoAuth):
+		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
+	case errors.Is(err, zk.ErrInvalidACL):
+		return errors.New("the ensemble does not take the authentication; check --zookeeper-auth")
+	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"): // Unimplemented, which the library does not name
+		return errors.New("it has no container nodes; ZooKeeper 3.5 or later is needed")
+	case err != nil:
+		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)
+	}
+	return nil
+}
+
+// probe makes the nodes that everything is in, and does once what is done to those within.
+func (b *Backend) probe(ctx context.Context, s *session) error {
+	if err := s.ensureLeases(ctx); err != nil {
+		return err
+	}
+	if err := s.makeContainer(ctx, s.mutexes()); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return err
+	}
+	mutex, lease := s.mutexes()+"/probe-"+string(s.tag), s.leases()+"/probe-"+string(s.tag)
+	_, err := s.multi(ctx,
+		&zk.CreateRequest{Path: mutex, Acl: s.acl, Flags: zk.FlagEphemeral},
+		&zk.CreateRequest{Path: lease, Acl: s.acl, Flags: zk.FlagEphemeral},
+		&zk.SetDataRequest{Path: lease, Version: 0},
+		&zk.DeleteRequest{Path: lease, Version: 1},
+		&zk.DeleteRequest{Path: mutex, Version: 0})
+	return err
+}

@@ -1,0 +1,195 @@
+package zookeeper
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// sight is the first node of a mutex as a follower saw it last.
+type firstNode struct {
+	child    string
+	own      bool // one of this server's clients: told by who grants or ends it
+	owned    bool
+	event    simba.Event // Owner and Token of a foreign one
+	end      time.Time   // of its lease, as far as we know
+	reserved bool        // it is a polling waiter's, who was told if he listens here
+}
+
+// evaluate draws the conclusions of what was listed; it reports whether to look again soon.
+func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
+	incomplete = b.orphanUnknownNodes(v.s, w.mutex, v.names, v.suspects)
+	b.announceEndings(w, v)
+	b.flagListeners(w, v)
+	if len(v.names) == 0 {
+		began, reserved := v.began, v.first.reserved
+		b.setFirst(w, v, firstNode{})
+		if began {
+			b.announceFree(w.mutex, reserved)
+		} else {
+			b.skipFreeNotice(w.mutex) // it was free before anybody listened
+		}
+		return incomplete
+	}
+	child := v.names[0]
+	b.mu.Lock()
+	var n *node
+	if m := b.mutexes[w.mutex]; m != nil {
+		if n = m.guids[guidOf(child)]; n != nil && (n.s != v.s || n.foreign && n.kind == kindOwner) {
+			n = nil
+		}
+	}
+	b.mu.Unlock()
+	if n != nil {
+		b.setFirst(w, v, firstNode{child: child, own: true})
+		b.serveFirst(n, len(v.names) == 1)
+		return incomplete
+	}
+	if v.first.child == child && (v.first.owned || v.first.own) {
+		return incomplete
+	}
+	return b.evaluateForeign(w, v, child) || incomplete
+}
+
+// advance gives the first node its turn; alone is whether there is no other.
+func (b *Backend) serveFirst(n *node, only bool) {
+	k := n.key()
+	waits := b.waiters.Find(k.mutex, k.contender) != nil
+	listens := b.notices.Subscribed(simba.ContenderChannel(k.mutex, k.contender))
+	before := b.lastOwner(k)
+	now := time.Now()
+
+	b.mu.Lock()
+	switch {
+	case n.forgotten || n.kind == kindOwner:
+		b.mu.Unlock()
+	case b.elsewhereLocked(n): // the other server asks for its turn, or is gone
+		if n.reservedUntil.IsZero() {
+			n.reservedUntil = now.Add(n.s.negotiated())
+			b.armLocked(n)
+		}
+		b.mu.Unlock()
+	case n.kind == kindBlocked && (!waits || n.granting): // it is about to leave, or to be granted
+		b.mu.Unlock()
+	case n.kind == kindBlocked:
+		n.granting = true
+		b.mu.Unlock()
+		b.background(func() { b.grantWaiter(n) })
+	case n.idle && !only:
+		n.reservedUntil, n.idle = now, false
+		b.armLocked(n)
+		b.mu.Unlock()
+	case n.reservedUntil.IsZero() && !n.idle:
+		window := b.HandoffWindow()
+		reached := listens || n.listening
+		if n.foreign || reached && window > 0 {
+			n.reservedUntil = now.Add(window)
+			b.armLocked(n)
+		} else if n.idle = only; !only {
+			n.reservedUntil = now
+			b.armLocked(n)
+		}
+		if !n.foreign {
+			b.scheduleWriteLocked(n, 0)
+		}
+		open := n.idle
+		b.mu.Unlock()
+		if listens {
+			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(before))
+		}
+		if open {
+			b.announceFree(k.mutex, false)
+		}
+	default:
+		b.mu.Unlock()
+	}
+}
+
+// lastOwner returns who owned a mutex last: its waiter may have been told of a tenure that the follower has not seen.
+func (b *Backend) lastOwner(k nodeKey) string {
+	last, _ := b.eventLog.Last(k.mutex)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := b.nodeLocked(k); n != nil && n.queuedBehind.Token > last.Token {
+		return n.queuedBehind.Owner
+	}
+	return last.Owner
+}
+
+// tellEndings tells of the nodes that we deleted and that are seen to be gone, before
+// anything is told of who came after.
+func (b *Backend) announceEndings(w *watcher, v *view) {
+	var events []simba.Event
+	b.mu.Lock()
+	if m := b.mutexes[w.mutex]; m != nil {
+		for g, e := range m.endings {
+			if e.Token != 0 && !slices.ContainsFunc(v.names, func(c string) bool { return guidOf(c) == g }) {
+				events = append(events, e)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, e := range events {
+		b.announceEnd(e)
+	}
+}
+
+// moveOn notes who is the first now, and tells that the one before is not any more.
+func (b *Backend) setFirst(w *watcher, v *view, now firstNode) {
+	before := v.first
+	v.first, v.began = now, true
+	if before.child == now.child || before.own || !before.owned {
+		return
+	}
+	e := before.event
+	e.Kind = simba.EventReleased
+	if !before.end.IsZero() && !time.Now().Before(before.end) {
+		e.Kind = simba.EventExpired
+	}
+	b.announceEnd(e)
+}
+
+// seeForeign looks at a first node that another server or a JVM keeps.
+func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete bool) {
+	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+	defer cancel()
+	n, err := b.readNode(ctx, v.s, w.mutex, child)
+	if err != nil || n == nil {
+		b.failWaits(w.mutex, err)
+		return true
+	}
+	before := v.first
+	b.mu.Lock()
+	if n.undecidedLocked() && v.pzxid == int64(n.token) { // it was the first from the beginning
+		n.kind = kindOwner
+	}
+	known := v.began || w.fresh
+	h := b.headLocked(n)
+	now := firstNode{
+		child: child, owned: n.kind == kindOwner && !n.over,
+		event: simba.Event{Mutex: w.mutex, Owner: n.contender, Token: n.token},
+	}
+	if n.guid != "" && n.kind == kindOwner && !n.bare {
+		now.end = n.end()
+	}
+	w.leaseEnd = time.Now().Add(h.transitionLeft)
+	b.mu.Unlock()
+	now.reserved = n.kind == kindPolling
+	newlyReserved := now.reserved && !(v.first.child == child && v.first.reserved)
+	b.setFirst(w, v, now)
+	switch {
+	case now.owned && known:
+		e := now.event
+		e.Kind, e.At = simba.EventAcquired, h.acquiredAt
+		b.eventLog.Announce(e)
+	case newlyReserved && b.notices.Subscribed(simba.ContenderChannel(w.mutex, n.contender)):
+		old := before.event.Owner
+		if old == "" { // as before one of ours, too
+			old = b.lastOwner(n.key())
+		}
+		b.notices.Publish(simba.ContenderChannel(w.mutex, n.contender), simba.ReleasedNotice(old))
+	}
+	return !now.owned // it may take its turn without a change of the listing
+}

@@ -1,0 +1,118 @@
+package zookeeper
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// reasonSessionLost is the reason of the end of a tenure whose session was lost.
+const reasonSessionLost = "zookeeper session lost"
+
+// lost forgets the nodes of a session: the ensemble has deleted them, or will. It returns the places of
+// the polling waiters among them.
+func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
+	var events []simba.Event
+	b.mu.Lock()
+	for name, m := range b.mutexes {
+		for _, n := range m.nodes {
+			if n.s != s {
+				continue
+			}
+			if n.kind == kindOwner && !n.foreign {
+				events = append(events, simba.Event{
+					Kind: simba.EventExpired, Mutex: name, Owner: n.contender, Token: n.token, Reason: reasonSessionLost,
+				})
+			}
+			if n.kind == kindPolling && !n.foreign {
+				polling = append(polling, n.key())
+			}
+			b.dropLocked(n)
+		}
+	}
+	maps.DeleteFunc(b.orphans, func(k nodeKey, _ map[guid]int32) bool { return b.slotOf(k.mutex) == l })
+	b.mu.Unlock()
+	if b.life.Err() != nil {
+		return nil
+	}
+	s.mu.Lock()
+	cause := s.cause
+	s.mu.Unlock()
+	b.log.Warn("the session with the ensemble is lost, and with it every lease that this server kept",
+		"leases", len(events), "err", cause)
+	b.counters.expired.Add(int64(b.eventLog.Announce(events...)))
+	return polling
+}
+
+// recall publishes a notice to polling waiters that lost their places with a session, so that those who
+// listen ask again. No other notice would come.
+func (b *Backend) notifyPolling(places []nodeKey) {
+	for _, k := range places {
+		if b.nodeAt(k) == nil { // it has not asked since
+			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(b.lastOwner(k)))
+		}
+	}
+}
+
+// rejoinAll has all who wait in a lane take new places, after its session was lost.
+func (b *Backend) rejoinAll(l *sessionSlot) {
+	for _, mutex := range b.waiters.Mutexes() {
+		if b.slotOf(mutex) == l {
+			b.rejoin(mutex)
+		}
+	}
+}
+
+// rejoin has those who wait for a mutex take places if they have none.
+func (b *Backend) rejoin(mutex string) {
+	b.background(func() {
+		for _, t := range b.waiters.Waiting(mutex) {
+			if !b.rejoinOne(t) {
+				return
+			}
+		}
+	})
+}
+
+func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
+	r := t.Request
+	for b.waiters.Find(r.Mutex, r.Contender) == t {
+		err := b.tryRejoin(t)
+		if err == nil {
+			return true
+		}
+		b.failWaits(r.Mutex, err)
+		if !b.pause(retryPause) {
+			return false
+		}
+	}
+	return true
+}
+
+// tryRejoin takes a new place for a ticket. The request itself may be doing so just now: then that is waited for, and
+// nothing is acquired for who has been told by then.
+func (b *Backend) tryRejoin(t *proxy.Ticket) error {
+	r := t.Request
+	k := nodeKey{r.Mutex, r.Contender}
+	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
+	defer cancel()
+	unlock, err := b.lockKey(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if b.waiters.Find(r.Mutex, r.Contender) != t {
+		return nil
+	}
+	out, err := b.acquireWithLock(ctx, r, t)
+	if err != nil || out.Status == simba.StatusWaiting {
+		return err
+	}
+	if !b.waiters.Grant(r.Mutex, r.Contender, proxy.Grant{Token: out.Token, Since: time.Now()}) {
+		b.abandonGrantInBackground(k, out.Token) // who waited is gone
+	}
+	return nil
+}

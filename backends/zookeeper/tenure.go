@@ -1,0 +1,85 @@
+package zookeeper
+
+import (
+	"context"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// begin begins a tenure: the node is the first.
+func (b *Backend) beginTenure(n *node, t *proxy.Ticket) simba.Outcome {
+	b.mu.Lock()
+	n.kind, n.unacknowledged, n.over, n.presumedUntil = kindOwner, t != nil, false, time.Time{}
+	b.addLocked(n)
+	b.scheduleWriteLocked(n, ownerWriteDelay)
+	b.mu.Unlock()
+	b.announceTenure(n, "")
+	b.endOtherWait(n, t)
+	return b.ownOutcome(n, simba.StatusAcquired)
+}
+
+// began tells of a tenure.
+func (b *Backend) announceTenure(n *node, reason string) {
+	b.counters.acquired.Add(1)
+	for {
+		last := b.counters.token.Load()
+		if n.token <= last || b.counters.token.CompareAndSwap(last, n.token) {
+			break
+		}
+	}
+	var before []simba.Event // whose ends are certain now, though they may not be confirmed yet
+	b.mu.Lock()
+	at := n.acquiredAt
+	if m := b.mutexes[n.mutex]; m != nil {
+		for _, e := range m.endings {
+			if e.Token != 0 && e.Token < n.token {
+				before = append(before, e)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, e := range before {
+		b.announceEnd(e)
+	}
+	b.eventLog.Announce(simba.Event{
+		At: at, Kind: simba.EventAcquired, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: reason,
+	})
+}
+
+// free ends the wait of another connection of a contender that has acquired by a
+// request with the ticket t, or without.
+func (b *Backend) endOtherWait(n *node, t *proxy.Ticket) {
+	if other := b.waiters.Find(n.mutex, n.contender); other != nil && other != t {
+		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
+	}
+}
+
+// takeTurn grants the mutex to a waiter that asks again and whose node is the first, or to a request that has made the node itself and
+// finds it the first late.
+func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
+	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, b.binding(r.Session), made); err != nil {
+		return out, false, err
+	}
+	b.setUnacknowledged(n, t != nil)
+	b.announceTenure(n, "")
+	b.endOtherWait(n, t)
+	return b.ownOutcome(n, simba.StatusAcquired), true, nil
+}
+
+// leaveUntold takes back that a renewal has told its contender: who is blocked may be gone before it hears of it.
+func (b *Backend) setUnacknowledged(n *node, unacknowledged bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n.unacknowledged = unacknowledged
+}
+
+// ownOutcome is the outcome for an owner.
+func (b *Backend) ownOutcome(n *node, status simba.Status) simba.Outcome {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := simba.Outcome{Status: status, Owner: n.contender, Token: n.token}
+	out.TTL, out.Transition = n.left(time.Now())
+	return out
+}

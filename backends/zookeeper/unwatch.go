@@ -1,0 +1,104 @@
+package zookeeper
+
+import (
+	"github.com/simba-resp/simba-resp"
+)
+
+// sweep stops following what nobody wants to know any more, now and then.
+func (b *Backend) stopUnwantedWatchers() {
+	for b.pause(unwantedCheckInterval) {
+		b.mu.Lock()
+		list := make([]*mutex, 0, len(b.mutexes))
+		for _, m := range b.mutexes {
+			if m.watcher != nil {
+				list = append(list, m)
+			}
+		}
+		patterns := make([]string, 0, len(b.patterns))
+		for p := range b.patterns {
+			patterns = append(patterns, p)
+		}
+		b.mu.Unlock()
+		for _, p := range patterns {
+			if !b.notices.SubscribedPattern(p) {
+				b.mu.Lock()
+				delete(b.patterns, p)
+				b.mu.Unlock()
+			}
+		}
+		b.mu.Lock()
+		if len(b.patterns) == 0 && b.root != nil {
+			close(b.root.stop)
+			b.root = nil
+		}
+		all := b.root != nil
+		b.mu.Unlock()
+		for _, m := range list {
+			if !b.hasSubscribers(m) && !all {
+				b.stopWatching(m)
+			}
+		}
+	}
+}
+
+// wanted reports whether somebody subscribes to what a mutex' follower tells.
+func (b *Backend) hasSubscribers(m *mutex) bool {
+	b.mu.Lock()
+	var contenders []string
+	w := m.watcher
+	if w != nil {
+		for c := range w.listeners {
+			contenders = append(contenders, c)
+		}
+	}
+	b.mu.Unlock()
+	listens := b.notices.Subscribed(simba.MutexChannel(m.name)) || b.notices.Subscribed(simba.EventChannel(m.name))
+	for _, c := range contenders {
+		if b.notices.Subscribed(simba.ContenderChannel(m.name, c)) {
+			listens = true
+			continue
+		}
+		b.mu.Lock()
+		delete(w.listeners, c)
+		b.mu.Unlock()
+	}
+	return listens
+}
+
+// unfollowAllBut stops following mutexes that are not there any more and that nobody
+// asked for by name.
+func (b *Backend) stopWatchingMissing(nodes []string) {
+	there := make(map[string]bool, len(nodes))
+	for _, name := range nodes {
+		there[name] = true
+	}
+	var missing []*mutex
+	b.mu.Lock()
+	for _, m := range b.mutexes {
+		if m.watcher != nil && !there[encodeName(m.name)] {
+			missing = append(missing, m)
+		}
+	}
+	b.mu.Unlock()
+	for _, m := range missing {
+		if !b.hasSubscribers(m) {
+			b.stopWatching(m)
+		}
+	}
+}
+
+// unfollow stops following unless somebody waits.
+func (b *Backend) stopWatching(m *mutex) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range m.nodes {
+		if n.kind != kindOwner {
+			return
+		}
+	}
+	if m.watcher != nil {
+		close(m.watcher.stop)
+		m.watcher = nil
+		b.tidyLocked(m)
+	}
+}
