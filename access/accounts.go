@@ -48,7 +48,7 @@ type Accounts struct {
 // ErrNoFile is returned by Load when there is no file of users.
 var ErrNoFile = errors.New("there is no file of users")
 
-// Open reads the users. Its error is of type Faults.
+// Open reads the users. Its error is of type Errors.
 func Open(c *Catalog, o Options) (*Accounts, error) {
 	a := &Accounts{catalog: c, options: o}
 	users, err := a.read()
@@ -63,7 +63,7 @@ func Open(c *Catalog, o Options) (*Accounts, error) {
 
 // Load reads the file again and puts its users in the place of the old ones, all or
 // none. It returns the accounts whose user has changed or is gone. Its error is
-// ErrNoFile or of type Faults.
+// ErrNoFile or of type Errors.
 func (a *Accounts) Load() (changed []*Account, err error) {
 	if a.options.Path == "" {
 		return nil, ErrNoFile
@@ -96,9 +96,9 @@ func (a *Accounts) read() (map[string]*User, error) {
 			text, err = os.ReadFile(path)
 		}
 		if err != nil {
-			return nil, Faults{err}
+			return nil, Errors{err}
 		}
-		var wrong Faults
+		var wrong Errors
 		users, wrong = parse(a.catalog, path, text)
 		if users[DefaultName] != nil && a.options.Password != "" {
 			wrong = append(wrong, fmt.Errorf("%s has a line for the user '%s', and requirepass is set too: give the password in that line", path, DefaultName))
@@ -145,7 +145,7 @@ func protect(users map[string]*User) error {
 	if open == nil {
 		return nil
 	}
-	return Faults{fmt.Errorf("other machines may connect, and these users are on without a password: %v", open)}
+	return Errors{fmt.Errorf("other machines may connect, and these users are on without a password: %v", open)}
 }
 
 // install makes these the users and returns the accounts that differ by it.
@@ -204,7 +204,7 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 var nobody = &User{passwords: make([]digest, 1)}
 
 // Protect sets Options.Protected from now on. It changes nothing and returns an error of
-// type Faults if users are on without a password that must not be.
+// type Errors if users are on without a password that must not be.
 func (a *Accounts) Protect(yes bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

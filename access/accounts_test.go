@@ -42,13 +42,13 @@ func TestAFileHasCommentsEmptyLinesAndBlanks(t *testing.T) {
 func TestAllFaultsOfAFileAreTold(t *testing.T) {
 	f := newFile(t, "user a +nope (x)", "x", "user", "user b", "user b", "user "+strings.Repeat("n", maxName+1), "user \x01", "user >secret on")
 	_, err := Open(small(), Options{Path: f.path})
-	wrong := Faults(nil)
+	wrong := Errors(nil)
 	if !errors.As(err, &wrong) || len(wrong) != 8 || strings.Contains(err.Error(), "secret") {
 		t.Fatalf("%v", err)
 	}
 	var lines []int
 	for _, w := range wrong {
-		fault := (*Fault)(nil)
+		fault := (*FileError)(nil)
 		if errors.As(w, &fault) {
 			lines = append(lines, fault.Line)
 		}

@@ -10,20 +10,20 @@ import (
 	"unicode"
 )
 
-// Fault is something wrong in a file of users.
-type Fault struct {
+// FileError is something wrong in a file of users.
+type FileError struct {
 	Path string
 	Line int // from 1
 	Text string
 }
 
-func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
+func (f *FileError) Error() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
 
-// Faults are all that is wrong with the users, to be mended in one go. Each says
+// Errors are all that is wrong with the users, to be mended in one go. Each says
 // where it is.
-type Faults []error
+type Errors []error
 
-func (f Faults) Error() string {
+func (f Errors) Error() string {
 	texts := make([]string, len(f))
 	for i, err := range f {
 		texts[i] = err.Error()
@@ -32,19 +32,19 @@ func (f Faults) Error() string {
 }
 
 // Unwrap returns the faults.
-func (f Faults) Unwrap() []error { return f }
+func (f Errors) Unwrap() []error { return f }
 
 // parse reads a file of users, in the form of Redis' aclfile: lines "user <name>
 // <rule> …", empty ones, and comments that begin with #. A byte order mark is no part of them.
-func parse(c *Catalog, path string, text []byte) (map[string]*User, Faults) {
+func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	users := make(map[string]*User)
 	lines := make(map[string]int)
-	var wrong Faults
+	var wrong Errors
 	number := 0
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		number++
 		fault := func(format string, args ...any) {
-			wrong = append(wrong, &Fault{path, number, fmt.Sprintf(format, args...)})
+			wrong = append(wrong, &FileError{path, number, fmt.Sprintf(format, args...)})
 		}
 		words := strings.FieldsFunc(string(line), func(r rune) bool { return r < unicode.MaxASCII && unicode.IsSpace(r) })
 		if len(words) == 0 || words[0][0] == '#' {
@@ -74,7 +74,7 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Faults) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		if other := sharer(users, name); other != "" {
-			wrong = append(wrong, &Fault{path, lines[name], fmt.Sprintf("the user '%s' would act in the names of '%s': give it rules as:", other, name)})
+			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' would act in the names of '%s': give it rules as:", other, name)})
 		}
 	}
 	return users, wrong

@@ -155,8 +155,8 @@ func (c *client) tell(e *entry, args [][]byte, took time.Duration, failed bool) 
 	}
 }
 
-// giveWay is Conn.GiveWay in the midst of a command, for which it is no work.
-func (c *client) giveWay() { c.parked += c.conn.GiveWay() }
+// giveWay is Conn.Yield in the midst of a command, for which it is no work.
+func (c *client) giveWay() { c.parked += c.conn.Yield() }
 
 // lost is what this batch has lost to the engine's store.
 func (c *client) lost() *outage {

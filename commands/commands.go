@@ -218,7 +218,7 @@ func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
 	}
 }
 
-// Settled is a resp.Config.Settled: LATENCY shows the waits for the disk.
+// Settled is a resp.Config.CommitWaited: LATENCY shows the waits for the disk.
 func (x *Commands) Settled(took time.Duration) { x.latency.consider(settleEvent, took) }
 
 // Closed implements resp.Handler. A connection that the server closes while it

@@ -87,9 +87,9 @@ type Config struct {
 	// is gone. The replies are sent after it returned nil. On an error they are dropped and the
 	// connection closes.
 	Committer simba.Committer
-	// Settled is called with the time that a batch waited for the Committer, on the connection's
+	// CommitWaited is called with the time that a batch waited for the Committer, on the connection's
 	// goroutine; not for a batch that did not wait. nil = it is not called.
-	Settled func(took time.Duration)
+	CommitWaited func(took time.Duration)
 
 	// Poll has few goroutines serve the connections of Serve, on Linux. The handler then says
 	// by Conn.Detach what may take long.
@@ -118,8 +118,8 @@ func (c Config) withDefaults() Config {
 	if c.Committer == nil {
 		c.Committer = durable{}
 	}
-	if c.Settled == nil {
-		c.Settled = func(time.Duration) {}
+	if c.CommitWaited == nil {
+		c.CommitWaited = func(time.Duration) {}
 	}
 	if c.InUse == nil {
 		c.InUse = func(*Conn) bool { return false }

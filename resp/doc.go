@@ -13,7 +13,7 @@
 //
 // That goroutine is one of Go's own, or, with Config.Poll, a coroutine that a poller runs together with
 // those of other connections (package poll). Nothing may wait there, or compute for long. A command that
-// has to calls Conn.Detach first; one that computes for long calls Conn.GiveWay now and then, too.
+// has to calls Conn.Detach first; one that computes for long calls Conn.Yield now and then, too.
 //
 // A blocked command keeps that goroutine in Read, so a client that leaves is
 // noticed at once, and bytes that arrive meanwhile wait in the buffer. Whoever has

@@ -103,7 +103,7 @@ func (c *Conn) batch() {
 		}
 		if !c.polled() || served > 0 && c.in.start-looked > lookBytes {
 			looked = c.in.start
-			c.GiveWay()
+			c.Yield()
 		}
 		c.execute(args)
 		served++

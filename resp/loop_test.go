@@ -103,9 +103,9 @@ func TestWhatIsDurableAlreadyIsSentAtOnceUnlessThatFailed(t *testing.T) {
 			"LOCK": func(c *Conn, _ [][]byte) { c.RestOn(1); c.Reply().Simple("LOCKED") },
 		}}
 		waited := func(time.Duration) { t.Error("it waited") }
-		dial(t, NewServer(Config{Committer: doneCommitter{}, Settled: waited}, h)).call("LOCK\r\n", "+LOCKED\r\n")
+		dial(t, NewServer(Config{Committer: doneCommitter{}, CommitWaited: waited}, h)).call("LOCK\r\n", "+LOCKED\r\n")
 		for _, committer := range []simba.Committer{doneCommitter{errors.New("disk full")}, nil} {
-			cl := dial(t, NewServer(Config{Committer: committer, Settled: waited}, h))
+			cl := dial(t, NewServer(Config{Committer: committer, CommitWaited: waited}, h))
 			cl.call("PING\r\n", "+PONG\r\n")
 			cl.send("PING\r\nLOCK\r\n")
 			cl.expectEnd("")

@@ -126,7 +126,7 @@ func TestADetachedCommandThatGivesWayStaysDetached(t *testing.T) {
 			c.Detach()
 			detached := where(c)
 			c.turn = c.age() - turnTime
-			c.GiveWay()
+			c.Yield()
 			c.Reply().Simple(detached + " " + where(c))
 		},
 	}})
@@ -144,7 +144,7 @@ func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
 				case <-served:
 					return
 				default:
-					c.GiveWay()
+					c.Yield()
 				}
 			}
 		},

@@ -78,7 +78,7 @@ func NewServer(cfg Config, h Handler) *Server {
 	s := &Server{
 		handler:     h,
 		committer:   cfg.Committer,
-		settled:     cfg.Settled,
+		settled:     cfg.CommitWaited,
 		limits:      cfg.Limits,
 		requireAuth: cfg.RequireAuth,
 		inUse:       cfg.InUse,

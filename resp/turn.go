@@ -31,10 +31,10 @@ func (c *Conn) lineUp() {
 	}
 }
 
-// GiveWay lets other connections run if this one has run for turnTime, and returns for how long they did. A command
+// Yield lets other connections run if this one has run for turnTime, and returns for how long they did. A command
 // that computes for long calls it now and then. It costs little more than a look at the clock. A
 // connection that is detached stays so: it goes on when a round of the poller lets it.
-func (c *Conn) GiveWay() (away time.Duration) {
+func (c *Conn) Yield() (away time.Duration) {
 	now := c.age()
 	switch {
 	case c.turn == 0:
@@ -43,7 +43,7 @@ func (c *Conn) GiveWay() (away time.Duration) {
 	case now-c.turn < turnTime:
 		return 0
 	case c.sock != nil:
-		c.sock.GiveWay()
+		c.sock.Yield()
 	default:
 		if p := c.server.pollerOf(); p != nil {
 			p.Look()

@@ -28,12 +28,12 @@ type meter struct {
 	left    int   // steps until the next check
 	stopped error // why the script is to end; nil = it is not
 
-	ctx     context.Context
-	giveWay func()
-	started int64
-	killed  *atomic.Int64 // the start of the run that is to be ended
-	clock   func() int64
-	checked int64 // when
+	ctx      context.Context
+	yieldCPU func()
+	started  int64
+	killed   *atomic.Int64 // the start of the run that is to be ended
+	clock    func() int64
+	checked  int64 // when
 
 	memory  int64 // by how much the heap may grow
 	weighed bool
@@ -56,9 +56,9 @@ func newMeter(clock func() int64, memory int64, killed *atomic.Int64) *meter {
 	return m
 }
 
-func (m *meter) begin(ctx context.Context, started int64, giveWay func()) {
+func (m *meter) begin(ctx context.Context, started int64, yieldCPU func()) {
 	m.left, m.stopped = stepsBetweenChecks, nil
-	m.ctx, m.giveWay, m.started, m.checked, m.weighed = ctx, giveWay, started, started, false
+	m.ctx, m.yieldCPU, m.started, m.checked, m.weighed = ctx, yieldCPU, started, started, false
 }
 
 // Done is called before each instruction.
@@ -107,8 +107,8 @@ func (m *meter) examine() error {
 		m.weighed = true
 		m.objects, m.live = m.heap()
 	}
-	if m.giveWay != nil {
-		m.giveWay()
+	if m.yieldCPU != nil {
+		m.yieldCPU()
 	}
 	now := m.clock()
 	if now-m.checked < timeBetweenChecks {

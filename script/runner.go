@@ -33,8 +33,8 @@ type Call struct {
 	Args   [][]byte
 	Proto  int // the caller's version of RESP, 2 or 3
 
-	// GiveWay is called now and then while the script runs, to let others have the processor; nil = nothing does.
-	GiveWay func()
+	// Yield is called now and then while the script runs, to let others have the processor; nil = nothing does.
+	Yield func()
 }
 
 // A Runner runs scripts. It is safe for concurrent use.

@@ -167,7 +167,7 @@ func TestAScriptGivesWayNowAndThen(t *testing.T) {
 	for source, least := range map[string]int{"for i = 1, 10000 do end": 10, "return string.rep('x', 1000000)": 1, "return 1": 0} {
 		gave := 0
 		var w resp.Writer
-		if err := r.Run(context.Background(), Call{Source: source, Proto: 2, GiveWay: func() { gave++ }}, echo, &w); err != nil {
+		if err := r.Run(context.Background(), Call{Source: source, Proto: 2, Yield: func() { gave++ }}, echo, &w); err != nil {
 			t.Fatal(err)
 		}
 		if gave < least || least == 0 && gave > 0 {

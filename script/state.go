@@ -56,7 +56,7 @@ func newState(logger *slog.Logger, m *meter) *state {
 // run runs a script and writes its reply to w. It reports too whether the state can be used
 // again.
 func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *resp.Writer, started int64) (usable bool, err error) {
-	s.begin(ctx, started, c.GiveWay)
+	s.begin(ctx, started, c.Yield)
 	s.host, s.proto, s.broken = h, 2, false
 	if script.readOnly {
 		h.ForbidWrites()
@@ -74,7 +74,7 @@ func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *re
 	}
 	s.globals.RawSetString("KEYS", lua.LFalse) // not nil, which would cost more
 	s.globals.RawSetString("ARGV", lua.LFalse)
-	s.host, s.giveWay = nil, nil
+	s.host, s.yieldCPU = nil, nil
 	if failed == nil && s.stopped == nil {
 		return err == nil && !s.broken, err
 	}

@@ -83,16 +83,16 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 	})
 	a.undo = append(a.undo, func(context.Context) error { a.handler.Close(); return nil })
 	a.server = resp.NewServer(resp.Config{
-		Limits:      resp.Limits{Long: a.handler.LongArguments},
-		MaxClients:  cfg.MaxClients,
-		IdleTimeout: cfg.Timeout,
-		Logger:      log.Logger,
-		Broker:      broker,
-		Committer:   a.engine,
-		Settled:     a.handler.Settled,
-		InUse:       a.handler.InUse,
-		RequireAuth: a.handler.RequireAuth,
-		Poll:        a.cfg.Engine == engineEmbedded, // others wait for their stores, each command on its own
+		Limits:       resp.Limits{Long: a.handler.LongArguments},
+		MaxClients:   cfg.MaxClients,
+		IdleTimeout:  cfg.Timeout,
+		Logger:       log.Logger,
+		Broker:       broker,
+		Committer:    a.engine,
+		CommitWaited: a.handler.Settled,
+		InUse:        a.handler.InUse,
+		RequireAuth:  a.handler.RequireAuth,
+		Poll:         a.cfg.Engine == engineEmbedded, // others wait for their stores, each command on its own
 	}, a.handler)
 	a.handler.Attach(a.server)
 	return a, nil

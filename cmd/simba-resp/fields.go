@@ -10,17 +10,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
-// A field is one row of the table from which flags, variables, keys of the file,
-// --help and CONFIG GET are made.
+// field is one setting. The flags, the environment variables, the keys of the file, --help and
+// CONFIG GET are generated from the table of fields.
 type field struct {
 	name    string // of the flag and of the key in the file
-	kind    string // what a value looks like, with its unit
-	initial string // the default, as a user would write it
-	help    string
-	secret  bool   // never shown
-	engine  string // the only one that has a use for it, "" = all
+	kind    string // form of a value, with its unit
+	initial string // default, as a user would write it
+	help    string // sentences for --help
+	secret  bool   // the value is never shown
+	engine  string // the only engine that uses it, "" = all
 	value   func(*config) flag.Value
 }
 
@@ -53,157 +54,157 @@ var (
 var fields = []field{
 	{
 		name: "addr", kind: "host:port", initial: "127.0.0.1:7379",
-		help:  "address to listen on; port 0 picks a free one; beyond loopback every user needs a password, or --insecure; empty, the default with --tls-addr, serves no plain text",
+		help:  "Address for clients without TLS. Port 0 picks a free port. Outside loopback every user needs a password, or --insecure must be set. With --tls-addr the default is empty: no plain text is served.",
 		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
 	},
 	{
 		name: "requirepass", kind: "password", secret: true,
-		help:  "password that clients give with AUTH or HELLO; other users of this machine can see a flag, so prefer the file",
+		help:  "Password of the default user. Other users of this machine can read a flag, so prefer --requirepass-file.",
 		value: func(c *config) flag.Value { return (*text)(&c.RequirePass) },
 	},
 	{
 		name: "requirepass-file", kind: "path",
-		help:  "file that holds the password",
+		help:  "File that contains the password of the default user.",
 		value: func(c *config) flag.Value { return (*text)(&c.RequirePassFile) },
 	},
 	{
 		name: "aclfile", kind: "path",
-		help:  "file of users and what each may do, in Redis' form; ACL LOAD reads it again",
+		help:  "File of users and their rules, in the format of Redis' aclfile. ACL LOAD reads it again.",
 		value: func(c *config) flag.Value { return (*text)(&c.ACLFile) },
 	},
 	{
 		name: "insecure", kind: "true|false", initial: "false",
-		help:  "serve other machines without a password",
+		help:  "Serve other machines without a password.",
 		value: func(c *config) flag.Value { return (*boolean)(&c.Insecure) },
 	},
 	{
 		name: "tls-addr", kind: "host:port",
-		help:  "address to listen on for clients that speak TLS; beyond loopback it needs a password, --tls-auth-clients yes or --insecure",
+		help:  "Address for clients that use TLS. Outside loopback it needs a password, --tls-auth-clients yes or --insecure.",
 		value: func(c *config) flag.Value { return (*text)(&c.TLSAddr) },
 	},
 	{
 		name: "tls-cert-file", kind: "path",
-		help:  "certificate of the server, PEM, followed by those between it and its authority; read again at SIGHUP",
+		help:  "Server certificate in PEM, followed by its intermediate certificates. SIGHUP reads it again.",
 		value: func(c *config) flag.Value { return (*text)(&c.TLSCertFile) },
 	},
 	{
 		name: "tls-key-file", kind: "path",
-		help:  "private key of the certificate, PEM",
+		help:  "Private key of the server certificate, in PEM. SIGHUP reads it again.",
 		value: func(c *config) flag.Value { return (*text)(&c.TLSKeyFile) },
 	},
 	{
 		name: "tls-ca-cert-file", kind: "path",
-		help:  "certificates of the authorities that sign clients' certificates, PEM",
+		help:  "Certificates of the authorities that sign client certificates, in PEM. SIGHUP reads it again.",
 		value: func(c *config) flag.Value { return (*text)(&c.TLSCACertFile) },
 	},
 	{
 		name: "tls-auth-clients", kind: strings.Join(tlsAuths, "|"), initial: authNo,
-		help:  "whether a client that speaks TLS has to show a certificate; one that is shown has to be signed by --tls-ca-cert-file",
+		help:  "Whether a TLS client must present a certificate. The server verifies it with --tls-ca-cert-file.",
 		value: func(c *config) flag.Value { return choice{&c.TLSAuthClients, tlsAuths} },
 	},
 	{
 		name: "tls-min-version", kind: strings.Join(tlsVersions, "|"), initial: version12,
-		help:  "oldest version of TLS that is spoken",
+		help:  "Oldest version of TLS that the server accepts.",
 		value: func(c *config) flag.Value { return choice{&c.TLSMinVersion, tlsVersions} },
 	},
 	{
 		name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded,
-		help:  "what keeps the mutexes: this server itself, or a store that several servers share",
+		help:  "Where mutexes are kept: in this server (embedded), or in a store that several servers share.",
 		value: func(c *config) flag.Value { return choice{&c.Engine, engines} },
 	},
 	{
 		name: "data-dir", kind: "path", initial: "./simba-data", engine: engineEmbedded,
-		help:  "directory of the embedded engine; made when it is missing",
+		help:  "Data directory of the embedded engine. The server creates it if it is missing.",
 		value: func(c *config) flag.Value { return (*text)(&c.DataDir) },
 	},
 	{
 		name: "durability", kind: strings.Join(durabilities, "|"), initial: durabilityAlways, engine: engineEmbedded,
-		help:  "of the embedded engine: when a change is told: after its fsync; before it, and after a crash new grants wait for the longest lease that could be lost; or with no disk at all",
+		help:  "always: reply after fsync. async: reply before fsync, delay new grants after a crash. memory: no disk. Embedded engine only.",
 		value: func(c *config) flag.Value { return choice{&c.Durability, durabilities} },
 	},
 	{
 		name: "redis-url", kind: "url", secret: true, engine: engineRedis,
-		help:  "store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name, redis+cluster://host:6379,…",
+		help:  "Store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name or redis+cluster://host:6379,…",
 		value: func(c *config) flag.Value { return (*text)(&c.RedisURL) },
 	},
 	{
 		name: "mysql-dsn", kind: "dsn", secret: true, engine: engineMySQL,
-		help:  "store of --engine mysql: user:password@tcp(host:3306)/database",
+		help:  "Store of --engine mysql: user:password@tcp(host:3306)/database",
 		value: func(c *config) flag.Value { return (*text)(&c.MySQLDSN) },
 	},
 	{
 		name: "mysql-migrate", kind: "true|false", initial: "false", engine: engineMySQL,
-		help:  "make the table of --engine mysql if it is missing, and add the column fencing_token to an older one",
+		help:  "Create the table of --engine mysql if it is missing, and add the column fencing_token to an older table.",
 		value: func(c *config) flag.Value { return (*boolean)(&c.MySQLMigrate) },
 	},
 	{
 		name: "mysql-poll", kind: "duration", initial: "0s", engine: engineMySQL,
-		help:  "how often --engine mysql looks at a mutex that somebody waits for, one statement each time; 0 = once, when its lease ends",
+		help:  "How often --engine mysql polls a mutex that has waiters, with one statement each time. 0 = once, when its lease ends.",
 		value: func(c *config) flag.Value { return (*duration)(&c.MySQLPoll) },
 	},
 	{
 		name: "zookeeper-servers", kind: "host:port,…", engine: engineZooKeeper,
-		help:  "store of --engine zookeeper; host:port,host:port/path keeps everything below that path",
+		help:  "Store of --engine zookeeper. A path behind the last server is the parent of all nodes: host:port,host:port/path.",
 		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperServers) },
 	},
 	{
 		name: "zookeeper-auth", kind: "digest:user:password", secret: true, engine: engineZooKeeper,
-		help:  "who --engine zookeeper is; the nodes that it makes are then for that user only",
+		help:  "Credentials of --engine zookeeper. Only this user can access the nodes that the server creates.",
 		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperAuth) },
 	},
 	{
 		name: "zookeeper-session-timeout", kind: "duration", initial: "10s", engine: engineZooKeeper,
-		help:  "how long the ensemble keeps what a silent server holds; it may grant another time than it is asked for",
+		help:  "How long the ensemble keeps the leases of a server that it cannot reach. The ensemble may choose another value.",
 		value: func(c *config) flag.Value { return (*duration)(&c.ZooKeeperSessionTimeout) },
 	},
 	{
 		name: "backend-timeout", kind: "duration", initial: "3s",
-		help:  "how long a command may wait for the store of --engine redis, mysql or zookeeper",
+		help:  "How long a command may wait for the store of --engine redis, mysql or zookeeper.",
 		value: func(c *config) flag.Value { return (*duration)(&c.BackendTimeout) },
 	},
 	{
 		name: "handoff-window", kind: "duration", initial: "1s",
-		help:  "how long a free mutex is kept for a polling waiter that was told of its turn; 0 = free for all",
+		help:  "How long a free mutex stays reserved for a polling waiter after its notification. 0 = no reservation.",
 		value: func(c *config) flag.Value { return (*duration)(&c.HandoffWindow) },
 	},
 	{
 		name: "queue-grace", kind: "duration", initial: "5s",
-		help:  "how long a polling waiter keeps its place after the lease it last saw, or after its last request, whichever is later",
+		help:  "How long a polling waiter keeps its queue entry after its last request, or after the lease that it last saw, whichever is later.",
 		value: func(c *config) flag.Value { return (*duration)(&c.QueueGrace) },
 	},
 	{
 		name: "maxclients", kind: "number", initial: "10000",
-		help:  "connections served at a time; WAIT may block three quarters of them",
+		help:  "Maximum number of connections. Blocking commands may use three quarters of them.",
 		value: func(c *config) flag.Value { return (*number)(&c.MaxClients) },
 	},
 	{
 		name: "maxmemory", kind: "bytes, or a number with kb, mb, gb", initial: "0",
-		help:  "memory of all mutexes, queues and keys above which nobody new gets a mutex or a place in a queue, as with Redis' policy noeviction; 0 = no limit; the embedded engine only",
+		help:  "Limit for the memory of all mutexes, queues and keys. Above it the server refuses new locks and queue entries, as Redis does with noeviction. 0 = no limit. Embedded engine only.",
 		value: func(c *config) flag.Value { return (*memory)(&c.MaxMemory) },
 	},
 	{
 		name: "timeout", kind: "seconds or duration", initial: "0",
-		help:  "a client that is idle for so long is disconnected, unless it is blocked or subscribed, or owns a SESSION lease; 0 = never",
+		help:  "Close a client that is idle for this long, unless it is blocked, subscribed, or owns a SESSION lease. 0 = never.",
 		value: func(c *config) flag.Value { return (*seconds)(&c.Timeout) },
 	},
 	{
 		name: "shutdown-timeout", kind: "duration", initial: "10s",
-		help:  "how long a stop waits for replies to be taken before connections are cut",
+		help:  "How long a stop waits until clients have read their replies, before it closes their connections.",
 		value: func(c *config) flag.Value { return (*duration)(&c.ShutdownTimeout) },
 	},
 	{
 		name: "log-level", kind: strings.Join(logLevels, "|"), initial: "info",
-		help:  "least severity that is logged; what is audited is logged with any",
+		help:  "Lowest severity that is logged. Audit lines are always logged.",
 		value: func(c *config) flag.Value { return choice{&c.LogLevel, logLevels} },
 	},
 	{
 		name: "log-format", kind: strings.Join(logFormats, "|"), initial: logText,
-		help:  "form of the log on standard error",
+		help:  "Format of the log on standard error.",
 		value: func(c *config) flag.Value { return choice{&c.LogFormat, logFormats} },
 	},
 }
 
-// fieldOf returns the field of that name, which there is.
+// fieldOf returns the field of that name, which must exist.
 func fieldOf(name string) field {
 	return fields[slices.IndexFunc(fields, func(f field) bool { return f.name == name })]
 }
@@ -211,21 +212,21 @@ func fieldOf(name string) field {
 // isInitial reports whether c has the default of the field.
 func (f field) isInitial(c *config) bool {
 	v := f.value(new(config))
-	_ = v.Set(f.initial) // one that cannot be set, as that of a text without default, is the zero value
+	_ = v.Set(f.initial) // fails for a choice without default, which stays the zero value
 	return f.value(c).String() == v.String()
 }
 
-// configFlag is no field: the file that it names cannot name another.
+// configFlag is not a field: a file cannot name another file.
 const configFlag = "config"
 
-// variable is the environment's name of a field.
+// variable returns the name of a field's environment variable.
 func variable(name string) string {
 	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// invocation is what the command line asks for.
+// invocation is the parsed command line.
 type invocation struct {
-	flags                map[string]string // those given, by name
+	flags                map[string]string // given flags, by name
 	help, version, check bool
 }
 
@@ -233,7 +234,7 @@ type invocation struct {
 func parseArgs(args []string) (*invocation, error) {
 	inv := &invocation{flags: make(map[string]string)}
 	set := flag.NewFlagSet("simba-resp", flag.ContinueOnError)
-	set.SetOutput(io.Discard) // main tells the error, --help prints its own page
+	set.SetOutput(io.Discard) // main reports the error, and help has its own page
 	set.BoolVar(&inv.version, "version", false, "")
 	set.BoolVar(&inv.check, "check-config", false, "")
 	record := func(name string) func(string) error {
@@ -261,12 +262,12 @@ func parseArgs(args []string) (*invocation, error) {
 // help returns the page of --help.
 func help() string {
 	var b strings.Builder
-	b.WriteString(`simba-resp: distributed locks and leader election for anything that talks to Redis
+	b.WriteString(`simba-resp: distributed locks and leader election for Redis clients
 
 usage: simba-resp [flags]
 
-A flag wins over its environment variable, that over the key of the same name in
-the TOML file, that over the default. A duration is written as 1s, 500ms or 1h30m.
+A flag overrides its environment variable. The variable overrides the key of the same name in the
+TOML file, and the key overrides the default. Durations are written as 1s, 500ms or 1h30m.
 
 `)
 	for _, f := range fields {
@@ -274,19 +275,37 @@ the TOML file, that over the default. A duration is written as 1s, 500ms or 1h30
 		if initial == "" {
 			initial = "none"
 		}
-		fmt.Fprintf(&b, "  --%s %s\n        %s\n        default %s, environment %s\n", f.name, f.kind, f.help, initial, variable(f.name))
+		fmt.Fprintf(&b, "  --%s %s\n%s        default %s, environment %s\n", f.name, f.kind, wrap(f.help), initial, variable(f.name))
 	}
 	fmt.Fprintf(&b, `  --%s path
-        TOML file of settings, keys as the flags above
+        TOML file of settings. Its keys are the names of the flags above.
         default none, environment %s
   --check-config
-        say what is wrong with the configuration, and do not serve
+        Check the configuration, report errors and exit.
   --version
-        print the version
+        Print the version and exit.
   --help
-        print this page
+        Print this page and exit.
 `, configFlag, variable(configFlag))
 	return b.String()
+}
+
+// wrap breaks a text into lines of at most 100 columns, with the indentation of --help.
+func wrap(text string) string {
+	const indent, columns = "        ", 100
+	var b strings.Builder
+	line := indent
+	for i, word := range strings.Fields(text) {
+		if i > 0 && utf8.RuneCountInString(line+" "+word) > columns {
+			b.WriteString(line + "\n")
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += word
+	}
+	return b.String() + line + "\n"
 }
 
 type text string
@@ -330,7 +349,7 @@ func (v *duration) Set(s string) error {
 	return nil
 }
 
-// seconds is a duration that may also be a bare number, as Redis writes it.
+// seconds is a duration that may also be a bare number of seconds, as in Redis.
 type seconds time.Duration
 
 func (v *seconds) String() string {
@@ -345,15 +364,15 @@ func (v *seconds) Set(s string) error {
 	return (*duration)(v).Set(s)
 }
 
-// memory is a number of bytes, or of a unit of redis.conf: k, m and g are thousands, kb, mb and gb are
-// powers of 1,024.
+// memory is a number of bytes, with an optional unit as in redis.conf: k, m and g are powers of
+// 1,000, kb, mb and gb are powers of 1,024.
 type memory uint64
 
 var memoryUnits = map[string]uint64{
 	"": 1, "b": 1, "k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30,
 }
 
-// errNoMemory is in Redis' words.
+// errNoMemory has the text of Redis.
 var errNoMemory = errors.New("argument must be a memory value")
 
 func (v *memory) String() string { return strconv.FormatUint(uint64(*v), 10) }
@@ -374,7 +393,7 @@ type choice struct {
 	from  []string
 }
 
-// String has to work on the zero choice too, as package flag asks.
+// String works on the zero choice too, as package flag requires.
 func (v choice) String() string {
 	if v.value == nil {
 		return ""

@@ -20,9 +20,9 @@ func (c *config) openUsers() (wrong faults) {
 		c.users = users
 		return nil
 	}
-	several := access.Faults(nil)
+	several := access.Errors(nil)
 	if !errors.As(err, &several) {
-		several = access.Faults{err}
+		several = access.Errors{err}
 	}
 	for _, fault := range several {
 		wrong = append(wrong, fmt.Errorf("--aclfile: %w", fault))

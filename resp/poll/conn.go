@@ -4,7 +4,7 @@ package poll
 func (c *Conn) Start(run func()) { c.task.start(run) }
 
 // Shared reports whether other connections wait while this one runs. It is for the connection's
-// own coroutine, as are Detach, LineUp and GiveWay.
+// own coroutine, as are Detach, LineUp and Yield.
 func (c *Conn) Shared() bool { return c.task.here != away }
 
 // Detach is called before anything that may wait, but for Read, or compute for long: until it reads
@@ -23,9 +23,9 @@ func (c *Conn) LineUp() {
 	}
 }
 
-// GiveWay lets the others run. It returns in one of the next rounds, each of which lets few go on. A
+// Yield lets the others run. It returns in one of the next rounds, each of which lets few go on. A
 // connection that is detached stays so.
-func (c *Conn) GiveWay() {
+func (c *Conn) Yield() {
 	if c.Shared() {
 		c.task.to(looped)
 	} else {

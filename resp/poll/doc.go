@@ -12,7 +12,7 @@
 //	          │  the other             of its own               │
 //	          └────┴─────────────────────┴──► idle, in Read ─────┘
 //
-// GiveWay puts a coroutine of the rounds behind the others, for a later round. One that is away waits
+// Yield puts a coroutine of the rounds behind the others, for a later round. One that is away waits
 // until a round lets it go on there. A signal is a deadline that has passed, or Close.
 //
 // Elsewhere than on Linux New returns errors.ErrUnsupported.
