@@ -27,7 +27,7 @@ PROGRAMS ?= 50000
 DURATION ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs
+.PHONY: help run build test test-long lint prose fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -102,11 +102,15 @@ programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed 
 	$(TEST) -v -timeout 60m -run RandomPrograms ./script -programs $(PROGRAMS) -seed $(or $(SEED),0)
 
 lint: ## look for bugs and dead code, and hold the rules of who may import whom
-	@go -C tools test ./lint
+	@go -C tools test ./lint ./prose
 	@mkdir -p bin && go -C tools build -o ../bin/lint ./lint
 	go vet -vettool=$(CURDIR)/bin/lint ./...
 	go vet -vettool=$(CURDIR)/bin/lint -tags bugs ./tests/simulation ./tests/chaos
 	cd bench && go vet ./...
+
+prose: ## check the language of comments and Markdown: length, clauses as subjects, words
+	@mkdir -p bin && go -C tools build -o ../bin/prose ./prose
+	bin/prose
 
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

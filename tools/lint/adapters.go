@@ -13,9 +13,9 @@ import (
 	"honnef.co/go/tools/unused"
 )
 
-// What follows makes analyzers of linters that are none, or whose own cannot be told what to leave out.
+// The analyzers below wrap linters that have none, or whose own has no setting for exclusions.
 
-// ends are the functions whose errors nobody needs: those that close, and that print to a terminal.
+// ends matches functions whose errors nobody needs: those that close, or print to a terminal.
 var ends = regexp.MustCompile(`^((os\.)?[Ss]td(out|err)\..*|.*[Cc]lose|.*Flush|os\.Remove(All)?|.*[Pp]rint(f|ln)?|os\.(Un)?Setenv)$`)
 
 var errcheckAnalyzer = &analysis.Analyzer{

@@ -46,9 +46,9 @@ import (
 	"golang.org/x/tools/go/analysis/passes/waitgroup"
 )
 
-// govet is what go vet runs, and the passes of its authors that it leaves out. Two are left out here too:
-// fieldalignment (fields are ordered by meaning; where bytes count, a test counts them) and shadow (err in
-// an if is clearer than a second name).
+// govet has the analyzers of go vet, and those of the same authors that go vet does not run. Two
+// are left out. The order that fieldalignment wants hides the meaning of fields; where bytes count,
+// a test counts them. The second names that shadow wants for err in an if are less clear.
 var govet = []*analysis.Analyzer{
 	appends.Analyzer,
 	asmdecl.Analyzer,

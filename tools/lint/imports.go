@@ -10,13 +10,13 @@ import (
 
 const module = "github.com/simba-resp/simba-resp"
 
-// mayImport says who may import whom beyond the standard library. Imports run only to the right and to the
-// vocabulary, and siblings do not import siblings:
+// mayImport lists what each package may import beyond the standard library. Imports run only to the
+// right and to the vocabulary, and siblings do not import siblings:
 //
 //	cmd → resp → commands → simba.Backend → engine → Journal → persist
 //
-// A name of our own is one package; a name of another module stands for all its packages. The packages that
-// are not listed (tests, examples) may import what they like, except the program. Tests are free.
+// A name of our own is one package. A name of another module stands for all its packages. Test
+// files and packages that are not listed (tests, examples) may import everything but the program.
 var mayImport = map[string][]string{
 	"":                   {},
 	"access":             {},
@@ -63,8 +63,8 @@ var imports = &analysis.Analyzer{
 	},
 }
 
-// rule returns what a package of the module may import, which is that of the closest listed folder;
-// limited is false if none is.
+// rule returns the imports that a package of the module may have: those of the closest listed
+// folder. If no folder is listed, limited is false.
 func rule(pkg string) (allowed []string, limited bool) {
 	if pkg == module {
 		return mayImport[""], true

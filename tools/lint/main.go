@@ -1,5 +1,5 @@
-// Command lint checks the code for bugs, for dead code and for the rules of who may import whom; it has
-// no opinion on style. `make lint` runs it through `go vet -vettool`, which caches what it finds.
+// Command lint checks the code for bugs, for dead code and for forbidden imports. It has no opinion
+// on style. `make lint` runs it through `go vet -vettool`, which caches its findings.
 package main
 
 import (
@@ -36,11 +36,11 @@ func main() {
 	unitchecker.Main(all...)
 }
 
-// notInTests names the analyzers that say nothing of tests: a test looks at what it is about, and compares
-// the very error that it expects.
+// notInTests names the analyzers that skip tests. A test ignores errors that it is not about, and
+// it compares errors by identity.
 var notInTests = map[string]bool{"errcheck": true, "errorlint": true}
 
-// signed returns the analyzer with its name behind each finding.
+// signed returns the analyzer with its name appended to each finding.
 func signed(a *analysis.Analyzer) *analysis.Analyzer {
 	s := *a
 	s.Run = func(pass *analysis.Pass) (any, error) {

@@ -1,0 +1,93 @@
+// Command prose checks the language of Markdown files and of comments in Go files. Its rules limit
+// the length of sentences and of lines. They forbid clauses as subjects, the passives of "tell",
+// and words that this project replaced by the field's terms. There is no list of exceptions.
+//
+//	prose [file or folder ...]
+//
+// Without arguments it checks the current folder. A finding is a line "file:line: rule: text";
+// the exit code is 1 if there are any.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	roots := os.Args[1:]
+	if len(roots) == 0 {
+		roots = []string{"."}
+	}
+	findings, err := run(os.Stdout, roots)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "prose:", err)
+		os.Exit(2)
+	case findings > 0:
+		fmt.Fprintln(os.Stderr, "prose:", findings, "findings")
+		os.Exit(1)
+	}
+}
+
+// run checks all files below the roots and returns the number of findings.
+func run(w io.Writer, roots []string) (findings int, err error) {
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && path != root && skipped(entry.Name()):
+				return filepath.SkipDir
+			case entry.IsDir():
+				return nil
+			}
+			found, err := checkFile(path)
+			for _, f := range found {
+				fmt.Fprintf(w, "%s:%d: %s: %s\n", path, f.line, f.rule, f.text)
+			}
+			findings += len(found)
+			return err
+		})
+		if err != nil {
+			return findings, err
+		}
+	}
+	return findings, nil
+}
+
+// skipped reports whether the folder holds no prose of this project.
+func skipped(folder string) bool {
+	return strings.HasPrefix(folder, ".") || folder == "testdata" || folder == "node_modules"
+}
+
+// A finding is one breach of a rule.
+type finding struct {
+	line       int
+	rule, text string
+}
+
+// checkFile returns the findings of a file in the order of its lines. It skips other files.
+func checkFile(path string) ([]finding, error) {
+	var check func(path string, source []byte) ([]finding, error)
+	switch filepath.Ext(path) {
+	case ".go":
+		check = checkGo
+	case ".md":
+		check = checkMarkdown
+	default:
+		return nil, nil
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	found, err := check(path, bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n")))
+	slices.SortStableFunc(found, func(a, b finding) int { return a.line - b.line })
+	return found, err
+}

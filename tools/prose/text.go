@@ -1,0 +1,127 @@
+package main
+
+import (
+	"strings"
+	"unicode"
+)
+
+// A word is what stands between two spaces, with its punctuation. A code span is one word, as is
+// whatever adjoins it.
+type word struct {
+	text string
+	line int
+	code bool // it has a code span, so no rule about words applies
+}
+
+// A text is a block of prose: a paragraph, a list item, a heading or a table cell.
+type text struct {
+	words []word
+	open  bool // no space followed the last word yet
+}
+
+// add appends prose, which may begin in the middle of a word.
+func (t *text) add(s string, line int) {
+	for i, part := range strings.FieldsFunc(s, unicode.IsSpace) {
+		t.join(part, line, false, i > 0 || startsWithSpace(s))
+	}
+	if s != "" {
+		t.open = !unicode.IsSpace(rune(s[len(s)-1]))
+	}
+}
+
+// addCode appends a code span.
+func (t *text) addCode(s string, line int) {
+	t.join("`"+s+"`", line, true, false)
+	t.open = true
+}
+
+// space ends the last word.
+func (t *text) space() { t.open = false }
+
+func (t *text) join(s string, line int, code, begins bool) {
+	if begins || !t.open || len(t.words) == 0 {
+		t.words = append(t.words, word{s, line, code})
+		return
+	}
+	last := &t.words[len(t.words)-1]
+	last.text += s
+	last.code = last.code || code
+}
+
+func startsWithSpace(s string) bool { return s != "" && unicode.IsSpace(rune(s[0])) }
+
+// sentences splits the text after each word that ends a sentence.
+func (t *text) sentences() (all []sentence) {
+	from := 0
+	for i, w := range t.words {
+		if w.ends() || i == len(t.words)-1 {
+			all = append(all, t.words[from:i+1])
+			from = i + 1
+		}
+	}
+	return all
+}
+
+var abbreviations = map[string]bool{"e.g.": true, "i.e.": true, "vs.": true, "cf.": true}
+
+// ends reports whether a sentence ends with the word. An ellipsis ends none: in this project it
+// mostly stands for arguments that are left out.
+func (w word) ends() bool {
+	s := strings.TrimRight(w.text, `)]"'”’*_`)
+	return strings.HasSuffix(s, "?") || strings.HasSuffix(s, "!") && len(s) > 1 ||
+		strings.HasSuffix(s, ".") && !strings.HasSuffix(s, "..") &&
+			!abbreviations[strings.ToLower(strings.TrimLeft(s, `(["'“‘`))]
+}
+
+// plain returns the word in lower case and without punctuation around it, or "`" if it is code.
+func (w word) plain() string {
+	if w.code {
+		return "`"
+	}
+	return strings.ToLower(strings.TrimFunc(w.text, func(r rune) bool { return !isWordRune(r) }))
+}
+
+func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// A sentence is never empty.
+type sentence []word
+
+// count returns the number of words; a dash, an arrow or an ellipsis is none.
+func (s sentence) count() (n int) {
+	for _, w := range s {
+		if w.code || strings.ContainsFunc(w.text, isWordRune) {
+			n++
+		}
+	}
+	return n
+}
+
+// plain returns the words, normalized. It leaves out what is only punctuation.
+func (s sentence) plain() (words []string) {
+	for _, w := range s {
+		if p := w.plain(); p != "" {
+			words = append(words, p)
+		}
+	}
+	return words
+}
+
+// String returns the first words, enough to find the sentence again.
+func (s sentence) String() string {
+	const enough = 14
+	var b strings.Builder
+	for i, w := range s[:min(len(s), enough)] {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(w.text)
+	}
+	if len(s) > enough {
+		b.WriteString(" …")
+	}
+	return b.String()
+}
+
+func (s sentence) isQuestion() bool {
+	return strings.Contains(s[len(s)-1].text, "?")
+}

@@ -1,0 +1,21 @@
+package main
+
+import "regexp"
+
+// The words that this project replaced by the field's terms. Words with an ordinary use, such as
+// line, pass, place and turn, are banned only where their use is exact: in identifiers or phrases.
+var (
+	banned = set(`agenda appointment appointments banish banished banishes bell bells census desk exorcise
+		ghost ghosts haunt haunts haunted heir heirs keeper ledger outbox poke pokes poked prod prods prodded
+		pursuit pursuits radio radios reign rivals settle settles settled settling sights station stations
+		strays supervise supervises supervised tellable tidings tuner untold vigil`)
+	bannedInIdentifiers = set(`agenda appointment appointments banish banished bell bells brief census desk ear ears
+		exorcise ghost ghosts guesses haunt heir heirs keeper keepers lane lanes lay ledger look looked looks outbox
+		passage permit permits poke pokes place prod prods prompt pursuit pursuits radio radios reign rival rivals
+		seat seats settle settled settles settling sights station stations strays supervise supervised tell tellable
+		telling tells tidings told tuner turn turns untold vigil visit visited visits`)
+	// ordinary are pairs of words in an identifier of which one is banned alone.
+	ordinary      = set(`lookup turnon turnoff inplace zookeeper`)
+	bannedPhrases = regexp.MustCompile(`\b(whose turn|ha(s|d|ve) (had )?(a|no|its|their) turn|` +
+		`(wait|waits|waiting|stand|stands|standing) in (a |the )?line|queue place|places? in (the|a) (queue|line))\b`)
+)
