@@ -62,8 +62,10 @@ type Lease struct {
 	AcquiredAt int64         // the same in Unix milliseconds, for people
 	TTL        time.Duration // Endless = it does not end by itself
 	Transition time.Duration
+	StartedAt  int64 // start of the tenure: the grant, in Unix milliseconds
 
-	Fields []Field // of a lock that is kept as a hash; nil = it is none
+	Session bool    // the lease is bound to a connection, and ends with it
+	Fields  []Field // of a lock that is kept as a hash; nil = it is none
 }
 
 // End is the instant at which the lease has ended and the mutex is free; the largest

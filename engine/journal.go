@@ -51,7 +51,7 @@ func (memoryJournal) Append(simba.Change) bool      { return false }
 func (memoryJournal) AppendAll([]simba.Change) bool { return false }
 func (memoryJournal) Commit(simba.Seq) error        { return nil }
 func (memoryJournal) Begin(simba.Seq) bool          { return false }
-func (memoryJournal) Committed() simba.Seq           { return everything }
+func (memoryJournal) Committed() simba.Seq          { return everything }
 
 // everything is what is tellable where nothing is held back.
 const everything simba.Seq = 1<<64 - 1

@@ -13,12 +13,13 @@ import (
 const never = simba.Instant(math.MaxInt64)
 
 // mutex is the state of one mutex that is owned or waited for. There may be
-// millions, so it is packed: 88 bytes and one string.
+// millions, so it is packed: 96 bytes and one string.
 type mutex struct {
 	label      string        // the name, then the owner's id: one allocation for both
 	token      uint64        // of the present tenure; 0 = free
 	acquired   simba.Instant // start of the present windows
 	acquiredAt int64         // the same in Unix milliseconds
+	startedAt  int64         // start of the present tenure, in Unix milliseconds
 	rests      simba.Seq     // the last change of its lease: replies about the mutex rest on it
 	contention *contention   // nil when nobody contends and no session is bound
 	next       *mutex        // in the same bucket of the table
@@ -108,6 +109,8 @@ func (m *mutex) lease() simba.Lease {
 		Acquired: m.acquired, AcquiredAt: m.acquiredAt,
 		TTL:        m.ttlLen(),
 		Transition: time.Duration(m.transition) * time.Millisecond,
+		StartedAt:  m.startedAt,
+		Session:    m.contention != nil && m.contention.session != 0,
 		Fields:     m.fields(),
 	}
 }
@@ -116,7 +119,7 @@ func (m *mutex) lease() simba.Lease {
 func (m *mutex) load(l simba.Lease) {
 	m.label = l.Mutex + l.Owner
 	m.token = l.Token
-	m.acquired, m.acquiredAt = l.Acquired, l.AcquiredAt
+	m.acquired, m.acquiredAt, m.startedAt = l.Acquired, l.AcquiredAt, l.StartedAt
 	m.setWindows(l.TTL, l.Transition)
 	m.setFields(l.Fields)
 }

@@ -295,6 +295,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 		}
 	}
 	m.renew(s, ttl, transition)
+	m.startedAt = s.wall
 	m.bind(session)
 	s.began = contender
 	s.event(simba.EventAcquired, m, m.owner(), m.token, reason)

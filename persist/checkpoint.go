@@ -2,7 +2,6 @@ package persist
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -15,10 +14,6 @@ import (
 // written, in sizes of a segment. While there are more, the writer waits. So the journal has
 // two segments that are full, one that is written and a spare.
 const maxBehind = 1
-
-// checkpointPatience is how long one step of the checkpoint may take while somebody waits
-// for it, in times of Options.CommitTimeout. A step writes more than a commit.
-const checkpointPatience = 6
 
 // checkpoint is what the records up to an index add up to, as rows in Pebble. Recovery
 // and the checkpointer are the same code, and use it one after the other.
@@ -44,18 +39,18 @@ func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
 	}
 }
 
-// advance takes in about step bytes of the records that follow, from segments that are
-// full, and makes them durable. It lets go of the segments that the calls before have read
-// to the end: one call late, so that a copy of Pebble's files finds its segments for longer.
-func (c *checkpoint) advance(j *journal.Journal, step int64) error {
+// advance takes in about step bytes of the records that follow, up to the index last, and
+// makes them durable. It lets go of the segments that the calls before have read to the end:
+// one call late, so that a copy of Pebble's files finds its segments for longer.
+func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error {
 	if err := j.Release(c.meta.Index); err != nil {
 		return err
 	}
-	for r, err := range j.Records(c.meta.Index) {
+	for r, err := range j.Records(c.meta.Index, last) {
 		if err != nil {
 			return journalError(err)
 		}
-		if err := c.add(r.Index, slices.Clone(r.Payload)); err != nil {
+		if err := c.add(r.Index, r.Payload); err != nil {
 			return recordError(r.Index, err)
 		}
 		if c.size >= step {
@@ -65,7 +60,7 @@ func (c *checkpoint) advance(j *journal.Journal, step int64) error {
 	return pebbleError(c.write())
 }
 
-// add takes in the record that follows. It keeps parts of the payload.
+// add takes in the record that follows. It keeps nothing of the payload.
 func (c *checkpoint) add(index uint64, payload []byte) error {
 	h, changes, err := decodeHead(payload)
 	if err != nil {
@@ -79,11 +74,11 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 			c.meta.epoch = r.epoch()
 			return r.finish()
 		case changePut:
-			mutex := r.string()
-			c.setLease(mutex, r.rest)
-			if r.broken || len(r.rest) == 0 {
-				return errGarbage
+			l, generation, err := decodePut(&h, body, h.instant)
+			if err != nil {
+				return err
 			}
+			c.setLease(l.Mutex, appendLeaseRow(make([]byte, 0, len(body)+8), generation, &l))
 		case changeDelete:
 			c.setLease(string(body), nil)
 		case changeEvent:
@@ -100,7 +95,7 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 	if events.count > 0 {
 		c.history.add(events)
 	}
-	c.meta.Seq, c.meta.Token, c.meta.Quiet, c.meta.Latest = h.seq, h.token, h.quiet, h.latest
+	c.meta.Seq, c.meta.Token, c.meta.Quiet, c.meta.Latest = h.seq, h.token, h.quiet, h.instant
 	c.meta.Index = index
 	c.size += int64(len(payload))
 	return nil
@@ -145,17 +140,34 @@ func (c *checkpoint) write() error {
 	return c.db.Flush()
 }
 
-// keepCheckpoint advances the checkpoint whenever a segment is full, until Close or the
-// first failure. It takes no lock that the engine or a commit waits for.
-func (s *Store) keepCheckpoint() {
-	for s.awaitFull() {
-		if err := s.checkpoint.advance(s.journal, s.step); err != nil {
-			s.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
-			return
+// advanceTo brings the checkpoint up to an index. The caller holds checkpointing.
+func (s *Store) advanceTo(last uint64) error {
+	for s.checkpoint.meta.Index < last {
+		if err := s.checkpoint.advance(s.journal, last, s.step); err != nil {
+			return err
 		}
 		s.taken.Store(s.checkpoint.meta.Index)
 		notify(s.advanced)
 	}
+	return nil
+}
+
+// keepCheckpoint advances the checkpoint whenever a segment is full, until Close or the
+// first failure.
+func (s *Store) keepCheckpoint() {
+	for s.awaitFull() {
+		s.checkpointing.Lock()
+		err := s.advanceTo(s.journal.FullIndex())
+		s.checkpointing.Unlock()
+		if err != nil {
+			s.failCheckpoint(err)
+			return
+		}
+	}
+}
+
+func (s *Store) failCheckpoint(err error) {
+	s.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
 }
 
 // awaitFull returns true when there is a record in a full segment that the checkpoint
@@ -169,7 +181,7 @@ func (s *Store) awaitFull() bool {
 			return false
 		default:
 		}
-		if s.checkpoint.meta.Index < s.journal.FullIndex() {
+		if s.taken.Load() < s.journal.FullIndex() {
 			return true
 		}
 		select {
@@ -183,26 +195,39 @@ func (s *Store) awaitFull() bool {
 // behind is how many bytes of full segments the checkpoint lacks.
 func (s *Store) behind() int64 { return s.journal.Behind(s.taken.Load()) }
 
-// awaitCheckpoint returns when the checkpoint lacks no more than maxBehind allows. It
-// fails if the checkpoint stands still for as long as checkpointPatience says.
+// awaitCheckpoint returns when the checkpoint lacks no more than maxBehind allows.
 func (s *Store) awaitCheckpoint() error {
 	for s.behind() > maxBehind*s.step {
-		patience := time.NewTimer(checkpointPatience * s.timeout)
-		select {
-		case <-s.advanced:
-			patience.Stop()
-		case <-s.fault.stopped:
-			patience.Stop()
-			return s.fault.cause()
-		case <-patience.C:
-			return s.checkpointTimeout()
+		if err := s.awaitCheckpointer(s.advanced); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) checkpointTimeout() error {
-	return fmt.Errorf("%w: %v", errCheckpointTimeout, checkpointPatience*s.timeout)
+// awaitCheckpointer waits for the checkpointer, which says by done that it is ready. It fails
+// if Pebble has ended no write or sync for as long as a commit may take: one of them hangs
+// then. A checkpoint that is only slow has all the time that it needs.
+func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
+	since := time.Now()
+	for {
+		if last := s.progress.last(); last.After(since) {
+			since = last
+		}
+		patience := time.NewTimer(time.Until(since.Add(s.timeout)))
+		select {
+		case <-done:
+			patience.Stop()
+			return nil
+		case <-s.fault.stopped:
+			patience.Stop()
+			return s.fault.cause()
+		case <-patience.C:
+			if !s.progress.last().After(since) {
+				return fmt.Errorf("%w: %v", errCheckpointTimeout, s.timeout)
+			}
+		}
+	}
 }
 
 // notify puts a value into a channel that holds one, unless there is one.

@@ -325,14 +325,19 @@ func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys, hold := heldBack(vfs.NewMem())
 		o := testOptions(t, fsys, Always)
-		o.SegmentSize = 8 << 10
+		o.SegmentSize, o.CommitTimeout = 8<<10, 10*time.Second
 		fatal := failing(&o)
 		s, _ := mustOpen(t, o)
 		release := hold()
 		var err error
+		var began time.Time
 		for seq := simba.Seq(1); err == nil; seq++ {
 			s.Append(put(seq, "m"))
+			began = time.Now()
 			err = s.Commit(seq)
+		}
+		if took := time.Since(began); took != o.CommitTimeout {
+			t.Errorf("the commit that waits ends after %v, want %v", took, o.CommitTimeout)
 		}
 		if !errors.Is(err, simba.ErrStopped) {
 			t.Errorf("Commit = %v, want ErrStopped", err)
@@ -344,29 +349,31 @@ func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
 			t.Errorf("Close = %v, want the timeout", err)
 		}
 		release()
-		if err := s.Bury(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 func TestACheckpointThatIsSlowerThanACommitMayBeEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
-				time.Sleep(15 * time.Second)
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+				time.Sleep(9 * time.Second)
 			}
 			return nil
 		}))
 		o := testOptions(t, fsys, Always)
-		o.SegmentSize = 8 << 10
+		o.SegmentSize, o.CommitTimeout = 8<<10, 10*time.Second
 		s, _ := mustOpen(t, o)
-		began := time.Now()
-		for seq := simba.Seq(1); time.Since(began) < 5*time.Minute; seq++ {
+		began, longest := time.Now(), time.Duration(0)
+		for seq := simba.Seq(1); time.Since(began) < 15*time.Minute; seq++ {
 			s.Append(put(seq, "m"))
+			asked := time.Now()
 			mustCommit(t, s, seq)
+			longest = max(longest, time.Since(asked))
 		}
 		mustClose(t, s)
+		if longest < 2*o.CommitTimeout {
+			t.Errorf("no commit waited for more than %v", longest)
+		}
 	})
 }
 

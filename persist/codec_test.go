@@ -18,6 +18,7 @@ var testLease = simba.Lease{
 	Mutex: "job", Owner: "pod-1", Token: math.MaxUint64,
 	Acquired: -3, AcquiredAt: 1_700_000_000_123,
 	TTL: simba.MaxTTL, Transition: simba.MaxTransition,
+	StartedAt: 1_600_000_000_000, Session: true,
 }
 
 var testMeta = meta{
@@ -29,8 +30,9 @@ var testMeta = meta{
 }
 
 var testHead = head{
-	first: 1, last: math.MaxUint64, latest: -4, wall: -5,
+	first: 1, last: math.MaxUint64, instant: -4, wall: -5,
 	seq: math.MaxUint64, token: math.MaxUint64, quiet: math.MaxInt64,
+	generation: 3, base: math.MinInt64, format: recordFormat,
 }
 
 var testEvents = []simba.Event{
@@ -54,7 +56,7 @@ func encodeRecord() []byte {
 	record := make([]byte, headSize)
 	testHead.put(record)
 	record = appendChange(record, changeEpoch, appendEpoch(nil, &testMeta.epoch))
-	record = appendChange(record, changePut, appendLease(appendString(nil, testLease.Mutex), 1, &testLease))
+	record = appendChange(record, changePut, appendPut(nil, testHead.base, &testLease))
 	record = appendChange(record, changeDelete, []byte("job"))
 	return appendChange(record, changeEvent, new(lastEvent).append(nil, &testEvents[0]))
 }
@@ -72,12 +74,16 @@ func decodeRecord(record []byte) (head, error) {
 func TestRecordsAreReadAsWritten(t *testing.T) {
 	for _, want := range []simba.Lease{
 		testLease,
-		{Mutex: "any\x00 key", Token: 1, TTL: simba.Endless},
+		{Mutex: "any\x00 key", Token: 1, TTL: simba.Endless, Acquired: math.MinInt64},
 		{Mutex: "h", Owner: "f", Token: 1, TTL: time.Second, Fields: []simba.Field{{Name: "f", Value: "1"}, {Name: "", Value: "\xff"}}},
 	} {
-		l, generation, err := decodeLease(appendLeaseKey(nil, want.Mutex), appendLease(nil, 9, &want))
+		l, generation, err := decodeLeaseRow(appendLeaseKey(nil, want.Mutex), appendLeaseRow(nil, 9, &want))
 		if !reflect.DeepEqual(l, want) || generation != 9 || err != nil {
 			t.Errorf("lease %+v of generation %d, %v", l, generation, err)
+		}
+		l, generation, err = decodePut(&testHead, appendPut(nil, testHead.base, &want), testHead.instant)
+		if !reflect.DeepEqual(l, want) || generation != testHead.generation || err != nil {
+			t.Errorf("a put of %+v of generation %d, %v", l, generation, err)
 		}
 	}
 	m, err := decodeMeta(appendMeta(nil, &testMeta))
@@ -96,13 +102,15 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 
 // What is on disk must be readable by the next version, so the bytes are fixed.
 func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
-	lease := simba.Lease{Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1}
-	if got, want := appendLease(nil, 2, &lease), []byte("\x01\x02\x05\xc8\x01\x90\x03\xac\x02\x01\x01o"); !bytes.Equal(got, want) {
+	lease := simba.Lease{
+		Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1,
+		StartedAt: 198, Session: true, Fields: []simba.Field{{Name: "o", Value: "1"}},
+	}
+	if got, want := appendLeaseRow(nil, 2, &lease), []byte("\x03\x02\x05\xc8\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
 		t.Errorf("lease %q, want %q", got, want)
 	}
-	lock := simba.Lease{Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Fields: []simba.Field{{Name: "o", Value: "1"}}}
-	if got, want := appendLease(nil, 2, &lock), []byte("\x02\x02\x05\xc8\x01\x90\x03\xac\x02\x00\x01o\x01\x01o\x011"); !bytes.Equal(got, want) {
-		t.Errorf("lock %q, want %q", got, want)
+	if got, want := appendPut(nil, 101, &lease), []byte("\x01m\x05\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
+		t.Errorf("put %q, want %q", got, want)
 	}
 	if got, want := appendMeta(nil, &meta{epoch{"b", 1, 2, 3}, 4, 5, 6, 7, 8, [16]byte{9}, 0}),
 		[]byte("\x04\x01b\x01\x04\x06\x04\x05\x06\x0e\x08\x09"+strings.Repeat("\x00", 15)); !bytes.Equal(got, want) {
@@ -119,16 +127,16 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 		t.Errorf("row %q, want %q", value, want)
 	}
 	record := make([]byte, headSize)
-	(&head{first: 1, last: 2, latest: 3, wall: 4, seq: 5, token: 6, quiet: 7}).put(record)
+	(&head{first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, quiet: 7, generation: 8, base: 9}).put(record)
 	record = appendChange(record, changeEpoch, appendEpoch(nil, &epoch{"b", 1, 2, 3}))
 	record = appendChange(record, changePut, []byte("lease"))
 	record = appendChange(record, changeDelete, []byte("m"))
 	record = appendChange(record, changeEvent, []byte("event"))
 	var want []byte
-	for _, v := range []byte{0, 1, 2, 3, 4, 5, 6, 7} {
+	for _, v := range []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9} {
 		want = append(want, v, 0, 0, 0, 0, 0, 0, 0)
 	}
-	want = slices.Concat([]byte{1, 0, 0, 0}, want, []byte("\x01\x05\x01b\x01\x04\x06\x02\x05lease\x03\x01m\x04\x05event"))
+	want = slices.Concat([]byte{2, 0, 0, 0}, want, []byte("\x01\x05\x01b\x01\x04\x06\x02\x05lease\x03\x01m\x04\x05event"))
 	if !bytes.Equal(record, want) {
 		t.Errorf("record %q, want %q", record, want)
 	}
@@ -136,7 +144,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 
 // decoders are all that reads what a disk may have spoilt.
 var decoders = map[string]func(value []byte) error{
-	"lease":   func(v []byte) error { _, _, err := decodeLease([]byte("lm"), v); return err },
+	"lease":   func(v []byte) error { _, _, err := decodeLeaseRow([]byte("lm"), v); return err },
 	"meta":    func(v []byte) error { _, err := decodeMeta(v); return err },
 	"history": func(v []byte) error { _, _, err := decodeRow(appendRowKey(nil, 1), v); return err },
 	"record":  func(v []byte) error { _, err := decodeRecord(v); return err },
@@ -145,7 +153,7 @@ var decoders = map[string]func(value []byte) error{
 func goodRecords() map[string][]byte {
 	_, row := encodeRow(testEvents)
 	return map[string][]byte{
-		"lease":   appendLease(nil, 1, &testLease),
+		"lease":   appendLeaseRow(nil, 1, &testLease),
 		"meta":    appendMeta(nil, &testMeta),
 		"history": row,
 		"record":  encodeRecord(),
@@ -153,7 +161,7 @@ func goodRecords() map[string][]byte {
 }
 
 func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
-	newest := map[string]byte{"lease": lockVersion, "meta": metaFormat, "history": rowVersion, "record": recordFormat}
+	newest := map[string]byte{"lease": leaseVersion, "meta": metaFormat, "history": rowVersion, "record": recordFormat}
 	for kind, record := range goodRecords() {
 		record[0] = newest[kind] + 1
 		err := decoders[kind](record)
@@ -165,7 +173,7 @@ func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
 			t.Errorf("%s: %v, want ErrNewer", kind, err)
 		}
 	}
-	if _, _, err := decodeLease([]byte("ljob"), []byte{9}); !strings.Contains(err.Error(), `"job"`) {
+	if _, _, err := decodeLeaseRow([]byte("ljob"), []byte{9}); !strings.Contains(err.Error(), `"job"`) {
 		t.Errorf("%v does not name the mutex", err)
 	}
 }
@@ -202,11 +210,11 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 	for how, spoil := range leases {
 		l := testLease
 		spoil(&l)
-		if err := decoders["lease"](appendLease(nil, 1, &l)); !errors.Is(err, errGarbage) {
+		if err := decoders["lease"](appendLeaseRow(nil, 1, &l)); !errors.Is(err, errGarbage) {
 			t.Errorf("%s: %v, want errGarbage", how, err)
 		}
 	}
-	if err := decoders["lease"]([]byte{leaseVersion, 1, 1, 0, 0, 1, 0, 0}); !errors.Is(err, errGarbage) {
+	if err := decoders["lease"]([]byte{oldestLeaseVersion, 1, 1, 0, 0, 1, 0, 0}); !errors.Is(err, errGarbage) {
 		t.Errorf("no owner: %v, want errGarbage", err)
 	}
 	if err := decoders["history"](binary.AppendUvarint([]byte{rowVersion, 0, 0, 99}, 0)); !errors.Is(err, errGarbage) {
@@ -224,8 +232,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add(record)
 	}
 	f.Fuzz(func(t *testing.T, record []byte) {
-		if l, generation, err := decodeLease([]byte("lm"), record); err == nil {
-			again, generation2, err := decodeLease([]byte("lm"), appendLease(nil, generation, &l))
+		if l, generation, err := decodeLeaseRow([]byte("lm"), record); err == nil {
+			again, generation2, err := decodeLeaseRow([]byte("lm"), appendLeaseRow(nil, generation, &l))
 			if !reflect.DeepEqual(again, l) || generation2 != generation || err != nil {
 				t.Errorf("lease %+v became %+v, %v", l, again, err)
 			}
@@ -245,8 +253,13 @@ func FuzzDecode(f *testing.F) {
 		}
 		if h, err := decodeRecord(record); err == nil {
 			again := make([]byte, headSize)
-			if h.put(again); !bytes.Equal(again[:4], record[:4]) || !bytes.Equal(again[12:], record[12:headSize]) {
-				t.Errorf("the head %q became %q", record[:headSize], again)
+			h.put(again)
+			size := headSize
+			if h.format == 1 {
+				size, again[0] = oldHeadSize, 1
+			}
+			if !bytes.Equal(again[:4], record[:4]) || !bytes.Equal(again[12:size], record[12:size]) {
+				t.Errorf("the head %q became %q", record[:size], again)
 			}
 		}
 	})

@@ -13,6 +13,8 @@ type group struct {
 	record  []byte        // room for the head, then the changes
 	limit   int           // of the record's length, when changes of it are dropped
 	slept   time.Duration // how far the engine's clock is behind the boot's
+	base    simba.Instant // start of the windows of its first put, by the boot's clock
+	hasBase bool          // it has a put
 	event   lastEvent
 	changes int
 	first   simba.Seq // of its first change
@@ -165,6 +167,7 @@ func (s *Store) take() *group {
 	if h.first, h.last = g.first, g.last; g.changes == 0 {
 		h.first, h.last = s.appended.seq, s.appended.seq
 	}
+	h.generation, h.base = s.epoch.Generation, g.base
 	h.put(g.record)
 	s.closed = g.final
 	s.current = g
@@ -184,7 +187,7 @@ func (s *Store) promiseLocked(final bool) (floors, head) {
 	if s.mode == Async && !final {
 		f.token += tokenReserve
 	}
-	h := head{seq: f.seq, token: f.token, quiet: f.longest, latest: s.bootNow(), wall: s.wall().UnixMilli()}
+	h := head{seq: f.seq, token: f.token, quiet: f.longest, instant: s.bootNow(), wall: s.wall().UnixMilli()}
 	if left := s.quietUntil.Sub(s.now()); left > 0 {
 		if final {
 			h.quiet = left

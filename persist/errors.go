@@ -33,9 +33,9 @@ var (
 // errCommitTimeout is what Options.Fatal is told when a commit hangs.
 var errCommitTimeout = errors.New("the disk did not answer in time")
 
-// errCheckpointTimeout is what Options.Fatal is told when a commit, or Close, waits for a
-// checkpoint that does not advance.
-var errCheckpointTimeout = errors.New("the checkpoint did not advance in time")
+// errCheckpointTimeout is the error that Options.Fatal gets when a commit, or Close, waits for
+// a checkpoint whose disk hangs.
+var errCheckpointTimeout = errors.New("the disk did not answer the checkpoint in time")
 
 // openError says in one line why the store in dir cannot be opened.
 func openError(dir string, err error) error {

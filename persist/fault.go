@@ -16,7 +16,7 @@ import (
 type fault struct {
 	fatal   func(error)
 	stopped chan struct{} // closed at the first failure
-	buried  chan struct{} // closed by Store.Bury
+	killed  <-chan struct{} // see killable; nil = it is none
 
 	mu    sync.Mutex // protects the fields below
 	err   error      // the first failure
@@ -24,8 +24,13 @@ type fault struct {
 }
 
 func newFault(fatal func(error)) *fault {
-	return &fault{fatal: fatal, stopped: make(chan struct{}), buried: make(chan struct{})}
+	return &fault{fatal: fatal, stopped: make(chan struct{})}
 }
+
+// killable is a file system of a process that is simulated. Killed is closed when that process
+// has ended: then no operation fails any more. Each that has failed has returned a usable file
+// along with its error.
+type killable interface{ Killed() <-chan struct{} }
 
 // arm makes failures end the process from now on, or returns the one that has
 // happened already.
@@ -64,11 +69,11 @@ func (f *fault) cause() error {
 	return f.err
 }
 
-// halt trips f and does not return before the burial: the goroutine that met the failure
-// must not act on it, since the process ends.
+// halt trips f and does not return: the goroutine that met the failure must not act on it,
+// since the process ends. Where that is simulated, it returns when the process has ended.
 func (f *fault) halt(err error) {
 	f.trip(err)
-	<-f.buried
+	<-f.killed
 }
 
 func (f *fault) failed() bool {

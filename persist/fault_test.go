@@ -27,12 +27,12 @@ type faultyFS struct {
 
 func newFaultyFS(inner vfs.FS) *faultyFS {
 	f := new(faultyFS)
-	f.FS = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	f.FS = wrapFS(inner, func(op errorfs.Op) error {
 		if pick := f.pick.Load(); pick != nil {
 			return (*pick)(op)
 		}
 		return nil
-	}))
+	})
 	return f
 }
 
@@ -243,38 +243,38 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 		if n := len(fatal); n != 0 {
 			t.Errorf("Fatal was called %d times more", n)
 		}
-		if err := s.Bury(); err != nil { // only the test lives on after that
-			t.Error(err)
-		}
 	})
 }
 
-// A goroutine that begins while Bury waits for the writer would be left behind.
+// A write that begins while the files are closed would find them closed.
 func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
-	o := testOptions(t, vfs.NewMem(), Always)
-	failing(&o)
-	s, _ := mustOpen(t, o)
-	s.fault.trip(errBroken) // while nobody writes
-	if err := s.Close(); !errors.Is(err, errBroken) {
-		t.Errorf("Close = %v, want what broke", err)
-	}
-	want := func() {
-		s.Append(put(1, "m"))
-		s.Begin(1)
-		if err := s.Commit(1); !errors.Is(err, simba.ErrStopped) {
-			t.Errorf("Commit = %v, want ErrStopped", err)
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions(t, vfs.NewMem(), Always)
+		failing(&o)
+		s, _ := mustOpen(t, o)
+		s.fault.trip(errBroken) // while nobody writes
+		if err := s.Close(); !errors.Is(err, errBroken) {
+			t.Errorf("Close = %v, want what broke", err)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.writing {
-			t.Error("a write has begun")
+		for range 2 {
+			s.Append(put(1, "m"))
+			s.Begin(1)
+			if err := s.Commit(1); !errors.Is(err, simba.ErrStopped) {
+				t.Errorf("Commit = %v, want ErrStopped", err)
+			}
+			s.mu.Lock()
+			if s.writing {
+				t.Error("a write has begun")
+			}
+			s.mu.Unlock()
+			synctest.Wait() // until the files are closed
 		}
-	}
-	want()
-	if err := s.Bury(); err != nil {
-		t.Error(err)
-	}
-	want()
+		if s, _, err := Open(testOptions(t, o.FS, Always)); err != nil {
+			t.Errorf("the directory stays locked: %v", err)
+		} else {
+			mustClose(t, s)
+		}
+	})
 }
 
 func TestFatalMayCloseTheStore(t *testing.T) {

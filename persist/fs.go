@@ -3,6 +3,8 @@ package persist
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -17,8 +19,21 @@ import (
 // costs space only.
 type strictFS struct {
 	vfs.FS
-	fault *fault
+	fault    *fault
+	progress *progress
 }
+
+// progress knows when an operation of Pebble's ended last that changes its files.
+type progress struct {
+	start time.Time
+	ended atomic.Int64 // nanoseconds from start
+}
+
+func newProgress() *progress { return &progress{start: time.Now()} }
+
+func (p *progress) note() { p.ended.Store(int64(time.Since(p.start))) }
+
+func (p *progress) last() time.Time { return p.start.Add(time.Duration(p.ended.Load())) }
 
 func (s strictFS) Unwrap() vfs.FS { return s.FS }
 
@@ -61,6 +76,7 @@ func (s strictFS) check(op, name string, err error) {
 	if err != nil {
 		s.fault.halt(fmt.Errorf("%s %s: %w", op, s.PathBase(name), err))
 	}
+	s.progress.note()
 }
 
 // strictFile is a file of strictFS.

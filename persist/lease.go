@@ -7,10 +7,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The versions of leases' rows. Each is written for what the one before cannot say.
+// The versions of a lease's row. leaseVersion is the one that is written.
 const (
-	leaseVersion = 1
-	lockVersion  = 2 // any TTL and owner, and the fields of a hash
+	oldestLeaseVersion = 1 // a lease that SIMBA.ACQUIRE can grant
+	lockVersion        = 2 // also any TTL and owner, and the fields of a hash
+	leaseVersion       = 3 // also the start of the tenure, and whether a connection is bound to it
 )
 
 func appendLeaseKey(b []byte, mutex string) []byte {
@@ -18,53 +19,80 @@ func appendLeaseKey(b []byte, mutex string) []byte {
 	return append(b, mutex...)
 }
 
-// appendLease appends the value of l's row: the mutex is in its key, and
-// l.Acquired counts from the boot of the generation.
-func appendLease(b []byte, generation uint64, l *simba.Lease) []byte {
-	version := byte(leaseVersion)
-	if l.TTL > simba.MaxTTL || l.Owner == "" || l.Fields != nil || len(l.Mutex) > simba.MaxMutexLen || len(l.Owner) > simba.MaxContenderLen {
-		version = lockVersion
-	}
-	b = append(b, version)
+// appendLeaseRow appends the value of l's row. The mutex is in its key, and l.Acquired
+// counts from the boot of the generation.
+func appendLeaseRow(b []byte, generation uint64, l *simba.Lease) []byte {
+	b = append(b, leaseVersion)
 	b = binary.AppendUvarint(b, generation)
+	return appendLease(b, 0, l)
+}
+
+// decodeLeaseRow reads the row of a lease. Errors name the mutex.
+func decodeLeaseRow(key, value []byte) (l simba.Lease, generation uint64, err error) {
+	r := reader{rest: value}
+	version := r.byte()
+	if version > leaseVersion {
+		return l, 0, fmt.Errorf("lease of mutex %q: %w", key[1:], &versionError{"format", uint64(version), leaseVersion})
+	}
+	if generation = r.uvarint(); version == 0 || generation == 0 {
+		r.fail()
+	}
+	l = r.lease(version, 0)
+	l.Mutex = string(key[1:])
+	if err := r.finish(); err != nil {
+		return l, 0, fmt.Errorf("lease of mutex %q: %w", l.Mutex, err)
+	}
+	return l, generation, nil
+}
+
+// appendLease appends a lease without its mutex. The start of its windows is written as the
+// difference to base.
+func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	b = binary.AppendUvarint(b, l.Token)
-	b = binary.AppendVarint(b, int64(l.Acquired))
+	b = binary.AppendVarint(b, int64(l.Acquired-base))
 	b = binary.AppendVarint(b, l.AcquiredAt)
+	b = binary.AppendVarint(b, l.AcquiredAt-l.StartedAt)
 	b = binary.AppendUvarint(b, uint64(l.TTL))
 	b = binary.AppendUvarint(b, uint64(l.Transition))
 	b = appendString(b, l.Owner)
-	if version == lockVersion {
-		b = binary.AppendUvarint(b, uint64(len(l.Fields)))
-		for _, f := range l.Fields {
-			b = appendString(appendString(b, f.Name), f.Value)
-		}
+	session := byte(0)
+	if l.Session {
+		session = 1
+	}
+	b = append(b, session)
+	b = binary.AppendUvarint(b, uint64(len(l.Fields)))
+	for _, f := range l.Fields {
+		b = appendString(appendString(b, f.Name), f.Value)
 	}
 	return b
 }
 
-// decodeLease reads the row of a lease. Errors name the mutex.
-func decodeLease(key, value []byte) (l simba.Lease, generation uint64, err error) {
-	l.Mutex = string(key[1:])
-	r := reader{rest: value}
-	version, longest := r.byte(), simba.MaxTTL
-	switch {
-	case version > lockVersion:
-		return l, 0, fmt.Errorf("lease of mutex %q: %w", l.Mutex, &versionError{"format", uint64(version), lockVersion})
-	case version == lockVersion:
-		longest = simba.Endless
-	case version == 0:
-		r.fail()
+// lease reads what appendLease of a version has written. Before leaseVersion the start of the
+// tenure was not stored: it counts as that of the windows.
+func (r *reader) lease(version byte, base simba.Instant) (l simba.Lease) {
+	longest := simba.Endless
+	if version == oldestLeaseVersion {
+		longest = simba.MaxTTL
 	}
-	generation = r.uvarint()
 	l.Token = r.uvarint()
-	l.Acquired = simba.Instant(r.varint())
+	l.Acquired = base + simba.Instant(r.varint())
 	l.AcquiredAt = r.varint()
+	l.StartedAt = l.AcquiredAt
+	if version >= leaseVersion {
+		l.StartedAt -= r.varint()
+	}
 	if l.TTL = r.duration(longest); l.TTL > simba.MaxLockTTL && l.TTL != simba.Endless {
 		r.fail()
 	}
 	l.Transition = r.duration(simba.MaxTransition)
 	l.Owner = r.string()
-	if version == lockVersion {
+	if version >= leaseVersion {
+		session := r.byte()
+		if l.Session = session == 1; session > 1 {
+			r.fail()
+		}
+	}
+	if version >= lockVersion {
 		for range r.uvarint() {
 			if r.broken {
 				break
@@ -72,11 +100,8 @@ func decodeLease(key, value []byte) (l simba.Lease, generation uint64, err error
 			l.Fields = append(l.Fields, simba.Field{Name: r.string(), Value: r.string()})
 		}
 	}
-	if l.Owner == "" && version == leaseVersion || l.Token == 0 || l.TTL == 0 || generation == 0 {
+	if l.Owner == "" && version == oldestLeaseVersion || l.Token == 0 || l.TTL == 0 {
 		r.fail()
 	}
-	if err := r.finish(); err != nil {
-		return l, 0, fmt.Errorf("lease of mutex %q: %w", l.Mutex, err)
-	}
-	return l, generation, nil
+	return l
 }

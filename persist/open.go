@@ -39,6 +39,9 @@ func Open(o Options) (*Store, *Recovered, error) {
 // open opens the store, and releases the lock if it cannot.
 func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 	fault := newFault(o.Fatal)
+	if k, ok := o.FS.(killable); ok {
+		fault.killed = k.Killed()
+	}
 	opened := make(chan struct{})
 	var s *Store
 	var r *Recovered
@@ -64,11 +67,12 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 
 // openStore opens the checkpoint, brings it up to the journal's end, and begins a run.
 func openStore(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered, error) {
-	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault))
+	progress := newProgress()
+	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault, progress))
 	if err != nil {
 		return nil, nil, pebbleError(err)
 	}
-	s, r, err := openJournal(o, lock, fault, db)
+	s, r, err := openJournal(o, lock, fault, db, progress)
 	if err != nil {
 		_ = db.Close() // the error at hand says more
 		return nil, nil, err
@@ -76,7 +80,7 @@ func openStore(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered,
 	return s, r, nil
 }
 
-func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB) (*Store, *Recovered, error) {
+func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, progress *progress) (*Store, *Recovered, error) {
 	m, err := readMeta(db)
 	if err != nil {
 		return nil, nil, err
@@ -104,6 +108,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB) (*S
 		return nil, nil, journalError(err)
 	}
 	s := newStore(o, lock, fault, db, j, newCheckpoint(db, m, o.HistoryLen))
+	s.progress = progress
 	r, err := s.recover(o)
 	if err == nil && o.FS == vfs.Default { // nobody removes what is in memory
 		s.watch, err = newWatch(o.Dir, j.Current)
@@ -140,7 +145,7 @@ func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *jou
 		full:       make(chan struct{}, 1),
 		advanced:   make(chan struct{}, 1),
 	}
-	s.closing, s.shut = sync.OnceValue(s.close), sync.OnceValue(s.closeFiles)
+	s.closing = sync.OnceValue(s.close)
 	s.flush = stoppedTimer(s.flushNext)
 	s.watchdog = stoppedTimer(func() {
 		s.fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))
@@ -178,9 +183,9 @@ func warnOfBoot(o *Options, m *meta) {
 
 // pebbleOptions tune Pebble for what it is here: rows that are read once, at the start.
 // What is not set has Pebble's default.
-func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault) *pebble.Options {
+func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progress) *pebble.Options {
 	return &pebble.Options{
-		FS:            strictFS{FS: o.FS, fault: fault},
+		FS:            strictFS{FS: o.FS, fault: fault, progress: progress},
 		Lock:          lock,
 		Logger:        pebbleLogger{Logger: o.Logger, fault: fault},
 		EventListener: fault.listener(),

@@ -63,7 +63,8 @@ type Options struct {
 	// journal's four files (64 MiB) and a checkpoint of what three segments hold (48 MiB).
 	MinFree uint64
 	// CommitTimeout is how long one write with its fsync may take before it counts
-	// as failed; 0 is 10 s. A step of the checkpoint that a commit waits for has six times that.
+	// as failed; 0 is 10 s. It bounds each write and each sync of a checkpoint, too, while a
+	// commit waits for that.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can no longer promise anything, and
 	// must end the process: the goroutine that failed does not run on even if

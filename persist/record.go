@@ -9,11 +9,15 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recordFormat is the version of records that is written.
-const recordFormat = 1
+// recordFormat is the version of records that is written. Records of format 1 have a shorter
+// head. Their puts have the version and the generation of a lease's row, and no base.
+const recordFormat = 2
 
-// headSize is the size of a record without its changes, in bytes.
-const headSize = 68
+// The size of a record without its changes, in bytes.
+const (
+	headSize    = 84
+	oldHeadSize = 68 // in format 1
+)
 
 // head is what a record begins with. Numbers are little endian, offsets and lengths
 // are in bytes:
@@ -22,19 +26,28 @@ const headSize = 68
 //	 4  8  term: 0, for a journal that more than one server writes
 //	12  8  first Seq of the changes
 //	20  8  last Seq of the changes
-//	28  8  Latest of the writer, see meta
-//	36  8  the writer's wall clock, in Unix milliseconds
+//	28  8  instant of the record: the writer's boot clock when it was made
+//	36  8  the same by the writer's wall clock, in Unix milliseconds
 //	44  8  floor of Seq, see meta
 //	52  8  floor of tokens
 //	60  8  quiet time, in nanoseconds
-//	68  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body
+//	68  8  generation of the writer's boot
+//	76  8  base: an instant of that boot, from which the puts count
+//	84  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body
+//
+// So a record says how old its leases were when it was made, and a reader needs no more than
+// its own clock to place them: see decodePut.
 type head struct {
 	first, last simba.Seq
-	latest      simba.Instant
+	instant     simba.Instant
 	wall        int64
 	seq         simba.Seq
 	token       uint64
 	quiet       time.Duration
+	generation  uint64
+	base        simba.Instant
+
+	format uint32 // of the record that was read
 }
 
 // A changeKind says what a change of a record does.
@@ -42,7 +55,7 @@ type changeKind byte
 
 const (
 	changeEpoch  changeKind = 1 // a run begins: an epoch
-	changePut    changeKind = 2 // name of the mutex, then the value of its lease's row
+	changePut    changeKind = 2 // name of the mutex, then its lease as by appendLease
 	changeDelete changeKind = 3 // name of the mutex
 	changeEvent  changeKind = 4 // an event, as in a row of the history
 )
@@ -51,8 +64,8 @@ const (
 func (h *head) put(record []byte) {
 	binary.LittleEndian.PutUint32(record, recordFormat)
 	for i, v := range [...]uint64{
-		0, uint64(h.first), uint64(h.last), uint64(h.latest), uint64(h.wall),
-		uint64(h.seq), h.token, uint64(h.quiet),
+		0, uint64(h.first), uint64(h.last), uint64(h.instant), uint64(h.wall),
+		uint64(h.seq), h.token, uint64(h.quiet), h.generation, uint64(h.base),
 	} {
 		binary.LittleEndian.PutUint64(record[4+8*i:], v)
 	}
@@ -60,27 +73,61 @@ func (h *head) put(record []byte) {
 
 // decodeHead returns a record's head and its changes.
 func decodeHead(record []byte) (h head, changes []byte, err error) {
-	if len(record) < headSize {
+	if len(record) < oldHeadSize {
 		return head{}, nil, errGarbage
 	}
-	if v := uint64(binary.LittleEndian.Uint32(record)); v > recordFormat {
-		return head{}, nil, &versionError{"format", v, recordFormat}
-	} else if v == 0 {
-		return head{}, nil, errGarbage
+	size, format := headSize, binary.LittleEndian.Uint32(record)
+	if format > recordFormat {
+		return head{}, nil, &versionError{"format", uint64(format), recordFormat}
+	}
+	if format == 1 {
+		size = oldHeadSize
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(record[4+8*i:]) }
-	if field(7) > math.MaxInt64 || field(0) != 0 {
+	if format == 0 || len(record) < size || field(7) > math.MaxInt64 || field(0) != 0 {
 		return head{}, nil, errGarbage
 	}
-	return head{
-		first:  simba.Seq(field(1)),
-		last:   simba.Seq(field(2)),
-		latest: simba.Instant(field(3)),
-		wall:   int64(field(4)),
-		seq:    simba.Seq(field(5)),
-		token:  field(6),
-		quiet:  time.Duration(field(7)),
-	}, record[headSize:], nil
+	h = head{
+		first:   simba.Seq(field(1)),
+		last:    simba.Seq(field(2)),
+		instant: simba.Instant(field(3)),
+		wall:    int64(field(4)),
+		seq:     simba.Seq(field(5)),
+		token:   field(6),
+		quiet:   time.Duration(field(7)),
+		format:  format,
+	}
+	if format > 1 {
+		h.generation, h.base = field(8), simba.Instant(field(9))
+	}
+	return h, record[size:], nil
+}
+
+// appendPut appends the body of a put.
+func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
+	return appendLease(appendString(b, l.Mutex), base, l)
+}
+
+// decodePut reads the body of a put. The lease counts by the clock that showed now at the
+// record's instant: it has as much left at now as it had then. By the writer's own clock that
+// is h.instant. Another machine takes its clock when the record arrives. That is later, so no
+// lease ends there before it ends for its owner.
+//
+// The generation is that of the writer's boot.
+func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {
+	r := reader{rest: body}
+	mutex := r.string()
+	if h.format == 1 {
+		l, generation, err = decodeLeaseRow(appendLeaseKey(nil, mutex), r.rest)
+		l.Acquired += now - h.instant
+		return l, generation, err
+	}
+	l = r.lease(leaseVersion, now-(h.instant-h.base))
+	l.Mutex = mutex
+	if h.generation == 0 {
+		r.fail()
+	}
+	return l, h.generation, r.finish()
 }
 
 // appendChange appends a change to a record.

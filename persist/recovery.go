@@ -28,21 +28,16 @@ type Recovered struct {
 // and makes durable that this one has begun: from here on its floors hold, and the
 // leases of another boot begin anew.
 func (s *Store) recover(o *Options) (*Recovered, error) {
-	c := s.checkpoint
-	for c.meta.Index < s.journal.FullIndex() {
-		if err := c.advance(s.journal, s.step); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.journal.Release(c.meta.Index); err != nil {
+	s.checkpointing.Lock()
+	defer s.checkpointing.Unlock()
+	if err := s.advanceTo(s.journal.Durable()); err != nil {
 		return nil, err
 	}
-	s.taken.Store(c.meta.Index)
-	events, err := c.readHistory()
-	if err != nil {
+	m := s.checkpoint.meta
+	if err := s.journal.Release(m.Index); err != nil {
 		return nil, err
 	}
-	m := c.meta
+	s.taken.Store(m.Index)
 	now := s.now()
 	if !m.isOf(o.Boot, s.bootNow()) {
 		warnOfBoot(o, &m)
@@ -52,10 +47,48 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 	s.inherited, s.quietUntil = m.Quiet, now.Add(m.Quiet)
 	s.appended = floors{seq: m.Seq, token: m.Token}
 	s.tellable.Store(uint64(m.Seq))
+	r, err := s.recovered()
+	if err != nil {
+		return nil, err
+	}
 	if err := s.beginRun(); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return &Recovered{Seq: m.Seq, Token: m.Token, Quiet: m.Quiet, Leases: s.leases, History: events}, nil
+	return r, nil
+}
+
+// Replay returns what the checkpoint and the records behind it add up to, by the code of
+// Open. With it a new engine can take the place of one that was stopped, on a store that
+// stays open. The new engine's clock must begin at Options.Boot.Now. Nobody may call Append
+// until Recovered.Leases is read.
+func (s *Store) Replay() (*Recovered, error) {
+	if err := s.writeAll(false); err != nil {
+		return nil, err
+	}
+	s.checkpointing.Lock()
+	defer s.checkpointing.Unlock()
+	if err := s.advanceTo(s.journal.Durable()); err != nil {
+		s.failCheckpoint(err)
+		return nil, err
+	}
+	return s.recovered()
+}
+
+// recovered returns what the checkpoint has. The caller holds checkpointing.
+func (s *Store) recovered() (*Recovered, error) {
+	events, err := s.checkpoint.readHistory()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Recovered{
+		Seq:     s.appended.seq,
+		Token:   s.appended.token,
+		Quiet:   max(0, s.quietUntil.Sub(s.now())),
+		Leases:  s.leases,
+		History: events,
+	}, nil
 }
 
 // beginRun writes the first record of the run: its epoch.
@@ -68,7 +101,7 @@ func (s *Store) beginRun() error {
 	}
 	if c := s.checkpoint; c.meta.Index == 0 {
 		// From now on there is a journal, and Open misses one that is gone.
-		if err := c.add(s.journal.Durable(), slices.Clone(g.record)); err != nil {
+		if err := c.add(s.journal.Durable(), g.record); err != nil {
 			return err
 		}
 		if err := c.write(); err != nil {
@@ -88,7 +121,7 @@ func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	}
 	more := true
 	for ok := it.First(); ok && more; ok = it.Next() {
-		l, generation, err := decodeLease(it.Key(), it.Value())
+		l, generation, err := decodeLeaseRow(it.Key(), it.Value())
 		more = yield(s.epoch.place(l, generation), sortError(err)) && err == nil
 	}
 	if err := it.Close(); err != nil && more {

@@ -62,10 +62,15 @@ type Store struct {
 	ending     chan struct{}  // closed by Close to end what runs in the background
 	background sync.WaitGroup // the watch and the checkpointer
 	watch      *watch         // nil if nothing has to be watched
-	checkpoint *checkpoint    // the checkpointer's
 	full       chan struct{}  // has a value when a segment has become full
 	advanced   chan struct{}  // has a value when the checkpoint has advanced
 	taken      atomic.Uint64  // index of the last record in the checkpoint, which is durable
+	progress   *progress      // of Pebble's writes
+
+	// checkpointing protects checkpoint. It is held for one step, or one Replay. Neither the
+	// engine nor a commit waits for it.
+	checkpointing sync.Mutex
+	checkpoint    *checkpoint
 
 	// watchdog and took belong to the goroutine that writes.
 	watchdog *time.Timer
@@ -87,7 +92,6 @@ type Store struct {
 	flush    *time.Timer // asks for next to be written, in Async
 
 	closing func() error // close, once
-	shut    func() error // closeFiles, once
 }
 
 // floors bound what may be told without an fsync of its own.
@@ -150,8 +154,10 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 		// What is stored is for the next run, whose clock begins at the boot's.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
-		s.scratch = appendString(s.scratch[:0], l.Mutex)
-		s.scratch = appendLease(s.scratch, s.epoch.Generation, &l)
+		if !g.hasBase {
+			g.hasBase, g.base = true, l.Acquired
+		}
+		s.scratch = appendPut(s.scratch[:0], g.base, &l)
 		g.record = appendChange(g.record, changePut, s.scratch)
 	case simba.ChangeDelete:
 		s.scratch = append(s.scratch[:0], ch.Lease.Mutex...)
@@ -268,8 +274,9 @@ func (s *Store) wait(done <-chan struct{}) error {
 // Close writes and syncs everything that was appended, notes that nothing is
 // lost, and closes the files. Nothing may be appended any more. It is idempotent.
 //
-// After a failure it returns its cause at once and leaves the files as they are:
-// Pebble may hang in them until the process ends.
+// After a failure it returns its cause at once. The files are closed in the background, when
+// no goroutine uses them any more. One that met the failure inside Pebble uses them until the
+// process ends.
 func (s *Store) Close() error {
 	if err := s.closing(); err != nil {
 		return fmt.Errorf("close the data directory: %w", oneLine{err})
@@ -278,29 +285,50 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) close() error {
-	s.mu.Lock()
-	s.flush.Stop()
-	s.next.wanted, s.next.final = true, true
-	s.beginWriteLocked()
-	done := s.next.done
-	s.mu.Unlock()
-	if s.wait(done) != nil {
+	if s.writeAll(true) != nil {
+		go s.closeFailed()
 		return s.fault.cause()
 	}
 	s.writer.Wait()
 	close(s.ending)
-	// A step of the checkpoint may run.
-	defer time.AfterFunc(checkpointPatience*s.timeout, func() { s.fault.trip(s.checkpointTimeout()) }).Stop()
 	closed := make(chan struct{})
 	var err error
 	go func() { // left behind if Pebble meets a failure even now
-		err = s.shut()
+		err = s.closeFiles()
 		close(closed)
 	}()
-	if s.wait(closed) != nil {
+	if err := s.awaitCheckpointer(closed); err != nil { // it may be at work
+		s.fault.trip(err)
 		return s.fault.cause()
 	}
 	return errors.Join(s.journal.Close(), err)
+}
+
+// writeAll returns when everything that was appended is durable. If it is final, nothing will
+// be written any more.
+func (s *Store) writeAll(final bool) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return simba.ErrStopped
+	}
+	if final {
+		s.flush.Stop()
+	}
+	s.next.wanted, s.next.final = true, final
+	s.beginWriteLocked()
+	done := s.next.done
+	s.mu.Unlock()
+	return s.wait(done)
+}
+
+// closeFailed closes the files of a store that has failed.
+func (s *Store) closeFailed() {
+	s.mu.Lock()
+	s.closed = true // whoever had found the store in order has begun to write by now
+	s.mu.Unlock()
+	s.writer.Wait()
+	_ = s.closeFiles() // the first failure says more
 }
 
 // closeFiles closes the files when nothing in the background uses them any more. What
@@ -309,17 +337,4 @@ func (s *Store) closeFiles() error {
 	s.background.Wait()
 	_ = s.journal.Close()
 	return errors.Join(s.db.Close(), s.lock.Close())
-}
-
-// Bury ends what a failed store has left behind where the process lives on: in a simulation, which
-// must find each goroutine of a run gone. Those that met the failure go on as if the write had
-// succeeded, so the file system must answer by then, must have returned usable files along with its
-// errors, and must not be opened again. Close comes before it. No server calls it.
-func (s *Store) Bury() error {
-	close(s.fault.buried)
-	s.mu.Lock()
-	s.closed = true // whoever had found the store in order has begun to write by now
-	s.mu.Unlock()
-	s.writer.Wait()
-	return s.shut()
 }

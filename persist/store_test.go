@@ -127,14 +127,40 @@ type syncGate struct {
 func newSyncGate(inner vfs.FS) *syncGate {
 	g := &syncGate{arrived: make(chan struct{}, 100), gate: make(chan struct{})}
 	close(g.gate)
-	g.FS = errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	g.FS = wrapFS(inner, func(op errorfs.Op) error {
 		if isJournalSync(op) {
 			g.syncs.Add(1)
 			g.pass()
 		}
 		return nil
-	}))
+	})
 	return g
+}
+
+// wrapFS calls inject before each operation, and returns its error instead. The path of an
+// operation on an open file is the present one, also if the file was renamed.
+func wrapFS(inner vfs.FS, inject func(errorfs.Op) error) vfs.FS {
+	var segments sync.Map // by the path of a spare that has become one
+	return errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		dir, spare, isSpare := strings.Cut(op.Path, "spare-")
+		if !isSpare {
+			return inject(op)
+		}
+		switch op.Kind {
+		case errorfs.OpOpen:
+			segments.Delete(op.Path)
+		case errorfs.OpRename:
+			err := inject(op)
+			if err == nil {
+				segments.Store(op.Path, nil)
+			}
+			return err
+		}
+		if _, ok := segments.Load(op.Path); ok {
+			op.Path = dir + spare + ".seg"
+		}
+		return inject(op)
+	}))
 }
 
 func isJournalSync(op errorfs.Op) bool {

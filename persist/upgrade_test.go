@@ -55,9 +55,9 @@ func earlier(t *testing.T, o Options, rows map[string]string) {
 func wantEarlier(t *testing.T, r *Recovered) {
 	t.Helper()
 	leases := map[string]simba.Lease{
-		"m": {Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 10 * time.Second, Transition: 1},
+		"m": {Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, StartedAt: 200, TTL: 10 * time.Second, Transition: 1},
 		"n": {
-			Mutex: "n", Owner: "o", Token: 4, Acquired: 100, AcquiredAt: 200, TTL: 10 * time.Second,
+			Mutex: "n", Owner: "o", Token: 4, Acquired: 100, AcquiredAt: 200, StartedAt: 200, TTL: 10 * time.Second,
 			Fields: []simba.Field{{Name: "o", Value: "1"}},
 		},
 	}

@@ -102,7 +102,6 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 	if len(fatal) > 0 {
 		t.Errorf("Fatal was called again: %v", <-fatal)
 	}
-	_ = s.Bury() // its files are gone
 }
 
 // A segment that is full is released while the watch looks.

@@ -83,7 +83,7 @@ func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		j := mustOpen(b, o)
 		n := uint64(0)
-		for _, err := range j.Records(0) {
+		for _, err := range j.Records(0, j.FullIndex()) {
 			if n++; err != nil {
 				b.Fatal(err)
 			}

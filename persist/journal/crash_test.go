@@ -86,7 +86,7 @@ func (m *machine) boot(after int) Options {
 	}
 	m.lost, m.crashed, m.after = nil, false, after
 	m.runs++
-	o := testOptions(trapFS{m.disk, m.hook})
+	o := testOptions(newTrapFS(m.disk, m.hook))
 	o.Rand, o.From = m.salt, m.told.from
 	return o
 }
@@ -146,7 +146,7 @@ func (m *machine) check(j *Journal) {
 		m.t.Fatalf("run %d: %d records, of %d that were appended %d were durable", m.runs, last, len(m.records), m.told.durable)
 	}
 	next := from
-	for r, err := range j.Records(from) {
+	for r, err := range j.Records(from, j.FullIndex()) {
 		if err != nil {
 			m.t.Fatalf("run %d: %v", m.runs, err)
 		}
@@ -199,7 +199,7 @@ func (m *machine) step(j *Journal) error {
 		m.tell(func() { m.told.from = index })
 		return j.Release(index)
 	default:
-		for _, err := range j.Records(m.told.from) {
+		for _, err := range j.Records(m.told.from, j.FullIndex()) {
 			if err != nil {
 				return err
 			}
@@ -283,7 +283,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	var moments []moment
 	percents := []int{0, 50, 100}
 	o := m.boot(1 << 30)
-	o.FS = trapFS{m.disk, func(at op) (int, error) {
+	o.FS = newTrapFS(m.disk, func(at op) (int, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for _, percent := range percents {
@@ -291,7 +291,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 			moments = append(moments, moment{disk, m.told, len(m.records), at})
 		}
 		return at.size, nil
-	}}
+	})
 	j, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -310,12 +310,12 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		m.records, m.told, m.disk = slices.Clone(all[:mo.appended]), mo.promised, mo.disk
 		var again []moment
 		o := m.boot(1 << 30)
-		o.FS = trapFS{m.disk, func(at op) (int, error) {
+		o.FS = newTrapFS(m.disk, func(at op) (int, error) {
 			if again = append(again, moment{at: at}); len(again)%8 == recovered%8 {
 				again[len(again)-1].disk = mo.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: m.rng})
 			}
 			return at.size, nil
-		}}
+		})
 		m.reopen(o, mo.at)
 		for _, second := range again {
 			if second.disk != nil {

@@ -52,7 +52,7 @@ func TestAfterAFailureNothingIsWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fault := test.fault
-			o := testOptions(trapFS{vfs.NewMem(), fault.hook})
+			o := testOptions(newTrapFS(vfs.NewMem(), fault.hook))
 			j := mustOpen(t, o)
 			mustWrite(t, j, large)
 			fault.on.Store(true)
@@ -93,7 +93,7 @@ func TestAfterAFailureNothingIsWritten(t *testing.T) {
 func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
 	for _, kind := range []string{"write", "sync"} {
 		fault := &failing{kind: kind, path: ".seg", err: unix.EIO}
-		j := mustOpen(t, testOptions(trapFS{vfs.NewMem(), fault.hook}))
+		j := mustOpen(t, testOptions(newTrapFS(vfs.NewMem(), fault.hook)))
 		mustWrite(t, j, "record 1")
 		fault.on.Store(true)
 		for range 2 {
@@ -107,7 +107,7 @@ func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
 // TestAFailureToFillAheadIsNoneOfTheJournal, which needs the spare only later.
 func TestAFailureToFillAheadIsNoneOfTheJournal(t *testing.T) {
 	fault := &failing{kind: "write", path: "spare", err: unix.ENOSPC}
-	o := testOptions(trapFS{vfs.NewMem(), fault.hook})
+	o := testOptions(newTrapFS(vfs.NewMem(), fault.hook))
 	j := mustOpen(t, o)
 	fault.on.Store(true)
 	large := strings.Repeat("x", 1500)
@@ -136,12 +136,12 @@ func TestCloseWaitsForTheFiller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan bool)
 		var slow atomic.Bool
-		o := testOptions(trapFS{vfs.NewMem(), func(o op) (int, error) {
+		o := testOptions(newTrapFS(vfs.NewMem(), func(o op) (int, error) {
 			if slow.Load() && o.kind == "sync" && strings.Contains(o.path, "spare") {
 				<-proceed
 			}
 			return o.size, nil
-		}})
+		}))
 		o.SegmentSize = 4 * fillStep
 		j := mustOpen(t, o)
 		slow.Store(true)
@@ -235,7 +235,8 @@ type forgetfulFS struct {
 	vfs.FS
 	fail atomic.Bool
 
-	mu    sync.Mutex        // protects the fields below
+	mu    sync.Mutex // protects the fields below
+	files []*forgetfulFile
 	dirty map[string][]dirt // by path, since the last sync
 	lost  []dirt
 }
@@ -246,9 +247,31 @@ type dirt struct {
 	size   int
 }
 
+func (f *forgetfulFS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, file := range f.files {
+		if file.path == from {
+			file.path = to
+		}
+	}
+	for i := range f.lost {
+		if f.lost[i].path == from {
+			f.lost[i].path = to
+		}
+	}
+	f.dirty[to] = f.dirty[from]
+	delete(f.dirty, from)
+	return f.FS.Rename(from, to)
+}
+
 func (f *forgetfulFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.OpenReadWrite(name, c, opts...)
-	return forgetfulFile{file, f, name}, err
+	opened := &forgetfulFile{file, f, name}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files = append(f.files, opened)
+	return opened, err
 }
 
 // lossOfPower returns what is on the disk.
@@ -256,9 +279,10 @@ func (f *forgetfulFS) lossOfPower() vfs.FS {
 	disk := f.FS.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
 	for _, d := range f.lost {
 		b, err := disk.UnsafeGetFileDataBuffer(d.path)
-		if err == nil {
-			clear(b[d.offset : d.offset+int64(d.size)])
+		if err != nil {
+			panic(err)
 		}
+		clear(b[d.offset : d.offset+int64(d.size)])
 	}
 	return disk
 }
@@ -269,7 +293,7 @@ type forgetfulFile struct {
 	path string
 }
 
-func (f forgetfulFile) WriteAt(p []byte, offset int64) (int, error) {
+func (f *forgetfulFile) WriteAt(p []byte, offset int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	f.fs.lost = slices.DeleteFunc(f.fs.lost, func(d dirt) bool {
@@ -279,7 +303,7 @@ func (f forgetfulFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-func (f forgetfulFile) SyncData() error {
+func (f *forgetfulFile) SyncData() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if f.fs.fail.Load() {

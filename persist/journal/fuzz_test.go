@@ -73,7 +73,7 @@ func (j fuzzed) open(t *testing.T, damaged string, files map[string][]byte) {
 	}
 	defer mustClose(t, opened)
 	last := opened.FullIndex()
-	for r, err := range opened.Records(0) {
+	for r, err := range opened.Records(0, opened.FullIndex()) {
 		want := fmt.Sprint("record ", r.Index)
 		if r.Index == 4 {
 			want = ""

@@ -20,11 +20,12 @@ type Journal struct {
 
 	// The fields below belong to the goroutine that calls Append and Sync.
 	appended uint64   // index of the last record
-	durable  uint64   // index of the last record that is synced
 	file     vfs.File // of current
 	offset   int64    // of the next frame
 	frame    []byte   // the last frame, for its memory
 	asked    bool     // for a spare to be made ready, since current was begun
+
+	durable atomic.Uint64 // index of the last record that is synced; changed by Append and Sync only
 
 	filler  sync.WaitGroup
 	closing atomic.Bool // the filler should stop
@@ -88,7 +89,8 @@ func (j *Journal) begin(s *scan) error {
 		return err
 	}
 	j.offset = headerSize
-	j.appended, j.durable = last, last
+	j.appended = last
+	j.durable.Store(last)
 	return nil
 }
 
@@ -96,8 +98,8 @@ func (j *Journal) begin(s *scan) error {
 // more than that of the record before. The record is durable after the next Sync.
 //
 // If the segment is full, Append syncs it and begins the next one. Append has no
-// use for payload after it returns. One goroutine at a time may call Append, Sync,
-// Durable and Close.
+// use for payload after it returns. One goroutine at a time may call Append, Sync and
+// Close.
 func (j *Journal) Append(payload []byte) (index uint64, err error) {
 	if err := j.failure(); err != nil {
 		return 0, err
@@ -124,7 +126,7 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 
 // write writes one frame.
 func (j *Journal) write(k kind, index uint64, payload []byte) error {
-	f := frame{index: index, durable: j.durable, kind: k}
+	f := frame{index: index, durable: j.durable.Load(), kind: k}
 	j.frame = appendFrame(j.frame[:0], j.current.salt, f, payload)
 	err := writeAt(j.file, j.current.path, j.frame, j.offset)
 	j.offset += int64(len(j.frame))
@@ -166,18 +168,19 @@ func (j *Journal) Sync() error {
 
 // sync syncs the current file, which has all records that are not durable.
 func (j *Journal) sync() error {
-	if j.durable == j.appended {
+	if j.durable.Load() == j.appended {
 		return nil
 	}
 	if err := syncFile(j.file, j.current.path); err != nil {
 		return err
 	}
-	j.durable = j.appended
+	j.durable.Store(j.appended)
 	return nil
 }
 
-// Durable returns the index up to which all records are durable.
-func (j *Journal) Durable() uint64 { return j.durable }
+// Durable returns the index up to which all records are durable. It is safe for concurrent
+// use.
+func (j *Journal) Durable() uint64 { return j.durable.Load() }
 
 // Current returns the path of the segment that is written, and the file that is open. It
 // is safe for concurrent use.

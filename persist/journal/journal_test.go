@@ -114,7 +114,7 @@ func everythingAtATime(t *testing.T, o Options) {
 	}
 	checkpoint := uint64(0)
 	loop(func() error {
-		for r, err := range j.Records(checkpoint) {
+		for r, err := range j.Records(checkpoint, j.FullIndex()) {
 			if err != nil {
 				return err
 			}

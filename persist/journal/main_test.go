@@ -82,7 +82,7 @@ func mustRotate(t testing.TB, j *Journal) {
 func payloads(t testing.TB, j *Journal, after uint64) []string {
 	t.Helper()
 	got := []string{}
-	for r, err := range j.Records(after) {
+	for r, err := range j.Records(after, j.FullIndex()) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,36 +32,36 @@ func (j *Journal) Behind(index uint64) (size int64) {
 	return size
 }
 
-// Records yields the records behind the index after, in order, up to FullIndex as it
-// was when the loop began. Recovery reads them with Options.From, a checkpoint with
-// the index of the one before. An error ends the loop; it is a DamageError if a
-// record is not what Append wrote, or if it was released.
+// Records yields the records behind the index after, in order, up to the index last. These
+// must be durable. Recovery begins with Options.From, a checkpoint with the index of the one
+// before. An error ends the loop; it is a DamageError if a record is not what Append wrote,
+// or if it was released.
 //
 // It is safe for concurrent use beside Append and Sync. It reads the files without
 // holding any lock.
-func (j *Journal) Records(after uint64) iter.Seq2[Record, error] {
+func (j *Journal) Records(after, last uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		j.mu.Lock()
 		segments := slices.Clone(j.full)
-		next := j.current
+		current := j.current
 		j.mu.Unlock()
-		if len(segments) > 0 {
-			next = segments[0]
-		}
-		if after+1 < next.first {
-			yield(Record{}, damaged(next.path, 0, "record %d was released, the segment begins with record %d", after+1, next.first))
+		current.last = last
+		segments = append(segments, current)
+		if first := segments[0]; after+1 < first.first {
+			yield(Record{}, damaged(first.path, 0, "record %d was released, the segment begins with record %d", after+1, first.first))
 			return
 		}
 		for _, s := range segments {
-			if s.last > after && !j.readSegment(s, after, yield) {
+			s.last = min(s.last, last)
+			if s.last > after && s.last >= s.first && !j.readSegment(s, after, yield) {
 				return
 			}
 		}
 	}
 }
 
-// readSegment yields the records of one segment behind an index. It returns false
-// if the loop has ended.
+// readSegment yields the records of one segment behind an index, up to s.last. It returns
+// false if the loop has ended.
 func (j *Journal) readSegment(s segment, after uint64, yield func(Record, error) bool) bool {
 	r, err := newReader(j.o.FS, s)
 	if err != nil {

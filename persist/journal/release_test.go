@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -64,7 +65,7 @@ func TestAReleasedRecordIsAnErrorToRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, err := range j.Records(2) {
+	for _, err := range j.Records(2, j.FullIndex()) {
 		var damage *DamageError
 		if n++; !errors.As(err, &damage) || !strings.Contains(err.Error(), "record 3 was released") {
 			t.Error(err)
@@ -85,7 +86,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 		}
 		return o.size, nil
 	}
-	o := testOptions(trapFS{vfs.NewMem(), hook})
+	o := testOptions(newTrapFS(vfs.NewMem(), hook))
 	j := mustOpen(t, o)
 	payload := strings.Repeat("x", 1000)
 	for i := range uint64(100) {
@@ -185,7 +186,7 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 	}
 	cut := failing{kind: "write", path: ".seg", err: unix.EIO}
 	for cut.part = 0; cut.part < 640; cut.part += 12 {
-		o := testOptions(trapFS{vfs.NewMem(), cut.hook})
+		o := testOptions(newTrapFS(vfs.NewMem(), cut.hook))
 		j := mustOpen(t, o)
 		mustWrite(t, j, string(checked(1000)))
 		mustRotate(t, j)
@@ -212,12 +213,12 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 // as it has steps, while the writer waits.
 func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
 	var syncs atomic.Int64
-	o := testOptions(trapFS{vfs.NewMem(), func(o op) (int, error) {
+	o := testOptions(newTrapFS(vfs.NewMem(), func(o op) (int, error) {
 		if o.kind == "sync" {
 			syncs.Add(1)
 		}
 		return o.size, nil
-	}})
+	}))
 	o.SegmentSize = 2 * fillStep
 	count := func(size int) int64 {
 		j := mustOpen(t, o)
@@ -324,5 +325,53 @@ func TestLeftoversOfAnEarlierRunAreNotSpares(t *testing.T) {
 	}
 	if j.lastSpare != 12 {
 		t.Errorf("the last spare was %d", j.lastSpare)
+	}
+}
+
+// TestASegmentIsOpenedOnce: the writer goes on with the handle by which it wrote the header.
+func TestASegmentIsOpenedOnce(t *testing.T) {
+	var mu sync.Mutex
+	var opened []string
+	o := testOptions(newTrapFS(vfs.NewMem(), func(at op) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if at.kind == "open" {
+			opened = append(opened, at.path)
+		}
+		return at.size, nil
+	}))
+	j := mustOpen(t, o)
+	defer mustClose(t, j)
+	mustWrite(t, j, "record 1")
+	mustRotate(t, j)
+	mustWrite(t, j, "record 2")
+	for _, path := range opened {
+		if strings.HasSuffix(path, ".seg") {
+			t.Errorf("%s is opened once it has its name", path)
+		}
+	}
+	path, info := j.Current()
+	if now, err := o.FS.Stat(path); err != nil || now.Size() != info.Size() {
+		t.Errorf("Current is %s of %d bytes, and the file has %v, %v", path, info.Size(), now, err)
+	}
+}
+
+// TestRecordsOfTheSegmentThatIsWrittenAreReadUpToTheDurableOne, while more are written.
+func TestRecordsOfTheSegmentThatIsWrittenAreReadUpToTheDurableOne(t *testing.T) {
+	j := mustOpen(t, testOptions(vfs.NewMem()))
+	defer mustClose(t, j)
+	mustWrite(t, j, numbered(1, 2)...)
+	mustRotate(t, j)
+	mustWrite(t, j, numbered(3, 5)...)
+	mustAppend(t, j, "not durable")
+	for after := range uint64(6) {
+		got := []string{}
+		for r, err := range j.Records(after, j.Durable()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, string(r.Payload))
+		}
+		wantPayloads(t, got, numbered(int(after)+1, 5))
 	}
 }

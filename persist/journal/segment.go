@@ -95,32 +95,27 @@ func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, e
 		return s, nil, err
 	}
 	s.size = size
-	if err := j.publish(&s, spare); err != nil {
-		return s, nil, err
-	}
-	f, err := j.o.FS.OpenReadWrite(s.path, category)
+	f, err := j.o.FS.OpenReadWrite(spare, category)
 	if err != nil {
 		return s, nil, fmt.Errorf("journal: %w", err)
 	}
-	if s.info, err = f.Stat(); err != nil {
+	if err := j.publish(&s, f, spare); err != nil {
 		f.Close()
-		return s, nil, fmt.Errorf("journal: %w", err)
+		return s, nil, err
 	}
 	return s, f, nil
 }
 
-// publish writes the header of a segment to a spare, and then names the file.
-func (j *Journal) publish(s *segment, spare string) error {
-	f, err := j.o.FS.OpenReadWrite(spare, category)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	defer f.Close()
+// publish writes the header of a segment to a spare, which is open as f, and then names the file.
+func (j *Journal) publish(s *segment, f vfs.File, spare string) (err error) {
 	if err := writeAt(f, spare, s.encode(), 0); err != nil {
 		return err
 	}
 	if err := syncFile(f, spare); err != nil {
 		return err
+	}
+	if s.info, err = f.Stat(); err != nil {
+		return fmt.Errorf("journal: %w", err)
 	}
 	if err := j.o.FS.Rename(spare, s.path); err != nil {
 		return fmt.Errorf("journal: %w", err)

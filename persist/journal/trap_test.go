@@ -2,6 +2,7 @@ package journal
 
 import (
 	"os"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -18,7 +19,12 @@ type op struct {
 // not done then, but for that part of a write.
 type trapFS struct {
 	vfs.FS
-	hook func(op) (part int, err error)
+	hook    func(op) (part int, err error)
+	renamed *sync.Map // by old path: the new one
+}
+
+func newTrapFS(inner vfs.FS, hook func(op) (part int, err error)) trapFS {
+	return trapFS{inner, hook, new(sync.Map)}
 }
 
 func (t trapFS) Unwrap() vfs.FS { return t.FS }
@@ -31,6 +37,7 @@ func (t trapFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	if err != nil {
 		return nil, err
 	}
+	t.renamed.Delete(name) // it is another file
 	return trapFile{f, t, name}, nil
 }
 
@@ -53,7 +60,11 @@ func (t trapFS) Rename(from, to string) error {
 	if _, err := t.hook(op{kind: "rename", path: from}); err != nil {
 		return err
 	}
-	return t.FS.Rename(from, to)
+	if err := t.FS.Rename(from, to); err != nil {
+		return err
+	}
+	t.renamed.Store(from, to)
+	return nil
 }
 
 func (t trapFS) MkdirAll(name string, perm os.FileMode) error {
@@ -69,8 +80,16 @@ type trapFile struct {
 	path string
 }
 
+// name returns the present path of the file, which may have been renamed while it is open.
+func (f trapFile) name() string {
+	if to, ok := f.trap.renamed.Load(f.path); ok {
+		return to.(string)
+	}
+	return f.path
+}
+
 func (f trapFile) WriteAt(p []byte, offset int64) (int, error) {
-	n, err := f.trap.hook(op{kind: "write", path: f.path, size: len(p)})
+	n, err := f.trap.hook(op{kind: "write", path: f.name(), size: len(p)})
 	if err != nil || n < len(p) {
 		if n > 0 {
 			_, _ = f.File.WriteAt(p[:n], offset)
@@ -81,7 +100,7 @@ func (f trapFile) WriteAt(p []byte, offset int64) (int, error) {
 }
 
 func (f trapFile) sync(do func() error) error {
-	if _, err := f.trap.hook(op{kind: "sync", path: f.path}); err != nil {
+	if _, err := f.trap.hook(op{kind: "sync", path: f.name()}); err != nil {
 		return err
 	}
 	return do()

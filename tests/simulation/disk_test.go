@@ -28,7 +28,8 @@ const (
 // multiple of a period, and all that are under way do so together. So who happens to be in which
 // group commit changes nothing that a client can see, until a write fails or is undone.
 //
-// What fails returns a usable file along with its error, for persist.Store.Bury.
+// What fails returns a usable file along with its error, and nothing fails once the process has
+// ended: persist expects both of a file system that has Killed.
 type disk struct {
 	vfs.FS // what is below
 	mem    *vfs.MemFS
@@ -130,6 +131,9 @@ func (d *disk) kill() {
 	d.killed, d.fault = true, sound
 	close(d.dead)
 }
+
+// Killed returns what is closed when the process has ended.
+func (d *disk) Killed() <-chan struct{} { return d.dead }
 
 // await returns when an fsync that begins now is done.
 func (d *disk) await() {

