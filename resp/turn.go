@@ -27,7 +27,7 @@ func (c *Conn) Detach() {
 // together, in the order of their calls.
 func (c *Conn) lineUp() {
 	if c.sock != nil {
-		c.sock.LineUp()
+		c.sock.DetachInOrder()
 	}
 }
 
@@ -46,7 +46,7 @@ func (c *Conn) Yield() (away time.Duration) {
 		c.sock.Yield()
 	default:
 		if p := c.server.pollerOf(); p != nil {
-			p.Look()
+			p.Wake()
 		}
 		runtime.Gosched()
 	}

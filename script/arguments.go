@@ -7,7 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// The arguments of library functions, with the errors of Lua 5.1.
+// The checks of a library function's arguments. They raise the errors of Lua 5.1.
 
 func typeName(L *lua.LState, n int) string {
 	if n > L.GetTop() {
@@ -16,8 +16,8 @@ func typeName(L *lua.LState, n int) string {
 	return L.Get(n).Type().String()
 }
 
-// position is the place in a script of the function at a level of the stack, as it stands before an
-// error; "" = that is a function in Go.
+// position returns the source position at a level of the stack, in the form of an error's prefix.
+// It is "" for a function in Go.
 func position(L *lua.LState, level int) string {
 	if where := L.Where(level); where != "" && !strings.HasPrefix(where, "[G]") {
 		return where + " "
@@ -25,12 +25,15 @@ func position(L *lua.LState, level int) string {
 	return ""
 }
 
+// raise raises an error without a position.
+func raise(L *lua.LState, text string) { L.Error(lua.LString(text), 0) }
+
 // raiseError raises an error of a library function, with the position of its caller.
 func raiseError(L *lua.LState, format string, args ...any) {
 	raise(L, position(L, 1)+fmt.Sprintf(format, args...))
 }
 
-// badArgument raises what Lua says of an argument that a function cannot take.
+// badArgument raises Lua's error for argument n of a library function.
 func badArgument(L *lua.LState, n int, why string) {
 	name := "?"
 	if frame, ok := L.GetStack(0); ok {
@@ -68,24 +71,34 @@ func checkNumber(L *lua.LState, n int) float64 {
 	return f
 }
 
-// checkInt is an argument as a C int of 32 bits.
+// checkInt returns an argument as a C int of 32 bits.
 func checkInt(L *lua.LState, n int) int { return toInt(checkNumber(L, n)) }
 
+// checkInteger returns an argument as an integer of 64 bits.
+func checkInteger(L *lua.LState, n int) int { return int(toInteger(checkNumber(L, n))) }
+
+// isNone reports whether an optional argument is missing or nil.
+func isNone(L *lua.LState, n int) bool { return n > L.GetTop() || L.Get(n) == lua.LNil }
+
 func optInt(L *lua.LState, n, otherwise int) int {
-	if n > L.GetTop() || L.Get(n) == lua.LNil {
+	if isNone(L, n) {
 		return otherwise
 	}
 	return checkInt(L, n)
 }
 
-// checkInteger is an argument as an integer of 64 bits.
-func checkInteger(L *lua.LState, n int) int { return int(toInteger(checkNumber(L, n))) }
-
 func optInteger(L *lua.LState, n, otherwise int) int {
-	if n > L.GetTop() || L.Get(n) == lua.LNil {
+	if isNone(L, n) {
 		return otherwise
 	}
 	return checkInteger(L, n)
+}
+
+func optString(L *lua.LState, n int, otherwise string) string {
+	if isNone(L, n) {
+		return otherwise
+	}
+	return checkString(L, n)
 }
 
 func checkTable(L *lua.LState, n int) *lua.LTable {
@@ -102,4 +115,24 @@ func checkFunction(L *lua.LState, n int) *lua.LFunction {
 		wrongType(L, n, "function")
 	}
 	return f
+}
+
+// call1 calls a function and returns its first result.
+func call1(L *lua.LState, f lua.LValue, args ...lua.LValue) lua.LValue {
+	L.Push(f)
+	for _, v := range args {
+		L.Push(v)
+	}
+	L.Call(len(args), 1)
+	result := L.Get(-1)
+	L.Pop(1)
+	return result
+}
+
+// push pushes the results of a library function and returns their number.
+func push(L *lua.LState, results ...lua.LValue) int {
+	for _, v := range results {
+		L.Push(v)
+	}
+	return len(results)
 }

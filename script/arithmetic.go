@@ -60,20 +60,17 @@ func isPositive(e ast.Expr) bool {
 	return ok && f > 0
 }
 
-func operation(operator string) func(a, b float64) float64 {
-	switch operator {
-	case "+":
-		return func(a, b float64) float64 { return a + b }
-	case "-":
-		return func(a, b float64) float64 { return a - b }
-	case "*":
-		return func(a, b float64) float64 { return a * b }
-	case "/":
-		return func(a, b float64) float64 { return a / b }
-	case "%":
-		return modulo
-	}
-	return power
+// operators are the operators of arithmetic, with the metamethods that redefine them.
+var operators = map[string]struct {
+	event  string
+	result func(a, b float64) float64
+}{
+	"+": {"__add", func(a, b float64) float64 { return a + b }},
+	"-": {"__sub", func(a, b float64) float64 { return a - b }},
+	"*": {"__mul", func(a, b float64) float64 { return a * b }},
+	"/": {"__div", func(a, b float64) float64 { return a / b }},
+	"%": {"__mod", modulo},
+	"^": {"__pow", power},
 }
 
 // modulo is a % b by Lua's definition, with a rounding at each step.
@@ -93,43 +90,25 @@ func (s *state) openOperators(stringMeta *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{concatName: s.concat, lengthName: s.length, boundsName: forBounds} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}
-	for operator, event := range map[string]string{"+": "__add", "-": "__sub", "*": "__mul", "/": "__div", "%": "__mod", "^": "__pow"} {
-		f := s.binary(event, operation(operator))
-		s.globals.RawSetString(operator, s.lua.NewFunction(f))
-		s.globals.RawSetString(lateName+operator, s.lua.NewFunction(swapped(f)))
-		stringMeta.RawSetString(event, s.lua.NewFunction(f))
+	for name, operator := range operators {
+		f := binary(operator.event, operator.result)
+		s.globals.RawSetString(name, s.lua.NewFunction(f))
+		s.globals.RawSetString(lateName+name, s.lua.NewFunction(swapped(f)))
+		stringMeta.RawSetString(operator.event, s.lua.NewFunction(f))
 	}
 	stringMeta.RawSetString("__unm", s.lua.NewFunction(negate))
 }
 
-// binary is an operator of arithmetic: of numbers, strings that spell some, or tables with a
-// metamethod.
-func (s *state) binary(event string, f func(a, b float64) float64) lua.LGFunction {
+// binary is an operator of arithmetic on numbers, numeric strings, or tables with a metamethod.
+func binary(event string, result func(a, b float64) float64) lua.LGFunction {
 	return func(L *lua.LState) int {
 		left, right := L.Get(1), L.Get(2)
 		a, ok1 := plainNumber(left)
 		b, ok2 := plainNumber(right)
 		if ok1 && ok2 {
-			L.Push(lua.LNumber(f(a, b)))
-			return 1
+			return push(L, lua.LNumber(result(a, b)))
 		}
-		for _, v := range []lua.LValue{left, right} {
-			if t, ok := v.(*lua.LTable); ok {
-				if method := L.GetMetaField(t, event); method != lua.LNil {
-					L.Push(method)
-					L.Push(left)
-					L.Push(right)
-					L.Call(2, 1)
-					return 1
-				}
-			}
-		}
-		culprit := left
-		if ok1 {
-			culprit = right
-		}
-		raiseError(L, "attempt to perform arithmetic on a %s value", culprit.Type().String())
-		return 0
+		return push(L, byMetamethod(L, event, left, right, ok1, "perform arithmetic on"))
 	}
 }
 
@@ -147,8 +126,7 @@ func negate(L *lua.LState) int {
 	if !ok {
 		raiseError(L, "attempt to perform arithmetic on a %s value", L.Get(1).Type().String())
 	}
-	L.Push(lua.LNumber(-f))
-	return 1
+	return push(L, lua.LNumber(-f))
 }
 
 // forBounds makes numbers of the bounds of a loop.

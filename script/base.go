@@ -7,22 +7,37 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// openBase defines Lua's basic functions. What reads files, prints or changes environments is
-// not there, as in Redis.
+// openBase defines Lua's basic functions. As in Redis, there are none that read files, print or
+// change environments.
+//
+// None is gopher-lua's. All of its functions name a bad argument in other words than Redis, which
+// pcall shows to scripts. The comments name what else differs.
 func (s *state) openBase(env *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{
-		"assert": baseAssert, "error": baseError, "pcall": s.pcall, "xpcall": s.xpcall,
-		"getmetatable": s.getMetatable, "setmetatable": s.setMetatable,
-		"rawequal": rawEqual, "rawget": s.rawGet, "rawset": s.rawSet,
-		"pairs": s.pairs, "ipairs": s.baseIpairs,
-		"load": s.load, "loadstring": s.loadString,
-		"select": baseSelect, "unpack": s.unpack,
-		"tonumber": toNumber, "tostring": toString, "type": baseType,
-		"collectgarbage": s.collectGarbage, "gcinfo": s.collectGarbage,
+		"assert":         baseAssert,       // differs: theirs refuses a number as the message
+		"error":          baseError,        // differs: theirs adds no position to a number
+		"pcall":          s.pcall,          // unsafe: theirs hides panics of gopher-lua; differs: the error of a command
+		"xpcall":         s.xpcall,         // unsafe: theirs hides panics of gopher-lua
+		"getmetatable":   s.getMetatable,   // differs: theirs shows how tables are made read-only
+		"setmetatable":   s.setMetatable,   // differs: theirs changes read-only tables
+		"rawequal":       rawEqual,         // differs: words of the error
+		"rawget":         s.rawGet,         // differs: theirs finds nothing in a read-only table
+		"rawset":         s.rawSet,         // differs: theirs changes read-only tables and returns nothing
+		"pairs":          s.pairs,          // differs: theirs finds nothing in a read-only table
+		"ipairs":         s.baseIpairs,     // differs: theirs misses elements beyond a table's array
+		"load":           s.load,           // unbounded: theirs compiles text of any length and nesting
+		"loadstring":     s.loadString,     // unbounded: likewise
+		"select":         baseSelect,       // differs: theirs takes no numeric string
+		"unpack":         s.unpack,         // unbounded: theirs unpacks any number of values
+		"tonumber":       toNumber,         // differs: theirs reads numbers as Go does
+		"tostring":       toString,         // differs: theirs writes numbers as Go does
+		"type":           baseType,         // differs: words of the error
+		"collectgarbage": s.collectGarbage, // uninterruptible: theirs runs Go's collector
+		"gcinfo":         s.collectGarbage, // differs: they have none
 	} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}
-	s.globals.RawSetString("next", s.next)
+	s.globals.RawSetString("next", s.next) // differs: theirs finds nothing in a read-only table
 	s.globals.RawSetString("_G", env)
 	s.globals.RawSetString("_VERSION", lua.LString("Lua 5.1"))
 }
@@ -31,11 +46,7 @@ func baseAssert(L *lua.LState) int {
 	if lua.LVAsBool(checkAny(L, 1)) {
 		return L.GetTop()
 	}
-	text := "assertion failed!"
-	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
-		text = cString(checkString(L, 2))
-	}
-	raiseError(L, "%s", text)
+	raise(L, position(L, 1)+cString(optString(L, 2, "assertion failed!")))
 	return 0
 }
 
@@ -52,7 +63,7 @@ func baseError(L *lua.LState) int {
 	return 0
 }
 
-// pcall gives the text of an error that redis.call has raised, not its table.
+// pcall returns the text of an error that redis.call has raised, not its table.
 func (s *state) pcall(L *lua.LState) int {
 	checkAny(L, 1)
 	if err := L.PCall(L.GetTop()-1, lua.MultRet, nil); err != nil {
@@ -63,9 +74,7 @@ func (s *state) pcall(L *lua.LState) int {
 			}
 		}
 		L.SetTop(0)
-		L.Push(lua.LFalse)
-		L.Push(v)
-		return 2
+		return push(L, lua.LFalse, v)
 	}
 	L.Insert(lua.LTrue, 1)
 	return L.GetTop()
@@ -77,10 +86,8 @@ func (s *state) xpcall(L *lua.LState) int {
 	if err := L.PCall(0, lua.MultRet, nil); err != nil {
 		v := s.raised(err)
 		L.SetTop(0)
-		L.Push(lua.LFalse)
-		L.Push(handler)
-		L.Push(v)
-		if err := L.PCall(1, 1, nil); err != nil { // the handler itself has failed
+		push(L, lua.LFalse, handler, v)
+		if err := L.PCall(1, 1, nil); err != nil { // the handler itself failed
 			L.Push(s.raised(err))
 		}
 		return 2
@@ -89,8 +96,7 @@ func (s *state) xpcall(L *lua.LState) int {
 	return L.GetTop()
 }
 
-// raised is the value of an error that was caught. One that the machine itself has not
-// meant to raise leaves it in doubt.
+// raised returns the value of a caught error. A panic inside gopher-lua leaves the state broken.
 func (s *state) raised(err error) lua.LValue {
 	var e *lua.ApiError
 	if !errors.As(err, &e) || e.Type == lua.ApiErrorPanic {
@@ -115,8 +121,7 @@ func (s *state) getMetatable(L *lua.LState) int {
 			meta = shown
 		}
 	}
-	L.Push(meta)
-	return 1
+	return push(L, meta)
 }
 
 func (s *state) setMetatable(L *lua.LState) int {
@@ -134,13 +139,11 @@ func (s *state) setMetatable(L *lua.LState) int {
 }
 
 func rawEqual(L *lua.LState) int {
-	L.Push(lua.LBool(L.RawEqual(checkAny(L, 1), checkAny(L, 2))))
-	return 1
+	return push(L, lua.LBool(L.RawEqual(checkAny(L, 1), checkAny(L, 2))))
 }
 
 func (s *state) rawGet(L *lua.LState) int {
-	L.Push(s.content(checkTable(L, 1)).RawGet(checkAny(L, 2)))
-	return 1
+	return push(L, s.content(checkTable(L, 1)).RawGet(checkAny(L, 2)))
 }
 
 func (s *state) rawSet(L *lua.LState) int {
@@ -152,68 +155,50 @@ func (s *state) rawSet(L *lua.LState) int {
 func (s *state) baseNext(L *lua.LState) int {
 	s.spend(L, 1)
 	k, v := s.content(checkTable(L, 1)).Next(L.Get(2))
-	L.Push(k)
 	if k == lua.LNil {
-		return 1
+		return push(L, k)
 	}
-	L.Push(v)
-	return 2
+	return push(L, k, v)
 }
 
-func (s *state) pairs(L *lua.LState) int {
-	t := checkTable(L, 1)
-	L.Push(s.next)
-	L.Push(t)
-	L.Push(lua.LNil)
-	return 3
-}
+func (s *state) pairs(L *lua.LState) int { return push(L, s.next, checkTable(L, 1), lua.LNil) }
 
 func (s *state) baseIpairs(L *lua.LState) int {
-	t := checkTable(L, 1)
-	L.Push(s.ipairs)
-	L.Push(t)
-	L.Push(lua.LNumber(0))
-	return 3
+	return push(L, s.ipairs, checkTable(L, 1), lua.LNumber(0))
 }
 
 func ipairsNext(L *lua.LState) int {
-	i := checkInt(L, 2) + 1
-	v := checkTable(L, 1).RawGet(lua.LNumber(i))
+	i := lua.LNumber(checkInt(L, 2) + 1)
+	v := checkTable(L, 1).RawGet(i)
 	if v == lua.LNil {
 		return 0
 	}
-	L.Push(lua.LNumber(i))
-	L.Push(v)
-	return 2
+	return push(L, i, v)
 }
 
 func baseSelect(L *lua.LState) int {
 	n := L.GetTop()
 	if text, ok := L.Get(1).(lua.LString); ok && strings.HasPrefix(string(text), "#") {
-		L.Push(lua.LNumber(n - 1))
-		return 1
+		return push(L, lua.LNumber(n-1))
 	}
 	i := checkInt(L, 1)
-	switch {
-	case i < 0:
+	if i < 0 {
 		i += n
-	case i > n:
-		i = n
 	}
 	if i < 1 {
 		badArgument(L, 1, "index out of range")
 	}
-	return n - i
+	return n - min(i, n)
 }
 
-// maxUnpack is how many values a table can be unpacked to.
+// maxUnpack is the maximum number of values that unpack returns.
 const maxUnpack = 8000
 
 func (s *state) unpack(L *lua.LState) int {
 	t := s.content(checkTable(L, 1))
 	from := optInt(L, 2, 1)
 	to := optInt(L, 3, -1)
-	if L.GetTop() < 3 || L.Get(3) == lua.LNil {
+	if isNone(L, 3) {
 		to = length(t)
 	}
 	if from > to {
@@ -234,55 +219,39 @@ func toNumber(L *lua.LState) int {
 	v := checkAny(L, 1)
 	if base == 10 {
 		if f, ok := plainNumber(v); ok {
-			L.Push(lua.LNumber(f))
-		} else {
-			L.Push(lua.LNil)
+			return push(L, lua.LNumber(f))
 		}
-		return 1
+		return push(L, lua.LNil)
 	}
 	if base < 2 || base > 36 {
 		badArgument(L, 2, "base out of range")
 	}
 	if n, ok := parseUnsigned(checkString(L, 1), base); ok {
-		L.Push(lua.LNumber(n))
-	} else {
-		L.Push(lua.LNil)
+		return push(L, lua.LNumber(n))
 	}
-	return 1
+	return push(L, lua.LNil)
 }
 
 func toString(L *lua.LState) int {
 	v := checkAny(L, 1)
 	if text, ok := plainString(v); ok {
-		L.Push(lua.LString(text))
-		return 1
+		return push(L, lua.LString(text))
 	}
 	if t, ok := v.(*lua.LTable); ok {
-		if meta, ok := t.Metatable.(*lua.LTable); ok {
-			if f := meta.RawGetString("__tostring"); f != lua.LNil {
-				L.Push(f)
-				L.Push(v)
-				L.Call(1, 1)
-				return 1
-			}
+		if f := L.GetMetaField(t, "__tostring"); f != lua.LNil {
+			return push(L, call1(L, f, v))
 		}
 	}
-	L.Push(lua.LString(v.String()))
-	return 1
+	return push(L, lua.LString(v.String()))
 }
 
-func baseType(L *lua.LState) int {
-	L.Push(lua.LString(checkAny(L, 1).Type().String()))
-	return 1
-}
+func baseType(L *lua.LState) int { return push(L, lua.LString(checkAny(L, 1).Type().String())) }
 
-// collectGarbage tells how many KiB the server uses, and leaves its garbage alone.
+// collectGarbage returns how many KiB the server uses. It does not run the collector.
 func (s *state) collectGarbage(L *lua.LState) int {
 	if what, ok := L.Get(1).(lua.LString); ok && what != "count" {
-		L.Push(lua.LNumber(0))
-		return 1
+		return push(L, lua.LNumber(0))
 	}
 	objects, _ := s.heap()
-	L.Push(lua.LNumber(objects / 1024))
-	return 1
+	return push(L, lua.LNumber(objects/1024))
 }

@@ -49,8 +49,7 @@ func toBits(L *lua.LState, n int) uint32 {
 }
 
 func pushBits(L *lua.LState, b uint32) int {
-	L.Push(lua.LNumber(int32(b)))
-	return 1
+	return push(L, lua.LNumber(int32(b)))
 }
 
 func bitToHex(L *lua.LState) int {
@@ -63,6 +62,5 @@ func bitToHex(L *lua.LState) int {
 		n, format = -n, "%08X"
 	}
 	text := fmt.Sprintf(format, b)
-	L.Push(lua.LString(text[8-min(n, 8):]))
-	return 1
+	return push(L, lua.LString(text[8-min(n, 8):]))
 }

@@ -12,13 +12,11 @@ func (s *state) redisCall(L *lua.LState) int {
 	if isError(v) {
 		L.Error(v, 0)
 	}
-	L.Push(v)
-	return 1
+	return push(L, v)
 }
 
 func (s *state) redisPcall(L *lua.LState) int {
-	L.Push(s.call(L))
-	return 1
+	return push(L, s.call(L))
 }
 
 func isError(v lua.LValue) bool {

@@ -10,18 +10,13 @@ func (s *state) load(L *lua.LState) int {
 	reader := checkFunction(L, 1)
 	var text strings.Builder
 	for {
-		L.Push(reader)
-		L.Call(0, 1)
-		part, ok := plainString(L.Get(-1))
-		isNil := L.Get(-1) == lua.LNil
-		L.Pop(1)
-		if isNil || ok && part == "" {
+		v := call1(L, reader)
+		part, ok := plainString(v)
+		if v == lua.LNil || ok && part == "" {
 			break
 		}
 		if !ok {
-			L.Push(lua.LNil)
-			L.Push(lua.LString("reader function must return a string"))
-			return 2
+			return push(L, lua.LNil, lua.LString("reader function must return a string"))
 		}
 		s.checkLength(L, text.Len()+len(part))
 		text.WriteString(part)
@@ -36,18 +31,13 @@ func (s *state) loadString(L *lua.LState) int {
 
 // chunk compiles text. Binary chunks do not exist here.
 func (s *state) chunk(L *lua.LState, text, name string) int {
-	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
-		name = checkString(L, 2)
-	}
+	name = optString(L, 2, name)
 	s.spend(L, len(text))
 	proto, err := compileChunk(text, displayName(name))
 	if err != nil {
-		L.Push(lua.LNil)
-		L.Push(lua.LString(err.Error()))
-		return 2
+		return push(L, lua.LNil, lua.LString(err.Error()))
 	}
-	L.Push(L.NewFunctionFromProto(proto))
-	return 1
+	return push(L, L.NewFunctionFromProto(proto))
 }
 
 // displayName is how Lua shows the name of a chunk.

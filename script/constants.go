@@ -52,7 +52,7 @@ func fold(at *ast.Expr) bool {
 		if !ok1 || !ok2 || b == 0 && (e.Operator == "/" || e.Operator == "%") {
 			return false
 		}
-		f = operation(e.Operator)(a, b)
+		f = operators[e.Operator].result(a, b)
 	}
 	if math.IsNaN(f) {
 		return false

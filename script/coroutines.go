@@ -5,33 +5,35 @@ import (
 )
 
 const (
-	// maxCoroutineDepth is how many coroutines may run inside each other. Each has a stack of
-	// its own, and all of them are on the one of Go.
+	// maxCoroutineDepth is how many coroutines may resume each other. Each has a Lua stack of its
+	// own, and all of them share one Go stack.
 	maxCoroutineDepth = 16
 	// maxCoroutineCalls and coroutineRegisters are for one coroutine what maxCalls and
 	// minRegisters are for the main thread.
 	maxCoroutineCalls  = 200
 	coroutineRegisters = 256
-	coroutineSteps     = 200 // the price of one
+	coroutineSteps     = 200 // price of creating one
 )
 
-// coroutineLibrary is the machine's, with coroutines that are metered too.
+// coroutineLibrary returns the coroutine library: gopher-lua's functions, metered and checked.
 func (s *state) coroutineLibrary() *lua.LTable {
 	donor := lua.NewState(lua.Options{SkipOpenLibs: true}) // opening a library defines globals
 	defer donor.Close()
 	lua.OpenCoroutine(donor)
-	machine := donor.Get(-1).(*lua.LTable)
-	original := func(name string) lua.LGFunction { return machine.RawGetString(name).(*lua.LFunction).GFunction }
+	theirs := donor.Get(-1).(*lua.LTable)
+	original := func(name string) lua.LGFunction { return theirs.RawGetString(name).(*lua.LFunction).GFunction }
 	create, resume := original("create"), s.resume(original("resume"))
+	s.yield = s.newYield(original("yield")) // differs: theirs loses values, see yield.go
 	t := s.table(map[string]lua.LGFunction{
-		"status": coroutineStatus, "running": original("running"), "resume": resume,
-		"create": func(L *lua.LState) int {
-			L.Push(s.thread(L, create))
-			return 1
+		"running": original("running"),
+		"status":  coroutineStatus, // differs: theirs knows only the resumer of a coroutine as normal
+		"resume":  resume,          // unbounded: theirs nests without a limit
+		"create": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
+			return push(L, s.thread(L, create))
 		},
-		"wrap": func(L *lua.LState) int {
+		"wrap": func(L *lua.LState) int { // unbounded: likewise
 			thread := s.thread(L, create)
-			L.Push(L.NewFunction(func(L *lua.LState) int {
+			return push(L, L.NewFunction(func(L *lua.LState) int {
 				L.Insert(thread, 1)
 				n := resume(L)
 				if v := L.Get(-1); L.Get(-n) == lua.LFalse {
@@ -42,22 +44,21 @@ func (s *state) coroutineLibrary() *lua.LTable {
 				}
 				return n - 1
 			}))
-			return 1
 		},
 	})
-	s.yield = s.newYield(original("yield"))
 	t.RawSetString("yield", s.yield)
 	return t
 }
 
-// thread makes a coroutine. The machine would give it a context of its own that is not the meter.
+// thread creates a coroutine whose context is the meter. On its own gopher-lua would give it a
+// child of that context.
 func (s *state) thread(L *lua.LState, create lua.LGFunction) *lua.LState {
 	if f, ok := L.Get(1).(*lua.LFunction); !ok || f.IsG || f == s.yield {
 		badArgument(L, 1, "Lua function expected")
 	}
 	s.spend(L, coroutineSteps)
 	options, meter := L.Options, L.RemoveContext()
-	defer func() { // creating may fail
+	defer func() { // create may panic
 		L.Options = options
 		L.SetContext(meter)
 	}()
@@ -79,8 +80,7 @@ func checkThread(L *lua.LState) *lua.LState {
 }
 
 func coroutineStatus(L *lua.LState) int {
-	L.Push(lua.LString(status(L, checkThread(L))))
-	return 1
+	return push(L, lua.LString(status(L, checkThread(L))))
 }
 
 func status(L, thread *lua.LState) string {
@@ -98,8 +98,8 @@ func status(L, thread *lua.LState) string {
 	return "suspended"
 }
 
-// resume is the machine's function, but it refuses too many coroutines inside each other.
-func (s *state) resume(machine lua.LGFunction) lua.LGFunction {
+// resume returns gopher-lua's function with a limit of the coroutines inside each other.
+func (s *state) resume(original lua.LGFunction) lua.LGFunction {
 	return func(L *lua.LState) int {
 		thread := checkThread(L)
 		s.spend(L, 1)
@@ -115,10 +115,8 @@ func (s *state) resume(machine lua.LGFunction) lua.LGFunction {
 			why = "C stack overflow"
 		}
 		if why == "" {
-			return machine(L)
+			return original(L)
 		}
-		L.Push(lua.LFalse)
-		L.Push(lua.LString(why))
-		return 2
+		return push(L, lua.LFalse, lua.LString(why))
 	}
 }

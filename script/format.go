@@ -40,8 +40,7 @@ func (s *state) stringFormat(L *lua.LState) int {
 		}
 	}
 	s.checkLength(L, len(b))
-	L.Push(lua.LString(b))
-	return 1
+	return push(L, lua.LString(b))
 }
 
 // directive is what stands between the % and the letter.

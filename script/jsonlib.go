@@ -1,6 +1,7 @@
 package script
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -34,8 +35,7 @@ func (s *state) jsonEncode(L *lua.LState) int {
 	e := jsonEncoder{s: s, L: L}
 	e.value(L.Get(1), 0)
 	s.checkLength(L, len(e.b))
-	L.Push(lua.LString(e.b))
-	return 1
+	return push(L, lua.LString(e.b))
 }
 
 type jsonEncoder struct {
@@ -137,32 +137,20 @@ func (e *jsonEncoder) object(t *lua.LTable, depth int) {
 	e.b = append(e.b, '}')
 }
 
-func (e *jsonEncoder) text(text string) {
-	const hex = "0123456789abcdef"
-	e.s.spend(e.L, len(text)/32)
-	e.b = append(e.b, '"')
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\' || c == '/':
-			e.b = append(e.b, '\\', c)
-		case c == '\b':
-			e.b = append(e.b, `\b`...)
-		case c == '\t':
-			e.b = append(e.b, `\t`...)
-		case c == '\n':
-			e.b = append(e.b, `\n`...)
-		case c == '\f':
-			e.b = append(e.b, `\f`...)
-		case c == '\r':
-			e.b = append(e.b, `\r`...)
-		case c < ' ' || c == 127:
-			e.b = append(e.b, `\u00`...)
-			e.b = append(e.b, hex[c>>4], hex[c&15])
-		default:
-			e.b = append(e.b, c)
+// jsonEscapes are the escapes that cjson writes, by byte.
+var jsonEscapes = func() *strings.Replacer {
+	pairs := []string{`"`, `\"`, `\`, `\\`, "/", `\/`, "\b", `\b`, "\t", `\t`, "\n", `\n`, "\f", `\f`, "\r", `\r`, "\x7f", `\u007f`}
+	for c := range " "[0] {
+		if strings.IndexByte("\b\t\n\f\r", c) < 0 {
+			pairs = append(pairs, string(rune(c)), fmt.Sprintf(`\u%04x`, c))
 		}
 	}
-	e.b = append(e.b, '"')
+	return strings.NewReplacer(pairs...)
+}()
+
+func (e *jsonEncoder) text(text string) {
+	e.s.spend(e.L, len(text)/32)
+	e.b = append(append(append(e.b, '"'), jsonEscapes.Replace(text)...), '"')
 }
 
 func (s *state) jsonDecode(L *lua.LState) int {
@@ -179,8 +167,7 @@ func (s *state) jsonDecode(L *lua.LState) int {
 	if d.at < len(d.text) && d.text[d.at] != 0 { // what follows a NUL is not seen
 		d.fail("the end")
 	}
-	L.Push(v)
-	return 1
+	return push(L, v)
 }
 
 type jsonDecoder struct {
@@ -324,21 +311,11 @@ func (d *jsonDecoder) escape(b []byte) []byte {
 	}
 	c := d.text[d.at]
 	d.at++
-	switch c {
-	case '"', '\\', '/':
-		return append(b, c)
-	case 'b':
-		return append(b, '\b')
-	case 'f':
-		return append(b, '\f')
-	case 'n':
-		return append(b, '\n')
-	case 'r':
-		return append(b, '\r')
-	case 't':
-		return append(b, '\t')
-	case 'u':
+	if c == 'u' {
 		return utf8.AppendRune(b, d.unicode())
+	}
+	if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 {
+		return append(b, "\"\\/\b\f\n\r\t"[i])
 	}
 	d.at--
 	d.fail("valid escape code")

@@ -7,28 +7,43 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// random is the generator of Redis, C's drand48, so that a seed gives the same numbers
-// everywhere. Each run begins with another seed: what a script draws may become the value of a
-// lock, which two clients must not share.
+// random is the generator of Redis, C's drand48, so that a seed yields the same numbers on both.
+// Each run begins with another seed: a script may use a random number as the value of a lock, which
+// two clients must not share.
 type random struct{ x uint64 }
 
 func (r *random) begin() { r.x = rand.Uint64() >> 16 }
 
 func (r *random) seed(n uint32) { r.x = uint64(n)<<16 | 0x330E }
 
-// next is at least 0 and less than 1.
+// next returns a number in [0, 1).
 func (r *random) next() float64 {
 	r.x = (r.x*0x5DEECE66D + 0xB) & (1<<48 - 1)
 	return float64(r.x>>17%math.MaxInt32) / math.MaxInt32
 }
 
+// mathLibrary returns the math library. It calls Go's package math, as gopher-lua's does.
+//
+// None of its functions is gopher-lua's, because all of those differ: they read numeric strings as
+// Go does, name a bad argument in other words, and return NaN with Go's sign. The comments name
+// what else differs.
 func (s *state) mathLibrary() *lua.LTable {
 	functions := map[string]lua.LGFunction{
-		"atan2": mathAtan2, "fmod": math2(fmod), "mod": math2(fmod), "pow": math2(power),
-		"max":   mathMost(func(f, most float64) bool { return f > most }),
-		"min":   mathMost(func(f, most float64) bool { return f < most }),
-		"frexp": mathFrexp, "ldexp": mathLdexp, "modf": mathModf,
-		"random": s.mathRandom, "randomseed": s.mathRandomSeed,
+		"max":        mathExtreme(func(f, most float64) bool { return f > most }), // differs: likewise
+		"min":        mathExtreme(func(f, most float64) bool { return f < most }), // differs: likewise
+		"frexp":      mathFrexp,                                                   // differs: likewise
+		"ldexp":      mathLdexp,                                                   // differs: theirs has exponents of 64 bits
+		"modf":       mathModf,                                                    // differs: theirs has another fraction of infinity
+		"random":     s.mathRandom,                                                // differs: other numbers for the same seed
+		"randomseed": s.mathRandomSeed,                                            // differs: theirs seeds the generator of the process
+	}
+	for name, f := range map[string]func(a, b float64) float64{
+		"atan2": func(y, x float64) float64 { return signed(math.Atan2(y, x), invalid, x, y) },
+		"fmod":  fmod, "mod": fmod, "pow": power,
+	} {
+		functions[name] = func(L *lua.LState) int {
+			return push(L, lua.LNumber(f(checkNumber(L, 1), checkNumber(L, 2))))
+		}
 	}
 	for name, f := range map[string]func(float64) float64{
 		"abs": math.Abs, "acos": math.Acos, "asin": math.Asin, "atan": math.Atan, "ceil": math.Ceil,
@@ -48,8 +63,7 @@ func (s *state) mathLibrary() *lua.LTable {
 			if name != "abs" {
 				y = signed(y, nan, x)
 			}
-			L.Push(lua.LNumber(y))
-			return 1
+			return push(L, lua.LNumber(y))
 		}
 	}
 	t := s.table(functions)
@@ -58,23 +72,9 @@ func (s *state) mathLibrary() *lua.LTable {
 	return t
 }
 
-func mathAtan2(L *lua.LState) int {
-	y, x := checkNumber(L, 1), checkNumber(L, 2)
-	L.Push(lua.LNumber(signed(math.Atan2(y, x), invalid, x, y)))
-	return 1
-}
-
-func math2(f func(a, b float64) float64) lua.LGFunction {
-	return func(L *lua.LState) int {
-		a, b := checkNumber(L, 1), checkNumber(L, 2)
-		L.Push(lua.LNumber(f(a, b)))
-		return 1
-	}
-}
-
 func fmod(a, b float64) float64 { return signed(math.Mod(a, b), invalid, a, b) }
 
-func mathMost(isMore func(f, most float64) bool) lua.LGFunction {
+func mathExtreme(isMore func(f, most float64) bool) lua.LGFunction {
 	return func(L *lua.LState) int {
 		most := checkNumber(L, 1)
 		for i := 2; i <= L.GetTop(); i++ {
@@ -82,21 +82,17 @@ func mathMost(isMore func(f, most float64) bool) lua.LGFunction {
 				most = f
 			}
 		}
-		L.Push(lua.LNumber(most))
-		return 1
+		return push(L, lua.LNumber(most))
 	}
 }
 
 func mathFrexp(L *lua.LState) int {
 	fraction, exponent := math.Frexp(checkNumber(L, 1))
-	L.Push(lua.LNumber(fraction))
-	L.Push(lua.LNumber(exponent))
-	return 2
+	return push(L, lua.LNumber(fraction), lua.LNumber(exponent))
 }
 
 func mathLdexp(L *lua.LState) int {
-	L.Push(lua.LNumber(math.Ldexp(checkNumber(L, 1), checkInt(L, 2))))
-	return 1
+	return push(L, lua.LNumber(math.Ldexp(checkNumber(L, 1), checkInt(L, 2))))
 }
 
 func mathModf(L *lua.LState) int {
@@ -105,9 +101,7 @@ func mathModf(L *lua.LState) int {
 	if math.IsInf(f, 0) {
 		fraction = 0
 	}
-	L.Push(lua.LNumber(whole))
-	L.Push(lua.LNumber(math.Copysign(fraction, f)))
-	return 2
+	return push(L, lua.LNumber(whole), lua.LNumber(math.Copysign(fraction, f)))
 }
 
 func (s *state) mathRandom(L *lua.LState) int {
@@ -115,8 +109,7 @@ func (s *state) mathRandom(L *lua.LState) int {
 	var low, high int32 = 1, 0
 	switch L.GetTop() {
 	case 0:
-		L.Push(lua.LNumber(r))
-		return 1
+		return push(L, lua.LNumber(r))
 	case 1:
 		high = int32(checkInt(L, 1))
 	case 2:
@@ -127,8 +120,7 @@ func (s *state) mathRandom(L *lua.LState) int {
 	if low > high {
 		badArgument(L, L.GetTop(), "interval is empty")
 	}
-	L.Push(lua.LNumber(math.Floor(r*float64(high-low+1)) + float64(low)))
-	return 1
+	return push(L, lua.LNumber(math.Floor(r*float64(high-low+1))+float64(low)))
 }
 
 func (s *state) mathRandomSeed(L *lua.LState) int {

@@ -28,12 +28,12 @@ type meter struct {
 	left    int   // steps until the next check
 	stopped error // why the script is to end; nil = it is not
 
-	ctx      context.Context
-	yieldCPU func()
-	started  int64
-	killed   *atomic.Int64 // the start of the run that is to be ended
-	clock    func() int64
-	checked  int64 // when
+	context.Context // of the caller; the meter overrides Done and Err
+	yieldCPU        func()
+	started         int64
+	killed          *atomic.Int64 // the start of the run that is to be ended
+	clock           func() int64
+	checked         int64 // when
 
 	memory  int64 // by how much the heap may grow
 	weighed bool
@@ -58,7 +58,7 @@ func newMeter(clock func() int64, memory int64, killed *atomic.Int64) *meter {
 
 func (m *meter) begin(ctx context.Context, started int64, yieldCPU func()) {
 	m.left, m.stopped = stepsBetweenChecks, nil
-	m.ctx, m.yieldCPU, m.started, m.checked, m.weighed = ctx, yieldCPU, started, started, false
+	m.Context, m.yieldCPU, m.started, m.checked, m.weighed = ctx, yieldCPU, started, started, false
 }
 
 // Done is called before each instruction.
@@ -75,12 +75,6 @@ func (m *meter) Done() <-chan struct{} {
 
 // Err is why Done is closed.
 func (m *meter) Err() error { return m.stopped }
-
-// Deadline is part of context.Context. There is none.
-func (m *meter) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-
-// Value is part of context.Context. There is none.
-func (m *meter) Value(any) any { return nil }
 
 // charge counts steps that a library function takes, and returns why the script is to end, if so.
 func (m *meter) charge(steps int) error {
@@ -115,7 +109,7 @@ func (m *meter) examine() error {
 		return nil
 	}
 	m.checked = now
-	if err := m.ctx.Err(); err != nil {
+	if err := m.Context.Err(); err != nil {
 		return err
 	}
 	if m.killed.Load() == m.started {

@@ -2,7 +2,7 @@ package script
 
 import (
 	"math"
-	"math/bits"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -84,7 +84,7 @@ func parseNumber(s string) (float64, bool) {
 			sign = -1
 		}
 	}
-	if digits == "" || strings.IndexByte(digits, '_') >= 0 && !isNaNText(digits) {
+	if digits == "" || strings.IndexByte(digits, '_') >= 0 && !nanText.MatchString(digits) {
 		return 0, false
 	}
 	switch c := digits[0]; {
@@ -95,7 +95,7 @@ func parseNumber(s string) (float64, bool) {
 	case isDigit(c) || c == '.':
 	case strings.EqualFold(digits, "inf") || strings.EqualFold(digits, "infinity"):
 		return math.Inf(int(sign)), true
-	case isNaNText(digits):
+	case nanText.MatchString(digits):
 		return math.Copysign(invalid, sign), true
 	default:
 		return 0, false
@@ -119,41 +119,22 @@ func parseUnsigned(s string, base int) (uint64, bool) {
 	if len(digits) > 2 && base == 16 && digits[0] == '0' && digits[1]|0x20 == 'x' {
 		digits = digits[2:]
 	}
-	n, over := uint64(0), false
-	for i := range len(digits) {
-		d, err := strconv.ParseUint(digits[i:i+1], base, 8)
-		if err != nil {
-			return 0, false
-		}
-		high, low := bits.Mul64(n, uint64(base))
-		sum, carry := bits.Add64(low, d, 0)
-		over = over || high != 0 || carry != 0
-		n = sum
+	letters := "0123456789abcdefghijklmnopqrstuvwxyz"[:base]
+	if digits == "" || strings.Trim(digits, letters+strings.ToUpper(letters)) != "" {
+		return 0, false
 	}
+	n, err := strconv.ParseUint(digits, base, 64)
 	switch {
-	case over:
+	case err != nil: // it is too large
 		return math.MaxUint64, true
 	case negative:
-		return -n, digits != ""
+		return -n, true
 	}
-	return n, digits != ""
+	return n, true
 }
 
-// isNaNText reports whether s is nan, or nan(…) with letters, digits and underscores.
-func isNaNText(s string) bool {
-	if len(s) < 3 || !strings.EqualFold(s[:3], "nan") {
-		return false
-	}
-	inner, ok := strings.CutPrefix(s[3:], "(")
-	if !ok {
-		return s[3:] == ""
-	}
-	inner, ok = strings.CutSuffix(inner, ")")
-	for i := range len(inner) {
-		ok = ok && (isLetter(inner[i]) || isDigit(inner[i]) || inner[i] == '_')
-	}
-	return ok
-}
+// nanText matches the texts that C's strtod reads as NaN.
+var nanText = regexp.MustCompile(`^[nN][aA][nN](\([A-Za-z0-9_]*\))?$`)
 
 // cString is the part of s that C sees of it.
 func cString(s string) string {

@@ -6,11 +6,10 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// maxExact is where numbers begin that are not all integers.
+// maxExact is the lowest integer above which not all integers are numbers.
 const maxExact = 1 << 53
 
-// length is #t. The machine's own does not know of the elements of a long array that are not
-// in its array.
+// length returns #t. That of gopher-lua misses the elements of a long array beyond its array part.
 func length(t *lua.LTable) int {
 	n := t.Len()
 	if n < maxArrayIndex-1 {
@@ -28,22 +27,23 @@ func length(t *lua.LTable) int {
 func (s *state) length(L *lua.LState) int {
 	switch v := L.Get(1).(type) {
 	case lua.LString:
-		L.Push(lua.LNumber(len(v)))
+		return push(L, lua.LNumber(len(v)))
 	case *lua.LTable:
-		L.Push(lua.LNumber(length(s.content(v))))
+		return push(L, lua.LNumber(length(s.content(v))))
 	default:
 		raiseError(L, "attempt to get length of a %s value", v.Type().String())
+		return 0
 	}
-	return 1
 }
 
-// concat is the operator .. of all arguments but the last, which marks the end.
+// concat is the operator .. on all arguments but the last, which marks the end.
 func (s *state) concat(L *lua.LState) int {
 	last := L.GetTop() - 1
 	right := L.Get(last)
 	for last > 1 {
 		total, first := 0, last+1
-		if text, ok := plainString(right); ok {
+		text, isText := plainString(right)
+		if isText {
 			total, first = len(text), last
 			for first > 1 {
 				left, ok := plainString(L.Get(first - 1))
@@ -55,7 +55,9 @@ func (s *state) concat(L *lua.LState) int {
 			}
 		}
 		if first >= last {
-			right = s.concatBy(L, L.Get(last-1), right)
+			left := L.Get(last - 1)
+			_, ok := plainString(left)
+			right = byMetamethod(L, "__concat", left, right, ok, "concatenate")
 			last--
 			continue
 		}
@@ -67,8 +69,7 @@ func (s *state) concat(L *lua.LState) int {
 		right = lua.LString(appendPlain(buf, right))
 		last = first
 	}
-	L.Push(right)
-	return 1
+	return push(L, right)
 }
 
 func appendPlain(b []byte, v lua.LValue) []byte {
@@ -78,27 +79,20 @@ func appendPlain(b []byte, v lua.LValue) []byte {
 	return append(b, string(v.(lua.LString))...)
 }
 
-// concatBy is .. of values that are not both strings or numbers.
-func (s *state) concatBy(L *lua.LState, left, right lua.LValue) lua.LValue {
+// byMetamethod returns the result of an operator on values that it has no meaning for by itself.
+// leftOK says that the left value is not to blame in the error.
+func byMetamethod(L *lua.LState, event string, left, right lua.LValue, leftOK bool, attempt string) lua.LValue {
 	for _, v := range []lua.LValue{left, right} {
-		t, ok := v.(*lua.LTable)
-		if !ok {
-			continue
-		}
-		if f := L.GetMetaField(t, "__concat"); f != lua.LNil {
-			L.Push(f)
-			L.Push(left)
-			L.Push(right)
-			L.Call(2, 1)
-			result := L.Get(-1)
-			L.Pop(1)
-			return result
+		if t, ok := v.(*lua.LTable); ok {
+			if method := L.GetMetaField(t, event); method != lua.LNil {
+				return call1(L, method, left, right)
+			}
 		}
 	}
 	culprit := left
-	if _, ok := plainString(left); ok {
+	if leftOK {
 		culprit = right
 	}
-	raiseError(L, "attempt to concatenate a %s value", culprit.Type().String())
+	raiseError(L, "attempt to %s a %s value", attempt, culprit.Type().String())
 	return nil
 }

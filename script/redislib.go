@@ -50,25 +50,21 @@ func misuse(L *lua.LState, text string) { L.Error(errorTable("ERR "+text), 0) }
 func redisErrorReply(L *lua.LState) int {
 	text, ok := L.Get(1).(lua.LString)
 	if !ok || L.GetTop() != 1 {
-		L.Push(errorTable("ERR wrong number or type of arguments"))
-		return 1
+		return push(L, errorTable("ERR wrong number or type of arguments"))
 	}
 	code, message, found := strings.Cut(strings.TrimPrefix(cString(string(text)), "-"), " ")
 	if !found {
 		code, message = "ERR", code
 	}
-	L.Push(errorTable(code + " " + strings.Trim(message, "\r\n")))
-	return 1
+	return push(L, errorTable(code+" "+strings.Trim(message, "\r\n")))
 }
 
 func redisStatusReply(L *lua.LState) int {
 	text, ok := L.Get(1).(lua.LString)
 	if !ok || L.GetTop() != 1 {
-		L.Push(errorTable("ERR wrong number or type of arguments"))
-		return 1
+		return push(L, errorTable("ERR wrong number or type of arguments"))
 	}
-	L.Push(field("ok", text))
-	return 1
+	return push(L, field("ok", text))
 }
 
 func (s *state) redisSHA1(L *lua.LState) int {
@@ -77,8 +73,7 @@ func (s *state) redisSHA1(L *lua.LState) int {
 	}
 	text, _ := plainString(L.Get(1))
 	s.spend(L, len(text)/16)
-	L.Push(lua.LString(shaOf(text)))
-	return 1
+	return push(L, lua.LString(shaOf(text)))
 }
 
 func (s *state) redisLog(L *lua.LState) int {
@@ -108,7 +103,7 @@ func (s *state) redisLog(L *lua.LState) int {
 	}
 	s.spend(L, 100)
 	if s.logger != nil {
-		s.logger.Log(s.ctx, level, "a script says", "message", cut(strings.Join(words, " ")))
+		s.logger.Log(s.Context, level, "a script says", "message", cut(strings.Join(words, " ")))
 	}
 	return 0
 }

@@ -104,9 +104,6 @@ func noGlobal(L *lua.LState) int {
 	return 0
 }
 
-// raise raises an error without a position.
-func raise(L *lua.LState, text string) { L.Error(lua.LString(text), 0) }
-
 // spend charges steps for the work of a library function.
 func (s *state) spend(L *lua.LState, steps int) {
 	if err := s.charge(steps); err != nil {

@@ -22,18 +22,14 @@ func (s *state) search(L *lua.LState, find bool) int {
 		s.spend(L, (len(src)-i)/64)
 		at := strings.Index(src[i:], pat)
 		if at < 0 {
-			L.Push(lua.LNil)
-			return 1
+			return push(L, lua.LNil)
 		}
-		L.Push(lua.LNumber(i + at + 1))
-		L.Push(lua.LNumber(i + at + len(pat)))
-		return 2
+		return push(L, lua.LNumber(i+at+1), lua.LNumber(i+at+len(pat)))
 	}
 	m := matcher{s: s, L: L, src: src, pat: special}
 	from, to := m.find(i)
 	if from < 0 {
-		L.Push(lua.LNil)
-		return 1
+		return push(L, lua.LNil)
 	}
 	if !find {
 		return m.push(from, to, true)
@@ -106,9 +102,7 @@ func (s *state) stringGsub(L *lua.LState) int {
 		b.WriteString(src[i:])
 	}
 	s.checkLength(L, b.Len())
-	L.Push(lua.LString(b.String()))
-	L.Push(lua.LNumber(n))
-	return 2
+	return push(L, lua.LString(b.String()), lua.LNumber(n))
 }
 
 // replace writes what replaces src[from:to].

@@ -19,7 +19,7 @@ func (s *state) tableSort(L *lua.LState) int {
 		return 0 // no library has elements to sort
 	}
 	o := sorter{s: s, L: L, t: t}
-	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
+	if !isNone(L, 2) {
 		o.less = checkFunction(L, 2)
 	}
 	o.sort(1, length(t))
@@ -36,13 +36,7 @@ func (o *sorter) isLess(a, b lua.LValue) bool {
 	if o.less == nil {
 		return L.LessThan(a, b)
 	}
-	L.Push(o.less)
-	L.Push(a)
-	L.Push(b)
-	L.Call(2, 1)
-	result := lua.LVAsBool(L.Get(-1))
-	L.Pop(1)
-	return result
+	return lua.LVAsBool(call1(L, o.less, a, b))
 }
 
 // order swaps elements i < j if they are in the wrong order.

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -9,7 +10,7 @@ import (
 func (s *state) stringLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"byte": s.stringByte, "char": stringChar, "dump": stringDump, "len": stringLen,
-		"lower": s.stringLower, "upper": s.stringUpper, "reverse": s.stringReverse,
+		"lower": s.mapBytes(swapCase('A', 'Z')), "upper": s.mapBytes(swapCase('a', 'z')), "reverse": s.mapBytes(slices.Reverse[[]byte]),
 		"rep": s.stringRep, "sub": stringSub, "format": s.stringFormat,
 		"find": s.stringFind, "match": s.stringMatch, "gsub": s.stringGsub,
 		"gmatch": s.stringGmatch, "gfind": s.stringGmatch,
@@ -52,8 +53,7 @@ func stringChar(L *lua.LState) int {
 		}
 		b[i] = byte(c)
 	}
-	L.Push(lua.LString(b))
-	return 1
+	return push(L, lua.LString(b))
 }
 
 func stringDump(L *lua.LState) int {
@@ -63,36 +63,28 @@ func stringDump(L *lua.LState) int {
 }
 
 func stringLen(L *lua.LState) int {
-	L.Push(lua.LNumber(len(checkString(L, 1))))
-	return 1
+	return push(L, lua.LNumber(len(checkString(L, 1))))
 }
 
-func (s *state) stringLower(L *lua.LState) int { return s.mapBytes(L, 'A', 'Z') }
-func (s *state) stringUpper(L *lua.LState) int { return s.mapBytes(L, 'a', 'z') }
+// mapBytes returns a string function that changes the bytes of its argument.
+func (s *state) mapBytes(change func(b []byte)) lua.LGFunction {
+	return func(L *lua.LState) int {
+		b := []byte(checkString(L, 1))
+		s.spend(L, len(b)/64)
+		change(b)
+		return push(L, lua.LString(b))
+	}
+}
 
-// mapBytes changes the case of ASCII letters only, as in the C locale.
-func (s *state) mapBytes(L *lua.LState, from, to byte) int {
-	text := checkString(L, 1)
-	s.spend(L, len(text)/64)
-	b := []byte(text)
-	for i, c := range b {
-		if from <= c && c <= to {
-			b[i] = c ^ 0x20
+// swapCase returns a function that changes the case of ASCII letters only, as in the C locale.
+func swapCase(from, to byte) func(b []byte) {
+	return func(b []byte) {
+		for i, c := range b {
+			if from <= c && c <= to {
+				b[i] = c ^ 0x20
+			}
 		}
 	}
-	L.Push(lua.LString(b))
-	return 1
-}
-
-func (s *state) stringReverse(L *lua.LState) int {
-	text := checkString(L, 1)
-	s.spend(L, len(text)/64)
-	b := make([]byte, len(text))
-	for i := range b {
-		b[i] = text[len(text)-1-i]
-	}
-	L.Push(lua.LString(b))
-	return 1
 }
 
 func (s *state) stringRep(L *lua.LState) int {
@@ -101,8 +93,7 @@ func (s *state) stringRep(L *lua.LState) int {
 		s.checkLength(L, min(n, maxString+1)*len(text))
 		text = strings.Repeat(text, n)
 	}
-	L.Push(lua.LString(text))
-	return 1
+	return push(L, lua.LString(text))
 }
 
 func stringSub(L *lua.LState) int {
@@ -110,9 +101,7 @@ func stringSub(L *lua.LState) int {
 	from := max(startIndex(checkInteger(L, 2), len(text)), 1)
 	to := min(startIndex(optInteger(L, 3, -1), len(text)), len(text))
 	if from > to {
-		L.Push(lua.LString(""))
-		return 1
+		return push(L, lua.LString(""))
 	}
-	L.Push(lua.LString(text[from-1 : to]))
-	return 1
+	return push(L, lua.LString(text[from-1:to]))
 }

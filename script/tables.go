@@ -4,20 +4,24 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// tableLibrary returns the table library. None of its functions is gopher-lua's: those read the
+// array part of a table only, in steps that nothing can interrupt.
 func (s *state) tableLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
-		"concat": s.tableConcat, "insert": s.tableInsert, "remove": s.tableRemove,
-		"sort": s.tableSort, "getn": s.tableGetN, "maxn": s.tableMaxN,
-		"foreach": s.tableForEach, "foreachi": s.tableForEachI,
+		"concat":   s.tableConcat,   // unbounded: theirs makes strings of any length
+		"insert":   s.tableInsert,   // differs: theirs changes read-only tables
+		"remove":   s.tableRemove,   // differs: theirs returns nil where Lua returns nothing
+		"sort":     s.tableSort,     // uninterruptible; differs: the order of equal elements
+		"getn":     s.tableGetN,     // differs: theirs misses elements beyond the array part
+		"maxn":     s.tableMaxN,     // differs: theirs misses keys beyond the array part
+		"foreach":  s.tableForEach,  // differs: they have none
+		"foreachi": s.tableForEachI, // differs: they have none
 	}
 }
 
 func (s *state) tableConcat(L *lua.LState) int {
 	t := s.content(checkTable(L, 1))
-	separator := ""
-	if L.GetTop() > 1 && L.Get(2) != lua.LNil {
-		separator = checkString(L, 2)
-	}
+	separator := optString(L, 2, "")
 	from, to := optInt(L, 3, 1), optInt(L, 4, length(t))
 	var b []byte
 	for i := from; i <= to; i++ {
@@ -35,11 +39,10 @@ func (s *state) tableConcat(L *lua.LState) int {
 		s.spend(L, 1)
 	}
 	s.checkLength(L, len(b))
-	L.Push(lua.LString(b))
-	return 1
+	return push(L, lua.LString(b))
 }
 
-// maxShift is how far below the end of a table an element can be inserted.
+// maxShift is how far before the end of a table table.insert may insert an element.
 const maxShift = 20_000_000
 
 func (s *state) tableInsert(L *lua.LState) int {
@@ -51,7 +54,7 @@ func (s *state) tableInsert(L *lua.LState) int {
 	case 3:
 		at := checkInt(L, 2)
 		if at < end-maxShift {
-			raiseError(L, "bad argument #2 to 'insert' (position out of bounds)") // it would never end
+			raiseError(L, "bad argument #2 to 'insert' (position out of bounds)") // it would take too long
 		}
 		s.spend(L, max(0, end-at)/4)
 		for i := max(end, at); i > at; i-- {
@@ -81,8 +84,7 @@ func (s *state) tableRemove(L *lua.LState) int {
 }
 
 func (s *state) tableGetN(L *lua.LState) int {
-	L.Push(lua.LNumber(length(s.content(checkTable(L, 1)))))
-	return 1
+	return push(L, lua.LNumber(length(s.content(checkTable(L, 1)))))
 }
 
 func (s *state) tableMaxN(L *lua.LState) int {
@@ -94,15 +96,15 @@ func (s *state) tableMaxN(L *lua.LState) int {
 		}
 		s.spend(L, 1)
 	}
-	L.Push(highest)
-	return 1
+	return push(L, highest)
 }
 
 func (s *state) tableForEach(L *lua.LState) int {
 	t, f := s.content(checkTable(L, 1)), checkFunction(L, 2)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
-		if s.visit(L, f, k, v) {
-			return 1
+		s.spend(L, 1)
+		if result := call1(L, f, k, v); result != lua.LNil {
+			return push(L, result)
 		}
 	}
 	return 0
@@ -111,23 +113,10 @@ func (s *state) tableForEach(L *lua.LState) int {
 func (s *state) tableForEachI(L *lua.LState) int {
 	t, f := s.content(checkTable(L, 1)), checkFunction(L, 2)
 	for i, n := 1, length(t); i <= n; i++ {
-		if s.visit(L, f, lua.LNumber(i), t.RawGet(lua.LNumber(i))) {
-			return 1
+		s.spend(L, 1)
+		if result := call1(L, f, lua.LNumber(i), t.RawGet(lua.LNumber(i))); result != lua.LNil {
+			return push(L, result)
 		}
 	}
 	return 0
-}
-
-// visit calls f for an element, and leaves its result on the stack if that ends the loop.
-func (s *state) visit(L *lua.LState, f *lua.LFunction, k, v lua.LValue) bool {
-	s.spend(L, 1)
-	L.Push(f)
-	L.Push(k)
-	L.Push(v)
-	L.Call(2, 1)
-	if L.Get(-1) != lua.LNil {
-		return true
-	}
-	L.Pop(1)
-	return false
 }

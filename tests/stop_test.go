@@ -146,7 +146,7 @@ func TestOnlyASignalThatComesLaterCutsTheStopShort(t *testing.T) {
 			_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails once it is gone
 		}
 	}
-	if code := s.wait(t); code != 1 || !strings.Contains(s.out.String(), "a second signal") {
+	if code := s.wait(t); code != 1 || !strings.Contains(s.out.String(), "second signal: exiting") {
 		t.Errorf("exit code %d:\n%s", code, s.out.String())
 	}
 	if took := time.Since(asked); took < time.Second {
@@ -161,7 +161,7 @@ func TestShutdownTimeoutCutsClientsThatTakeNoReplies(t *testing.T) {
 	if code := s.wait(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.wants(t, `clients that did not take their replies in time were cut.* shutdown-timeout=30ms`)
+	s.wants(t, `closed clients that did not read their replies in time.* shutdown-timeout=30ms`)
 }
 
 // Who reads the log may die. The server then writes to a broken pipe, which by

@@ -279,7 +279,7 @@ func TestSIGHUPTakesTheNewCertificateAndDisturbsNobody(t *testing.T) {
 	s.authority.Sign(t, certs.Leaf{Name: "third"}).Write(t, s.dir, "third")
 	output(t, "cp", s.dir+"/third.crt", s.dir+"/server.crt")
 	s.signal(t, syscall.SIGHUP)
-	s.wants(t, `level=ERROR msg="the TLS certificate stays what it was"`)
+	s.wants(t, `level=ERROR msg="TLS reload failed; keeping the current certificate"`)
 	if got := s.shown(); got != "second" {
 		t.Errorf("after a renewal that failed it shows %s", got)
 	}

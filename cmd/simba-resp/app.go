@@ -17,19 +17,17 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// app is the server put together; nowhere but here and in engines.go do its parts
-// meet.
+// app is the assembled server. Its parts are wired here and in engines.go only.
 //
 //	store ─ engine ─ listener ─ commands ─ server
 //
-// They come up in that order, each on what stands already, and go down in the
-// opposite one.
+// newApp starts the parts in that order. stop ends them in reverse.
 type app struct {
 	cfg    *config
 	log    *logs
-	undo   []func(context.Context) error // how to take down what is up, in the order that it came up
+	undo   []func(context.Context) error // stops the started parts, in the order of their start
 	store  *persist.Store                // of the embedded engine; nil without a disk
-	engine keeper
+	engine liveBackend
 	server *resp.Server
 	ln     net.Listener  // of plain RESP, nil = none
 	tlsLn  net.Listener  // of TLS, nil = none
@@ -39,15 +37,14 @@ type app struct {
 	settings *settings
 }
 
-// newApp brings everything up but serves nobody yet. SHUTDOWN calls shutdown.
+// newApp starts all parts but accepts no connections yet. The command SHUTDOWN calls shutdown.
 //
-// Its error is one line. When ctx ends while it waits for the store of another
-// engine, it gives up.
+// Its error is one line. It fails when ctx ends while it waits for an external store.
 func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *app, err error) {
 	own := *cfg
 	cfg = &own
 	if most := clientLimit(); cfg.MaxClients > most {
-		log.Warn("maxclients is lowered to what the limit of open files allows", "maxclients", most, "asked", cfg.MaxClients)
+		log.Warn("maxclients lowered to the limit of open files", "maxclients", most, "asked", cfg.MaxClients)
 		cfg.MaxClients = most
 	}
 	a := &app{cfg: cfg, log: log}
@@ -57,12 +54,14 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		}
 	}()
 
-	broker := resp.NewBroker() // outside the server: what ended while the process was down is announced at once
+	// The engine publishes at once which leases expired while the process was down. So the broker
+	// must exist before the server.
+	broker := resp.NewBroker()
 	if err := a.openEngine(ctx, commands.Notices(broker)); err != nil {
 		return nil, err
 	}
 
-	// Only now are the addresses taken: who can connect finds all leases in place.
+	// The server listens only now, so that the first client finds all leases restored.
 	if err := a.listen(); err != nil {
 		return nil, err
 	}
@@ -92,13 +91,13 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		CommitWaited: a.handler.Settled,
 		InUse:        a.handler.InUse,
 		RequireAuth:  a.handler.RequireAuth,
-		Poll:         a.cfg.Engine == engineEmbedded, // others wait for their stores, each command on its own
+		Poll:         a.cfg.Engine == engineEmbedded, // others wait for their stores
 	}, a.handler)
 	a.handler.Attach(a.server)
 	return a, nil
 }
 
-// listen takes the addresses.
+// listen opens the listeners.
 func (a *app) listen() (err error) {
 	if a.cfg.TLSAddr != "" {
 		if a.certs, err = openCertificates(a.cfg, a.log.Logger); err != nil {
@@ -118,24 +117,24 @@ func (a *app) listen() (err error) {
 			return err
 		}
 		*l.ln = ln
-		// Shutdown closes the listener, but not if the server never served.
+		// Shutdown closes the listener too, but only after Serve.
 		a.undo = append(a.undo, func(context.Context) error { ln.Close(); return nil })
 	}
 	return nil
 }
 
-// listen takes an address. A peer whose machine or network is gone sends no FIN,
-// and nobody writes to one that waits: only probes tell that it is dead. Until they
-// do, its SESSION leases stay and a mutex may be handed to its blocked ACQUIRE.
-// They take 11 s, below the leases that are usual, where Go's default takes minutes.
+// listen opens a listener whose connections send keep-alive probes. A peer whose machine or network
+// fails sends no FIN, and the server writes nothing to a blocked waiter. Only the probes detect
+// that it is dead. Until then its SESSION leases stay, and it may be granted a mutex. These probes
+// take 11 s, less than usual leases. Go's default takes minutes.
 func listen(addr string) (net.Listener, error) {
-	probed := net.ListenConfig{Control: boundBuffers, KeepAliveConfig: net.KeepAliveConfig{
+	probed := net.ListenConfig{Control: limitBuffers, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
 	}}
 	return probed.Listen(context.Background(), "tcp", addr)
 }
 
-// start begins to serve. The channel gets the error if serving ends without stop.
+// start accepts connections. The channel receives an error if that ends without stop.
 func (a *app) start() <-chan error {
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
@@ -155,43 +154,43 @@ func (a *app) start() <-chan error {
 		serve(a.tlsLn, func(ln net.Listener) error { return a.server.ServeTLS(ln, a.certs.serverConfig()) })
 		ready = append(ready, "tls", a.tlsLn.Addr().String())
 	}
-	// Clients go first: the blocked ones are told, replies are settled and sent, and
-	// for that engine and store must still be there.
+	// Connections end first: Shutdown wakes blocked commands, commits and sends their replies. For
+	// that it needs the engine and the store.
 	a.undo = append(a.undo, func(ctx context.Context) error {
 		err := a.server.Shutdown(ctx)
 		serving.Wait()
 		if errors.Is(err, context.DeadlineExceeded) {
-			a.log.Warn("clients that did not take their replies in time were cut", "shutdown-timeout", a.cfg.ShutdownTimeout)
+			a.log.Warn("closed clients that did not read their replies in time", "shutdown-timeout", a.cfg.ShutdownTimeout)
 			return nil
 		}
 		return err
 	})
 	ready = append(ready, "engine", a.cfg.Engine)
-	if a.cfg.Engine == engineEmbedded { // what the others keep is their stores' affair
+	if a.cfg.Engine == engineEmbedded { // other engines leave both to their stores
 		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)
 	}
 	a.log.Info("ready", append(ready, "version", version)...)
 	return failed
 }
 
-// reloadTLS reads the files of TLS that c names; new connections get what is in them. On
-// an error nothing has changed.
+// reloadTLS reads the TLS files that c names and uses them for new connections. On an error it
+// changes nothing.
 func (a *app) reloadTLS(c *config) error {
 	if a.certs == nil {
-		return errors.New("TLS is not served")
+		return errors.New("the server does not serve TLS")
 	}
 	return a.certs.reload(c)
 }
 
-// hangup is told of a SIGHUP.
-func (a *app) hangup() {
+// reloadCertificate is called after a SIGHUP.
+func (a *app) reloadCertificate() {
 	if err := a.settings.reload(); err != nil {
-		a.log.Error("the TLS certificate stays what it was", "err", err)
+		a.log.Error("TLS reload failed; keeping the current certificate", "err", err)
 	}
 }
 
-// stop takes down what is up, last in first out. Calling it again does nothing.
-// When ctx ends, clients that still do not take their replies are cut.
+// stop ends the started parts in reverse order. A second call does nothing. When ctx ends, it closes
+// the connections of clients that do not read their replies.
 func (a *app) stop(ctx context.Context) error {
 	var errs []error
 	for _, undo := range slices.Backward(a.undo) {
@@ -201,26 +200,26 @@ func (a *app) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// info are the facts that INFO shows.
+// info returns the facts that INFO shows.
 func (a *app) info() commands.Info {
 	info := commands.Info{Version: version, Engine: a.cfg.Engine, ConfigFile: a.cfg.File}
 	switch a.cfg.Engine {
 	case engineEmbedded:
 		info.Durability = a.cfg.Durability
 		info.Survives = a.cfg.Durability != durabilityMemory
-	case engineZooKeeper: // its leases are nodes of this process' session
+	case engineZooKeeper: // leases are nodes of this process' session
 	default:
 		info.Survives = true
 	}
-	// As in Redis: the port of TLS if there is no other.
+	// As in Redis, this is the TLS port if there is no other.
 	info.TCPPort = cmp.Or(portOf(a.ln), portOf(a.tlsLn))
-	if path, err := os.Executable(); err == nil { // for people to read: "" will do
+	if path, err := os.Executable(); err == nil { // informative only
 		info.Executable = path
 	}
 	return info
 }
 
-// portOf is the port of a listener, 0 if there is none.
+// portOf returns the port of a listener, 0 if there is none.
 func portOf(ln net.Listener) int {
 	if ln == nil {
 		return 0
@@ -232,7 +231,7 @@ func portOf(ln net.Listener) int {
 	return tcp.Port
 }
 
-// about returns the lines of INFO's section server that are about TLS, nil without it.
+// about returns the TLS fields of INFO's section server, nil without TLS.
 func (a *app) about() func() []commands.Field {
 	if a.certs == nil {
 		return nil
@@ -245,7 +244,7 @@ func (a *app) about() func() []commands.Field {
 	}
 }
 
-// persistence returns the store's lines of INFO, nil if there is no store.
+// persistence returns the store's fields of INFO, nil without a store.
 func (a *app) persistence() func() []commands.Field {
 	if a.store == nil {
 		return nil

@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
 
-// newTestApp brings an app up on a free port.
+// newTestApp starts an app on a free port.
 func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelVar) {
 	t.Helper()
-	c, err := settle(t, append([]string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, args...), nil, "")
+	c, err := loadTest(t, append([]string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, args...), nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelV
 	return a, logs.level
 }
 
-// newTestLogs writes to w what is logged. What w has is whole after a flush.
+// newTestLogs returns loggers that write to w. All lines are in w after a flush.
 func newTestLogs(t *testing.T, c *config, w io.Writer) *logs {
 	t.Helper()
 	out := newLogBuffer(w)
@@ -62,7 +62,7 @@ func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 	}
 	defer taken.Close()
 	dir := t.TempDir() + "/data"
-	c, err := settle(t, []string{"--addr", taken.Addr().String(), "--data-dir", dir}, nil, "")
+	c, err := loadTest(t, []string{"--addr", taken.Addr().String(), "--data-dir", dir}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +147,8 @@ func TestLogLevelCanBeSetInRedisWords(t *testing.T) {
 	}
 }
 
-// Who may set the level must not be able to do the rest unseen.
-func TestWhatIsAuditedIsLoggedWhateverTheLevel(t *testing.T) {
+// A user who may set the level must not be able to hide commands.
+func TestAuditLinesAreLoggedAtAnyLevel(t *testing.T) {
 	var log bytes.Buffer
 	a, _ := newTestApp(t, &log, "--log-level", "error")
 	a.start()
@@ -178,7 +178,7 @@ func TestWhatIsAuditedIsLoggedWhateverTheLevel(t *testing.T) {
 	}
 }
 
-func TestFaultOfConfigSetNamesTheFieldWithoutTheFlagsDashes(t *testing.T) {
+func TestConfigSetErrorNamesTheSetting(t *testing.T) {
 	a, _ := newTestApp(t, io.Discard)
 	a.start()
 	_, err := dial(t, a).Do("CONFIG", "SET", "maxclients", "0")
@@ -187,7 +187,7 @@ func TestFaultOfConfigSetNamesTheFieldWithoutTheFlagsDashes(t *testing.T) {
 	}
 }
 
-func TestConfigGetAnswersWhatToolsOfRedisAskFor(t *testing.T) {
+func TestConfigGetHasTheParametersThatRedisToolsRead(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	a, _ := newTestApp(t, io.Discard, "--data-dir", dir)
 	a.start()

@@ -14,32 +14,31 @@ import (
 )
 
 const (
-	// expiryNotice is how long before the certificate expires the log begins to say so;
-	// it is looked at every expiryEvery.
+	// expiryNotice is how long before the certificate expires the log begins to warn.
 	expiryNotice = 14 * 24 * time.Hour
-	expiryEvery  = 24 * time.Hour
+	// expiryInterval is the time between two checks of the expiry.
+	expiryInterval = 24 * time.Hour
 
-	// maxPEM is far more than any chain or set of authorities has.
+	// maxPEM is the maximum size of a file, far above that of any chain or set of authorities.
 	maxPEM = 1 << 20
 )
 
-// certificates is what the server shows to TLS clients, and what it asks them for. It
-// can be read again while the server runs: new connections get the new one, those that
-// are there stay as they are. Safe for concurrent use.
+// certificates holds the server's certificate and the rules for client certificates. A reload
+// applies to new connections only. It is safe for concurrent use.
 type certificates struct {
 	log     *slog.Logger
-	current atomic.Pointer[loaded]
+	current atomic.Pointer[tlsFiles]
 
-	mu     sync.Mutex  // protects this group
-	remind *time.Timer // of the next look; nil = closed
+	mu    sync.Mutex  // protects this group
+	timer *time.Timer // of the next expiry check; nil = closed
 }
 
-// loaded is what was read from the files of one configuration.
-type loaded struct {
+// tlsFiles is the content of the TLS files of one configuration.
+type tlsFiles struct {
 	config  *tls.Config
 	subject string
 	begins  time.Time
-	expires time.Time // the first of the chain
+	expires time.Time // the earliest of the chain
 }
 
 // openCertificates reads the files that c names.
@@ -49,34 +48,34 @@ func openCertificates(c *config, log *slog.Logger) (*certificates, error) {
 		return nil, wrong
 	}
 	certs := &certificates{log: log}
-	certs.remind = time.AfterFunc(expiryEvery, certs.look)
+	certs.timer = time.AfterFunc(expiryInterval, certs.checkExpiry)
 	certs.use(l)
 	return certs, nil
 }
 
-// reload reads the files that c names, and changes nothing if anything is wrong with them, or
-// if c asks for no certificate where users are on without a password.
+// reload reads the files that c names. On an error it changes nothing. It is an error too if c
+// requires no client certificate although a user is on without a password.
 func (certs *certificates) reload(c *config) error {
 	l, wrong := loadTLS(c)
 	if len(wrong) > 0 {
 		return wrong
 	}
-	if err := c.users.Protect(c.protectsUsers()); err != nil {
+	if err := c.users.Protect(c.requiresPasswords()); err != nil {
 		return err
 	}
 	certs.use(l)
 	return nil
 }
 
-// close ends the reminders.
+// close ends the expiry checks.
 func (certs *certificates) close() {
 	certs.mu.Lock()
 	defer certs.mu.Unlock()
-	certs.remind.Stop()
-	certs.remind = nil
+	certs.timer.Stop()
+	certs.timer = nil
 }
 
-// serverConfig is for resp.Server.ServeTLS: it always leads to what is current.
+// serverConfig returns a configuration for resp.Server.ServeTLS that follows each reload.
 func (certs *certificates) serverConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -84,31 +83,31 @@ func (certs *certificates) serverConfig() *tls.Config {
 	}
 }
 
-// expires is when the certificate does, or an earlier one of its chain.
+// expires returns when the first certificate of the chain expires.
 func (certs *certificates) expires() time.Time { return certs.current.Load().expires }
 
-func (certs *certificates) use(l *loaded) {
+func (certs *certificates) use(l *tlsFiles) {
 	certs.current.Store(l)
 	certs.log.Info("TLS certificate in use", "subject", l.subject, "expires", l.expires)
-	certs.look()
+	certs.checkExpiry()
 }
 
-// look says what an operator should do about the certificate, and when it will look
-// again: a timer, so that nobody waits for it.
-func (certs *certificates) look() {
+// checkExpiry logs a warning if the certificate needs attention, and sets the timer of the next
+// check.
+func (certs *certificates) checkExpiry() {
 	l, now := certs.current.Load(), time.Now()
 	if warning := l.warning(now); warning != "" {
 		certs.log.Warn(warning, "subject", l.subject, "begins", l.begins, "expires", l.expires)
 	}
 	certs.mu.Lock()
 	defer certs.mu.Unlock()
-	if certs.remind != nil {
-		certs.remind.Reset(expiryEvery)
+	if certs.timer != nil {
+		certs.timer.Reset(expiryInterval)
 	}
 }
 
-// warning is what is to be said about the certificate at that time, "" = nothing.
-func (l *loaded) warning(now time.Time) string {
+// warning returns a warning about the certificate at that time, "" if it needs none.
+func (l *tlsFiles) warning(now time.Time) string {
 	switch {
 	case now.Before(l.begins):
 		return "the TLS certificate is not valid yet: clients refuse it"
@@ -120,18 +119,18 @@ func (l *loaded) warning(now time.Time) string {
 	return ""
 }
 
-// clientAuth are the words of --tls-auth-clients.
+// clientAuth maps the values of --tls-auth-clients.
 var clientAuth = map[string]tls.ClientAuthType{
 	authNo:       tls.NoClientCert,
 	authOptional: tls.VerifyClientCertIfGiven,
 	authYes:      tls.RequireAndVerifyClientCert,
 }
 
-// minVersions are the words of --tls-min-version.
+// minVersions maps the values of --tls-min-version.
 var minVersions = map[string]uint16{version12: tls.VersionTLS12, version13: tls.VersionTLS13}
 
-// loadTLS reads the files that c names, of which Validate has found that they are named.
-func loadTLS(c *config) (*loaded, faults) {
+// loadTLS reads the files that c names. Validate has checked that c names all of them.
+func loadTLS(c *config) (*tlsFiles, configErrors) {
 	pair, wrong := loadPair(c.TLSCertFile, c.TLSKeyFile)
 	authorities, err := loadAuthorities(c.TLSCACertFile)
 	if err != nil {
@@ -140,7 +139,7 @@ func loadTLS(c *config) (*loaded, faults) {
 	if len(wrong) > 0 {
 		return nil, wrong
 	}
-	l := &loaded{
+	l := &tlsFiles{
 		subject: pair.Leaf.Subject.String(),
 		begins:  pair.Leaf.NotBefore,
 		expires: pair.Leaf.NotAfter,
@@ -149,10 +148,10 @@ func loadTLS(c *config) (*loaded, faults) {
 			ClientAuth:   clientAuth[c.TLSAuthClients],
 			ClientCAs:    authorities,
 			MinVersion:   minVersions[c.TLSMinVersion],
-			// A connection of a lock client is long: to resume one saves little, and would let in
-			// again whom other authorities than today's had let in.
+			// Connections of lock clients are long, so resumption saves little. It would also
+			// accept clients of authorities that a reload has removed.
 			SessionTicketsDisabled: true,
-			// Small records at the beginning are for browsers; a reply is of use as a whole only.
+			// Small first records help browsers. A client needs a whole reply.
 			DynamicRecordSizingDisabled: true,
 		},
 	}
@@ -164,8 +163,8 @@ func loadTLS(c *config) (*loaded, faults) {
 	return l, nil
 }
 
-// loadPair reads the server's certificate, with those between it and the authority, and its key.
-func loadPair(certFile, keyFile string) (pair tls.Certificate, wrong faults) {
+// loadPair reads the server's certificate with its intermediates, and its key.
+func loadPair(certFile, keyFile string) (pair tls.Certificate, wrong configErrors) {
 	cert, err := readPEM(certFile)
 	if err != nil {
 		wrong = append(wrong, fmt.Errorf("tls-cert-file: %w", err))
@@ -183,7 +182,7 @@ func loadPair(certFile, keyFile string) (pair tls.Certificate, wrong faults) {
 	return pair, wrong
 }
 
-// loadAuthorities reads who signs the certificates of clients; nil if there is no file.
+// loadAuthorities reads the authorities that sign client certificates, nil without a file.
 func loadAuthorities(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -199,8 +198,8 @@ func loadAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPEM reads a small file. A path may come from CONFIG SET: what has no end, or keeps
-// its reader waiting, is none.
+// readPEM reads a small regular file. CONFIG SET can name any path, also that of a device or a
+// pipe whose read never ends.
 func readPEM(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

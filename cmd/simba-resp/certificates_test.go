@@ -37,17 +37,17 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// write makes a pair of that file name.
+// write writes a certificate and its key under that file name.
 func (s *site) write(name string, l certs.Leaf) { s.authority.Sign(s.t, l).Write(s.t, s.dir, name) }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
-// args are flags of a server with TLS and no plain text.
+// args returns the flags of a server with TLS and no plain text.
 func (s *site) args(more ...string) []string {
 	return append([]string{"--addr", "", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", s.path("server.crt"), "--tls-key-file", s.path("server.key")}, more...)
 }
 
-// shown is the name in the certificate that the server shows to a new connection.
+// shown returns the name in the certificate that the server sends to a new connection.
 func (s *site) shown(a *app) string {
 	s.t.Helper()
 	nc, err := tls.Dial("tcp", a.tlsLn.Addr().String(), s.clientConfig())
@@ -73,7 +73,7 @@ func (s *site) dial(a *app) redis.Conn {
 	return c
 }
 
-func TestEveryFaultOfTLSIsToldAtOnce(t *testing.T) {
+func TestAllTLSErrorsAreReportedAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.write("other", certs.Leaf{})
 	if err := os.WriteFile(s.path("text"), []byte("no certificate"), 0o600); err != nil {
@@ -105,7 +105,7 @@ func TestEveryFaultOfTLSIsToldAtOnce(t *testing.T) {
 			"--tls-auth-clients: 'maybe' is not one of no, optional, yes", "--tls-min-version: '1.1' is not one of 1.2, 1.3",
 		}},
 		{"--tls-addr 127.0.0.1:0 --tls-cert-file " + cert + " --tls-key-file " + key + " --tls-ca-cert-file " + ca, []string{
-			"--tls-ca-cert-file: it needs --tls-auth-clients optional or yes", // else it would seem to be asked
+			"--tls-ca-cert-file: it needs --tls-auth-clients optional or yes",
 		}},
 		{"--tls-addr 127.0.0.1:0 --tls-cert-file $nowhere --tls-key-file $dir --tls-auth-clients yes --tls-ca-cert-file $dir/text", []string{
 			"--tls-cert-file: stat $nowhere", "--tls-key-file: $dir is not a regular file", "--tls-ca-cert-file: $dir/text holds no certificate",
@@ -118,23 +118,23 @@ func TestEveryFaultOfTLSIsToldAtOnce(t *testing.T) {
 		}},
 	} {
 		fill := strings.NewReplacer("$dir", s.dir, "$nowhere", s.path("nowhere")).Replace
-		_, err := settle(t, strings.Fields(fill(c.args)), nil, "")
-		wrong, _ := err.(faults)
+		_, err := loadTest(t, strings.Fields(fill(c.args)), nil, "")
+		wrong, _ := err.(configErrors)
 		for _, want := range c.want {
 			i := slices.IndexFunc(wrong, func(err error) bool { return strings.HasPrefix(err.Error(), fill(want)) })
 			if i < 0 {
-				t.Errorf("%s: no fault says %q", c.args, fill(want))
+				t.Errorf("%s: no error says %q", c.args, fill(want))
 				continue
 			}
 			wrong = slices.Delete(wrong, i, i+1)
 		}
 		if len(wrong) > 0 {
-			t.Errorf("%s: faults that nothing calls for: %v", c.args, wrong)
+			t.Errorf("%s: unexpected errors: %v", c.args, wrong)
 		}
 	}
 }
 
-func TestOtherMachinesAreServedByTLSIfTheyShowAPasswordOrACertificate(t *testing.T) {
+func TestPublicTLSNeedsAPasswordOrClientCertificates(t *testing.T) {
 	s := newSite(t)
 	for more, allowed := range map[string]bool{
 		"": false, "--requirepass x": true, "--insecure": true,
@@ -142,18 +142,18 @@ func TestOtherMachinesAreServedByTLSIfTheyShowAPasswordOrACertificate(t *testing
 		"--tls-auth-clients optional --tls-ca-cert-file " + s.path("ca.crt"): false,
 	} {
 		args := append(s.args("--tls-addr", "0.0.0.0:0"), strings.Fields(more)...)
-		if _, err := settle(t, args, nil, ""); (err == nil) != allowed {
+		if _, err := loadTest(t, args, nil, ""); (err == nil) != allowed {
 			t.Errorf("%q: %v", more, err)
 		}
 		// A certificate asked for by TLS does nothing for those who speak plain text.
 		args = append(s.args("--addr", "0.0.0.0:0"), strings.Fields(more)...)
-		if _, err := settle(t, args, nil, ""); (err == nil) != (more == "--requirepass x" || more == "--insecure") {
+		if _, err := loadTest(t, args, nil, ""); (err == nil) != (more == "--requirepass x" || more == "--insecure") {
 			t.Errorf("plain, %q: %v", more, err)
 		}
 	}
 }
 
-func TestPlainTextIsServedBesideTLSOnlyIfItIsAskedFor(t *testing.T) {
+func TestTLSDisablesPlainTextByDefault(t *testing.T) {
 	s := newSite(t)
 	files := []string{"--tls-cert-file", s.path("server.crt"), "--tls-key-file", s.path("server.key")}
 	const initial = "127.0.0.1:7379" // where there is no TLS
@@ -170,7 +170,7 @@ func TestPlainTextIsServedBesideTLSOnlyIfItIsAskedFor(t *testing.T) {
 		{flags: []string{"--tls-addr", "127.0.0.1:0"}, env: map[string]string{"SIMBA_ADDR": initial}, want: initial},
 		{file: "tls-addr = '127.0.0.1:0'\naddr = '" + initial + "'", want: initial},
 	} {
-		cfg, err := settle(t, append(c.flags, files...), c.env, c.file)
+		cfg, err := loadTest(t, append(c.flags, files...), c.env, c.file)
 		if err != nil || cfg.Addr != c.want {
 			t.Errorf("%+v: %+v, %v", c, cfg, err)
 		}
@@ -198,7 +198,7 @@ func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
+func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	s := newSite(t)
 	var log bytes.Buffer
 	a, _ := newTestApp(t, &log, s.args()...)
@@ -207,7 +207,7 @@ func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
 	set := func(wantErr string, args ...any) {
 		t.Helper()
 		_, err := c.Do("CONFIG", append([]any{"SET"}, args...)...)
-		if told := fmt.Sprint(err); wantErr == "" && err != nil || !strings.Contains(told, wantErr) {
+		if text := fmt.Sprint(err); wantErr == "" && err != nil || !strings.Contains(text, wantErr) {
 			t.Errorf("CONFIG SET %v: %v, want %q", args, err, wantErr)
 		}
 	}
@@ -225,7 +225,7 @@ func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
 	shows("second")
 
 	s.write("server", certs.Leaf{Name: "third"})
-	a.hangup()
+	a.reloadCertificate()
 	shows("third")
 
 	// The certificate is replaced before its key: neither is taken.
@@ -233,10 +233,10 @@ func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
 	if err := os.WriteFile(s.path("server.crt"), next.CertPEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.hangup()
+	a.reloadCertificate()
 	shows("third")
 	a.log.out.flush(time.Minute)
-	if !strings.Contains(log.String(), "the TLS certificate stays what it was") || !strings.Contains(log.String(), "private key does not match") {
+	if !strings.Contains(log.String(), "TLS reload failed; keeping the current certificate") || !strings.Contains(log.String(), "private key does not match") {
 		t.Errorf("the log says %s", &log)
 	}
 	set("(possibly related to argument 'tls-key-file') - tls-cert-file: ", "tls-key-file", s.path("server.key"))
@@ -268,7 +268,7 @@ func TestCertificatesAreReadAgainAllOrNothing(t *testing.T) {
 	set("immutable", "tls-addr", "127.0.0.1:0")
 }
 
-func TestUsersWithoutAPasswordNeedCertificatesAsLongAsTheyAreOpenToOthers(t *testing.T) {
+func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 	s := newSite(t)
 	users := usersFile(t, "user default off\nuser a on nopass +@all")
 	args := s.args("--tls-auth-clients", "yes", "--tls-ca-cert-file", s.path("ca.crt"), "--aclfile", users)
@@ -312,7 +312,7 @@ func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
 	}
 }
 
-// timedLog is a log that timers write to while the test looks at it.
+// timedLog is a log that timers write to while the test reads it.
 type timedLog struct {
 	mu  sync.Mutex // guards buf
 	buf bytes.Buffer
@@ -330,7 +330,7 @@ func (l *timedLog) String() string {
 	return l.buf.String()
 }
 
-func TestAnEndThatComesNearIsToldAtStartAndDaily(t *testing.T) {
+func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 	const day = 24 * time.Hour
 	warnings := func(log *timedLog) map[string]int {
 		return map[string]int{
@@ -359,7 +359,7 @@ func TestAnEndThatComesNearIsToldAtStartAndDaily(t *testing.T) {
 		time.Sleep(2 * day)
 		expect(14, 2)
 		s.write("server", certs.Leaf{Name: "new"})
-		a.hangup()
+		a.reloadCertificate()
 		time.Sleep(30 * day)
 		expect(14, 2)
 		if !strings.Contains(log.String(), "subject=\"CN=new\" expires=2099-01-01T00:00:00.000Z") {
@@ -377,7 +377,7 @@ func TestAnEndThatComesNearIsToldAtStartAndDaily(t *testing.T) {
 	})
 }
 
-func TestCheckConfigSaysThatTheCertificateHasExpired(t *testing.T) {
+func TestCheckConfigReportsAnExpiredCertificate(t *testing.T) {
 	s := newSite(t)
 	s.write("server", certs.Leaf{NotAfter: time.Now().Add(-time.Hour)})
 	var out bytes.Buffer
@@ -389,11 +389,11 @@ func TestCheckConfigSaysThatTheCertificateHasExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), append(s.args(), "--check-config"), func(string) string { return "" }, &out, nil); err == nil {
-		t.Error("a missing key is no fault")
+		t.Error("a missing key is no error")
 	}
 }
 
-func TestByteOrderMarksAreNoPartOfCertificates(t *testing.T) {
+func TestCertificatesMayBeginWithByteOrderMarks(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"server.crt", "server.key", "ca.crt"} {
 		text, err := os.ReadFile(s.path(name))
@@ -404,7 +404,7 @@ func TestByteOrderMarksAreNoPartOfCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := settle(t, s.args("--tls-cert-file", s.path("bom.server.crt"), "--tls-key-file", s.path("bom.server.key"),
+	c, err := loadTest(t, s.args("--tls-cert-file", s.path("bom.server.crt"), "--tls-key-file", s.path("bom.server.key"),
 		"--tls-auth-clients", "yes", "--tls-ca-cert-file", s.path("bom.ca.crt")), nil, "")
 	if err != nil {
 		t.Fatal(err)

@@ -18,14 +18,14 @@ import (
 	"github.com/simba-resp/simba-resp/access"
 )
 
-// config is everything that a user can set. The table in fields.go says for each
-// of its fields the name, the unit, the default and what it means.
+// config holds all settings. The table in fields.go has the name, unit, default and description of
+// each.
 type config struct {
-	File string // that it was read from, "" = none; no field of the table
+	File string // the TOML file, "" = none; not in the table
 
-	Addr string // "" = plain text is not served: the default where TLS is
+	Addr string // "" = no plain RESP, the default with TLS
 
-	TLSAddr        string // "" = TLS is not served
+	TLSAddr        string // "" = no TLS
 	TLSCertFile    string
 	TLSKeyFile     string
 	TLSCACertFile  string
@@ -46,7 +46,7 @@ type config struct {
 	DataDir    string
 	Durability string
 
-	RequirePass     string // after loadConfig also what RequirePassFile held
+	RequirePass     string // loadConfig sets it to the content of RequirePassFile, if given
 	RequirePassFile string
 	ACLFile         string
 	Insecure        bool
@@ -62,18 +62,18 @@ type config struct {
 	LogLevel  string
 	LogFormat string
 
-	users *access.Accounts // of ACLFile and RequirePass; no field of the table
+	users *access.Accounts // of ACLFile and RequirePass; not in the table
 }
 
-// faults are all that is wrong with a configuration, for the user to mend in one go.
-type faults []error
+// configErrors are all errors of a configuration, so that a user can fix them in one go.
+type configErrors []error
 
-func (f faults) Error() string {
+func (f configErrors) Error() string {
 	if len(f) == 1 {
 		return f[0].Error()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d faults in the configuration:", len(f))
+	fmt.Fprintf(&b, "%d errors in the configuration:", len(f))
 	for _, err := range f {
 		b.WriteString("\n  ")
 		b.WriteString(err.Error())
@@ -81,12 +81,12 @@ func (f faults) Error() string {
 	return b.String()
 }
 
-// loadConfig settles every field by the first source that names it: flags, the
-// environment, the file of --config, the default. Its error is of type faults.
+// loadConfig sets every field from the first source that has it: flags, the environment, the file
+// of --config, the default. Its error has type configErrors.
 func loadConfig(flags map[string]string, getenv func(string) string) (*config, error) {
-	file := plain(flags[configFlag])
+	file := trim(flags[configFlag])
 	if file == "" {
-		file = plain(getenv(variable(configFlag)))
+		file = trim(getenv(variable(configFlag)))
 	}
 	inFile, wrong := readFile(file)
 
@@ -97,20 +97,20 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		if s, ok := inFile[f.name]; ok {
 			text, source, given[f.name] = s, f.name+" in "+file, true
 		}
-		if s := plain(getenv(variable(f.name))); s != "" {
+		if s := trim(getenv(variable(f.name))); s != "" {
 			text, source, given[f.name] = s, variable(f.name), true
 		}
 		if s, ok := flags[f.name]; ok {
-			text, source, given[f.name] = plain(s), "--"+f.name, true
+			text, source, given[f.name] = trim(s), "--"+f.name, true
 		}
 		if err := f.value(c).Set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
-			// Validate then judges the other fields without a fault that only follows from this one.
+			// The default keeps Validate from reporting errors that only follow from this one.
 			_ = f.value(c).Set(f.initial)
 		}
 	}
 	if c.TLSAddr != "" && !given["addr"] {
-		c.Addr = "" // who wants TLS gets no plain text that was not asked for, past passwords and certificates
+		c.Addr = "" // with TLS, plain RESP must be enabled explicitly
 	}
 
 	if c.RequirePassFile != "" {
@@ -121,7 +121,7 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	if len(c.RequirePass) <= maxPassword {
 		wrong = append(wrong, c.openUsers()...)
 	}
-	for _, err := range append(c.Validate(), c.tlsFilesFaults()...) {
+	for _, err := range append(c.Validate(), c.checkTLSFiles()...) {
 		wrong = append(wrong, fmt.Errorf("--%w", err))
 	}
 	if len(wrong) > 0 {
@@ -130,22 +130,21 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	return c, nil
 }
 
-// plain returns a text without what editors, echo and "$(cat file)" leave around it: a byte order
-// mark before it and line ends behind it.
-func plain(text string) string {
+// trim removes a leading byte order mark and trailing line ends, as editors and echo add them.
+func trim(text string) string {
 	return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n")
 }
 
-// readFile returns the keys of a TOML file as the texts that a flag would have.
-func readFile(path string) (map[string]string, faults) {
+// readFile returns the values in a TOML file, in the form of a flag's value, by key.
+func readFile(path string) (map[string]string, configErrors) {
 	if path == "" {
 		return nil, nil
 	}
 	var keys map[string]any
 	if _, err := toml.DecodeFile(path, &keys); err != nil {
-		return nil, faults{fmt.Errorf("--%s %s: %w", configFlag, path, err)}
+		return nil, configErrors{fmt.Errorf("--%s %s: %w", configFlag, path, err)}
 	}
-	var wrong faults
+	var wrong configErrors
 	texts := make(map[string]string, len(keys))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.name == key }) {
@@ -162,7 +161,7 @@ func readFile(path string) (map[string]string, faults) {
 	return texts, wrong
 }
 
-// readPassword takes the password from its file.
+// readPassword reads the password from its file.
 func (c *config) readPassword() error {
 	const name = "requirepass-file"
 	if c.RequirePass != "" {
@@ -175,37 +174,36 @@ func (c *config) readPassword() error {
 	if bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff")) {
 		return fmt.Errorf("%s: %s is in UTF-16: save it as UTF-8", name, c.RequirePassFile)
 	}
-	if c.RequirePass = plain(string(b)); c.RequirePass == "" {
+	if c.RequirePass = trim(string(b)); c.RequirePass == "" {
 		return fmt.Errorf("%s: %s is empty", name, c.RequirePassFile)
 	}
 	return nil
 }
 
-// maxPassword is far below the limit of the wire for an argument before AUTH, so
-// a password that is accepted here can also be sent.
+// maxPassword is the maximum length of a password. It is far below the limit for an argument
+// before AUTH, so a client can send any valid password.
 const maxPassword = 512
 
-// Validate returns every fault of c, each beginning with the name of its field; nil
-// if there is none.
-func (c *config) Validate() faults {
-	var wrong faults
-	fault := func(name, format string, args ...any) {
+// Validate returns all errors of c. Each begins with the name of its field.
+func (c *config) Validate() configErrors {
+	var wrong configErrors
+	refuse := func(name, format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf(name+": "+format, args...))
 	}
 
-	c.tlsFaults(fault)
-	switch open, err := opensToOthers(c.Addr); {
+	c.checkTLS(refuse)
+	switch open, err := isPublic(c.Addr); {
 	case c.Addr == "":
 		if c.TLSAddr == "" {
-			fault("addr", "it is empty, and so is --tls-addr: nobody could connect")
+			refuse("addr", "it is empty, and so is --tls-addr: no client could connect")
 		}
 	case err != nil:
-		fault("addr", "%w", err)
-	case open && !c.judgesClients():
-		fault("addr", "%s is open to other machines, or may be: set --requirepass-file or --requirepass or --aclfile, or --insecure to serve everybody", c.Addr)
+		refuse("addr", "%w", err)
+	case open && !c.hasAuth():
+		refuse("addr", "%s is open to other machines: set --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.Addr)
 	}
 	if len(c.RequirePass) > maxPassword {
-		fault("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
+		refuse("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
 	}
 	for _, store := range []struct{ flag, value, engine, example string }{
 		{"redis-url", c.RedisURL, engineRedis, "redis://127.0.0.1:6379"},
@@ -213,31 +211,31 @@ func (c *config) Validate() faults {
 		{"zookeeper-servers", c.ZooKeeperServers, engineZooKeeper, "127.0.0.1:2181"},
 	} {
 		if store.value == "" && c.Engine == store.engine {
-			fault(store.flag, "--engine %s needs it, for example %s", store.engine, store.example)
+			refuse(store.flag, "--engine %s needs it, for example %s", store.engine, store.example)
 		}
 	}
 	for _, f := range fields {
 		if f.engine != "" && f.engine != c.Engine && !f.isInitial(c) && f.name != "data-dir" {
-			// A store that is named and then not used would make two worlds of locks; so
-			// would a durability that is a store's own affair. A directory that is not
-			// used does no harm: the environment of a container may name it for all engines.
-			fault(f.name, "it needs --engine %s", f.engine)
+			// A store or durability that the server ignores would surprise its user: two groups
+			// of servers might each grant the same lock. An unused directory does no harm. A
+			// container's environment may name it for all engines.
+			refuse(f.name, "it needs --engine %s", f.engine)
 		}
 	}
 	if c.MaxMemory != 0 && c.Engine != engineEmbedded {
-		fault("maxmemory", "it needs --engine %s: the store of --engine %s has a limit of its own", engineEmbedded, c.Engine)
+		refuse("maxmemory", "it needs --engine %s: the store of --engine %s has its own limit", engineEmbedded, c.Engine)
 	}
 	if c.DataDir == "" && c.Engine == engineEmbedded && c.Durability != durabilityMemory {
-		fault("data-dir", "it is empty")
+		refuse("data-dir", "it is empty")
 	}
 	if c.MySQLPoll != 0 && c.MySQLPoll < minMySQLPoll {
-		fault("mysql-poll", "%v is too short, at least %v, or 0", c.MySQLPoll, minMySQLPoll)
+		refuse("mysql-poll", "%v is too short, at least %v, or 0", c.MySQLPoll, minMySQLPoll)
 	}
 	if c.MaxClients < 1 {
-		fault("maxclients", "%d is too small, at least 1", c.MaxClients)
+		refuse("maxclients", "%d is too small, at least 1", c.MaxClients)
 	}
 	if c.Timeout%time.Second != 0 {
-		fault("timeout", "%v is not a whole number of seconds", c.Timeout)
+		refuse("timeout", "%v is not a whole number of seconds", c.Timeout)
 	}
 	for _, d := range []struct {
 		name        string
@@ -253,19 +251,19 @@ func (c *config) Validate() faults {
 		{"shutdown-timeout", c.ShutdownTimeout, 0, maxTimeout},
 	} {
 		if d.value < d.least || d.value > d.most {
-			fault(d.name, "%v is out of range, %v to %v", d.value, d.least, d.most)
+			refuse(d.name, "%v is out of range, %v to %v", d.value, d.least, d.most)
 		}
 	}
 	return wrong
 }
 
-// maxTimeout is a year: longer is a mistake, or meant as "never", which is 0.
+// maxTimeout is a year. A longer timeout is a mistake, or means "never", which is 0.
 const maxTimeout = 365 * 24 * time.Hour
 
-// minMySQLPoll keeps the looks at one mutex from being a load of their own.
+// minMySQLPoll bounds the load of polling one mutex.
 const minMySQLPoll = 10 * time.Millisecond
 
-// level is LogLevel for package slog, which knows every name that Validate accepts.
+// level returns LogLevel for package slog, which knows every name that Validate accepts.
 func (c *config) level() slog.Level {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -274,10 +272,9 @@ func (c *config) level() slog.Level {
 	return l
 }
 
-// opensToOthers reports whether who listens on addr can be reached from other
-// machines. A name other than localhost counts as open, whatever it resolves to
-// today.
-func opensToOthers(addr string) (bool, error) {
+// isPublic reports whether other machines can reach a listener on addr. Any host name but localhost
+// counts as public, because its address may change.
+func isPublic(addr string) (bool, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false, fmt.Errorf("'%s' is not host:port", addr)

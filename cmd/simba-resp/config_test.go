@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 )
 
-// settle loads a configuration from arguments, variables and the text of a file.
-func settle(t *testing.T, args []string, env map[string]string, file string) (*config, error) {
+// loadTest loads a configuration from arguments, variables and the text of a file.
+func loadTest(t *testing.T, args []string, env map[string]string, file string) (*config, error) {
 	t.Helper()
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "simba.toml")
@@ -23,15 +23,15 @@ func settle(t *testing.T, args []string, env map[string]string, file string) (*c
 		}
 		args = append([]string{"--config", path}, args...)
 	}
-	inv, err := parseArgs(args)
+	cmdline, err := parseArgs(args)
 	if err != nil {
 		return nil, err
 	}
-	return loadConfig(inv.flags, func(name string) string { return env[name] })
+	return loadConfig(cmdline.flags, func(name string) string { return env[name] })
 }
 
 func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
-	c, err := settle(t, nil, nil, "")
+	c, err := loadTest(t, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 	file := "maxclients = 1\nhandoff-window = '1h'\nqueue-grace = '1h'\ninsecure = true\n"
 	env := map[string]string{"SIMBA_MAXCLIENTS": "2", "SIMBA_HANDOFF_WINDOW": "2h"}
-	c, err := settle(t, []string{"--maxclients", "3"}, env, file)
+	c, err := loadTest(t, []string{"--maxclients", "3"}, env, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,19 +64,19 @@ func TestFileCanBeNamedByVariable(t *testing.T) {
 	if err := os.WriteFile(path, []byte("maxclients = 7"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := settle(t, nil, map[string]string{"SIMBA_CONFIG": path}, "")
+	c, err := loadTest(t, nil, map[string]string{"SIMBA_CONFIG": path}, "")
 	if err != nil || c.MaxClients != 7 {
 		t.Errorf("got %+v, %v", c, err)
 	}
 }
 
-func TestEveryFaultIsToldAtOnce(t *testing.T) {
+func TestAllConfigErrorsAreReportedAtOnce(t *testing.T) {
 	args := []string{"--addr", "0.0.0.0:7379", "--durability", "sometimes", "--maxclients", "0", "--engine", "redis", "--mysql-poll", "1ms"}
 	env := map[string]string{"SIMBA_HANDOFF_WINDOW": "5", "SIMBA_TIMEOUT": "1500ms"}
-	_, err := settle(t, args, env, "colour = 'red'\nqueue-grace = [1]\nbackend-timeout = '0s'")
-	var wrong faults
+	_, err := loadTest(t, args, env, "colour = 'red'\nqueue-grace = [1]\nbackend-timeout = '0s'")
+	var wrong configErrors
 	if !errors.As(err, &wrong) {
-		t.Fatalf("got %v, want faults", err)
+		t.Fatalf("got %v, want configErrors", err)
 	}
 	for _, want := range []string{
 		"unknown key 'colour'",
@@ -93,36 +93,36 @@ func TestEveryFaultIsToldAtOnce(t *testing.T) {
 	} {
 		i := slices.IndexFunc(wrong, func(err error) bool { return strings.Contains(err.Error(), want) })
 		if i < 0 {
-			t.Errorf("no fault says %q", want)
+			t.Errorf("no error says %q", want)
 			continue
 		}
 		wrong = slices.Delete(wrong, i, i+1)
 	}
 	if len(wrong) > 0 {
-		t.Errorf("faults that nothing calls for: %v", wrong)
+		t.Errorf("unexpected errors: %v", wrong)
 	}
 }
 
-func TestUnknownFlagAndArgumentAreFaults(t *testing.T) {
+func TestUnknownFlagsAndArgumentsAreErrors(t *testing.T) {
 	for _, args := range [][]string{{"--adr", "x"}, {"serve"}, {"--maxclients"}} {
-		var wrong faults
-		if _, err := settle(t, args, nil, ""); !errors.As(err, &wrong) {
-			t.Errorf("%q: got %v, want faults", args, err)
+		var wrong configErrors
+		if _, err := loadTest(t, args, nil, ""); !errors.As(err, &wrong) {
+			t.Errorf("%q: got %v, want configErrors", args, err)
 		}
 	}
 }
 
-func TestOnlyLoopbackIsServedWithoutPassword(t *testing.T) {
+func TestPublicAddressNeedsAPassword(t *testing.T) {
 	for addr, open := range map[string]bool{
 		"127.0.0.1:7379": false, "127.9.9.9:1": false, "[::1]:7379": false, "localhost:0": false,
 		":7379": true, "0.0.0.0:7379": true, "[::]:7379": true, "192.168.1.2:7379": true, "db.example:7379": true,
 	} {
-		_, err := settle(t, []string{"--addr", addr}, nil, "")
+		_, err := loadTest(t, []string{"--addr", addr}, nil, "")
 		if refused := err != nil; refused != open {
 			t.Errorf("%s: %v", addr, err)
 		}
 		for _, with := range [][]string{{"--requirepass", "secret"}, {"--insecure"}} {
-			if _, err := settle(t, append(with, "--addr", addr), nil, ""); err != nil {
+			if _, err := loadTest(t, append(with, "--addr", addr), nil, ""); err != nil {
 				t.Errorf("%s %v: %v", addr, with, err)
 			}
 		}
@@ -131,7 +131,7 @@ func TestOnlyLoopbackIsServedWithoutPassword(t *testing.T) {
 
 func TestAddressMustBeHostAndPort(t *testing.T) {
 	for _, addr := range []string{"", "7379", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536", "127.0.0.1:-1"} {
-		if _, err := settle(t, []string{"--addr", addr}, nil, ""); err == nil {
+		if _, err := loadTest(t, []string{"--addr", addr}, nil, ""); err == nil {
 			t.Errorf("%q is accepted", addr)
 		}
 	}
@@ -139,12 +139,12 @@ func TestAddressMustBeHostAndPort(t *testing.T) {
 
 func TestTimeoutIsSecondsOrDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"0": 0, "30": 30 * time.Second, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
-		c, err := settle(t, []string{"--timeout", text}, nil, "")
+		c, err := loadTest(t, []string{"--timeout", text}, nil, "")
 		if err != nil || c.Timeout != want {
 			t.Errorf("%s: got %+v, %v", text, c, err)
 		}
 	}
-	if c, err := settle(t, nil, nil, "timeout = 30"); err != nil || c.Timeout != 30*time.Second {
+	if c, err := loadTest(t, nil, nil, "timeout = 30"); err != nil || c.Timeout != 30*time.Second {
 		t.Errorf("an integer in the file: got %+v, %v", c, err)
 	}
 }
@@ -154,32 +154,32 @@ func TestMemoryIsWrittenAsInRedisConf(t *testing.T) {
 		"0": 0, "12": 12, "1b": 1, "1k": 1000, "1kb": 1024, "100mb": 100 << 20, "100MB": 100 << 20, "1m": 1e6, "1g": 1e9, "1gb": 1 << 30, "10Gb": 10 << 30,
 		"18446744073709551615": math.MaxUint64,
 	} {
-		c, err := settle(t, []string{"--maxmemory", text}, nil, "")
+		c, err := loadTest(t, []string{"--maxmemory", text}, nil, "")
 		if err != nil || c.MaxMemory != want {
 			t.Errorf("%s: got %+v, %v", text, c, err)
 		}
 	}
 	for text, want := range map[string]uint64{"'1gb'": 1 << 30, "1024": 1024} {
-		if c, err := settle(t, nil, nil, "maxmemory = "+text); err != nil || c.MaxMemory != want {
+		if c, err := loadTest(t, nil, nil, "maxmemory = "+text); err != nil || c.MaxMemory != want {
 			t.Errorf("%s in the file: got %+v, %v", text, c, err)
 		}
 	}
 	for _, text := range []string{"", "mb", "-1", "+5", "1x", "1tb", "1.5mb", " 1", "1 mb", "1kbmb", "18446744073709551616", "99999999999gb", "0x10", "1_000"} {
-		_, err := settle(t, []string{"--maxmemory", text}, nil, "")
+		_, err := loadTest(t, []string{"--maxmemory", text}, nil, "")
 		if err == nil || err.Error() != "--maxmemory: argument must be a memory value" {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-func TestMaxMemoryIsRefusedWhereAStoreHasTheMutexes(t *testing.T) {
+func TestMaxMemoryNeedsTheEmbeddedEngine(t *testing.T) {
 	for engine, store := range storeOf {
 		args := append([]string{"--engine", engine}, store...)
-		want := "maxmemory: it needs --engine embedded: the store of --engine " + engine + " has a limit of its own"
-		if _, err := settle(t, append(args, "--maxmemory", "1gb"), nil, ""); err == nil || err.Error() != "--"+want {
+		want := "maxmemory: it needs --engine embedded: the store of --engine " + engine + " has its own limit"
+		if _, err := loadTest(t, append(args, "--maxmemory", "1gb"), nil, ""); err == nil || err.Error() != "--"+want {
 			t.Errorf("at the start: %v", err)
 		}
-		c, err := settle(t, append(args, "--maxmemory", "0"), nil, "")
+		c, err := loadTest(t, append(args, "--maxmemory", "0"), nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,12 +200,12 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 		}
 		return path
 	}
-	c, err := settle(t, []string{"--requirepass-file", write("good", "two words \n")}, nil, "")
+	c, err := loadTest(t, []string{"--requirepass-file", write("good", "two words \n")}, nil, "")
 	if err != nil || c.RequirePass != "two words " {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	for content, want := range map[string]string{"word": "word", "word\n": "word", "word\r\n": "word", "word\n\n": "word", "\ufeffword\r\n": "word"} {
-		if c, err := settle(t, []string{"--requirepass-file", write("line end", content)}, nil, ""); err != nil || c.RequirePass != want {
+		if c, err := loadTest(t, []string{"--requirepass-file", write("line end", content)}, nil, ""); err != nil || c.RequirePass != want {
 			t.Errorf("%q: got %+v, %v", content, c, err)
 		}
 	}
@@ -216,7 +216,7 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 		"long":    {"--requirepass-file", write("long", strings.Repeat("x", maxPassword+1))},
 		"both":    {"--requirepass-file", write("other", "x"), "--requirepass", "y"},
 	} {
-		if _, err := settle(t, args, nil, ""); err == nil {
+		if _, err := loadTest(t, args, nil, ""); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -236,7 +236,7 @@ func TestHelpNamesEveryFieldWithUnitAndDefault(t *testing.T) {
 	}
 }
 
-func TestAStoreIsNamedByItsEngineAndByNoOther(t *testing.T) {
+func TestStoreSettingsBelongToTheirEngine(t *testing.T) {
 	good := map[string][]string{
 		"redis":     {"--redis-url", "redis://127.0.0.1:6379"},
 		"mysql":     {"--mysql-dsn", "u:p@tcp(127.0.0.1:3306)/simba", "--mysql-migrate", "--mysql-poll", "50ms"},
@@ -245,7 +245,7 @@ func TestAStoreIsNamedByItsEngineAndByNoOther(t *testing.T) {
 	}
 	for engine := range good {
 		for of, args := range good {
-			_, err := settle(t, append([]string{"--engine", engine, "--data-dir", "/elsewhere"}, args...), nil, "")
+			_, err := loadTest(t, append([]string{"--engine", engine, "--data-dir", "/elsewhere"}, args...), nil, "")
 			if (err == nil) != (engine == of) {
 				t.Errorf("--engine %s with %v: %v", engine, args, err)
 			}
@@ -253,7 +253,7 @@ func TestAStoreIsNamedByItsEngineAndByNoOther(t *testing.T) {
 				t.Errorf("--engine %s with %v says %v", engine, args, err)
 			}
 		}
-		if _, err := settle(t, []string{"--engine", engine}, nil, ""); (err == nil) != (engine == engineEmbedded) {
+		if _, err := loadTest(t, []string{"--engine", engine}, nil, ""); (err == nil) != (engine == engineEmbedded) {
 			t.Errorf("--engine %s alone: %v", engine, err)
 		} else if err != nil && !strings.HasPrefix(err.Error(), good[engine][0]+": --engine "+engine+" needs it, for example ") {
 			t.Errorf("--engine %s alone says %v", engine, err)
@@ -261,17 +261,17 @@ func TestAStoreIsNamedByItsEngineAndByNoOther(t *testing.T) {
 	}
 }
 
-func TestFaultsDoNotShowSecrets(t *testing.T) {
-	_, err := settle(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
+func TestConfigErrorsHideSecrets(t *testing.T) {
+	_, err := loadTest(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("it says %v", err)
 	}
 }
 
-func TestByteOrderMarksAndLineEndsAreNoPartOfAValue(t *testing.T) {
+func TestByteOrderMarksAndLineEndsAreTrimmed(t *testing.T) {
 	// As from an editor on Windows, and from "$(cat file)" of such a file.
 	acl := usersFile(t, "\ufeffuser default off\r\nuser a on >word +@all\r\n")
-	c, err := settle(t, []string{"--queue-grace", "1s\r"}, map[string]string{
+	c, err := loadTest(t, []string{"--queue-grace", "1s\r"}, map[string]string{
 		"SIMBA_REQUIREPASS": "\ufeffword\r\n", "SIMBA_MAXCLIENTS": "7\n", "SIMBA_TIMEOUT": "\n",
 	}, "\ufeffhandoff-window = '3s'\r\ntimeout = 9\r\n")
 	if err != nil {
@@ -280,7 +280,7 @@ func TestByteOrderMarksAndLineEndsAreNoPartOfAValue(t *testing.T) {
 	if c.RequirePass != "word" || c.MaxClients != 7 || c.QueueGrace != time.Second || c.HandoffWindow != 3*time.Second || c.Timeout != 9*time.Second {
 		t.Errorf("got %+v", *c)
 	}
-	if c, err = settle(t, nil, map[string]string{"SIMBA_ACLFILE": acl + "\n"}, ""); err != nil {
+	if c, err = loadTest(t, nil, map[string]string{"SIMBA_ACLFILE": acl + "\n"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	for password, want := range map[string]bool{"word": true, "word\r": false} {

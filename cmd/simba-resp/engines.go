@@ -14,14 +14,14 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// keeper is what the app needs of an engine.
-type keeper interface {
+// liveBackend is a backend whose windows can change at run time.
+type liveBackend interface {
 	simba.Backend
 	SetHandoffWindow(time.Duration)
 	SetQueueGrace(time.Duration)
 }
 
-// openEngine sets a.engine up as the configuration says.
+// openEngine opens the configured engine as a.engine.
 func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 	switch a.cfg.Engine {
 	case engineRedis:
@@ -29,28 +29,28 @@ func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 		if err != nil {
 			return err
 		}
-		a.adopt(b, b.Close)
+		a.useBackend(b, b.Close)
 	case engineMySQL:
 		b, err := mysql.Open(ctx, a.mysqlOptions(n))
 		if err != nil {
 			return err
 		}
-		a.adopt(b, b.Close)
+		a.useBackend(b, b.Close)
 	case engineZooKeeper:
 		b, err := zookeeper.Open(ctx, a.zookeeperOptions(n))
 		if err != nil {
 			return err
 		}
-		a.adopt(b, b.Close)
+		a.useBackend(b, b.Close)
 	default:
 		return a.openEmbedded(n)
 	}
 	return nil
 }
 
-func (a *app) adopt(k keeper, closeIt func() error) {
-	a.engine = k
-	a.undo = append(a.undo, func(context.Context) error { return closeIt() })
+func (a *app) useBackend(b liveBackend, closeBackend func() error) {
+	a.engine = b
+	a.undo = append(a.undo, func(context.Context) error { return closeBackend() })
 }
 
 func (a *app) redisOptions(n simba.Notices) redis.Options {
@@ -75,11 +75,10 @@ func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 	}
 }
 
-// openEmbedded sets the embedded engine up, on its disk.
+// openEmbedded opens the embedded engine and its store.
 func (a *app) openEmbedded(n simba.Notices) error {
-	// What a start makes of the stored leases stays, and what it leaves behind, the names as
-	// they were read, is at most as much again: hardly more than the heap may grow by later
-	// anyway. To look for it meanwhile takes half as long as all the rest together.
+	// The garbage of a start, the names as they were read, is no larger than the restored leases.
+	// The collector would add half the time of the start to find that.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	journal, clock, recovery, err := a.openJournal()
 	if err != nil {
@@ -94,19 +93,18 @@ func (a *app) openEmbedded(n simba.Notices) error {
 	if err != nil {
 		return err
 	}
-	// The engine's timers write to the store until it has stopped.
-	a.adopt(e, func() error { e.Stop(); return nil })
+	// The engine's timers write to the store until Stop returns.
+	a.useBackend(e, func() error { e.Stop(); return nil })
 	return nil
 }
 
-// openJournal opens what makes changes durable, and the clock that its leases are
-// measured by.
+// openJournal opens the journal, and the clock that measures its leases.
 func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, error) {
 	if a.cfg.Durability == durabilityMemory {
-		a.log.Warn("durability memory: leases, queues and history are lost when this process ends, " +
-			"and a mutex can then be granted while its last owner still believes in its lease")
-		// Tokens and the history's numbers must grow from one run to the next. With
-		// nothing stored, that is as true as the wall clock.
+		a.log.Warn("durability memory: leases, queues and history are lost when this process ends; " +
+			"a mutex may then be granted while its last owner still relies on its lease")
+		// Tokens and event numbers must grow from one run to the next. With nothing stored, they
+		// do if the wall clock does.
 		began := time.Now().UnixMicro()
 		return engine.Memory(), engine.NewClock(0), engine.Recovery{Token: uint64(began), Seq: simba.Seq(began)}, nil
 	}
@@ -125,15 +123,15 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
 	if recovered.Quiet > 0 {
-		a.log.Warn("durability async and no orderly stop: nobody new is granted anything until every lease that may have been lost has ended",
+		a.log.Warn("recovering from unclean shutdown: new grants delayed until possibly lost leases expire",
 			"wait", recovered.Quiet)
 	}
 	return store, clock, engine.Recovery(*recovered), nil
 }
 
-// storeFailed ends the process. The log gets a moment to say why.
+// storeFailed logs why the store failed and ends the process.
 func (a *app) storeFailed(err error) {
 	a.log.Error("the data directory failed, exiting", "dir", a.cfg.DataDir, "err", err)
-	a.log.out.flush(lastWords)
+	a.log.out.flush(logFlushTimeout)
 	os.Exit(persist.ExitCode)
 }

@@ -224,21 +224,21 @@ func variable(name string) string {
 	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// invocation is the parsed command line.
-type invocation struct {
+// commandLine is the parsed command line.
+type commandLine struct {
 	flags                map[string]string // given flags, by name
 	help, version, check bool
 }
 
-// parseArgs reads the command line. Its error is of type faults.
-func parseArgs(args []string) (*invocation, error) {
-	inv := &invocation{flags: make(map[string]string)}
+// parseArgs reads the command line. Its error is of type configErrors.
+func parseArgs(args []string) (*commandLine, error) {
+	cmdline := &commandLine{flags: make(map[string]string)}
 	set := flag.NewFlagSet("simba-resp", flag.ContinueOnError)
 	set.SetOutput(io.Discard) // main reports the error, and help has its own page
-	set.BoolVar(&inv.version, "version", false, "")
-	set.BoolVar(&inv.check, "check-config", false, "")
+	set.BoolVar(&cmdline.version, "version", false, "")
+	set.BoolVar(&cmdline.check, "check-config", false, "")
 	record := func(name string) func(string) error {
-		return func(s string) error { inv.flags[name] = s; return nil }
+		return func(s string) error { cmdline.flags[name] = s; return nil }
 	}
 	set.Func(configFlag, "", record(configFlag))
 	for _, f := range fields {
@@ -250,13 +250,13 @@ func parseArgs(args []string) (*invocation, error) {
 	}
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		inv.help = true
+		cmdline.help = true
 	case err != nil:
-		return nil, faults{fmt.Errorf("%w (--help lists the flags)", err)}
+		return nil, configErrors{fmt.Errorf("%w (--help lists the flags)", err)}
 	case set.NArg() > 0:
-		return nil, faults{fmt.Errorf("unexpected argument '%s' (--help lists the flags)", set.Arg(0))}
+		return nil, configErrors{fmt.Errorf("unexpected argument '%s' (--help lists the flags)", set.Arg(0))}
 	}
-	return inv, nil
+	return cmdline, nil
 }
 
 // help returns the page of --help.
@@ -364,8 +364,8 @@ func (v *seconds) Set(s string) error {
 	return (*duration)(v).Set(s)
 }
 
-// memory is a number of bytes, with an optional unit as in redis.conf: k, m and g are powers of
-// 1,000, kb, mb and gb are powers of 1,024.
+// memory is a number of bytes, with an optional unit as in redis.conf. k, m and g are powers of
+// 1,000. kb, mb and gb are powers of 1,024.
 type memory uint64
 
 var memoryUnits = map[string]uint64{

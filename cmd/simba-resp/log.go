@@ -6,15 +6,16 @@ import (
 	"log/slog"
 )
 
-// logs is where the server says what happens, a line each.
+// logs holds the loggers of the server.
 type logs struct {
-	*slog.Logger                // of what is as grave as level, or graver
-	audit        *slog.Logger   // of what is audited, whatever the level: else who may set that could do the rest unseen
-	level        *slog.LevelVar // of Logger
-	out          *logBuffer     // of both
+	*slog.Logger // lines of at least level
+	// audit logs audit lines at any level. A user who may set the level must not hide commands.
+	audit *slog.Logger
+	level *slog.LevelVar // of Logger
+	out   *logBuffer     // of both
 }
 
-// lossMessages say which lines are missing. They are written whatever the level.
+// lossMessages report lost lines, at any level.
 var lossMessages = [lineKinds]string{
 	plainLine: "log lines were dropped while the log's reader did not keep up",
 	auditLine: "audit lines were dropped while the log's reader did not keep up",

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// logRoom is how many bytes of each kind of line may wait for the log's reader.
+// logRoom is the maximum number of buffered bytes for each kind of line.
 const logRoom = 1 << 20
 
-// logWrite is how many bytes one write hands to the log at most, unless a single line is longer. A
-// write for each line would be slower than clients can cause lines.
+// logWrite is the maximum number of bytes in one write, unless a single line is longer. Clients can
+// cause lines faster than a write for each line would take.
 const logWrite = 64 << 10
 
-// lineKind is what the room of a logBuffer is divided by.
+// lineKind is a kind of line. Each has its own share of a logBuffer.
 type lineKind int
 
 const (
@@ -24,24 +24,24 @@ const (
 	lineKinds
 )
 
-// logBuffer writes lines to the log, in their order, on a goroutine of its own. Whoever logs never
+// logBuffer writes lines to the log, in their order, on a goroutine of its own. A logger never
 // waits for the log's reader: standard error can be a pipe whose reader is alive but does not read.
 //
-// Audit lines have room of their own that other lines cannot fill. A line that finds no room, or
-// that cannot be written, is lost and counted. When the log can be written again, a report in the
-// place of the lost lines says how many they were.
+// Other lines cannot fill the room of audit lines. A line without room, or whose write fails, is
+// lost and counted. When writes succeed again, a report replaces the lost lines and has their
+// number.
 //
-// Its methods may be called concurrently.
+// Its methods are safe for concurrent use.
 type logBuffer struct {
 	w     io.Writer
 	ended chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex                                  // protects this group
-	changed sync.Cond                                   // signals a change of queue or closed
-	queue   []logEntry                                  // to be written; the first of them may be in Write
-	held    [lineKinds]int                              // bytes in queue
-	lost    [lineKinds]int                              // lines that no report in queue counts
-	report  func(kind lineKind, lost int) (line []byte) // nil = no reports
+	mu      sync.Mutex                        // protects this group
+	changed sync.Cond                         // signals a change of queue or closed
+	queue   []logEntry                        // to be written; the first of them may be in Write
+	held    [lineKinds]int                    // bytes in queue
+	lost    [lineKinds]int                    // lines that no report in queue counts
+	report  func(kind lineKind, n int) []byte // returns the report of n lost lines; nil = no reports
 	closed  bool
 }
 
@@ -49,10 +49,10 @@ type logBuffer struct {
 type logEntry struct {
 	kind  lineKind
 	text  []byte
-	lines int // lost with it, if it cannot be written: 1, or what a report counts
+	lines int // lost if it cannot be written: 1, or the number in a report
 }
 
-// newLogBuffer returns a buffer in front of w. It is to be closed.
+// newLogBuffer returns a buffer that writes to w. The caller must close it.
 func newLogBuffer(w io.Writer) *logBuffer {
 	b := &logBuffer{w: w, ended: make(chan struct{})}
 	b.changed.L = &b.mu
@@ -60,20 +60,20 @@ func newLogBuffer(w io.Writer) *logBuffer {
 	return b
 }
 
-// setReport sets how the loss of lines is reported. report is called with the buffer locked.
+// setReport sets the function that reports lost lines. The buffer is locked during its calls.
 func (b *logBuffer) setReport(report func(kind lineKind, lost int) []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.report = report
 }
 
-// Write takes a line that is not of the audit. It does not block and always succeeds.
+// Write adds a plain line. It does not block and always succeeds.
 func (b *logBuffer) Write(line []byte) (int, error) { return b.add(plainLine, line) }
 
 // auditLog is the same log for audit lines.
 type auditLog struct{ *logBuffer }
 
-// Write takes a line of the audit. It does not block and always succeeds.
+// Write adds an audit line. It does not block and always succeeds.
 func (b auditLog) Write(line []byte) (int, error) { return b.add(auditLine, line) }
 
 func (b *logBuffer) add(kind lineKind, line []byte) (int, error) {
@@ -81,7 +81,7 @@ func (b *logBuffer) add(kind lineKind, line []byte) (int, error) {
 	defer b.mu.Unlock()
 	room := logRoom
 	if b.lost[kind] > 0 {
-		room /= 2 // a reader that is too slow gets few reports, each of many lines
+		room /= 2 // a slow reader gets few reports, each of many lines
 	}
 	if b.closed || b.held[kind]+len(line) > room {
 		b.lost[kind]++
@@ -139,7 +139,7 @@ func (b *logBuffer) run() {
 		}
 		clear(b.queue[:lines]) // for the collector
 		b.queue = b.queue[lines:]
-		if err == nil && len(b.queue) == 0 { // nothing may come that the reports could precede
+		if err == nil && len(b.queue) == 0 { // no further line may come to report before
 			b.reportLocked(plainLine)
 			b.reportLocked(auditLine)
 		}
@@ -147,19 +147,18 @@ func (b *logBuffer) run() {
 	}
 }
 
-// flush returns when everything that was logged is written, or when patience is over.
-func (b *logBuffer) flush(patience time.Duration) {
+// flush returns when all lines are written, or after the timeout.
+func (b *logBuffer) flush(timeout time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flushLocked(patience)
+	b.flushLocked(timeout)
 }
 
-// close is flush, and the end of the buffer: what is logged later is lost. The goroutine has ended
-// if everything was written. Otherwise it ends when the write that the reader holds up does, or
-// with the process.
-func (b *logBuffer) close(patience time.Duration) {
+// close flushes the buffer and discards later lines. If all lines were written, the goroutine has
+// ended. Otherwise it ends when the pending write returns, or with the process.
+func (b *logBuffer) close(timeout time.Duration) {
 	b.mu.Lock()
-	written := b.flushLocked(patience)
+	written := b.flushLocked(timeout)
 	b.closed = true
 	b.changed.Broadcast()
 	b.mu.Unlock()
@@ -168,9 +167,9 @@ func (b *logBuffer) close(patience time.Duration) {
 	}
 }
 
-func (b *logBuffer) flushLocked(patience time.Duration) (written bool) {
+func (b *logBuffer) flushLocked(timeout time.Duration) (written bool) {
 	late := false
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		late = true

@@ -19,9 +19,9 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// pipe is a log whose reader can stop to read, or be gone.
+// pipe is a log whose reader can hang or be closed.
 type pipe struct {
-	mu     sync.Mutex // held by a reader that is stuck
+	mu     sync.Mutex // a hanging reader holds it
 	text   bytes.Buffer
 	broken bool
 }
@@ -50,7 +50,7 @@ func (p *pipe) lines() []string {
 
 func newPipedLogs(t *testing.T, args ...string) (*pipe, *logs) {
 	t.Helper()
-	c, err := settle(t, args, nil, "")
+	c, err := loadTest(t, args, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func newPipedLogs(t *testing.T, args ...string) (*pipe, *logs) {
 	return p, newTestLogs(t, c, p)
 }
 
-func TestTheLogIsCompleteAndInOrderWhileItsReaderReads(t *testing.T) {
+func TestLogIsCompleteAndInOrder(t *testing.T) {
 	p, logs := newPipedLogs(t)
 	const lines = 20_000 // more than the rooms hold
 	for i := range lines {
@@ -94,7 +94,7 @@ func (c *countingLog) Write(text []byte) (int, error) {
 	return c.pipe.Write(text)
 }
 
-func TestLinesThatWaitAreWrittenTogether(t *testing.T) {
+func TestBufferedLogLinesShareAWrite(t *testing.T) {
 	log := new(countingLog)
 	b := newLogBuffer(log)
 	log.mu.Lock() // the reader does not read
@@ -112,14 +112,14 @@ func TestLinesThatWaitAreWrittenTogether(t *testing.T) {
 	}
 }
 
-// brokenLog takes so many bytes and fails.
+// brokenLog accepts that many bytes and then fails.
 type brokenLog int
 
 func (n brokenLog) Write(text []byte) (int, error) {
 	return min(int(n), len(text)), errors.New("no space left on device")
 }
 
-func TestOfALogWriteThatFailsOnlyWhatIsMissingIsCounted(t *testing.T) {
+func TestPartialLogWriteCountsOnlyMissingLines(t *testing.T) {
 	b := newLogBuffer(brokenLog(10))
 	b.setReport(func(lineKind, int) []byte { return nil })
 	b.mu.Lock() // so that one write takes all of them
@@ -137,7 +137,7 @@ func TestOfALogWriteThatFailsOnlyWhatIsMissingIsCounted(t *testing.T) {
 
 var droppedLine = regexp.MustCompile(`level=WARN msg="(log|audit) lines were dropped while the log's reader did not keep up" lines=(\d+)$`)
 
-// account returns how many lines of each kind were read, and how many are reported as dropped.
+// account returns how many lines of each kind were read, and how many were reported as dropped.
 func account(t *testing.T, lines []string) (read, dropped map[string]int) {
 	t.Helper()
 	read, dropped = map[string]int{}, map[string]int{}
@@ -156,7 +156,7 @@ func account(t *testing.T, lines []string) (read, dropped map[string]int) {
 	return read, dropped
 }
 
-func TestLinesThatAStuckReaderCostsAreCountedInTheirPlace(t *testing.T) {
+func TestReportReplacesLostLogLines(t *testing.T) {
 	p, logs := newPipedLogs(t)
 	p.mu.Lock()
 	const lines = 50_000 // of some 60 bytes
@@ -177,7 +177,7 @@ func TestLinesThatAStuckReaderCostsAreCountedInTheirPlace(t *testing.T) {
 	}
 }
 
-func TestOtherLinesTakeNoRoomOfTheAudit(t *testing.T) {
+func TestPlainLinesDoNotFillTheAuditBuffer(t *testing.T) {
 	p, logs := newPipedLogs(t)
 	p.mu.Lock()
 	for range 50_000 {
@@ -193,8 +193,8 @@ func TestOtherLinesTakeNoRoomOfTheAudit(t *testing.T) {
 	}
 }
 
-func TestAReaderThatIsTooSlowGetsFewReports(t *testing.T) {
-	c, err := settle(t, nil, nil, "")
+func TestSlowLogReaderGetsFewReports(t *testing.T) {
+	c, err := loadTest(t, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestAReaderThatIsTooSlowGetsFewReports(t *testing.T) {
 	}
 }
 
-func TestLinesThatCannotBeWrittenAreCountedToo(t *testing.T) {
+func TestFailedLogWritesAreCounted(t *testing.T) {
 	p, logs := newPipedLogs(t, "--log-format", "json", "--log-level", "error")
 	p.setBroken(true)
 	for range 3 {
@@ -246,7 +246,7 @@ func TestLinesThatCannotBeWrittenAreCountedToo(t *testing.T) {
 	}
 }
 
-func TestAFlushWaitsForAStuckReaderOnlyAsLongAsItIsTold(t *testing.T) {
+func TestLogFlushTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unread := make(chan struct{})
 		out := newLogBuffer(writerFunc(func(line []byte) (int, error) { <-unread; return len(line), nil }))
@@ -265,11 +265,11 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// The process that ends is this test's own binary, started again.
-func TestAFailedStoreEndsTheProcessWithALineIfTheLogIsRead(t *testing.T) {
+// The test starts its own binary again, and that process exits.
+func TestFailedStoreIsLoggedBeforeExit(t *testing.T) {
 	const child = "SIMBA_TEST_FAILED_STORE"
 	if os.Getenv(child) != "" {
-		c, err := settle(t, nil, nil, "")
+		c, err := loadTest(t, nil, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func TestAFailedStoreEndsTheProcessWithALineIfTheLogIsRead(t *testing.T) {
 			defer out.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestAFailedStoreEndsTheProcessWithALineIfTheLogIsRead$")
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestFailedStoreIsLoggedBeforeExit$")
 			cmd.Env, cmd.Stderr = append(os.Environ(), child+"=1"), in
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

@@ -1,5 +1,4 @@
-// Command simba-resp serves distributed locks and leader election to anything
-// that can talk to Redis.
+// Command simba-resp serves distributed locks and leader election to Redis clients.
 package main
 
 import (
@@ -17,76 +16,77 @@ import (
 
 const version = "0.1.0"
 
-// The exit codes. A store that fails ends the process with persist.ExitCode.
+// The exit codes. A failed store ends the process with persist.ExitCode.
 const (
-	exitFailed = 1 // could not start, or not stop in order
-	exitUsage  = 2 // flags or settings that make no sense
+	exitFailed = 1 // the server could not start, or its stop was not orderly
+	exitUsage  = 2 // invalid flags or settings
 )
 
-// secondSignal is how long after the first signal another one means impatience.
-const secondSignal = time.Second
+// repeatedSignal is how long a second signal counts as a copy of the first. A later one ends the
+// process at once.
+const repeatedSignal = time.Second
 
-// lastWords is how long the process waits for the log's reader when it ends.
-const lastWords = 200 * time.Millisecond
+// logFlushTimeout is how long the process waits for the log's reader before it ends.
+const logFlushTimeout = 200 * time.Millisecond
 
 func main() {
 	log := newLogBuffer(os.Stderr)
 	fail := func(code int, why ...any) {
 		fmt.Fprintln(log, append([]any{"simba-resp:"}, why...)...)
-		log.flush(lastWords)
+		log.flush(logFlushTimeout)
 		os.Exit(code)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
-	// A terminal that is closed sends SIGHUP. With TLS it has another meaning; see serve.
+	// A closed terminal sends SIGHUP. With TLS the signal has another meaning, see serve.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// Go ends a process that writes to a broken pipe on standard error: who reads the
-	// log must not take the locks along when it dies.
+	// By default Go ends a process that writes to a broken pipe on standard error. The server must
+	// outlive the log's reader.
 	signal.Ignore(syscall.SIGPIPE)
 	go func() {
 		<-signals
-		asked := time.Now()
+		first := time.Now()
 		cancel()
 		for range signals {
-			// Supervisors, timeout(1) and make among them, may deliver one wish twice.
-			if time.Since(asked) > secondSignal {
+			// Supervisors, timeout(1) and make among them, may send one signal twice.
+			if time.Since(first) > repeatedSignal {
 				break
 			}
 		}
-		fail(exitFailed, "a second signal: not waiting for an orderly stop")
+		fail(exitFailed, "second signal: exiting without an orderly stop")
 	}()
 
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, log)
 	if err == nil {
-		log.close(0) // serve has given the reader its time
+		log.close(0) // serve has flushed it
 		return
 	}
-	if wrong := (faults)(nil); errors.As(err, &wrong) {
+	if wrong := (configErrors)(nil); errors.As(err, &wrong) {
 		fail(exitUsage, err)
 	}
 	fail(exitFailed, err)
 }
 
-// run does what the command line asks for. If that is to serve, it returns when
-// ctx has ended and everything is stopped.
+// run executes the command line. If it serves, it returns when ctx has ended and all parts have
+// stopped.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
-	inv, err := parseArgs(args)
+	cmdline, err := parseArgs(args)
 	if err != nil {
 		return err
 	}
 	switch {
-	case inv.help:
+	case cmdline.help:
 		_, err := io.WriteString(stdout, help())
 		return err
-	case inv.version:
+	case cmdline.version:
 		_, err := fmt.Fprintf(stdout, "simba-resp %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return err
 	}
-	cfg, err := loadConfig(inv.flags, getenv)
+	cfg, err := loadConfig(cmdline.flags, getenv)
 	if err != nil {
 		return err
 	}
-	if inv.check {
+	if cmdline.check {
 		if warning := cfg.tlsWarning(); warning != "" {
 			fmt.Fprintln(stdout, "warning:", warning)
 		}
@@ -101,17 +101,17 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
 	log := newLogs(cfg, out)
-	slog.SetDefault(log.Logger) // what a library logs on its own does not wait for the reader either
+	slog.SetDefault(log.Logger) // libraries that log must not block either
 	a, err := newApp(ctx, cfg, log, shutdown)
 	if err != nil {
 		return err
 	}
-	hangups := make(chan os.Signal, 1)
+	reloads := make(chan os.Signal, 1)
 	if cfg.TLSAddr != "" {
-		// Who renews certificates sends SIGHUP: from now on it does not end the process. In
-		// between it is ignored, never deadly.
+		// From now on SIGHUP reloads the certificates and does not end the process. Between the
+		// two calls it is ignored.
 		signal.Ignore(syscall.SIGHUP)
-		signal.Notify(hangups, syscall.SIGHUP)
+		signal.Notify(reloads, syscall.SIGHUP)
 	}
 	failed := a.start()
 	for serving := true; serving; {
@@ -120,17 +120,17 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 			serving = false
 		case err = <-failed:
 			serving = false
-		case <-hangups:
-			a.hangup()
+		case <-reloads:
+			a.reloadCertificate()
 		}
 	}
 	log.Info("stopping")
-	// The context that told to stop must not cut the stop short.
+	// ctx has ended, but the stop needs time of its own.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
-	// A reader that does not read gets the rest of the timeout, less what the process needs to end.
-	patience := time.Now().Add(cfg.ShutdownTimeout * 9 / 10)
+	// A slow reader of the log has the rest of the timeout, less the time that the exit needs.
+	logDeadline := time.Now().Add(cfg.ShutdownTimeout * 9 / 10)
 	err = errors.Join(err, a.stop(stopCtx))
-	out.flush(max(time.Until(patience), lastWords))
+	out.flush(max(time.Until(logDeadline), logFlushTimeout))
 	return err
 }

@@ -16,11 +16,11 @@ import (
 // settings is the configuration as CONFIG GET shows it and CONFIG SET changes it.
 type settings struct {
 	mu sync.Mutex
-	c  config // guarded by mu; the one that the server started with stays as it is
+	c  config // current values, protected by mu
 
-	// live says how a change takes effect, for those that can change at run time.
+	// live applies a change, for each setting that can change at run time.
 	live map[string]func(*config) error
-	// tls says how changed settings of TLS take effect; they are so together.
+	// tls applies changes of TLS settings, all together.
 	tls func(*config) error
 }
 
@@ -41,33 +41,38 @@ func newSettings(a *app) *settings {
 	}}
 }
 
-// aliases are parameters of Redis that tools ask every server for; ours have other
-// names, or are parts of another. None can change while the server runs.
+// aliases returns parameters of Redis that tools read from every server. Here they have other names
+// or are parts of another setting. None can change at run time.
 func aliases(a *app) []commands.Setting {
 	constant := func(name, value string) commands.Setting {
 		return commands.Setting{Name: name, Get: func() string { return value }}
 	}
-	// The addresses were valid, so the parts are there; the listeners know which port 0 became.
+	// Validate has checked the address. The listeners know the port that replaced port 0.
 	host, _, _ := net.SplitHostPort(cmp.Or(a.cfg.Addr, a.cfg.TLSAddr))
 	dir := ""
 	if a.store != nil {
 		dir = a.cfg.DataDir
-		if abs, err := filepath.Abs(dir); err == nil { // Redis' is absolute; without a working directory ours is not
+		if abs, err := filepath.Abs(dir); err == nil { // absolute as in Redis, if there is a working directory
 			dir = abs
 		}
 	}
-	return []commands.Setting{constant("bind", host), constant("port", strconv.Itoa(portOf(a.ln))), constant("tls-port", strconv.Itoa(portOf(a.tlsLn))), constant("dir", dir)}
+	return []commands.Setting{
+		constant("bind", host),
+		constant("port", strconv.Itoa(portOf(a.ln))),
+		constant("tls-port", strconv.Itoa(portOf(a.tlsLn))),
+		constant("dir", dir),
+	}
 }
 
-// redisNames are the names that Redis' CONFIG has for the same thing.
+// redisNames are the names that CONFIG uses, as Redis does, where they differ from the flag's.
 var redisNames = map[string]string{"log-level": "loglevel"}
 
-// redisWords are the words that Redis' CONFIG SET has for a value of ours.
+// redisWords are values that CONFIG SET accepts as in Redis, by setting.
 var redisWords = map[string]map[string]string{
 	"log-level": {"verbose": "debug", "notice": "info", "warning": "warn"},
 }
 
-// list returns every field but the secret ones and those of other engines.
+// list returns all settings but secret ones and those of other engines.
 func (s *settings) list() []commands.Setting {
 	var all []commands.Setting
 	for _, f := range fields {
@@ -96,17 +101,17 @@ func (s *settings) get(f field) string {
 	return f.value(&s.c).String()
 }
 
-// reload reads the files of TLS again.
+// reload reads the TLS files again.
 func (s *settings) reload() error { return s.set(nil, s.tls) }
 
-// set changes fields, by name, if the whole is still valid with them.
+// set changes settings, by name, if the configuration stays valid.
 func (s *settings) set(texts map[string]string, apply func(*config) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.c
 	for name, text := range texts {
 		f := fieldOf(name)
-		if _, ok := f.value(&next).(choice); ok { // Redis takes words in any case
+		if _, ok := f.value(&next).(choice); ok { // in any case of letters, as in Redis
 			text = strings.ToLower(text)
 		}
 		if word, ok := redisWords[name][text]; ok {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheKernelHoldsLittleOfAConnection(t *testing.T) {
+func TestKernelBuffersOfConnectionsAreBounded(t *testing.T) {
 	ln, err := listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -8,13 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 )
 
-// openUsers reads the users: those of the file, if there is one, and the default
-// one. It returns all that is wrong with them.
-func (c *config) openUsers() (wrong faults) {
+// openUsers reads the users of the file, if there is one, and the default user. It returns all
+// errors.
+func (c *config) openUsers() (wrong configErrors) {
 	users, err := access.Open(commands.Catalog(), access.Options{
 		Path:      c.ACLFile,
 		Password:  c.RequirePass,
-		Protected: c.protectsUsers(),
+		Protected: c.requiresPasswords(),
 	})
 	if err == nil {
 		c.users = users
@@ -30,20 +30,20 @@ func (c *config) openUsers() (wrong faults) {
 	return wrong
 }
 
-// judgesClients reports whether clients have to prove who they are, or whether the user has said that they
-// need not. Of users in a file each is looked at: see exposed.
-func (c *config) judgesClients() bool {
+// hasAuth reports whether clients must authenticate, or --insecure is set. With a file of users,
+// requiresPasswords decides for each user.
+func (c *config) hasAuth() bool {
 	return c.RequirePass != "" || c.RequirePassFile != "" || c.ACLFile != "" || c.Insecure
 }
 
-// protectsUsers reports whether each user that is on must have a password. Without a file, Validate names the
-// flags that are missing.
-func (c *config) protectsUsers() bool { return c.ACLFile != "" && c.exposed() }
+// requiresPasswords reports whether each enabled user of the file must have a password. Without a
+// file, Validate checks the flags.
+func (c *config) requiresPasswords() bool { return c.ACLFile != "" && c.exposed() }
 
-// exposed reports whether other machines may connect and have to prove who they are by a password.
+// exposed reports whether other machines can connect and have only a password to authenticate with.
 func (c *config) exposed() bool {
 	open := func(addr string) bool {
-		is, err := opensToOthers(addr)
+		is, err := isPublic(addr)
 		return err == nil && is
 	}
 	return !c.Insecure && (open(c.Addr) || open(c.TLSAddr) && c.TLSAuthClients != authYes)

@@ -17,36 +17,36 @@ func usersFile(t *testing.T, text string) string {
 	return path
 }
 
-func TestEveryFaultOfTheUsersIsToldAtOnceWithItsLine(t *testing.T) {
+func TestAllUserErrorsAreReportedWithTheirLines(t *testing.T) {
 	path := usersFile(t, "# a team\nuser a on >secret1 +nonsense\nuser b secret2\nuser a on\n\nusers c\n")
-	_, err := settle(t, []string{"--aclfile", path, "--maxclients", "0"}, nil, "")
-	var wrong faults
+	_, err := loadTest(t, []string{"--aclfile", path, "--maxclients", "0"}, nil, "")
+	var wrong configErrors
 	if !errors.As(err, &wrong) {
-		t.Fatalf("got %v, want faults", err)
+		t.Fatalf("got %v, want configErrors", err)
 	}
 	text := err.Error()
 	for _, want := range []string{
 		path + ":2: Error in applying operation '+nonsense'", path + ":3: ", path + ":4: duplicate user 'a'", path + ":6: ", "--maxclients",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no fault says %q:\n%s", want, text)
+			t.Errorf("no error says %q:\n%s", want, text)
 		}
 	}
 	if len(wrong) != 5 {
-		t.Errorf("%d faults, want 5:\n%s", len(wrong), text)
+		t.Errorf("%d errors, want 5:\n%s", len(wrong), text)
 	}
 	if strings.Contains(text, "secret") {
-		t.Errorf("the faults show a password:\n%s", text)
+		t.Errorf("the errors show a password:\n%s", text)
 	}
 }
 
-func TestAFileOfUsersThatCannotBeReadIsAFault(t *testing.T) {
-	if _, err := settle(t, []string{"--aclfile", filepath.Join(t.TempDir(), "nowhere")}, nil, ""); err == nil {
+func TestUnreadableUserFileIsAnError(t *testing.T) {
+	if _, err := loadTest(t, []string{"--aclfile", filepath.Join(t.TempDir(), "nowhere")}, nil, ""); err == nil {
 		t.Error("accepted")
 	}
 }
 
-func TestUsersProtectAnOpenAddressIfEachHasAPassword(t *testing.T) {
+func TestPublicAddressNeedsAPasswordForEachUser(t *testing.T) {
 	for text, refused := range map[string]bool{
 		"user default off\nuser a on >pw +@all":       false,
 		"user default on >pw ~* &* +@all\nuser a off": false,
@@ -55,22 +55,22 @@ func TestUsersProtectAnOpenAddressIfEachHasAPassword(t *testing.T) {
 		"user default off\nuser a off nopass":         false,
 	} {
 		args := []string{"--addr", "0.0.0.0:0", "--aclfile", usersFile(t, text)}
-		if _, err := settle(t, args, nil, ""); (err != nil) != refused {
+		if _, err := loadTest(t, args, nil, ""); (err != nil) != refused {
 			t.Errorf("%q: %v", text, err)
 		}
-		if _, err := settle(t, append(args, "--insecure"), nil, ""); err != nil {
+		if _, err := loadTest(t, append(args, "--insecure"), nil, ""); err != nil {
 			t.Errorf("%q, insecure: %v", text, err)
 		}
 	}
 }
 
-func TestTheDefaultUserHasItsPasswordFromOnePlace(t *testing.T) {
+func TestDefaultUserHasOnePassword(t *testing.T) {
 	with := usersFile(t, "user default on >pw ~* &* +@all")
 	without := usersFile(t, "user a on >pw +@all")
-	if _, err := settle(t, []string{"--aclfile", with, "--requirepass", "x"}, nil, ""); err == nil || !strings.Contains(err.Error(), "requirepass is set too") {
+	if _, err := loadTest(t, []string{"--aclfile", with, "--requirepass", "x"}, nil, ""); err == nil || !strings.Contains(err.Error(), "requirepass is set too") {
 		t.Errorf("two places: %v", err)
 	}
-	c, err := settle(t, []string{"--aclfile", without, "--requirepass", "x", "--addr", "0.0.0.0:0"}, nil, "")
+	c, err := loadTest(t, []string{"--aclfile", without, "--requirepass", "x", "--addr", "0.0.0.0:0"}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
-// wired is an app in fake time, with all that it has logged.
+// wired is an app in fake time, with its log.
 type wired struct {
 	*app
 	t   *testing.T
@@ -28,7 +28,7 @@ type wired struct {
 	log *bytes.Buffer
 }
 
-// connect connects a client by a pipe, which works in fake time.
+// connect connects a client over a pipe, which works in fake time.
 func (w *wired) connect() redis.Conn {
 	w.t.Helper()
 	ours, theirs := net.Pipe()
@@ -54,7 +54,7 @@ func (w *wired) must(c redis.Conn, command string, args ...any) any {
 	return reply
 }
 
-// acquire returns the status and the token that SIMBA.ACQUIRE replies.
+// acquire returns the status and the token in the reply of SIMBA.ACQUIRE.
 func (w *wired) acquire(c redis.Conn, contender string, ttl time.Duration) (status string, token uint64) {
 	w.t.Helper()
 	record, err := redis.Values(w.must(c, "SIMBA.ACQUIRE", "job", contender, ttl.Milliseconds()), nil)
@@ -68,14 +68,14 @@ func (w *wired) acquire(c redis.Conn, contender string, ttl time.Duration) (stat
 	return status, token
 }
 
-// wiring says how the running parts show that they got a flag's value.
+// wiring checks that a flag's value has reached the running parts.
 type wiring struct {
 	flag   string
 	args   string // $dir is a directory of the test's own
 	effect func(*wired)
 }
 
-// tlsArgs are all flags of TLS; the files are in $dir.
+// tlsArgs are all TLS flags. The files are in $dir.
 const tlsArgs = "--tls-addr 127.0.0.2:0 --tls-cert-file $dir/server.crt --tls-key-file $dir/server.key " +
 	"--tls-ca-cert-file $dir/ca.crt --tls-auth-clients optional --tls-min-version 1.3"
 
@@ -165,18 +165,18 @@ var wirings = []wiring{
 		}
 	}},
 	{"handoff-window", "--durability memory --handoff-window 7s", func(w *wired) {
-		c, ear := w.connect(), redis.PubSubConn{Conn: w.connect()}
-		if err := ear.Subscribe("simba:{job}:b"); err != nil {
+		c, sub := w.connect(), redis.PubSubConn{Conn: w.connect()}
+		if err := sub.Subscribe("simba:{job}:b"); err != nil {
 			w.t.Fatal(err)
 		}
-		ear.Receive()
+		sub.Receive()
 		w.acquire(c, "a", time.Hour)
 		w.acquire(c, "b", time.Hour)
-		go ear.Receive() // until the connection ends
+		go sub.Receive() // until the connection ends
 		w.must(c, "SIMBA.RELEASE", "job", "a")
 		time.Sleep(7*time.Second - time.Nanosecond)
 		if status, _ := w.acquire(c, "c", time.Hour); status != "queued" {
-			w.t.Errorf("in b's turn c is %s", status)
+			w.t.Errorf("while it is reserved for b, c is %s", status)
 		}
 		time.Sleep(time.Nanosecond)
 		if status, _ := w.acquire(c, "c", time.Hour); status != "acquired" {
@@ -233,9 +233,8 @@ var wirings = []wiring{
 	}},
 }
 
-// A storeWiring says how the options of an engine with a store show that they got a
-// flag's value. That the engines heed them is for their own tests, and for the
-// end-to-end tests, which have the stores.
+// storeWiring checks that a flag's value has reached the options of an engine with a store. The
+// tests of the engines and the end-to-end tests check what the options do.
 type storeWiring struct {
 	flag, value string
 	engine      string
@@ -261,7 +260,7 @@ var storeWirings = []storeWiring{
 	{"queue-grace", "7s", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).QueueGrace }},
 }
 
-// storeOf is a store for each engine, for flags that go with it.
+// storeOf has the flags that name a store, for each engine.
 var storeOf = map[string][]string{
 	engineRedis:     {"--redis-url", "redis://127.0.0.1:1"},
 	engineMySQL:     {"--mysql-dsn", "u@tcp(127.0.0.1:1)/d"},
@@ -271,7 +270,7 @@ var storeOf = map[string][]string{
 func TestEveryFlagOfAStoreReachesItsEngine(t *testing.T) {
 	for _, row := range storeWirings {
 		args := append([]string{"--engine", row.engine}, storeOf[row.engine]...)
-		c, err := settle(t, append(args, "--"+row.flag+"="+row.value), nil, "")
+		c, err := loadTest(t, append(args, "--"+row.flag+"="+row.value), nil, "")
 		if err != nil {
 			t.Errorf("--%s: %v", row.flag, err)
 			continue
@@ -282,9 +281,9 @@ func TestEveryFlagOfAStoreReachesItsEngine(t *testing.T) {
 	}
 }
 
-func TestAStoreThatCannotBeReachedIsToldInOneLine(t *testing.T) {
+func TestUnreachableStoreIsReportedInOneLine(t *testing.T) {
 	for engine, store := range storeOf {
-		c, err := settle(t, append([]string{"--engine", engine, "--backend-timeout", "500ms", "--addr", "127.0.0.1:0"}, store...), nil, "")
+		c, err := loadTest(t, append([]string{"--engine", engine, "--backend-timeout", "500ms", "--addr", "127.0.0.1:0"}, store...), nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,15 +294,15 @@ func TestAStoreThatCannotBeReachedIsToldInOneLine(t *testing.T) {
 	}
 }
 
-// notOfTheApp are the flags with nothing in a running app: run bounds the stop by
-// the first one, which the end-to-end tests prove, and those of stores are in
-// storeWirings.
+// notOfTheApp are flags that no part of a running app has. The end-to-end tests check
+// shutdown-timeout. storeWirings checks the engines.
 var notOfTheApp = []string{"shutdown-timeout", "engine"}
 
-// askedForPassword tells that strangers are refused and held to narrow limits, and
-// those who know the password are neither.
+// askedForPassword checks that the server refuses clients without the password, with lower limits,
+// and serves the others.
 func askedForPassword(w *wired) {
-	echo := []any{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"} // one argument too many for a stranger
+	// One argument too many before AUTH.
+	echo := []any{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}
 	if _, err := w.connect().Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
 		w.t.Errorf("a stranger's PING: %v", err)
 	}
@@ -317,7 +316,7 @@ func askedForPassword(w *wired) {
 	}
 }
 
-func TestEveryFlagReachesThePartThatItIsFor(t *testing.T) {
+func TestEveryFlagReachesItsPart(t *testing.T) {
 	authority := certs.NewAuthority(t, "test CA")
 	for _, row := range wirings {
 		t.Run(fmt.Sprint(row.flag, " ", row.args), func(t *testing.T) {
@@ -346,8 +345,8 @@ func TestEveryFlagReachesThePartThatItIsFor(t *testing.T) {
 	}
 }
 
-// A peer that vanished without a word is known to be gone within 5 + 3·2 s.
-func TestConnectionsAreProbedWhileTheyAreSilent(t *testing.T) {
+// The server detects a vanished peer within 5 + 3·2 s.
+func TestIdleConnectionsSendKeepAliveProbes(t *testing.T) {
 	ln, err := listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -3,32 +3,32 @@ package poll
 // Start runs the connection's coroutine, which ends when run returns. It is called once.
 func (c *Conn) Start(run func()) { c.task.start(run) }
 
-// Shared reports whether other connections wait while this one runs. It is for the connection's
-// own coroutine, as are Detach, LineUp and Yield.
-func (c *Conn) Shared() bool { return c.task.here != away }
+// Shared reports whether other connections wait while this one runs. Only the connection's own
+// coroutine may call it, as Detach, DetachInOrder and Yield.
+func (c *Conn) Shared() bool { return c.task.here != detached }
 
-// Detach is called before anything that may wait, but for Read, or compute for long: until it reads
-// on, the connection then holds up no other one. It costs about a microsecond.
+// Detach moves the coroutine to a goroutine of its own until its next Read. It must be called
+// before anything but Read that may block or compute for long. It costs about a microsecond.
 func (c *Conn) Detach() {
 	if c.Shared() {
-		c.task.to(away)
+		c.task.switchTo(detached)
 	}
 }
 
-// LineUp is Detach for a connection that waits for what the others of the line wait for too: they
-// go on one after the other, in the order of their calls.
-func (c *Conn) LineUp() {
+// DetachInOrder is Detach for connections that all wait for the same event. They go on one after
+// the other, in the order of their calls.
+func (c *Conn) DetachInOrder() {
 	if c.Shared() {
-		c.task.to(lined)
+		c.task.switchTo(ordered)
 	}
 }
 
-// Yield lets the others run. It returns in one of the next rounds, each of which lets few go on. A
-// connection that is detached stays so.
+// Yield lets the other connections run. It returns in a later round, and a round resumes few
+// coroutines. A detached coroutine stays detached.
 func (c *Conn) Yield() {
 	if c.Shared() {
-		c.task.to(looped)
+		c.task.switchTo(shared)
 	} else {
-		c.task.to(passing)
+		c.task.switchTo(paused)
 	}
 }

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readMost is the most that one Read returns: a turn is as long for all, whatever room they have.
-const readMost = 64 << 10
+// maxRead is the maximum number of bytes that one Read returns, so that rounds are fair to clients
+// with small buffers.
+const maxRead = 64 << 10
 
-// Conn is a socket that a Poller watches instead of Go's: a net.Conn whose Read has its coroutine go
-// idle until there is something to read. Only the coroutine may call Read. Write is for goroutines
-// that may wait; WriteNow is for the others. One goroutine at a time may write.
+// Conn is a net.Conn whose socket a Poller watches, and not Go's own poller. Read makes its
+// coroutine idle until there is something to read. Only the coroutine may call Read. Write is for
+// goroutines that may block, WriteNow for the others. One goroutine at a time may write.
 type Conn struct {
 	fd            int
 	id            uint64 // in its poller
@@ -28,31 +29,31 @@ type Conn struct {
 	task          *task
 
 	readable atomic.Bool
-	ended    atomic.Bool // by the client, or by an error: reads find out which without being told
+	ended    atomic.Bool // by the client, or by an error, which Read then finds
 	writable chan struct{}
 
-	deadlines sync.Mutex   // held while the read deadline is changed
-	deadline  atomic.Int64 // of reads, from born; 0 = none
-	timer     *time.Timer
-	until     time.Time // writes
-	born      time.Time
+	deadlines     sync.Mutex   // held while the read deadline is changed
+	deadline      atomic.Int64 // of reads, since created; 0 = none
+	timer         *time.Timer
+	writeDeadline time.Time // writes
+	created       time.Time
 
 	closing sync.Once
 	closed  atomic.Bool
-	uses    atomic.Int64 // of fd, one of them until it is closed
+	refs    atomic.Int64 // users of fd, and one until Close
 }
 
 func newConn(p *Poller, fd int, nc net.Conn) *Conn {
 	c := &Conn{
 		fd: fd, remote: nc.RemoteAddr(), local: nc.LocalAddr(), poller: p, task: &task{poller: p},
-		writable: make(chan struct{}, 1), born: time.Now(),
+		writable: make(chan struct{}, 1), created: time.Now(),
 	}
-	c.uses.Store(1)
+	c.refs.Store(1)
 	return c
 }
 
-// note takes down what the poller was told, and reports whether the task has to know.
-func (c *Conn) note(e uint32) bool {
+// record stores the events of the socket, and reports whether the task must run.
+func (c *Conn) record(e uint32) bool {
 	if e&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		c.ended.Store(true)
 	}
@@ -69,26 +70,27 @@ func (c *Conn) note(e uint32) bool {
 	return true
 }
 
-// use keeps the descriptor from being closed, and so from being another's, until done.
-func (c *Conn) use() bool {
+// ref keeps the descriptor from being closed, and so from being another's, until done.
+func (c *Conn) ref() bool {
 	for {
-		n := c.uses.Load()
+		n := c.refs.Load()
 		if n == 0 || c.closed.Load() {
 			return false
 		}
-		if c.uses.CompareAndSwap(n, n+1) {
+		if c.refs.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
 }
 
-func (c *Conn) done() {
-	if c.uses.Add(-1) == 0 {
-		c.poller.forget(c)
+func (c *Conn) unref() {
+	if c.refs.Add(-1) == 0 {
+		c.poller.remove(c)
 		unix.Close(c.fd)
 	}
 }
 
+// Read returns the next bytes of the client, at most 64 KiB. Only the coroutine may call it.
 func (c *Conn) Read(b []byte) (int, error) {
 	for {
 		switch {
@@ -97,27 +99,27 @@ func (c *Conn) Read(b []byte) (int, error) {
 		case c.overdue():
 			return 0, os.ErrDeadlineExceeded
 		case !c.readable.Load() && !c.ended.Load():
-			c.task.to(idle)
+			c.task.switchTo(idle)
 		case !c.task.mayRead():
-			c.task.to(looped)
+			c.task.switchTo(shared)
 		default:
 			c.readable.Store(false)
-			b = b[:min(len(b), readMost)]
+			b = b[:min(len(b), maxRead)]
 			n, err := c.readNow(b)
-			if n == len(b) { // else there was no more, or what there is comes behind urgent data, which nobody sends
+			if n == len(b) { // otherwise the socket is empty, or has urgent data, which no client sends
 				c.readable.Store(true)
 			}
 			if n > 0 || err != nil {
 				return n, err
 			}
 			if !c.readable.Load() {
-				c.task.to(idle)
+				c.task.switchTo(idle)
 			}
 		}
 	}
 }
 
-// readNow returns what has come, 0 and no error if nothing has.
+// readNow returns the available bytes, 0 and no error if there are none.
 func (c *Conn) readNow(b []byte) (int, error) {
 	n, err := c.transfer(unix.SYS_READ, b)
 	switch {
@@ -131,7 +133,7 @@ func (c *Conn) readNow(b []byte) (int, error) {
 	return n, nil
 }
 
-// WriteNow sends what the socket takes at once, and returns how much that is.
+// WriteNow sends as many bytes as the socket accepts without waiting, and returns their number.
 func (c *Conn) WriteNow(b []byte) (int, error) {
 	n, err := c.transfer(unix.SYS_WRITE, b)
 	if errors.Is(err, unix.EAGAIN) {
@@ -140,14 +142,16 @@ func (c *Conn) WriteNow(b []byte) (int, error) {
 	return n, err
 }
 
-// transfer is read(2) or write(2). It does not tell Go's scheduler of a system call that never blocks.
+// transfer is read(2) or write(2). The socket never blocks, so Go's scheduler need not know of the
+// call.
 func (c *Conn) transfer(trap uintptr, b []byte) (int, error) {
-	if !c.use() {
+	if !c.ref() {
 		return 0, net.ErrClosed
 	}
-	defer c.done()
+	defer c.unref()
 	for {
-		n, _, errno := syscall.RawSyscall(trap, uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		n, _, errno := syscall.RawSyscall(trap,
+			uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 		switch errno {
 		case 0:
 			return int(n), nil
@@ -158,23 +162,23 @@ func (c *Conn) transfer(trap uintptr, b []byte) (int, error) {
 	}
 }
 
-// Write waits until all is sent, but not beyond the write deadline. One goroutine writes at a time.
+// Write returns when all bytes are sent, or at the write deadline.
 func (c *Conn) Write(b []byte) (sent int, err error) {
 	for {
 		n, err := c.WriteNow(b[sent:])
 		if sent += n; err != nil || sent == len(b) {
 			return sent, err
 		}
-		if err := c.awaitRoom(); err != nil {
+		if err := c.awaitWritable(); err != nil {
 			return sent, err
 		}
 	}
 }
 
-func (c *Conn) awaitRoom() error {
+func (c *Conn) awaitWritable() error {
 	var late <-chan time.Time
-	if !c.until.IsZero() {
-		timer := time.NewTimer(time.Until(c.until))
+	if !c.writeDeadline.IsZero() {
+		timer := time.NewTimer(time.Until(c.writeDeadline))
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -186,11 +190,11 @@ func (c *Conn) awaitRoom() error {
 	}
 }
 
-// Close ends what is read and written, at once. The descriptor is closed when nobody uses it any more.
+// Close ends Read and Write at once. The last unref closes the descriptor.
 func (c *Conn) Close() error {
 	c.closing.Do(func() {
 		c.closed.Store(true)
-		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR) // fails if the client has ended it before
+		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR) // fails if the client has ended the connection
 		select {
 		case c.writable <- struct{}{}:
 		default:
@@ -201,26 +205,26 @@ func (c *Conn) Close() error {
 		}
 		c.deadlines.Unlock()
 		c.task.signal()
-		c.done()
+		c.unref()
 	})
 	return nil
 }
 
-// CloseWrite ends what the client reads.
+// CloseWrite ends the stream that the client reads.
 func (c *Conn) CloseWrite() error {
-	if !c.use() {
+	if !c.ref() {
 		return net.ErrClosed
 	}
-	defer c.done()
+	defer c.unref()
 	return unix.Shutdown(c.fd, unix.SHUT_WR)
 }
 
 func (c *Conn) overdue() bool {
 	d := c.deadline.Load()
-	return d != 0 && time.Since(c.born) >= time.Duration(d)
+	return d != 0 && time.Since(c.created) >= time.Duration(d)
 }
 
-// SetReadDeadline has Read return by then; zero = never by itself. Any goroutine may call it.
+// SetReadDeadline sets the deadline of Read; zero = none. Any goroutine may call it.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.deadlines.Lock()
 	defer c.deadlines.Unlock()
@@ -231,9 +235,9 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 		}
 		return nil
 	}
-	in := max(1, t.Sub(c.born)) // 0 is none
+	in := max(1, t.Sub(c.created)) // 0 = none
 	c.deadline.Store(int64(in))
-	left := in - time.Since(c.born)
+	left := in - time.Since(c.created)
 	switch {
 	case left <= 0:
 		c.task.signal()
@@ -246,20 +250,20 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is for whoever writes.
+// SetWriteDeadline sets the deadline of Write. Only the writing goroutine may call it.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	c.until = t
+	c.writeDeadline = t
 	return nil
 }
 
-// SetDeadline sets both.
+// SetDeadline sets both deadlines.
 func (c *Conn) SetDeadline(t time.Time) error {
-	c.until = t
+	c.writeDeadline = t
 	return c.SetReadDeadline(t)
 }
 
-// LocalAddr is the address that the client connected to.
+// LocalAddr returns the address that the client connected to.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the client's address.
+// RemoteAddr returns the client's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }

@@ -1,21 +1,21 @@
-// Package poll serves many connections by few goroutines, where there is epoll. Each connection runs a
-// coroutine. A Poller asks its own epoll instance which sockets have something to read, and resumes the
-// coroutines of these one after the other. If there are many, helpers run some. So no goroutine is
-// parked or woken for a request, and one call of epoll serves many.
+// Package poll serves many connections by few goroutines, where there is epoll. Each connection
+// runs a coroutine. A Poller asks its own epoll instance which sockets are readable, and resumes
+// the coroutines of these one after the other. Helpers run some of many. So no goroutine is parked
+// or woken for a request, and one call of epoll serves many.
 //
-// Nothing may wait on those goroutines, or compute for long: a coroutine that has to says so first.
+// A coroutine must not block or compute for long on these goroutines. It detaches itself first.
 //
-//	          ┌─ looped: in the poller's rounds ◄────────────────┐
-//	epoll ───►│    │ LineUp              │ Detach               │ there is something to read,
+//	          ┌─ shared: in the poller's rounds ◄────────────────┐
+//	epoll ───►│    │ DetachInOrder       │ Detach               │ the socket is readable,
 //	signal ──►│    ▼                     ▼                      │ or a deadline has passed
-//	          │  lined: one behind     away: on a goroutine     │
-//	          │  the other             of its own               │
+//	          │  ordered: one after    detached: on a           │
+//	          │  the other             goroutine of its own     │
 //	          └────┴─────────────────────┴──► idle, in Read ─────┘
 //
-// Yield puts a coroutine of the rounds behind the others, for a later round. One that is away waits
-// until a round lets it go on there. A signal is a deadline that has passed, or Close.
+// Yield moves a shared coroutine behind the others, to a later round. A detached one pauses until a
+// round resumes it. A signal is a deadline that has passed, or Close.
 //
-// Elsewhere than on Linux New returns errors.ErrUnsupported.
+// On systems other than Linux New returns errors.ErrUnsupported.
 //
-// Lock order: a Conn's deadlines, then the Poller's mu, which is a leaf.
+// Lock order: a Conn's deadlines, then the Poller's mu. No lock is taken under mu.
 package poll

@@ -15,91 +15,95 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// many is how many tasks of a round are worth to wake another processor for.
-const many = 4
+// minShared is how many tasks of a round are worth waking another processor for.
+const minShared = 4
 
-// events of a socket, each told once: when there is something new.
+// events are those that a socket reports, edge-triggered.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
-// Poller serves many connections by few goroutines. One goes in rounds: it asks the kernel which
-// sockets have something new. It runs the tasks of these and of those that were signaled, and behind
-// them a few of those that have given way. If there are many it gives some to helpers that have
-// nothing to do; there is one for each other processor. Another goroutine runs the line: the tasks
-// that wait for the same thing, in the order in which they line up. The first one waits, and the
-// others find it done.
+// Poller serves many connections by few goroutines. Its own goroutine works in rounds. In each it
+// asks the kernel which sockets have events, and runs the tasks of these and the signaled ones.
+// Behind them it runs a few of the tasks that yielded. Idle helpers, one for each other processor,
+// run some of many tasks. A second goroutine runs the ordered tasks in their order. They wait for
+// the same event: the first one blocks, and the others then find it done.
 //
-// The epoll instance is a file that Go's own poller watches. So a round that finds nothing blocks no
-// thread, and begins again as soon as there is something.
+// The epoll instance is a file in Go's own poller. So a round without events blocks no thread, and
+// the next event begins a round.
 type Poller struct {
 	epoll *os.File
 	raw   syscall.RawConn
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // of its goroutines
 
-	greedy int // of those who wait again: so many are run in a round, that a processor is left for the others
+	// maxReturning is how many returning tasks a round runs. One processor stays for the others.
+	maxReturning int
 
-	mu       sync.Mutex       // protects this group
-	socks    map[uint64]*Conn // not by descriptor: what is told of one that was closed is not for the next with its number
-	lastID   uint64
-	queue    []*task // to be run in the next round
-	again    []*task // who had a turn and wants another, or was elsewhere: run behind those, few in a round
-	passes   []*task // of those that compute on goroutines of their own: a round lets one of them go on
-	sleeping bool    // the poller waits for the kernel, and must be woken for the queue
-	line     []*task // of those that wait for one thing
-	closed   bool
+	mu sync.Mutex // protects this group
+	// conns are keyed by id, not by descriptor: a late event of a closed socket must not reach the
+	// next one with its descriptor.
+	conns     map[uint64]*Conn
+	lastID    uint64
+	queue     []*task // for the next round
+	returning []*task // that yielded, or were not shared: a round runs few of them, after the queue
+	paused    []*task // detached tasks that yielded: a round resumes one of them
+	ordered   []*task
+	sleeping  bool // the poller waits for the kernel, and must be woken for the queue
+	closed    bool
 
-	lined chan struct{} // there is a line
-	help  chan []*task  // tasks of a round, for whoever has nothing to do
+	orderedReady chan struct{} // ordered is not empty
+	helpers      chan []*task  // tasks of a round, for an idle helper
 }
 
+// New starts a poller. Close ends it.
 func New() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // makes os.NewFile give it to Go's poller
+	if err := unix.SetNonblock(fd, true); err != nil { // os.NewFile adds it to Go's poller then
 		unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	p := &Poller{
-		epoll: os.NewFile(uintptr(fd), "epoll"), greedy: max(1, runtime.GOMAXPROCS(0)-1),
-		socks: make(map[uint64]*Conn), lined: make(chan struct{}, 1), help: make(chan []*task),
+		epoll: os.NewFile(uintptr(fd), "epoll"), maxReturning: max(1, runtime.GOMAXPROCS(0)-1),
+		conns: make(map[uint64]*Conn), orderedReady: make(chan struct{}, 1), helpers: make(chan []*task),
 	}
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // Go's poller has not taken it
+	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // it is not in Go's poller
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	p.ended.Go(p.run)
-	p.ended.Go(p.runLine)
+	p.ended.Go(p.runOrdered)
 	for range runtime.GOMAXPROCS(0) - 1 {
-		p.ended.Go(p.helpOut)
+		p.ended.Go(p.runHelper)
 	}
 	return p, nil
 }
 
-// Close ends the poller, whose tasks have all ended.
+// Close ends the poller. All of its tasks must have ended.
 func (p *Poller) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	close(p.lined)
-	p.wake()
+	close(p.orderedReady)
+	p.interrupt()
 	p.ended.Wait()
 	p.epoll.Close()
 }
 
-// Adopt makes the socket of nc one of the poller's, and closes nc; on an error nc is as it was.
+// Adopt moves the socket of nc to the poller and closes nc. On an error nc is unchanged.
 func (p *Poller) Adopt(nc *net.TCPConn) (*Conn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	fd := -1
-	if cerr := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); cerr != nil {
+	cerr := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if cerr != nil {
 		return nil, cerr
 	}
 	if err != nil {
@@ -107,92 +111,96 @@ func (p *Poller) Adopt(nc *net.TCPConn) (*Conn, error) {
 	}
 	s := newConn(p, fd, nc)
 	if err := p.watch(s); err != nil {
-		p.forget(s)
+		p.remove(s)
 		unix.Close(fd)
 		return nil, err
 	}
-	nc.Close() // or Go's poller would go on watching it
+	nc.Close() // removes the socket from Go's poller
 	return s, nil
 }
 
-// watch begins to tell s what is new.
+// watch adds s to the epoll instance.
 func (p *Poller) watch(s *Conn) error {
 	p.mu.Lock()
 	p.lastID++
 	s.id = p.lastID
-	p.socks[s.id] = s
+	p.conns[s.id] = s
 	p.mu.Unlock()
-	e := unix.EpollEvent{Events: events, Fd: int32(s.id), Pad: int32(s.id >> 32)} // 64 bits that are the caller's own
+	e := unix.EpollEvent{Events: events, Fd: int32(s.id), Pad: int32(s.id >> 32)} // 64 bits of user data
 	var err error
-	if cerr := p.raw.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, s.fd, &e) }); cerr != nil {
+	cerr := p.raw.Control(func(epoll uintptr) {
+		err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, s.fd, &e)
+	})
+	if cerr != nil {
 		return cerr
 	}
 	return err
 }
 
-// forget is called when s is closed.
-func (p *Poller) forget(s *Conn) {
+// remove is called when s is closed.
+func (p *Poller) remove(s *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.socks, s.id)
+	delete(p.conns, s.id)
 }
 
-// enqueue has t run in the next round; or, if it has just had a turn, or was elsewhere, in one of the next, behind those who have
-// not. Any goroutine may call it.
-func (p *Poller) enqueue(t *task, behind bool) {
+// enqueue schedules t for the next round. A returning task, which yielded or was not shared, goes
+// to a later round, after tasks that are not. Any goroutine may call it.
+func (p *Poller) enqueue(t *task, returning bool) {
 	p.mu.Lock()
-	if behind {
-		p.again = append(p.again, t)
+	if returning {
+		p.returning = append(p.returning, t)
 	} else {
 		p.queue = append(p.queue, t)
 	}
 	p.mu.Unlock()
-	p.Look()
+	p.Wake()
 }
 
-// pass has t go on away when a round lets it. So few of those that compute run at a time.
-func (p *Poller) pass(t *task) {
+// enqueuePaused schedules t to go on detached. Each round resumes one such task, so few compute at a
+// time.
+func (p *Poller) enqueuePaused(t *task) {
 	p.mu.Lock()
-	p.passes = append(p.passes, t)
+	p.paused = append(p.paused, t)
 	p.mu.Unlock()
-	p.Look()
+	p.Wake()
 }
 
-// Look has the poller ask the kernel what is new. While goroutines are ready to run, Go would
-// look at its own poller only after 10 ms.
-func (p *Poller) Look() {
+// Wake makes the poller ask the kernel for events. While goroutines are ready to run, Go checks its
+// own poller only every 10 ms.
+func (p *Poller) Wake() {
 	p.mu.Lock()
 	sleeping := p.sleeping
 	p.sleeping = false
 	p.mu.Unlock()
 	if sleeping {
-		p.wake()
+		p.interrupt()
 	}
 }
 
-// wake makes sleep return, this time or the next.
-func (p *Poller) wake() { _ = p.epoll.SetReadDeadline(past) } // fails on a closed file only
+// interrupt makes sleep return, now or the next time. It fails on a closed file only.
+func (p *Poller) interrupt() { _ = p.epoll.SetReadDeadline(past) }
 
-// lineUp has t run behind the others of the line.
-func (p *Poller) lineUp(t *task) {
+// enqueueOrdered schedules t after the other ordered tasks.
+func (p *Poller) enqueueOrdered(t *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.line = append(p.line, t)
+	p.ordered = append(p.ordered, t)
 	select {
-	case p.lined <- struct{}{}:
+	case p.orderedReady <- struct{}{}:
 	default:
 	}
 }
 
-func (p *Poller) runLine() {
+func (p *Poller) runOrdered() {
 	var spare []*task
-	for range p.lined {
+	for range p.orderedReady {
 		p.mu.Lock()
-		tasks := p.line
-		p.line = spare[:0]
+		tasks := p.ordered
+		p.ordered = spare[:0]
 		p.mu.Unlock()
 		for _, t := range tasks {
-			t.goOn(lined)
+			t.run(ordered)
 		}
 		clear(tasks)
 		spare = tasks
@@ -203,34 +211,34 @@ func (p *Poller) run() {
 	var spare []*task
 	for {
 		n := p.poll()
-		if n == 0 && p.fallsAsleep() {
+		if n == 0 && p.maySleep() {
 			n = p.sleep()
 		}
-		tasks, again, ok := p.round(p.found[:n], spare)
+		tasks, last, ok := p.round(p.found[:n], spare)
 		if !ok {
-			close(p.help)
+			close(p.helpers)
 			return
 		}
-		first := len(tasks) - again
-		mine, hungry := p.share(tasks[:first]), p.offer(tasks[first:])
-		goOnAll(mine)
-		goOnAll(hungry)
-		if spare = nil; len(mine)+len(hungry) == len(tasks) {
+		first := len(tasks) - last
+		ready, returning := p.shareReady(tasks[:first]), p.shareReturning(tasks[first:])
+		runAll(ready)
+		runAll(returning)
+		if spare = nil; len(ready)+len(returning) == len(tasks) {
 			clear(tasks)
 			spare = tasks
 		}
-		if p.letPass() || len(tasks) > 0 {
-			runtime.Gosched() // to whoever was set going: Go would look at that only after 10 ms
+		if p.resumePaused() || len(tasks) > 0 {
+			runtime.Gosched() // Go would run the resumed goroutines only after 10 ms
 		}
 	}
 }
 
-// share gives helpers that have nothing to do a part of many tasks, and returns the rest.
-func (p *Poller) share(tasks []*task) []*task {
-	for len(tasks) >= many {
+// shareReady gives idle helpers a part of many tasks, and returns the rest.
+func (p *Poller) shareReady(tasks []*task) []*task {
+	for len(tasks) >= minShared {
 		half := len(tasks) / 2
 		select {
-		case p.help <- tasks[half:]:
+		case p.helpers <- tasks[half:]:
 			tasks = tasks[:half:half]
 		default:
 			return tasks
@@ -239,11 +247,11 @@ func (p *Poller) share(tasks []*task) []*task {
 	return tasks
 }
 
-// offer gives helpers that have nothing to do a task each, of those that wait again, and returns the rest: one at least.
-func (p *Poller) offer(tasks []*task) []*task {
+// shareReturning gives idle helpers a returning task each, and returns the rest, at least one.
+func (p *Poller) shareReturning(tasks []*task) []*task {
 	for n := len(tasks) - 1; n > 0; n-- {
 		select {
-		case p.help <- tasks[n:]:
+		case p.helpers <- tasks[n:]:
 			tasks = tasks[:n:n]
 		default:
 			return tasks
@@ -252,58 +260,58 @@ func (p *Poller) offer(tasks []*task) []*task {
 	return tasks
 }
 
-func (p *Poller) helpOut() {
-	for tasks := range p.help {
-		goOnAll(tasks)
+func (p *Poller) runHelper() {
+	for tasks := range p.helpers {
+		runAll(tasks)
 	}
 }
 
-func goOnAll(tasks []*task) {
+func runAll(tasks []*task) {
 	for _, t := range tasks {
-		t.goOn(looped)
+		t.run(shared)
 	}
 }
 
-// fallsAsleep reports whether there is nothing in the queue: then whoever puts something there wakes the poller.
-func (p *Poller) fallsAsleep() bool {
+// maySleep reports whether there is nothing to run. Then the next enqueue wakes the poller.
+func (p *Poller) maySleep() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sleeping = len(p.queue) == 0 && len(p.again) == 0 && len(p.passes) == 0 && !p.closed
+	p.sleeping = len(p.queue) == 0 && len(p.returning) == 0 && len(p.paused) == 0 && !p.closed
 	return p.sleeping
 }
 
-// round tells the sockets what is new and returns the tasks to be run, and how many at their end waited again; ok is false
-// if there will be none any more. What it returned before is used for the next.
-func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, again int, ok bool) {
+// round records the events of the sockets. It returns the tasks to run, of which the last ones are
+// returning. ok is false if the poller is closed. spare is memory for the next round.
+func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, returning int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false
 	for i := range found {
-		s := p.socks[uint64(uint32(found[i].Fd))|uint64(found[i].Pad)<<32]
-		if s != nil && s.note(found[i].Events) && s.task.claim() {
+		s := p.conns[uint64(uint32(found[i].Fd))|uint64(found[i].Pad)<<32]
+		if s != nil && s.record(found[i].Events) && s.task.claim() {
 			p.queue = append(p.queue, s.task)
 		}
 	}
-	again = min(len(p.again), p.greedy)
-	tasks, ok = append(p.queue, p.again[:again]...), !p.closed
-	p.again = slices.Delete(p.again, 0, again)
+	returning = min(len(p.returning), p.maxReturning)
+	tasks, ok = append(p.queue, p.returning[:returning]...), !p.closed
+	p.returning = slices.Delete(p.returning, 0, returning)
 	p.queue = spare[:0]
 	p.mu.Unlock()
-	return tasks, again, ok
+	return tasks, returning, ok
 }
 
-// letPass has one of those go on that compute on goroutines of their own. It reports whether there is one.
-func (p *Poller) letPass() bool {
+// resumePaused resumes a paused task, and reports whether there is one.
+func (p *Poller) resumePaused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.passes) == 0 {
+	if len(p.paused) == 0 {
 		return false
 	}
-	go p.passes[0].goOn(away)
-	p.passes = slices.Delete(p.passes, 0, 1)
+	go p.paused[0].run(detached)
+	p.paused = slices.Delete(p.paused, 0, 1)
 	return true
 }
 
-// poll asks the kernel what is new, and does not wait for it.
+// poll asks the kernel for events without waiting.
 func (p *Poller) poll() (n int) {
 	_ = p.raw.Control(func(fd uintptr) { n = p.pollRaw(fd) })
 	return n
@@ -312,7 +320,7 @@ func (p *Poller) poll() (n int) {
 // past is a deadline that makes sleep return at once.
 var past = time.Unix(1, 0)
 
-// sleep waits until there is something new, or until it is woken.
+// sleep waits for events, or until interrupt.
 func (p *Poller) sleep() (n int) {
 	err := p.raw.Read(func(fd uintptr) bool {
 		n = p.pollRaw(fd)
@@ -324,9 +332,11 @@ func (p *Poller) sleep() (n int) {
 	return n
 }
 
-// pollRaw does not tell Go's scheduler of a system call that never blocks, and so is never interrupted.
+// pollRaw calls epoll_pwait without a timeout. The call never blocks, so Go's scheduler need not
+// know of it.
 func (p *Poller) pollRaw(fd uintptr) int {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT,
+		fd, uintptr(unsafe.Pointer(&p.found[0])), uintptr(len(p.found)), 0, 0, 0)
 	if errno != 0 {
 		return 0
 	}

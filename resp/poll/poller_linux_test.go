@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// adopted starts a poller and returns what connects a client to a coroutine of it that does serve.
+// adopted starts a poller. dial connects a client to a coroutine of it that runs serve.
 func adopted(t *testing.T, serve func(c *Conn)) (dial func() net.Conn) {
 	t.Helper()
 	p, err := New()
@@ -53,7 +53,7 @@ func adopted(t *testing.T, serve func(c *Conn)) (dial func() net.Conn) {
 	}
 }
 
-// echo sends back what comes, until the client leaves.
+// echo returns all bytes to the client, until the client closes the connection.
 func echo(c *Conn) {
 	b := make([]byte, 100)
 	for {
@@ -67,7 +67,7 @@ func echo(c *Conn) {
 	}
 }
 
-// exchange fails the test unless the client gets back what it sends.
+// exchange sends a text and expects it back.
 func exchange(t *testing.T, client net.Conn, text string) {
 	t.Helper()
 	if _, err := io.WriteString(client, text); err != nil {
@@ -92,7 +92,7 @@ func TestManyConnectionsReadAndWrite(t *testing.T) {
 	}
 }
 
-func TestACoroutineThatIsDetachedMayWait(t *testing.T) {
+func TestDetachedCoroutineMayBlock(t *testing.T) {
 	detached, release := make(chan bool), make(chan struct{})
 	dial := adopted(t, func(c *Conn) {
 		c.Detach()
@@ -111,7 +111,7 @@ func TestACoroutineThatIsDetachedMayWait(t *testing.T) {
 	exchange(t, waitsToo, "waited")
 }
 
-func TestThoseInTheLineGoOnInTheirOrder(t *testing.T) {
+func TestOrderedCoroutinesResumeInOrder(t *testing.T) {
 	const clients = 10
 	order, release := make(chan byte, clients), make(chan struct{})
 	dial := adopted(t, func(c *Conn) {
@@ -123,8 +123,8 @@ func TestThoseInTheLineGoOnInTheirOrder(t *testing.T) {
 			if _, err := c.Write(b); err != nil {
 				return
 			}
-			c.LineUp()
-			<-release // the first one waits, and holds up no reader
+			c.DetachInOrder()
+			<-release // the first one blocks, but no reader
 			order <- b[0]
 		}
 	})
@@ -139,7 +139,7 @@ func TestThoseInTheLineGoOnInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestAReadEndsAtItsDeadline(t *testing.T) {
+func TestReadEndsAtDeadline(t *testing.T) {
 	failed := make(chan error)
 	dial := adopted(t, func(c *Conn) {
 		c.SetReadDeadline(time.Now().Add(time.Millisecond))
@@ -152,19 +152,19 @@ func TestAReadEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
-func TestWhoHasNotWaitedIsBehindTheOthers(t *testing.T) {
-	for here, behind := range map[place]bool{looped: true, away: true, lined: false} {
+func TestOnlyOrderedTasksSkipTheReturningQueue(t *testing.T) {
+	for here, behind := range map[mode]bool{shared: true, detached: true, ordered: false} {
 		p := new(Poller)
-		task := &task{poller: p, resume: func() (place, bool) { return looped, true }}
-		task.goOn(here)
-		if got := len(p.again) == 1 && len(p.queue) == 0; got != behind {
+		task := &task{poller: p, resume: func() (mode, bool) { return shared, true }}
+		task.run(here)
+		if got := len(p.returning) == 1 && len(p.queue) == 0; got != behind {
 			t.Errorf("from %d: behind the others: %v, want %v", here, got, behind)
 		}
 	}
 }
 
-func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
-	p := &Poller{greedy: 2}
+func TestReturningTasksRunAfterNewOnes(t *testing.T) {
+	p := &Poller{maxReturning: 2}
 	a, b, c, fresh := new(task), new(task), new(task), new(task)
 	for _, hog := range []*task{a, b, c} {
 		p.enqueue(hog, true)
@@ -174,14 +174,14 @@ func TestWhoHadATurnIsServedBehindThoseWhoHadNone(t *testing.T) {
 		tasks []*task
 		again int
 	}{{[]*task{fresh, a, b}, 2}, {[]*task{c}, 1}, {nil, 0}} {
-		if i < 2 && p.fallsAsleep() {
-			t.Error("the poller falls asleep while somebody wants a turn")
+		if i < 2 && p.maySleep() {
+			t.Error("the poller sleeps while tasks return")
 		}
 		if got, again, ok := p.round(nil, nil); !ok || again != want.again || !slices.Equal(got, want.tasks) {
 			t.Errorf("round %d: %v, %d again, not %v", i, got, again, want)
 		}
 	}
-	if !p.fallsAsleep() {
-		t.Error("the poller stays awake for nobody")
+	if !p.maySleep() {
+		t.Error("the poller does not sleep although there is no task")
 	}
 }

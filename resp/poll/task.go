@@ -7,27 +7,27 @@ import (
 	"sync/atomic"
 )
 
-// place is where a task goes on.
-type place uint8
+// mode says where a task goes on.
+type mode uint8
 
 const (
-	idle    place = iota // nowhere, until there is a signal
-	looped               // in its poller's next round, on the poller's goroutine
-	lined                // behind the others of the line, on its goroutine
-	away                 // on a goroutine of its own: it may wait for whatever, and compute
-	passing              // away, when a round lets it
+	idle     mode = iota // nowhere, until the next signal
+	shared               // in a round of its poller, on the poller's goroutine or a helper's
+	ordered              // on one goroutine, after the tasks that became ordered before
+	detached             // on a goroutine of its own, where it may block and compute
+	paused               // detached, when a round resumes it
 )
 
-// task is the goroutine of a connection as a coroutine: it runs when somebody resumes it, on that one's time, until it
-// says where it goes on. So a poller's goroutine serves all connections that have something to do, one after the other.
+// task is a connection's code as a coroutine. It runs on the goroutine that resumes it, until it
+// switches to another mode. So one goroutine serves many connections, one after the other.
 //
-// It begins by start. A signal before that is not lost: it looks before it goes idle.
+// start begins it. An earlier signal is not lost, because the task reads before it becomes idle.
 type task struct {
-	poller *Poller
-	resume func() (place, bool)
-	yield  func(place) bool
-	here   place // of the task alone, while it runs
-	hasHad bool  // likewise: it has read in this round, or was elsewhere
+	poller  *Poller
+	resume  func() (mode, bool)
+	yield   func(mode) bool
+	here    mode // current mode, set by run
+	hasRead bool // it has read in this round, or was not shared before it
 
 	state atomic.Uint32 // a taskState
 }
@@ -35,15 +35,15 @@ type task struct {
 type taskState = uint32
 
 const (
-	running  taskState = iota // or about to
-	signaled                  // running, and there was a signal: it must not go idle without a look
-	resting                   // idle
+	running  taskState = iota // or about to run
+	signaled                  // running, and signaled since: it must read again before it becomes idle
+	parked                    // idle
 )
 
 func (t *task) start(run func()) {
-	t.resume, _ = iter.Pull(func(yield func(place) bool) {
+	t.resume, _ = iter.Pull(func(yield func(mode) bool) {
 		defer func() {
-			if p := recover(); p != nil { // who resumes it would panic with a stack of its own
+			if p := recover(); p != nil { // the panic of resume would have the stack of its caller
 				panic(fmt.Sprintf("%v\n\n%s", p, debug.Stack()))
 			}
 		}()
@@ -53,14 +53,14 @@ func (t *task) start(run func()) {
 	t.poller.enqueue(t, false)
 }
 
-// signal has the task look up, if it is idle or about to be. Any goroutine may call it.
+// signal makes an idle task run again, now or as soon as it becomes idle. Any goroutine may call it.
 func (t *task) signal() {
 	if t.claim() {
 		t.poller.enqueue(t, false)
 	}
 }
 
-// claim is signal for who puts the task into the queue itself where it returns true.
+// claim is signal without the enqueueing. It returns true if the caller must enqueue the task.
 func (t *task) claim() bool {
 	for {
 		switch t.state.Load() {
@@ -70,54 +70,54 @@ func (t *task) claim() bool {
 			if t.state.CompareAndSwap(running, signaled) {
 				return false
 			}
-		case resting:
-			if t.state.CompareAndSwap(resting, running) {
+		case parked:
+			if t.state.CompareAndSwap(parked, running) {
 				return true
 			}
 		}
 	}
 }
 
-// goOn runs the task on the caller's goroutine, whose place is given, until it wants to go on elsewhere. Only one
-// goroutine may have the task, and this one gives it away. A task that was in the line is not queued behind the others: it
-// has waited.
-func (t *task) goOn(here place) {
+// run resumes the task in the given mode on the caller's goroutine, until the task switches to
+// another mode or becomes idle. Only one goroutine may run a task at a time. An ordered task goes
+// to the front group of the next round, since it has waited already.
+func (t *task) run(here mode) {
 	for {
-		t.here, t.hasHad = here, here != looped // who was elsewhere reads on in a round
-		t.state.Store(running)                  // whoever signaled before then has said why where the task looks
+		t.here, t.hasRead = here, here != shared // a task from another mode reads in a later round
+		t.state.Store(running)                   // the reason of an earlier signal is stored already
 		to, ok := t.resume()
 		if !ok {
-			t.resume, t.yield = nil, nil // which would keep the connection in memory as long as anybody has the task
+			t.resume, t.yield = nil, nil // they would keep the connection in memory
 			return
 		}
 		switch to {
 		case idle:
-			if t.state.CompareAndSwap(running, resting) {
+			if t.state.CompareAndSwap(running, parked) {
 				return
 			}
-		case looped:
-			t.poller.enqueue(t, here != lined)
+		case shared:
+			t.poller.enqueue(t, here != ordered)
 			return
-		case lined:
-			t.poller.lineUp(t)
+		case ordered:
+			t.poller.enqueueOrdered(t)
 			return
-		case away:
-			go t.goOn(away)
+		case detached:
+			go t.run(detached)
 			return
-		case passing:
-			t.poller.pass(t)
+		case paused:
+			t.poller.enqueuePaused(t)
 			return
 		}
 	}
 }
 
-// to has the task go on elsewhere. It is called by the task itself.
-func (t *task) to(p place) { t.yield(p) }
+// switchTo continues the task in another mode. Only the task itself calls it.
+func (t *task) switchTo(m mode) { t.yield(m) }
 
-// mayRead reports whether the task may read in this round. Who sends without end has one buffer a round, whatever
-// it is full of.
+// mayRead reports whether the task may read in this round. A client that sends without a pause gets
+// one read a round, whatever the size of its commands.
 func (t *task) mayRead() bool {
-	had := t.hasHad
-	t.hasHad = true
+	had := t.hasRead
+	t.hasRead = true
 	return !had
 }

@@ -19,7 +19,7 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `ulimit -n 228; exec "$0" "$@"`, simbatest.Binary(t), "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data")
 	p := simbatest.RunCmd(t, cmd)
 	addr := p.Wants(t, `msg=ready .*addr=(\S+)`)[1]
-	p.Wants(t, `maxclients is lowered .*maxclients=100 `)
+	p.Wants(t, `maxclients lowered .*maxclients=100 `)
 	v := watched(t, addr, "", p.Output)
 	conns := v.raws(500)
 	refused := 0

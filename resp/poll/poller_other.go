@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Poller is for Linux only.
+// Poller exists on Linux only.
 type Poller struct{}
 
 // New returns errors.ErrUnsupported.
@@ -16,19 +16,19 @@ func New() (*Poller, error) { return nil, errors.ErrUnsupported }
 // Adopt is never called.
 func (p *Poller) Adopt(*net.TCPConn) (*Conn, error) { return nil, errors.ErrUnsupported }
 
-// Look is never called.
-func (p *Poller) Look() {}
+// Wake is never called.
+func (p *Poller) Wake() {}
 
 // Close is never called.
 func (p *Poller) Close() {}
 
 func (p *Poller) enqueue(*task, bool) {}
 
-func (p *Poller) lineUp(*task) {}
+func (p *Poller) enqueueOrdered(*task) {}
 
-func (p *Poller) pass(*task) {}
+func (p *Poller) enqueuePaused(*task) {}
 
-// Conn is for Linux only.
+// Conn exists on Linux only.
 type Conn struct {
 	net.Conn
 	task *task

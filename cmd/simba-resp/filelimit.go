@@ -1,0 +1,20 @@
+package main
+
+import (
+	"math"
+	"syscall"
+)
+
+// reservedFiles is the number of open files that stay free for the store, its log and the listener.
+// A store that cannot open its next file ends the process.
+const reservedFiles = 128
+
+// clientLimit returns how many clients the limit of open files allows. Go raises the soft limit to
+// the hard one before main.
+func clientLimit() int {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return math.MaxInt32 // accept then reports the limit
+	}
+	return max(1, int(min(files.Cur, math.MaxInt32))-reservedFiles)
+}
