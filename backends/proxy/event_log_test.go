@@ -243,8 +243,8 @@ func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 		want(append(in, "acquired d 4", "acquired e 5")...)
 		c.Record(endOf(simba.EventReleased, "m", "d", 4)) // too late to wait for
 		want(append(in, "acquired d 4", "acquired e 5", "released d 4")...)
-		if len(c.early) != 0 {
-			t.Errorf("%v are held back", c.early)
+		if len(c.held) != 0 {
+			t.Errorf("%v are held back", c.held)
 		}
 	})
 }
@@ -329,8 +329,8 @@ func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 		c.Record(endOf(simba.EventReleased, "m", "f", 6)) // its beginning is not told
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.early) != 0 {
-			t.Errorf("%q, and %v are held back", got, c.early)
+		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.held) != 0 {
+			t.Errorf("%q, and %v are held back", got, c.held)
 		}
 		c.Record(acquired("m", "f", 6)) // too late
 		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) {

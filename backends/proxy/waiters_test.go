@@ -169,7 +169,7 @@ func overtaken(s *deskStore, g Grant) *Ticket {
 func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 	for name, grant := range map[string]func() Grant{
 		"by time":             tooLate,
-		"by the store's word": func() Grant { return Grant{Confirm: true, Over: true} },
+		"by the store's word": func() Grant { return Grant{Confirm: true, Ended: true} },
 		"by the store's clock, which counts in milliseconds": func() Grant {
 			return Grant{Token: 7, Since: time.Now().Add(-time.Second + 900*time.Microsecond)}
 		},

@@ -34,7 +34,7 @@ func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
 					t.Errorf("with %d connections that were closed: %v", had, err)
 				}
 			}
-			until(t, "the subscriber is back", func() bool { return b.subs.hears("m") })
+			until(t, "the subscriber is back", func() bool { return b.subs.reachable("m") })
 		})
 	}
 }

@@ -24,7 +24,7 @@ func TestAWrongIdeaOfRedisClockMovesNoLease(t *testing.T) {
 	p := b.up.pipeline(b.up.client)
 	for i, wrong := range []time.Duration{time.Hour, -time.Hour} {
 		m := fmt.Sprint("m", i)
-		astray := func() { p.clock.set(time.Now().Add(wrong).UnixMilli(), time.Now()) }
+		astray := func() { p.clock.replace(time.Now().Add(wrong).UnixMilli(), time.Now()) }
 		const ttl = 10 * time.Minute
 		keeps := func(contender string, since time.Time) {
 			t.Helper()

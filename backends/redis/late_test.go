@@ -63,7 +63,7 @@ func TestAClockOfRedisThatIsSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
-	p.clock.set(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as known before it was set
+	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as known before it was set
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("%+v", o)
 	}
@@ -72,19 +72,19 @@ func TestAClockOfRedisThatIsSetForwardRefusesNothing(t *testing.T) {
 func TestTheLimitOfARequestIsNotLaterThanItsDeadline(t *testing.T) {
 	var c clock
 	at := time.Now()
-	if got := c.limit(at); got != never {
+	if got := c.atNode(at); got != noDeadline {
 		t.Errorf("%s before anything is known", got)
 	}
-	c.read(1000, at.Add(-time.Second)) // 1000 some time within this second
+	c.update(1000, at.Add(-time.Second)) // 1000 some time within this second
 	last := c.last.Load()
-	if got := c.limit(last.at.Add(300 * time.Millisecond)); got != "1300" {
+	if got := c.atNode(last.at.Add(300 * time.Millisecond)); got != "1300" {
 		t.Errorf("%s", got)
 	}
-	c.read(5000, time.Now().Add(-time.Minute))
+	c.update(5000, time.Now().Add(-time.Minute))
 	if c.last.Load() != last {
 		t.Error("a reading took the place of a better one")
 	}
-	c.read(2000, time.Now())
+	c.update(2000, time.Now())
 	if c.last.Load().millis != 2000 {
 		t.Error("a better reading was not taken")
 	}

@@ -47,7 +47,7 @@ func nothing(redis.Pipeliner) {}
 func notesAmid(t testing.TB, before, after func(redis.Pipeliner), j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
 	header := b.header()
-	header[4] = never
+	header[4] = noDeadline
 	sent := time.Now()
 	var reply *redis.Cmd
 	_, err := j.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -81,7 +81,7 @@ var noting = []struct {
 	{"owner", reconcileScript, []any{"0", "", 0}},
 	{"look", reconcileScript, []any{"1", "", 0}},
 	{"queue", queueScript, []any{10}},
-	{"confirm", confirmScript, []any{"x", "7", "7", "told"}},
+	{"confirm", confirmScript, []any{"x", "7", "7", "acknowledged"}},
 	{"leave", leaveScript, []any{"x", "7", "left"}},
 	{"pass", handOffScript, []any{"x", "0", "7"}},
 }

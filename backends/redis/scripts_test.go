@@ -75,7 +75,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 				mutex := `m"` + me
 				key := simba.MutexChannel(mutex)
 				header := b.header()
-				header[4] = never
+				header[4] = noDeadline
 				if err := c.FlushDB(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -209,7 +209,7 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 		}{
 			"acquire": {acquireScript, "if not redis.pcall('SET', lock", []any{"a", 50, 0, "busy", "", ""}},
 			"acquire, by steps": {
-				newScript("acquire", "", acquireLua), "put(lock, who, till .. '')\n  put(", []any{"a", 50, 0, "busy", "", ""},
+				newScript("acquire", "", acquireLua), "setUntil(lock, who, till .. '')\n  setUntil(", []any{"a", 50, 0, "busy", "", ""},
 			},
 			"guard":           {guardScript, "call('PEXPIREAT', lock, till) --", []any{"a", 50, 0, "0"}},
 			"guard, by steps": {newScript("guard", "", guardLua), "if call('PEXPIREAT', lock", []any{"a", 50, 0, "0"}},
@@ -233,7 +233,7 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, args ...any) {
 	t.Helper()
 	header := b.header()
-	header[4] = never
+	header[4] = noDeadline
 	command := (&script{sha: text}).command(mutex, header, args...)
 	command[0] = "eval"
 	if err := c.Do(t.Context(), command...).Err(); err != nil {
