@@ -17,7 +17,7 @@ func TestASubscriberIsRestoredThoughAChannelIsRemovedMeanwhile(t *testing.T) {
 			r.sweep(time.Now().Add(time.Hour), func(n string, _ bool) bool { return n == "a" })
 		},
 		"unsubscribed": func(r *subscriber) { r.unsubscribe("b") },
-		"refused": func(r *subscriber) { r.refuse(nil) },
+		"refused":      func(r *subscriber) { r.refuse(nil) },
 	} {
 		restored := 0
 		r := newSubscriber(nil, time.Second)
