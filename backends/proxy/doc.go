@@ -1,6 +1,6 @@
-// Package proxy is what the engines that keep their mutexes in a store have in common: the waiters
-// of this server (Waiters), the events that it knows of (EventLog), and the settings of queues that
-// can change while it runs (QueueSettings).
+// Package proxy has what the engines that keep their mutexes in a store share. Waiters are the
+// waiters of this server. EventLog has the events that the server knows of. QueueSettings are
+// settings that can change while the server runs.
 //
 //	commands ─▶ redis / mysql / zookeeper ─▶ the store
 //	                │         ▲

@@ -77,8 +77,8 @@ func (l *EventLog) Record(events ...simba.Event) (recorded int) {
 	return l.record(false, events)
 }
 
-// Announce is Record which also publishes the notice of each new tenure on the mutex' channel, for
-// an engine whose store has no channels of its own.
+// Announce is Record, and also publishes the notice of each new tenure on the mutex' channel. It is
+// for an engine whose store has no channels of its own.
 func (l *EventLog) Announce(events ...simba.Event) (recorded int) {
 	return l.record(true, events)
 }
@@ -150,8 +150,8 @@ func (l *EventLog) hasEndedLocked(begin boundary) bool {
 	return ended
 }
 
-// Last returns the last beginning or end of a tenure of the mutex that the log keeps; ok is false if
-// there is none.
+// Last returns the last beginning or end of a tenure of the mutex that the log keeps; ok is false
+// if there is none.
 func (l *EventLog) Last(mutex string) (e simba.Event, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

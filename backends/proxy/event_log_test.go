@@ -351,8 +351,8 @@ func TestWindowsAreZeroUntilSet(t *testing.T) {
 	}
 }
 
-// Each change is told twice: by the reply of who made it, and by the store to all. Both may be late by less than Overtaking,
-// replies also behind each other.
+// Each change is told twice: by the reply of who made it, and by the store to all. Both may be late
+// by less than Overtaking, replies also behind each other.
 func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
 	type telling struct {
 		at     time.Duration

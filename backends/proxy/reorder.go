@@ -27,8 +27,8 @@ type heldEvent struct {
 	until    time.Time // then it is published, and so are those before it
 }
 
-// isEarly reports whether an event must be held back: because it is early itself, or because one of
-// its tenure or an earlier one is held back.
+// isEarly reports whether an event must be held back. It must if it is early itself, or if an event
+// of its tenure or an earlier one is held back.
 func (l *EventLog) isEarly(e simba.Event) bool {
 	if _, ok := boundaryOf(e); !ok || l.ReorderWindow == 0 {
 		return false
@@ -124,8 +124,8 @@ func (l *EventLog) release(mutex string, n int) {
 	}
 }
 
-// Await waits until the log has published all events of the mutex that are held back at the time of
-// the call, so that a client finds the events that it caused. It waits for ReorderWindow at most. It
+// Await waits until the log has published the events of the mutex that it holds back at the time of
+// the call. So a client finds the events that it caused. Await waits for ReorderWindow at most. It
 // returns the error of ctx if that ends first.
 func (l *EventLog) Await(ctx context.Context, mutex string) error {
 	l.sending.Lock()

@@ -21,15 +21,15 @@ type Waiters struct {
 // Store is what Waiters need from their engine when a wait ends. Its methods may wait for the
 // store, up to the engine's timeout.
 type Store interface {
-	// Granted returns the outcome of a wait that ended with g: StatusAcquired with what is left of
-	// the windows, maybe nothing; StatusTimeout if that tenure has ended; StatusQueued if the
-	// contender waits by another request. If the store has granted the ticket a later tenure, that
-	// is the outcome.
+	// Granted returns the outcome of a wait that ended with g. It is StatusAcquired with what is
+	// left of the windows, maybe nothing. It is StatusTimeout if that tenure has ended, and
+	// StatusQueued if the contender waits by another request. If the store has granted the ticket a
+	// later tenure, that is the outcome.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
 	// Reacquire makes the request of t once more.
 	Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error)
-	// Replaced returns the outcome of a wait whose queue entry another request of its contender has
-	// taken over: StatusQueued, or what the contender has by now.
+	// Replaced returns the outcome of a wait whose queue entry now belongs to another request of
+	// its contender. It is StatusQueued, or what that request has got by now.
 	Replaced(t *Ticket) (simba.Outcome, error)
 	// Leave removes the queue entry of a waiter to which this server knows of no grant. For EndGone
 	// it turns the entry into that of a polling waiter instead. If the store has granted the mutex
@@ -47,7 +47,7 @@ type Grant struct {
 	Ended bool      // the waiter had a tenure that has expired, and no more is known of it
 
 	// Ticket names the ticket to which the store granted the tenure, for an engine whose store
-	// knows tickets: the contender may wait by a later one, which has other windows. Waiters do not
+	// knows tickets. The contender may wait by a later one, which has other windows. Waiters do not
 	// read it.
 	Ticket string
 	// Confirm has the engine read from the store what is left of the windows. Waiters do not read

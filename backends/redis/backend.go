@@ -35,7 +35,7 @@ type Backend struct {
 
 	mu           sync.Mutex // guards what follows
 	lastTicket   uint64
-	reconciling  map[string]bool     // by mutex: a reconciliation runs or is to run; true = and one more after it
+	reconciling  map[string]bool     // mutexes being reconciled; true = once more afterwards
 	wakeups      map[string][]wakeup // by mutex, for its next reconciliation
 	delivered    recentSet[delivery]
 	lateGrants   map[string]grant  // by ticket, see waitTicket

@@ -38,7 +38,8 @@ func (c *clock) replace(millis int64, sent time.Time) {
 // noDeadline is the deadline of a script at a node whose clock is not known yet.
 const noDeadline = "9007199254740992"
 
-// atNode returns what the node's clock shows at an instant of this server's clock, or somewhat less.
+// atNode returns what the node's clock shows at an instant of this server's clock, or somewhat
+// less.
 func (c *clock) atNode(at time.Time) string {
 	last := c.last.Load()
 	if last == nil {

@@ -52,7 +52,7 @@ func (s *connections) closeBefore(addr string, before time.Time) {
 	s.mu.Unlock()
 	for _, c := range list {
 		c.closed.Store(true)
-		// To close TLS would send an alert first, and wait for a peer that may not read.
+		// tls.Conn.Close would send an alert first, and wait for a peer that may not read.
 		if secure, ok := c.Conn.(*tls.Conn); ok {
 			_ = secure.NetConn().Close()
 		} else {
@@ -82,8 +82,7 @@ func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque stands for the socket of a TLS connection. Whether its bytes can be read says nothing
-// about the connection.
+// opaque stands for the socket of a TLS connection. Its bytes say nothing about the connection.
 type opaque struct{}
 
 func (opaque) Control(func(uintptr)) error    { return nil }

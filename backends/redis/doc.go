@@ -7,8 +7,8 @@
 //	Waiters ◀─ subscriptions ◀─ PUBLISH to other servers, contenders and subscribers
 //
 // Redis has the state of a mutex, and only the scripts in lua/ change it. They read Redis' clock,
-// never a server's. A script that finds the mutex free hands it off in the same step. The keys of
-// a mutex share a hash tag, and so a slot:
+// never a server's. A script that finds the mutex free hands it off in the same step. The keys of a
+// mutex share a hash tag, and so a slot:
 //
 //	simba:{m}            the lock: the owner's id, expires with the lease
 //	simba:{m}:contender  the queue: contenders in order of arrival
@@ -16,7 +16,7 @@
 //	simba:{m}:token      the tenure's token, expires with the lease
 //	simba:{m}:tenure     the record: what the lock cannot hold, such as windows and reservation
 //	simba:{m}:waiting    what the queue cannot hold, such as each waiter's server and ticket
-//	simba:{m}:ended      tickets whose tenure a command ended before their server received the grant
+//	simba:{m}:ended      tickets whose tenure ended by a command before their server got the grant
 //
 // Simba's own scripts know only some of these: the queue up to 3.1, fence and token from 3.3. Our
 // scripts compare these keys with the record, and so find what other programs did. A tenure that
@@ -30,7 +30,7 @@
 //
 // Some changes happen without a request: a lease ends, a message or a reply is lost. The server
 // finds them by reconciling a mutex: at the end of each lease that concerns it (schedule.go), after
-// a subscriber has reconnected, and after each request whose outcome is unknown. A script whose
-// reply is lost may have run. So the server never repeats a request by itself, except when Redis
-// refused to run it (NOSCRIPT, MOVED, ASK).
+// a subscriber has reconnected, and after a request with an unknown outcome. A script whose reply
+// is lost may have run. So the server never repeats a request by itself, except when Redis refused
+// to run it (NOSCRIPT, MOVED, ASK).
 package redis

@@ -18,8 +18,8 @@ type delivery struct {
 }
 
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
-// delivers it. The message may be out of date: in a cluster it arrives even if its script counted
-// no subscriber at its own node, and granted the mutex to the next waiter.
+// delivers it. In a cluster the message may be wrong, because every node receives it. The script
+// may have counted no subscriber at its own node, and granted the mutex to the next waiter.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {

@@ -14,8 +14,8 @@ import (
 
 // What the server does with messages that it receives from Redis.
 
-// foreignDelay gives the reply of a request of our own time to arrive before the message that the
-// same script published is taken for another program's.
+// foreignDelay is how long the server waits before it takes a notice for another program's. The
+// reply of a request of its own may arrive after the notice that the same script published.
 const foreignDelay = 5 * time.Millisecond
 
 // onMessage handles a message. It must not wait: its subscriber handles no other message meanwhile.

@@ -192,7 +192,8 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (m
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	sent := time.Now()
-	_, err := pipe.Exec(ctx) // the first error; commands have none of their own if no connection was made
+	// The first error. Commands have no error of their own if no connection could be made.
+	_, err := pipe.Exec(ctx)
 	for i, r := range batch {
 		r.reply, r.err = cmds[i].Result()
 		if r.reply == nil && r.err == nil {

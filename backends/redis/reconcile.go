@@ -52,8 +52,8 @@ func (b *Backend) reconcileSoon(mutex string) {
 	})
 }
 
-// reconcile ends the orphans of a mutex, restores lost queue entries of waiters here, hands the
-// mutex off if it is free, and schedules the next reconciliation.
+// reconcile ends the orphans of a mutex, and runs the reconcile script for the waiters here. The
+// script hands the mutex off if it is free. Then reconcile schedules the next time.
 func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	if err := b.endOrphans(ctx, mutex); err != nil {
 		b.retryReconcile(mutex, err)

@@ -68,13 +68,15 @@ func (b *Backend) needsReconciling(mutex string) bool {
 // isHandoff reports whether an event is the grant to a blocked waiter.
 func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
 
-// recordOwner records the beginning of the tenure that a reply shows, if no event of it has arrived.
+// recordOwner records the beginning of the tenure that a reply shows, if no event of it has
+// arrived.
 func (b *Backend) recordOwner(mutex string, s *state) {
 	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
 		return
 	}
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	// The reply of a reconciliation may overtake that of the confirmation: then the owner still waits.
+	// The reply of a reconciliation may overtake that of the confirmation: then the owner still
+	// waits.
 	if s.status == "confirmed" || len(s.grants) > 0 || b.waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}

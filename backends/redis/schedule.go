@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// schedule says when the server reconciles which mutex: one time for each. To move a mutex to a
-// later time costs a map lookup only. The mutex moves in the heap when its earlier time comes.
+// schedule says when the server reconciles which mutex: one time for each. A move to a later time
+// costs a map lookup only. The mutex moves in the heap when its earlier time comes.
 //
 // Replies arrive in any order. So each time has an asOf: what Redis' clock showed when the script
 // ran whose reply asked for that time. A time is put off or cancelled only by a reply with a later

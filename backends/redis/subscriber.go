@@ -23,7 +23,8 @@ type subscriber struct {
 	// serverChannel is the server's channel. Each connection also subscribes to a probe channel,
 	// whose name begins with it.
 	serverChannel string
-	// renotification numbers the latest call of subscriptions.renotify; guarded by subscriptions.mu.
+	// renotification numbers the latest call of subscriptions.renotify; guarded by
+	// subscriptions.mu.
 	renotification uint64
 
 	mu            sync.Mutex // guards what follows
@@ -31,12 +32,12 @@ type subscriber struct {
 	toSubscribe   []string
 	toUnsubscribe []string
 	awaited       int                     // initial subscriptions that the node has not answered
-	lastErr       error                   // why the last connection ended, or a subscription was refused
+	lastErr       error                   // why a connection ended, or a subscription was refused
 	unanswered    []batch                 // SUBSCRIBE and PSUBSCRIBE commands, in order
-	oneByOne      bool                    // a command was refused: subscribe to each channel by its own command
+	oneByOne      bool                    // after a refusal: one channel for each command
 	refused       []string                // tried again later, because rights may change
 	connects      int                     // connections so far
-	probe         string                  // the confirmed probe channel of this connection, "" = none
+	probe         string                  // this connection's probe channel, once confirmed
 	disconnect    context.CancelCauseFunc // ends this connection; nil = there is none
 
 	changes chan struct{} // capacity 1: toSubscribe or toUnsubscribe has something

@@ -201,7 +201,7 @@ func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 		switch {
 		case err == nil:
 		case errors.As(err, &refusal) && redis.HasErrorPrefix(err, "NOPERM"):
-			if !strings.Contains(err.Error(), "'ping'") { // a refused PING shows that the node is alive
+			if !strings.Contains(err.Error(), "'ping'") { // which shows that the node is alive
 				s.refuse(err)
 			}
 			continue

@@ -8,8 +8,8 @@ import (
 )
 
 // After a failover a subscriber's connection may stay at the old primary, which answers PING as
-// before. So each connection subscribes to a probe channel of its own, and the server asks the
-// node that commands go to whether anybody there subscribes to it.
+// before. So each connection subscribes to a probe channel of its own. The server asks the node
+// that commands go to whether it has a subscriber of that channel.
 
 // errOtherNode is why a subscriber closes a connection that still answers.
 var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")

@@ -17,8 +17,8 @@ type queueEntry struct {
 	simba.Waiter
 	ticket string // names the ticket among those of this server
 
-	// What follows is guarded by Backend.mu. A script that restores the entry must not run after
-	// the script that ends it. So restoring stops first.
+	// Backend.mu guards the fields below. A script that restores the entry must not run after the
+	// script that ends it. So restoring stops first.
 	score          string        // its order in the queue, "" = not known
 	restoreStopped bool          // reconciling no longer restores the entry
 	restoring      int           // how many running reconciliations may restore it
@@ -59,7 +59,8 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		t.Withdraw() // if a message ended the wait meanwhile, the reply is newer
 		return out, nil, nil
 	}
-	b.keepLateGrants(e.ticket) // before the score is set: reconciling may have it granted again from then on
+	// Before the score is set, because from then on reconciling may find another grant.
+	b.keepLateGrants(e.ticket)
 	b.mu.Lock()
 	e.score, _ = s.extra.(string)
 	b.mu.Unlock()

@@ -42,10 +42,10 @@ func refusesWrites(err error) bool {
 	return false
 }
 
-// closeIfReadOnly closes the connections to a node that were opened before a request was sent, if
-// the request's error says that the node takes no writes. The node's address may lead to another
-// node by now. Behind Sentinel it closes the connections to the Sentinels too, since go-redis dials
-// them by the same Dialer; go-redis reconnects.
+// closeIfReadOnly closes a node's connections if the error of a request says that the node takes no
+// writes. It spares those that were opened after the request was sent: the address may lead to
+// another node by now. Behind Sentinel it closes the connections to the Sentinels too, since
+// go-redis dials them by the same Dialer; go-redis reconnects.
 func (u *upstream) closeIfReadOnly(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return

@@ -16,7 +16,8 @@ if owner == ARGV[7] and (ARGV[8] == token or later) then
     granted, changed, isNew = granted .. '!', true, 1
   end
 elseif ARGV[10] == 'acknowledged' then
-  -- The wait has ended without the mutex: the queue entry of this ticket must get no grant any more.
+  -- The wait has ended without the mutex: the queue entry of this ticket must get no grant any
+  -- more.
   local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = readWaiter(ARGV[7])
   if kind == 'b' and wserver == server and wticket == ARGV[9] then poll(ARGV[7], wttl, wtransition, since, score) end
   call('HDEL', ended, server .. '/' .. ARGV[9])

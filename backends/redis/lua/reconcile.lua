@@ -10,8 +10,8 @@ local sweep, renotify, wakeups = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
 if owner ~= '' then compareEnds() end
 local unconfirmed, status = revokeUnconfirmed(), 'ok'
 
--- restoreWaiter gives a waiter of this server its queue entry back, or reports in the reply that its
--- wait has ended.
+-- restoreWaiter gives a waiter of this server its queue entry back, or reports in the reply that
+-- its wait has ended.
 local function restoreWaiter(c, score, t, tr, s, wticket)
   local ticket, n = server .. '/' .. wticket, #grants
   local latest = string.match(lastGrant, '^[^ ]*') == ticket
@@ -68,8 +68,8 @@ end
 -- it. removed collects the contenders that were removed so and can still get the mutex: they have
 -- had no tenure since, and have no queue entry again.
 --
--- The wakeups also contain notices of our own scripts, which have the same form. They follow the end
--- of a tenure that our scripts recorded. Only contenders of Simba subscribe to plain channels.
+-- The wakeups also contain notices of our own scripts, which have the same form. They follow the
+-- end of a tenure that our scripts recorded. Only contenders of Simba subscribe to plain channels.
 local removed = {}
 local function handleWakeup(i)
   local c, releaser, hadTenure, releasedLater = ARGV[i], ARGV[i + 1], false, false
@@ -80,8 +80,8 @@ local function handleWakeup(i)
   local recorded = unnotified and releaser == last
   if recorded then unseen, foreignRelease, unnotified, changed = true, true, false, true end
   -- The releaser had the reservation, and a tenure that our scripts did not see. A waiter of ours
-  -- keeps its record during its reservation. If a later wakeup went to the releaser, the reservation
-  -- is newer than this notice, which is one of our own.
+  -- keeps its record during its reservation. If a later wakeup went to the releaser, the
+  -- reservation is newer than this notice, which is one of our own.
   if reserved == releaser and not releasedLater and c ~= releaser and not readWaiter(releaser) then
     unseen, foreignRelease = true, true
     endReservation()
@@ -101,11 +101,12 @@ for _, c in ipairs(removed) do
     reserved, reservedUntil, changed = c, now + window, true
   end
 end
--- Simba up to 3.1 notifies nobody else. From 3.2 its contenders subscribe to the mutex' channel only.
+-- Simba up to 3.1 notifies nobody else. From 3.2 its contenders subscribe to the mutex' channel
+-- only.
 if foreignRelease and wakeups > 0 then freed = true end
 handOff()
--- If others got the mutex, the removed contenders go back to the front of the queue. One that did not
--- receive Simba's own notice would not queue again. One that did has queued at the end.
+-- If others got the mutex, the removed contenders go back to the front of the queue. One that did
+-- not receive Simba's own notice would not queue again. One that did has queued at the end.
 for i = #removed, 1, -1 do
   local c = removed[i]
   if (owner ~= '' or reserved ~= '') and owner ~= c and reserved ~= c and mayReceive(c) then

@@ -38,21 +38,19 @@ if not idle then
 end
 if not state[3] and call('EXISTS', fence) == 1 then foreignKey = fence end
 if not state[2] and call('EXISTS', tenure) == 1 then foreignKey = tenure end
--- The record:
--- token: the last token, in decimal.
--- owner: '' = free.
--- last: the owner before the mutex became free.
--- acquired, ttl, transition: the windows of the lease, in ms.
--- session: the connection that the lease is bound to, or ''.
--- granted: the ticket that was granted the mutex while it waited, until its contender renews. '!'
+-- The record: token: the last token, in decimal. owner: '' = free. last: the owner before the mutex
+-- became free. acquired, ttl, transition: the windows of the lease, in ms. session: the connection
+-- that the lease is bound to, or ''. granted: the ticket that was granted the mutex while it
+-- waited, until its contender renews. '!'
 --   at its end = the ticket's server has received the grant, so the client may have it too. Without
 --   '!' the tenure can be revoked.
--- lastGrant: the last ticket that was granted the mutex while it waited, a space and the token, also
+-- lastGrant: the last ticket that was granted the mutex while it waited, a space and the token,
+-- also
 --   after that tenure. '!' at its end = a command ended the tenure.
 -- reserved, reservedUntil: the polling contender for which the free mutex is reserved, and until
 --   when.
--- nextLapse: no polling waiter lapses before that; 0 = none waits.
--- unnotified: another program released the last tenure before the end of its lease, and no
+-- nextLapse: no polling waiter lapses before that; 0 = none waits. unnotified: another program
+-- released the last tenure before the end of its lease, and no
 --   reconciliation has handled its message to the next contender. A fast renewal or release clears
 --   it.
 local token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse, unnotified

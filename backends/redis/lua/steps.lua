@@ -76,8 +76,8 @@ local function nextToken()
   return string.format('%.0f', last + 1)
 end
 
--- raiseFence sets the fence to the tenure's token, unless it is larger already. A fence that expires
--- does so ARGV[6] ms after the lease's end; with renewed, the end has moved.
+-- raiseFence sets the fence to the tenure's token, unless it is larger already. A fence that
+-- expires does so ARGV[6] ms after the lease's end; with renewed, the end has moved.
 local function raiseFence(till, renewed)
   local n = tonumber(token)
   if n > fenceToken then

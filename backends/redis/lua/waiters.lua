@@ -2,7 +2,7 @@
 
 -- readWaiter returns the fields of a waiter's record, nothing if there is none:
 --   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
---   t, tr: the windows that it asked for; wserver, wticket: by which ticket of which server it waits
+--   t, tr: the windows that it asked for; wserver, wticket: the server and ticket of its wait
 --   wsession: the session that it asked for; since: since when it waits
 --   lapses: when a polling waiter lapses; notified: the tenure after which it was last notified
 --   score: its order in the queue
@@ -21,8 +21,8 @@ end
 local function writeWaiter(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end
 
 -- restoreEntries gives waiters their queue entries back. Other programs remove them: a release of
--- Simba 3.2 or 3.3 deletes the queue, and one of earlier versions removes the first entry. With that
--- another tenure has ended, so a reservation ends too.
+-- Simba 3.2 or 3.3 deletes the queue, and one of earlier versions removes the first entry. With
+-- that another tenure has ended, so a reservation ends too.
 local function restoreEntries()
   local lost = false
   for _, c in ipairs(call('HKEYS', waiting)) do
@@ -84,11 +84,12 @@ local function acknowledge(ticket)
   granted, changed = mine, true
 end
 
--- revokeUnconfirmed ends a tenure whose waiter's server seems dead: it has not confirmed the grant in
--- time. A server that dies just as its waiter is granted the mutex may still count as a subscriber.
--- A server confirms a grant before its client gets it, so no client has the tenure. The server's
--- other waiters are removed too, since each would cost the same delay. If the server lives after
--- all, it restores their queue entries. It returns true if the grant is unconfirmed but not late.
+-- revokeUnconfirmed ends a tenure whose waiter's server seems dead: it has not confirmed the grant
+-- in time. A server that dies just as its waiter is granted the mutex may still count as a
+-- subscriber. A server confirms a grant before its client gets it, so no client has the tenure. The
+-- server's other waiters are removed too, since each would cost the same delay. If the server lives
+-- after all, it restores their queue entries. It returns true if the grant is unconfirmed but not
+-- late.
 local function revokeUnconfirmed()
   local other = string.match(granted, '^(.*)/%d+$')
   if not other or other == server then return end
@@ -122,8 +123,8 @@ local function notifyFree(c, notified)
   return true
 end
 
--- grantBlocked grants a free mutex to a blocked waiter. It returns false if the waiter's server does
--- not receive the grant.
+-- grantBlocked grants a free mutex to a blocked waiter. It returns false if the waiter's server
+-- does not receive the grant.
 local function grantBlocked(c, wttl, wtransition, wserver, wticket, wsession)
   local received = wserver == server
   if received then
