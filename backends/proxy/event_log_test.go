@@ -60,7 +60,7 @@ func story(c *EventLog, m string) (lines []string) {
 	return lines
 }
 
-func TestBeginningAndEndOfATenureAreRecordedOnce(t *testing.T) {
+func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
 	p := &paper{}
 	c := NewEventLog(p, 0)
 	if n := c.Record(acquired("m", "a", 1), acquired("m", "a", 1)); n != 1 {
@@ -91,7 +91,7 @@ func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
 	}
 }
 
-func TestWhatIsPublishedIsWhatTheHistoryTells(t *testing.T) {
+func TestPublishedEventsEqualTheHistory(t *testing.T) {
 	p := &paper{}
 	c := NewEventLog(p, 0)
 	c.Record(acquired("m", "a", 1), simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "b"}, endOf(simba.EventBroken, "m", "a", 1))
@@ -110,7 +110,7 @@ func TestWhatIsPublishedIsWhatTheHistoryTells(t *testing.T) {
 	}
 }
 
-func TestAnnounceTellsEachNewTenureOnce(t *testing.T) {
+func TestAnnouncePublishesEachTenureOnce(t *testing.T) {
 	p := &paper{}
 	c := NewEventLog(p, 0)
 	c.Announce(acquired("m", "a", 1), endOf(simba.EventExpired, "m", "a", 1))
@@ -121,7 +121,7 @@ func TestAnnounceTellsEachNewTenureOnce(t *testing.T) {
 	}
 }
 
-func TestNobodySubscribedCostsNoNotice(t *testing.T) {
+func TestNoNoticeWithoutSubscribers(t *testing.T) {
 	p := &paper{deaf: true}
 	c := NewEventLog(p, 0)
 	c.Announce(acquired("m", "a", 1))
@@ -145,7 +145,7 @@ func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
 	}
 }
 
-func TestEventLogKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
+func TestEventLogKeepsItsLimit(t *testing.T) {
 	const limit = 10
 	c := NewEventLog(&paper{}, limit)
 	for i := range 5 * limit {
@@ -172,7 +172,7 @@ func TestEventLogKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
 	}
 }
 
-func TestNumbersGrowAndNoticesComeInTheirOrderFromMany(t *testing.T) {
+func TestConcurrentEventsAreNumberedAndPublishedInOrder(t *testing.T) {
 	p := &paper{}
 	c := NewEventLog(p, 0)
 	before := c.Seq()
@@ -197,7 +197,7 @@ func TestNumbersGrowAndNoticesComeInTheirOrderFromMany(t *testing.T) {
 	}
 }
 
-func TestSinceAndCountChooseTheNewest(t *testing.T) {
+func TestFindBySinceAndCount(t *testing.T) {
 	c := NewEventLog(&paper{}, 0)
 	for i := range 20 {
 		c.Record(acquired("m", "a", uint64(i+1)))
@@ -211,7 +211,7 @@ func TestSinceAndCountChooseTheNewest(t *testing.T) {
 	}
 }
 
-func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
+func TestEarlyTenureIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewEventLog(&paper{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
@@ -249,7 +249,7 @@ func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 	})
 }
 
-func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
+func TestHeldEventKeepsItsFirstVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewEventLog(&paper{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
@@ -265,7 +265,7 @@ func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
 	})
 }
 
-func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
+func TestAwaitWaitsForHeldEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewEventLog(&paper{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
@@ -308,7 +308,7 @@ func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
 	})
 }
 
-func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
+func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := []string{"acquired a 1", "released a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3", "acquired d 4"}
 		c := NewEventLog(&paper{}, 0)
@@ -339,7 +339,7 @@ func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 	})
 }
 
-func TestWindowsAreZeroUntilSet(t *testing.T) {
+func TestQueueSettings(t *testing.T) {
 	var w QueueSettings
 	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
 		t.Error("not zero")
@@ -353,7 +353,7 @@ func TestWindowsAreZeroUntilSet(t *testing.T) {
 
 // Each change is told twice: by the reply of who made it, and by the store to all. Both may be late
 // by less than Overtaking, replies also behind each other.
-func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
+func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 	type telling struct {
 		at     time.Duration
 		events []simba.Event
@@ -392,7 +392,7 @@ func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
 	}
 }
 
-func TestWhoseGrantWasNotToldYetIsRecordedBehindThoseBefore(t *testing.T) {
+func TestEarlyTenureIsRecordedAfterAllEarlierOnes(t *testing.T) {
 	event := func(kind simba.EventKind, token uint64) simba.Event {
 		return simba.Event{Kind: kind, Mutex: "m", Token: token}
 	}

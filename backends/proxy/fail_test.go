@@ -9,7 +9,7 @@ import (
 
 var errRefused = errors.New("the store refuses")
 
-func TestAWaiterThatFailsIsWokenAndTheEndOfItsWaitIsTheError(t *testing.T) {
+func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
 	a, bellOfA := enter(l, "m", "a")
@@ -31,7 +31,7 @@ func TestAWaiterThatFailsIsWokenAndTheEndOfItsWaitIsTheError(t *testing.T) {
 	s.expect(t, "leave a 2")
 }
 
-func TestTheErrorIsToldThoughThePlaceCannotBeLeft(t *testing.T) {
+func TestFailedWaitReturnsTheErrorThoughLeaveFails(t *testing.T) {
 	s := &deskStore{err: errors.New("cannot leave")}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
@@ -41,7 +41,7 @@ func TestTheErrorIsToldThoughThePlaceCannotBeLeft(t *testing.T) {
 	}
 }
 
-func TestAGrantThatComesBeforeTheEndWinsOverTheError(t *testing.T) {
+func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 	for name, grant := range map[string]func(*Waiters){
 		"after the error":  func(l *Waiters) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
 		"before the error": func(l *Waiters) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
@@ -56,7 +56,7 @@ func TestAGrantThatComesBeforeTheEndWinsOverTheError(t *testing.T) {
 	}
 }
 
-func TestAGrantThatOnlyTheStoreKnowsWinsOverTheError(t *testing.T) {
+func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
@@ -70,7 +70,7 @@ func TestAGrantThatOnlyTheStoreKnowsWinsOverTheError(t *testing.T) {
 	s.expect(t, "leave a 2", "pass a 7")
 }
 
-func TestAWaiterThatFailsKeepsItsPlaceIfItsConnectionIsGone(t *testing.T) {
+func TestFailedWaiterStaysQueuedIfItsConnectionIsGone(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")

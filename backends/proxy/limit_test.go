@@ -7,7 +7,7 @@ import (
 )
 
 // What the documentation says of SIMBA.HISTORY, and what every engine with a store asks for.
-func TestOfEventsTheLastTenThousandAreKept(t *testing.T) {
+func TestEventLogKeepsDocumentedHistory(t *testing.T) {
 	const documented = 10_000
 	c := NewEventLog(&paper{}, 0)
 	count := func(m string) int { return len(c.Find(simba.HistoryRequest{Mutex: m, Count: 2 * documented})) }

@@ -97,7 +97,7 @@ func enter(l *Waiters, mutex, contender string) (*Ticket, *bell) {
 	return l.Enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, Waiter: b}), b
 }
 
-func TestGrantWakesItsWaiterOnceAndEndTellsIt(t *testing.T) {
+func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
 	s := &deskStore{}
 	l := NewWaiters(s)
 	ticket, b := enter(l, "m", "a")
@@ -119,7 +119,7 @@ func TestGrantWakesItsWaiterOnceAndEndTellsIt(t *testing.T) {
 	s.expect(t, "granted a 7")
 }
 
-func TestGrantOfAWaiterThatIsGoneIsPassedOn(t *testing.T) {
+func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
 	s := &deskStore{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
@@ -130,7 +130,7 @@ func TestGrantOfAWaiterThatIsGoneIsPassedOn(t *testing.T) {
 	s.expect(t, "pass a 7")
 }
 
-func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
+func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
 	s := &deskStore{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
@@ -142,7 +142,7 @@ func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
 	s.expect(t, "granted a 7", "pass a 7")
 }
 
-func TestAbandonPassesOnTheLaterTenureThatEndTold(t *testing.T) {
+func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
 	s := &deskStore{later: 9}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
@@ -166,7 +166,7 @@ func overtaken(s *deskStore, g Grant) *Ticket {
 	return t
 }
 
-func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
+func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 	for name, grant := range map[string]func() Grant{
 		"by time":             tooLate,
 		"by the store's word": func() Grant { return Grant{Confirm: true, Ended: true} },
@@ -194,7 +194,7 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAGrantThatTheStoreConfirmsTooLateIsAskedForAgain(t *testing.T) {
+func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
 	s := &deskStore{}
 	s.next, _ = enter(NewWaiters(s), "m", "a")
 	ticket := overtaken(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
@@ -205,7 +205,7 @@ func TestAGrantThatTheStoreConfirmsTooLateIsAskedForAgain(t *testing.T) {
 	s.expect(t, "granted a 7", "again a")
 }
 
-func TestWhoIsAskedForAgainAndAgainKeepsOneTicket(t *testing.T) {
+func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
 	s := &deskStore{}
 	ticket := overtaken(s, tooLate())
 	for range 5 {
@@ -220,7 +220,7 @@ func TestWhoIsAskedForAgainAndAgainKeepsOneTicket(t *testing.T) {
 	}
 }
 
-func TestWhatIsGrantedWhenItIsAskedForAgainIsTheOutcome(t *testing.T) {
+func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 	ticket := overtaken(s, tooLate())
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
@@ -230,7 +230,7 @@ func TestWhatIsGrantedWhenItIsAskedForAgainIsTheOutcome(t *testing.T) {
 	s.expect(t, "granted a 7", "again a", "pass a 9")
 }
 
-func TestAGrantThatRanOutIsNotAskedForAgainIfItsContenderHasBeenElsewhere(t *testing.T) {
+func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T) {
 	queued := simba.Outcome{Status: simba.StatusQueued}
 	t.Run("and waits there", func(t *testing.T) {
 		s := &deskStore{answer: queued}
@@ -258,7 +258,7 @@ func TestAGrantThatRanOutIsNotAskedForAgainIfItsContenderHasBeenElsewhere(t *tes
 	})
 }
 
-func TestAStoreThatCannotBeAskedAgainIsTold(t *testing.T) {
+func TestEndReturnsTheErrorOfReacquire(t *testing.T) {
 	broken := errors.New("broken")
 	s := &deskStore{}
 	ticket := overtaken(s, tooLate())
@@ -268,7 +268,7 @@ func TestAStoreThatCannotBeAskedAgainIsTold(t *testing.T) {
 	}
 }
 
-func TestAWaitThatIsOverAnywayIsNotAskedForAgain(t *testing.T) {
+func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 	young := Grant{Token: 7, Since: time.Now().Add(time.Hour)}
 	for _, end := range []struct {
 		why simba.EndReason
@@ -287,7 +287,7 @@ func TestAWaitThatIsOverAnywayIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAbandonPassesOnAGrantThatOnlyTheStoreKnewOf(t *testing.T) {
+func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 	for _, how := range []string{"leave", "moved"} {
 		s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 		l := NewWaiters(s)
@@ -305,7 +305,7 @@ func TestAbandonPassesOnAGrantThatOnlyTheStoreKnewOf(t *testing.T) {
 	}
 }
 
-func TestAbandonOfAWaitThatEndedWithoutTheMutexDoesNothing(t *testing.T) {
+func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
@@ -321,7 +321,7 @@ func TestAbandonOfAWaitThatEndedWithoutTheMutexDoesNothing(t *testing.T) {
 	s.expect(t, "leave a 1", "leave b 1")
 }
 
-func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
+func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
 	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
 	first, rung := enter(l, "m", "a")
@@ -349,7 +349,7 @@ func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
 	s.expect(t, "moved a")
 }
 
-func TestWithdrawTellsWhetherItStillWaited(t *testing.T) {
+func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
 	l := NewWaiters(&deskStore{})
 	ticket, _ := enter(l, "m", "a")
 	if !ticket.Withdraw() || ticket.Withdraw() {
@@ -365,7 +365,7 @@ func TestWithdrawTellsWhetherItStillWaited(t *testing.T) {
 	}
 }
 
-func TestWaitersAreListedByArrivalAndForgottenWhenTheyLeave(t *testing.T) {
+func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
 	l := NewWaiters(&deskStore{})
 	var want []*Ticket
 	for i := range 50 {
@@ -387,7 +387,7 @@ func TestWaitersAreListedByArrivalAndForgottenWhenTheyLeave(t *testing.T) {
 	}
 }
 
-func TestWaiterIsSettledExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
+func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 	for i := range 2000 {
 		s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
 		l := NewWaiters(s)

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
+func TestClosedConnectionFailsNoRequest(t *testing.T) {
 	cert, key := selfSigned(t, t.TempDir())
 	port := strconv.Itoa(stores.FreePort(t))
 	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
@@ -39,7 +39,7 @@ func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
 	}
 }
 
-func TestOnlyConnectionsToThatAddressThatWereOpenBeforeAreClosed(t *testing.T) {
+func TestCloseBeforeClosesOnlyOlderConnectionsToTheAddress(t *testing.T) {
 	all := newConnections()
 	pipe := func(addr string) net.Conn {
 		near, far := net.Pipe()

@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold(t *testing.T) {
+func TestCrashOfSyncingRedisLosesNothingAcknowledged(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: opener("redis://" + s.Addr)}
 	backendtest.Crash(t, e, 8, s.Kill, s.Start)
@@ -18,7 +18,7 @@ func TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold(t *testing.T) {
 
 // What the server believes of Redis' clock decides nothing: it says when a request is given up, and where that refuses
 // one in time it is asked for again. The windows are counted by Redis.
-func TestAWrongIdeaOfRedisClockMovesNoLease(t *testing.T) {
+func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)

@@ -13,7 +13,7 @@ import (
 )
 
 // A server that lost power listens until Redis finds its connection broken.
-func TestTheWaitersOfAServerThatConfirmsNoGrantGoTogether(t *testing.T) {
+func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

@@ -29,8 +29,8 @@
 // connected to the node that commands go to (subscriber_probe.go).
 //
 // Some changes happen without a request: a lease ends, a message or a reply is lost. The server
-// finds them by reconciling a mutex: at the end of each lease that concerns it (schedule.go), after
-// a subscriber has reconnected, and after a request with an unknown outcome. A script whose reply
-// is lost may have run. So the server never repeats a request by itself, except when Redis refused
-// to run it (NOSCRIPT, MOVED, ASK).
+// finds them by reconciling a mutex. It does so when a lease ends that concerns it (schedule.go),
+// when a subscriber has reconnected, and when the outcome of a request is unknown. A script whose
+// reply is lost may have run. So the server never repeats a request by itself, except when Redis
+// refused to run it (NOSCRIPT, MOVED, ASK).
 package redis

@@ -146,7 +146,7 @@ func staleReader(t *testing.T, url string, failover func() (url string, leads fu
 	all.Wait()
 }
 
-func TestAReadIsAnsweredByANodeThatTakesWrites(t *testing.T) {
+func TestReadIsAnsweredByWritableNode(t *testing.T) {
 	for name, read := range readRequests {
 		t.Run(name, func(t *testing.T) {
 			p := stores.NewRedisPair(t)
@@ -158,7 +158,7 @@ func TestAReadIsAnsweredByANodeThatTakesWrites(t *testing.T) {
 	}
 }
 
-func TestAReadBehindSentinelIsAnsweredByANodeThatTakesWrites(t *testing.T) {
+func TestReadBehindSentinelIsAnsweredByWritableNode(t *testing.T) {
 	for name, read := range readRequests {
 		switch name {
 		case "CHECK of the old token", "SCAN":
@@ -221,7 +221,7 @@ func named(t *testing.T, s *stores.Sentinel) string {
 	return all
 }
 
-func TestAPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
+func TestPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
@@ -245,7 +245,7 @@ func TestAPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 }
 
 // What carries no key is proven too, by each master for itself.
-func TestAMasterOfAClusterThatRefusesWritesAnswersNoReads(t *testing.T) {
+func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 	c := stores.RedisCluster(t)
 	b := serve(t, "redis+cluster://"+strings.Join(c.Addrs, ","), noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
@@ -292,7 +292,7 @@ func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
 }
 
 // A read costs neither the replicas nor the disk.
-func TestAReadChangesNothingAtRedis(t *testing.T) {
+func TestReadChangesNothingAtRedis(t *testing.T) {
 	p := stores.NewRedisPair(t)
 	b := serve(t, "redis://"+p.Link().Addr(), noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
@@ -364,12 +364,12 @@ func deafSubscriber(t *testing.T, url string, failover func()) {
 	}
 }
 
-func TestWaitersAndSubscribersFollowTheNodeThatTakesWrites(t *testing.T) {
+func TestWaitersAndSubscribersFollowTheWritableNode(t *testing.T) {
 	p := stores.NewRedisPair(t)
 	deafSubscriber(t, "redis://"+p.Link().Addr(), p.Failover)
 }
 
-func TestWaitersAndSubscribersBehindSentinelFollowTheNodeThatTakesWrites(t *testing.T) {
+func TestWaitersAndSubscribersBehindSentinelFollowTheWritableNode(t *testing.T) {
 	s := stores.RedisSentinel(t)
 	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
 	deafSubscriber(t, url, func() {
@@ -379,7 +379,7 @@ func TestWaitersAndSubscribersBehindSentinelFollowTheNodeThatTakesWrites(t *test
 }
 
 // The old primary is not even demoted: nothing tells but that commands go elsewhere.
-func TestASubscriberLeavesANodeThatCommandsDoNotGoTo(t *testing.T) {
+func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 	one, two := stores.Redis(t), stores.Redis(t)
 	link := stores.NewLink(t, one.Addr)
 	b := serve(t, "redis://"+link.Addr(), noNotices{})

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestScriptsThatRedisForgotAreLoadedAgain(t *testing.T) {
+func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -49,7 +49,7 @@ func TestScriptsThatRedisForgotAreLoadedAgain(t *testing.T) {
 	}
 }
 
-func TestTokensGrowThoughRedisLostEverything(t *testing.T) {
+func TestTokensGrowAfterFlushAll(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -67,7 +67,7 @@ func TestTokensGrowThoughRedisLostEverything(t *testing.T) {
 	}
 }
 
-func TestWaitersThatRedisLostFindTheirPlacesAgain(t *testing.T) {
+func TestWaitersAreQueuedAgainAfterFlushAll(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -107,13 +107,13 @@ func eventually(t *testing.T, b *Backend, mutex, contender string) simba.Outcome
 	return o
 }
 
-func TestWaitersAreServedAfterSentinelsChoseAnotherPrimary(t *testing.T) {
+func TestWaitersAreServedAfterSentinelFailover(t *testing.T) {
 	s := stores.RedisSentinel(t)
 	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
 	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), s.Primary())
 }
 
-func TestWaitersAreServedAfterAReplicaOfTheClusterTookOver(t *testing.T) {
+func TestWaitersAreServedAfterClusterFailover(t *testing.T) {
 	c := stores.RedisCluster(t)
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
 	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), c.Master("simba:{m}"))
@@ -141,7 +141,7 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	}
 }
 
-func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
+func TestHistoryHasGrantByAnotherServer(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, noNotices{})
 	two := serve(t, "redis://"+s.Addr, noNotices{})
@@ -171,7 +171,7 @@ func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
 }
 
 // Replies may overtake each other: a look that was made after the grant, and what confirmed it.
-func TestALookThatOvertakesTheConfirmationTellsOfAHandoff(t *testing.T) {
+func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "m", "a", time.Minute, nil)
@@ -183,7 +183,7 @@ func TestALookThatOvertakesTheConfirmationTellsOfAHandoff(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutPubSubIsPassedOver(t *testing.T) {
+func TestWaiterOfClosedServerIsPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, noNotices{})
 	two := serve(t, "redis://"+s.Addr, noNotices{})
@@ -199,7 +199,7 @@ func TestAServerWithoutPubSubIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners(t *testing.T) {
+func TestCrashOfSyncingRedisMakesNoTwoOwners(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always")
 	open := opener("redis://" + s.Addr)
 	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
@@ -222,7 +222,7 @@ func TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners(t *testing.T) {
 	t.Logf("%d tenures", tenures)
 }
 
-func TestAWaiterWhoseLeaseRanOutWhileRedisWasAwayWaitsOn(t *testing.T) {
+func TestWaiterWhoseLeaseExpiredDuringOutageWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
 	for ttl := 100 * time.Millisecond; !leaseRunsOutWhileRedisIsAway(t, s, fmt.Sprint("m", ttl), ttl); ttl *= 2 {
 		if ttl > 10*time.Second {
@@ -276,7 +276,7 @@ func leaseRunsOutWhileRedisIsAway(t *testing.T, s *stores.Server, m string, ttl 
 }
 
 // Another waiter has had the mutex by then, so what Redis notes of the last grant is its.
-func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.T) {
+func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
 	s := stores.Redis(t)
 	direct := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer direct.Close()
@@ -321,7 +321,7 @@ func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.
 	}
 }
 
-func TestAWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
+func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
 	link := stores.NewLink(t, s.Addr)
 	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})

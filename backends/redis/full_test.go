@@ -46,7 +46,7 @@ func refusedForMemory(t *testing.T, what string, err error) {
 	}
 }
 
-func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
+func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -215,7 +215,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	}
 }
 
-func TestAFullRedisTakesNoArgumentForTheContenderThatAsks(t *testing.T) {
+func TestFullRedisTakesNoOtherArgumentForTheContender(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()

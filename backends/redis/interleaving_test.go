@@ -17,7 +17,7 @@ import (
 
 // Orders of events that a busy server meets sooner or later, made by hand.
 
-func TestAWaiterIsToldTheWindowsOfTheTicketThatWasGranted(t *testing.T) {
+func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -31,7 +31,7 @@ func TestAWaiterIsToldTheWindowsOfTheTicketThatWasGranted(t *testing.T) {
 	}
 }
 
-func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
+func TestLateReplyPutsOffNoReconciliation(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -47,7 +47,7 @@ func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
 	}
 }
 
-func TestTheHistoryHasWhatAClientCausedBehindAReplyThatIsTakenInLate(t *testing.T) {
+func TestHistoryWaitsForLateReply(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -61,7 +61,7 @@ func TestTheHistoryHasWhatAClientCausedBehindAReplyThatIsTakenInLate(t *testing.
 }
 
 // Nobody waits at this server then: who polls waits in Redis, and relies on the look that was booked by whom it was granted after.
-func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
+func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	look := func() time.Duration {
@@ -102,7 +102,7 @@ func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
 	}
 }
 
-func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
+func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Hour, nil)
@@ -126,7 +126,7 @@ func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
 	}
 }
 
-func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
+func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	s := stores.Redis(t)
 	// End waits during many requests.
 	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Minute})
@@ -166,7 +166,7 @@ func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 	}
 }
 
-func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
+func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -186,7 +186,7 @@ func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
 	stays(t, b, "m", "c")
 }
 
-func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
+func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -212,7 +212,7 @@ func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
 	}
 }
 
-func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
+func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -232,7 +232,7 @@ func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
 	}
 }
 
-func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
+func TestGrantOfEarlierWaitIsHandedOffIfLaterRequestFails(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -254,7 +254,7 @@ func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatTheMutexIsOwnedCountsWhateverElseTheWaiterWasTold(t *testing.T) {
+func TestReplyThatTheMutexIsOwnedWinsOverMessages(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -272,7 +272,7 @@ func TestAnAnswerThatTheMutexIsOwnedCountsWhateverElseTheWaiterWasTold(t *testin
 	}
 }
 
-func TestAnAnswerGrantsNoWaitThatCameAfterIt(t *testing.T) {
+func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
 	s := stores.Redis(t)
 	e := &hook{listener: newListener()}
 	b := serve(t, "redis://"+s.Addr, e)
@@ -309,7 +309,7 @@ func (h *hook) Publish(channel, payload string) int {
 	return h.listener.Publish(channel, payload)
 }
 
-func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
+func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -325,7 +325,7 @@ func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
 	}
 }
 
-func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {
+func TestAbandonHandsOffGrantFoundByEnd(t *testing.T) {
 	for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
 		s := stores.Redis(t)
 		b := serve(t, "redis://"+s.Addr, newListener())
@@ -347,7 +347,7 @@ func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {
 }
 
 // The server has yet to hear of the grant, and finds by a look that it is over.
-func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *testing.T) {
+func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -414,7 +414,7 @@ func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *te
 	}
 }
 
-func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
+func TestWaiterIsQueuedOnlyIfItsServerIsReachable(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
@@ -432,7 +432,7 @@ func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
 	}
 }
 
-func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) {
+func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
@@ -508,7 +508,7 @@ func stays(t *testing.T, b *Backend, mutex, contender string) {
 	})
 }
 
-func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
+func TestCancelRemovesMutexFromSchedule(t *testing.T) {
 	a := newSchedule()
 	for _, m := range []string{"x", "y", "z"} {
 		a.set(m, time.Now().Add(time.Hour), 1)

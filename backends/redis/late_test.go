@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestARequestThatWasGivenUpDoesNothingLater(t *testing.T) {
+func TestAbandonedRequestDoesNothingLater(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for name, request := range map[string]func(ctx context.Context) error{
@@ -59,7 +59,7 @@ func commandCalls(t *testing.T, s *stores.Server, command string) int {
 	return n
 }
 
-func TestAClockOfRedisThatIsSetForwardRefusesNothing(t *testing.T) {
+func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
@@ -69,7 +69,7 @@ func TestAClockOfRedisThatIsSetForwardRefusesNothing(t *testing.T) {
 	}
 }
 
-func TestTheLimitOfARequestIsNotLaterThanItsDeadline(t *testing.T) {
+func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	var c clock
 	at := time.Now()
 	if got := c.atNode(at); got != noDeadline {

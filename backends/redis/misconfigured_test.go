@@ -76,7 +76,7 @@ func scan(t testing.TB, b *Backend) (names []string) {
 	}
 }
 
-func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
+func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -134,7 +134,7 @@ func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 }
 
 // Reads and renewals do not need the counter.
-func TestACounterThatHoldsNoTokenBeginsNoTenure(t *testing.T) {
+func TestFenceWithoutTokenBeginsNoTenure(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -156,7 +156,7 @@ func TestACounterThatHoldsNoTokenBeginsNoTenure(t *testing.T) {
 	}
 }
 
-func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
+func TestForeignWaiterRecordIsNamedAndNotChanged(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -184,7 +184,7 @@ func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 
 // Each case breaks a Redis as an operator may, and mends it. When the owner is gone, a look finds
 // the fault.
-func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T) {
+func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -297,7 +297,7 @@ type said string
 func (e said) Error() string { return string(e) }
 func (said) RedisError()     {}
 
-func TestOnlyErrorsThatRedisMakesAgainAreTakenForLasting(t *testing.T) {
+func TestLastingErrors(t *testing.T) {
 	const needs = ": the user needs " + neededRights
 	const at7 = " script: ab81a0e4e11674d35e5af392da84baadf7c6da22, on @user_script:1."
 	const at6 = "ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:12: "

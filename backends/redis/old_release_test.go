@@ -14,7 +14,7 @@ import (
 
 // What servers overhear on the channels of all contenders, and what they do about it.
 
-func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
+func TestWakeupsAreKeptIfReconcilingFails(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -98,7 +98,7 @@ func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 }
 
 // The old release wakes a dead contender. One of 3.2 and later hears only the mutex' channel.
-func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
+func TestOldReleaseReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 		mutex := "m" + of.Name
@@ -111,7 +111,7 @@ func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
 	}
 }
 
-func TestAnOldReleaseThatARequestNotesFirstReachesAContenderWithoutAQueue(t *testing.T) {
+func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range noting {
 		for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
@@ -145,7 +145,7 @@ func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generati
 	return j, k
 }
 
-func TestAnOldReleaseWhoseMutexIsTakenInTheSameStepIsNotAnnounced(t *testing.T) {
+func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
 	j, k := beforeAnOldRelease(t, s.Addr, b, seeds.Simba33, "m")
@@ -169,7 +169,7 @@ func seen(t testing.TB, b *Backend, mutex string) {
 }
 
 // 3.2 knows no token either, but publishes its release where all listen.
-func TestAReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
+func TestReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range noting {
 		t.Run(by.name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestAReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 }
 
 // Redis expires the lease; whoever waits tries then, and needs no notice.
-func TestTheExpiryOfAnOldLeaseIsNotAnnounced(t *testing.T) {
+func TestExpiryOfOldLeaseIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
@@ -212,7 +212,7 @@ func TestTheExpiryOfAnOldLeaseIsNotAnnounced(t *testing.T) {
 }
 
 // The release tells the first of the queue, and takes it out. The request grants the mutex to ours.
-func TestAContenderThatSimbaToldKeepsItsPlaceIfARequestNotesTheReleaseFirst(t *testing.T) {
+func TestNotifiedSimbaContenderIsFirstIfRequestRecordsReleaseFirst(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range noting {
 		if by.script == confirmScript {
@@ -246,7 +246,7 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfARequestNotesTheReleaseFirst(t *t
 	}
 }
 
-func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *testing.T) {
+func TestNotifiedSimbaContenderIsFirstIfItQueuesAgainBeforeReconciling(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(time.Minute)
@@ -273,7 +273,7 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *tes
 }
 
 // Our request sees the next tenure, and not that the mutex was free before.
-func TestAContenderThatSimbaToldKeepsItsPlaceIfAnotherAcquiresInTheSameStep(t *testing.T) {
+func TestNotifiedSimbaContenderIsFirstIfAnotherAcquiresInSameStep(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
@@ -294,7 +294,7 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfAnotherAcquiresInTheSameStep(t *t
 }
 
 // J1 queues behind X, whose tenure ends before the look. Then J1 does not come in its turn.
-func TestAContenderThatMissesItsTurnIsNotTheNextInLine(t *testing.T) {
+func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
 	b.SetHandoffWindow(time.Minute)
@@ -331,7 +331,7 @@ func TestAContenderThatMissesItsTurnIsNotTheNextInLine(t *testing.T) {
 }
 
 // A walk through all waiters takes long. It is for what others may have done to the queue.
-func TestTheExpiryOfAnOwnLeaseWalksThroughNoWaiters(t *testing.T) {
+func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -351,7 +351,7 @@ func TestTheExpiryOfAnOwnLeaseWalksThroughNoWaiters(t *testing.T) {
 	}
 }
 
-func TestAContenderMayBeNamedLikeAPattern(t *testing.T) {
+func TestContenderMayBeNamedLikeAPattern(t *testing.T) {
 	s := stores.Redis(t)
 	for _, glob := range []string{noticeGlob, eventGlob, contenderGlob} {
 		if _, _, ok := simba.ParseContenderChannel(glob); ok {

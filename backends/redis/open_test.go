@@ -55,21 +55,21 @@ func mentions(t *testing.T, text string, words ...string) {
 	}
 }
 
-func TestAPasswordThatIsMissingOrWrongIsToldAtTheStart(t *testing.T) {
+func TestOpenReportsMissingOrWrongPassword(t *testing.T) {
 	s := stores.Redis(t, "--requirepass", "secret")
 	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOAUTH", "password")
 	mentions(t, refused(t, "redis://:hunter2@"+s.Addr), s.Addr, "password")
 	serve(t, "redis://:secret@"+s.Addr, noNotices{})
 }
 
-func TestAReplicaIsRefused(t *testing.T) {
+func TestOpenRefusesReplica(t *testing.T) {
 	s := stores.Redis(t)
 	host, port, _ := net.SplitHostPort(s.Addr)
 	replica := stores.Redis(t, "--replicaof", host+" "+port)
 	mentions(t, refused(t, "redis://"+replica.Addr), "replica", "READONLY", s.Addr)
 }
 
-func TestAPolicyThatEvictsLocksIsRefusedUnlessAccepted(t *testing.T) {
+func TestOpenRefusesEvictionUnlessAllowed(t *testing.T) {
 	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru")
 	mentions(t, refused(t, "redis://"+s.Addr), "volatile-lru", "noeviction", "allow-eviction")
 	if log := opened(t, "redis://"+s.Addr+"?allow-eviction=true"); !strings.Contains(log, "volatile-lru") {
@@ -91,7 +91,7 @@ func opened(t *testing.T, url string) string {
 	return log.String()
 }
 
-func TestWhatACrashOfRedisMayLoseIsLogged(t *testing.T) {
+func TestOpenWarnsOfLocksThatACrashMayLose(t *testing.T) {
 	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendonly", "no").Addr), "append only file")
 	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendfsync", "everysec").Addr), "everysec")
 	if log := opened(t, "redis://"+stores.Redis(t, "--appendfsync", "always").Addr); log != "" {
@@ -99,12 +99,12 @@ func TestWhatACrashOfRedisMayLoseIsLogged(t *testing.T) {
 	}
 }
 
-func TestANodeOfAClusterIsRefusedAsASingleServer(t *testing.T) {
+func TestOpenRefusesClusterNodeAsSingleServer(t *testing.T) {
 	s := stores.Redis(t, "--cluster-enabled", "yes")
 	mentions(t, refused(t, "redis://"+s.Addr), "redis+cluster://")
 }
 
-func TestARedisThatIsNotThereIsToldInTime(t *testing.T) {
+func TestOpenReportsUnreachableRedisInTime(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAnACLUserNeedsOnlyWhatIsDocumented(t *testing.T) {
+func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -164,7 +164,7 @@ func TestAnACLUserNeedsOnlyWhatIsDocumented(t *testing.T) {
 	mentions(t, refused(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba*")
 }
 
-func TestTLSIsSpokenAndChecked(t *testing.T) {
+func TestTLSIsUsedAndVerified(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := selfSigned(t, dir)
 	port := strconv.Itoa(stores.FreePort(t))

@@ -17,7 +17,7 @@ import (
 
 // Servers hear their own turn notices on the channels where Simba up to 3.1 publishes its releases.
 
-func TestAnOwnTurnNoticeThatIsHeardLateGivesNobodyAPlace(t *testing.T) {
+func TestLateOwnNoticeQueuesNobody(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -43,7 +43,7 @@ func TestAnOwnTurnNoticeThatIsHeardLateGivesNobodyAPlace(t *testing.T) {
 	}
 }
 
-func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
+func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -72,7 +72,7 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
 }
 
 // All that the server overhears is taken in at once, in the second turn of a contender of Simba.
-func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.T) {
+func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -122,7 +122,7 @@ func holdReconciles(t testing.TB, b *Backend, mutex string) {
 }
 
 // J's release was noted. No look takes that note away, since 3.2 tells no contender by itself.
-func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) {
+func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -145,7 +145,7 @@ func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) 
 	}
 }
 
-func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
+func TestPollingContendersGetTheMutexInOrder(t *testing.T) {
 	s := stores.Redis(t)
 	watcher := newListener()
 	other := serve(t, "redis://"+s.Addr, watcher)

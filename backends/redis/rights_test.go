@@ -14,7 +14,7 @@ import (
 )
 
 // Each case takes one right from a user that has all it needs.
-func TestAMissingRightInAScriptIsNamedAndEndsWaits(t *testing.T) {
+func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 	cases := map[string][]any{
 		"the key of the owner":     {"resetkeys", "~simba:{*}:*"},
 		"the key of the queue":     {"resetkeys", "~simba:{*}", "~simba:{*}:[^c]*"},

@@ -19,7 +19,7 @@ import (
 // farToken is larger than any that the clock makes, so the next is one more.
 const farToken = "9007199254740000"
 
-func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
+func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -178,7 +178,7 @@ func remains(t *testing.T, c *redis.Client, heard *redis.PubSub, clock []int64) 
 	return regexp.MustCompile(`<(now|lapse) \d>`).ReplaceAllString(all, "<$1>")
 }
 
-func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
+func TestDelayedReadShortensNoLease(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -196,7 +196,7 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	}
 }
 
-func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
+func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -254,7 +254,7 @@ func heldUp(t *testing.T, s *script, line string) string {
 	return text
 }
 
-func TestALookReadsNoPollingWaiterBeforeOneIsToBeForgotten(t *testing.T) {
+func TestReconcileReadsNoPollingWaiterBeforeOneLapses(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)

@@ -14,7 +14,7 @@ import (
 
 // A busy server takes in a grant after its lease ran out. By then a look may have given the
 // same ticket a second tenure.
-func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing.T) {
+func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 
@@ -116,7 +116,7 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 
 // Redis confirms the tenure, and by the time that its answer is here nothing can be left of it. How often this
 // server turns to Redis before is not known, so that several waiters ask at different times.
-func TestAWaiterWhoseTenureIsConfirmedTooLateWaitsOn(t *testing.T) {
+func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 	t.Parallel()
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, noNotices{})

@@ -228,7 +228,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func TestAForeignOwnerIsAnOwnerWithAToken(t *testing.T) {
+func TestSimbaOwnerIsOwnerWithToken(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSeedContender(t, s.Addr, "m", "jvm")
@@ -262,7 +262,7 @@ func TestAForeignOwnerIsAnOwnerWithAToken(t *testing.T) {
 	}
 }
 
-func TestOurReleaseTellsAForeignWaiterItsTurn(t *testing.T) {
+func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSeedContender(t, s.Addr, "m", "jvm")
@@ -284,7 +284,7 @@ func TestOurReleaseTellsAForeignWaiterItsTurn(t *testing.T) {
 	}
 }
 
-func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
+func TestSimbaReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -307,7 +307,7 @@ func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	j.hear("simba:{m}", "acquired@@ours")
 }
 
-func TestAForeignLeaseThatEndsIsHandedOn(t *testing.T) {
+func TestExpiredSimbaLeaseIsHandedOff(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	for ms := 300; ; ms *= 2 {
@@ -323,7 +323,7 @@ func TestAForeignLeaseThatEndsIsHandedOn(t *testing.T) {
 	}
 }
 
-func TestADeadForeignWaiterIsPassedOver(t *testing.T) {
+func TestDeadSimbaWaiterIsPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -335,7 +335,7 @@ func TestADeadForeignWaiterIsPassedOver(t *testing.T) {
 	w.await(t)
 }
 
-func TestForeignAndOurContendersTakeTurns(t *testing.T) {
+func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
@@ -407,7 +407,7 @@ func TestForeignAndOurContendersTakeTurns(t *testing.T) {
 	}
 }
 
-func TestAnOwnerOfTheSeedIsNotInItsOwnQueue(t *testing.T) {
+func TestSimbaOwnerIsNotInItsOwnQueue(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSeedContender(t, s.Addr, "m", "jvm")

@@ -15,7 +15,7 @@ import (
 
 // Who gets the mutex when contenders of Simba and ours want it.
 
-func TestAReleaseIsNoticedAtOnceThoughItsMessageGoesToADeadContender(t *testing.T) {
+func TestSimbaReleaseToDeadContenderGrantsBlockedWaiterAtOnce(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
 		b := serve(t, "redis://"+s.Addr, newListener())
@@ -34,7 +34,7 @@ func TestAReleaseIsNoticedAtOnceThoughItsMessageGoesToADeadContender(t *testing.
 	}
 }
 
-func TestAPollingWaiterIsToldAtOnceOfAReleaseWhoseMessageGoesToADeadContender(t *testing.T) {
+func TestSimbaReleaseToDeadContenderNotifiesPollingWaiterAtOnce(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -51,7 +51,7 @@ func TestAPollingWaiterIsToldAtOnceOfAReleaseWhoseMessageGoesToADeadContender(t 
 	within(t, "told", sent)
 }
 
-func TestAContenderWhomAReleaseBySimbaHasToldKeepsItsTurnBeforeOurs(t *testing.T) {
+func TestContenderNotifiedBySimbaReleaseHasReservation(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
 		b := serve(t, "redis://"+s.Addr, newListener())
@@ -79,7 +79,7 @@ func TestAContenderWhomAReleaseBySimbaHasToldKeepsItsTurnBeforeOurs(t *testing.T
 	}
 }
 
-func TestAReleaseThatDeletesTheQueueCostsNobodyHisPlace(t *testing.T) {
+func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
 		for _, polls := range []bool{false, true} {
@@ -131,7 +131,7 @@ func TestAReleaseThatDeletesTheQueueCostsNobodyHisPlace(t *testing.T) {
 }
 
 // A place is not lost either if another contender queues where the queue was deleted.
-func TestADeletedQueueThatOthersMakeAnewHasOurPlacesFirst(t *testing.T) {
+func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -173,7 +173,7 @@ func TestADeletedQueueThatOthersMakeAnewHasOurPlacesFirst(t *testing.T) {
 }
 
 // The first of the queue is one of another server than the one that notices the release first.
-func TestAWaiterWhomAReleaseBySimbaTakesOutOfTheQueueIsNotPassedOver(t *testing.T) {
+func TestWaiterRemovedBySimbaReleaseIsNotPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
@@ -197,7 +197,7 @@ func TestAWaiterWhomAReleaseBySimbaTakesOutOfTheQueueIsNotPassedOver(t *testing.
 	granted(t, second, later)
 }
 
-func TestADeafContenderHasItsTurn(t *testing.T) {
+func TestContenderOnPlainChannelGetsTheMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(time.Minute)
@@ -218,7 +218,7 @@ func TestADeafContenderHasItsTurn(t *testing.T) {
 	granted(t, w, ticket)
 }
 
-func TestAContenderOfSimbaThatIsPassedOverKeepsItsPlaceUntilItsGraceIsOver(t *testing.T) {
+func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetQueueGrace(time.Minute)
@@ -277,7 +277,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-func TestWithoutAHandoffWindowAContenderOfSimbaIsToldOnceAndKeepsItsPlace(t *testing.T) {
+func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(0)
@@ -312,7 +312,7 @@ func TestWithoutAHandoffWindowAContenderOfSimbaIsToldOnceAndKeepsItsPlace(t *tes
 }
 
 // A contender of 3.2 and later may take what was announced free; it has no place in the queue.
-func TestAContenderWithoutAQueueHearsThatTheMutexIsFree(t *testing.T) {
+func TestContenderWithoutQueueIsNotifiedOfFreeMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
@@ -337,7 +337,7 @@ func TestAContenderWithoutAQueueHearsThatTheMutexIsFree(t *testing.T) {
 }
 
 // A contender without a queue takes the mutex in another's turn, and gives it back.
-func TestAWaiterIsToldAgainIfAnotherHadATenureInItsTurn(t *testing.T) {
+func TestWaiterIsNotifiedAgainAfterTenureInItsReservation(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 		e := newListener()
@@ -363,7 +363,7 @@ func TestAWaiterIsToldAgainIfAnotherHadATenureInItsTurn(t *testing.T) {
 	}
 }
 
-func TestContendersOfSimbaAndOursShareTheMutexesOfACluster(t *testing.T) {
+func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 	s := stores.RedisCluster(t)
 	url := "redis+cluster://" + strings.Join(s.Addrs, ",")
 	servers := []*Backend{serve(t, url, newListener()), serve(t, url, newListener())}
@@ -402,7 +402,7 @@ func TestContendersOfSimbaAndOursShareTheMutexesOfACluster(t *testing.T) {
 }
 
 // The message of the release goes where the deaf do not listen, and another takes the mutex.
-func TestADeafContenderThatWasOvertakenHasItsPlaceAgain(t *testing.T) {
+func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -431,7 +431,7 @@ func TestADeafContenderThatWasOvertakenHasItsPlaceAgain(t *testing.T) {
 }
 
 // 3.2 and 3.3 delete the places of older contenders. Those that hear the notice contend again.
-func TestADeafContenderWhosePlaceAnotherDeletedQueuesAgain(t *testing.T) {
+func TestContenderOnPlainChannelQueuesAgainAfterDeletedQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
 		e := newListener()

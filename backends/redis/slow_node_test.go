@@ -11,7 +11,7 @@ import (
 
 // Whoever does not need the node that fails notices nothing. Each look there takes the whole
 // timeout of a request, and there are far more of them than run at a time.
-func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
+func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 	c := stores.RedisCluster(t, "--cluster-node-timeout", "60000") // no failover in the test
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
 	b, other := serve(t, url, noNotices{}), serve(t, url, noNotices{})

@@ -30,7 +30,7 @@ func asReply(v any) any {
 	return nil
 }
 
-func TestALeaseWithoutEndHasMuchLeft(t *testing.T) {
+func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
 	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
 		s := &state{now: 1790000000000, ttlAt: ends, ends: ends}
 		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxRemaining || o.Transition != proxy.MaxRemaining {

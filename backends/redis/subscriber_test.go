@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestASubscriberIsRestoredThoughAChannelIsRemovedMeanwhile(t *testing.T) {
+func TestSubscriberIsRestoredThoughChannelIsRemoved(t *testing.T) {
 	for name, remove := range map[string]func(r *subscriber){
 		"swept": func(r *subscriber) {
 			r.sweep(time.Now().Add(time.Hour), func(n string, _ bool) bool { return n == "a" })
@@ -39,7 +39,7 @@ func TestASubscriberIsRestoredThoughAChannelIsRemovedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestARefusedChannelPreventsNoOtherSubscription(t *testing.T) {
+func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -73,7 +73,7 @@ func TestARefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	})
 }
 
-func TestAReservationNoticeLostByAnInterruptionIsRepeated(t *testing.T) {
+func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -107,7 +107,7 @@ func TestAReservationNoticeLostByAnInterruptionIsRepeated(t *testing.T) {
 
 // A notice is repeated only on a channel that was interrupted. For a new channel Subscribed does that,
 // and a second notice would be wrong.
-func TestANewChannelDoesNotCountAsInterrupted(t *testing.T) {
+func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r := newSubscriber(nil, time.Second)
 	restored := 0
 	r.onConfirmed, r.onRestored = func(string) {}, func() { restored++ }

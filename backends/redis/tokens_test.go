@@ -14,7 +14,7 @@ import (
 
 // The one number that a tenure has on both sides: by us, and by Simba on the JVM.
 
-func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
+func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -74,7 +74,7 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 	}
 }
 
-func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) {
+func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for name, story := range map[string]struct{ first, between seeds.Generation }{
@@ -108,7 +108,7 @@ func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) 
 }
 
 // A tenure of theirs that nobody of ours has seen counts for the next of ours.
-func TestOurTokenIsLargerThanThatOfATenureThatNobodySaw(t *testing.T) {
+func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -132,7 +132,7 @@ func TestOurTokenIsLargerThanThatOfATenureThatNobodySaw(t *testing.T) {
 	}
 }
 
-func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
+func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -158,7 +158,7 @@ func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
 }
 
 // An old renewal of the same contender moves the end of the lock, and not that of the token.
-func TestARenewalByOldSimbaKeepsTheTokenForAsLongAsTheLease(t *testing.T) {
+func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -181,7 +181,7 @@ func TestARenewalByOldSimbaKeepsTheTokenForAsLongAsTheLease(t *testing.T) {
 	}
 }
 
-func TestAnIdleCounterGoesOnlyIfTheURLSaysSo(t *testing.T) {
+func TestIdleFenceExpiresOnlyWithFenceTTL(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()

@@ -12,7 +12,7 @@ import (
 
 // What simba-resp writes to see whether a node takes writes must do nothing to a key that another
 // program has there, of whatever type.
-func TestAProofDestroysNothing(t *testing.T) {
+func TestWriteCheckChangesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
