@@ -10,14 +10,14 @@ import (
 var errRefused = errors.New("the store refuses")
 
 func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
-	a, bellOfA := enter(l, "m", "a")
-	_, bellOfB := enter(l, "other", "b")
+	a, waiterA := enter(l, "m", "a")
+	_, waiterB := enter(l, "other", "b")
 	l.Fail("m", errRefused)
 	l.Fail("m", errors.New("another")) // it is told the first
-	bellOfA.expect(t, 1)
-	bellOfB.expect(t, 0)
+	waiterA.expect(t, 1)
+	waiterB.expect(t, 0)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
 		t.Errorf("%+v, %v", o, err)
 	}
@@ -32,7 +32,7 @@ func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 }
 
 func TestFailedWaitReturnsTheErrorThoughLeaveFails(t *testing.T) {
-	s := &deskStore{err: errors.New("cannot leave")}
+	s := &fakeStore{err: errors.New("cannot leave")}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
@@ -46,7 +46,7 @@ func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 		"after the error":  func(l *Waiters) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
 		"before the error": func(l *Waiters) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
 	} {
-		s := &deskStore{}
+		s := &fakeStore{}
 		l := NewWaiters(s)
 		a, _ := enter(l, "m", "a")
 		grant(l)
@@ -57,7 +57,7 @@ func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 }
 
 func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
+	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
@@ -71,7 +71,7 @@ func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 }
 
 func TestFailedWaiterStaysQueuedIfItsConnectionIsGone(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
+	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)

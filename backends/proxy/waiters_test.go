@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// deskStore is a Store that notes what it is asked.
-type deskStore struct {
+// fakeStore is a Store that notes what it is asked.
+type fakeStore struct {
 	mu       sync.Mutex
 	asked    []string
 	over     bool          // what Granted is asked for
@@ -30,13 +30,13 @@ type deskStore struct {
 // ownTicket is one of a store that has its own.
 type ownTicket struct{ *Ticket }
 
-func (s *deskStore) note(format string, args ...any) {
+func (s *fakeStore) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, fmt.Sprintf(format, args...))
 }
 
-func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
+func (s *fakeStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	s.note("granted %s %d", t.Request.Contender, g.Token)
 	if s.over {
 		return simba.Outcome{Status: simba.StatusTimeout, Owner: s.owner, Position: s.position}, s.err
@@ -48,7 +48,7 @@ func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	return o, s.err
 }
 
-func (s *deskStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
+func (s *fakeStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
 	s.note("again %s", t.Request.Contender)
 	if s.next == nil {
 		return s.answer, nil, s.again
@@ -56,22 +56,22 @@ func (s *deskStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
 	return simba.Outcome{Status: simba.StatusWaiting}, ownTicket{s.next}, s.again
 }
 
-func (s *deskStore) Replaced(t *Ticket) (simba.Outcome, error) {
+func (s *fakeStore) Replaced(t *Ticket) (simba.Outcome, error) {
 	s.note("moved %s", t.Request.Contender)
 	return s.answer, s.err
 }
 
-func (s *deskStore) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
+func (s *fakeStore) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
 	s.note("leave %s %d", t.Request.Contender, why)
 	return s.answer, s.err
 }
 
-func (s *deskStore) HandOff(t *Ticket, g Grant) error {
+func (s *fakeStore) HandOff(t *Ticket, g Grant) error {
 	s.note("pass %s %d", t.Request.Contender, g.Token)
 	return s.err
 }
 
-func (s *deskStore) expect(t *testing.T, want ...string) {
+func (s *fakeStore) expect(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,25 +80,25 @@ func (s *deskStore) expect(t *testing.T, want ...string) {
 	}
 }
 
-// bell counts its wake-ups.
-type bell struct{ rung atomic.Int32 }
+// waiter counts its wake-ups.
+type waiter struct{ woken atomic.Int32 }
 
-func (b *bell) Wake() { b.rung.Add(1) }
+func (b *waiter) Wake() { b.woken.Add(1) }
 
-func (b *bell) expect(t *testing.T, n int32) {
+func (b *waiter) expect(t *testing.T, n int32) {
 	t.Helper()
-	if got := b.rung.Load(); got != n {
+	if got := b.woken.Load(); got != n {
 		t.Errorf("woken %d times, want %d", got, n)
 	}
 }
 
-func enter(l *Waiters, mutex, contender string) (*Ticket, *bell) {
-	b := &bell{}
+func enter(l *Waiters, mutex, contender string) (*Ticket, *waiter) {
+	b := &waiter{}
 	return l.Enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, Waiter: b}), b
 }
 
 func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
-	s := &deskStore{}
+	s := &fakeStore{}
 	l := NewWaiters(s)
 	ticket, b := enter(l, "m", "a")
 	if l.Grant("m", "x", Grant{Token: 1}) || l.Grant("x", "a", Grant{Token: 1}) {
@@ -120,7 +120,7 @@ func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
 }
 
 func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
-	s := &deskStore{}
+	s := &fakeStore{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -131,7 +131,7 @@ func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
 }
 
 func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
-	s := &deskStore{}
+	s := &fakeStore{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -143,7 +143,7 @@ func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
 }
 
 func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
-	s := &deskStore{later: 9}
+	s := &fakeStore{later: 9}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -158,10 +158,10 @@ func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
 func tooLate() Grant { return Grant{Token: 7, Since: time.Now().Add(-time.Second)} }
 
 // overtaken has a wait for a lease of a second end with g, which is over.
-func overtaken(s *deskStore, g Grant) *Ticket {
+func overtaken(s *fakeStore, g Grant) *Ticket {
 	s.over = true
 	l := NewWaiters(s)
-	t := l.Enter(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Second, Waiter: &bell{}})
+	t := l.Enter(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Second, Waiter: &waiter{}})
 	l.Grant("m", "a", g)
 	return t
 }
@@ -175,7 +175,7 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &deskStore{}
+			s := &fakeStore{}
 			s.next, _ = enter(NewWaiters(s), "m", "a")
 			ticket := overtaken(s, grant())
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
@@ -195,7 +195,7 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 }
 
 func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
-	s := &deskStore{}
+	s := &fakeStore{}
 	s.next, _ = enter(NewWaiters(s), "m", "a")
 	ticket := overtaken(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
 	s.over, s.late = false, true
@@ -206,7 +206,7 @@ func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
 }
 
 func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
-	s := &deskStore{}
+	s := &fakeStore{}
 	ticket := overtaken(s, tooLate())
 	for range 5 {
 		s.next, _ = enter(NewWaiters(s), "m", "a")
@@ -221,7 +221,7 @@ func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
 }
 
 func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 	ticket := overtaken(s, tooLate())
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
 		t.Errorf("%+v, %v", o, err)
@@ -233,7 +233,7 @@ func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
 func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T) {
 	queued := simba.Outcome{Status: simba.StatusQueued}
 	t.Run("and waits there", func(t *testing.T) {
-		s := &deskStore{answer: queued}
+		s := &fakeStore{answer: queued}
 		ticket := overtaken(s, tooLate())
 		_, later := enter(ticket.waiters, "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
@@ -243,14 +243,14 @@ func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T)
 		later.expect(t, 0)
 	})
 	t.Run("and polls", func(t *testing.T) {
-		s := &deskStore{answer: queued, position: 3}
+		s := &fakeStore{answer: queued, position: 3}
 		if o, err := overtaken(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 			t.Errorf("%+v, %v", o, err)
 		}
 		s.expect(t, "granted a 7", "moved a")
 	})
 	t.Run("and owns the mutex", func(t *testing.T) {
-		s := &deskStore{owner: "a"}
+		s := &fakeStore{owner: "a"}
 		if o, err := overtaken(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Owner != "a" {
 			t.Errorf("%+v, %v", o, err)
 		}
@@ -260,7 +260,7 @@ func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T)
 
 func TestEndReturnsTheErrorOfReacquire(t *testing.T) {
 	broken := errors.New("broken")
-	s := &deskStore{}
+	s := &fakeStore{}
 	ticket := overtaken(s, tooLate())
 	s.again = broken
 	if _, err := ticket.End(simba.EndWoken); !errors.Is(err, broken) {
@@ -278,7 +278,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 		{simba.EndWoken, young},   // its contender has given it up elsewhere
 		{simba.EndWoken, Grant{}}, // its contender has left the queue elsewhere
 	} {
-		s := &deskStore{}
+		s := &fakeStore{}
 		ticket := overtaken(s, end.g)
 		if o, err := ticket.End(end.why); err != nil || o.Status != simba.StatusTimeout {
 			t.Errorf("%v %+v: %+v, %v", end.why, end.g, o, err)
@@ -289,7 +289,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 
 func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 	for _, how := range []string{"leave", "moved"} {
-		s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+		s := &fakeStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 		l := NewWaiters(s)
 		ticket, _ := enter(l, "m", "a")
 		first := "leave a 1"
@@ -306,7 +306,7 @@ func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 }
 
 func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	_, _ = ticket.End(simba.EndTimeout)
@@ -322,12 +322,12 @@ func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
 }
 
 func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
+	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
-	first, rung := enter(l, "m", "a")
+	first, woken := enter(l, "m", "a")
 	enter(l, "m", "b")
 	second, b := enter(l, "m", "a")
-	rung.expect(t, 1)
+	woken.expect(t, 1)
 	if w := l.Waiting("m"); len(w) != 2 || w[0] != second {
 		t.Errorf("waiting: %v", w)
 	}
@@ -345,12 +345,12 @@ func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
 	}
 	l.Grant("m", "a", Grant{Token: 7})
 	b.expect(t, 1)
-	rung.expect(t, 1)
+	woken.expect(t, 1)
 	s.expect(t, "moved a")
 }
 
 func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
-	l := NewWaiters(&deskStore{})
+	l := NewWaiters(&fakeStore{})
 	ticket, _ := enter(l, "m", "a")
 	if !ticket.Withdraw() || ticket.Withdraw() {
 		t.Error("withdrawn, and again")
@@ -366,7 +366,7 @@ func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
 }
 
 func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
-	l := NewWaiters(&deskStore{})
+	l := NewWaiters(&fakeStore{})
 	var want []*Ticket
 	for i := range 50 {
 		ticket, _ := enter(l, "m", fmt.Sprintf("c%02d", 99-i))
@@ -389,7 +389,7 @@ func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
 
 func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 	for i := range 2000 {
-		s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+		s := &fakeStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
 		l := NewWaiters(s)
 		ticket, b := enter(l, "m", "a")
 		var all sync.WaitGroup
@@ -407,7 +407,7 @@ func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 			all.Go(func() { enter(l, "m", "a") }) // may be granted instead
 		}
 		all.Wait()
-		told := b.rung.Load()
+		told := b.woken.Load()
 		switch {
 		case told > 1:
 			t.Fatalf("woken %d times", told)

@@ -23,7 +23,7 @@ func TestClosedConnectionFailsNoRequest(t *testing.T) {
 			b := serve(t, url, noNotices{})
 			c := b.up.client
 			var all sync.WaitGroup
-			for range 10 { // so that the pool has many
+			for range 10 { // so that the pool has many connections
 				all.Go(func() { _ = c.Ping(t.Context()).Err() })
 			}
 			all.Wait()
@@ -31,7 +31,7 @@ func TestClosedConnectionFailsNoRequest(t *testing.T) {
 			b.up.connections.closeBefore("", time.Now())
 			for range 20 {
 				if err := c.Ping(t.Context()).Err(); err != nil {
-					t.Errorf("with %d connections that were closed: %v", had, err)
+					t.Errorf("with %d closed connections: %v", had, err)
 				}
 			}
 			until(t, "the subscriber is back", func() bool { return b.subs.reachable("m") })
@@ -58,6 +58,6 @@ func TestCloseBeforeClosesOnlyOlderConnectionsToTheAddress(t *testing.T) {
 		_ = c.Close()
 	}
 	if len(all.open) != 0 {
-		t.Errorf("%d are remembered", len(all.open))
+		t.Errorf("%d connections are left", len(all.open))
 	}
 }

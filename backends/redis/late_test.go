@@ -37,7 +37,7 @@ func TestAbandonedRequestDoesNothingLater(t *testing.T) {
 		}
 		cancel()
 		s.Resume()
-		until(t, "it has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
+		until(t, "the request has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
 		if now := eventually(t, b, "m", "a"); now.Status != simba.StatusRenewed || now.Token != o.Token {
 			t.Errorf("a late %s: %+v, then %+v", name, o, now)
 		}
@@ -63,7 +63,7 @@ func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
-	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as known before it was set
+	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as before it was set
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("%+v", o)
 	}
@@ -73,7 +73,7 @@ func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	var c clock
 	at := time.Now()
 	if got := c.atNode(at); got != noDeadline {
-		t.Errorf("%s before anything is known", got)
+		t.Errorf("%s before any reply", got)
 	}
 	c.update(1000, at.Add(-time.Second)) // 1000 some time within this second
 	last := c.last.Load()
@@ -82,10 +82,10 @@ func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	}
 	c.update(5000, time.Now().Add(-time.Minute))
 	if c.last.Load() != last {
-		t.Error("a reading took the place of a better one")
+		t.Error("a reading replaced a better one")
 	}
 	c.update(2000, time.Now())
 	if c.last.Load().millis != 2000 {
-		t.Error("a better reading was not taken")
+		t.Error("a better reading was ignored")
 	}
 }

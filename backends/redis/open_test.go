@@ -27,10 +27,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// refused opens what must not open, and returns why it did not.
+// refused opens a url that Open must refuse, and returns the error.
 func refused(t *testing.T, url string) string {
 	t.Helper()
-	return refusedWithin(t, url, 20*time.Second) // a busy Redis must be in time to say why
+	return refusedWithin(t, url, 20*time.Second) // a busy Redis must have time to answer
 }
 
 func refusedWithin(t *testing.T, url string, timeout time.Duration) string {
@@ -79,7 +79,7 @@ func TestOpenRefusesEvictionUnlessAllowed(t *testing.T) {
 	mentions(t, opened(t, "redis://"+harmless.Addr), "allkeys-lru")
 }
 
-// opened opens and returns what was logged.
+// opened opens a url and returns the log.
 func opened(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -109,11 +109,11 @@ func TestOpenReportsUnreachableRedisInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // it accepts, and answers nothing
+	defer l.Close() // it accepts connections and never answers
 	start := time.Now()
 	mentions(t, refusedWithin(t, "redis://"+l.Addr().String(), 2*time.Second), l.Addr().String())
 	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("told after %v", took)
+		t.Errorf("the error came after %v", took)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 	mentions(t, opened(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba:{*}[:]*")
 	set("~simba:*", "&simba*", "&simba:{*", "&simba:{*}[:]*", "&simba-events:{*", "+@all", "-@dangerous", "+info")
 	if log := opened(t, "redis://locks:pw@"+s.Addr); strings.Contains(log, "contenders") {
-		t.Errorf("the user that is documented: %s", log)
+		t.Errorf("the documented user: %s", log)
 	}
 	b := serve(t, "redis://locks:pw@"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)

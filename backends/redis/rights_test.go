@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Each case takes one right from a user that has all it needs.
+// Each case removes one right from a user that has all it needs.
 func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 	cases := map[string][]any{
 		"the key of the owner":     {"resetkeys", "~simba:{*}:*"},
@@ -54,8 +54,8 @@ func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 					acquire(t, b, "m", "p", time.Minute, nil)
 				}
 				allow(harm...)
-				for _, q := range questions {
-					switch err := q.ask(t.Context(), b); {
+				for _, q := range requests {
+					switch err := q.run(t.Context(), b); {
 					case err == nil:
 						answered++
 					default:
@@ -73,7 +73,7 @@ func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 			if err == nil && o.Status != simba.StatusAcquired || err != nil && !errors.As(err, &refusal) {
 				t.Errorf("the wait ends with %+v, %v", o, err)
 			}
-			t.Logf("%d answered, %d refused, the wait ends with %v, %v", answered, named, o.Status, err)
+			t.Logf("%d answered, %d refused, the wait ended with %v, %v", answered, named, o.Status, err)
 		})
 	}
 }

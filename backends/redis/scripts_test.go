@@ -39,7 +39,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Names that JSON must escape, or that are no text at all.
+	// Names that JSON must escape, or that do not print.
 	for _, me := range []string{"c1", `q"\`, "é", "\x01"} {
 		take := run{acquireScript, []any{me, int64(60000), int64(5000), "queue", "", ""}}
 		bound := run{acquireScript, []any{me, int64(60000), int64(0), "busy", "s:7", ""}}
@@ -48,7 +48,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 		free := run{releaseScript, []any{me, "0", "", "done"}}
 		byToken := run{releaseScript, []any{me, "9007199254740001", "", `be"cause`}}
 		poll := run{acquireScript, []any{"poller", int64(1000), int64(0), "queue", "", ""}}
-		look := run{reconcileScript, []any{"0", "", 0}}
+		read := run{reconcileScript, []any{"0", "", 0}}
 		served := run{releaseScript, []any{"before", "0", "", ""}} // of the record below
 		for name, story := range map[string][]run{
 			"acquire":                    {take},
@@ -62,13 +62,13 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 			"after a handoff":            {served, take, guard, free},
 			"after a handoff, a session": {served, bound, guard},
 			"acquire that would wait":    {wait, free},
-			"look":                       {look},
-			"acquire, look":              {take, look},
-			"acquire, poll, look":        {take, poll, look},
-			"acquire, release, look":     {take, free, look},
-			"after a handoff, look":      {served, bound, look},
+			"read":                       {read},
+			"acquire, read":              {take, read},
+			"acquire, poll, read":        {take, poll, read},
+			"acquire, release, read":     {take, free, read},
+			"after a handoff, read":      {served, bound, read},
 			"after one by Simba":         {take},
-			"after one by Simba, look":   {look, take, free, look},
+			"after one by Simba, read":   {read, take, free, read},
 		} {
 			results, seen := make([]string, 2), make([]string, 2)
 			for i, fast := range []bool{true, false} {
@@ -80,7 +80,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 					t.Fatal(err)
 				}
 				seed := "return redis.call('SET', KEYS[1]..':tenure', cmsgpack.pack(ARGV[1], '', 'z'))"
-				if strings.HasPrefix(name, "after one by Simba") { // and unheard
+				if strings.HasPrefix(name, "after one by Simba") { // and unnotified
 					seed = `return redis.call('SET', KEYS[1] .. ':tenure',
 						cmsgpack.pack(ARGV[1], '', 'z', 0, 0, 0, '', '', '', 0, '', 0, true))`
 				}
@@ -93,8 +93,8 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 				if err := c.Eval(t.Context(), seed, []string{key}, farToken).Err(); err != nil {
 					t.Fatal(err)
 				}
-				heard := c.PSubscribe(t.Context(), "simba*")
-				if _, err := heard.Receive(t.Context()); err != nil {
+				published := c.PSubscribe(t.Context(), "simba*")
+				if _, err := published.Receive(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				var clock []int64
@@ -111,7 +111,8 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 					clock = append(clock, now)
 					if step.s == reconcileScript {
 						list := slices.Clone(reply.([]any))
-						for _, at := range []int{4, 5, 9} { // the ends of windows, which both count from the same instant
+						// The ends of windows. Both paths count them from the same instant.
+						for _, at := range []int{4, 5, 9} {
 							list[at] = list[at].(int64) - list[3].(int64)
 						}
 						list[3], list[6] = nil, nil // instants
@@ -121,8 +122,8 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 						t.Fatalf("%s: %v", name, err)
 					}
 				}
-				results[i] = remains(t, c, heard, clock)
-				_ = heard.Close()
+				results[i] = dump(t, c, published, clock)
+				_ = published.Close()
 			}
 			if seen[0] != seen[1] {
 				t.Errorf("%s by %q: fast %s, slow %s", name, me, seen[0], seen[1])
@@ -134,16 +135,15 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 	}
 }
 
-// remains returns what is in Redis and what was published, but the time, which is the
-// nth run's.
-func remains(t *testing.T, c *redis.Client, heard *redis.PubSub, clock []int64) string {
+// dump returns the keys of Redis and what was published. It replaces the times of the runs.
+func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64) string {
 	t.Helper()
 	if err := c.Publish(t.Context(), "simba-end", "").Err(); err != nil {
 		t.Fatal(err)
 	}
 	var out []string
 	for {
-		m, err := heard.ReceiveMessage(t.Context())
+		m, err := published.ReceiveMessage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func remains(t *testing.T, c *redis.Client, heard *redis.PubSub, clock []int64) 
 		lapse := fmt.Sprintf("%q", string(binary.BigEndian.AppendUint64([]byte{0xcf}, uint64(now)+65000+5000)))
 		all = strings.ReplaceAll(all, lapse[1:len(lapse)-1], fmt.Sprintf("<lapse %d>", i))
 	}
-	// Steps may fall in one millisecond, or a lapse be counted from an earlier step.
+	// Two steps may run in one millisecond, and a lapse may count from an earlier step.
 	return regexp.MustCompile(`<(now|lapse) \d>`).ReplaceAllString(all, "<$1>")
 }
 
@@ -186,8 +186,8 @@ func TestDelayedReadShortensNoLease(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	before := owner(t, b, "m")
 	for _, text := range []string{
-		heldUp(t, reconcileScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
-		heldUp(t, newScript("reconcile", "", reconcileLua), "local ms = call('PTTL', lock)"),
+		delayed(t, reconcileScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
+		delayed(t, newScript("reconcile", "", reconcileLua), "local ms = call('PTTL', lock)"),
 	} {
 		evaluate(t, b, c, text, "m", "0", "", 0)
 		if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
@@ -218,11 +218,11 @@ func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 			if strings.HasPrefix(name, "guard") {
 				acquire(t, b, mutex, "a", time.Minute, nil)
 			}
-			text := strings.ReplaceAll(heldUp(t, run.s, run.line), "'PXAT'", "'"+version+"'")
+			text := strings.ReplaceAll(delayed(t, run.s, run.line), "'PXAT'", "'"+version+"'")
 			evaluate(t, b, c, text, mutex, run.args...)
 			for _, key := range []string{"simba:{" + mutex + "}", "simba:{" + mutex + "}:token"} {
 				if ttl := c.PTTL(t.Context(), key).Val(); ttl != -2 {
-					t.Errorf("%s, SET %s: the lease of 50 ms was over before %s was set, which lives on for %v", name, version, key, ttl)
+					t.Errorf("%s, SET %s: the lease of 50 ms ended before %s was set, which lives for %v", name, version, key, ttl)
 				}
 			}
 		}
@@ -241,8 +241,8 @@ func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, arg
 	}
 }
 
-// heldUp returns the text of a script that takes 100 ms before it comes to a line.
-func heldUp(t *testing.T, s *script, line string) string {
+// delayed returns the text of a script with a delay of 100 ms before a line.
+func delayed(t *testing.T, s *script, line string) string {
 	t.Helper()
 	text := strings.Replace(s.text, line, `
 		local from = call('TIME')

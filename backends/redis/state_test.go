@@ -12,8 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// asReply makes of JSON what the client library makes of a reply: numbers are int64, and nothing else is
-// there but strings, lists and nil.
+// asReply turns JSON into what the client library makes of a reply: int64, strings, lists and nil.
 func asReply(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -38,12 +37,12 @@ func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
 		}
 	}
 	if d := proxy.Remaining(math.MaxInt64, math.MinInt64); d != 0 {
-		t.Errorf("of what is long over %v is left", d)
+		t.Errorf("%v remains until an end in the past", d)
 	}
 }
 
-// FuzzState checks that no reply of a script, which tells what is in keys that others may write, makes the parser
-// panic, and that what it accepts can be told to a client.
+// FuzzState checks that no reply of a script makes the parser panic, and that an accepted reply can
+// be sent to a client. A reply contains values of keys that other programs may write.
 func FuzzState(f *testing.F) {
 	for _, seed := range []string{
 		`["busy","a","1790000000000001",1790000000000,1790000001000,1790000002000,1790000000500,0,"",1790000002000,[],[]]`,
@@ -77,11 +76,11 @@ func FuzzState(f *testing.F) {
 			}
 			s.sent = time.Now()
 			if s.now != now {
-				t.Errorf("%s: it was %d or %d", text, s.now, now)
+				t.Errorf("%s: the clock is %d or %d", text, s.now, now)
 			}
 			o, left := s.outcome(simba.StatusBusy), s.tenure()
 			if o.TTL < 0 || o.Transition < 0 || o.Position < 0 || left.TTL < 0 || left.Transition < 0 || s.began().After(s.sent) {
-				t.Errorf("%s is told as %+v, %+v", text, o, left)
+				t.Errorf("%s results in %+v, %+v", text, o, left)
 			}
 			for _, e := range s.events {
 				if !json.Valid(e.AppendJSON(nil)) || e.Kind == 0 {

@@ -54,7 +54,7 @@ func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	e.listen(t, b, "simba:{ok}")
+	e.subscribe(t, b, "simba:{ok}")
 	_, err = b.Subscribed(t.Context(), "simba:{no}", false)
 	if err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("a channel that the user may not subscribe to: %v", err)
@@ -81,7 +81,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	const channel = "simba:{m}:p"
-	e.listen(t, b, channel)
+	e.subscribe(t, b, channel)
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
 	// The message goes to another connection, which ends.
@@ -99,14 +99,14 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
-	e.hear(t, channel, is("released@@a"))
+	e.receive(t, channel, is("released@@a"))
 	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("%+v", o)
 	}
 }
 
-// A notice is repeated only on a channel that was interrupted. For a new channel Subscribed does that,
-// and a second notice would be wrong.
+// A notice is repeated only on a channel that was interrupted. For a new channel Subscribed does
+// that, and a second notice would be wrong.
 func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r := newSubscriber(nil, time.Second)
 	restored := 0

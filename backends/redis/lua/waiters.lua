@@ -79,8 +79,8 @@ end
 local function acknowledge(ticket)
   local mine = server .. '/' .. ticket .. '!'
   if granted == '' or granted == mine then return end
-  local foreign = string.sub(granted, 1, #server + 1) ~= server .. '/'
-  if foreign and string.sub(granted, -1) == '!' then mine = '' end
+  local byAnother = string.sub(granted, 1, #server + 1) ~= server .. '/'
+  if byAnother and string.sub(granted, -1) == '!' then mine = '' end
   granted, changed = mine, true
 end
 
