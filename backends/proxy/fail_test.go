@@ -10,12 +10,12 @@ import (
 var errRefused = errors.New("the store refuses")
 
 func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
-	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
 	a, waiterA := enter(l, "m", "a")
 	_, waiterB := enter(l, "other", "b")
 	l.Fail("m", errRefused)
-	l.Fail("m", errors.New("another")) // it is told the first
+	l.Fail("m", errors.New("another")) // End returns the first
 	waiterA.expect(t, 1)
 	waiterB.expect(t, 0)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
@@ -23,7 +23,7 @@ func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 	}
 	s.expect(t, "leave a 2")
 	if l.Find("m", "a") != nil || l.Grant("m", "a", Grant{Token: 7}) {
-		t.Error("it waits on")
+		t.Error("it still waits")
 	}
 	if _, err := a.Abandon(); err != nil {
 		t.Error(err)
@@ -57,7 +57,7 @@ func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 }
 
 func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
-	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
@@ -67,11 +67,11 @@ func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 	if _, err := a.Abandon(); err != nil {
 		t.Error(err)
 	}
-	s.expect(t, "leave a 2", "pass a 7")
+	s.expect(t, "leave a 2", "hand off a 7")
 }
 
 func TestFailedWaiterStaysQueuedIfItsConnectionIsGone(t *testing.T) {
-	s := &fakeStore{answer: simba.Outcome{Status: simba.StatusQueued}}
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)

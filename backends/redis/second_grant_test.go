@@ -114,8 +114,8 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	})
 }
 
-// Redis confirms the tenure, and the lease has expired when the reply arrives. How many requests the
-// server sends before is not known, so several waiters end at different times.
+// Redis confirms the tenure, and the lease has expired when the reply arrives. How many requests
+// the server sends before is not known, so several waiters end at different times.
 func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 	t.Parallel()
 	s := stores.Redis(t)
