@@ -56,10 +56,10 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// A MisconfiguredError is returned when an engine's store refuses a request, and will go on refusing
-// it until an operator changes the store. Examples are a missing table, a missing privilege and a
-// key of another type. The request may be done in part: for example, the grant was written and its
-// notice refused. A later retry learns that.
+// A MisconfiguredError is returned when an engine's store refuses a request, and will go on
+// refusing it until an operator changes the store. Examples are a missing table, a missing
+// privilege and a key of another type. The request may be done in part: for example, the grant was
+// written and its notice refused. A later retry learns that.
 type MisconfiguredError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // names the fault
@@ -71,7 +71,7 @@ func (e *MisconfiguredError) Error() string {
 
 func (e *MisconfiguredError) Unwrap() error { return e.Err }
 
-// AcquireRequest acquires a mutex, or renews its lease if the contender owns it.
+// AcquireRequest is a request to acquire a mutex, or to renew its lease if the contender owns it.
 type AcquireRequest struct {
 	Mutex      string
 	Contender  string
@@ -116,7 +116,7 @@ type Ticket interface {
 	// tenure that the store grants it meanwhile is handed off. A grant that came before End wins
 	// over the error.
 	End(why EndReason) (Outcome, error)
-	// Abandon hands off a mutex that End returned as acquired, because the client did not get the
+	// Abandon hands off a mutex that End returned as acquired, when the client could not get the
 	// reply. It does nothing if the contender has renewed the lease since.
 	Abandon() (Seq, error)
 }
@@ -129,7 +129,7 @@ const (
 	EndWoken   EndReason = iota // Wake was called
 	EndTimeout                  // the wait timed out
 	EndLeft                     // the client or an administrator ended the wait
-	EndGone                     // its connection has closed: it becomes a polling waiter
+	EndGone                     // its connection has closed: it stays queued as a polling waiter
 )
 
 // Outcome is the result of an Acquire or a Guard.
@@ -139,16 +139,16 @@ type Outcome struct {
 	Token  uint64 // of the current tenure, 0 = the mutex is free
 
 	TTL time.Duration // until the TTL window ends, at least 0
-	// Transition is the time until the transition window ends, at least 0. If the mutex is free but
-	// cannot be acquired, it is the time until it can: when a reservation for the next waiter ends,
-	// or the recovery delay.
+	// Transition is the time until the transition window ends, at least 0. A mutex that is free may
+	// still be reserved for the next waiter, or in the recovery delay: then it is the time until
+	// that ends.
 	Transition time.Duration
 	Position   int // in the queue, from 1; 0 = not queued
 
 	Seq Seq // must be durable before the outcome is sent
 }
 
-// GuardRequest renews a lease.
+// GuardRequest is a request to renew a lease.
 type GuardRequest struct {
 	Mutex      string
 	Contender  string
@@ -157,7 +157,7 @@ type GuardRequest struct {
 	Token      uint64 // if not 0, renew only that tenure
 }
 
-// ReleaseRequest ends a tenure of the contender, and removes it from the queue.
+// ReleaseRequest is a request to end a tenure of the contender, and to remove it from the queue.
 type ReleaseRequest struct {
 	Mutex     string
 	Contender string
@@ -217,19 +217,22 @@ type HistoryRequest struct {
 
 // Stats are an engine's figures for INFO.
 type Stats struct {
-	Held          int64 // mutexes that have an owner now; below 0 = only a Scan can tell
-	Mutexes       int64 // mutexes with an owner, a queue or a reservation; below 0 = unknown
-	Blocked       int64 // waiters on open connections
-	Polling       int64 // waiters that ask again; below 0 = unknown
-	Acquired      int64 // tenures begun since start
-	Renewed       int64
-	Released      int64
-	Expired       int64
-	Broken        int64
-	Handoffs      int64 // tenures that began by handoff to a blocked waiter
-	Seq           Seq   // the last
-	Token         uint64
-	RecoveryDelay time.Duration // after an unclean stop: nobody new is granted for so long
+	Held    int64 // mutexes with an owner; below 0 = unknown
+	Mutexes int64 // mutexes with an owner, a queue or a reservation; below 0 = unknown
+	Blocked int64 // blocked waiters
+	Polling int64 // polling waiters; below 0 = unknown
+
+	// Since the start of the server.
+	Acquired int64 // tenures that began
+	Renewed  int64 // renewals
+	Released int64 // tenures that ended so, as in the next two
+	Expired  int64
+	Broken   int64
+	Handoffs int64 // tenures that began by a handoff to a blocked waiter
+
+	Seq           Seq           // the last
+	Token         uint64        // the last
+	RecoveryDelay time.Duration // what is left of it after an unclean stop
 }
 
 // Backend keeps mutexes. It is safe for concurrent use. It does not check the limits of this
@@ -239,14 +242,14 @@ type Stats struct {
 // must not be sent to anyone before the Committer reports the change as durable.
 type Backend interface {
 	Committer
-	// Acquire returns a Ticket only with StatusWaiting, and ErrOutOfMemory only if the request is
-	// Full.
+	// Acquire acquires or renews. It returns a Ticket only with StatusWaiting, and ErrOutOfMemory
+	// only if the request is Full.
 	Acquire(ctx context.Context, r AcquireRequest) (Outcome, Ticket, error)
-	// Guard returns StatusRenewed or StatusLost.
+	// Guard renews a lease. It returns StatusRenewed or StatusLost.
 	Guard(ctx context.Context, r GuardRequest) (Outcome, error)
-	// Release reports whether the contender owned the mutex.
+	// Release reports whether it ended a tenure.
 	Release(ctx context.Context, r ReleaseRequest) (bool, Seq, error)
-	// Owner returns the zero Tenure when the mutex is free.
+	// Owner returns the tenure, the zero Tenure if the mutex is free.
 	Owner(ctx context.Context, mutex string) (Tenure, Seq, error)
 	// Queue returns the first count waiters, in order.
 	Queue(ctx context.Context, mutex string, count int) ([]QueueEntry, Seq, error)
@@ -256,7 +259,7 @@ type Backend interface {
 	Check(ctx context.Context, mutex string, token uint64) (bool, Seq, error)
 	// Break ends the tenure, whoever the owner is, and reports whether there was one.
 	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)
-	// History returns events from old to new.
+	// History returns events of a mutex, from old to new.
 	History(ctx context.Context, r HistoryRequest) ([]Event, Seq, error)
 	// Subscribed is called when a channel has one more subscriber at this server, before that
 	// client gets its reply. With pattern, the name is a glob of channels. From now on the backend

@@ -354,8 +354,8 @@ func TestQueueSettings(t *testing.T) {
 	}
 }
 
-// Each change arrives twice: by the reply of its request, and by the store. Both may be late by less
-// than ReorderWindow, and replies may overtake each other.
+// Each change arrives twice: by the reply of its request, and by the store. Both may be late by
+// less than ReorderWindow, and replies may overtake each other.
 func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 	type arrival struct {
 		at     time.Duration

@@ -65,8 +65,7 @@ if sweep and nextLapse ~= 0 and nextLapse <= now then
 end
 
 -- A release by Simba up to 3.1 removes the first contender from the queue and publishes a notice to
--- it. removed collects the contenders that were removed so and can still get the mutex: they have
--- had no tenure since, and have no queue entry again.
+-- it. removed collects such contenders. They have had no tenure since, and have not queued again.
 --
 -- The wakeups also contain notices of our own scripts, which have the same form. They follow the
 -- end of a tenure that our scripts recorded. Only contenders of Simba subscribe to plain channels.

@@ -156,9 +156,9 @@ local function grant(c, t, tr, s, ticket, reason)
   call('PUBLISH', lock, 'acquired@@' .. c)
 end
 
--- recordEnd notes the end of the tenure in the record. If a command ended a tenure of a waiter that
--- has not learned of it, the wait ends too, and the next reconciliation of its server finds that.
--- Two other ends do not end the wait: expiry, and a revocation because the server seemed dead.
+-- recordEnd notes the end of the tenure in the record. The waiter may not have received the grant.
+-- If a command ended the tenure, its wait has ended too: the next reconciliation of its server
+-- finds that. After expiry, or a revocation because its server seemed dead, it waits on.
 local function recordEnd(kind, reason)
   event(kind, owner, token, reason)
   if kind == 'broken' or kind == 'released' and reason ~= 'server gone' then
