@@ -6,21 +6,23 @@ import (
 	"time"
 )
 
-// Status is how an attempt to acquire or to renew came out.
+// Status is the result of an attempt to acquire or to renew.
 type Status uint8
 
-// The statuses, by the names that they have on the wire.
+// The statuses. String returns their names on the wire.
 const (
 	StatusAcquired Status = iota + 1 // a new tenure
 	StatusRenewed                    // already the owner: lease extended, token unchanged
-	StatusQueued                     // not now; the contender has a place in the queue
-	StatusBusy                       // not now, and NoQueue asked not to queue
-	StatusTimeout                    // the wait ended without the mutex; the contender left the queue
-	StatusLost                       // GUARD by one that is not the owner
-	StatusWaiting                    // blocked: a Ticket tells what comes of it; never on the wire
+	StatusQueued                     // not free; the contender has a queue entry
+	StatusBusy                       // not free, and the request has NoQueue
+	StatusTimeout                    // the wait ended without the mutex, and the contender left
+	StatusLost                       // GUARD by a contender that is not the owner
+	StatusWaiting                    // blocked: a Ticket has the outcome later; never on the wire
 )
 
-var statusNames = [...]string{"", "acquired", "renewed", "queued", "busy", "timeout", "lost", "waiting"}
+var statusNames = [...]string{
+	"", "acquired", "renewed", "queued", "busy", "timeout", "lost", "waiting",
+}
 
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
@@ -29,24 +31,23 @@ func (s Status) String() string {
 	return "unknown"
 }
 
-// Errors of a Backend. Whoever turns errors into text matches them with errors.Is.
+// Errors of a Backend, to be matched with errors.Is.
 var (
-	// ErrStopped is returned by every method once the backend stops: what was
-	// asked may or may not be done, and nothing may be told of it.
+	// ErrStopped is returned by every method when the backend stops. The request may be done or
+	// not, and the caller must not send a reply.
 	ErrStopped = errors.New("the server is stopping")
-	// ErrNotServed is returned by a backend for a command that it cannot serve.
+	// ErrNotServed is returned when a backend cannot serve a command.
 	ErrNotServed = errors.New("not served by this engine")
-	// ErrOutOfMemory is returned by Acquire for what would take memory while there is
-	// none to spare (AcquireRequest.Full). Nothing has been done.
+	// ErrOutOfMemory is returned by Acquire when a request that is Full needs memory. Nothing has
+	// been done.
 	ErrOutOfMemory = errors.New("out of memory")
 )
 
-// An UnavailableError is returned by an engine whose store could not be asked, or
-// did not answer in time. What was asked may be done or may not: whoever asks again
-// learns it.
+// An UnavailableError is returned when an engine's store cannot be reached or does not answer in
+// time. The request may be done or not. A retry learns which.
 type UnavailableError struct {
 	Engine string // "redis", "mysql", "zookeeper"
-	Err    error  // what the store's client said
+	Err    error  // of the store's client
 }
 
 func (e *UnavailableError) Error() string {
@@ -55,11 +56,10 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// A MisconfiguredError is returned when an engine's store answered, and refuses what
-// the engine needs for a reason that does not pass by itself: a missing table, a
-// missing privilege, a value of another type at a key. A retry fails the same until an
-// operator has changed the store. What was asked may have been done in part, as where a
-// grant was written and its notice was refused: whoever asks again later learns it.
+// A MisconfiguredError is returned when an engine's store refuses a request, and will go on
+// refusing it until an operator changes the store. Examples are a missing table, a missing
+// privilege and a key of another type. The request may be done in part: for example, the grant was
+// written and its notice refused. A later retry learns that.
 type MisconfiguredError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // names the fault
@@ -71,54 +71,53 @@ func (e *MisconfiguredError) Error() string {
 
 func (e *MisconfiguredError) Unwrap() error { return e.Err }
 
-// AcquireRequest asks for a mutex, or to renew it by the one who owns it.
+// AcquireRequest is a request to acquire a mutex, or to renew its lease if the contender owns it.
 type AcquireRequest struct {
 	Mutex      string
 	Contender  string
 	TTL        time.Duration
 	Transition time.Duration
-	NoQueue    bool // take no place in the queue when the mutex is not free
+	NoQueue    bool // if the mutex is not free, do not queue
 
-	// Session, when not 0, binds the lease to a connection: Release with the same
-	// Session gives it up if no later Acquire has bound it otherwise.
+	// Session, if not 0, binds the lease to a connection. Release with the same Session then ends
+	// the tenure, unless a later Acquire has bound the lease to another session.
 	Session uint64
 
-	// Full says that no memory is left for more: who neither owns the mutex nor waits for it
-	// gets ErrOutOfMemory instead of a tenure or a place in the queue. Who owns it renews as
-	// ever. Only a Keyspace is asked so: other engines hold no mutexes in memory.
+	// Full says that no memory is left. A contender that neither owns the mutex nor waits for it
+	// gets ErrOutOfMemory instead of a tenure or a queue entry. The owner can still renew. Only
+	// requests to a Keyspace are Full, since other engines keep no mutexes in memory.
 	Full bool
 
-	// Waiter, when not nil, blocks the contender until it owns the mutex: the
-	// outcome is then StatusWaiting and a Ticket comes with it.
+	// Waiter, if not nil, blocks the contender until it owns the mutex. If the mutex is not free,
+	// the outcome is StatusWaiting, and Acquire returns a Ticket.
 	Waiter Waiter
 }
 
-// Waiter is the one who waits in a blocked acquire.
+// Waiter waits in a blocked acquire.
 type Waiter interface {
-	// Wake tells that the mutex was granted, durably, or that the wait is over without
-	// it, by an error too: Ticket.End will say. It may be called again, and after End, and
-	// must not block.
+	// Wake reports that Ticket.End has news: the mutex was granted, durably, or the wait ended
+	// without it. An engine may call Wake more than once, also after End. It must not block.
 	Wake()
 }
 
-// Ticket is a blocked acquire's place in the queue. Its End is called until the outcome
-// is no longer StatusWaiting, its Abandon at most once and after that.
+// Ticket is a blocked acquire. The caller calls End until the outcome is not StatusWaiting, and
+// then Abandon at most once.
 type Ticket interface {
-	// End ends the wait for the reason given and returns what came of it. A mutex
-	// that was granted in the meantime is the outcome whatever the reason, except
-	// EndGone, which passes it on to the next waiter: nobody is there to be told.
+	// End ends the wait for a reason and returns the outcome. If the mutex was granted meanwhile,
+	// the outcome is StatusAcquired for every reason but EndGone: then the mutex is handed off to
+	// the next waiter.
 	//
-	// Who was woken may have been granted a lease that was over before it could be told. Then
-	// it has a place again, and the outcome of EndWoken is StatusWaiting: Wake tells when
-	// there is more to be said. It is that of no other reason.
+	// A waiter never receives an expired lease. If its lease expired before End, it is queued
+	// again, End(EndWoken) returns StatusWaiting, and Wake follows when there is news. No other
+	// reason returns StatusWaiting.
 	//
-	// An engine whose store refuses to go on ends the wait by an error: it wakes the
-	// waiter, and End(EndWoken) returns a *MisconfiguredError. The waiter has left the queue
-	// then, or does as soon as the store allows it; a tenure that the store gives to its
-	// place meanwhile is passed on. A grant that came before End wins over the error.
+	// If an engine's store refuses the wait, the engine wakes the waiter, and End(EndWoken) returns
+	// a *MisconfiguredError. The waiter then leaves the queue, as soon as the store allows it. A
+	// tenure that the store grants it meanwhile is handed off. A grant that came before End wins
+	// over the error.
 	End(why EndReason) (Outcome, error)
-	// Abandon passes on a mutex that End said was acquired, since the waiter could
-	// not be told, unless the contender has renewed it since.
+	// Abandon hands off a mutex that End returned as acquired, when the client could not get the
+	// reply. It does nothing if the contender has renewed the lease since.
 	Abandon() (Seq, error)
 }
 
@@ -128,29 +127,28 @@ type EndReason uint8
 // The reasons.
 const (
 	EndWoken   EndReason = iota // Wake was called
-	EndTimeout                  // the waiter's time ran out
-	EndLeft                     // the waiter changed its mind, or was made to
-	EndGone                     // its connection is gone: it keeps its place as a polling waiter
+	EndTimeout                  // the wait timed out
+	EndLeft                     // the client or an administrator ended the wait
+	EndGone                     // its connection has closed: it stays queued as a polling waiter
 )
 
-// Outcome is what came of an Acquire or a Guard.
+// Outcome is the result of an Acquire or a Guard.
 type Outcome struct {
 	Status Status
-	Owner  string // the owner now, "" when free
-	Token  uint64 // of the current tenure, 0 when free
+	Owner  string // "" = the mutex is free
+	Token  uint64 // of the current tenure, 0 = the mutex is free
 
-	TTL        time.Duration // left until the TTL window ends, not below 0
-	Transition time.Duration // left until the transition window ends, not below 0; see below
-	Position   int           // in the queue, from 1; 0 = not queued
+	TTL time.Duration // until the TTL window ends, at least 0
+	// Transition is the time until the transition window ends, at least 0. A mutex that is free may
+	// still be reserved for the next waiter, or in the recovery delay: then it is the time until
+	// that ends.
+	Transition time.Duration
+	Position   int // in the queue, from 1; 0 = not queued
 
-	// Of a mutex that is free but not to be had, Transition is how long it is kept:
-	// for the waiter whose turn it is, or until the quiet time after an unclean stop
-	// is over. So who sleeps for Transition never asks in vain.
-
-	Seq Seq // what must be settled before this is told
+	Seq Seq // must be durable before the outcome is sent
 }
 
-// GuardRequest renews a lease.
+// GuardRequest is a request to renew a lease.
 type GuardRequest struct {
 	Mutex      string
 	Contender  string
@@ -159,19 +157,18 @@ type GuardRequest struct {
 	Token      uint64 // if not 0, renew only that tenure
 }
 
-// ReleaseRequest gives a mutex up, or the place in its queue.
+// ReleaseRequest is a request to end a tenure of the contender, and to remove it from the queue.
 type ReleaseRequest struct {
 	Mutex     string
 	Contender string
 	Token     uint64 // if not 0, release only that tenure
-	Session   uint64 // if not 0, release only if that session holds the lease, and leave the queue alone
+	Session   uint64 // if not 0, release only a lease bound to it, and leave the queue alone
 	Reason    string // for the history; may be empty
 }
 
-// Tenure is a lease as seen from outside, with all times on one scale, Unix
-// milliseconds of the server's clock when the windows began. Now lies on that
-// scale too, so differences are exact even if the clock was set since.
-// The zero Tenure means that the mutex is free.
+// Tenure describes an owner and its lease. All times are Unix milliseconds of one clock: the
+// server's when the windows began. Now is on that clock too, so differences are exact even if the
+// server's clock was set since. The zero Tenure means that the mutex is free.
 type Tenure struct {
 	Owner        string
 	Token        uint64
@@ -179,146 +176,147 @@ type Tenure struct {
 	TTLAt        int64
 	TransitionAt int64
 	Now          int64
-	TTL          time.Duration // left, not below 0
-	Transition   time.Duration // left, not below 0
+	TTL          time.Duration // until the TTL window ends, at least 0
+	Transition   time.Duration // until the transition window ends, at least 0
 	Waiters      int
 }
 
 // IsFree reports whether the mutex is free.
 func (t Tenure) IsFree() bool { return t == Tenure{} }
 
-// QueueEntry is a contender that waits.
+// QueueEntry is a waiter in the queue of a mutex.
 type QueueEntry struct {
 	Contender string
 	Position  int           // from 1
-	Waiting   time.Duration // since it took its place
-	Blocked   bool          // a connection waits for it; else it polls
+	Waiting   time.Duration // since it queued
+	Blocked   bool          // its request waits; else it polls
 }
 
-// ScanRequest asks for a part of the mutexes that are held or waited for.
+// ScanRequest asks for some of the mutexes that have an owner or waiters.
 type ScanRequest struct {
 	Cursor    uint64                  // 0 starts
-	Count     int                     // how many to look at, about; 0 = 10
+	Count     int                     // about how many to examine; 0 = 10
 	Match     func(mutex string) bool // nil = all
 	Held      bool                    // only those that have an owner
-	Contended bool                    // only those that someone waits for
+	Contended bool                    // only those that have waiters
 }
 
-// ScanPage is the answer. A mutex that is there from the first call to the last
-// is returned at least once (the guarantee of Redis' SCAN).
+// ScanPage is the result of a Scan. A mutex that has an owner or waiters from the first call to the
+// last is returned at least once, as by Redis' SCAN.
 type ScanPage struct {
 	Cursor  uint64 // for the next call; 0 = done
 	Mutexes []string
 }
 
-// HistoryRequest asks for the events of one mutex, the newest Count of them.
+// HistoryRequest asks for the newest events of a mutex.
 type HistoryRequest struct {
 	Mutex string
 	Count int // 0 = 10
 	Since Seq // only those with a larger Seq
 }
 
-// Stats are an engine's figures, for INFO.
+// Stats are an engine's figures for INFO.
 type Stats struct {
-	Held          int64 // mutexes that have an owner now; below 0 = only a Scan can tell
-	Mutexes       int64 // mutexes with an owner, a queue or a reservation; below 0 = unknown
-	Blocked       int64 // waiters on open connections
-	Polling       int64 // waiters that ask again; below 0 = unknown
-	Acquired      int64 // tenures begun since start
-	Renewed       int64
-	Released      int64
-	Expired       int64
-	Broken        int64
-	Handoffs      int64 // tenures that began by handoff to a blocked waiter
-	Seq           Seq   // the last
-	Token         uint64
-	RecoveryDelay time.Duration // after an unclean stop: nobody new is granted for so long
+	Held    int64 // mutexes with an owner; below 0 = unknown
+	Mutexes int64 // mutexes with an owner, a queue or a reservation; below 0 = unknown
+	Blocked int64 // blocked waiters
+	Polling int64 // polling waiters; below 0 = unknown
+
+	// Since the start of the server.
+	Acquired int64 // tenures that began
+	Renewed  int64 // renewals
+	Released int64 // tenures that ended so, as in the next two
+	Expired  int64
+	Broken   int64
+	Handoffs int64 // tenures that began by a handoff to a blocked waiter
+
+	Seq           Seq           // the last
+	Token         uint64        // the last
+	RecoveryDelay time.Duration // what is left of it after an unclean stop
 }
 
-// Backend keeps mutexes. All methods may be called concurrently. An argument that
-// breaks a limit of this package is the caller's bug, not checked again.
+// Backend keeps mutexes. It is safe for concurrent use. It does not check the limits of this
+// package: the caller does.
 //
-// Results may rest on a change that is not durable yet: they say so by a Seq, and
-// must not be told to anyone before the Committer says that it is durable.
+// A result can depend on a change that is not durable yet. It then has the Seq of that change, and
+// must not be sent to anyone before the Committer reports the change as durable.
 type Backend interface {
 	Committer
-	// Acquire returns a Ticket only with StatusWaiting, and ErrOutOfMemory only if
-	// the request is Full.
+	// Acquire acquires or renews. It returns a Ticket only with StatusWaiting, and ErrOutOfMemory
+	// only if the request is Full.
 	Acquire(ctx context.Context, r AcquireRequest) (Outcome, Ticket, error)
-	// Guard returns StatusRenewed or StatusLost.
+	// Guard renews a lease. It returns StatusRenewed or StatusLost.
 	Guard(ctx context.Context, r GuardRequest) (Outcome, error)
-	// Release reports whether the contender owned the mutex; if not, it has left
-	// the queue.
+	// Release reports whether it ended a tenure.
 	Release(ctx context.Context, r ReleaseRequest) (bool, Seq, error)
-	// Owner returns the zero Tenure when the mutex is free.
+	// Owner returns the tenure, the zero Tenure if the mutex is free.
 	Owner(ctx context.Context, mutex string) (Tenure, Seq, error)
-	// Queue returns the first count waiters in order.
+	// Queue returns the first count waiters, in order.
 	Queue(ctx context.Context, mutex string, count int) ([]QueueEntry, Seq, error)
+	// Scan returns a page of the mutexes.
 	Scan(ctx context.Context, r ScanRequest) (ScanPage, Seq, error)
-	// Check reports whether token is the current tenure's and its lease runs.
+	// Check reports whether token is that of the current tenure.
 	Check(ctx context.Context, mutex string, token uint64) (bool, Seq, error)
-	// Break ends the tenure, whoever owns it, and reports whether there was one.
+	// Break ends the tenure, whoever the owner is, and reports whether there was one.
 	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)
-	// History returns events from old to new.
+	// History returns events of a mutex, from old to new.
 	History(ctx context.Context, r HistoryRequest) ([]Event, Seq, error)
-	// Subscribed tells that a channel has one more subscriber here, before that
-	// client is told so: a polling waiter whose own channel it is can be reached from
-	// now on, and what a store announces there must be passed on. With pattern, the
-	// name is a glob of channels. On an error the backend goes on trying by itself.
-	// Nobody tells when subscribers leave: a backend asks its Notices now and then.
+	// Subscribed is called when a channel has one more subscriber at this server, before that
+	// client gets its reply. With pattern, the name is a glob of channels. From now on the backend
+	// publishes what its store announces there. It can also notify a polling waiter whose own
+	// channel it is. After an error the backend goes on trying by itself. There is no call for a
+	// subscriber that leaves: a backend asks its Notices.
 	Subscribed(ctx context.Context, channel string, pattern bool) (Seq, error)
+	// Stats returns the figures now.
 	Stats() Stats
 }
 
-// Committer makes durable what results rest on. Its methods may be called concurrently. A
-// connection settles once for all the commands of a pipeline, with the largest Seq of them; 0
-// rests on nothing.
+// Committer makes changes durable. It is safe for concurrent use. A connection commits once for all
+// commands of a pipeline, with the largest Seq of their results. A Seq of 0 depends on no change.
 type Committer interface {
-	// Commit returns when every change up to seq is durable, and sends off what
-	// became tellable: notices, and wake-ups of waiters. After an error nothing that
-	// rests on seq may be told.
+	// Commit returns when every change up to seq is durable. It publishes the notices and wakes the
+	// waiters that depend on them. After an error no result that depends on seq may be sent.
 	Commit(ctx context.Context, seq Seq) error
-	// TryCommit is Commit if that does not have to wait. Else it begins what Commit waits
-	// for, and returns false.
+	// TryCommit is Commit if that need not wait. Else it starts what Commit would wait for, and
+	// returns false.
 	TryCommit(seq Seq) (done bool, err error)
 }
 
-// Notices carries an engine's notices to subscribers. Its methods must not block
-// and must not call the engine.
+// Notices publishes an engine's notices to the subscribers of this server. Its methods must not
+// block, and must not call the engine.
 type Notices interface {
-	// Publish returns how many subscribers of exactly that channel it was handed to.
+	// Publish publishes a message. It returns how many subscribe to the channel by its name.
 	Publish(channel, payload string) int
-	// Subscribed reports whether anyone subscribes to exactly that channel.
+	// Subscribed reports whether anyone subscribes to a channel by its name.
 	Subscribed(channel string) bool
-	// SubscribedPattern reports whether anyone subscribes to exactly that glob.
+	// SubscribedPattern reports whether anyone subscribes to this very glob.
 	SubscribedPattern(pattern string) bool
 	// Any reports whether there is any subscription at all.
 	Any() bool
 }
 
-// Change is what a step of an engine does to what is stored.
+// Change is a change of a mutex that an engine stores.
 type Change struct {
 	Seq   Seq // the change's own number
 	Kind  ChangeKind
 	Lease Lease // of ChangePut; of ChangeDelete only Mutex counts
-	// Events are the change's lines for the history, each with its own Seq, none
-	// larger than the change's.
+	// Events are the events of the change, each with its own Seq, none larger than the change's.
 	Events []Event
-	// Token is the largest token that the change has given out: no later tenure may have it, or
-	// a smaller one, also if this change stores no lease. 0 = none.
+	// Token is the largest token that the change has used, 0 = none. Every later tenure must have a
+	// larger one, even if this change stores no lease.
 	Token uint64
-	// Forced asks for an fsync before it is told in every mode that has a disk: it
-	// ends a tenure against its owner's will, so if it were lost, the old owner and
-	// a new one could both believe in theirs.
+	// Forced requires an fsync before the reply in every mode with a disk. Such a change ends a
+	// tenure against its owner's will. If a crash lost it, the old owner and a new one could both
+	// hold the mutex.
 	Forced bool
 }
 
-// ChangeKind is what happens to a mutex' stored lease.
+// ChangeKind is what a Change does to the stored lease.
 type ChangeKind uint8
 
 // The kinds.
 const (
-	ChangeNone   ChangeKind = iota // only the history grows; a crash may forget it
+	ChangeNone   ChangeKind = iota // nothing: it has events only, which a crash may lose
 	ChangePut                      // the lease is written
 	ChangeDelete                   // the lease is removed
 )

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// EventKind is what happened to a mutex or to its queue.
+// EventKind is the kind of an event of a mutex or its queue.
 type EventKind uint8
 
-// The kinds of events. Acquired, Released, Expired and Broken change the owner;
-// Queued and Left change only who waits, so a crash may forget the last of them.
+// The kinds of events. Acquired, Released, Expired and Broken change the owner. Queued and Left
+// change the queue only, so a crash may lose the last of them.
 const (
 	EventAcquired EventKind = iota + 1 // a new tenure began
-	EventReleased                      // its owner gave it up
-	EventExpired                       // its lease ended without a renewal
-	EventBroken                        // an administrator ended it
+	EventReleased                      // the owner released the mutex
+	EventExpired                       // the lease ended without a renewal
+	EventBroken                        // an administrator ended the tenure
 	EventQueued                        // a contender joined the queue
 	EventLeft                          // a contender left the queue without the mutex
 )
@@ -29,15 +29,15 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// Event is one line of a server's history.
+// Event is one event in a server's history.
 type Event struct {
 	Seq    Seq
 	At     int64 // Unix milliseconds
 	Kind   EventKind
 	Mutex  string
-	Owner  string // whom it happened to: the owner, or the contender of Queued and Left
-	Token  uint64 // the tenure's, 0 for Queued and Left
-	Reason string // why, in words; may be empty
+	Owner  string // the owner; of Queued and Left the contender
+	Token  uint64 // of the tenure; of Queued and Left 0
+	Reason string // may be empty
 }
 
 // AppendJSON appends the event as one JSON object, the payload of EventChannel.
@@ -59,8 +59,8 @@ func (e Event) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendJSONString quotes s by RFC 8259, section 7. Events are written on the hot
-// path, where encoding/json's reflection and escaping of HTML have no place.
+// appendJSONString appends s as a JSON string (RFC 8259, section 7). On this hot path
+// encoding/json, with its reflection and its escaping of HTML, is too slow.
 func appendJSONString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -73,7 +73,7 @@ func appendJSONString(b []byte, s string) []byte {
 			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRuneInString(s[i:])
-			b = utf8.AppendRune(b, r) // a byte that is no UTF-8 becomes U+FFFD
+			b = utf8.AppendRune(b, r) // an invalid byte becomes U+FFFD
 			i += n
 			continue
 		default:
@@ -84,37 +84,37 @@ func appendJSONString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// The channels of notices and their payloads. Contenders of Simba on the JVM
-// parse them, so they are fixed (Simba, "Pub/Sub Channels", "OwnerEvent
-// Protocol"). The mutex' key in a shared Redis is its channel's name.
+// The channels of notices and their payloads. Contenders of Simba on the JVM parse them, so they
+// are fixed (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a shared Redis the mutex'
+// channel is also the name of its key.
 
-// MutexChannel is where a new tenure of the mutex is announced, and that it is free and
-// nobody is next.
+// MutexChannel returns the channel with the notices of new tenures of the mutex. It also has a
+// notice when the mutex is free and nobody waits.
 func MutexChannel(mutex string) string { return "simba:{" + mutex + "}" }
 
-// ContenderChannel is where a contender is told that it is its turn.
+// ContenderChannel returns the channel with the notices that the mutex is reserved for a contender.
 func ContenderChannel(mutex, contender string) string {
 	return "simba:{" + mutex + "}:" + contender
 }
 
-// PlainContenderChannel is what contenders of Simba before 3.0.2 subscribe to as their
-// own channel. They leave the braces out, and their scripts do not.
+// PlainContenderChannel returns the contender channel to which Simba before 3.0.2 subscribes. Its
+// contenders omit the braces, but its scripts publish with them.
 func PlainContenderChannel(mutex, contender string) string {
 	return "simba:" + mutex + ":" + contender
 }
 
-// EventChannel is where every event of the mutex is published as JSON.
+// EventChannel returns the channel with every event of the mutex as JSON.
 func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 
-// AcquiredNotice is the payload on MutexChannel when contender's tenure starts.
+// AcquiredNotice returns the payload on MutexChannel when a tenure of contender begins.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
-// ReleasedNotice is the payload on ContenderChannel when oldOwner's tenure ended and it is
-// that contender's turn, and on MutexChannel when it is nobody's.
+// ReleasedNotice returns the payload for the end of a tenure of oldOwner. It goes to ContenderChannel
+// if the mutex is reserved for that contender, and to MutexChannel if nobody waits.
 func ReleasedNotice(oldOwner string) string { return "released@@" + oldOwner }
 
-// ParseContenderChannel is the inverse of ContenderChannel; ok is false for any
-// other channel, also if its parts cannot be names.
+// ParseContenderChannel is the inverse of ContenderChannel. ok is false for any other channel, and
+// if a part of it is no valid name.
 func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
 	if !ok {
@@ -127,8 +127,8 @@ func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	return mutex, contender, true
 }
 
-// CutContenderChannel is ParseContenderChannel for any mutex, also one that only a key can
-// name. The contender's id has no braces.
+// CutContenderChannel is ParseContenderChannel without checks of the names: a mutex that is a key
+// may have any name. The contender's id has no braces.
 func CutContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
 	i := strings.LastIndex(rest, "}:")
@@ -138,21 +138,22 @@ func CutContenderChannel(channel string) (mutex, contender string, ok bool) {
 	return rest[:i], rest[i+len("}:"):], true
 }
 
-// CutMutexChannel is ParseMutexChannel for any mutex.
+// CutMutexChannel is ParseMutexChannel without a check of the name.
 func CutMutexChannel(channel string) (mutex string, ok bool) { return cutTagged("simba:{", channel) }
 
-// CutEventChannel is ParseEventChannel for any mutex.
+// CutEventChannel is ParseEventChannel without a check of the name.
 func CutEventChannel(channel string) (mutex string, ok bool) {
 	return cutTagged("simba-events:{", channel)
 }
 
-// ParseMutexChannel is the inverse of MutexChannel; ok is false for any other
-// channel, also if the name cannot be a mutex'.
+// ParseMutexChannel is the inverse of MutexChannel. ok is false for any other channel, and if the
+// mutex' name is invalid.
 func ParseMutexChannel(channel string) (mutex string, ok bool) {
 	return parseTagged("simba:{", channel)
 }
 
-// ParseEventChannel is the inverse of EventChannel, likewise.
+// ParseEventChannel is the inverse of EventChannel. ok is false for any other channel, and if the
+// mutex' name is invalid.
 func ParseEventChannel(channel string) (mutex string, ok bool) {
 	return parseTagged("simba-events:{", channel)
 }

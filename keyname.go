@@ -2,30 +2,30 @@ package simba
 
 import "strings"
 
-// KeyPart is what a Redis key shows of a mutex.
+// KeyPart is the part of a mutex that a Redis key shows.
 type KeyPart uint8
 
-// The parts. All but KeyLock are views: what they show follows from the mutex, so hardly
-// anything can be written to them.
+// The parts. All but KeyLock are views: their values follow from the mutex, so only few commands
+// can write to them.
 const (
 	KeyLock  KeyPart = iota // the owner; it expires with the lease
-	KeyQueue                // a sorted set of those who wait
-	KeyFence                // the counter of the mutex' tokens
-	KeyToken                // the token of the present tenure; it expires with the lease
+	KeyQueue                // a sorted set of the waiters
+	KeyFence                // the largest token of the mutex so far
+	KeyToken                // the token of the tenure; it expires with the lease
 )
 
 var keySuffixes = [...]string{KeyLock: "", KeyQueue: ":contender", KeyFence: ":fence", KeyToken: ":token"}
 
-// Key is a part of a mutex that Redis' commands can name.
+// Key is a Redis key: a part of a mutex.
 type Key struct {
 	Mutex string
 	Part  KeyPart
 }
 
-// ParseKey reads a key. The mutex m has two spellings, m and simba:{m}, whatever m is; the
-// views follow the second one, as in Simba's Redis backend: simba:{m}:contender, :fence and
-// :token. The last brace of a key ends the name, so no two mutexes have a key in common.
-// Everything else, simba:{} too, is a lock key of that very name.
+// ParseKey parses a key. A mutex m has two lock keys: m itself and its tagged key simba:{m}. The
+// views extend the tagged key, as in Simba's Redis backend: simba:{m}:contender, :fence and :token.
+// The last brace of a key ends the name, so no two mutexes share a key. Every other key, simba:{}
+// too, is the lock key of the mutex with that name.
 func ParseKey(key string) Key {
 	rest, ok := strings.CutPrefix(key, "simba:{")
 	if end := strings.LastIndexByte(rest, '}'); ok && end > 0 {
@@ -38,7 +38,7 @@ func ParseKey(key string) Key {
 	return Key{Mutex: key}
 }
 
-// KeyOf returns the key of a mutex' lock: its name, unless ParseKey takes that for another mutex'.
+// KeyOf returns the lock key of a mutex: its name, unless that is the key of another mutex.
 func KeyOf(mutex string) string {
 	if strings.HasPrefix(mutex, "simba:{") && ParseKey(mutex) != (Key{Mutex: mutex}) {
 		return MutexChannel(mutex)
@@ -46,7 +46,8 @@ func KeyOf(mutex string) string {
 	return mutex
 }
 
-// TaggedKeyOf returns the key of a mutex' lock in its second spelling, if it has two.
+// TaggedKeyOf returns the tagged key of a mutex. A name that has none of its own, such as the empty
+// one, gets KeyOf.
 func TaggedKeyOf(mutex string) string {
 	if mutex == "" || strings.HasPrefix(mutex, "simba:{") {
 		return KeyOf(mutex)
@@ -54,5 +55,5 @@ func TaggedKeyOf(mutex string) string {
 	return MutexChannel(mutex)
 }
 
-// String returns the key in its second spelling.
+// String returns the tagged key.
 func (k Key) String() string { return MutexChannel(k.Mutex) + keySuffixes[k.Part] }

@@ -1,16 +1,17 @@
-// Package simba is the vocabulary of the server: the words that the wire, the
-// commands, the engines and the stores share, and nothing that does work.
+// Package simba is the vocabulary of the server: the types that the commands, the engines and the
+// stores share. It does no work.
 //
 //	socket → resp → commands → simba.Backend → engine → Journal → persist → disk
 //
-// Every package right of "commands" speaks in these types; imports run only to
-// the right and to this package.
+// Packages import only packages to their right, and this one.
 //
-// A mutex is a name. A contender wants it; the owner has it, by a lease of two
-// windows: in [acquired, acquired+ttl) the owner may work and should renew, in
-// the transition window that follows nobody else may take the mutex yet. One
-// unbroken time of one owner is a tenure, and a fencing token names it: an
-// integer larger than that of every earlier tenure.
+// A mutex is a name. Contenders compete for it, and the one that has it is the owner. The owner has
+// a lease of two windows. In the TTL window the owner may work and should renew. In the transition
+// window, which follows, no other contender can acquire the mutex yet. A tenure is one unbroken
+// ownership. Each tenure has a fencing token: an integer larger than that of every earlier tenure.
+//
+// Every engine keeps these rules. A mutex has at most one owner. Tokens grow. Waiters get the mutex
+// in the order of the queue. A reply is sent only when the change that it shows is durable.
 package simba
 
 import (
@@ -34,10 +35,9 @@ const (
 	MaxCount = 10000 // largest COUNT of a listing command
 )
 
-// Instant is a point on an engine's own clock, in nanoseconds. That clock never
-// steps: it counts from the machine's boot, so that a restarted process on the
-// same boot can go on with the instants that an earlier one stored. The zero
-// Instant is the boot.
+// Instant is an instant on an engine's clock: nanoseconds since the machine's boot. That clock
+// never steps. A restarted process on the same boot can use the instants that an earlier one
+// stored.
 type Instant int64
 
 // Add returns the instant d after i.
@@ -46,30 +46,28 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Seq numbers the changes of a server: every change gets the next one, and none
-// is used twice, crashes included. A result that carries a Seq rests on that
-// change and may be told to a client only when the change is durable.
-// The zero Seq rests on nothing.
+// Seq is the number of a change. Every change of a server gets a larger one, also after a crash. A
+// result that has a Seq depends on that change: it may be sent to a client only when the change is
+// durable. A result with the zero Seq depends on no change.
 type Seq uint64
 
-// Lease is what an owner holds.
+// Lease is the lease of an owner.
 type Lease struct {
 	Mutex string
 	Owner string
 	Token uint64 // fencing token of the tenure, never 0
 
 	Acquired   Instant       // start of the current windows: the grant or the last renewal
-	AcquiredAt int64         // the same in Unix milliseconds, for people
-	TTL        time.Duration // Endless = it does not end by itself
+	AcquiredAt int64         // the same in Unix milliseconds, for display
+	TTL        time.Duration // Endless = it does not expire
 	Transition time.Duration
 	StartedAt  int64 // start of the tenure: the grant, in Unix milliseconds
 
-	Session bool    // the lease is bound to a connection, and ends with it
-	Fields  []Field // of a lock that is kept as a hash; nil = it is none
+	Session bool    // the lease is bound to a connection and ends with it
+	Fields  []Field // of a lock key that is a hash; nil = it is a string
 }
 
-// End is the instant at which the lease has ended and the mutex is free; the largest
-// Instant if it does not end.
+// End returns the instant at which the lease expires; the largest Instant if it does not.
 func (l Lease) End() Instant {
 	if l.TTL == Endless {
 		return math.MaxInt64
@@ -77,7 +75,7 @@ func (l Lease) End() Instant {
 	return l.Acquired.Add(l.TTL + l.Transition)
 }
 
-// A NameError says why a name cannot be used, in words for the client.
+// A NameError is returned when a name is invalid. Its text is for the client.
 type NameError struct {
 	Argument string // "mutex" or "contender"
 	Problem  string
@@ -85,13 +83,13 @@ type NameError struct {
 
 func (e *NameError) Error() string { return fmt.Sprintf("invalid %s: %s", e.Argument, e.Problem) }
 
-// CheckMutex returns a *NameError unless s can name a mutex: 1 to MaxMutexLen
-// bytes of printable UTF-8 without braces and white space.
+// CheckMutex returns a *NameError unless s is a valid name of a mutex: 1 to MaxMutexLen bytes of
+// printable UTF-8 without braces and white space.
 func CheckMutex[S string | []byte](s S) error { return checkName("mutex", s, MaxMutexLen) }
 
-// CheckContender returns a *NameError unless s can be a contender's id: as a
-// mutex' name but at most MaxContenderLen bytes and without "@@", which parts the
-// fields of a notice.
+// CheckContender returns a *NameError unless s is a valid id of a contender. It must be like a
+// mutex' name, with at most MaxContenderLen bytes and without "@@", which separates the fields of a
+// notice.
 func CheckContender[S string | []byte](s S) error {
 	if err := checkName("contender", s, MaxContenderLen); err != nil {
 		return err
@@ -124,7 +122,7 @@ func checkName[S string | []byte](argument string, s S, limit int) error {
 	return nil
 }
 
-// checkUnicode judges the part of a name from its first byte beyond ASCII.
+// checkUnicode checks the part of a name from its first byte beyond ASCII.
 func checkUnicode(argument, s string) error {
 	if !utf8.ValidString(s) {
 		return &NameError{argument, "it is not valid UTF-8"}

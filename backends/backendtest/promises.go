@@ -103,7 +103,7 @@ const (
 )
 
 // tenThousand is of all engines with a store.
-const tenThousand = "backends/proxy.TestOfEventsTheLastTenThousandAreKept"
+const tenThousand = "backends/proxy.TestEventLogKeepsDocumentedHistory"
 
 var (
 	singleServer = NotApplicable("one server has the data for itself")
@@ -138,7 +138,7 @@ var Promises = []Promise{
 				"tests.TestKillLosesNothingThatAsyncPromises", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{
-				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold", "backends/redis.TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners",
+				"backends/redis.TestCrashOfSyncingRedisLosesNothingAcknowledged", "backends/redis.TestCrashOfSyncingRedisMakesNoTwoOwners",
 			},
 			MySQL:     []string{"backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold", "backends/mysql.TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled"},
 			ZooKeeper: []string{"backends/zookeeper.TestACrashOfTheEnsembleLosesNothingThatWasTold", "backends/zookeeper.TestKillingTheLeaderNeverMakesTwoOwners"},
@@ -171,8 +171,8 @@ var Promises = []Promise{
 				"persist.TestALeaseOfTheSameBootIsAsItWas", "persist.TestAfterARebootLeasesBeginAnew", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{
-				"backends/redis.TestAWrongIdeaOfRedisClockMovesNoLease",
-				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold",
+				"backends/redis.TestWrongClockEstimateMovesNoLease",
+				"backends/redis.TestCrashOfSyncingRedisLosesNothingAcknowledged",
 			},
 			MySQL: []string{
 				"backends/mysql.TestAStepOfTheDatabasesClockIsNoticed",

@@ -16,25 +16,25 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// paper is a Notices that notes what is published.
-type paper struct {
+// recorder is a Notices that records what is published.
+type recorder struct {
 	mu    sync.Mutex
 	lines []string
-	deaf  bool // there is no subscription at all
+	alone bool // there is no subscription at all
 }
 
-func (p *paper) Publish(channel, payload string) int {
+func (p *recorder) Publish(channel, payload string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines = append(p.lines, channel+" "+payload)
 	return 0
 }
 
-func (p *paper) Subscribed(string) bool        { return false }
-func (p *paper) SubscribedPattern(string) bool { return false }
-func (p *paper) Any() bool                     { return !p.deaf }
+func (p *recorder) Subscribed(string) bool        { return false }
+func (p *recorder) SubscribedPattern(string) bool { return false }
+func (p *recorder) Any() bool                     { return !p.alone }
 
-func (p *paper) on(channel string) (payloads []string) {
+func (p *recorder) on(channel string) (payloads []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, line := range p.lines {
@@ -60,13 +60,13 @@ func story(c *EventLog, m string) (lines []string) {
 	return lines
 }
 
-func TestBeginningAndEndOfATenureAreRecordedOnce(t *testing.T) {
-	p := &paper{}
+func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
+	p := &recorder{}
 	c := NewEventLog(p, 0)
 	if n := c.Record(acquired("m", "a", 1), acquired("m", "a", 1)); n != 1 {
 		t.Errorf("%d are new", n)
 	}
-	// Released, and another server tells the same end in other words.
+	// Another server reports the same end as an expiry.
 	if n := c.Record(endOf(simba.EventReleased, "m", "a", 1), endOf(simba.EventExpired, "m", "a", 1)); n != 1 {
 		t.Errorf("%d are new", n)
 	}
@@ -82,7 +82,7 @@ func TestBeginningAndEndOfATenureAreRecordedOnce(t *testing.T) {
 }
 
 func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
-	c := NewEventLog(&paper{}, 0)
+	c := NewEventLog(&recorder{}, 0)
 	for range 2 {
 		c.Record(simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "a"}, simba.Event{Kind: simba.EventLeft, Mutex: "m", Owner: "a"})
 	}
@@ -91,8 +91,8 @@ func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
 	}
 }
 
-func TestWhatIsPublishedIsWhatTheHistoryTells(t *testing.T) {
-	p := &paper{}
+func TestPublishedEventsEqualTheHistory(t *testing.T) {
+	p := &recorder{}
 	c := NewEventLog(p, 0)
 	c.Record(acquired("m", "a", 1), simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "b"}, endOf(simba.EventBroken, "m", "a", 1))
 	var want []string
@@ -110,8 +110,8 @@ func TestWhatIsPublishedIsWhatTheHistoryTells(t *testing.T) {
 	}
 }
 
-func TestAnnounceTellsEachNewTenureOnce(t *testing.T) {
-	p := &paper{}
+func TestAnnouncePublishesEachTenureOnce(t *testing.T) {
+	p := &recorder{}
 	c := NewEventLog(p, 0)
 	c.Announce(acquired("m", "a", 1), endOf(simba.EventExpired, "m", "a", 1))
 	c.Announce(acquired("m", "a", 1))
@@ -121,8 +121,8 @@ func TestAnnounceTellsEachNewTenureOnce(t *testing.T) {
 	}
 }
 
-func TestNobodySubscribedCostsNoNotice(t *testing.T) {
-	p := &paper{deaf: true}
+func TestNoNoticeWithoutSubscribers(t *testing.T) {
+	p := &recorder{alone: true}
 	c := NewEventLog(p, 0)
 	c.Announce(acquired("m", "a", 1))
 	if len(p.lines) != 0 || len(story(c, "m")) != 1 {
@@ -131,7 +131,7 @@ func TestNobodySubscribedCostsNoNotice(t *testing.T) {
 }
 
 func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
-	c := NewEventLog(&paper{}, 0)
+	c := NewEventLog(&recorder{}, 0)
 	if _, ok := c.Last("m"); ok {
 		t.Error("there is none yet")
 	}
@@ -145,25 +145,25 @@ func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
 	}
 }
 
-func TestEventLogKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
+func TestEventLogKeepsItsLimit(t *testing.T) {
 	const limit = 10
-	c := NewEventLog(&paper{}, limit)
+	c := NewEventLog(&recorder{}, limit)
 	for i := range 5 * limit {
 		m := fmt.Sprint("m", i)
 		c.Record(acquired(m, "a", uint64(i+1)), endOf(simba.EventReleased, m, "a", uint64(i+1)))
 	}
 	if len(c.seen) > limit || len(c.last) > limit {
-		t.Errorf("it remembers %d ends and beginnings, and the last of %d mutexes", len(c.seen), len(c.last))
+		t.Errorf("it keeps %d boundaries, and the last of %d mutexes", len(c.seen), len(c.last))
 	}
 	if got := story(c, "m0"); len(got) != 0 {
-		t.Errorf("never forgotten: %q", got)
+		t.Errorf("not removed: %q", got)
 	}
 	last := fmt.Sprint("m", 5*limit-1)
 	if got := story(c, last); len(got) != 2 {
-		t.Errorf("forgotten: %q", got)
+		t.Errorf("removed: %q", got)
 	}
-	// The last of a mutex stays as long as it is remembered, though its first goes.
-	c = NewEventLog(&paper{}, limit)
+	// The last event of a mutex stays although its first one is removed.
+	c = NewEventLog(&recorder{}, limit)
 	for i := range 3 * limit {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
@@ -172,8 +172,8 @@ func TestEventLogKeepsItsLimitAndForgetsWhatItNeedsNoMore(t *testing.T) {
 	}
 }
 
-func TestNumbersGrowAndNoticesComeInTheirOrderFromMany(t *testing.T) {
-	p := &paper{}
+func TestConcurrentEventsAreNumberedAndPublishedInOrder(t *testing.T) {
+	p := &recorder{}
 	c := NewEventLog(p, 0)
 	before := c.Seq()
 	var all sync.WaitGroup
@@ -197,8 +197,8 @@ func TestNumbersGrowAndNoticesComeInTheirOrderFromMany(t *testing.T) {
 	}
 }
 
-func TestSinceAndCountChooseTheNewest(t *testing.T) {
-	c := NewEventLog(&paper{}, 0)
+func TestFindBySinceAndCount(t *testing.T) {
+	c := NewEventLog(&recorder{}, 0)
 	for i := range 20 {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
@@ -211,9 +211,9 @@ func TestSinceAndCountChooseTheNewest(t *testing.T) {
 	}
 }
 
-func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
+func TestEarlyTenureIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewEventLog(&paper{}, 0)
+		c := NewEventLog(&recorder{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
 		want := func(want ...string) {
 			t.Helper()
@@ -232,26 +232,26 @@ func TestATenureBeginsInTheHistoryAfterTheOneBeforeHasEnded(t *testing.T) {
 		c.Record(endOf(simba.EventExpired, "m", "a", 1))
 		in := []string{"acquired a 1", "expired a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3"}
 		want(in...)
-		time.Sleep(time.Second) // the pause for what was held back has passed, and does no more
+		time.Sleep(time.Second) // the timer of the held events does nothing any more
 		c.Record(acquired("m", "d", 4))
 		want(append(in, "acquired d 4")...)
 
-		c.Record(acquired("m", "e", 5)) // the end of d is not told
+		c.Record(acquired("m", "e", 5)) // no event of the end of d
 		time.Sleep(99 * time.Millisecond)
 		want(append(in, "acquired d 4")...)
 		time.Sleep(time.Millisecond)
 		want(append(in, "acquired d 4", "acquired e 5")...)
 		c.Record(endOf(simba.EventReleased, "m", "d", 4)) // too late to wait for
 		want(append(in, "acquired d 4", "acquired e 5", "released d 4")...)
-		if len(c.early) != 0 {
-			t.Errorf("%v are held back", c.early)
+		if len(c.held) != 0 {
+			t.Errorf("%v are held back", c.held)
 		}
 	})
 }
 
-func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
+func TestHeldEventKeepsItsFirstVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewEventLog(&paper{}, 0)
+		c := NewEventLog(&recorder{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
 		c.Record(acquired("m", "a", 1))
 		first := acquired("m", "b", 2)
@@ -265,9 +265,9 @@ func TestWhatIsToldTwiceWhileItWaitsIsToldAsItWasFirst(t *testing.T) {
 	})
 }
 
-func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
+func TestAwaitWaitsForHeldEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewEventLog(&paper{}, 0)
+		c := NewEventLog(&recorder{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
 		find := func(want ...string) {
 			t.Helper()
@@ -294,7 +294,8 @@ func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
 			t.Errorf("waited %v", waited)
 		}
 
-		// The end of b never comes. What is held back later does not prolong the wait.
+		// No event of the end of b comes. An event that is held back later does not prolong the
+		// wait.
 		c.Record(acquired("m", "c", 3))
 		time.AfterFunc(90*time.Millisecond, func() { c.Record(acquired("m", "d", 4)) })
 		find(append(in, "acquired c 3")...)
@@ -308,17 +309,19 @@ func TestWhoAwaitsTheHistoryFindsWhatHadToWait(t *testing.T) {
 	})
 }
 
-func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
+func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := []string{"acquired a 1", "released a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3", "acquired d 4"}
-		c := NewEventLog(&paper{}, 0)
+		c := NewEventLog(&recorder{}, 0)
 		c.ReorderWindow = 100 * time.Millisecond
 		c.Record(acquired("m", "a", 1))
-		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3)) // b was gone: the mutex went on to c
+		// b was gone: the mutex was handed off to c.
+		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3))
 		if got := story(c, "m"); !slices.Equal(got, in[:1]) {
 			t.Errorf("%q, want %q", got, in[:1])
 		}
-		c.Record(endOf(simba.EventReleased, "m", "a", 1), acquired("m", "b", 2)) // the reply before
+		// The earlier reply.
+		c.Record(endOf(simba.EventReleased, "m", "a", 1), acquired("m", "b", 2))
 		if got := story(c, "m"); !slices.Equal(got, in[:5]) {
 			t.Errorf("%q, want %q", got, in[:5])
 		}
@@ -326,11 +329,11 @@ func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 		if got := story(c, "m"); !slices.Equal(got, in) {
 			t.Errorf("%q, want %q", got, in)
 		}
-		c.Record(endOf(simba.EventReleased, "m", "f", 6)) // its beginning is not told
+		c.Record(endOf(simba.EventReleased, "m", "f", 6)) // no event of its beginning
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.early) != 0 {
-			t.Errorf("%q, and %v are held back", got, c.early)
+		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) || len(c.held) != 0 {
+			t.Errorf("%q, and %v are held back", got, c.held)
 		}
 		c.Record(acquired("m", "f", 6)) // too late
 		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) {
@@ -339,7 +342,7 @@ func TestATenureThatIsOverWhenItIsToldComesInItsPlace(t *testing.T) {
 	})
 }
 
-func TestWindowsAreZeroUntilSet(t *testing.T) {
+func TestQueueSettings(t *testing.T) {
 	var w QueueSettings
 	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
 		t.Error("not zero")
@@ -351,35 +354,35 @@ func TestWindowsAreZeroUntilSet(t *testing.T) {
 	}
 }
 
-// Each change is told twice: by the reply of who made it, and by the store to all. Both may be late by less than Overtaking,
-// replies also behind each other.
-func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
-	type telling struct {
+// Each change arrives twice: by the reply of its request, and by the store. Both may be late by
+// less than ReorderWindow, and replies may overtake each other.
+func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
+	type arrival struct {
 		at     time.Duration
 		events []simba.Event
 	}
-	const tenures, overtaking = 12, 100
+	const tenures, window = 12, 100
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
-			late := func() time.Duration { return time.Duration(rng.IntN(overtaking-10)) * time.Millisecond }
-			c := NewEventLog(&paper{}, 0)
-			c.ReorderWindow = overtaking * time.Millisecond
+			late := func() time.Duration { return time.Duration(rng.IntN(window-10)) * time.Millisecond }
+			c := NewEventLog(&recorder{}, 0)
+			c.ReorderWindow = window * time.Millisecond
 			want := []simba.Event{{Kind: simba.EventAcquired, Mutex: "m", Token: 1}}
 			c.Record(want...)
-			var told []telling
+			var arrivals []arrival
 			var now, stored time.Duration
 			for token := uint64(2); token <= tenures; token++ {
 				now += time.Duration(rng.IntN(30)) * time.Millisecond
 				handoff := []simba.Event{{Kind: simba.EventReleased, Mutex: "m", Token: token - 1}, {Kind: simba.EventAcquired, Mutex: "m", Token: token}}
 				want = append(want, handoff...)
-				told = append(told, telling{now + late(), handoff})
+				arrivals = append(arrivals, arrival{now + late(), handoff})
 				stored = max(stored, now+late())
-				told = append(told, telling{stored, handoff[:1]}, telling{stored, handoff[1:]})
+				arrivals = append(arrivals, arrival{stored, handoff[:1]}, arrival{stored, handoff[1:]})
 			}
-			slices.SortStableFunc(told, func(a, b telling) int { return cmp.Compare(a.at, b.at) })
+			slices.SortStableFunc(arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 			began := time.Now()
-			for _, e := range told {
+			for _, e := range arrivals {
 				time.Sleep(e.at - time.Since(began))
 				c.Record(e.events...)
 			}
@@ -392,16 +395,16 @@ func TestWhatComesByTwoWaysIsRecordedInTheOrderOfTenures(t *testing.T) {
 	}
 }
 
-func TestWhoseGrantWasNotToldYetIsRecordedBehindThoseBefore(t *testing.T) {
+func TestEarlyTenureIsRecordedAfterAllEarlierOnes(t *testing.T) {
 	event := func(kind simba.EventKind, token uint64) simba.Event {
 		return simba.Event{Kind: kind, Mutex: "m", Token: token}
 	}
 	one, two, three := event(simba.EventAcquired, 1), event(simba.EventAcquired, 2), event(simba.EventAcquired, 3)
 	first, second := event(simba.EventReleased, 1), event(simba.EventReleased, 2)
-	c := NewEventLog(&paper{}, 0)
+	c := NewEventLog(&recorder{}, 0)
 	c.ReorderWindow = time.Hour
 	c.Record(one)
-	c.Record(three) // by a reply that says who owns it, not how that came
+	c.Record(three) // by a reply that shows only the owner
 	c.Record(first, two)
 	c.Record(second, three)
 	want := []simba.Event{one, first, two, second, three}

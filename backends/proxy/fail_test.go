@@ -9,21 +9,21 @@ import (
 
 var errRefused = errors.New("the store refuses")
 
-func TestAWaiterThatFailsIsWokenAndTheEndOfItsWaitIsTheError(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
-	a, bellOfA := enter(l, "m", "a")
-	_, bellOfB := enter(l, "other", "b")
+	a, waiterA := enter(l, "m", "a")
+	_, waiterB := enter(l, "other", "b")
 	l.Fail("m", errRefused)
-	l.Fail("m", errors.New("another")) // it is told the first
-	bellOfA.expect(t, 1)
-	bellOfB.expect(t, 0)
+	l.Fail("m", errors.New("another")) // End returns the first
+	waiterA.expect(t, 1)
+	waiterB.expect(t, 0)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	s.expect(t, "leave a 2")
 	if l.Find("m", "a") != nil || l.Grant("m", "a", Grant{Token: 7}) {
-		t.Error("it waits on")
+		t.Error("it still waits")
 	}
 	if _, err := a.Abandon(); err != nil {
 		t.Error(err)
@@ -31,8 +31,8 @@ func TestAWaiterThatFailsIsWokenAndTheEndOfItsWaitIsTheError(t *testing.T) {
 	s.expect(t, "leave a 2")
 }
 
-func TestTheErrorIsToldThoughThePlaceCannotBeLeft(t *testing.T) {
-	s := &deskStore{err: errors.New("cannot leave")}
+func TestFailedWaitReturnsTheErrorThoughLeaveFails(t *testing.T) {
+	s := &fakeStore{err: errors.New("cannot leave")}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
@@ -41,12 +41,12 @@ func TestTheErrorIsToldThoughThePlaceCannotBeLeft(t *testing.T) {
 	}
 }
 
-func TestAGrantThatComesBeforeTheEndWinsOverTheError(t *testing.T) {
+func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
 	for name, grant := range map[string]func(*Waiters){
 		"after the error":  func(l *Waiters) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
 		"before the error": func(l *Waiters) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
 	} {
-		s := &deskStore{}
+		s := &fakeStore{}
 		l := NewWaiters(s)
 		a, _ := enter(l, "m", "a")
 		grant(l)
@@ -56,8 +56,8 @@ func TestAGrantThatComesBeforeTheEndWinsOverTheError(t *testing.T) {
 	}
 }
 
-func TestAGrantThatOnlyTheStoreKnowsWinsOverTheError(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
+func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)
@@ -67,11 +67,11 @@ func TestAGrantThatOnlyTheStoreKnowsWinsOverTheError(t *testing.T) {
 	if _, err := a.Abandon(); err != nil {
 		t.Error(err)
 	}
-	s.expect(t, "leave a 2", "pass a 7")
+	s.expect(t, "leave a 2", "hand off a 7")
 }
 
-func TestAWaiterThatFailsKeepsItsPlaceIfItsConnectionIsGone(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
+func TestFailedWaiterStaysQueuedIfItsConnectionIsGone(t *testing.T) {
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
 	a, _ := enter(l, "m", "a")
 	l.Fail("m", errRefused)

@@ -2,15 +2,15 @@ package proxy
 
 import "time"
 
-// MaxRemaining is what Remaining returns at most: 100 years. A lease without end, which another program may have
-// made, has more left than a time.Duration holds.
+// MaxRemaining is the largest result of Remaining: 100 years. Another program may have made a lease
+// without end, of which more remains than a time.Duration can hold.
 const MaxRemaining = 100 * 365 * 24 * time.Hour
 
-// Remaining is how long it is from now until the end, both in Unix milliseconds; 0 if that is over.
+// Remaining returns the time from now until end, both in Unix milliseconds; 0 if end has passed.
 func Remaining(now, end int64) time.Duration {
 	if end <= now {
 		return 0
 	}
-	apart := uint64(end) - uint64(now) // which may be more than an int64 holds
+	apart := uint64(end) - uint64(now) // may be more than an int64 holds
 	return time.Duration(min(apart, uint64(MaxRemaining.Milliseconds()))) * time.Millisecond
 }

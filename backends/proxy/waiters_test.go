@@ -12,33 +12,33 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// deskStore is a Store that notes what it is asked.
-type deskStore struct {
+// fakeStore is a Store that records its calls.
+type fakeStore struct {
 	mu       sync.Mutex
-	asked    []string
-	over     bool          // what Granted is asked for
-	owner    string        // that it finds then
+	calls    []string
+	ended    bool          // the tenure that Granted is called for
+	owner    string        // in the outcome of Granted then
 	position int           // likewise
-	late     bool          // nothing is left when it answers
-	later    uint64        // that the ticket was granted after the grant that ended its wait; 0 = none
-	answer   simba.Outcome // of Replaced and Leave, and of Reacquire where it has no next
+	late     bool          // nothing of the lease is left when Granted returns
+	later    uint64        // the token of a later tenure of the ticket; 0 = none
+	outcome  simba.Outcome // of Replaced and Leave, and of Reacquire if it has no next
 	next     *Ticket       // of Reacquire
 	again    error         // likewise
 	err      error
 }
 
-// ownTicket is one of a store that has its own.
+// ownTicket is the ticket type of an engine that has its own.
 type ownTicket struct{ *Ticket }
 
-func (s *deskStore) note(format string, args ...any) {
+func (s *fakeStore) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, fmt.Sprintf(format, args...))
+	s.calls = append(s.calls, fmt.Sprintf(format, args...))
 }
 
-func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
+func (s *fakeStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	s.note("granted %s %d", t.Request.Contender, g.Token)
-	if s.over {
+	if s.ended {
 		return simba.Outcome{Status: simba.StatusTimeout, Owner: s.owner, Position: s.position}, s.err
 	}
 	o := simba.Outcome{Status: simba.StatusAcquired, Token: max(g.Token, s.later)}
@@ -48,64 +48,64 @@ func (s *deskStore) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	return o, s.err
 }
 
-func (s *deskStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
-	s.note("again %s", t.Request.Contender)
+func (s *fakeStore) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
+	s.note("reacquire %s", t.Request.Contender)
 	if s.next == nil {
-		return s.answer, nil, s.again
+		return s.outcome, nil, s.again
 	}
 	return simba.Outcome{Status: simba.StatusWaiting}, ownTicket{s.next}, s.again
 }
 
-func (s *deskStore) Replaced(t *Ticket) (simba.Outcome, error) {
-	s.note("moved %s", t.Request.Contender)
-	return s.answer, s.err
+func (s *fakeStore) Replaced(t *Ticket) (simba.Outcome, error) {
+	s.note("replaced %s", t.Request.Contender)
+	return s.outcome, s.err
 }
 
-func (s *deskStore) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
+func (s *fakeStore) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
 	s.note("leave %s %d", t.Request.Contender, why)
-	return s.answer, s.err
+	return s.outcome, s.err
 }
 
-func (s *deskStore) HandOff(t *Ticket, g Grant) error {
-	s.note("pass %s %d", t.Request.Contender, g.Token)
+func (s *fakeStore) HandOff(t *Ticket, g Grant) error {
+	s.note("hand off %s %d", t.Request.Contender, g.Token)
 	return s.err
 }
 
-func (s *deskStore) expect(t *testing.T, want ...string) {
+func (s *fakeStore) expect(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Equal(s.asked, want) {
-		t.Errorf("the store was asked %q, want %q", s.asked, want)
+	if !slices.Equal(s.calls, want) {
+		t.Errorf("calls of the store: %q, want %q", s.calls, want)
 	}
 }
 
-// bell counts its wake-ups.
-type bell struct{ rung atomic.Int32 }
+// waiter counts its wake-ups.
+type waiter struct{ woken atomic.Int32 }
 
-func (b *bell) Wake() { b.rung.Add(1) }
+func (b *waiter) Wake() { b.woken.Add(1) }
 
-func (b *bell) expect(t *testing.T, n int32) {
+func (b *waiter) expect(t *testing.T, n int32) {
 	t.Helper()
-	if got := b.rung.Load(); got != n {
+	if got := b.woken.Load(); got != n {
 		t.Errorf("woken %d times, want %d", got, n)
 	}
 }
 
-func enter(l *Waiters, mutex, contender string) (*Ticket, *bell) {
-	b := &bell{}
+func enter(l *Waiters, mutex, contender string) (*Ticket, *waiter) {
+	b := &waiter{}
 	return l.Enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, Waiter: b}), b
 }
 
-func TestGrantWakesItsWaiterOnceAndEndTellsIt(t *testing.T) {
-	s := &deskStore{}
+func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
+	s := &fakeStore{}
 	l := NewWaiters(s)
 	ticket, b := enter(l, "m", "a")
 	if l.Grant("m", "x", Grant{Token: 1}) || l.Grant("x", "a", Grant{Token: 1}) {
-		t.Error("somebody else was granted")
+		t.Error("a grant of another contender or mutex was accepted")
 	}
 	if !l.Grant("m", "a", Grant{Token: 7}) {
-		t.Error("nobody was granted")
+		t.Error("the grant was not accepted")
 	}
 	if l.Grant("m", "a", Grant{Token: 8}) {
 		t.Error("granted twice")
@@ -119,19 +119,19 @@ func TestGrantWakesItsWaiterOnceAndEndTellsIt(t *testing.T) {
 	s.expect(t, "granted a 7")
 }
 
-func TestGrantOfAWaiterThatIsGoneIsPassedOn(t *testing.T) {
-	s := &deskStore{}
+func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
+	s := &fakeStore{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
 	if o, err := ticket.End(simba.EndGone); err != nil || o.Status == simba.StatusAcquired {
 		t.Errorf("%+v, %v", o, err)
 	}
-	s.expect(t, "pass a 7")
+	s.expect(t, "hand off a 7")
 }
 
-func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
-	s := &deskStore{}
+func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
+	s := &fakeStore{}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -139,11 +139,11 @@ func TestAbandonPassesOnWhatEndSaidWasAcquired(t *testing.T) {
 	if _, err := ticket.Abandon(); err != nil {
 		t.Error(err)
 	}
-	s.expect(t, "granted a 7", "pass a 7")
+	s.expect(t, "granted a 7", "hand off a 7")
 }
 
-func TestAbandonPassesOnTheLaterTenureThatEndTold(t *testing.T) {
-	s := &deskStore{later: 9}
+func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
+	s := &fakeStore{later: 9}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 7})
@@ -151,37 +151,38 @@ func TestAbandonPassesOnTheLaterTenureThatEndTold(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	_, _ = ticket.Abandon()
-	s.expect(t, "granted a 7", "pass a 9")
+	s.expect(t, "granted a 7", "hand off a 9")
 }
 
-// tooLate is a grant whose lease of a second was over before its waiter could be told.
+// tooLate is a grant whose lease of a second has expired.
 func tooLate() Grant { return Grant{Token: 7, Since: time.Now().Add(-time.Second)} }
 
-// overtaken has a wait for a lease of a second end with g, which is over.
-func overtaken(s *deskStore, g Grant) *Ticket {
-	s.over = true
+// endedBy returns the ticket of a wait for a lease of a second that ended with g. That tenure has
+// ended.
+func endedBy(s *fakeStore, g Grant) *Ticket {
+	s.ended = true
 	l := NewWaiters(s)
-	t := l.Enter(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Second, Waiter: &bell{}})
+	t := l.Enter(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Second, Waiter: &waiter{}})
 	l.Grant("m", "a", g)
 	return t
 }
 
-func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
+func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 	for name, grant := range map[string]func() Grant{
-		"by time":             tooLate,
-		"by the store's word": func() Grant { return Grant{Confirm: true, Over: true} },
+		"by time":              tooLate,
+		"as the store reports": func() Grant { return Grant{Confirm: true, Ended: true} },
 		"by the store's clock, which counts in milliseconds": func() Grant {
 			return Grant{Token: 7, Since: time.Now().Add(-time.Second + 900*time.Microsecond)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &deskStore{}
+			s := &fakeStore{}
 			s.next, _ = enter(NewWaiters(s), "m", "a")
-			ticket := overtaken(s, grant())
+			ticket := endedBy(s, grant())
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 				t.Errorf("%+v, %v", o, err)
 			}
-			s.over = false
+			s.ended = false
 			s.next.Grant(Grant{Token: 9})
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
 				t.Errorf("%+v, %v", o, err)
@@ -189,97 +190,97 @@ func TestAGrantThatRanOutBeforeItWasToldIsAskedForAgain(t *testing.T) {
 			if _, err := ticket.Abandon(); err != nil {
 				t.Error(err)
 			}
-			s.expect(t, fmt.Sprintf("granted a %d", grant().Token), "again a", "granted a 9", "pass a 9")
+			s.expect(t, fmt.Sprintf("granted a %d", grant().Token), "reacquire a", "granted a 9", "hand off a 9")
 		})
 	}
 }
 
-func TestAGrantThatTheStoreConfirmsTooLateIsAskedForAgain(t *testing.T) {
-	s := &deskStore{}
+func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
+	s := &fakeStore{}
 	s.next, _ = enter(NewWaiters(s), "m", "a")
-	ticket := overtaken(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
-	s.over, s.late = false, true
+	ticket := endedBy(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
+	s.ended, s.late = false, true
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 		t.Errorf("%+v, %v", o, err)
 	}
-	s.expect(t, "granted a 7", "again a")
+	s.expect(t, "granted a 7", "reacquire a")
 }
 
-func TestWhoIsAskedForAgainAndAgainKeepsOneTicket(t *testing.T) {
-	s := &deskStore{}
-	ticket := overtaken(s, tooLate())
+func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
+	s := &fakeStore{}
+	ticket := endedBy(s, tooLate())
 	for range 5 {
 		s.next, _ = enter(NewWaiters(s), "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
 			t.Fatalf("%+v, %v", o, err)
 		}
 		if ticket.next != simba.Ticket(ownTicket{s.next}) {
-			t.Fatalf("waits by %v, not by the last ticket", ticket.next)
+			t.Fatalf("next is %v, not the last ticket", ticket.next)
 		}
 		s.next.Grant(tooLate())
 	}
 }
 
-func TestWhatIsGrantedWhenItIsAskedForAgainIsTheOutcome(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
-	ticket := overtaken(s, tooLate())
+func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+	ticket := endedBy(s, tooLate())
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	_, _ = ticket.Abandon()
-	s.expect(t, "granted a 7", "again a", "pass a 9")
+	s.expect(t, "granted a 7", "reacquire a", "hand off a 9")
 }
 
-func TestAGrantThatRanOutIsNotAskedForAgainIfItsContenderHasBeenElsewhere(t *testing.T) {
+func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T) {
 	queued := simba.Outcome{Status: simba.StatusQueued}
 	t.Run("and waits there", func(t *testing.T) {
-		s := &deskStore{answer: queued}
-		ticket := overtaken(s, tooLate())
+		s := &fakeStore{outcome: queued}
+		ticket := endedBy(s, tooLate())
 		_, later := enter(ticket.waiters, "m", "a")
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 			t.Errorf("%+v, %v", o, err)
 		}
-		s.expect(t, "granted a 7", "moved a")
+		s.expect(t, "granted a 7", "replaced a")
 		later.expect(t, 0)
 	})
 	t.Run("and polls", func(t *testing.T) {
-		s := &deskStore{answer: queued, position: 3}
-		if o, err := overtaken(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
+		s := &fakeStore{outcome: queued, position: 3}
+		if o, err := endedBy(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 			t.Errorf("%+v, %v", o, err)
 		}
-		s.expect(t, "granted a 7", "moved a")
+		s.expect(t, "granted a 7", "replaced a")
 	})
 	t.Run("and owns the mutex", func(t *testing.T) {
-		s := &deskStore{owner: "a"}
-		if o, err := overtaken(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Owner != "a" {
+		s := &fakeStore{owner: "a"}
+		if o, err := endedBy(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Owner != "a" {
 			t.Errorf("%+v, %v", o, err)
 		}
 		s.expect(t, "granted a 7")
 	})
 }
 
-func TestAStoreThatCannotBeAskedAgainIsTold(t *testing.T) {
+func TestEndReturnsTheErrorOfReacquire(t *testing.T) {
 	broken := errors.New("broken")
-	s := &deskStore{}
-	ticket := overtaken(s, tooLate())
+	s := &fakeStore{}
+	ticket := endedBy(s, tooLate())
 	s.again = broken
 	if _, err := ticket.End(simba.EndWoken); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }
 
-func TestAWaitThatIsOverAnywayIsNotAskedForAgain(t *testing.T) {
+func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 	young := Grant{Token: 7, Since: time.Now().Add(time.Hour)}
 	for _, end := range []struct {
 		why simba.EndReason
 		g   Grant
 	}{
-		{simba.EndTimeout, tooLate()}, {simba.EndLeft, tooLate()}, // its own time is up, too
-		{simba.EndWoken, young},   // its contender has given it up elsewhere
-		{simba.EndWoken, Grant{}}, // its contender has left the queue elsewhere
+		{simba.EndTimeout, tooLate()}, {simba.EndLeft, tooLate()}, // the wait has timed out as well
+		{simba.EndWoken, young},   // another request of its contender has released it
+		{simba.EndWoken, Grant{}}, // another request of its contender has left the queue
 	} {
-		s := &deskStore{}
-		ticket := overtaken(s, end.g)
+		s := &fakeStore{}
+		ticket := endedBy(s, end.g)
 		if o, err := ticket.End(end.why); err != nil || o.Status != simba.StatusTimeout {
 			t.Errorf("%v %+v: %+v, %v", end.why, end.g, o, err)
 		}
@@ -287,33 +288,33 @@ func TestAWaitThatIsOverAnywayIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAbandonPassesOnAGrantThatOnlyTheStoreKnewOf(t *testing.T) {
-	for _, how := range []string{"leave", "moved"} {
-		s := &deskStore{answer: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
+func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
+	for _, how := range []string{"leave", "replaced"} {
+		s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 		l := NewWaiters(s)
 		ticket, _ := enter(l, "m", "a")
 		first := "leave a 1"
-		if how == "moved" {
+		if how == "replaced" {
 			enter(l, "m", "a")
-			first = "moved a"
+			first = "replaced a"
 		}
 		if o, err := ticket.End(simba.EndTimeout); err != nil || o.Token != 9 {
 			t.Errorf("%s: %+v, %v", how, o, err)
 		}
 		_, _ = ticket.Abandon()
-		s.expect(t, first, "pass a 9")
+		s.expect(t, first, "hand off a 9")
 	}
 }
 
-func TestAbandonOfAWaitThatEndedWithoutTheMutexDoesNothing(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusTimeout}}
 	l := NewWaiters(s)
 	ticket, _ := enter(l, "m", "a")
 	_, _ = ticket.End(simba.EndTimeout)
 	_, _ = ticket.Abandon()
 	failed, _ := enter(l, "m", "b")
 	s.err = errors.New("no answer")
-	s.answer = simba.Outcome{Status: simba.StatusAcquired, Token: 9}
+	s.outcome = simba.Outcome{Status: simba.StatusAcquired, Token: 9}
 	if _, err := failed.End(simba.EndTimeout); err != s.err {
 		t.Error(err)
 	}
@@ -321,13 +322,13 @@ func TestAbandonOfAWaitThatEndedWithoutTheMutexDoesNothing(t *testing.T) {
 	s.expect(t, "leave a 1", "leave b 1")
 }
 
-func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
-	s := &deskStore{answer: simba.Outcome{Status: simba.StatusQueued}}
+func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
+	s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusQueued}}
 	l := NewWaiters(s)
-	first, rung := enter(l, "m", "a")
+	first, woken := enter(l, "m", "a")
 	enter(l, "m", "b")
 	second, b := enter(l, "m", "a")
-	rung.expect(t, 1)
+	woken.expect(t, 1)
 	if w := l.Waiting("m"); len(w) != 2 || w[0] != second {
 		t.Errorf("waiting: %v", w)
 	}
@@ -335,38 +336,38 @@ func TestSecondWaiterOfAContenderMovesTheFirstAndHasItsPlace(t *testing.T) {
 		t.Error("the first is still there")
 	}
 	if first.Grant(Grant{Token: 6}) || l.Find("m", "a") != second {
-		t.Error("a grant for the first met the second")
+		t.Error("a grant for the first ticket ended the second")
 	}
 	if o, _ := first.End(simba.EndWoken); o.Status != simba.StatusQueued {
 		t.Errorf("the first: %+v", o)
 	}
 	if l.Find("m", "a") != second {
-		t.Error("the end of the first took the second away")
+		t.Error("the end of the first ticket removed the second")
 	}
 	l.Grant("m", "a", Grant{Token: 7})
 	b.expect(t, 1)
-	rung.expect(t, 1)
-	s.expect(t, "moved a")
+	woken.expect(t, 1)
+	s.expect(t, "replaced a")
 }
 
-func TestWithdrawTellsWhetherItStillWaited(t *testing.T) {
-	l := NewWaiters(&deskStore{})
+func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
+	l := NewWaiters(&fakeStore{})
 	ticket, _ := enter(l, "m", "a")
 	if !ticket.Withdraw() || ticket.Withdraw() {
-		t.Error("withdrawn, and again")
+		t.Error("Withdraw is not true, then false")
 	}
 	if l.Grant("m", "a", Grant{Token: 7}) {
-		t.Error("one that was withdrawn was granted")
+		t.Error("a withdrawn ticket was granted")
 	}
 	ticket, _ = enter(l, "m", "a")
 	l.Grant("m", "a", Grant{Token: 8})
 	if ticket.Withdraw() {
-		t.Error("one that was granted was withdrawn")
+		t.Error("a granted ticket was withdrawn")
 	}
 }
 
-func TestWaitersAreListedByArrivalAndForgottenWhenTheyLeave(t *testing.T) {
-	l := NewWaiters(&deskStore{})
+func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
+	l := NewWaiters(&fakeStore{})
 	var want []*Ticket
 	for i := range 50 {
 		ticket, _ := enter(l, "m", fmt.Sprintf("c%02d", 99-i))
@@ -374,7 +375,7 @@ func TestWaitersAreListedByArrivalAndForgottenWhenTheyLeave(t *testing.T) {
 	}
 	enter(l, "other", "a")
 	if got := l.Waiting("m"); !slices.Equal(got, want) {
-		t.Error("not in the order of arrival")
+		t.Error("not in the order in which they entered")
 	}
 	if l.Count("m") != 50 || l.Len() != 51 || len(l.Mutexes()) != 2 || l.Count("none") != 0 || l.Waiting("none") != nil {
 		t.Errorf("%d of %d, %v", l.Count("m"), l.Len(), l.Mutexes())
@@ -387,9 +388,9 @@ func TestWaitersAreListedByArrivalAndForgottenWhenTheyLeave(t *testing.T) {
 	}
 }
 
-func TestWaiterIsSettledExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
+func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 	for i := range 2000 {
-		s := &deskStore{answer: simba.Outcome{Status: simba.StatusTimeout}}
+		s := &fakeStore{outcome: simba.Outcome{Status: simba.StatusTimeout}}
 		l := NewWaiters(s)
 		ticket, b := enter(l, "m", "a")
 		var all sync.WaitGroup
@@ -404,20 +405,20 @@ func TestWaiterIsSettledExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 		var o simba.Outcome
 		all.Go(func() { o, _ = ticket.End(simba.EndTimeout) })
 		if i%2 == 0 {
-			all.Go(func() { enter(l, "m", "a") }) // may be granted instead
+			all.Go(func() { enter(l, "m", "a") }) // may get the grant instead
 		}
 		all.Wait()
-		told := b.rung.Load()
+		woken := b.woken.Load()
 		switch {
-		case told > 1:
-			t.Fatalf("woken %d times", told)
-		case o.Status == simba.StatusAcquired && told != 1:
+		case woken > 1:
+			t.Fatalf("woken %d times", woken)
+		case o.Status == simba.StatusAcquired && woken != 1:
 			t.Fatalf("%+v, and never woken", o)
 		case i%2 == 1 && (granted.Load() == 1) != (o.Status == simba.StatusAcquired):
 			t.Fatalf("granted %d times, and the end was %+v", granted.Load(), o)
 		}
-		if len(s.asked) != 1 {
-			t.Fatalf("the store was asked %q", s.asked)
+		if len(s.calls) != 1 {
+			t.Fatalf("calls of the store: %q", s.calls)
 		}
 	}
 }

@@ -5,10 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +18,7 @@ import (
 type Backend struct {
 	proxy.QueueSettings
 
-	id      string // of this server among those on the same Redis
+	id      string // of this server among those that share the Redis
 	timeout time.Duration
 	log     *slog.Logger
 	notices simba.Notices
@@ -36,18 +33,18 @@ type Backend struct {
 	subs     *subscriptions
 	counts   counts
 
-	mu           sync.Mutex          // guards what follows
-	tickets      uint64              // of the last place
-	reconciling  map[string]bool     // mutexes that are looked after, or will be when there is room; true = and again then
-	wakeups      map[string][]wakeup // by mutex, for the next look
+	mu           sync.Mutex // guards what follows
+	lastTicket   uint64
+	reconciling  map[string]bool     // mutexes being reconciled; true = once more afterwards
+	wakeups      map[string][]wakeup // by mutex, for its next reconciliation
 	delivered    recentSet[delivery]
-	lateGrants   map[string]grant    // tickets whose End has yet to return, and the newest grant that came meanwhile
-	acknowledged recentSet[string]   // tickets whose End said acquired
-	orphans      map[string][]orphan // by mutex
+	lateGrants   map[string]grant  // by ticket, see waitTicket
+	acknowledged recentSet[string] // tickets whose End returned StatusAcquired
+	orphans      map[string][]orphan
 }
 
-// Open connects to Redis and checks that it can keep locks. Whatever would break them
-// is an error of one line; what only weakens a promise is logged as a warning.
+// Open connects to Redis and checks that it can keep locks. If it cannot, the error says so in one
+// line. Settings that only weaken a promise are logged as warnings.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	t, err := parseURL(o.URL)
 	switch {
@@ -72,10 +69,10 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		tasks:       newTasks(),
 		eventLog:    proxy.NewEventLog(o.Notices, 0),
 		schedule:    newSchedule(),
-		orphans:     make(map[string][]orphan),
 		reconciling: make(map[string]bool),
 		wakeups:     make(map[string][]wakeup),
 		lateGrants:  make(map[string]grant),
+		orphans:     make(map[string][]orphan),
 	}
 	b.eventLog.ReorderWindow = replyReorderWindow
 	b.SetHandoffWindow(o.HandoffWindow)
@@ -83,9 +80,9 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.waiters = proxy.NewWaiters(store{b})
 	b.up = newUpstream(t, o.Timeout, b.tasks)
 	b.subs = newSubscriptions(b)
-	// go-redis heeds a context's deadline while it waits, but not its end.
+	// go-redis heeds a context's deadline while it waits, but not its cancellation.
 	stop := context.AfterFunc(ctx, func() { _ = b.up.close() })
-	err = b.begin(ctx, t)
+	err = b.start(ctx, t)
 	if !stop() {
 		err = ctx.Err()
 	}
@@ -96,36 +93,37 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-func (b *Backend) begin(ctx context.Context, t target) error {
+// start checks Redis, subscribes, and starts the background work.
+func (b *Backend) start(ctx context.Context, t target) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	var warnings []func() // told only if all is well enough to start
+	var warnings []func() // logged only if the engine starts
 	warn := func(message string, args ...any) {
 		warnings = append(warnings, func() { b.log.Warn(message, args...) })
 	}
 	if err := b.check(ctx, t, warn); err != nil {
 		return err
 	}
-	if err := b.subs.begin(ctx); err != nil {
+	if err := b.subs.start(ctx); err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
 	for _, w := range warnings {
 		w()
 	}
 	b.tasks.start(func() { b.schedule.run(b.tasks.ctx, b.reconcileSoon) })
-	b.tasks.start(b.sweep)
+	b.tasks.start(b.runSweeps)
 	return nil
 }
 
-// Close ends all goroutines and connections. Waiters that are still blocked are left
-// as they are, as by a crash: other servers find them dead. It may be called again.
+// Close ends all goroutines and connections. Waiters that are still blocked keep their queue
+// entries, as after a crash: other servers find that this one is dead. It may be called again.
 func (b *Backend) Close() error {
 	if !b.tasks.stop() {
 		b.tasks.wg.Wait()
 		return nil
 	}
 	b.subs.close()
-	_ = b.up.close() // what was in use fails; there is nothing to be done about it
+	_ = b.up.close() // requests in flight fail; nothing can be done about it
 	b.tasks.wg.Wait()
 	return nil
 }
@@ -136,14 +134,14 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// maxBackground is how much is done at a time at one node that no client waits for.
+// maxBackground bounds the work at one node that no client waits for.
 const maxBackground = 64
 
-// background runs f, which concerns a mutex, without anyone waiting for it. If there is much to do
-// at the mutex' node, f runs after that. A node that does not answer holds up no other's mutexes.
+// background runs f, which concerns a mutex, in a goroutine. At most maxBackground run for each
+// node at a time. A node that does not answer delays no work for the mutexes of another.
 func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 	b.tasks.start(func() {
-		slots := b.up.slotsOf(simba.MutexChannel(mutex))
+		slots := b.up.slotsFor(simba.MutexChannel(mutex))
 		select {
 		case slots <- struct{}{}:
 		case <-b.tasks.ctx.Done():
@@ -152,119 +150,6 @@ func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 		defer func() { <-slots }()
 		f(b.tasks.ctx)
 	})
-}
-
-// ask runs a script on a mutex and takes in what its reply tells. Its errors are
-// simba.ErrStopped, *simba.UnavailableError and *simba.MisconfiguredError: then it may
-// have run or not.
-func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*state, error) {
-	if b.tasks.ctx.Err() != nil {
-		return nil, simba.ErrStopped
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	all := s.command(mutex, b.header(), args...)
-
-	sent := time.Now()
-	reply, err := b.up.run(ctx, simba.MutexChannel(mutex), s, all)
-	var st *state
-	if err == nil {
-		st, err = parseState(mutex, s, args, reply)
-	}
-	if err != nil {
-		if b.waiters.Count(mutex) > 0 {
-			b.schedule.advance(mutex, time.Now().Add(retryAfter))
-		}
-		return nil, b.unavailable(err)
-	}
-	st.sent = sent
-	b.applyReply(mutex, st)
-	if st.status == "full" {
-		return nil, b.unavailable(errFull)
-	}
-	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Remaining(st.now, st.ends) {
-		return nil, b.unavailable(errLate)
-	}
-	return st, nil
-}
-
-// errFull is the fate of who is new at a Redis that has no memory left, in Redis' own words.
-var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
-
-// errLate is what an owner is told whose lease may be over when its reply arrives.
-var errLate = errors.New("the answer took longer than the lease")
-
-// header is what this server tells every script.
-func (b *Backend) header() [6]any {
-	return [6]any{
-		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
-	}
-}
-
-func (b *Backend) inCluster() string {
-	if b.up.cluster != nil {
-		return "1"
-	}
-	return "0"
-}
-
-// unavailable makes an error of a request into what clients are told.
-func (b *Backend) unavailable(err error) error {
-	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
-		return simba.ErrStopped
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v", b.timeout)
-	}
-	if refusal := lasting(err); refusal != nil {
-		return &simba.MisconfiguredError{Engine: "redis", Err: refusal}
-	}
-	return &simba.UnavailableError{Engine: "redis", Err: err}
-}
-
-// takeIn acts on what a reply tells: events, grants, and when to look again.
-func (b *Backend) applyReply(mutex string, s *state) {
-	b.recordOwner(mutex, s)
-	b.eventLog.Record(s.events...)
-	b.counts.add(s)
-	// A look may find a grant of earlier, so how much is left of it is not known.
-	for _, g := range s.grants {
-		if g.token == 0 {
-			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Over: g.ranOut})
-			continue
-		}
-		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "seen"}, true)
-	}
-	// Who began, renewed or handed on a lease looks when it ends. Replies are taken in
-	// in any order, so where someone relies on a look, none is put off: only the look
-	// itself books the next one.
-	switch due := s.due != 0 && s.status != "busy" && s.status != "lost" && s.status != "full" && s.status != "seen" && s.status != "confirmed" || len(s.grants) > 0; {
-	case due && b.needsReconciling(mutex):
-		b.schedule.advance(mutex, s.reconcileAt())
-	case due:
-		b.schedule.set(mutex, s.reconcileAt(), s.now)
-	case s.due == 0 && s.status == "released" && !b.needsReconciling(mutex):
-		b.schedule.cancel(mutex, s.now)
-	}
-	if len(s.grants) == 0 && slices.ContainsFunc(s.events, isHandoff) {
-		b.schedule.advance(mutex, time.Now().Add(checkAfter))
-	}
-}
-
-// reliesOnLooks reports whether someone waits here, or has waited without Redis
-// knowing that it is over.
-func (b *Backend) needsReconciling(mutex string) bool {
-	b.mu.Lock()
-	orphaned := len(b.orphans[mutex]) > 0
-	b.mu.Unlock()
-	return orphaned || b.waiters.Count(mutex) > 0
-}
-
-func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
-
-// dueAt is when to look again, on this server's clock, not before it is due.
-func (s *state) reconcileAt() time.Time {
-	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
 }
 
 // Acquire implements simba.Backend.
@@ -283,7 +168,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	out := s.result()
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
-		// The contender's own blocked request has what it waits for, too. One that came later asks for itself.
+		// If the contender also waits, by a request from before this one, its wait ends too.
+		// Reconciling sees to a wait that began later.
 		if blocked == nil || !blocked.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
 				b.schedule.advance(r.Mutex, time.Now())
@@ -291,31 +177,6 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		}
 	}
 	return out, nil, nil
-}
-
-func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*state, error) {
-	return b.ask(ctx, r.Mutex, acquireScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-		mode, b.session(r.Session), ticket)
-}
-
-// session names a connection among those of all servers.
-func (b *Backend) session(id uint64) string {
-	if id == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(id, 10)
-}
-
-func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }
-
-var acquireStatuses = map[string]simba.Status{
-	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "busy": simba.StatusBusy,
-	"queued": simba.StatusQueued, "waiting": simba.StatusWaiting,
-	"timeout": simba.StatusTimeout, // of leave
-}
-
-func (s *state) result() simba.Outcome {
-	return s.outcome(acquireStatuses[s.status])
 }
 
 // Guard implements simba.Backend.
@@ -341,7 +202,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, b.timeout)
 		defer cancel()
-		if err := b.suspend(ctx, t); err != nil {
+		if err := b.stopRestoring(ctx, t); err != nil {
 			return false, 0, err
 		}
 	}
@@ -350,7 +211,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 	switch {
 	case err != nil:
 		if t != nil {
-			b.resume(t)
+			b.allowRestoring(t)
 		}
 		return false, 0, err
 	case t != nil:
@@ -372,11 +233,6 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 		return simba.Tenure{}, 0, err
 	}
 	return s.tenure(), 0, nil
-}
-
-// look sees how a mutex stands.
-func (b *Backend) read(ctx context.Context, mutex string) (*state, error) {
-	return b.ask(ctx, mutex, reconcileScript, "0", "", 0)
 }
 
 // Check implements simba.Backend.
@@ -405,19 +261,19 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 	return entries, 0, nil
 }
 
-// History implements simba.Backend: what this server did or saw. If the reply that tells of an
-// earlier change of the mutex is not taken in yet, it waits for that, so that a client finds what it caused.
+// History implements simba.Backend: it returns what this server did, or learned from Redis. It
+// waits for events that are held back, so that a client finds the events that it caused.
 func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 	if b.tasks.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped
 	}
 	if err := b.eventLog.Await(ctx, r.Mutex); err != nil {
-		return nil, 0, b.unavailable(err)
+		return nil, 0, b.requestError(err)
 	}
 	return b.eventLog.Find(r), 0, nil
 }
 
-// Commit implements simba.Committer: what Redis has answered needs no settling.
+// Commit implements simba.Committer. It has nothing to do: what Redis has answered is durable.
 func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq != 0 && b.tasks.ctx.Err() != nil {
 		return simba.ErrStopped

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// spread runs b.N pairs by so many clients at a time.
+// spread runs b.N pairs by some clients at a time.
 func spread(b *testing.B, clients int, pair func(client int)) {
 	b.ResetTimer()
 	start := time.Now()
@@ -30,8 +30,8 @@ func spread(b *testing.B, clients int, pair func(client int)) {
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "pairs/s")
 }
 
-// BenchmarkUncontended compares acquire and release, each client its own mutex, with
-// the seed's scripts sent straight to the same server.
+// BenchmarkUncontended measures acquire and release, each client with its own mutex. It compares
+// them with Simba's scripts, sent directly to the same Redis.
 func BenchmarkUncontended(b *testing.B) {
 	s := stores.Redis(b)
 	for _, clients := range []int{1, 64, 256} {
@@ -51,14 +51,14 @@ func BenchmarkUncontended(b *testing.B) {
 		b.Run(fmt.Sprintf("direct/%d", clients), func(b *testing.B) {
 			c := redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: clients, Protocol: 2})
 			defer c.Close()
-			take, give := redis.NewScript(seeds.SimbaAcquire), redis.NewScript(seeds.SimbaRelease)
+			acquire, release := redis.NewScript(seeds.SimbaAcquire), redis.NewScript(seeds.SimbaRelease)
 			ctx := context.Background()
 			spread(b, clients, func(i int) {
 				key, id := fmt.Sprintf("simba:{d%d}", i), fmt.Sprintf("c%d", i)
-				if err := take.Run(ctx, c, []string{key}, id, 60000).Err(); err != nil {
+				if err := acquire.Run(ctx, c, []string{key}, id, 60000).Err(); err != nil {
 					b.Error(err)
 				}
-				if err := give.Run(ctx, c, []string{key}, id).Err(); err != nil {
+				if err := release.Run(ctx, c, []string{key}, id).Err(); err != nil {
 					b.Error(err)
 				}
 			})
@@ -66,8 +66,8 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkHandoff is how long it takes from a release until the next waiter, of the
-// same server, has been told.
+// BenchmarkHandoff measures the time from a release until the next waiter, of the same server, has
+// the outcome.
 func BenchmarkHandoff(b *testing.B) {
 	s := stores.Redis(b)
 	e := serve(b, "redis://"+s.Addr, noNotices{})
@@ -75,7 +75,7 @@ func BenchmarkHandoff(b *testing.B) {
 	if _, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c0", TTL: time.Minute}); err != nil {
 		b.Fatal(err)
 	}
-	var handing time.Duration
+	var total time.Duration
 	for i := range b.N {
 		w := newWaiter()
 		_, ticket, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: fmt.Sprintf("c%d", i+1), TTL: time.Minute, Waiter: w})
@@ -86,16 +86,16 @@ func BenchmarkHandoff(b *testing.B) {
 		if _, _, err := e.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: fmt.Sprintf("c%d", i)}); err != nil {
 			b.Fatal(err)
 		}
-		<-w.rung
+		<-w.woken
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
 			b.Fatal(o, err)
 		}
-		handing += time.Since(start)
+		total += time.Since(start)
 	}
-	b.ReportMetric(float64(handing.Microseconds())/float64(b.N), "µs/handoff")
+	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/handoff")
 }
 
-// deaf is a Notices without subscribers.
+// noNotices is a Notices without subscribers.
 type noNotices struct{}
 
 func (noNotices) Publish(string, string) int    { return 0 }

@@ -7,95 +7,90 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What is made good when a channel is heard again.
+// How the server catches up with what happened while it was not subscribed.
 
-// tuned looks after a mutex that someone waits for and whose channel is heard from now on, and after
-// all of them if the channel is of all: what was told there before is lost, and waiters
-// that nobody could reach were passed over.
-func (t *subscriptions) tuned(channel string) {
-	if channel == t.serverChannel() || channel == contenderGlob {
-		for _, m := range t.b.waiters.Mutexes() {
-			t.b.schedule.advance(m, time.Now())
+// onConfirmed reconciles the mutexes that a newly confirmed channel concerns, if somebody waits for
+// them here. Messages from before the subscription are lost, and other servers have passed over
+// waiters that nobody could reach.
+func (s *subscriptions) onConfirmed(channel string) {
+	if channel == s.serverChannel() || channel == contenderGlob {
+		for _, m := range s.b.waiters.Mutexes() {
+			s.b.schedule.advance(m, time.Now())
 		}
 		return
 	}
-	if m, ok := simba.ParseMutexChannel(channel); ok && t.b.waiters.Count(m) > 0 {
-		t.b.schedule.advance(m, time.Now())
+	if m, ok := simba.ParseMutexChannel(channel); ok && s.b.waiters.Count(m) > 0 {
+		s.b.schedule.advance(m, time.Now())
 	}
 }
 
-// begun looks after all that someone here waits for: while a connection was away,
-// anything can have happened. Polling contenders whose channels were away are told again if it
-// is their turn. One whose channel is new is not: Subscribed does that.
-func (t *subscriptions) begun() {
+// onRestored reconciles all mutexes that concern this server, since anything can have happened
+// while a connection was down. It also repeats the notices of reservations to polling contenders
+// whose channels were interrupted. A new channel needs no repetition: Subscribed sees to it.
+func (s *subscriptions) onRestored() {
 	now := time.Now()
-	for _, m := range t.b.waiters.Mutexes() {
-		t.b.schedule.advance(m, now)
+	for _, m := range s.b.waiters.Mutexes() {
+		s.b.schedule.advance(m, now)
 	}
-	t.b.mu.Lock()
-	var orphaned []string
-	for m := range t.b.orphans {
-		orphaned = append(orphaned, m)
+	for _, m := range s.b.orphanedMutexes() {
+		s.b.schedule.advance(m, now)
 	}
-	t.b.mu.Unlock()
-	for _, m := range orphaned {
-		t.b.schedule.advance(m, now)
-	}
-	for _, r := range t.all() {
-		var polling []away
-		for _, name := range r.names() {
+	for _, sub := range s.all() {
+		for _, name := range sub.names() {
 			m, ok := simba.ParseMutexChannel(name)
 			if !ok {
 				m, _, ok = simba.ParseContenderChannel(name)
 			}
 			if ok {
-				t.b.schedule.advance(m, now)
+				s.b.schedule.advance(m, now)
 			}
 		}
-		for name, breaks := range r.interrupted() {
+		var contenders []interruption
+		for name, count := range sub.interrupted() {
 			if _, _, ok := simba.ParseContenderChannel(name); ok {
-				polling = append(polling, away{name, breaks})
+				contenders = append(contenders, interruption{name, count})
 			} else {
-				r.markCaughtUp(name, breaks)
+				sub.markCaughtUp(name, count)
 			}
 		}
-		t.renotify(r, polling)
+		s.renotify(sub, contenders)
 	}
 }
 
-// away is a channel on which messages may have been lost.
-type away struct {
-	name   string
-	breaks int
+// interruption is a channel on which messages may have been lost.
+type interruption struct {
+	channel string
+	count   int // see subscription.interruptions
 }
 
-// retell asserts contenders by their channels at one node, one after another.
-func (t *subscriptions) renotify(r *subscriber, channels []away) {
-	t.mu.Lock()
-	r.renotifying++
-	this := r.renotifying
-	t.mu.Unlock()
+// renotify repeats the notices of reservations to polling contenders by their channels at one
+// node, one after another. A later call for the same node replaces it.
+func (s *subscriptions) renotify(sub *subscriber, channels []interruption) {
+	s.mu.Lock()
+	sub.renotification++
+	this := sub.renotification
+	s.mu.Unlock()
 	if len(channels) == 0 {
 		return
 	}
-	mutex, _, _ := simba.ParseContenderChannel(channels[0].name)
-	t.b.background(mutex, func(ctx context.Context) {
+	mutex, _, _ := simba.ParseContenderChannel(channels[0].channel)
+	s.b.background(mutex, func(ctx context.Context) {
 		for len(channels) > 0 && ctx.Err() == nil {
-			t.mu.Lock()
-			over := r.renotifying != this // the next list is on its way
-			t.mu.Unlock()
-			if over {
+			s.mu.Lock()
+			replaced := sub.renotification != this
+			s.mu.Unlock()
+			if replaced {
 				return
 			}
-			a := channels[0]
-			m, c, _ := simba.ParseContenderChannel(a.name)
-			if t.b.waiters.Find(m, c) == nil && t.b.notices.Subscribed(a.name) {
-				if _, err := t.b.runReconcile(ctx, m, c, nil); err != nil {
+			next := channels[0]
+			m, c, _ := simba.ParseContenderChannel(next.channel)
+			if s.b.waiters.Find(m, c) == nil && s.b.notices.Subscribed(next.channel) {
+				if _, err := s.b.runReconcile(ctx, m, c, nil); err != nil {
 					wait(ctx, retryAfter)
 					continue
 				}
 			}
-			r.markCaughtUp(a.name, a.breaks)
+			sub.markCaughtUp(next.channel, next.count)
 			channels = channels[1:]
 		}
 	})

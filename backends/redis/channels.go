@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Which channels somebody here needs.
+// Which channels the clients and waiters of this server need.
 
-// lingering is how long a channel stays subscribed after it was wanted last.
+// unsubscribeAfter is how long a channel stays subscribed after it was last wanted.
 const unsubscribeAfter = 10 * time.Second
 
 // Subscribed implements simba.Backend.
@@ -35,8 +35,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	if err := b.subs.listen(ctx, channels...); err != nil {
-		return 0, b.unavailable(err)
+	if err := b.subs.subscribeAndWait(ctx, channels...); err != nil {
+		return 0, b.requestError(err)
 	}
 	if mutex == "" {
 		b.subs.subscribe(contenderGlob)
@@ -51,8 +51,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	return 0, nil
 }
 
-// patternWanted notes a client's glob and returns the globs of ours that it needs.
-func (t *subscriptions) patternSubscribed(glob string) (needed []string) {
+// patternSubscribed notes a client's glob and returns those of the server's globs that it needs.
+func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
 	fixed := glob
 	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
 		fixed = glob[:i]
@@ -64,76 +64,93 @@ func (t *subscriptions) patternSubscribed(glob string) (needed []string) {
 		}
 	}
 	if len(needed) > 0 {
-		t.mu.Lock()
-		t.patterns[glob] = time.Now()
-		t.mu.Unlock()
+		s.mu.Lock()
+		s.patterns[glob] = time.Now()
+		s.mu.Unlock()
 	}
 	return needed
 }
 
-// sweep gives up the channels that nobody here needs any more, now and then.
-func (b *Backend) sweep() {
+// hasSubscriber reports whether a client of this server subscribes to the notices or events of a
+// mutex.
+func (s *subscriptions) hasSubscriber(mutex string) bool {
+	s.mu.Lock()
+	any := len(s.patterns) > 0
+	s.mu.Unlock()
+	return any || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
+}
+
+// runSweeps unsubscribes in regular intervals from the channels that nobody here needs.
+func (b *Backend) runSweeps() {
 	ticker := time.NewTicker(unsubscribeAfter)
 	defer ticker.Stop()
-	turned := time.Now()
+	rotated := time.Now()
 	for {
 		select {
 		case <-ticker.C:
 		case <-b.tasks.ctx.Done():
 			return
 		}
-		if time.Since(turned) > 2*b.timeout { // no reply is taken in so late
-			turned = time.Now()
+		if time.Since(rotated) > 2*b.timeout { // no reply arrives later than that
+			rotated = time.Now()
 			b.mu.Lock()
-			b.delivered.turn()
-			b.acknowledged.turn()
+			b.delivered.rotate()
+			b.acknowledged.rotate()
 			b.mu.Unlock()
 		}
 		b.subs.sweep(time.Now().Add(-unsubscribeAfter))
 	}
 }
 
-func (t *subscriptions) sweep(before time.Time) {
+// sweep unsubscribes from the channels that were last wanted before an instant, and that no waiter
+// and no client of this server needs.
+func (s *subscriptions) sweep(before time.Time) {
+	needed := s.neededChannels(before)
+	for _, sub := range s.all() {
+		sub.sweep(before, func(name string, pattern bool) bool {
+			return name == s.serverChannel() || needed[name] || !pattern && s.b.notices.Subscribed(name)
+		})
+	}
+}
+
+// neededChannels returns the channels that waiters and clients of this server need, besides those
+// that clients subscribe to by their names.
+func (s *subscriptions) neededChannels(before time.Time) map[string]bool {
 	needed := make(map[string]bool)
-	if t.b.waiters.Len() > 0 {
+	if s.b.waiters.Len() > 0 {
 		needed[contenderGlob] = true
 	}
-	for _, m := range t.b.waiters.Mutexes() {
+	for _, m := range s.b.waiters.Mutexes() {
 		needed[simba.MutexChannel(m)] = true
 	}
-	t.mu.Lock()
-	for glob, at := range t.patterns {
-		if at.Before(before) && !t.b.notices.SubscribedPattern(glob) {
-			delete(t.patterns, glob)
-			continue
-		}
+	if s.prunePatterns(before) > 0 {
 		needed[noticeGlob], needed[eventGlob], needed[contenderGlob] = true, true, true
 	}
-	t.mu.Unlock()
-	for _, r := range t.all() {
-		for _, name := range r.names() {
+	for _, sub := range s.all() {
+		for _, name := range sub.names() {
 			m, isEvent := simba.ParseEventChannel(name)
 			if c, _, ok := simba.ParseContenderChannel(name); ok {
 				m = c
 			} else if !isEvent {
 				m, _ = simba.ParseMutexChannel(name)
 			}
-			if m != "" && t.b.notices.Subscribed(name) {
+			if m != "" && s.b.notices.Subscribed(name) {
 				needed[simba.MutexChannel(m)], needed[contenderGlob] = true, true
 			}
 		}
 	}
-	for _, r := range t.all() {
-		r.sweep(before, func(name string, pattern bool) bool {
-			return name == t.serverChannel() || needed[name] || !pattern && t.b.notices.Subscribed(name)
-		})
-	}
+	return needed
 }
 
-// interested reports whether someone here wants to know when a mutex' lease ends.
-func (t *subscriptions) hasSubscriber(mutex string) bool {
-	t.mu.Lock()
-	any := len(t.patterns) > 0
-	t.mu.Unlock()
-	return any || t.b.notices.Subscribed(simba.MutexChannel(mutex)) || t.b.notices.Subscribed(simba.EventChannel(mutex))
+// prunePatterns forgets the globs to which no client subscribes and none has subscribed since an
+// instant. It returns how many are left.
+func (s *subscriptions) prunePatterns(before time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for glob, at := range s.patterns {
+		if at.Before(before) && !s.b.notices.SubscribedPattern(glob) {
+			delete(s.patterns, glob)
+		}
+	}
+	return len(s.patterns)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// check refuses a Redis that cannot keep locks, and warns of one that may lose them.
+// check returns an error if Redis cannot keep locks, and warns if it may lose them.
 func (b *Backend) check(ctx context.Context, t target, warn warning) error {
 	masters, err := b.up.masters(ctx)
 	if err != nil {
@@ -24,15 +24,16 @@ func (b *Backend) check(ctx context.Context, t target, warn warning) error {
 	return nil
 }
 
-// warning takes note of what weakens a promise.
+// warning logs something that weakens a promise.
 type warning func(message string, args ...any)
 
+// checkNode checks one master.
 func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client, warn warning) error {
 	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master
 	}
-	node := client.Conn() // all is asked of one node, which takes a write at last
+	node := client.Conn() // one connection, so that the write check concerns the same node
 	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
 		return explain(err, name)
@@ -51,7 +52,7 @@ func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client,
 		return fmt.Errorf("redis at %s is version %s, but at least 6.0 is needed", name, version)
 	}
 	if role := fields["role"]; role != "master" && role != "" {
-		return fmt.Errorf("redis at %s is a replica (READONLY) of %s:%s: name the primary, or its Sentinels by redis+sentinel://",
+		return fmt.Errorf("redis at %s is a replica (READONLY) of %s:%s: use the primary's address, or its Sentinels by redis+sentinel://",
 			name, fields["master_host"], fields["master_port"])
 	}
 	if fields["cluster_enabled"] == "1" && t.topology != cluster {
@@ -76,6 +77,7 @@ func (b *Backend) checkNode(ctx context.Context, t target, client *redis.Client,
 	return nil
 }
 
+// checkSettings checks the settings of a node that decide whether locks can be lost.
 func checkSettings(ctx context.Context, t target, node *redis.Conn, name string, warn warning) error {
 	set := make(map[string]string)
 	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "replica-read-only"} {
@@ -84,7 +86,7 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string,
 			if ctx.Err() != nil {
 				return explain(err, name)
 			}
-			warn("cannot check redis' settings: make sure that maxmemory-policy is noeviction, and see appendonly and appendfsync for what a crash may lose",
+			warn("cannot read redis' settings: make sure that maxmemory-policy is noeviction; appendonly and appendfsync decide what a crash may lose",
 				"node", name, "err", err)
 			return nil
 		}
@@ -93,36 +95,36 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string,
 	if policy := set["maxmemory-policy"]; policy != "" && policy != "noeviction" {
 		switch {
 		case set["maxmemory"] == "0":
-			warn("redis would evict locks if maxmemory were set: set maxmemory-policy to noeviction", "node", name, "policy", policy)
+			warn("redis will evict locks if maxmemory is set: set maxmemory-policy to noeviction", "node", name, "policy", policy)
 		case t.allowEviction:
-			warn("redis may evict locks when its memory is full, and then two owners are possible", "node", name, "policy", policy)
+			warn("redis may evict locks when its memory is full; then two owners are possible", "node", name, "policy", policy)
 		default:
-			return fmt.Errorf("redis at %s evicts keys when its memory is full (maxmemory-policy %s), and locks with them: set it to noeviction, or accept it with allow-eviction=true in the url", name, policy)
+			return fmt.Errorf("redis at %s evicts keys, including locks, when its memory is full (maxmemory-policy %s): set it to noeviction, or accept it with allow-eviction=true in the url", name, policy)
 		}
 	}
 	if set["replica-read-only"] == "no" {
-		warn("a primary that is demoted would go on taking writes, and two owners are possible: set replica-read-only to yes", "node", name)
+		warn("a demoted primary would go on taking writes, and two owners would be possible: set replica-read-only to yes", "node", name)
 	}
 	switch {
 	case set["appendonly"] == "no":
-		warn("redis writes no append only file: a restart loses locks that are held, and two owners are possible", "node", name)
+		warn("redis writes no append only file: a restart loses held locks; then two owners are possible", "node", name)
 	case set["appendonly"] == "yes" && set["appendfsync"] != "always":
-		warn("redis does not sync each write: a crash of its machine may lose the last second of locks, and two owners are possible",
+		warn("redis does not sync each write: a crash of its machine may lose the locks of the last second; then two owners are possible",
 			"node", name, "appendfsync", set["appendfsync"])
 	}
 	return nil
 }
 
-// neededRights are those of the user whom the url names.
+// neededRights are the rights that the user in the url needs.
 const neededRights = "~simba:* &simba* &simba:{* &simba:{*}[:]* &simba-events:{* +@all -@dangerous +info, and better +config|get"
 
-// checkChannels warns of a user who may not listen to the channels of all contenders.
+// checkChannels warns if the user may not subscribe to the channels of all contenders.
 func checkChannels(ctx context.Context, client *redis.Client, name string, warn warning) error {
 	ps := client.PSubscribe(ctx, contenderGlob)
 	defer func() { _ = ps.Close() }()
 	_, err := ps.Receive(ctx)
 	if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
-		warn("redis does not permit to listen to all contenders: a release by Simba up to 3.1 may be noticed late; give the user &"+contenderGlob,
+		warn("the redis user may not subscribe to the channels of all contenders: a release by Simba up to 3.1 may be noticed late; give the user &"+contenderGlob,
 			"node", name, "err", err)
 		return nil
 	}
@@ -132,16 +134,16 @@ func checkChannels(ctx context.Context, client *redis.Client, name string, warn 
 	return nil
 }
 
-// explain says in one line what to do about an error at the start.
+// explain returns an error of one line that says what to do about an error at the start.
 func explain(err error, name string) error {
 	text := err.Error()
 	switch {
 	case strings.HasPrefix(text, "NOAUTH"):
-		return fmt.Errorf("redis at %s wants a password: put user and password into the url (NOAUTH)", name)
+		return fmt.Errorf("redis at %s needs a password: put user and password into the url (NOAUTH)", name)
 	case strings.HasPrefix(text, "WRONGPASS"), strings.Contains(text, "invalid password"), strings.Contains(text, "without any password configured"):
-		return fmt.Errorf("redis at %s refuses user or password of the url: %w", name, err)
+		return fmt.Errorf("redis at %s refuses the user or password in the url: %w", name, err)
 	case strings.HasPrefix(text, "NOPERM"):
-		return fmt.Errorf("redis at %s does not permit what is needed, which is "+neededRights+": %w", name, err)
+		return fmt.Errorf("redis at %s denies a right; the user needs "+neededRights+": %w", name, err)
 	case refusesWrites(err):
 		return fmt.Errorf("redis at %s takes no writes: %w", name, err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -150,6 +152,7 @@ func explain(err error, name string) error {
 	return fmt.Errorf("cannot use redis at %s: %w", name, err)
 }
 
+// parseInfo parses the reply of INFO.
 func parseInfo(text string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.Lines(text) {

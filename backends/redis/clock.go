@@ -6,43 +6,44 @@ import (
 	"time"
 )
 
-// clock knows what a node's clock shows, by its replies. Safe for concurrent use.
+// clock estimates what a node's clock shows, from the node's replies. Safe for concurrent use.
 type clock struct{ last atomic.Pointer[reading] }
 
-// reading is what the node's clock showed before here it was at.
+// reading is what the node's clock showed at an instant that lies before at by uncertainty at most.
 type reading struct {
-	millis int64
-	at     time.Time
-	width  time.Duration // how long before, at most
+	millis      int64
+	at          time.Time // on this server's clock
+	uncertainty time.Duration
 }
 
-// keep is how long a reading stands against one that is less exact: so long, that
-// clocks cannot drift apart by more than some milliseconds.
-const keep = 10 * time.Second
+// maxReadingAge is how long a reading is preferred to one that is less exact. In that time two
+// clocks drift apart by a few milliseconds at most.
+const maxReadingAge = 10 * time.Second
 
-// read takes in what the clock showed between sent and now.
-func (c *clock) read(millis int64, sent time.Time) {
+// update notes what the node's clock showed between sent and now.
+func (c *clock) update(millis int64, sent time.Time) {
 	now := time.Now()
-	width := now.Sub(sent)
-	if last := c.last.Load(); last == nil || width < last.width || now.Sub(last.at) > keep {
-		c.last.Store(&reading{millis, now, width})
+	uncertainty := now.Sub(sent)
+	if last := c.last.Load(); last == nil || uncertainty < last.uncertainty || now.Sub(last.at) > maxReadingAge {
+		c.last.Store(&reading{millis, now, uncertainty})
 	}
 }
 
-// set is read for a clock that was set meanwhile.
-func (c *clock) set(millis int64, sent time.Time) {
+// replace is update for a clock that was set meanwhile: earlier readings no longer count.
+func (c *clock) replace(millis int64, sent time.Time) {
 	now := time.Now()
 	c.last.Store(&reading{millis, now, now.Sub(sent)})
 }
 
-// never is when a request is too late for a node of which nothing is known yet.
-const never = "9007199254740992"
+// noDeadline is the deadline of a script at a node whose clock is not known yet.
+const noDeadline = "9007199254740992"
 
-// limit is what the clock shows at an instant here, or somewhat earlier.
-func (c *clock) limit(at time.Time) string {
+// atNode returns what the node's clock shows at an instant of this server's clock, or somewhat
+// less.
+func (c *clock) atNode(at time.Time) string {
 	last := c.last.Load()
 	if last == nil {
-		return never
+		return noDeadline
 	}
 	return strconv.FormatInt(last.millis+at.Sub(last.at).Milliseconds(), 10)
 }

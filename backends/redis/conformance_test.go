@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// opener returns the suite's way to open servers at a url.
+// opener returns how the suite opens servers at a url.
 func opener(url string) backendtest.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestRedisClusterKeepsTheRules(t *testing.T) {
 
 func TestRedisBehindSentinelKeepsTheRules(t *testing.T) {
 	s := stores.RedisSentinel(t)
-	s.Hold(t) // a failover to a replica that is behind may lose leases
+	s.Hold(t) // a failover to a replica that lags may lose leases
 	open := opener("redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName)
 	backendtest.Run(t, backendtest.Engine{Name: "redis-sentinel", Shared: true, Timeout: suiteTimeout, Open: open})
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// connections are all that are open to Redis: those of go-redis' pools, the radios', and
-// those to Sentinels.
-// go-redis closes a connection that fails, but not the others that lead to the same node.
+// connections are all open connections to Redis: those of go-redis' pools, of the subscribers, and
+// to Sentinels. go-redis closes a connection that fails, but not the others to the same node.
 // Safe for concurrent use.
 type connections struct {
 	mu   sync.Mutex // guards open
@@ -22,11 +21,11 @@ func newConnections() *connections {
 	return &connections{open: make(map[*connection]struct{})}
 }
 
-// connection is one of them.
+// connection is an open connection.
 type connection struct {
 	net.Conn
 	set    *connections
-	addr   string // that was dialed
+	addr   string // the dialed address
 	opened time.Time
 	closed atomic.Bool
 }
@@ -39,8 +38,8 @@ func (s *connections) add(conn net.Conn, addr string) net.Conn {
 	return c
 }
 
-// closeBefore closes the connections to an address (or to any, if it is empty) that were
-// opened before some time.
+// closeBefore closes the connections to an address that were opened before an instant. An empty
+// address stands for all.
 func (s *connections) closeBefore(addr string, before time.Time) {
 	var list []*connection
 	s.mu.Lock()
@@ -53,7 +52,7 @@ func (s *connections) closeBefore(addr string, before time.Time) {
 	s.mu.Unlock()
 	for _, c := range list {
 		c.closed.Store(true)
-		// TLS would say goodbye first, and wait for a peer that may not read.
+		// tls.Conn.Close would send an alert first, and wait for a peer that may not read.
 		if secure, ok := c.Conn.(*tls.Conn); ok {
 			_ = secure.NetConn().Close()
 		} else {
@@ -71,8 +70,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn implements syscall.Conn. go-redis looks at an idle connection by it before it
-// uses the connection, so one that was closed here fails no request.
+// SyscallConn implements syscall.Conn. By this go-redis checks an idle connection before it uses
+// it, so a connection that was closed here fails no request.
 func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	if c.closed.Load() {
 		return nil, net.ErrClosed
@@ -83,7 +82,7 @@ func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque is the socket of a TLS connection: what can be read of it says nothing.
+// opaque stands for the socket of a TLS connection. Its bytes say nothing about the connection.
 type opaque struct{}
 
 func (opaque) Control(func(uintptr)) error    { return nil }

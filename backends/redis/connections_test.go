@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
+func TestClosedConnectionFailsNoRequest(t *testing.T) {
 	cert, key := selfSigned(t, t.TempDir())
 	port := strconv.Itoa(stores.FreePort(t))
 	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
@@ -23,7 +23,7 @@ func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
 			b := serve(t, url, noNotices{})
 			c := b.up.client
 			var all sync.WaitGroup
-			for range 10 { // so that the pool has many
+			for range 10 { // so that the pool has many connections
 				all.Go(func() { _ = c.Ping(t.Context()).Err() })
 			}
 			all.Wait()
@@ -31,15 +31,15 @@ func TestAConnectionThatWasClosedFailsNoRequest(t *testing.T) {
 			b.up.connections.closeBefore("", time.Now())
 			for range 20 {
 				if err := c.Ping(t.Context()).Err(); err != nil {
-					t.Errorf("with %d connections that were closed: %v", had, err)
+					t.Errorf("with %d closed connections: %v", had, err)
 				}
 			}
-			until(t, "the subscriber is back", func() bool { return b.subs.hears("m") })
+			until(t, "the subscriber is back", func() bool { return b.subs.reachable("m") })
 		})
 	}
 }
 
-func TestOnlyConnectionsToThatAddressThatWereOpenBeforeAreClosed(t *testing.T) {
+func TestCloseBeforeClosesOnlyOlderConnectionsToTheAddress(t *testing.T) {
 	all := newConnections()
 	pipe := func(addr string) net.Conn {
 		near, far := net.Pipe()
@@ -58,6 +58,6 @@ func TestOnlyConnectionsToThatAddressThatWereOpenBeforeAreClosed(t *testing.T) {
 		_ = c.Close()
 	}
 	if len(all.open) != 0 {
-		t.Errorf("%d are remembered", len(all.open))
+		t.Errorf("%d connections are left", len(all.open))
 	}
 }

@@ -6,19 +6,20 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// counts are what went through this server. Safe for concurrent use.
+// counts are the figures of this server since its start. Safe for concurrent use.
 type counts struct {
-	acquired, renewed, released, expired, broken, isHandoff atomic.Int64
-	token                                                   atomic.Uint64
+	acquired, renewed, released, expired, broken, handoffs atomic.Int64
+	token                                                  atomic.Uint64 // the largest seen
 }
 
+// add counts what a reply carries.
 func (c *counts) add(s *state) {
 	for _, e := range s.events {
 		switch e.Kind {
 		case simba.EventAcquired:
 			c.acquired.Add(1)
 			if isHandoff(e) {
-				c.isHandoff.Add(1)
+				c.handoffs.Add(1)
 			}
 		case simba.EventReleased:
 			c.released.Add(1)
@@ -39,14 +40,14 @@ func (c *counts) add(s *state) {
 	}
 }
 
-// Stats implements simba.Backend. Only Redis could count what it keeps.
+// Stats implements simba.Backend. The mutexes and polling waiters at Redis are not counted.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
 		Held: -1, Mutexes: -1, Polling: -1,
 		Blocked:  int64(b.waiters.Len()),
 		Acquired: b.counts.acquired.Load(), Renewed: b.counts.renewed.Load(),
 		Released: b.counts.released.Load(), Expired: b.counts.expired.Load(),
-		Broken: b.counts.broken.Load(), Handoffs: b.counts.isHandoff.Load(),
+		Broken: b.counts.broken.Load(), Handoffs: b.counts.handoffs.Load(),
 		Seq: b.eventLog.Seq(), Token: b.counts.token.Load(),
 	}
 }

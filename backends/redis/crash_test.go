@@ -10,55 +10,55 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold(t *testing.T) {
+func TestCrashOfSyncingRedisLosesNothingAcknowledged(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: opener("redis://" + s.Addr)}
 	backendtest.Crash(t, e, 8, s.Kill, s.Start)
 }
 
-// What the server believes of Redis' clock decides nothing: it says when a request is given up, and where that refuses
-// one in time it is asked for again. The windows are counted by Redis.
-func TestAWrongIdeaOfRedisClockMovesNoLease(t *testing.T) {
+// The estimate of Redis' clock only sets the deadline of a script. If that refuses a script too
+// early, the server sends the script again. Redis counts the windows.
+func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
 	for i, wrong := range []time.Duration{time.Hour, -time.Hour} {
 		m := fmt.Sprint("m", i)
-		astray := func() { p.clock.set(time.Now().Add(wrong).UnixMilli(), time.Now()) }
+		misestimate := func() { p.clock.replace(time.Now().Add(wrong).UnixMilli(), time.Now()) }
 		const ttl = 10 * time.Minute
 		keeps := func(contender string, since time.Time) {
 			t.Helper()
-			astray()
+			misestimate()
 			o := owner(t, b, m)
 			if least := ttl - time.Since(since) - 10*time.Millisecond; o.Owner != contender || o.TTL < least || o.TTL > ttl {
-				t.Errorf("%v astray: %+v, at least %v must be left", wrong, o, least)
+				t.Errorf("estimate off by %v: %+v, at least %v must be left", wrong, o, least)
 			}
 		}
-		astray()
-		asked := time.Now()
+		misestimate()
+		sent := time.Now()
 		a, _ := acquire(t, b, m, "a", ttl, nil)
 		if a.Status != simba.StatusAcquired {
 			t.Fatalf("%+v", a)
 		}
-		keeps("a", asked)
-		astray()
-		asked = time.Now()
+		keeps("a", sent)
+		misestimate()
+		sent = time.Now()
 		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: "a", TTL: ttl}); err != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
 			t.Errorf("%+v, %v", o, err)
 		}
-		keeps("a", asked)
+		keeps("a", sent)
 		w := newWaiter()
-		astray()
+		misestimate()
 		_, ticket := acquire(t, b, m, "b", ttl, w)
-		astray()
-		asked = time.Now()
+		misestimate()
+		sent = time.Now()
 		if !release(t, b, m, "a") {
-			t.Error("a does not own it")
+			t.Error("a is not the owner")
 		}
 		w.await(t)
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
 			t.Errorf("%+v, %v", o, err)
 		}
-		keeps("b", asked)
+		keeps("b", sent)
 	}
 }

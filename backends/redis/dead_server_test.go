@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// A server that lost power listens until Redis finds its connection broken.
-func TestTheWaitersOfAServerThatConfirmsNoGrantGoTogether(t *testing.T) {
+// A server that lost power counts as a subscriber until Redis finds its connection broken.
+func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -26,7 +26,7 @@ func TestTheWaitersOfAServerThatConfirmsNoGrantGoTogether(t *testing.T) {
 	acquire(t, one, "m", "a", time.Minute, nil)
 	for i := range 3 {
 		header := one.header()
-		header[0], header[4] = "dead", never
+		header[0], header[4] = "dead", noDeadline
 		err := c.Do(context.Background(), acquireScript.command("m", header, fmt.Sprint("w", i), 60000, 0, "wait", "", i+1)...).Err()
 		if err != nil {
 			t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialer returns a dialer that does not fail: a connection that could not be made fails
-// at its first use, with the same error. After a number of failures go-redis would else
-// refuse to dial at all but once a second, by a goroutine that outlives its client.
+// dialer returns a dialer for go-redis that never fails: a connection that could not be made fails
+// at its first use, with the same error. After several failed dials go-redis would otherwise dial
+// only once a second, by a goroutine that outlives its client.
 func dialer(timeout time.Duration, secure *tls.Config, all *connections) func(context.Context, string, string) (net.Conn, error) {
 	dial := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -25,7 +25,7 @@ func dialer(timeout time.Duration, secure *tls.Config, all *connections) func(co
 	}
 }
 
-// unmade is a connection that could not be made.
+// failedConn is a connection that could not be made.
 type failedConn struct{ err error }
 
 func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }

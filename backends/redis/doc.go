@@ -1,36 +1,36 @@
-// Package redis keeps mutexes in Redis: on a single server, behind Sentinel or in a
-// Cluster, shared by any number of simba-resp servers and by contenders of Simba on
-// the JVM.
+// Package redis keeps mutexes in Redis: on a single server, behind Sentinel or in a Cluster. Any
+// number of simba-resp servers share them, and contenders of Simba on the JVM.
 //
 //	Acquire ─▶ pipeline ─▶ a Lua script, one atomic step on one mutex
-//	   ▲                        │ reply: how the mutex stands, grants, events
+//	   ▲                        │ reply: state of the mutex, grants, events
 //	   │                        ▼
-//	 Waiters ◀── radio ◀── PUBLISH to other servers, contenders and subscribers
+//	Waiters ◀─ subscriptions ◀─ PUBLISH to other servers, contenders and subscribers
 //
-// The truth of a mutex is in Redis, and only the scripts in lua/ change it. Redis'
-// clock alone counts. A script that finds the mutex free hands it on in the same step.
-// These keys, in one slot by their hash tag:
+// Redis has the state of a mutex, and only the scripts in lua/ change it. They read Redis' clock,
+// never a server's. A script that finds the mutex free hands it off in the same step. The keys of a
+// mutex share a hash tag, and so a slot:
 //
 //	simba:{m}            the lock: the owner's id, expires with the lease
-//	simba:{m}:contender  the queue: contenders by arrival
-//	simba:{m}:fence      the last token that anybody took
+//	simba:{m}:contender  the queue: contenders in order of arrival
+//	simba:{m}:fence      the largest token so far
 //	simba:{m}:token      the tenure's token, expires with the lease
-//	simba:{m}:tenure     what the lock cannot say: windows, session, whose turn
-//	simba:{m}:waiting    what the queue cannot say: who is blocked at which server, and in which order
-//	simba:{m}:ended      tickets whose tenure a command ended before their server knew of it
+//	simba:{m}:tenure     the record: what the lock cannot hold, such as windows and reservation
+//	simba:{m}:waiting    what the queue cannot hold, such as each waiter's server and ticket
+//	simba:{m}:ended      tickets whose tenure ended by a command before their server got the grant
 //
-// Simba's own scripts know the first four: the queue up to 3.1, the tokens from 3.3. What
-// they did is found out by comparing these keys with the record. A tenure that began without
-// us has its own token, or gets one at first sight. Waiters whose places they took away get
-// them back by the order in their records.
+// Simba's own scripts know only some of these: the queue up to 3.1, fence and token from 3.3. Our
+// scripts compare these keys with the record, and so find what other programs did. A tenure that
+// began without our scripts has its own token, or gets one when a script first finds it. A waiter
+// whose queue entry another program removed gets it back, in the order of its record.
 //
-// A node that was demoted goes on answering on old connections. So each answer comes from a
-// script that writes, even if the write changes nothing (proof.go); a refusal closes all
-// connections to that node (connections.go). The node that commands go to is asked whether
-// the radio's connection listens there (subscriber_check.go).
+// A primary that was demoted goes on answering on old connections. So each answer comes from a
+// script that also writes, even if the write changes nothing (writable.go). A node that refuses
+// loses all connections to it (connections.go). The server also checks that each subscriber is
+// connected to the node that commands go to (subscriber_probe.go).
 //
-// What happens without a request is found by looking: at the end of each lease that
-// concerns this server (agenda), after each connection of the radio, and after each
-// outcome that got lost. A script whose reply is lost may have run, so nothing is ever
-// sent twice by itself but what Redis refused to run (NOSCRIPT, MOVED, ASK).
+// Some changes happen without a request: a lease ends, a message or a reply is lost. The server
+// finds them by reconciling a mutex. It does so when a lease ends that concerns it (schedule.go),
+// when a subscriber has reconnected, and when the outcome of a request is unknown. A script whose
+// reply is lost may have run. So the server never repeats a request by itself, except when Redis
+// refused to run it (NOSCRIPT, MOVED, ASK).
 package redis

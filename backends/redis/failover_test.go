@@ -17,11 +17,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// recovery is how soon a server serves as before after a failover.
+// recovery bounds the time until a server serves again after a failover.
 const recovery = 5 * time.Second
 
-// readRequest is one kind of request that rests on a read. It reports whether the answer is the
-// one after the failover, where T1 is alice's token on s and T2 bob's.
+// readRequest is a request that depends on a read. It reports whether the reply is the one after
+// the failover. t1 is alice's token on s, t2 is bob's.
 type readRequest func(ctx context.Context, b *Backend, t1, t2 uint64) (right bool, err error)
 
 var readRequests = map[string]readRequest{
@@ -53,7 +53,7 @@ var readRequests = map[string]readRequest{
 	"SCAN HELD CONTENDED": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
 		return scans(ctx, b, simba.ScanRequest{Held: true, Contended: true}, "s")
 	},
-	"ACQUIRE without a place": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
+	"ACQUIRE NOQUEUE": func(ctx context.Context, b *Backend, _, _ uint64) (bool, error) {
 		o, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "s", Contender: "dave", TTL: time.Minute, NoQueue: true})
 		return o.Status == simba.StatusBusy && o.Owner == "bob", err
 	},
@@ -63,7 +63,7 @@ var readRequests = map[string]readRequest{
 	},
 }
 
-// scans reports whether a scan to its end finds just these mutexes.
+// scans reports whether a full scan finds exactly these mutexes.
 func scans(ctx context.Context, b *Backend, r simba.ScanRequest, want ...string) (bool, error) {
 	var got []string
 	for {
@@ -79,7 +79,7 @@ func scans(ctx context.Context, b *Backend, r simba.ScanRequest, want ...string)
 	}
 }
 
-// unavailable reports whether an error is answered TRYAGAIN, and fails the test at others.
+// unavailable reports whether err is an UnavailableError. It fails the test on any other error.
 func unavailable(t testing.TB, err error) bool {
 	t.Helper()
 	lost := (*simba.UnavailableError)(nil)
@@ -89,21 +89,21 @@ func unavailable(t testing.TB, err error) bool {
 	return err != nil
 }
 
-// staleReader checks a server that only reads, before and after a failover that leaves its
-// connections at the old primary. The url leads to the primary; failover returns one of the new
-// primary itself, and whether the first leads there. From then on, and from when all is prepared,
-// the reader has the time of recovery. At most so many reads may be refused, one after another.
-func staleReader(t *testing.T, url string, failover func() (url string, leads func() bool), most int, read readRequest) {
+// checkReader checks a server that only reads, before and after a failover that leaves its
+// connections at the old primary. The url leads to the primary. failover returns the url of the new
+// primary itself, and a function that reports whether the first url leads there. From then on the
+// reader must answer correctly within recovery. At most so many reads in a row may be refused.
+func checkReader(t *testing.T, url string, failover func() (url string, leads func() bool), most int, read readRequest) {
 	reader := serve(t, url, noNotices{})
 	for _, r := range reader.subs.all() {
-		r.stop() // only its reads can notice
+		r.stop() // so that only its reads can notice the failover
 	}
 	before := serve(t, url, noNotices{})
 	alice, _ := acquire(t, before, "s", "alice", 10*time.Minute, nil)
 	acquire(t, before, "old", "alice", 10*time.Minute, nil)
 	acquire(t, before, "old", "bob", 10*time.Minute, nil)
 	var all sync.WaitGroup
-	for range 20 { // so that it has many connections
+	for range 20 { // so that the pool has many connections
 		all.Go(func() {
 			_, err := read(t.Context(), reader, alice.Token, 0)
 			if err != nil {
@@ -128,12 +128,12 @@ func staleReader(t *testing.T, url string, failover func() (url string, leads fu
 		right, err := read(t.Context(), reader, alice.Token, bob.Token)
 		if !unavailable(t, err) {
 			if !right {
-				t.Fatal("the answer is that of the old primary")
+				t.Fatal("the reply is that of the old primary")
 			}
 			break
 		}
 		if refusals++; refusals > most || time.Since(from) > recovery {
-			t.Fatalf("no answer %v after the failover, %d times: %v", time.Since(from), refusals, err)
+			t.Fatalf("no reply %v after the failover, %d times: %v", time.Since(from), refusals, err)
 		}
 	}
 	for range 20 {
@@ -146,11 +146,11 @@ func staleReader(t *testing.T, url string, failover func() (url string, leads fu
 	all.Wait()
 }
 
-func TestAReadIsAnsweredByANodeThatTakesWrites(t *testing.T) {
+func TestReadIsAnsweredByWritableNode(t *testing.T) {
 	for name, read := range readRequests {
 		t.Run(name, func(t *testing.T) {
 			p := stores.NewRedisPair(t)
-			staleReader(t, "redis://"+p.Link().Addr(), func() (string, func() bool) {
+			checkReader(t, "redis://"+p.Link().Addr(), func() (string, func() bool) {
 				p.Failover()
 				return "redis://" + p.Primary().Addr, func() bool { return true }
 			}, 2, read)
@@ -158,14 +158,14 @@ func TestAReadIsAnsweredByANodeThatTakesWrites(t *testing.T) {
 	}
 }
 
-func TestAReadBehindSentinelIsAnsweredByANodeThatTakesWrites(t *testing.T) {
+func TestReadBehindSentinelIsAnsweredByWritableNode(t *testing.T) {
 	for name, read := range readRequests {
 		switch name {
 		case "CHECK of the old token", "SCAN":
 			t.Run(name, func(t *testing.T) {
 				s := stores.RedisSentinel(t)
 				url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
-				staleReader(t, url, func() (string, func() bool) {
+				checkReader(t, url, func() (string, func() bool) {
 					next := sentinelFailover(t, s).Addr
 					return "redis://" + next, func() bool { return named(t, s) == next }
 				}, math.MaxInt, read)
@@ -174,9 +174,9 @@ func TestAReadBehindSentinelIsAnsweredByANodeThatTakesWrites(t *testing.T) {
 	}
 }
 
-// sentinelFailover has the sentinels promote the replica, and demotes the old primary so that
-// nobody feeds it and its connections stay: the sentinels would end those some seconds later.
-// It returns the new primary, which the sentinels may not name yet.
+// sentinelFailover has the sentinels promote the replica. It also demotes the old primary to a
+// replica of nothing, so that its connections stay: the sentinels would close them some seconds
+// later. It returns the new primary, which the sentinels may not name yet.
 func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
 	t.Helper()
 	old, next := s.Nodes[0], s.Nodes[1]
@@ -206,7 +206,7 @@ func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
 	return next
 }
 
-// named is the primary that all sentinels name, "" if they differ.
+// named returns the primary that all sentinels name, "" if they differ.
 func named(t *testing.T, s *stores.Sentinel) string {
 	all := ""
 	for _, addr := range s.SentinelAddrs {
@@ -221,7 +221,7 @@ func named(t *testing.T, s *stores.Sentinel) string {
 	return all
 }
 
-func TestAPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
+func TestPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
@@ -244,8 +244,8 @@ func TestAPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOREPLICAS")
 }
 
-// What carries no key is proven too, by each master for itself.
-func TestAMasterOfAClusterThatRefusesWritesAnswersNoReads(t *testing.T) {
+// Requests without a key are checked too, at each master.
+func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 	c := stores.RedisCluster(t)
 	b := serve(t, "redis+cluster://"+strings.Join(c.Addrs, ","), noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
@@ -291,8 +291,8 @@ func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
 	t.Logf("%d tenures", tenures)
 }
 
-// A read costs neither the replicas nor the disk.
-func TestAReadChangesNothingAtRedis(t *testing.T) {
+// A read writes nothing to the replicas or the disk.
+func TestReadChangesNothingAtRedis(t *testing.T) {
 	p := stores.NewRedisPair(t)
 	b := serve(t, "redis://"+p.Link().Addr(), noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
@@ -308,7 +308,7 @@ func TestAReadChangesNothingAtRedis(t *testing.T) {
 	}
 	keys, before := c.DBSize(t.Context()).Val(), size()
 	for range 100 {
-		for _, name := range []string{"CHECK of the old token", "OWNER", "QUEUE", "SCAN", "SCAN HELD CONTENDED", "ACQUIRE without a place"} {
+		for _, name := range []string{"CHECK of the old token", "OWNER", "QUEUE", "SCAN", "SCAN HELD CONTENDED", "ACQUIRE NOQUEUE"} {
 			if _, err := readRequests[name](t.Context(), b, a.Token, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -325,7 +325,7 @@ func awaitGrant(t *testing.T, w wakeChan, ticket simba.Ticket) time.Duration {
 	start := time.Now()
 	for {
 		select {
-		case <-w.rung:
+		case <-w.woken:
 		case <-time.After(20 * time.Second):
 			t.Fatal("the waiter was not woken")
 		}
@@ -337,13 +337,13 @@ func awaitGrant(t *testing.T, w wakeChan, ticket simba.Ticket) time.Duration {
 	}
 }
 
-// deafSubscriber checks that waiters and subscribers of a server that sends nothing are
-// served after a failover that leaves its connections at the old primary.
-func deafSubscriber(t *testing.T, url string, failover func()) {
+// checkSubscriber checks the waiters and subscribers of a server that sends no requests. They must
+// be served after a failover that leaves its connections at the old primary.
+func checkSubscriber(t *testing.T, url string, failover func()) {
 	e := newListener()
 	waits, before := serve(t, url, e), serve(t, url, noNotices{})
 	acquire(t, before, "m", "alice", 10*time.Minute, nil)
-	e.listen(t, waits, "simba:{n}")
+	e.subscribe(t, waits, "simba:{n}")
 	w := wakeChan{make(chan struct{}, 1)}
 	_, ticket := acquire(t, waits, "m", "bob", 10*time.Minute, w)
 	failover()
@@ -356,7 +356,7 @@ func deafSubscriber(t *testing.T, url string, failover func()) {
 	}
 	time.Sleep(time.Until(failed.Add(recovery)))
 	acquire(t, other, "n", "alice", 10*time.Minute, nil)
-	e.hear(t, "simba:{n}", is("acquired@@alice"))
+	e.receive(t, "simba:{n}", is("acquired@@alice"))
 	_, ticket = acquire(t, waits, "n", "bob", 10*time.Minute, w)
 	release(t, other, "n", "alice")
 	if took := awaitGrant(t, w, ticket); took > atOnce {
@@ -364,22 +364,22 @@ func deafSubscriber(t *testing.T, url string, failover func()) {
 	}
 }
 
-func TestWaitersAndSubscribersFollowTheNodeThatTakesWrites(t *testing.T) {
+func TestWaitersAndSubscribersFollowTheWritableNode(t *testing.T) {
 	p := stores.NewRedisPair(t)
-	deafSubscriber(t, "redis://"+p.Link().Addr(), p.Failover)
+	checkSubscriber(t, "redis://"+p.Link().Addr(), p.Failover)
 }
 
-func TestWaitersAndSubscribersBehindSentinelFollowTheNodeThatTakesWrites(t *testing.T) {
+func TestWaitersAndSubscribersBehindSentinelFollowTheWritableNode(t *testing.T) {
 	s := stores.RedisSentinel(t)
 	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
-	deafSubscriber(t, url, func() {
+	checkSubscriber(t, url, func() {
 		sentinelFailover(t, s)
 		until(t, "the sentinels name the new primary", func() bool { return named(t, s) == s.Primary().Addr })
 	})
 }
 
-// The old primary is not even demoted: nothing tells but that commands go elsewhere.
-func TestASubscriberLeavesANodeThatCommandsDoNotGoTo(t *testing.T) {
+// The old primary is not demoted. It differs only in that commands go elsewhere.
+func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 	one, two := stores.Redis(t), stores.Redis(t)
 	link := stores.NewLink(t, one.Addr)
 	b := serve(t, "redis://"+link.Addr(), noNotices{})

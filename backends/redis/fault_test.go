@@ -17,8 +17,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestMain looks for goroutines that are left. go-redis' pool has one that looks after
-// its closing once a second, if dials have failed.
+// TestMain checks that no goroutines are left. go-redis' pool has one that checks only once a
+// second whether the pool is closed, if dials have failed.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestScriptsThatRedisForgotAreLoadedAgain(t *testing.T) {
+func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -49,7 +49,7 @@ func TestScriptsThatRedisForgotAreLoadedAgain(t *testing.T) {
 	}
 }
 
-func TestTokensGrowThoughRedisLostEverything(t *testing.T) {
+func TestTokensGrowAfterFlushAll(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -67,23 +67,23 @@ func TestTokensGrowThoughRedisLostEverything(t *testing.T) {
 	}
 }
 
-func TestWaitersThatRedisLostFindTheirPlacesAgain(t *testing.T) {
+func TestWaitersAreQueuedAgainAfterFlushAll(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
-	var bells []*waiter
+	var waiters []*waiter
 	var tickets []simba.Ticket
 	for i := range 5 {
 		w := newWaiter()
 		_, ticket := acquire(t, b, "m", fmt.Sprint("w", i), time.Minute, w)
-		bells, tickets = append(bells, w), append(tickets, ticket)
+		waiters, tickets = append(waiters, w), append(tickets, ticket)
 	}
 	if err := c.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i, w := range bells { // within the reconcileInterval of a look
+	for i, w := range waiters { // within reconcileInterval
 		w.await(t)
 		if o, err := tickets[i].End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
 			t.Fatalf("%d: %+v %v", i, o, err)
@@ -92,7 +92,7 @@ func TestWaitersThatRedisLostFindTheirPlacesAgain(t *testing.T) {
 	}
 }
 
-// eventually asks until the store answers again.
+// eventually acquires, and retries until the store answers again.
 func eventually(t *testing.T, b *Backend, mutex, contender string) simba.Outcome {
 	t.Helper()
 	var o simba.Outcome
@@ -107,19 +107,19 @@ func eventually(t *testing.T, b *Backend, mutex, contender string) simba.Outcome
 	return o
 }
 
-func TestWaitersAreServedAfterSentinelsChoseAnotherPrimary(t *testing.T) {
+func TestWaitersAreServedAfterSentinelFailover(t *testing.T) {
 	s := stores.RedisSentinel(t)
 	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
 	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), s.Primary())
 }
 
-func TestWaitersAreServedAfterAReplicaOfTheClusterTookOver(t *testing.T) {
+func TestWaitersAreServedAfterClusterFailover(t *testing.T) {
 	c := stores.RedisCluster(t)
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
 	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), c.Master("simba:{m}"))
 }
 
-// failOver kills the primary while one waits, and lets the mutex be handed on after it.
+// failOver kills the primary while a contender waits, and has the mutex handed off afterwards.
 func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	t.Helper()
 	before, _ := acquire(t, one, "m", "a", time.Minute, nil)
@@ -127,9 +127,9 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	_, ticket := acquire(t, two, "m", "w", time.Minute, w)
 	primary.Kill()
 	if o := eventually(t, one, "m", "a"); o.Token < before.Token {
-		t.Errorf("a token of before is larger: %+v, %+v", before, o)
+		t.Errorf("an earlier token is larger: %+v, %+v", before, o)
 	}
-	until(t, "the waiter has its place again, and the mutex is given up", func() bool {
+	until(t, "the waiter is queued again", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
 		return err == nil && len(list) == 1 && list[0].Blocked
 	})
@@ -141,7 +141,7 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	}
 }
 
-func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
+func TestHistoryHasGrantByAnotherServer(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, noNotices{})
 	two := serve(t, "redis://"+s.Addr, noNotices{})
@@ -154,36 +154,36 @@ func TestTheHistoryOfAWaitersServerTellsOfAGrantFromElsewhere(t *testing.T) {
 		t.Fatalf("%+v %v", o, err)
 	}
 	want := []string{"acquired a", "queued b", "acquired b handoff"}
-	var told []string
-	for end := time.Now().Add(20 * time.Second); !slices.Equal(told, want); {
+	var got []string
+	for end := time.Now().Add(20 * time.Second); !slices.Equal(got, want); {
 		if time.Now().After(end) {
-			t.Fatalf("%q, want %q", told, want)
+			t.Fatalf("%q, want %q", got, want)
 		}
 		events, _, err := two.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = nil
+		got = nil
 		for _, e := range events {
-			told = append(told, strings.TrimSpace(e.Kind.String()+" "+e.Owner+" "+e.Reason))
+			got = append(got, strings.TrimSpace(e.Kind.String()+" "+e.Owner+" "+e.Reason))
 		}
 	}
 }
 
-// Replies may overtake each other: a look that was made after the grant, and what confirmed it.
-func TestALookThatOvertakesTheConfirmationTellsOfAHandoff(t *testing.T) {
+// The reply of a reconciliation after the grant may overtake that of the confirmation.
+func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "b", time.Minute, newWaiter())
 	b.eventLog.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
-	b.recordOwner("m", &state{status: "seen", owner: "b", token: a.Token + 1})
+	b.recordOwner("m", &state{status: "ok", owner: "b", token: a.Token + 1})
 	if last, _ := b.eventLog.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
 		t.Errorf("%+v", last)
 	}
 }
 
-func TestAServerWithoutPubSubIsPassedOver(t *testing.T) {
+func TestWaiterOfClosedServerIsPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, noNotices{})
 	two := serve(t, "redis://"+s.Addr, noNotices{})
@@ -199,7 +199,7 @@ func TestAServerWithoutPubSubIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners(t *testing.T) {
+func TestCrashOfSyncingRedisMakesNoTwoOwners(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always")
 	open := opener("redis://" + s.Addr)
 	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
@@ -222,18 +222,18 @@ func TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners(t *testing.T) {
 	t.Logf("%d tenures", tenures)
 }
 
-func TestAWaiterWhoseLeaseRanOutWhileRedisWasAwayWaitsOn(t *testing.T) {
+func TestWaiterWhoseLeaseExpiredDuringOutageWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
-	for ttl := 100 * time.Millisecond; !leaseRunsOutWhileRedisIsAway(t, s, fmt.Sprint("m", ttl), ttl); ttl *= 2 {
+	for ttl := 100 * time.Millisecond; !leaseExpiresDuringOutage(t, s, fmt.Sprint("m", ttl), ttl); ttl *= 2 {
 		if ttl > 10*time.Second {
-			t.Fatalf("no answer within a lease of %v", ttl)
+			t.Fatalf("no reply within a lease of %v", ttl)
 		}
 	}
 }
 
-// leaseRunsOutWhileRedisIsAway reports false if a busy Redis answered later than the lease of b
-// lasts. Then nobody can be told of it.
-func leaseRunsOutWhileRedisIsAway(t *testing.T, s *stores.Server, m string, ttl time.Duration) (inTime bool) {
+// leaseExpiresDuringOutage reports false if a busy Redis answered after b's lease had expired. Then
+// no client can get the grant.
+func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time.Duration) (inTime bool) {
 	t.Helper()
 	link := stores.NewLink(t, s.Addr)
 	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
@@ -243,20 +243,20 @@ func leaseRunsOutWhileRedisIsAway(t *testing.T, s *stores.Server, m string, ttl 
 	link.Blackhole()
 	release(t, two, m, "a")
 	first := owner(t, two, m)
-	until(t, "b's lease has run out", func() bool { return owner(t, two, m).Owner == "" })
+	until(t, "b's lease has expired", func() bool { return owner(t, two, m).Owner == "" })
 	c, _ := acquire(t, two, m, "c", time.Minute, nil)
 	if c.Status != simba.StatusAcquired || c.Token <= a.Token {
 		t.Fatalf("%+v", c)
 	}
 	link.Heal()
-	<-w.rung
+	<-w.woken
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
 		t.Fatalf("%+v, %v (it owned %+v)", o, err, first)
 	}
 	release(t, two, m, "c")
 	o := simba.Outcome{Status: simba.StatusWaiting}
 	for err := error(nil); o.Status == simba.StatusWaiting; {
-		<-w.rung
+		<-w.woken
 		asked := time.Now()
 		if o, err = ticket.End(simba.EndWoken); unavailable(t, err) {
 			if time.Since(asked) < ttl {
@@ -271,12 +271,12 @@ func leaseRunsOutWhileRedisIsAway(t *testing.T, s *stores.Server, m string, ttl 
 	if _, err := ticket.Abandon(); err != nil {
 		t.Error(err)
 	}
-	until(t, "it is passed on", func() bool { return owner(t, two, m).Owner == "" })
+	until(t, "the mutex is handed off", func() bool { return owner(t, two, m).Owner == "" })
 	return true
 }
 
-// Another waiter has had the mutex by then, so what Redis notes of the last grant is its.
-func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.T) {
+// Another waiter has had the mutex by then, so the last grant in the record is that waiter's.
+func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
 	s := stores.Redis(t)
 	direct := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer direct.Close()
@@ -315,13 +315,13 @@ func TestAWaiterWhoseTenureACommandEndedWhileRedisWasAwayWaitsNoMore(t *testing.
 				t.Errorf("%+v %v", o, err)
 			}
 			if left, err := direct.Keys(t.Context(), "*:ended").Result(); err != nil || len(left) > 0 {
-				t.Errorf("left behind: %q %v", left, err)
+				t.Errorf("keys are left: %q %v", left, err)
 			}
 		})
 	}
 }
 
-func TestAWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
+func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
 	link := stores.NewLink(t, s.Addr)
 	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
@@ -334,7 +334,7 @@ func TestAWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	link.Refuse()
-	until(t, "its tenure is taken back", func() bool {
+	until(t, "its tenure is revoked", func() bool {
 		o, _ := acquire(t, two, "m", "c", time.Minute, nil)
 		return o.Status == simba.StatusAcquired
 	})
@@ -346,12 +346,12 @@ func TestAWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	}
 }
 
-// doorbell is a Waiter that may be woken more than once.
-type wakeChan struct{ rung chan struct{} }
+// wakeChan is a simba.Waiter that may be woken more than once.
+type wakeChan struct{ woken chan struct{} }
 
 func (d wakeChan) Wake() {
 	select {
-	case d.rung <- struct{}{}:
+	case d.woken <- struct{}{}:
 	default:
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// fill writes until Redis has no memory left, and a little more is missing then.
+// fill writes until Redis has no memory left, and then lowers the limit a little.
 func fill(t *testing.T, c *redis.Client) {
 	t.Helper()
 	const limit = 8 << 20
@@ -38,6 +38,7 @@ func fill(t *testing.T, c *redis.Client) {
 	set(limit - 200_000) // connections come and go
 }
 
+// refusedForMemory fails the test unless the error says that Redis is full.
 func refusedForMemory(t *testing.T, what string, err error) {
 	t.Helper()
 	lost := (*simba.UnavailableError)(nil)
@@ -46,7 +47,7 @@ func refusedForMemory(t *testing.T, what string, err error) {
 	}
 }
 
-func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
+func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -56,7 +57,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	b.SetQueueGrace(time.Minute)
 	b.SetHandoffWindow(0)
 
-	// What is there before the memory is full. Each name says what it is for.
+	// The mutexes from before the memory is full. Each name says what the mutex is for.
 	tokens := make(map[string]uint64)
 	hold := func(mutex string, ttl time.Duration, session uint64) {
 		o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: ttl, Session: session})
@@ -71,7 +72,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	}
 	hold("session", time.Minute, 7)
 	_, _, lapses := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "lapsed", Contender: "a", TTL: 50 * time.Millisecond})
-	_ = unavailable(t, lapses) // as it is if the lease was over before the reply came
+	_ = unavailable(t, lapses) // which is correct if the lease expired before the reply
 	hold("free", time.Minute, 0)
 	release(t, b, "free", "a")
 	acquire(t, b, "contended", "w", time.Minute, nil)
@@ -89,14 +90,14 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	tokens["handed"] = got.Token
 	for _, m := range []string{"foreign", "unseen", "unbroken"} {
 		if !newSeedContender(t, s.Addr, m, "a").acquire(60_000) {
-			t.Fatal("the foreign contender does not own", m)
+			t.Fatal("the contender of Simba does not own", m)
 		}
 	}
-	until(t, "a lease has lapsed, and the look is done that notes it", func() bool {
+	until(t, "a lease has expired, and is recorded as such", func() bool {
 		last, _ := b.eventLog.Last("lapsed")
 		return last.Kind == simba.EventExpired
 	})
-	// An old renewal of the same contender moves the end of the lock only.
+	// A renewal by old Simba moves the end of the lock only.
 	if err := c.Del(t.Context(), "simba:{unmarked}:token").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 		}
 	}
 
-	// Nobody new is taken, and nothing is left of the attempt.
+	// No new contender is accepted, and the attempt leaves nothing.
 	keys := c.DBSize(t.Context()).Val()
 	for what, try := range map[string]func(mutex string) error{
 		"ACQUIRE": func(m string) error {
@@ -174,7 +175,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 		t.Errorf("%d keys became %d", keys, got)
 	}
 
-	// Reads are answered, places are kept, and tenures end.
+	// Reads are answered, queue entries are kept, and tenures end.
 	for name, read := range readRequests {
 		if strings.HasPrefix(name, "ACQUIRE") || strings.HasPrefix(name, "GUARD") {
 			continue
@@ -187,7 +188,7 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 		t.Error(ok, err)
 	}
 	if o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "poll", Contender: "w", TTL: time.Minute}); err != nil || o.Status != simba.StatusQueued || o.Position != 1 {
-		t.Errorf("who polls: %+v %v", o, err)
+		t.Errorf("the polling waiter: %+v %v", o, err)
 	}
 	if !release(t, b, "release", "a") || owner(t, b, "release").Owner != "" {
 		t.Error("not released")
@@ -215,14 +216,14 @@ func TestAFullRedisKeepsEveryLeaseAndTakesNobodyNew(t *testing.T) {
 	}
 }
 
-func TestAFullRedisTakesNoArgumentForTheContenderThatAsks(t *testing.T) {
+func TestFullRedisTakesNoOtherArgumentForTheContender(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	for _, who := range []string{"0", "1", "10"} { // what look and queue are asked with
+	for _, who := range []string{"0", "1", "10"} { // arguments of reconcile and queue
 		if !newSeedContender(t, s.Addr, "m"+who, who).acquire(60_000) {
-			t.Fatal("the foreign contender does not own")
+			t.Fatal("the contender of Simba is not the owner")
 		}
 	}
 	fill(t, c)
@@ -230,7 +231,7 @@ func TestAFullRedisTakesNoArgumentForTheContenderThatAsks(t *testing.T) {
 		_, _, err := b.Owner(t.Context(), m)
 		refusedForMemory(t, "OWNER of "+m, err)
 		_, err = b.runReconcile(t.Context(), m, "", nil)
-		refusedForMemory(t, "a look at "+m, err)
+		refusedForMemory(t, "reconciling "+m, err)
 		_, _, err = b.Queue(t.Context(), m, 10)
 		refusedForMemory(t, "QUEUE of "+m, err)
 	}

@@ -15,23 +15,23 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Orders of events that a busy server meets sooner or later, made by hand.
+// Orders of replies, messages and requests that happen on a busy server, made by hand.
 
-func TestAWaiterIsToldTheWindowsOfTheTicketThatWasGranted(t *testing.T) {
+func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "c", time.Second, newWaiter())
-	// The same contender blocks again, and that request never reaches Redis.
+	// The same contender waits by a second request, which never reaches Redis.
 	second, _ := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
 	release(t, b, "m", "a")
 	o, err := second.End(simba.EndWoken)
 	if err != nil || o.Status == simba.StatusAcquired && o.TTL > time.Second {
-		t.Errorf("told %+v, %v; Redis has %+v", o, err, owner(t, b, "m"))
+		t.Errorf("the outcome is %+v, %v; Redis has %+v", o, err, owner(t, b, "m"))
 	}
 }
 
-func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
+func TestLateReplyPutsOffNoReconciliation(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -43,11 +43,11 @@ func TestAReplyThatIsTakenInLatePutsOffNoLook(t *testing.T) {
 	b.schedule.mu.Lock()
 	defer b.schedule.mu.Unlock()
 	if x := b.schedule.byMutex["m"]; x == nil || time.Until(x.at) > reconcileInterval {
-		t.Errorf("c waits, and the next look is %+v", x)
+		t.Errorf("c waits, and the next reconciliation is %+v", x)
 	}
 }
 
-func TestTheHistoryHasWhatAClientCausedBehindAReplyThatIsTakenInLate(t *testing.T) {
+func TestHistoryWaitsForLateReply(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -60,11 +60,12 @@ func TestTheHistoryHasWhatAClientCausedBehindAReplyThatIsTakenInLate(t *testing.
 	}
 }
 
-// Nobody waits at this server then: who polls waits in Redis, and relies on the look that was booked by whom it was granted after.
-func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
+// Nobody waits at this server. A polling waiter is in the queue at Redis, and relies on the
+// reconciliation that the request of the owner before it scheduled.
+func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	look := func() time.Duration {
+	next := func() time.Duration {
 		b.schedule.mu.Lock()
 		defer b.schedule.mu.Unlock()
 		if x := b.schedule.byMutex["m"]; x != nil {
@@ -88,21 +89,21 @@ func TestAnOlderReplyThatIsTakenInLaterPutsOffNoLook(t *testing.T) {
 
 	b.applyReply("m", minute)
 	b.applyReply("m", hour)
-	if d := look(); d == 0 || d > time.Minute+time.Second {
-		t.Errorf("put off to %v by what was before", d)
+	if d := next(); d == 0 || d > time.Minute+time.Second {
+		t.Errorf("put off to %v by an older reply", d)
 	}
 	b.applyReply("m", released)
-	if d := look(); d == 0 {
-		t.Error("given up for a release that was before")
+	if d := next(); d == 0 {
+		t.Error("cancelled by an older release")
 	}
 	b.applyReply("m", acquired)
 	b.applyReply("m", day)
-	if d := look(); d < 23*time.Hour {
-		t.Errorf("in %v, though the lease was renewed", d)
+	if d := next(); d < 23*time.Hour {
+		t.Errorf("scheduled in %v, though the lease was renewed", d)
 	}
 }
 
-func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
+func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Hour, nil)
@@ -121,12 +122,12 @@ func TestAGhostIsLaidWhateverElseHappensToItsMutex(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("the ghost is still there")
+			t.Fatal("the orphan is still there")
 		}
 	}
 }
 
-func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
+func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	s := stores.Redis(t)
 	// End waits during many requests.
 	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Minute})
@@ -136,7 +137,7 @@ func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	p := entryOf(ticket.(waitTicket).Ticket)
 	b.mu.Lock()
-	p.restoring++ // a look is under way, which End must wait for
+	p.restoring++ // as if the mutex were being reconciled: End must wait for that
 	b.mu.Unlock()
 	ended := make(chan simba.Outcome)
 	go func() {
@@ -152,7 +153,7 @@ func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 		return p.idle != nil
 	})
 	b.applyReply("m", runScript(t, b, "m", releaseScript, "a", "0", "", ""))
-	stays(t, b, "m", "c")
+	mustStay(t, b, "m", "c")
 	b.mu.Lock()
 	p.restoring--
 	close(p.idle)
@@ -166,7 +167,7 @@ func TestAGrantThatArrivesAsTheWaitTimesOutIsTold(t *testing.T) {
 	}
 }
 
-func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
+func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -178,15 +179,15 @@ func TestAGrantThatEndToldOfIsNotPassedOnByNewsOfItThatIsLate(t *testing.T) {
 		t.Fatalf("%+v %v", o, err)
 	}
 	b.applyReply("m", reply)
-	// A message may be later than all that is remembered here.
+	// The message may arrive after the server has forgotten the grant.
 	b.mu.Lock()
 	b.delivered, b.acknowledged = recentSet[delivery]{}, recentSet[string]{}
 	b.mu.Unlock()
 	b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: entryOf(ticket.(waitTicket).Ticket).ticket})
-	stays(t, b, "m", "c")
+	mustStay(t, b, "m", "c")
 }
 
-func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
+func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -203,7 +204,7 @@ func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	b.applyReply("m", late)
 	if t2 := b.waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
-		t.Fatalf("who waits is %v, not %v", t2, second)
+		t.Fatalf("%v waits, not %v", t2, second)
 	}
 	release(t, b, "m", "a")
 	w.await(t)
@@ -212,7 +213,7 @@ func TestNewsOfAnEarlierWaitEndsNoOther(t *testing.T) {
 	}
 }
 
-func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
+func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -228,15 +229,15 @@ func TestAWaiterWhoseRequestWasOvertakenByItsEarlierOneIsGranted(t *testing.T) {
 		t.Errorf("%+v %v", o, err)
 	}
 	if o.TTL < time.Minute-reconcileInterval+time.Second {
-		t.Errorf("only a look that comes anyway has found it: %v are left", o.TTL)
+		t.Errorf("only the regular reconciliation has found the grant: %v are left", o.TTL)
 	}
 }
 
-func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
+func TestGrantOfEarlierWaitIsHandedOffIfLaterRequestFails(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	acquire(t, b, "m", "c", time.Minute, moved(func() {
+	acquire(t, b, "m", "c", time.Minute, wakeFunc(func() {
 		release(t, b, "m", "a")
 		s.Pause()
 	}))
@@ -248,18 +249,18 @@ func TestAGrantForAnEarlierWaitIsPassedOnIfTheLaterOneCannotAsk(t *testing.T) {
 	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
 		t.Fatalf("the later wait: %v", err)
 	}
-	until(t, "nobody owns what nobody was told of", func() bool {
+	until(t, "nobody owns the mutex", func() bool {
 		o, _, err := b.Owner(t.Context(), "m")
 		return err == nil && o.Owner == ""
 	})
 }
 
-func TestAnAnswerThatTheMutexIsOwnedCountsWhateverElseTheWaiterWasTold(t *testing.T) {
+func TestReplyThatTheMutexIsOwnedWinsOverMessages(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	acquire(t, b, "m", "c", time.Minute, moved(func() {
-		release(t, b, "m", "c") // ends the later wait as well
+	acquire(t, b, "m", "c", time.Minute, wakeFunc(func() {
+		release(t, b, "m", "c") // also ends the later wait
 		release(t, b, "m", "a")
 	}))
 	awaitIdle(t, b, "m", "c")
@@ -268,17 +269,17 @@ func TestAnAnswerThatTheMutexIsOwnedCountsWhateverElseTheWaiterWasTold(t *testin
 		o, _ = ticket.End(simba.EndWoken)
 	}
 	if o.Status != simba.StatusAcquired {
-		t.Errorf("told %+v; Redis has %+v", o, owner(t, b, "m"))
+		t.Errorf("the outcome is %+v; Redis has %+v", o, owner(t, b, "m"))
 	}
 }
 
-func TestAnAnswerGrantsNoWaitThatCameAfterIt(t *testing.T) {
+func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
 	s := stores.Redis(t)
 	e := &hook{listener: newListener()}
 	b := serve(t, "redis://"+s.Addr, e)
 	var second *proxy.Ticket
 	w := newWaiter()
-	e.first = func() { // the answer is being taken in
+	e.first = func() { // while the reply is being applied
 		runScript(t, b, "m", releaseScript, "c", "0", "", "")
 		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
 		second, _ = b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})
@@ -292,12 +293,13 @@ func TestAnAnswerGrantsNoWaitThatCameAfterIt(t *testing.T) {
 	}
 }
 
-// moved is a waiter that acts when a later wait of its contender has taken its place, which has yet to ask Redis.
-type moved func()
+// wakeFunc is a waiter that calls a function when it is woken. Here that is when a later request of
+// its contender has replaced it, and has not yet reached Redis.
+type wakeFunc func()
 
-func (f moved) Wake() { f() }
+func (f wakeFunc) Wake() { f() }
 
-// hook is an ear that acts when it is told something for the first time. That may do nothing that is told.
+// hook is a listener that calls first at the first notice. That function must not cause a notice.
 type hook struct {
 	*listener
 	once  sync.Once
@@ -309,23 +311,23 @@ func (h *hook) Publish(channel, payload string) int {
 	return h.listener.Publish(channel, payload)
 }
 
-func TestAWaitThatEndsWithoutTheMutexCatchesNoGrant(t *testing.T) {
+func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "c")
-	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that is over by now
+	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that has ended
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 		t.Fatalf("%+v %v", o, err)
 	}
 	release(t, b, "m", "a")
 	if o := owner(t, b, "m"); o.Owner != "" {
-		t.Errorf("nobody waits, and it is %+v", o)
+		t.Errorf("nobody waits, and the owner is %+v", o)
 	}
 }
 
-func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {
+func TestAbandonHandsOffGrantFoundByEnd(t *testing.T) {
 	for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
 		s := stores.Redis(t)
 		b := serve(t, "redis://"+s.Addr, newListener())
@@ -346,42 +348,42 @@ func TestAGrantThatEndFoundIsPassedOnIfItCannotBeTold(t *testing.T) {
 	}
 }
 
-// The server has yet to hear of the grant, and finds by a look that it is over.
-func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *testing.T) {
+// The server has not received the grant, and finds by reconciling that the tenure has ended.
+func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, newListener())
-	unheard := func(mutex string, script *script, args ...any) { runScript(t, b, mutex, script, args...) }
-	ranOut := func(mutex string) {
-		until(t, "the lease has run out", func() bool { return owner(t, b, mutex).Owner == "" })
+	runUnseen := func(mutex string, script *script, args ...any) { runScript(t, b, mutex, script, args...) }
+	expire := func(mutex string) {
+		until(t, "the lease has expired", func() bool { return owner(t, b, mutex).Owner == "" })
 	}
 	for name, story := range map[string]struct {
 		ttl  time.Duration
 		then func(mutex string)
 		want simba.Status
 	}{
-		"broken":   {time.Minute, func(m string) { unheard(m, breakScript, "") }, simba.StatusTimeout},
-		"released": {time.Minute, func(m string) { unheard(m, releaseScript, "c", "0", "", "") }, simba.StatusTimeout},
+		"broken":   {time.Minute, func(m string) { runUnseen(m, breakScript, "") }, simba.StatusTimeout},
+		"released": {time.Minute, func(m string) { runUnseen(m, releaseScript, "c", "0", "", "") }, simba.StatusTimeout},
 		"renewed-released": {time.Minute, func(m string) {
-			unheard(m, guardScript, "c", int64(60_000), int64(0), "0")
-			unheard(m, releaseScript, "c", "0", "", "")
+			runUnseen(m, guardScript, "c", int64(60_000), int64(0), "0")
+			runUnseen(m, releaseScript, "c", "0", "", "")
 		}, simba.StatusTimeout},
 		"deleted": {time.Minute, func(m string) {
 			if err := c.Del(t.Context(), simba.MutexChannel(m)).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}, simba.StatusTimeout},
-		"ran-out": {50 * time.Millisecond, ranOut, simba.StatusAcquired},
-		"ran-out-another-broken": {50 * time.Millisecond, func(m string) {
-			ranOut(m)
+		"expired": {50 * time.Millisecond, expire, simba.StatusAcquired},
+		"expired-another-broken": {50 * time.Millisecond, func(m string) {
+			expire(m)
 			acquire(t, b, m, "d", time.Minute, nil)
-			unheard(m, breakScript, "")
+			runUnseen(m, breakScript, "")
 		}, simba.StatusAcquired},
-		"ran-out-another-released": {50 * time.Millisecond, func(m string) {
-			ranOut(m)
+		"expired-another-released": {50 * time.Millisecond, func(m string) {
+			expire(m)
 			acquire(t, b, m, "d", time.Minute, nil)
-			unheard(m, releaseScript, "d", "0", "", "")
+			runUnseen(m, releaseScript, "d", "0", "", "")
 		}, simba.StatusAcquired},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -391,18 +393,18 @@ func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *te
 				w := newWaiter()
 				_, ticket := acquire(t, b, mutex, "c", ttl, w)
 				awaitIdle(t, b, mutex, "c")
-				unheard(mutex, releaseScript, "a", "0", "", "")
+				runUnseen(mutex, releaseScript, "a", "0", "", "")
 				if o := owner(t, b, mutex); o.Owner != "c" && story.want == simba.StatusTimeout {
 					t.Fatalf("%+v", o)
 				}
 				story.then(mutex)
 				b.schedule.advance(mutex, time.Now())
 				w.await(t)
-				asked := time.Now()
+				sent := time.Now()
 				o, err := ticket.End(simba.EndWoken)
-				if unavailable(t, err) && time.Since(asked) >= ttl && ttl < 10*time.Second {
-					// It was granted the mutex again, and a busy Redis answered later than that
-					// lease lasts.
+				if unavailable(t, err) && time.Since(sent) >= ttl && ttl < 10*time.Second {
+					// The mutex was granted once more, and a busy Redis answered after that lease
+					// had expired.
 					continue
 				}
 				if err != nil || o.Status != story.want {
@@ -414,7 +416,7 @@ func TestAWaitIsOverWithATenureThatACommandEndedAndGoesOnWithOneThatRanOut(t *te
 	}
 }
 
-func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
+func TestWaiterIsQueuedOnlyIfItsServerIsReachable(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
@@ -424,7 +426,7 @@ func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
 	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
 	release(t, one, "m", "a")
 	if o := owner(t, one, "m"); o.Owner != "b" {
-		t.Errorf("passed over for %+v", o)
+		t.Errorf("b was passed over for %+v", o)
 	}
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
@@ -432,7 +434,7 @@ func TestAWaiterIsQueuedOnlyWhereItsServerIsHeard(t *testing.T) {
 	}
 }
 
-func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) {
+func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
@@ -441,17 +443,17 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 	acquire(t, one, "m", "a", time.Minute, nil)
 	acquire(t, two, "m", "b", time.Minute, newWaiter())
 	awaitIdle(t, two, "m", "b")
-	muteReleases(two, "m")
+	unsubscribeReleases(two, "m")
 	own := two.subs.serverChannel()
 	r := two.subs.all()[0]
 	r.unsubscribe(own)
-	until(t, "two is not heard", func() bool { return c.PubSubNumSub(t.Context(), own).Val()[own] == 0 })
+	until(t, "the server has unsubscribed", func() bool { return c.PubSubNumSub(t.Context(), own).Val()[own] == 0 })
 	release(t, one, "m", "a")
 	acquire(t, one, "m", "x", time.Minute, nil)
 	if list, _, err := one.Queue(t.Context(), "m", 10); err != nil || len(list) != 0 {
 		t.Fatalf("%v %v", list, err)
 	}
-	until(t, "no look is under way, and the next may be put off", func() bool {
+	until(t, "the mutex is not being reconciled, and its time may be put off", func() bool {
 		two.schedule.mu.Lock()
 		defer two.schedule.mu.Unlock()
 		x := two.schedule.byMutex["m"]
@@ -462,68 +464,67 @@ func TestWaitersGetTheirPlacesBackAsSoonAsTheirServerIsHeardAgain(t *testing.T) 
 	})
 	two.schedule.set("m", time.Now().Add(time.Hour), 1)
 	r.subscribe(own, false)
-	until(t, "b has its place", func() bool {
+	until(t, "b is queued again", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
 		return err == nil && len(list) == 1 && list[0].Blocked
 	})
 }
 
-// quiet waits until nothing is done any more for a waiter that has just been queued.
+// awaitIdle waits until the server has done everything for a waiter that has just been queued.
 func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
-		until(t, channel+" is heard", func() bool { return b.subs.subscriberFor(channel).confirmed(channel) })
+		until(t, channel+" is confirmed", func() bool { return b.subs.subscriberFor(channel).confirmed(channel) })
 	}
 	b.schedule.advance(mutex, time.Now())
-	until(t, "its mutex was looked after", func() bool {
+	until(t, "its mutex was reconciled", func() bool {
 		b.schedule.mu.Lock()
 		x := b.schedule.byMutex[mutex]
 		b.schedule.mu.Unlock()
 		return x != nil && time.Until(x.at) > reconcileInterval/2
 	})
-	until(t, "and not any more", func() bool {
+	until(t, "no mutex is being reconciled", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.reconciling) == 0
 	})
 }
 
-// deafen has the server hear no notice of a mutex' release.
-func muteReleases(b *Backend, mutex string) {
+// unsubscribeReleases has the server receive no notice of a mutex' release.
+func unsubscribeReleases(b *Backend, mutex string) {
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
 		b.subs.subscriberFor(channel).unsubscribe(channel)
 	}
 }
 
-// stays fails if a mutex is passed on within some time, in which it could be many times.
-func stays(t *testing.T, b *Backend, mutex, contender string) {
+// mustStay fails the test if the mutex gets another owner during many reads.
+func mustStay(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
 	checks := 0
-	until(t, "it was seen often enough", func() bool {
+	until(t, "the owner was read often enough", func() bool {
 		if o := owner(t, b, mutex); o.Owner != contender {
-			t.Fatalf("it should be %s's: %+v", contender, o)
+			t.Fatalf("the owner should be %s: %+v", contender, o)
 		}
 		checks++
 		return checks == 50
 	})
 }
 
-func TestAReleasedMutexLeavesNothingOnTheAgenda(t *testing.T) {
-	a := newSchedule()
+func TestCancelRemovesMutexFromSchedule(t *testing.T) {
+	s := newSchedule()
 	for _, m := range []string{"x", "y", "z"} {
-		a.set(m, time.Now().Add(time.Hour), 1)
+		s.set(m, time.Now().Add(time.Hour), 1)
 	}
-	a.cancel("x", 1)
-	a.cancel("z", 2)
-	a.cancel("z", 2)
-	a.cancel("y", 0)
-	if len(a.heap) != 1 || len(a.byMutex) != 1 || a.heap[0].mutex != "y" || a.heap[0].index != 0 {
-		t.Errorf("%d in the heap, %d by mutex", len(a.heap), len(a.byMutex))
+	s.cancel("x", 1)
+	s.cancel("z", 2)
+	s.cancel("z", 2)
+	s.cancel("y", 0)
+	if len(s.heap) != 1 || len(s.byMutex) != 1 || s.heap[0].mutex != "y" || s.heap[0].index != 0 {
+		t.Errorf("%d in the heap, %d by mutex", len(s.heap), len(s.byMutex))
 	}
 }
 
-// runScript runs a script as ask does, and leaves it to the test when its reply is
-// taken in.
+// runScript runs a script as ask does, but does not apply the reply.
 func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *state {
 	t.Helper()
 	sent := time.Now()

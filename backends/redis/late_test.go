@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestARequestThatWasGivenUpDoesNothingLater(t *testing.T) {
+func TestAbandonedRequestDoesNothingLater(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for name, request := range map[string]func(ctx context.Context) error{
@@ -37,7 +37,7 @@ func TestARequestThatWasGivenUpDoesNothingLater(t *testing.T) {
 		}
 		cancel()
 		s.Resume()
-		until(t, "it has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
+		until(t, "the request has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
 		if now := eventually(t, b, "m", "a"); now.Status != simba.StatusRenewed || now.Token != o.Token {
 			t.Errorf("a late %s: %+v, then %+v", name, o, now)
 		}
@@ -59,33 +59,33 @@ func commandCalls(t *testing.T, s *stores.Server, command string) int {
 	return n
 }
 
-func TestAClockOfRedisThatIsSetForwardRefusesNothing(t *testing.T) {
+func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
-	p.clock.set(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as known before it was set
+	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as before it was set
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("%+v", o)
 	}
 }
 
-func TestTheLimitOfARequestIsNotLaterThanItsDeadline(t *testing.T) {
+func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	var c clock
 	at := time.Now()
-	if got := c.limit(at); got != never {
-		t.Errorf("%s before anything is known", got)
+	if got := c.atNode(at); got != noDeadline {
+		t.Errorf("%s before any reply", got)
 	}
-	c.read(1000, at.Add(-time.Second)) // 1000 some time within this second
+	c.update(1000, at.Add(-time.Second)) // 1000 some time within this second
 	last := c.last.Load()
-	if got := c.limit(last.at.Add(300 * time.Millisecond)); got != "1300" {
+	if got := c.atNode(last.at.Add(300 * time.Millisecond)); got != "1300" {
 		t.Errorf("%s", got)
 	}
-	c.read(5000, time.Now().Add(-time.Minute))
+	c.update(5000, time.Now().Add(-time.Minute))
 	if c.last.Load() != last {
-		t.Error("a reading took the place of a better one")
+		t.Error("a reading replaced a better one")
 	}
-	c.read(2000, time.Now())
+	c.update(2000, time.Now())
 	if c.last.Load().millis != 2000 {
-		t.Error("a better reading was not taken")
+		t.Error("a better reading was ignored")
 	}
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,60 +12,67 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// heard takes in a message. It must not wait: the radio hears nothing else meanwhile.
-func (t *subscriptions) heard(m *redis.Message) {
+// What the server does with messages that it receives from Redis.
+
+// foreignDelay is how long the server waits before it takes a notice for another program's. The
+// reply of a request of its own may arrive after the notice that the same script published.
+const foreignDelay = 5 * time.Millisecond
+
+// onMessage handles a message. It must not wait: its subscriber handles no other message meanwhile.
+func (s *subscriptions) onMessage(m *redis.Message) {
 	if m.Pattern == contenderGlob {
-		t.onContenderNotice(m.Channel, m.Payload)
+		s.onContenderNotice(m.Channel, m.Payload)
 		return
 	}
 	if m.Pattern != "" {
-		if r := t.subscriberFor(m.Channel); r != nil && r.confirmed(m.Channel) {
-			return // it comes by its own name, too
+		if sub := s.subscriberFor(m.Channel); sub != nil && sub.confirmed(m.Channel) {
+			return // it also arrives by the channel's own subscription
 		}
 	}
-	if m.Channel == t.serverChannel() {
-		t.granted(m.Payload)
+	if m.Channel == s.serverChannel() {
+		s.onGrantMessage(m.Payload)
 		return
 	}
 	if mutex, ok := simba.ParseEventChannel(m.Channel); ok {
-		t.b.recordEvent(mutex, m.Payload)
+		s.b.recordEvent(mutex, m.Payload)
 		return
 	}
-	reached := t.b.notices.Publish(m.Channel, m.Payload)
+	receivers := s.b.notices.Publish(m.Channel, m.Payload)
 	if mutex, ok := simba.ParseMutexChannel(m.Channel); ok {
-		t.b.onAcquiredNotice(mutex, m.Payload)
-		t.b.onReleasedNotice(mutex, m.Payload)
+		s.b.onAcquiredNotice(mutex, m.Payload)
+		s.b.onReleasedNotice(mutex, m.Payload)
 		return
 	}
 	if mutex, contender, ok := simba.ParseContenderChannel(m.Channel); ok && m.Pattern == "" {
-		t.b.onReservation(mutex, contender, reached)
+		s.b.onReservation(mutex, contender, receivers)
 	}
 }
 
-// overheard books a look at a mutex after a turn notice to one contender, if someone waits or
-// listens here. It hears the notices of Simba up to 3.1, whose contender may be dead or deaf, and
-// those of our own scripts, which have the same form: look.lua tells them apart.
-func (t *subscriptions) onContenderNotice(channel, payload string) {
+// onContenderNotice handles a release notice to one contender. If somebody waits for the mutex or
+// subscribes to it here, the server reconciles the mutex with the notice. Simba up to 3.1
+// publishes such notices, also to contenders that are dead or do not receive them. Our own scripts
+// publish notices of the same form: reconcile.lua tells them apart.
+func (s *subscriptions) onContenderNotice(channel, payload string) {
 	mutex, contender, ok := simba.ParseContenderChannel(channel)
 	releaser, isRelease := strings.CutPrefix(payload, "released@@")
 	if !ok || !isRelease {
 		return
 	}
 	name := simba.MutexChannel(mutex)
-	if r := t.subscriberFor(name); t.b.waiters.Count(mutex) == 0 && !t.hasSubscriber(mutex) && (r == nil || !r.has(name)) {
+	if sub := s.subscriberFor(name); s.b.waiters.Count(mutex) == 0 && !s.hasSubscriber(mutex) && (sub == nil || !sub.has(name)) {
 		return
 	}
-	t.b.mu.Lock()
-	heard := append(t.b.wakeups[mutex], wakeup{contender, releaser})
-	t.b.wakeups[mutex] = heard[max(0, len(heard)-maxWakeups):]
-	t.b.mu.Unlock()
-	t.b.schedule.advance(mutex, time.Now())
+	s.b.mu.Lock()
+	all := append(s.b.wakeups[mutex], wakeup{contender, releaser})
+	s.b.wakeups[mutex] = all[max(0, len(all)-maxWakeups):]
+	s.b.mu.Unlock()
+	s.b.schedule.advance(mutex, time.Now())
 }
 
-// granted takes in a grant that another server's script made: "mutex contender token
-// ticket"; token 0 = the ticket has lost its place. An empty message only asks whether
-// anyone listens.
-func (t *subscriptions) granted(payload string) {
+// onGrantMessage handles a grant that another server's script made to a waiter here: "mutex
+// contender token ticket". Token 0 says that another request of the contender has replaced the
+// ticket. An empty message only counts the channel's subscribers.
+func (s *subscriptions) onGrantMessage(payload string) {
 	f := strings.Split(payload, " ")
 	if len(f) != 4 {
 		return
@@ -76,15 +82,15 @@ func (t *subscriptions) granted(payload string) {
 		return
 	}
 	if token == 0 {
-		t.b.endReplaced(f[0], f[1], f[3])
+		s.b.endReplaced(f[0], f[1], f[3])
 		return
 	}
-	t.b.background(f[0], func(ctx context.Context) {
-		t.b.confirmGrant(ctx, f[0], grant{contender: f[1], token: token, ticket: f[3]})
+	s.b.background(f[0], func(ctx context.Context) {
+		s.b.confirmGrant(ctx, f[0], grant{contender: f[1], token: token, ticket: f[3]})
 	})
 }
 
-// record takes in an event that some script announced.
+// recordEvent records an event that a script published.
 func (b *Backend) recordEvent(mutex, payload string) {
 	var e struct {
 		At                 int64
@@ -96,18 +102,19 @@ func (b *Backend) recordEvent(mutex, payload string) {
 		return
 	}
 	if e.Via == b.id && e.Token == 0 {
-		return // recorded from the reply; what has a token is known again by it
+		return // recorded from the reply; the event log recognizes events that have a token
 	}
 	b.eventLog.Record(simba.Event{
 		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,
 	})
 }
 
-// acquiredSomewhere looks up a tenure that is announced and not known here: it may have
-// begun without our scripts.
+// onAcquiredNotice reconciles a mutex if a notice announces a tenure that is not known here: it may
+// have begun without our scripts. Waiters do not need this, because the server reconciles their
+// mutexes at the end of each lease.
 func (b *Backend) onAcquiredNotice(mutex, payload string) {
 	owner, ok := strings.CutPrefix(payload, "acquired@@")
-	if !ok || !b.subs.hasSubscriber(mutex) { // who waits here learns of a lease's end by a look
+	if !ok || !b.subs.hasSubscriber(mutex) {
 		return
 	}
 	if last, ok := b.eventLog.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
@@ -116,8 +123,8 @@ func (b *Backend) onAcquiredNotice(mutex, payload string) {
 	b.schedule.advance(mutex, time.Now().Add(foreignDelay))
 }
 
-// releasedSomewhere has a mutex that was announced free handed on to who waits here, and looks
-// up a release that is not known.
+// onReleasedNotice reconciles a mutex that a notice announces as free, if somebody waits for it
+// here or the release is not known here.
 func (b *Backend) onReleasedNotice(mutex, payload string) {
 	owner, ok := strings.CutPrefix(payload, "released@@")
 	if !ok {
@@ -133,34 +140,13 @@ func (b *Backend) onReleasedNotice(mutex, payload string) {
 	b.schedule.advance(mutex, time.Now().Add(foreignDelay))
 }
 
-// foreignPause is left for the reply of a request of our own to tell of its tenure.
-const foreignDelay = 5 * time.Millisecond
-
-// turnOf acts on a contender's having been told that the mutex is free: one that is not here
-// lets the next have its turn.
-func (b *Backend) onReservation(mutex, contender string, reached int) {
-	if reached == 0 && b.waiters.Find(mutex, contender) == nil {
+// onReservation handles a notice that a free mutex is reserved for a contender. If no client
+// received it, and the contender does not wait here, the reservation goes to the next waiter.
+func (b *Backend) onReservation(mutex, contender string, receivers int) {
+	if receivers == 0 && b.waiters.Find(mutex, contender) == nil {
 		b.background(mutex, func(ctx context.Context) {
-			_, _ = b.ask(ctx, mutex, handOffScript, contender, "0", "") // the window ends the turn else
+			// On an error the reservation ends with the handoff window.
+			_, _ = b.ask(ctx, mutex, handOffScript, contender, "0", "")
 		})
 	}
-}
-
-// overtaking is for how long one reply may be overtaken by another on its way into the history.
-const replyReorderWindow = 100 * time.Millisecond
-
-// see records the tenure that a reply shows, if it began elsewhere and was not known.
-func (b *Backend) recordOwner(mutex string, s *state) {
-	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
-		return
-	}
-	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	// A look that was made after a grant was confirmed may be answered before: its owner waits here yet.
-	if s.status == "confirmed" || len(s.grants) > 0 || b.waiters.Find(mutex, s.owner) != nil {
-		e.Reason = "handoff"
-	}
-	if last, known := b.eventLog.Last(mutex); known && last.Token >= s.token {
-		return // replies may overtake each other
-	}
-	b.eventLog.Record(e)
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// question is a request about mutex m by the contender c.
-type question struct {
+// testRequest is a request for mutex m by contender c.
+type testRequest struct {
 	name string
-	ask  func(context.Context, *Backend) error
+	run  func(context.Context, *Backend) error
 }
 
-var questions = []question{
+var requests = []testRequest{
 	{"ACQUIRE", func(ctx context.Context, b *Backend) error {
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute})
 		return err
@@ -51,8 +51,8 @@ var questions = []question{
 	{"BREAK", func(ctx context.Context, b *Backend) error { _, _, err := b.Break(ctx, "m", ""); return err }},
 }
 
-// mustBeMisconfigured fails unless the error is of its own kind, of one line, and names
-// the fault.
+// mustBeMisconfigured fails the test unless the error is a MisconfiguredError of one line that
+// names the fault.
 func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 	t.Helper()
 	var refusal *simba.MisconfiguredError
@@ -76,15 +76,15 @@ func scan(t testing.TB, b *Backend) (names []string) {
 	}
 }
 
-func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
+func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, theirs := range []struct {
 		key    string
-		values []any // commands' words
-		owned  bool  // by c, before
+		values []any // the command that writes the key
+		owned  bool  // c owns the mutex before
 	}{
 		{"simba:{m}", []any{"RPUSH", "simba:{m}", "x"}, false},
 		{"simba:{m}", []any{"HSET", "simba:{m}", "x", "y"}, false},
@@ -101,7 +101,7 @@ func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 		{"simba:{m}:token", []any{"RPUSH", "simba:{m}:token", "x"}, false},
 		{"simba:{m}:token", []any{"SET", "simba:{m}:token", "x"}, false},
 	} {
-		for _, q := range questions {
+		for _, q := range requests {
 			name := fmt.Sprintf("%q: %s", theirs.values, q.name)
 			if err := c.FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
@@ -114,12 +114,13 @@ func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 			}
 			before := c.Dump(t.Context(), theirs.key).Val()
 			lock := c.Get(t.Context(), "simba:{m}").Val()
-			err := q.ask(t.Context(), b)
-			// An owner renews without a look at the queue, and leaves without one if nobody waits.
+			err := q.run(t.Context(), b)
+			// An owner renews without reading the queue. It releases without reading it if nobody
+			// waits.
 			if !theirs.owned || err != nil {
 				mustBeMisconfigured(t, name, err, "key "+theirs.key+" ")
 				if now := c.Get(t.Context(), "simba:{m}").Val(); now != lock {
-					t.Errorf("%s: refused, and the owner is %q after %q", name, now, lock)
+					t.Errorf("%s was refused, and the owner changed to %q from %q", name, now, lock)
 				}
 			}
 			if now := c.Dump(t.Context(), theirs.key).Val(); now != before || before == "" {
@@ -133,8 +134,8 @@ func TestAKeyOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 	}
 }
 
-// Reads and renewals do not need the counter.
-func TestACounterThatHoldsNoTokenBeginsNoTenure(t *testing.T) {
+// Reads and renewals do not need the fence.
+func TestFenceWithoutTokenBeginsNoTenure(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -144,8 +145,8 @@ func TestACounterThatHoldsNoTokenBeginsNoTenure(t *testing.T) {
 		if err := c.Set(t.Context(), key, value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		for _, q := range questions {
-			err := q.ask(t.Context(), b)
+		for _, q := range requests {
+			err := q.run(t.Context(), b)
 			if strings.HasPrefix(q.name, "ACQUIRE") || err != nil {
 				mustBeMisconfigured(t, fmt.Sprintf("%q: %s", value, q.name), err, "key "+key+" ")
 			}
@@ -156,13 +157,13 @@ func TestACounterThatHoldsNoTokenBeginsNoTenure(t *testing.T) {
 	}
 }
 
-func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
+func TestForeignWaiterRecordIsNamedAndNotChanged(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, garbage := range []string{"x", "", "\xc1", "\x93\xa1b\x01\x01"} {
-		for _, q := range questions {
+		for _, q := range requests {
 			if err := c.FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -170,11 +171,11 @@ func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 			acquire(t, b, "m", "w", time.Minute, nil)
 			pipe := c.TxPipeline()
 			pipe.HSet(t.Context(), "simba:{m}:waiting", "w", garbage)
-			pipe.Del(t.Context(), "simba:{m}") // so that the waiter's turn has come
+			pipe.Del(t.Context(), "simba:{m}") // so that the waiter is next
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			mustBeMisconfigured(t, fmt.Sprintf("%q: %s", garbage, q.name), q.ask(t.Context(), b), "key simba:{m}:waiting ")
+			mustBeMisconfigured(t, fmt.Sprintf("%q: %s", garbage, q.name), q.run(t.Context(), b), "key simba:{m}:waiting ")
 			if now := c.HGet(t.Context(), "simba:{m}:waiting", "w").Val(); now != garbage {
 				t.Errorf("%s: the field holds %q, not %q", q.name, now, garbage)
 			}
@@ -182,9 +183,9 @@ func TestAWaitersRecordOfAnotherProgramIsNamedAndStaysAsItIs(t *testing.T) {
 	}
 }
 
-// Each case breaks a Redis as an operator may, and mends it. When the owner is gone, a look finds
-// the fault.
-func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T) {
+// Each case breaks Redis as an operator may, and repairs it. Reconciling finds the fault after the
+// owner's tenure has ended.
+func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -198,8 +199,8 @@ func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T)
 	do(rights...)
 	b := serve(t, "redis://simba:secret@"+s.Addr, noNotices{})
 	for i, fault := range []struct {
-		name, names string
-		harm, mend  func()
+		name, names  string
+		harm, repair func()
 	}{
 		{
 			"no right to run scripts", "evalsha",
@@ -247,7 +248,8 @@ func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T)
 		}
 		fault.harm()
 		asked := time.Now()
-		until(t, fault.name+": a request is refused", func() bool { // a connection that was cut fails as one first
+		// A cut connection is another error first.
+		until(t, fault.name+": a request is refused", func() bool {
 			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "c", TTL: time.Second})
 			refusal := (*simba.MisconfiguredError)(nil)
 			if errors.As(err, &refusal) {
@@ -262,15 +264,15 @@ func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T)
 		} else {
 			mustBeMisconfigured(t, fault.name+", the wait", err, fault.names)
 		}
-		t.Logf("%s: the waiter is told after %v", fault.name, time.Since(asked))
-		fault.mend()
-		// Before w's lease would end: what Redis grants to its place is passed on.
-		until(t, fault.name+": another contender is served when it is mended", func() bool {
+		t.Logf("%s: the wait ended after %v", fault.name, time.Since(asked))
+		fault.repair()
+		// This takes less than w's lease: a tenure that Redis grants to w meanwhile is handed off.
+		until(t, fault.name+": another contender acquires after the repair", func() bool {
 			o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "d", TTL: time.Minute})
 			return err == nil && (o.Status == simba.StatusAcquired || o.Status == simba.StatusRenewed)
 		})
 		next := newWaiter()
-		until(t, fault.name+": waiters wait again", func() bool {
+		until(t, fault.name+": another waiter can wait", func() bool {
 			var err error
 			_, ticket, err = b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "x", TTL: time.Minute, Waiter: next})
 			return err == nil
@@ -278,12 +280,12 @@ func TestARedisThatRefusesIsNamedToWaitersTooAndServesOnWhenMended(t *testing.T)
 		release(t, b, m, "d")
 		next.await(t)
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-			t.Errorf("%s: a waiter after it: %+v, %v", fault.name, o, err)
+			t.Errorf("%s: a waiter after the repair: %+v, %v", fault.name, o, err)
 		}
 	}
 }
 
-// endOwner ends a mutex' tenure by another client, and has the server look.
+// endOwner ends a mutex' tenure by another client, and has the server reconcile the mutex.
 func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	t.Helper()
 	if err := c.Del(t.Context(), seeds.Lease(mutex)).Err(); err != nil {
@@ -292,16 +294,17 @@ func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	b.schedule.advance(mutex, time.Now())
 }
 
-type said string
+// redisError is an error reply of Redis.
+type redisError string
 
-func (e said) Error() string { return string(e) }
-func (said) RedisError()     {}
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
 
-func TestOnlyErrorsThatRedisMakesAgainAreTakenForLasting(t *testing.T) {
+func TestLastingErrors(t *testing.T) {
 	const needs = ": the user needs " + neededRights
 	const at7 = " script: ab81a0e4e11674d35e5af392da84baadf7c6da22, on @user_script:1."
 	const at6 = "ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:12: "
-	for _, e := range []struct{ said, names string }{ // names "" = it passes
+	for _, e := range []struct{ text, names string }{ // names "" = it is transient
 		{"WRONGTYPE Operation against a key holding the wrong kind of value" + at7, "WRONGTYPE Operation against a key holding the wrong kind of value"},
 		{at6 + "@user_script: 12: WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"},
 		{at6 + "user_script:12: key simba:{m} is not a string", "key simba:{m} is not a string"},
@@ -333,12 +336,12 @@ func TestOnlyErrorsThatRedisMakesAgainAreTakenForLasting(t *testing.T) {
 		{"ERR Script attempted to access a non local key in a cluster node" + at7, ""},
 		{"ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:1: Script killed by user with SCRIPT KILL...", ""},
 		{"ERR max number of clients reached", ""},
-		{"ERR something that nobody has heard of", ""},
+		{"ERR something unknown", ""},
 	} {
-		err := fmt.Errorf("ask: %w", said(e.said))
+		err := fmt.Errorf("ask: %w", redisError(e.text))
 		got := lasting(err)
 		if (got == nil) != (e.names == "") || got != nil && got.Error() != e.names {
-			t.Errorf("%s: %v, want %q", e.said, got, e.names)
+			t.Errorf("%s: %v, want %q", e.text, got, e.names)
 		}
 	}
 	for _, err := range []error{context.DeadlineExceeded, errors.New("WRONGTYPE, says the network"), errOverdue, errLate} {

@@ -12,9 +12,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// What servers overhear on the channels of all contenders, and what they do about it.
+// What servers do about release notices of Simba up to 3.1, which go to one contender only.
 
-func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
+func TestWakeupsAreKeptIfReconcilingFails(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -26,7 +26,7 @@ func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
 	b.wakeups["m"] = []wakeup{{"J1", "J0"}}
 	b.mu.Unlock()
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err == nil {
-		t.Fatal("the look succeeds")
+		t.Fatal("reconciling succeeds")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,19 +35,20 @@ func TestAWakeupIsKeptForTheNextLookIfALookFails(t *testing.T) {
 	}
 }
 
-// notes has a contender of Simba release, and a script of ours find the mutex free before any look.
-func notes(t testing.TB, j *simbaContender, b *Backend, s *script, args ...any) {
+// releaseThenRun has a contender of Simba release the mutex, and runs a script of ours before the
+// server can reconcile the mutex.
+func releaseThenRun(t testing.TB, j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
-	notesAmid(t, nothing, nothing, j, b, s, args...)
+	releaseThenRunAmid(t, nothing, nothing, j, b, s, args...)
 }
 
 func nothing(redis.Pipeliner) {}
 
-// notesAmid is notes with what others do right before the script, and after it, before any look.
-func notesAmid(t testing.TB, before, after func(redis.Pipeliner), j *simbaContender, b *Backend, s *script, args ...any) {
+// releaseThenRunAmid is releaseThenRun with other commands right before and after our script.
+func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
 	header := b.header()
-	header[4] = never
+	header[4] = noDeadline
 	sent := time.Now()
 	var reply *redis.Cmd
 	_, err := j.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -69,8 +70,8 @@ func notesAmid(t testing.TB, before, after func(redis.Pipeliner), j *simbaConten
 	b.applyReply(j.mutex, st)
 }
 
-// noting are requests that grant nothing if they find a mutex free.
-var noting = []struct {
+// grantNothing are requests that do not acquire the mutex if they find it free.
+var grantNothing = []struct {
 	name   string
 	script *script
 	args   []any
@@ -79,26 +80,28 @@ var noting = []struct {
 	{"release", releaseScript, []any{"x", "0", "", ""}},
 	{"break", breakScript, []any{""}},
 	{"owner", reconcileScript, []any{"0", "", 0}},
-	{"look", reconcileScript, []any{"1", "", 0}},
+	{"reconcile", reconcileScript, []any{"1", "", 0}},
 	{"queue", queueScript, []any{10}},
-	{"confirm", confirmScript, []any{"x", "7", "7", "told"}},
+	{"confirm", confirmScript, []any{"x", "7", "7", "acknowledged"}},
 	{"leave", leaveScript, []any{"x", "7", "left"}},
-	{"pass", handOffScript, []any{"x", "0", "7"}},
+	{"handoff", handOffScript, []any{"x", "0", "7"}},
 }
 
-// overhearing returns a server that hears all contenders of a mutex, though nobody waits there.
+// subscribedTo returns a server that receives the notices to all contenders of a mutex, though
+// nobody waits there.
 func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 	t.Helper()
 	e := newListener()
 	b := serve(t, "redis://"+addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
-	e.listen(t, b, seeds.Lease(mutex))
-	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	e.subscribe(t, b, seeds.Lease(mutex))
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
 	return b
 }
 
-// The old release wakes a dead contender. One of 3.2 and later hears only the mutex' channel.
-func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
+// The old release notifies a dead contender. A contender of 3.2 and later subscribes to the mutex'
+// channel only.
+func TestOldReleaseReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 		mutex := "m" + of.Name
@@ -106,61 +109,61 @@ func TestAnOldReleaseReachesAContenderWithoutAQueue(t *testing.T) {
 		j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
 		sent := time.Now()
 		j.release()
-		k.hear("released@@J0")
-		within(t, "heard", sent)
+		k.receive("released@@J0")
+		within(t, "notified", sent)
 	}
 }
 
-func TestAnOldReleaseThatARequestNotesFirstReachesAContenderWithoutAQueue(t *testing.T) {
+func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
-	for _, by := range noting {
+	for _, by := range grantNothing {
 		for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 			t.Run(by.name+" "+of.Name, func(t *testing.T) {
 				mutex := "m" + by.name + of.Name
 				b := subscribedTo(t, s.Addr, mutex)
 				j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
 				sent := time.Now()
-				notes(t, j, b, by.script, by.args...)
-				k.hear("released@@J0")
-				within(t, "heard", sent)
+				releaseThenRun(t, j, b, by.script, by.args...)
+				k.receive("released@@J0")
+				within(t, "notified", sent)
 				acquire(t, b, mutex, "a", time.Minute, nil)
-				if before := k.hear("acquired@@a"); contains(before, "released@@J0") {
-					t.Errorf("heard again: %q", before)
+				if before := k.receive("acquired@@a"); contains(before, "released@@J0") {
+					t.Errorf("notified again: %q", before)
 				}
 			})
 		}
 	}
 }
 
-// beforeAnOldRelease returns an owner of 3.1, which will tell a dead contender, and a waiter without a
-// queue.
+// beforeAnOldRelease returns an owner of 3.1, whose release will notify a dead contender, and a
+// waiter of a version without a queue.
 func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owns, waits *simbaContender) {
 	t.Helper()
 	j := newSimbaContender(t, addr, seeds.Simba31, mutex, "J0")
-	j.take()
-	newSimbaContender(t, addr, seeds.Simba31, mutex, "J1").queueUp()
-	k := newSimbaContender(t, addr, of, mutex, "K").listen()
-	k.queueUp()
-	owner(t, b, mutex) // the server knows the tenure
+	j.mustAcquire()
+	newSimbaContender(t, addr, seeds.Simba31, mutex, "J1").mustQueue()
+	k := newSimbaContender(t, addr, of, mutex, "K").subscribe()
+	k.mustQueue()
+	owner(t, b, mutex) // records the tenure
 	return j, k
 }
 
-func TestAnOldReleaseWhoseMutexIsTakenInTheSameStepIsNotAnnounced(t *testing.T) {
+func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
 	j, k := beforeAnOldRelease(t, s.Addr, b, seeds.Simba33, "m")
-	notes(t, j, b, acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
-	seen(t, b, "m")
+	releaseThenRun(t, j, b, acquireScript, "a", int64(60_000), int64(0), "busy", "", "")
+	awaitReconciled(t, b, "m")
 	release(t, b, "m", "a")
-	if before := k.hear("released@@a"); contains(before, "released@@J0") {
-		t.Errorf("before, it heard %q", before)
+	if before := k.receive("released@@a"); contains(before, "released@@J0") {
+		t.Errorf("before that it received %q", before)
 	}
 }
 
-// seen waits until a server has taken in what it overheard.
-func seen(t testing.TB, b *Backend, mutex string) {
+// awaitReconciled waits until a server has handled all wakeups of a mutex.
+func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
-	until(t, "nothing is to be taken in", func() bool {
+	until(t, "all wakeups are handled", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		_, busy := b.reconciling[mutex]
@@ -168,35 +171,35 @@ func seen(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// 3.2 knows no token either, but publishes its release where all listen.
-func TestAReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
+// 3.2 knows no token either, but publishes its release on the mutex' channel.
+func TestReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 	s := stores.Redis(t)
-	for _, by := range noting {
+	for _, by := range grantNothing {
 		t.Run(by.name, func(t *testing.T) {
 			mutex := "m" + by.name
 			b := subscribedTo(t, s.Addr, mutex)
 			j := newSimbaContender(t, s.Addr, seeds.Simba32, mutex, "J")
-			j.take()
-			k := newSimbaContender(t, s.Addr, seeds.Simba33, mutex, "K").listen()
+			j.mustAcquire()
+			k := newSimbaContender(t, s.Addr, seeds.Simba33, mutex, "K").subscribe()
 			owner(t, b, mutex)
-			notes(t, j, b, by.script, by.args...)
+			releaseThenRun(t, j, b, by.script, by.args...)
 			if _, err := b.runReconcile(t.Context(), mutex, "", nil); err != nil {
 				t.Fatal(err)
 			}
 			acquire(t, b, mutex, "a", time.Minute, nil)
-			if before := k.hear("acquired@@a"); len(before) != 1 || before[0] != "released@@J" {
-				t.Errorf("heard %q", before)
+			if before := k.receive("acquired@@a"); len(before) != 1 || before[0] != "released@@J" {
+				t.Errorf("received %q", before)
 			}
 		})
 	}
 }
 
-// Redis expires the lease; whoever waits tries then, and needs no notice.
-func TestTheExpiryOfAnOldLeaseIsNotAnnounced(t *testing.T) {
+// When Redis expires a lease, waiters of Simba ask by themselves, and need no notice.
+func TestExpiryOfOldLeaseIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
-	k := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "K").listen()
+	k := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "K").subscribe()
 	for range 20 {
 		j.acquire(30 * time.Millisecond)
 		for {
@@ -206,85 +209,86 @@ func TestTheExpiryOfAnOldLeaseIsNotAnnounced(t *testing.T) {
 		}
 	}
 	acquire(t, b, "m", "a", time.Minute, nil)
-	if before := k.hear("acquired@@a"); contains(before, "released@@J") {
-		t.Errorf("heard %q", before)
+	if before := k.receive("acquired@@a"); contains(before, "released@@J") {
+		t.Errorf("received %q", before)
 	}
 }
 
-// The release tells the first of the queue, and takes it out. The request grants the mutex to ours.
-func TestAContenderThatSimbaToldKeepsItsPlaceIfARequestNotesTheReleaseFirst(t *testing.T) {
+// The release notifies the first contender of the queue and removes it. Our request grants the
+// mutex to our waiter.
+func TestNotifiedSimbaContenderIsFirstIfRequestRecordsReleaseFirst(t *testing.T) {
 	s := stores.Redis(t)
-	for _, by := range noting {
+	for _, by := range grantNothing {
 		if by.script == confirmScript {
-			continue // it hands nothing on: the look gives the contender its turn
+			continue // it hands nothing off: reconciling reserves the mutex for the contender
 		}
 		t.Run(by.name, func(t *testing.T) {
 			mutex := "m" + by.name
 			b := serve(t, "redis://"+s.Addr, newListener())
 			b.SetHandoffWindow(time.Minute)
 			j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
-			j.take()
-			next := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J1").listen()
-			next.queueUp()
+			j.mustAcquire()
+			next := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J1").subscribe()
+			next.mustQueue()
 			first, second := newWaiter(), newWaiter()
 			_, ticket := acquire(t, b, mutex, "first", time.Minute, first)
 			_, later := acquire(t, b, mutex, "second", time.Minute, second)
 			awaitIdle(t, b, mutex, "first")
 			awaitIdle(t, b, mutex, "second")
-			until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
-			notes(t, j, b, by.script, by.args...)
+			until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+			releaseThenRun(t, j, b, by.script, by.args...)
 			granted(t, first, ticket)
-			next.hear("released@@J0")
-			until(t, "it has its place", func() bool { return next.client.ZScore(t.Context(), seeds.Queue(mutex), "J1").Err() == nil })
-			next.queueUp()
+			next.receive("released@@J0")
+			until(t, "J1 is queued again", func() bool { return next.client.ZScore(t.Context(), seeds.Queue(mutex), "J1").Err() == nil })
+			next.mustQueue()
 			release(t, b, mutex, "first")
-			next.hear("released@@first")
-			next.take()
+			next.receive("released@@first")
+			next.mustAcquire()
 			next.release()
 			granted(t, second, later)
 		})
 	}
 }
 
-func TestAContenderThatSimbaToldKeepsItsPlaceIfItQueuesAgainBeforeTheLook(t *testing.T) {
+func TestNotifiedSimbaContenderIsFirstIfItQueuesAgainBeforeReconciling(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(time.Minute)
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
-	j.take()
-	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").listen()
-	next.queueUp()
+	j.mustAcquire()
+	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").subscribe()
+	next.mustQueue()
 	first, second := newWaiter(), newWaiter()
 	_, ticket := acquire(t, b, "m", "first", time.Minute, first)
 	_, later := acquire(t, b, "m", "second", time.Minute, second)
 	awaitIdle(t, b, "m", "first")
 	awaitIdle(t, b, "m", "second")
-	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
-	<-time.After(time.Second) // its next place is by whole seconds, and must come later
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	<-time.After(time.Second) // its scores are whole seconds, and the next must be larger
 	again := func(p redis.Pipeliner) { next.send(p, next.of.Acquire, 60_000) }
-	notesAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
+	releaseThenRunAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	granted(t, first, ticket)
-	until(t, "it is the first again", func() bool { return next.client.ZRank(t.Context(), seeds.Queue("m"), "J1").Val() == 0 })
+	until(t, "J1 is the first again", func() bool { return next.client.ZRank(t.Context(), seeds.Queue("m"), "J1").Val() == 0 })
 	release(t, b, "m", "first")
-	next.hear("released@@first")
-	next.take()
+	next.receive("released@@first")
+	next.mustAcquire()
 	next.release()
 	granted(t, second, later)
 }
 
-// Our request sees the next tenure, and not that the mutex was free before.
-func TestAContenderThatSimbaToldKeepsItsPlaceIfAnotherAcquiresInTheSameStep(t *testing.T) {
+// Our request finds the next tenure, and does not see that the mutex was free before.
+func TestNotifiedSimbaContenderIsFirstIfAnotherAcquiresInSameStep(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
-	j.take()
-	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").listen()
-	next.queueUp()
+	j.mustAcquire()
+	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").subscribe()
+	next.mustQueue()
 	acquire(t, b, "m", "W", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "W")
 	c := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "C")
 	faster := func(p redis.Pipeliner) { c.send(p, c.of.Acquire, 60_000) }
-	notesAmid(t, faster, nothing, j, b, guardScript, "x", int64(60_000), int64(0), "0")
+	releaseThenRunAmid(t, faster, nothing, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	until(t, "J1 is the first again", func() bool {
 		return fmt.Sprint(next.client.ZRange(t.Context(), seeds.Queue("m"), 0, -1).Val()) == "[J1 W]"
 	})
@@ -293,25 +297,26 @@ func TestAContenderThatSimbaToldKeepsItsPlaceIfAnotherAcquiresInTheSameStep(t *t
 	}
 }
 
-// J1 queues behind X, whose tenure ends before the look. Then J1 does not come in its turn.
-func TestAContenderThatMissesItsTurnIsNotTheNextInLine(t *testing.T) {
+// J1 queues behind X, whose tenure ends before the server reconciles the mutex. Then J1 does not
+// use its reservation.
+func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
 	b.SetHandoffWindow(time.Minute)
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
-	j.take()
-	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").listen()
-	next.queueUp()
-	owner(t, b, "m") // the server knows the tenure
+	j.mustAcquire()
+	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").subscribe()
+	next.mustQueue()
+	owner(t, b, "m") // records the tenure
 	x := newSimbaContender(t, s.Addr, seeds.Simba40, "m", "X")
 	unseen := func(p redis.Pipeliner) {
 		x.send(p, x.of.Acquire, 60_000)
 		next.send(p, next.of.Acquire, 60_000)
 		x.send(p, x.of.Release)
 	}
-	holdReconciles(t, b, "m")
-	notesAmid(t, nothing, unseen, j, b, guardScript, "y", int64(60_000), int64(0), "0")
-	until(t, "the release is heard", func() bool {
+	blockReconciling(t, b, "m")
+	releaseThenRunAmid(t, nothing, unseen, j, b, guardScript, "y", int64(60_000), int64(0), "0")
+	until(t, "the notice has arrived", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.wakeups["m"]) == 1
@@ -320,23 +325,24 @@ func TestAContenderThatMissesItsTurnIsNotTheNextInLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Fatalf("N asks in the turn of J1: %+v", o)
+		t.Fatalf("N asks during the reservation of J1: %+v", o)
 	}
 	if _, err := b.ask(t.Context(), "m", handOffScript, "J1", "0", ""); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("N asks after the turn of J1: %+v", o)
+		t.Errorf("N asks after the reservation of J1: %+v", o)
 	}
 }
 
-// A walk through all waiters takes long. It is for what others may have done to the queue.
-func TestTheExpiryOfAnOwnLeaseWalksThroughNoWaiters(t *testing.T) {
+// A script reads all waiters only if another program may have changed the queue, since that takes
+// long.
+func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, newListener())
-	walks := func() string {
+	fullReads := func() string {
 		return c.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]["cmdstat_hkeys"]
 	}
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -346,12 +352,12 @@ func TestTheExpiryOfAnOwnLeaseWalksThroughNoWaiters(t *testing.T) {
 	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Fatalf("%+v", o)
 	}
-	if n := walks(); n != "" {
+	if n := fullReads(); n != "" {
 		t.Error(n)
 	}
 }
 
-func TestAContenderMayBeNamedLikeAPattern(t *testing.T) {
+func TestContenderMayBeNamedLikeAPattern(t *testing.T) {
 	s := stores.Redis(t)
 	for _, glob := range []string{noticeGlob, eventGlob, contenderGlob} {
 		if _, _, ok := simba.ParseContenderChannel(glob); ok {
@@ -361,9 +367,9 @@ func TestAContenderMayBeNamedLikeAPattern(t *testing.T) {
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	channel := simba.ContenderChannel("*", "*")
-	e.listen(t, b, channel)
+	e.subscribe(t, b, channel)
 	acquire(t, b, "*", "o", time.Minute, nil)
 	acquire(t, b, "*", "*", time.Minute, nil)
 	release(t, b, "*", "o")
-	e.hear(t, channel, is("released@@o"))
+	e.receive(t, channel, is("released@@o"))
 }

@@ -27,10 +27,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// refused opens what must not open, and returns why it did not.
+// refused opens a url that Open must refuse, and returns the error.
 func refused(t *testing.T, url string) string {
 	t.Helper()
-	return refusedWithin(t, url, 20*time.Second) // a busy Redis must be in time to say why
+	return refusedWithin(t, url, 20*time.Second) // a busy Redis must have time to answer
 }
 
 func refusedWithin(t *testing.T, url string, timeout time.Duration) string {
@@ -55,21 +55,21 @@ func mentions(t *testing.T, text string, words ...string) {
 	}
 }
 
-func TestAPasswordThatIsMissingOrWrongIsToldAtTheStart(t *testing.T) {
+func TestOpenReportsMissingOrWrongPassword(t *testing.T) {
 	s := stores.Redis(t, "--requirepass", "secret")
 	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOAUTH", "password")
 	mentions(t, refused(t, "redis://:hunter2@"+s.Addr), s.Addr, "password")
 	serve(t, "redis://:secret@"+s.Addr, noNotices{})
 }
 
-func TestAReplicaIsRefused(t *testing.T) {
+func TestOpenRefusesReplica(t *testing.T) {
 	s := stores.Redis(t)
 	host, port, _ := net.SplitHostPort(s.Addr)
 	replica := stores.Redis(t, "--replicaof", host+" "+port)
 	mentions(t, refused(t, "redis://"+replica.Addr), "replica", "READONLY", s.Addr)
 }
 
-func TestAPolicyThatEvictsLocksIsRefusedUnlessAccepted(t *testing.T) {
+func TestOpenRefusesEvictionUnlessAllowed(t *testing.T) {
 	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru")
 	mentions(t, refused(t, "redis://"+s.Addr), "volatile-lru", "noeviction", "allow-eviction")
 	if log := opened(t, "redis://"+s.Addr+"?allow-eviction=true"); !strings.Contains(log, "volatile-lru") {
@@ -79,7 +79,7 @@ func TestAPolicyThatEvictsLocksIsRefusedUnlessAccepted(t *testing.T) {
 	mentions(t, opened(t, "redis://"+harmless.Addr), "allkeys-lru")
 }
 
-// opened opens and returns what was logged.
+// opened opens a url and returns the log.
 func opened(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -91,7 +91,7 @@ func opened(t *testing.T, url string) string {
 	return log.String()
 }
 
-func TestWhatACrashOfRedisMayLoseIsLogged(t *testing.T) {
+func TestOpenWarnsOfLocksThatACrashMayLose(t *testing.T) {
 	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendonly", "no").Addr), "append only file")
 	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendfsync", "everysec").Addr), "everysec")
 	if log := opened(t, "redis://"+stores.Redis(t, "--appendfsync", "always").Addr); log != "" {
@@ -99,21 +99,21 @@ func TestWhatACrashOfRedisMayLoseIsLogged(t *testing.T) {
 	}
 }
 
-func TestANodeOfAClusterIsRefusedAsASingleServer(t *testing.T) {
+func TestOpenRefusesClusterNodeAsSingleServer(t *testing.T) {
 	s := stores.Redis(t, "--cluster-enabled", "yes")
 	mentions(t, refused(t, "redis://"+s.Addr), "redis+cluster://")
 }
 
-func TestARedisThatIsNotThereIsToldInTime(t *testing.T) {
+func TestOpenReportsUnreachableRedisInTime(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // it accepts, and answers nothing
+	defer l.Close() // it accepts connections and never answers
 	start := time.Now()
 	mentions(t, refusedWithin(t, "redis://"+l.Addr().String(), 2*time.Second), l.Addr().String())
 	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("told after %v", took)
+		t.Errorf("the error came after %v", took)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAnACLUserNeedsOnlyWhatIsDocumented(t *testing.T) {
+func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -149,7 +149,7 @@ func TestAnACLUserNeedsOnlyWhatIsDocumented(t *testing.T) {
 	mentions(t, opened(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba:{*}[:]*")
 	set("~simba:*", "&simba*", "&simba:{*", "&simba:{*}[:]*", "&simba-events:{*", "+@all", "-@dangerous", "+info")
 	if log := opened(t, "redis://locks:pw@"+s.Addr); strings.Contains(log, "contenders") {
-		t.Errorf("the user that is documented: %s", log)
+		t.Errorf("the documented user: %s", log)
 	}
 	b := serve(t, "redis://locks:pw@"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -164,7 +164,7 @@ func TestAnACLUserNeedsOnlyWhatIsDocumented(t *testing.T) {
 	mentions(t, refused(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba*")
 }
 
-func TestTLSIsSpokenAndChecked(t *testing.T) {
+func TestTLSIsUsedAndVerified(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := selfSigned(t, dir)
 	port := strconv.Itoa(stores.FreePort(t))

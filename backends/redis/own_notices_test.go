@@ -15,23 +15,24 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Servers hear their own turn notices on the channels where Simba up to 3.1 publishes its releases.
+// Our servers publish notices of reservations on the channels on which Simba up to 3.1 publishes
+// its releases. A server must not take its own notices for Simba's.
 
-func TestAnOwnTurnNoticeThatIsHeardLateGivesNobodyAPlace(t *testing.T) {
+func TestLateOwnNoticeQueuesNobody(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	channel := simba.ContenderChannel("m", "P")
-	e.listen(t, b, channel)
+	e.subscribe(t, b, channel)
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "P", time.Minute, nil)
 	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
 	awaitIdle(t, b, "m", "W")
 	release(t, b, "m", "L")
-	e.hear(t, channel, is("released@@L"))
+	e.receive(t, channel, is("released@@L"))
 	acquire(t, b, "m", "P", time.Minute, nil)
 	release(t, b, "m", "P")
 	granted(t, w, ticket)
@@ -39,17 +40,17 @@ func TestAnOwnTurnNoticeThatIsHeardLateGivesNobodyAPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.ZScore(t.Context(), seeds.Queue("m"), "P").Err(); err != redis.Nil {
-		t.Errorf("P, who does not wait, has a place: %v", err)
+		t.Errorf("P does not wait, and is queued: %v", err)
 	}
 }
 
-func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
+func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
 	for _, c := range []string{"P", "L", "N"} {
-		e.listen(t, b, simba.ContenderChannel("m", c))
+		e.subscribe(t, b, simba.ContenderChannel("m", c))
 	}
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "P", time.Minute, nil)
@@ -64,36 +65,37 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Errorf("N overtakes L, whose turn it is: %+v", o)
+		t.Errorf("N overtakes L, which has the reservation: %+v", o)
 	}
 	if o, _ := acquire(t, b, "m", "L", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("L asks in its turn: %+v", o)
+		t.Errorf("L asks during its reservation: %+v", o)
 	}
 }
 
-// All that the server overhears is taken in at once, in the second turn of a contender of Simba.
-func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.T) {
+// The server handles both notices in one reconciliation, during the reservation of a contender of
+// Simba.
+func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
-	e.listen(t, b, simba.ContenderChannel("m", "P"))
-	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").listen()
-	j.take()
+	e.subscribe(t, b, simba.ContenderChannel("m", "P"))
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").subscribe()
+	j.mustAcquire()
 	acquire(t, b, "m", "P", time.Minute, nil)
-	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
-	holdReconciles(t, b, "m")
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	blockReconciling(t, b, "m")
 	if _, _, err := b.Break(t.Context(), "m", ""); err != nil {
 		t.Fatal(err)
 	}
-	e.hear(t, simba.ContenderChannel("m", "P"), is("released@@jvm"))
+	e.receive(t, simba.ContenderChannel("m", "P"), is("released@@jvm"))
 	acquire(t, b, "m", "P", time.Minute, nil)
 	release(t, b, "m", "P")
 	acquire(t, b, "m", "a", time.Minute, nil)
-	j.queueUp()
+	j.mustQueue()
 	release(t, b, "m", "a")
-	j.hear("released@@a")
-	until(t, "both notices are heard", func() bool {
+	j.receive("released@@a")
+	until(t, "both notices have arrived", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.wakeups["m"]) == 2
@@ -102,15 +104,16 @@ func TestAnOwnTurnNoticeThatIsHeardLateEndsNoTurnOfAContenderOfSimba(t *testing.
 		t.Fatal(err)
 	}
 	if record := j.client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(); !strings.Contains(record, "jvm") {
-		t.Errorf("it is not its turn any more: %q", record)
+		t.Errorf("it has no reservation any more: %q", record)
 	}
-	j.take()
+	j.mustAcquire()
 }
 
-// holdLooks has a server make no look at a mutex by itself: one seems to be under way.
-func holdReconciles(t testing.TB, b *Backend, mutex string) {
+// blockReconciling has a server not reconcile a mutex by itself: it takes the mutex for being
+// reconciled.
+func blockReconciling(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
-	until(t, "looks are held up", func() bool {
+	until(t, "the mutex is not being reconciled", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		_, busy := b.reconciling[mutex]
@@ -121,36 +124,37 @@ func holdReconciles(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// J's release was noted. No look takes that note away, since 3.2 tells no contender by itself.
-func TestAnOwnTurnNoticeThatIsHeardLateIsNotTakenForANotedRelease(t *testing.T) {
+// A request has recorded J's release as unnotified. No reconciliation clears that, since 3.2
+// notifies no single contender.
+func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
-	e.listen(t, b, simba.ContenderChannel("m", "P"))
+	e.subscribe(t, b, simba.ContenderChannel("m", "P"))
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "P", time.Minute, nil)
 	release(t, b, "m", "L") // P gets the notice released@@L
 	acquire(t, b, "m", "P", time.Minute, nil)
 	release(t, b, "m", "P")
 	j := newSimbaContender(t, s.Addr, seeds.Simba32, "m", "J")
-	j.take()
-	owner(t, b, "m") // the server knows the tenure
-	notes(t, j, b, guardScript, "x", int64(60_000), int64(0), "0")
+	j.mustAcquire()
+	owner(t, b, "m") // records the tenure
+	releaseThenRun(t, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("the mutex is kept for P, which does not wait: %+v", o)
+		t.Errorf("the mutex is reserved for P, which does not wait: %+v", o)
 	}
 }
 
-func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
+func TestPollingContendersGetTheMutexInOrder(t *testing.T) {
 	s := stores.Redis(t)
 	watcher := newListener()
 	other := serve(t, "redis://"+s.Addr, watcher)
 	other.SetHandoffWindow(time.Minute)
-	watcher.listen(t, other, "simba:{m}")
+	watcher.subscribe(t, other, "simba:{m}")
 	var refused atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 3 {
@@ -158,10 +162,10 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 		e := newListener()
 		b := serve(t, "redis://"+s.Addr, e)
 		b.SetHandoffWindow(time.Minute)
-		e.listen(t, b, simba.ContenderChannel("m", id))
-		turns := e.on(simba.ContenderChannel("m", id))
+		e.subscribe(t, b, simba.ContenderChannel("m", id))
+		notices := e.queueOf(simba.ContenderChannel("m", id))
 		wg.Go(func() {
-			hasTurn := false
+			notified := false
 			for won := 0; won < 500; {
 				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute})
 				if err != nil {
@@ -170,24 +174,24 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 				}
 				if o.Status == simba.StatusAcquired {
 					won++
-					for len(turns) > 0 { // of before
-						<-turns
+					for len(notices) > 0 { // of earlier reservations
+						<-notices
 					}
-					hasTurn = false
+					notified = false
 					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: id}); err != nil {
 						t.Error(err)
 						return
 					}
 					continue
 				}
-				if hasTurn {
+				if notified {
 					refused.Add(1)
 				}
 				select {
-				case <-turns:
-					hasTurn = true
+				case <-notices:
+					notified = true
 				case <-time.After(10 * time.Second):
-					t.Errorf("%s waits in vain", id)
+					t.Errorf("%s was not notified", id)
 					return
 				}
 			}
@@ -195,6 +199,6 @@ func TestContendersThatPollInARingHaveEachTurn(t *testing.T) {
 	}
 	wg.Wait()
 	if n := refused.Load(); n > 0 {
-		t.Errorf("%d times a contender asked in its turn and was refused", n)
+		t.Errorf("%d times a contender was refused during its reservation", n)
 	}
 }

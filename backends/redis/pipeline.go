@@ -14,58 +14,58 @@ import (
 )
 
 const (
-	maxBatch = 128 // requests that travel together
-	// maxFlights is how many batches are on the way to one node at a time. With one, a
-	// lost connection would hold up all; many make batches small, which costs processors.
+	maxBatch = 128 // requests
+	// maxInFlight is how many batches are in flight to one node. With one, a lost connection would
+	// delay all requests. With many, batches are small, which costs processor time.
 	maxInFlight = 2
 )
 
-// pipeline carries the requests of concurrent clients to one node together. A lone
-// request is sent at once; those that arrive while all flights are under way wait for
-// the next to return. Safe for concurrent use.
+// pipeline sends the requests of concurrent clients to one node in batches. A lone request is sent
+// at once. Requests that arrive while maxInFlight batches are in flight wait, and form the next
+// batch. Safe for concurrent use.
 type pipeline struct {
 	client  *redis.Client
 	timeout time.Duration
 	tasks   *tasks
 	clock   clock         // of the node
-	slots   chan struct{} // bounds the work in background there
-	// judge takes in the error of a request that was sent at some time.
-	judge func(client *redis.Client, sent time.Time, err error)
+	slots   chan struct{} // see Backend.background
+	// onResult gets the error of each request, nil included, and when the request was sent.
+	onResult func(client *redis.Client, sent time.Time, err error)
 
 	mu       sync.Mutex // guards what follows
 	queue    []*request
-	inFlight int
+	inFlight int // batches
 	last     int // requests in the last batch
 }
 
-// request is one script to run. Its reply and err are set before done is closed, and
-// read only after.
+// request is one run of a script. Its reply and err are set before done is closed, and read only
+// after.
 type request struct {
 	script *script
-	args   []any // of EVALSHA, its name included
+	args   []any // the command: EVALSHA and its arguments
 
-	gone  atomic.Bool // nobody waits for it; not sent if it was not yet
-	done  chan struct{}
-	reply any
-	err   error
+	abandoned atomic.Bool // nobody waits for the reply: not sent, if it is still queued
+	done      chan struct{}
+	reply     any
+	err       error
 }
 
-// errOverdue is the fate of a script that did nothing, since it reached Redis too late.
-var errOverdue = errors.New("the request was too long on its way")
+// errOverdue is returned when a script did nothing because it reached Redis after its deadline.
+var errOverdue = errors.New("the request reached redis after its deadline")
 
-// limitArg is where a script finds when it is too late to run, among the args of EVALSHA.
+// deadlineArg is the index of the script's deadline among the args of a request.
 const deadlineArg = 3 + len(suffixes) + 4
 
-// do runs a script, or gives up when ctx ends: then it may run in that time or not, and
-// not later. Args has a place for the limit.
+// do runs a script. It sets the script's deadline in args. If ctx ends first, the script may have
+// run, but does not run later.
 func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
-	for again := true; ; again = false {
+	for retry := true; ; retry = false {
 		sent := time.Now()
-		limit, ok := ctx.Deadline()
+		deadline, ok := ctx.Deadline()
 		if !ok {
-			limit = sent.Add(p.timeout)
+			deadline = sent.Add(p.timeout)
 		}
-		args[deadlineArg] = p.clock.limit(limit)
+		args[deadlineArg] = p.clock.atNode(deadline)
 		reply, err := p.run(ctx, &request{script: s, args: args})
 		if err != nil {
 			return nil, err
@@ -74,11 +74,11 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 		switch {
 		case !late:
 			if now > 0 {
-				p.clock.read(now, sent)
+				p.clock.update(now, sent)
 			}
 			return reply, nil
-		case again && time.Now().Before(limit): // the node's clock was set; the script did nothing
-			p.clock.set(now, sent)
+		case retry && time.Now().Before(deadline): // the node's clock was set forward
+			p.clock.replace(now, sent)
 			args = slices.Clone(args)
 		default:
 			return nil, errOverdue
@@ -86,17 +86,17 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 	}
 }
 
-// run sends a request, and waits for its reply.
+// run sends a request and waits for its reply.
 func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	r.done = make(chan struct{})
 	p.mu.Lock()
 	if p.inFlight == 0 && len(p.queue) == 0 && p.last <= 1 {
 		p.inFlight++
 		p.mu.Unlock()
-		// Alone, and without the way through another goroutine. Should the caller go away,
-		// this waits for the reply nevertheless, until ctx' deadline at most.
+		// A lone request is sent by this goroutine. It waits for the reply until ctx' deadline,
+		// even if ctx is cancelled.
 		p.send(ctx, []*request{r})
-		p.land()
+		p.finishLone()
 		return r.reply, r.err
 	}
 	p.queue = append(p.queue, r)
@@ -105,7 +105,7 @@ func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 		p.inFlight++
 	}
 	p.mu.Unlock()
-	if start && !p.tasks.start(p.fly) {
+	if start && !p.tasks.start(p.sendBatches) {
 		p.mu.Lock()
 		p.inFlight--
 		p.mu.Unlock()
@@ -115,27 +115,27 @@ func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	case <-r.done:
 		return r.reply, r.err
 	case <-ctx.Done():
-		r.gone.Store(true)
+		r.abandoned.Store(true)
 		return nil, ctx.Err()
 	case <-p.tasks.ctx.Done():
 		return nil, simba.ErrStopped
 	}
 }
 
-// land ends the flight of a lone request. What came meanwhile needs another.
-func (p *pipeline) land() {
+// finishLone starts sending the requests that arrived while a lone one was in flight.
+func (p *pipeline) finishLone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.queue) == 0 || !p.tasks.start(p.fly) {
+	if len(p.queue) == 0 || !p.tasks.start(p.sendBatches) {
 		p.inFlight--
 	}
 }
 
-// fly sends batches until nothing waits.
-func (p *pipeline) fly() {
+// sendBatches sends batches until no request waits.
+func (p *pipeline) sendBatches() {
 	var batch []*request
 	for {
-		if batch = p.take(batch[:0]); len(batch) == 0 {
+		if batch = p.nextBatch(batch[:0]); len(batch) == 0 {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
@@ -144,13 +144,14 @@ func (p *pipeline) fly() {
 	}
 }
 
-// take moves the requests of the next batch. If there are none, the flight is over.
-func (p *pipeline) take(batch []*request) []*request {
+// nextBatch appends the requests of the next batch. If there are none, nothing of the caller is in
+// flight any more.
+func (p *pipeline) nextBatch(batch []*request) []*request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := 0
 	for ; i < len(p.queue) && len(batch) < maxBatch; i++ {
-		if r := p.queue[i]; !r.gone.Load() {
+		if r := p.queue[i]; !r.abandoned.Load() {
 			batch = append(batch, r)
 		}
 	}
@@ -165,19 +166,21 @@ func (p *pipeline) take(batch []*request) []*request {
 	return batch
 }
 
+// send sends a batch and ends its requests. If the node lacks a script, it loads the scripts and
+// sends the requests of that script again: they have not run.
 func (p *pipeline) send(ctx context.Context, batch []*request) {
 	missing := p.exchange(ctx, batch, false)
 	if len(missing) == 0 {
 		return
 	}
-	// A script that Redis does not know has not run.
 	for _, r := range p.exchange(ctx, missing, true) {
 		close(r.done)
 	}
 }
 
-// exchange sends a batch, and ends its requests but those whose script is missing. The scripts
-// are loaded on the same connection, since another may lead to another node.
+// exchange sends a batch. It ends the requests, except those whose script the node lacks: these it
+// returns. With load it loads the scripts first, on the same connection, since another connection
+// may lead to another node.
 func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (missing []*request) {
 	cmds := make([]*redis.Cmd, len(batch))
 	pipe := p.client.Pipeline()
@@ -189,18 +192,19 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (m
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	sent := time.Now()
-	_, err := pipe.Exec(ctx) // the first error; each command has its own, unless no connection could be made
+	// The first error. Commands have no error of their own if no connection could be made.
+	_, err := pipe.Exec(ctx)
 	for i, r := range batch {
 		r.reply, r.err = cmds[i].Result()
 		if r.reply == nil && r.err == nil {
 			r.err = err
 		}
-		p.judge(p.client, sent, r.err) // before anyone asks again
+		p.onResult(p.client, sent, r.err) // before the caller can send another request
 	}
 	for _, r := range batch {
 		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
 			if load && err != nil {
-				r.err = err // why it was not loaded
+				r.err = err // why the script was not loaded
 			}
 			missing = append(missing, r)
 			continue
@@ -216,7 +220,7 @@ func queueScripts(ctx context.Context, pipe redis.Pipeliner) {
 	}
 }
 
-// load tells the node every script.
+// load loads every script at the node.
 func (p *pipeline) load(ctx context.Context) error {
 	pipe := p.client.Pipeline()
 	queueScripts(ctx, pipe)

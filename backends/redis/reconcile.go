@@ -2,34 +2,42 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Looks: what a server does for a mutex by itself.
+// Reconciling: what a server does for a mutex that no request asks for.
 
 const (
-	// patience is how long a mutex that someone here waits for goes without a look.
+	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
+	// waits for here.
 	reconcileInterval = 10 * time.Second
-	// maxAssert is how many waiters of a mutex are made sure of in one look.
+	// retryAfter is when a mutex is reconciled after a request whose outcome is unknown.
+	retryAfter = 300 * time.Millisecond
+	// refusedAfter is when a mutex is reconciled again after Redis has refused to.
+	refusedAfter = 2 * time.Second
+	// maxRestored is how many waiters of a mutex one reconciliation restores.
 	maxRestored = 64
 )
 
-// wakeup is what a release by Simba up to 3.1 has published: it wakes one contender.
+// wakeup is a release notice of Simba up to 3.1, which wakes one contender.
 type wakeup struct{ contender, releaser string }
 
-// maxWakeups is how many of them a look takes in; there are more only if looks are late.
+// maxWakeups bounds the wakeups of one reconciliation. There are more only if it is late.
 const maxWakeups = 16
 
-// attendSoon looks after a mutex whose time has come.
+// reconcileSoon reconciles a mutex in the background. If that is being done already, the mutex is
+// reconciled once more afterwards: an outage would otherwise pile up goroutines.
 func (b *Backend) reconcileSoon(mutex string) {
 	b.mu.Lock()
 	_, busy := b.reconciling[mutex]
 	b.reconciling[mutex] = busy
 	b.mu.Unlock()
-	if busy { // one at a time, or an outage piles them up
+	if busy {
 		return
 	}
 	b.background(mutex, func(ctx context.Context) {
@@ -44,21 +52,21 @@ func (b *Backend) reconcileSoon(mutex string) {
 	})
 }
 
-// attend looks after a mutex: ends waits that Redis has yet to hear of, makes sure
-// that who waits here has a place, and lets the mutex be handed on if it is free.
+// reconcile ends the orphans of a mutex, and runs the reconcile script for the waiters here. The
+// script hands the mutex off if it is free. Then reconcile schedules the next time.
 func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	if err := b.endOrphans(ctx, mutex); err != nil {
-		b.retry(mutex, err)
+		b.retryReconcile(mutex, err)
 		return
 	}
 	waiting := b.waiters.Waiting(mutex)
 	waiting = waiting[:min(len(waiting), maxRestored)]
-	if len(waiting) > 0 && !b.subs.hears(mutex) {
-		waiting = nil // grants could not reach them; their turn is when it hears again
+	if len(waiting) > 0 && !b.subs.reachable(mutex) {
+		waiting = nil // no grant could reach them; onConfirmed reconciles once more
 	}
 	s, err := b.runReconcile(ctx, mutex, "", waiting)
 	if err != nil {
-		b.retry(mutex, err)
+		b.retryReconcile(mutex, err)
 		return
 	}
 	if err := b.subscriptionError(mutex); err != nil {
@@ -77,39 +85,41 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	}
 }
 
-// assert looks at a mutex and gives tickets a place that have none.
-func (b *Backend) runReconcile(ctx context.Context, mutex, again string, waiting []*proxy.Ticket) (*state, error) {
+// runReconcile runs the reconcile script: it restores the queue entries of tickets that have lost
+// theirs, and takes the wakeups of the mutex into account. If renotify names a polling contender,
+// the script repeats the notice of its reservation.
+func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*state, error) {
 	args := make([]any, 0, 3+6*len(waiting))
-	var busy []*queueEntry
+	var restoring []*queueEntry
 	b.mu.Lock()
 	wakeups := b.wakeups[mutex]
-	args = append(args, "1", again, len(wakeups))
+	args = append(args, "1", renotify, len(wakeups))
 	for _, w := range wakeups {
 		args = append(args, w.contender, w.releaser)
 	}
 	delete(b.wakeups, mutex)
 	for _, t := range waiting {
-		r, p := t.Request, entryOf(t)
-		if p.score == "" || p.ended {
-			continue // its first request is under way
+		r, e := t.Request, entryOf(t)
+		if e.score == "" || e.restoreStopped {
+			continue // its first request is under way, or its last
 		}
-		p.restoring++
-		busy = append(busy, p)
-		args = append(args, r.Contender, p.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-			b.session(r.Session), p.ticket)
+		e.restoring++
+		restoring = append(restoring, e)
+		args = append(args, r.Contender, e.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
+			b.session(r.Session), e.ticket)
 	}
 	b.mu.Unlock()
 	s, err := b.ask(ctx, mutex, reconcileScript, args...)
 	b.mu.Lock()
-	for _, p := range busy {
-		p.restoring--
-		if p.restoring == 0 && p.idle != nil {
-			close(p.idle)
-			p.idle = nil
+	for _, e := range restoring {
+		e.restoring--
+		if e.restoring == 0 && e.idle != nil {
+			close(e.idle)
+			e.idle = nil
 		}
 	}
 	if err != nil {
-		b.keepWakeupsLocked(mutex, wakeups) // for the next look
+		b.keepWakeupsLocked(mutex, wakeups)
 	}
 	b.mu.Unlock()
 	if err != nil {
@@ -118,29 +128,35 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, again string, waiting
 	return s, nil
 }
 
-// addressLocked puts earlier wake-ups of a mutex before those that the next look takes in.
+// keepWakeupsLocked keeps wakeups of a failed reconciliation for the next one, in front of those
+// that arrived meanwhile.
 func (b *Backend) keepWakeupsLocked(mutex string, earlier []wakeup) {
 	if all := slices.Concat(earlier, b.wakeups[mutex]); len(all) > 0 {
 		b.wakeups[mutex] = all[max(0, len(all)-maxWakeups):]
 	}
 }
 
-// exorcise ends the waits of a mutex' ghosts. On an error some are left.
-func (b *Backend) endOrphans(ctx context.Context, mutex string) error {
-	b.mu.Lock()
-	list := b.orphans[mutex]
-	delete(b.orphans, mutex)
-	b.mu.Unlock()
-	for i, g := range list {
-		if time.Now().After(g.until) {
-			continue
-		}
-		if _, err := b.ask(ctx, mutex, leaveScript, g.contender, g.ticket, "gone"); err != nil {
-			b.mu.Lock()
-			b.orphans[mutex] = append(b.orphans[mutex], list[i:]...)
-			b.mu.Unlock()
-			return err
-		}
+// retryReconcile schedules a mutex again after it could not be reconciled. If the error lasts until
+// an operator acts, the waits for the mutex end with it.
+func (b *Backend) retryReconcile(mutex string, err error) {
+	refusal := (*simba.MisconfiguredError)(nil)
+	if !errors.As(err, &refusal) {
+		b.schedule.advance(mutex, time.Now().Add(retryAfter))
+		return
+	}
+	b.waiters.Fail(mutex, refusal)
+	b.schedule.advance(mutex, time.Now().Add(refusedAfter))
+}
+
+// subscriptionError returns the lasting error because of which the node of a mutex delivers no
+// grants to this server, nil if there is none.
+func (b *Backend) subscriptionError(mutex string) error {
+	sub := b.subs.subscriberOf(endedContext, simba.MutexChannel(mutex))
+	if sub == nil || sub.confirmed(b.subs.serverChannel()) {
+		return nil
+	}
+	if err := sub.err(); err != nil && lasting(err) != nil {
+		return b.requestError(err)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Each case takes one right from a user that has all it needs.
-func TestAMissingRightInAScriptIsNamedAndEndsWaits(t *testing.T) {
+// Each case removes one right from a user that has all it needs.
+func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 	cases := map[string][]any{
 		"the key of the owner":     {"resetkeys", "~simba:{*}:*"},
 		"the key of the queue":     {"resetkeys", "~simba:{*}", "~simba:{*}:[^c]*"},
@@ -54,8 +54,8 @@ func TestAMissingRightInAScriptIsNamedAndEndsWaits(t *testing.T) {
 					acquire(t, b, "m", "p", time.Minute, nil)
 				}
 				allow(harm...)
-				for _, q := range questions {
-					switch err := q.ask(t.Context(), b); {
+				for _, q := range requests {
+					switch err := q.run(t.Context(), b); {
 					case err == nil:
 						answered++
 					default:
@@ -73,7 +73,7 @@ func TestAMissingRightInAScriptIsNamedAndEndsWaits(t *testing.T) {
 			if err == nil && o.Status != simba.StatusAcquired || err != nil && !errors.As(err, &refusal) {
 				t.Errorf("the wait ends with %+v, %v", o, err)
 			}
-			t.Logf("%d answered, %d refused, the wait ends with %v, %v", answered, named, o.Status, err)
+			t.Logf("%d answered, %d refused, the wait ended with %v, %v", answered, named, o.Status, err)
 		})
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// nodeBits of a scan's cursor, the lowest, say which master is looked at.
+// nodeBits is how many of the lowest bits of a cursor hold the index of the master.
 const nodeBits = 8
 
-// Scan implements simba.Backend: the masters' own SCAN, one after another. Should a
-// cluster's masters change meanwhile, some mutexes may be missed.
+// Scan implements simba.Backend: it runs SCAN at one master after another. If a cluster's masters
+// change meanwhile, it may miss some mutexes.
 func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
 	if b.tasks.ctx.Err() != nil {
 		return simba.ScanPage{}, 0, simba.ErrStopped
@@ -24,11 +24,12 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage
 	defer cancel()
 	page, err := b.scan(ctx, r)
 	if err != nil {
-		return simba.ScanPage{}, 0, b.unavailable(err)
+		return simba.ScanPage{}, 0, b.requestError(err)
 	}
 	return page, 0, nil
 }
 
+// scan returns one page of one master.
 func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, err error) {
 	masters, err := b.up.masters(ctx)
 	if err != nil {
@@ -59,7 +60,7 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	return page, err
 }
 
-// parseScan reads a reply of SCAN.
+// parseScan parses a reply of SCAN.
 func parseScan(reply any) (keys []string, cursor uint64, err error) {
 	list, _ := reply.([]any)
 	if len(list) != 2 {
@@ -78,7 +79,7 @@ func parseScan(reply any) (keys []string, cursor uint64, err error) {
 	return keys, cursor, nil
 }
 
-// pick returns the mutexes of keys that a request asks for, each once.
+// pick returns the mutexes among keys that a request asks for, each once.
 func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, r simba.ScanRequest) (names []string, err error) {
 	seen := make(map[string]bool)
 	pipe := node.Pipeline()
@@ -90,7 +91,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 		case !ok || seen[mutex]:
 			continue
 		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
-			continue // the mutex' other key tells
+			continue // the mutex' other key decides
 		case r.Match != nil && !r.Match(mutex):
 			continue
 		}
@@ -105,7 +106,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 	}
 	sent := time.Now()
 	if _, err := pipe.Exec(ctx); err != nil {
-		u.judge(node, sent, err)
+		u.closeIfReadOnly(node, sent, err)
 		return nil, err
 	}
 	both := names[:0]

@@ -8,146 +8,149 @@ import (
 	"time"
 )
 
-// agenda says when to look after which mutex. A later time for a mutex is only noted:
-// when the earlier one comes, the mutex is put off. So renewals cost a map's lookup.
+// schedule says when the server reconciles which mutex: one time for each. A move to a later time
+// costs a map lookup only. The mutex moves in the heap when its earlier time comes.
 //
-// Replies are taken in in any order, so each says what Redis' clock showed when its script ran, asOf: a
-// look is put off, or given up, only by what is known of later than what it was made for. If the clock
-// is set back, looks come too early for a while. Safe for concurrent use.
+// Replies arrive in any order. So each time has an asOf: what Redis' clock showed when the script
+// ran whose reply asked for that time. A time is put off or cancelled only by a reply with a later
+// asOf. If Redis' clock is set back, mutexes are reconciled too early for a while.
+// Safe for concurrent use.
 type schedule struct {
 	mu      sync.Mutex // guards what follows
 	byMutex map[string]*dueTime
 	heap    dueTimes
-	wake    chan struct{} // of one: the first dueTime is earlier than before
+	wake    chan struct{} // capacity 1: the first time is earlier than before
 }
 
+// dueTime is when a mutex is reconciled.
 type dueTime struct {
-	mutex string
-	at    time.Time // when
-	asOf  int64     // Unix milliseconds of the reply that it was made for; always = it may not be put off
-	slot  time.Time // by which it stands in the heap, not later than at
-	index int
+	mutex  string
+	at     time.Time
+	asOf   int64     // Unix milliseconds; always = it must not be put off
+	heapAt time.Time // its key in the heap, not later than at
+	index  int
 }
+
+// always is a later asOf than that of any reply.
+const always = math.MaxInt64
 
 func newSchedule() *schedule {
 	return &schedule{byMutex: make(map[string]*dueTime), wake: make(chan struct{}, 1)}
 }
 
-// always is later than any reply.
-const always = math.MaxInt64
-
-// set makes at the time of the mutex, or advances it if what it was made for is as of later.
-func (a *schedule) set(mutex string, at time.Time, asOf int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if x := a.byMutex[mutex]; x == nil || asOf > x.asOf || at.Before(x.at) {
-		a.setLocked(mutex, at, asOf)
+// set sets the time of a mutex. It puts an earlier time off only if that has an earlier asOf.
+func (s *schedule) set(mutex string, at time.Time, asOf int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.byMutex[mutex]; d == nil || asOf > d.asOf || at.Before(d.at) {
+		s.setLocked(mutex, at, asOf)
 	}
 }
 
-// advance makes at the time of the mutex unless it has an earlier one.
-func (a *schedule) advance(mutex string, at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if x := a.byMutex[mutex]; x == nil || at.Before(x.at) {
-		a.setLocked(mutex, at, always)
+// advance sets the time of a mutex, unless it has an earlier one.
+func (s *schedule) advance(mutex string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.byMutex[mutex]; d == nil || at.Before(d.at) {
+		s.setLocked(mutex, at, always)
 	}
 }
 
-// cancel forgets the time of the mutex, unless what it was made for is as of later. Of what is as of the same millisecond the
-// release is taken for the later: who queues behind the next owner makes a time anew.
-func (a *schedule) cancel(mutex string, asOf int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if x := a.byMutex[mutex]; x != nil && asOf >= x.asOf {
-		heap.Remove(&a.heap, x.index)
-		delete(a.byMutex, mutex)
+// cancel removes the time of a mutex, unless that has a later asOf. In the same millisecond the
+// release that cancels counts as the later: a waiter behind the next owner sets a new time.
+func (s *schedule) cancel(mutex string, asOf int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.byMutex[mutex]; d != nil && asOf >= d.asOf {
+		heap.Remove(&s.heap, d.index)
+		delete(s.byMutex, mutex)
 	}
 }
 
-func (a *schedule) setLocked(mutex string, at time.Time, asOf int64) {
-	x := a.byMutex[mutex]
-	if x != nil {
-		x.asOf = max(x.asOf, asOf)
+func (s *schedule) setLocked(mutex string, at time.Time, asOf int64) {
+	d := s.byMutex[mutex]
+	if d != nil {
+		d.asOf = max(d.asOf, asOf)
 	}
 	switch {
-	case x == nil:
-		x = &dueTime{mutex: mutex, at: at, asOf: asOf, slot: at}
-		a.byMutex[mutex] = x
-		heap.Push(&a.heap, x)
-	case at.Before(x.slot):
-		x.at, x.slot = at, at
-		heap.Fix(&a.heap, x.index)
+	case d == nil:
+		d = &dueTime{mutex: mutex, at: at, asOf: asOf, heapAt: at}
+		s.byMutex[mutex] = d
+		heap.Push(&s.heap, d)
+	case at.Before(d.heapAt):
+		d.at, d.heapAt = at, at
+		heap.Fix(&s.heap, d.index)
 	default:
-		x.at = at
+		d.at = at
 		return
 	}
-	if x.index == 0 {
+	if d.index == 0 {
 		select {
-		case a.wake <- struct{}{}:
+		case s.wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// due takes a mutex whose time has come, or says how long until the next may be.
-func (a *schedule) due(now time.Time) (mutex string, wait time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for len(a.heap) > 0 {
-		x := a.heap[0]
+// pop removes and returns a mutex whose time has come. If there is none, it returns how long to
+// wait before the next call.
+func (s *schedule) pop(now time.Time) (mutex string, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.heap) > 0 {
+		d := s.heap[0]
 		switch {
-		case x.slot.After(now):
-			return "", x.slot.Sub(now)
-		case x.at.After(now):
-			x.slot = x.at
-			heap.Fix(&a.heap, 0)
+		case d.heapAt.After(now):
+			return "", d.heapAt.Sub(now)
+		case d.at.After(now):
+			d.heapAt = d.at
+			heap.Fix(&s.heap, 0)
 			continue
 		}
-		heap.Pop(&a.heap)
-		delete(a.byMutex, x.mutex)
-		return x.mutex, 0
+		heap.Pop(&s.heap)
+		delete(s.byMutex, d.mutex)
+		return d.mutex, 0
 	}
 	return "", time.Hour
 }
 
-// run calls attend for each mutex in its time, until ctx ends.
-func (a *schedule) run(ctx context.Context, attend func(mutex string)) {
+// run calls reconcile for each mutex at its time, until ctx ends.
+func (s *schedule) run(ctx context.Context, reconcile func(mutex string)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		mutex, wait := a.due(time.Now())
+		mutex, wait := s.pop(time.Now())
 		if mutex != "" {
-			attend(mutex)
+			reconcile(mutex)
 			continue
 		}
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-a.wake:
+		case <-s.wake:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// appointments is a heap by slot.
+// dueTimes is a heap by heapAt.
 type dueTimes []*dueTime
 
 func (h dueTimes) Len() int           { return len(h) }
-func (h dueTimes) Less(i, j int) bool { return h[i].slot.Before(h[j].slot) }
+func (h dueTimes) Less(i, j int) bool { return h[i].heapAt.Before(h[j].heapAt) }
 func (h dueTimes) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 func (h *dueTimes) Push(x any) {
-	p := x.(*dueTime)
-	p.index = len(*h)
-	*h = append(*h, p)
+	d := x.(*dueTime)
+	d.index = len(*h)
+	*h = append(*h, d)
 }
 func (h *dueTimes) Pop() any {
 	old := *h
-	x := old[len(old)-1]
+	d := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	return x
+	return d
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// script is one Lua script. Redis knows it by its SHA-1.
+// script is one Lua script. EVALSHA names it by its SHA-1.
 type script struct {
 	name, text, sha string
 }
 
-// suffixes make the keys of a mutex of the lock's, in the order of KEYS in lua/state.lua.
+// suffixes are the suffixes of a mutex' keys, in the order of KEYS in lua/state.lua.
 var suffixes = [...]string{"", ":contender", ":tenure", ":waiting", ":ended", ":fence", ":token"}
 
-// command is what runs a script on a mutex: EVALSHA and its arguments. header are the first of
-// ARGV, which every script takes, but for the limit.
+// command returns the command that runs a script on a mutex. header are the first of ARGV, which
+// every script takes; the deadline among them is set later.
 func (s *script) command(mutex string, header [6]any, args ...any) []any {
 	all := make([]any, 0, deadlineArg+2+len(args))
 	all = append(all, "evalsha", s.sha, len(suffixes))
@@ -42,7 +42,8 @@ func keysOf(mutex string) *[len(suffixes)]string {
 	return keys
 }
 
-// Every script is prove, state, its own fast path or first lines if it has some, steps and waiters, and its body.
+// A script is a concatenation: writable, state, its fast path or first lines if it has any, steps,
+// waiters, and its body.
 
 //go:embed lua/writable.lua
 var writableLua string

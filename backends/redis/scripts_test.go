@@ -19,7 +19,7 @@ import (
 // farToken is larger than any that the clock makes, so the next is one more.
 const farToken = "9007199254740000"
 
-func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
+func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -39,7 +39,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Names that JSON must escape, or that are no text at all.
+	// Names that JSON must escape, or that do not print.
 	for _, me := range []string{"c1", `q"\`, "é", "\x01"} {
 		take := run{acquireScript, []any{me, int64(60000), int64(5000), "queue", "", ""}}
 		bound := run{acquireScript, []any{me, int64(60000), int64(0), "busy", "s:7", ""}}
@@ -48,7 +48,7 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 		free := run{releaseScript, []any{me, "0", "", "done"}}
 		byToken := run{releaseScript, []any{me, "9007199254740001", "", `be"cause`}}
 		poll := run{acquireScript, []any{"poller", int64(1000), int64(0), "queue", "", ""}}
-		look := run{reconcileScript, []any{"0", "", 0}}
+		read := run{reconcileScript, []any{"0", "", 0}}
 		served := run{releaseScript, []any{"before", "0", "", ""}} // of the record below
 		for name, story := range map[string][]run{
 			"acquire":                    {take},
@@ -62,25 +62,25 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 			"after a handoff":            {served, take, guard, free},
 			"after a handoff, a session": {served, bound, guard},
 			"acquire that would wait":    {wait, free},
-			"look":                       {look},
-			"acquire, look":              {take, look},
-			"acquire, poll, look":        {take, poll, look},
-			"acquire, release, look":     {take, free, look},
-			"after a handoff, look":      {served, bound, look},
+			"read":                       {read},
+			"acquire, read":              {take, read},
+			"acquire, poll, read":        {take, poll, read},
+			"acquire, release, read":     {take, free, read},
+			"after a handoff, read":      {served, bound, read},
 			"after one by Simba":         {take},
-			"after one by Simba, look":   {look, take, free, look},
+			"after one by Simba, read":   {read, take, free, read},
 		} {
 			results, seen := make([]string, 2), make([]string, 2)
 			for i, fast := range []bool{true, false} {
 				mutex := `m"` + me
 				key := simba.MutexChannel(mutex)
 				header := b.header()
-				header[4] = never
+				header[4] = noDeadline
 				if err := c.FlushDB(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
 				seed := "return redis.call('SET', KEYS[1]..':tenure', cmsgpack.pack(ARGV[1], '', 'z'))"
-				if strings.HasPrefix(name, "after one by Simba") { // and unheard
+				if strings.HasPrefix(name, "after one by Simba") { // and unnotified
 					seed = `return redis.call('SET', KEYS[1] .. ':tenure',
 						cmsgpack.pack(ARGV[1], '', 'z', 0, 0, 0, '', '', '', 0, '', 0, true))`
 				}
@@ -93,8 +93,8 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 				if err := c.Eval(t.Context(), seed, []string{key}, farToken).Err(); err != nil {
 					t.Fatal(err)
 				}
-				heard := c.PSubscribe(t.Context(), "simba*")
-				if _, err := heard.Receive(t.Context()); err != nil {
+				published := c.PSubscribe(t.Context(), "simba*")
+				if _, err := published.Receive(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				var clock []int64
@@ -111,7 +111,8 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 					clock = append(clock, now)
 					if step.s == reconcileScript {
 						list := slices.Clone(reply.([]any))
-						for _, at := range []int{4, 5, 9} { // the ends of windows, which both count from the same instant
+						// The ends of windows. Both paths count them from the same instant.
+						for _, at := range []int{4, 5, 9} {
 							list[at] = list[at].(int64) - list[3].(int64)
 						}
 						list[3], list[6] = nil, nil // instants
@@ -121,8 +122,8 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 						t.Fatalf("%s: %v", name, err)
 					}
 				}
-				results[i] = remains(t, c, heard, clock)
-				_ = heard.Close()
+				results[i] = dump(t, c, published, clock)
+				_ = published.Close()
 			}
 			if seen[0] != seen[1] {
 				t.Errorf("%s by %q: fast %s, slow %s", name, me, seen[0], seen[1])
@@ -134,16 +135,15 @@ func TestTheFastPathsLeaveAndPublishWhatTheStepsWould(t *testing.T) {
 	}
 }
 
-// remains returns what is in Redis and what was published, but the time, which is the
-// nth run's.
-func remains(t *testing.T, c *redis.Client, heard *redis.PubSub, clock []int64) string {
+// dump returns the keys of Redis and what was published. It replaces the times of the runs.
+func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64) string {
 	t.Helper()
 	if err := c.Publish(t.Context(), "simba-end", "").Err(); err != nil {
 		t.Fatal(err)
 	}
 	var out []string
 	for {
-		m, err := heard.ReceiveMessage(t.Context())
+		m, err := published.ReceiveMessage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,11 +174,11 @@ func remains(t *testing.T, c *redis.Client, heard *redis.PubSub, clock []int64) 
 		lapse := fmt.Sprintf("%q", string(binary.BigEndian.AppendUint64([]byte{0xcf}, uint64(now)+65000+5000)))
 		all = strings.ReplaceAll(all, lapse[1:len(lapse)-1], fmt.Sprintf("<lapse %d>", i))
 	}
-	// Steps may fall in one millisecond, or a lapse be counted from an earlier step.
+	// Two steps may run in one millisecond, and a lapse may count from an earlier step.
 	return regexp.MustCompile(`<(now|lapse) \d>`).ReplaceAllString(all, "<$1>")
 }
 
-func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
+func TestDelayedReadShortensNoLease(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -186,8 +186,8 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	before := owner(t, b, "m")
 	for _, text := range []string{
-		heldUp(t, reconcileScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
-		heldUp(t, newScript("reconcile", "", reconcileLua), "local ms = call('PTTL', lock)"),
+		delayed(t, reconcileScript, "local waiters, ms = redis.pcall('ZCARD', queue)"),
+		delayed(t, newScript("reconcile", "", reconcileLua), "local ms = call('PTTL', lock)"),
 	} {
 		evaluate(t, b, c, text, "m", "0", "", 0)
 		if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
@@ -196,7 +196,7 @@ func TestAnOwnerLosesNothingThoughRedisIsHeldUpWhileItLooks(t *testing.T) {
 	}
 }
 
-func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
+func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -209,7 +209,7 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 		}{
 			"acquire": {acquireScript, "if not redis.pcall('SET', lock", []any{"a", 50, 0, "busy", "", ""}},
 			"acquire, by steps": {
-				newScript("acquire", "", acquireLua), "put(lock, who, till .. '')\n  put(", []any{"a", 50, 0, "busy", "", ""},
+				newScript("acquire", "", acquireLua), "setUntil(lock, who, till .. '')\n  setUntil(", []any{"a", 50, 0, "busy", "", ""},
 			},
 			"guard":           {guardScript, "call('PEXPIREAT', lock, till) --", []any{"a", 50, 0, "0"}},
 			"guard, by steps": {newScript("guard", "", guardLua), "if call('PEXPIREAT', lock", []any{"a", 50, 0, "0"}},
@@ -218,11 +218,11 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 			if strings.HasPrefix(name, "guard") {
 				acquire(t, b, mutex, "a", time.Minute, nil)
 			}
-			text := strings.ReplaceAll(heldUp(t, run.s, run.line), "'PXAT'", "'"+version+"'")
+			text := strings.ReplaceAll(delayed(t, run.s, run.line), "'PXAT'", "'"+version+"'")
 			evaluate(t, b, c, text, mutex, run.args...)
 			for _, key := range []string{"simba:{" + mutex + "}", "simba:{" + mutex + "}:token"} {
 				if ttl := c.PTTL(t.Context(), key).Val(); ttl != -2 {
-					t.Errorf("%s, SET %s: the lease of 50 ms was over before %s was set, which lives on for %v", name, version, key, ttl)
+					t.Errorf("%s, SET %s: the lease of 50 ms ended before %s was set, which lives for %v", name, version, key, ttl)
 				}
 			}
 		}
@@ -233,7 +233,7 @@ func TestALockEndsWithItsLeaseThoughRedisIsHeldUpBeforeItSetsIt(t *testing.T) {
 func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, args ...any) {
 	t.Helper()
 	header := b.header()
-	header[4] = never
+	header[4] = noDeadline
 	command := (&script{sha: text}).command(mutex, header, args...)
 	command[0] = "eval"
 	if err := c.Do(t.Context(), command...).Err(); err != nil {
@@ -241,8 +241,8 @@ func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, arg
 	}
 }
 
-// heldUp returns the text of a script that takes 100 ms before it comes to a line.
-func heldUp(t *testing.T, s *script, line string) string {
+// delayed returns the text of a script with a delay of 100 ms before a line.
+func delayed(t *testing.T, s *script, line string) string {
 	t.Helper()
 	text := strings.Replace(s.text, line, `
 		local from = call('TIME')
@@ -254,7 +254,7 @@ func heldUp(t *testing.T, s *script, line string) string {
 	return text
 }
 
-func TestALookReadsNoPollingWaiterBeforeOneIsToBeForgotten(t *testing.T) {
+func TestReconcileReadsNoPollingWaiterBeforeOneLapses(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)

@@ -12,35 +12,35 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// A busy server takes in a grant after its lease ran out. By then a look may have given the
-// same ticket a second tenure.
-func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing.T) {
+// A busy server handles a grant after the lease has expired. By then reconciling may have granted
+// the same ticket a second tenure.
+func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 
-	// twice returns c's ticket and the replies that tell of its two tenures.
+	// twice returns c's ticket and the replies with its two grants.
 	twice := func(t *testing.T, m string) (w *waiter, ticket simba.Ticket, first, second *state) {
 		acquire(t, b, m, "a", time.Minute, nil)
 		w = newWaiter()
 		_, ticket = acquire(t, b, m, "c", 200*time.Millisecond, w)
 		awaitIdle(t, b, m, "c")
-		muteReleases(b, m)
+		unsubscribeReleases(b, m)
 		runScript(t, b, m, acquireScript, "d", int64(60_000), int64(0), "wait", "", "0")
 		first = runScript(t, b, m, releaseScript, "a", "0", "", "")
-		until(t, "c's lease has run out, and d is granted the mutex", func() bool {
+		until(t, "c's lease has expired, and d is granted the mutex", func() bool {
 			return runScript(t, b, m, reconcileScript, "0", "", 0).owner == "d"
 		})
 		runScript(t, b, m, releaseScript, "d", "0", "", "")
-		p := entryOf(ticket.(waitTicket).Ticket)
+		e := entryOf(ticket.(waitTicket).Ticket)
 		// The second lease is long, so that the test has time.
 		second = runScript(t, b, m, reconcileScript, "1", "", 0,
-			"c", p.score, int64(60_000), int64(0), "", p.ticket)
+			"c", e.score, int64(60_000), int64(0), "", e.ticket)
 		if len(first.grants) != 1 || len(second.grants) != 1 || second.owner != "c" {
 			t.Fatalf("first %+v, second %+v", first, second)
 		}
 		return w, ticket, first, second
 	}
-	told := func(t *testing.T, m string, why simba.EndReason, ticket simba.Ticket, second *state) {
+	expectSecond := func(t *testing.T, m string, why simba.EndReason, ticket simba.Ticket, second *state) {
 		t.Helper()
 		o, err := ticket.End(why)
 		if err != nil || o.Status != simba.StatusAcquired || o.Token != second.token {
@@ -50,24 +50,24 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 	for name, why := range map[string]simba.EndReason{
 		"woken": simba.EndWoken, "timeout": simba.EndTimeout, "left": simba.EndLeft,
 	} {
-		t.Run(name+", then the second is heard of", func(t *testing.T) {
+		t.Run(name+", then the second reply", func(t *testing.T) {
 			m := name + "-later"
 			w, ticket, first, second := twice(t, m)
 			b.applyReply(m, first)
 			w.await(t)
-			told(t, m, why, ticket, second)
+			expectSecond(t, m, why, ticket, second)
 			b.applyReply(m, second)
-			stays(t, b, m, "c")
+			mustStay(t, b, m, "c")
 		})
-		t.Run(name+", after the second is heard of", func(t *testing.T) {
+		t.Run(name+", after the second reply", func(t *testing.T) {
 			m := name + "-before"
 			w, ticket, first, second := twice(t, m)
 			b.applyReply(m, first)
 			w.await(t)
 			b.applyReply(m, second)
-			stays(t, b, m, "c")
-			told(t, m, why, ticket, second)
-			stays(t, b, m, "c")
+			mustStay(t, b, m, "c")
+			expectSecond(t, m, why, ticket, second)
+			mustStay(t, b, m, "c")
 		})
 	}
 	t.Run("renewed by another request", func(t *testing.T) {
@@ -76,24 +76,24 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 		b.applyReply(m, first)
 		w.await(t)
 		runScript(t, b, m, guardScript, "c", int64(60_000), int64(0), tokenText(second.token))
-		told(t, m, simba.EndWoken, ticket, second)
+		expectSecond(t, m, simba.EndWoken, ticket, second)
 	})
 	t.Run("in the last millisecond of the first", func(t *testing.T) {
 		const m = "last"
 		w, ticket, first, second := twice(t, m)
-		// By this server's clock the first lease has a moment left.
+		// By this server's clock the first lease has 100 µs left.
 		first.sent = time.Now().Add(-200*time.Millisecond + 900*time.Microsecond)
 		b.applyReply(m, first)
 		w.await(t)
-		told(t, m, simba.EndWoken, ticket, second)
+		expectSecond(t, m, simba.EndWoken, ticket, second)
 	})
-	t.Run("and cannot be told", func(t *testing.T) {
-		const m = "untold"
+	t.Run("and abandoned", func(t *testing.T) {
+		const m = "abandoned"
 		w, ticket, first, second := twice(t, m)
 		b.applyReply(m, first)
 		w.await(t)
 		b.applyReply(m, second)
-		told(t, m, simba.EndWoken, ticket, second)
+		expectSecond(t, m, simba.EndWoken, ticket, second)
 		if _, err := ticket.Abandon(); err != nil {
 			t.Fatal(err)
 		}
@@ -110,13 +110,13 @@ func TestAWaiterGrantedAgainBeforeItHearsOfTheFirstGrantGetsTheSecond(t *testing
 		if _, err := ticket.End(simba.EndGone); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "nobody owns what nobody was told of", func() bool { return owner(t, b, m).Owner == "" })
+		until(t, "nobody owns the mutex", func() bool { return owner(t, b, m).Owner == "" })
 	})
 }
 
-// Redis confirms the tenure, and by the time that its answer is here nothing can be left of it. How often this
-// server turns to Redis before is not known, so that several waiters ask at different times.
-func TestAWaiterWhoseTenureIsConfirmedTooLateWaitsOn(t *testing.T) {
+// Redis confirms the tenure, and the lease has expired when the reply arrives. How many requests
+// the server sends before is not known, so several waiters end at different times.
+func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 	t.Parallel()
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, noNotices{})
@@ -140,12 +140,12 @@ func TestAWaiterWhoseTenureIsConfirmedTooLateWaitsOn(t *testing.T) {
 		all.Go(func() {
 			time.Sleep(time.Duration(i) * oneWay / 2)
 			o, err := tickets[m].End(simba.EndWoken)
-			t.Logf("%s: told after %v: %+v, %v", m, time.Since(granted), o, err)
+			t.Logf("%s: ended after %v: %+v, %v", m, time.Since(granted), o, err)
 			if late := (*simba.UnavailableError)(nil); errors.As(err, &late) {
-				return // that is told, too
+				return // which is correct too
 			}
 			if err != nil || o.Status == simba.StatusTimeout || o.Status == simba.StatusAcquired && o.Transition == 0 {
-				t.Errorf("%s: told %+v, %v", m, o, err)
+				t.Errorf("%s: %+v, %v", m, o, err)
 			}
 		})
 	}

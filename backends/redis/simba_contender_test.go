@@ -13,13 +13,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// rival is a contender of one generation of Simba. It listens only after listen.
+// simbaContender is a contender of one generation of Simba. It receives messages after subscribe.
 type simbaContender struct {
 	t         testing.TB
 	client    redis.UniversalClient
 	of        seeds.Generation
 	mutex, id string
-	heard     *redis.PubSub
+	pubsub    *redis.PubSub
 }
 
 func newSimbaContender(t testing.TB, addr string, of seeds.Generation, mutex, id string) *simbaContender {
@@ -48,7 +48,8 @@ func (r *simbaContender) send(p redis.Pipeliner, s seeds.Script, args ...any) {
 	p.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...)
 }
 
-// acquire contends, and returns the owner and its token, 0 if the generation has none.
+// acquire runs the acquire script. It returns the owner and its token, 0 if the generation has no
+// tokens.
 func (r *simbaContender) acquire(lease time.Duration) (owner string, token uint64) {
 	r.t.Helper()
 	switch v := r.run(r.of.Acquire, lease.Milliseconds()).(type) {
@@ -63,53 +64,54 @@ func (r *simbaContender) acquire(lease time.Duration) (owner string, token uint6
 	}
 }
 
-// take acquires a free mutex.
-func (r *simbaContender) take() (token uint64) {
+// mustAcquire acquires a free mutex.
+func (r *simbaContender) mustAcquire() (token uint64) {
 	r.t.Helper()
 	owner, token := r.acquire(time.Minute)
 	if owner != r.id {
-		r.t.Fatalf("%s contends, and %s owns", r.id, owner)
+		r.t.Fatalf("%s tried to acquire, and %s is the owner", r.id, owner)
 	}
 	return token
 }
 
-// queueUp contends in vain.
-func (r *simbaContender) queueUp() {
+// mustQueue tries to acquire a mutex that is not free.
+func (r *simbaContender) mustQueue() {
 	r.t.Helper()
 	if owner, _ := r.acquire(time.Minute); owner == r.id {
-		r.t.Fatalf("%s owns", r.id)
+		r.t.Fatalf("%s is the owner", r.id)
 	}
 }
 
 func (r *simbaContender) release() {
 	r.t.Helper()
 	if r.run(r.of.Release) != int64(1) {
-		r.t.Fatalf("%s is no owner", r.id)
+		r.t.Fatalf("%s is not the owner", r.id)
 	}
 }
 
-func (r *simbaContender) listen() *simbaContender {
+// subscribe subscribes to the contender's channels.
+func (r *simbaContender) subscribe() *simbaContender {
 	r.t.Helper()
 	channels := r.of.Channels(r.mutex, r.id)
-	r.heard = r.client.Subscribe(context.Background(), channels...)
-	r.t.Cleanup(func() { _ = r.heard.Close() })
+	r.pubsub = r.client.Subscribe(context.Background(), channels...)
+	r.t.Cleanup(func() { _ = r.pubsub.Close() })
 	for range channels {
-		if _, err := r.heard.Receive(context.Background()); err != nil {
+		if _, err := r.pubsub.Receive(context.Background()); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	return r
 }
 
-// hear waits for a message, and returns those before it.
-func (r *simbaContender) hear(payload string) (before []string) {
+// receive waits for a message, and returns those before it.
+func (r *simbaContender) receive(payload string) (before []string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for {
-		m, err := r.heard.ReceiveMessage(ctx)
+		m, err := r.pubsub.ReceiveMessage(ctx)
 		if err != nil {
-			r.t.Fatalf("%s did not hear %s but %q: %v", r.id, payload, before, err)
+			r.t.Fatalf("%s did not receive %s but %q: %v", r.id, payload, before, err)
 		}
 		if m.Payload == payload {
 			return before
@@ -129,8 +131,8 @@ func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 	return o
 }
 
-// checked reports whether SIMBA.CHECK is 1.
-func checked(t testing.TB, b *Backend, mutex string, token uint64) bool {
+// isCurrent reports whether a token is that of the current tenure.
+func isCurrent(t testing.TB, b *Backend, mutex string, token uint64) bool {
 	t.Helper()
 	ok, _, err := b.Check(t.Context(), mutex, token)
 	if err != nil {
@@ -139,8 +141,8 @@ func checked(t testing.TB, b *Backend, mutex string, token uint64) bool {
 	return ok
 }
 
-// number reads a key of a token.
-func number(t testing.TB, c *redis.Client, key string) uint64 {
+// readToken returns the token in a key, 0 if there is no key.
+func readToken(t testing.TB, c *redis.Client, key string) uint64 {
 	t.Helper()
 	text, err := c.Get(t.Context(), key).Result()
 	if err == redis.Nil {
@@ -153,11 +155,12 @@ func number(t testing.TB, c *redis.Client, key string) uint64 {
 	return n
 }
 
-// atOnce is less than the leases and handoff windows of the tests, and than the pause until the
-// next look of a server, of which quiet leaves half of patience. A busy machine may need much of
-// it.
+// atOnce bounds what must not wait for a timer. It is shorter than the leases and handoff windows
+// of the tests. It is also shorter than the time to the next reconciliation, which is at least half
+// of reconcileInterval after awaitIdle. A busy machine may need much of it.
 const atOnce = 4 * time.Second
 
+// within fails the test if more than atOnce has passed.
 func within(t testing.TB, what string, since time.Time) {
 	t.Helper()
 	if took := time.Since(since); took > atOnce {

@@ -16,13 +16,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// jvm is a contender that knows only the seed.
+// seedContender is a contender of Simba that runs the scripts of the first generation.
 type seedContender struct {
-	t      testing.TB
-	client *redis.Client
-	key    string
-	id     string
-	turn   <-chan *redis.Message // of its two channels
+	t        testing.TB
+	client   *redis.Client
+	key      string
+	id       string
+	messages <-chan *redis.Message // of the mutex' and its own channel
 }
 
 func newSeedContender(t testing.TB, addr, mutex, id string) *seedContender {
@@ -36,7 +36,7 @@ func newSeedContender(t testing.TB, addr, mutex, id string) *seedContender {
 			t.Fatal(err)
 		}
 	}
-	return &seedContender{t: t, client: c, key: key, id: id, turn: ps.Channel(redis.WithChannelSize(10000))}
+	return &seedContender{t: t, client: c, key: key, id: id, messages: ps.Channel(redis.WithChannelSize(10000))}
 }
 
 func (j *seedContender) run(script string, args ...any) any {
@@ -48,7 +48,7 @@ func (j *seedContender) run(script string, args ...any) any {
 	return v
 }
 
-// acquire reports whether it owns the mutex now.
+// acquire reports whether the contender owns the mutex now.
 func (j *seedContender) acquire(ms int) bool {
 	j.t.Helper()
 	owner, _, _ := strings.Cut(j.run(seeds.SimbaAcquire, ms).(string), "@@")
@@ -62,33 +62,33 @@ func (j *seedContender) guard(ms int) bool {
 
 func (j *seedContender) release() bool { return j.run(seeds.SimbaRelease) == int64(1) }
 
-// hear waits for a message.
-func (j *seedContender) hear(channel, payload string) {
+// receive waits for a message.
+func (j *seedContender) receive(channel, payload string) {
 	j.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		select {
-		case m := <-j.turn:
+		case m := <-j.messages:
 			if m.Channel == channel && m.Payload == payload {
 				return
 			}
 		case <-deadline:
-			j.t.Fatalf("%s did not hear %s on %s", j.id, payload, channel)
+			j.t.Fatalf("%s did not receive %s on %s", j.id, payload, channel)
 		}
 	}
 }
 
-// ear is a Notices with a queue for each channel that it listens to. So a test that waits on one
-// channel drops nothing from another.
+// listener is a Notices with a queue for each channel that it subscribes to. So a test that waits
+// for a message on one channel drops none on another.
 type listener struct {
-	mu    sync.Mutex
-	heard map[string]chan string // payloads by channel
+	mu     sync.Mutex
+	queues map[string]chan string // payloads by channel
 }
 
-func newListener() *listener { return &listener{heard: make(map[string]chan string)} }
+func newListener() *listener { return &listener{queues: make(map[string]chan string)} }
 
 func (e *listener) Publish(channel, payload string) int {
-	c := e.on(channel)
+	c := e.queueOf(channel)
 	if c == nil {
 		return 0
 	}
@@ -99,27 +99,28 @@ func (e *listener) Publish(channel, payload string) int {
 	return 1
 }
 
-func (e *listener) Subscribed(channel string) bool { return e.on(channel) != nil }
+func (e *listener) Subscribed(channel string) bool { return e.queueOf(channel) != nil }
 func (e *listener) SubscribedPattern(string) bool  { return false }
 func (e *listener) Any() bool                      { return true }
 
-// on returns the queue of a channel; nil = the ear does not listen to it.
-func (e *listener) on(channel string) chan string {
+// queueOf returns the queue of a channel, nil if it does not subscribe to the channel.
+func (e *listener) queueOf(channel string) chan string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.heard[channel]
+	return e.queues[channel]
 }
 
-// open has the ear listen to a channel that the server is not told of.
+// open subscribes to a channel without a call of Backend.Subscribed.
 func (e *listener) open(channel string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.heard[channel] == nil {
-		e.heard[channel] = make(chan string, 10000)
+	if e.queues[channel] == nil {
+		e.queues[channel] = make(chan string, 10000)
 	}
 }
 
-func (e *listener) listen(t testing.TB, b *Backend, channel string) {
+// subscribe subscribes to a channel as a client does.
+func (e *listener) subscribe(t testing.TB, b *Backend, channel string) {
 	t.Helper()
 	e.open(channel)
 	if _, err := b.Subscribed(t.Context(), channel, false); err != nil {
@@ -127,38 +128,39 @@ func (e *listener) listen(t testing.TB, b *Backend, channel string) {
 	}
 }
 
-func (e *listener) hear(t testing.TB, channel string, match func(payload string) bool) string {
+// receive waits for a payload on a channel that match accepts.
+func (e *listener) receive(t testing.TB, channel string, match func(payload string) bool) string {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	var others []string
 	for {
 		select {
-		case payload := <-e.on(channel):
+		case payload := <-e.queueOf(channel):
 			if match(payload) {
 				return payload
 			}
 			others = append(others, payload)
 		case <-deadline:
-			t.Fatalf("nothing heard on %s, but %q", channel, others)
+			t.Fatalf("no such message on %s, but %q", channel, others)
 		}
 	}
 }
 
 func is(want string) func(string) bool { return func(got string) bool { return got == want } }
 
-// bell is a waiter.
+// waiter is a simba.Waiter.
 type waiter struct {
-	once sync.Once
-	rung chan struct{}
+	once  sync.Once
+	woken chan struct{}
 }
 
-func newWaiter() *waiter { return &waiter{rung: make(chan struct{})} }
-func (b *waiter) Wake()  { b.once.Do(func() { close(b.rung) }) }
+func newWaiter() *waiter { return &waiter{woken: make(chan struct{})} }
+func (b *waiter) Wake()  { b.once.Do(func() { close(b.woken) }) }
 
 func (b *waiter) await(t testing.TB) {
 	t.Helper()
 	select {
-	case <-b.rung:
+	case <-b.woken:
 	case <-time.After(20 * time.Second):
 		t.Fatal("the waiter was not woken")
 	}
@@ -171,8 +173,8 @@ func serve(t testing.TB, url string, n simba.Notices) *Backend {
 	return b
 }
 
-// openSoon opens a server at a Redis that serves. On a busy machine Redis may take longer to answer
-// at first than the requests of a test may take.
+// openSoon opens a server at a running Redis. It retries, since on a busy machine Redis' first
+// answer may take longer than the timeout of a request.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -213,7 +215,7 @@ func owner(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	return o
 }
 
-// until polls until ok.
+// until waits until ok returns true.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -223,17 +225,17 @@ func until(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
 
-func TestAForeignOwnerIsAnOwnerWithAToken(t *testing.T) {
+func TestSimbaOwnerIsOwnerWithToken(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSeedContender(t, s.Addr, "m", "jvm")
 	if !j.acquire(60_000) {
-		t.Fatal("the foreign contender did not acquire a free mutex")
+		t.Fatal("the contender of Simba did not acquire a free mutex")
 	}
 	first := owner(t, b, "m")
 	if first.Owner != "jvm" || first.Token == 0 || first.TTL <= 0 {
@@ -243,57 +245,57 @@ func TestAForeignOwnerIsAnOwnerWithAToken(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	if !j.guard(120_000) {
-		t.Fatal("the foreign owner cannot guard")
+		t.Fatal("the owner of Simba cannot renew")
 	}
 	if o := owner(t, b, "m"); o.Token != first.Token || o.TTL < 100*time.Second {
-		t.Errorf("after a foreign guard: %+v", o)
+		t.Errorf("after a renewal by Simba: %+v", o)
 	}
 	if ok, _, err := b.Check(t.Context(), "m", first.Token); !ok || err != nil {
 		t.Errorf("check: %v %v", ok, err)
 	}
 	if !j.release() {
-		t.Fatal("the foreign owner cannot release")
+		t.Fatal("the owner of Simba cannot release")
 	}
 	if o, _ := acquire(t, b, "m", "ours", time.Minute, nil); o.Status != simba.StatusAcquired || o.Token <= first.Token {
-		t.Errorf("after a foreign release: %+v", o)
+		t.Errorf("after a release by Simba: %+v", o)
 	}
 	if j.acquire(60_000) || j.guard(60_000) || j.release() {
-		t.Error("the foreign contender acts on our tenure")
+		t.Error("the contender of Simba changed our tenure")
 	}
 }
 
-func TestOurReleaseTellsAForeignWaiterItsTurn(t *testing.T) {
+func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSeedContender(t, s.Addr, "m", "jvm")
 	acquire(t, b, "m", "ours", time.Minute, nil)
-	j.hear("simba:{m}", "acquired@@ours")
+	j.receive("simba:{m}", "acquired@@ours")
 	if j.acquire(60_000) {
 		t.Fatal("two owners")
 	}
 	release(t, b, "m", "ours")
-	j.hear("simba:{m}:jvm", "released@@ours")
+	j.receive("simba:{m}:jvm", "released@@ours")
 	if o, _ := acquire(t, b, "m", "barger", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Errorf("the mutex is not kept for whom it was announced to: %+v", o)
+		t.Errorf("the mutex is not reserved for the contender that was notified: %+v", o)
 	}
 	if !j.acquire(60_000) {
-		t.Fatal("the foreign contender did not get what it was told of")
+		t.Fatal("the notified contender of Simba did not get the mutex")
 	}
 	if o := owner(t, b, "m"); o.Owner != "jvm" || o.Waiters != 1 {
 		t.Errorf("%+v", o)
 	}
 }
 
-func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
+func TestSimbaReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	j := newSeedContender(t, s.Addr, "m", "jvm")
-	e.listen(t, b, "simba:{m}")
-	e.listen(t, b, "simba-events:{m}")
+	e.subscribe(t, b, "simba:{m}")
+	e.subscribe(t, b, "simba-events:{m}")
 	j.acquire(60_000)
-	e.hear(t, "simba:{m}", is("acquired@@jvm"))
-	e.hear(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"acquired"`) && strings.Contains(p, `"jvm"`) })
+	e.receive(t, "simba:{m}", is("acquired@@jvm"))
+	e.receive(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"acquired"`) && strings.Contains(p, `"jvm"`) })
 	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "ours", time.Minute, w)
 	awaitIdle(t, b, "m", "ours")
@@ -303,11 +305,11 @@ func TestAForeignReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	if err != nil || o.Status != simba.StatusAcquired {
 		t.Fatalf("%+v %v", o, err)
 	}
-	e.hear(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"released"`) && strings.Contains(p, `"jvm"`) })
-	j.hear("simba:{m}", "acquired@@ours")
+	e.receive(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"released"`) && strings.Contains(p, `"jvm"`) })
+	j.receive("simba:{m}", "acquired@@ours")
 }
 
-func TestAForeignLeaseThatEndsIsHandedOn(t *testing.T) {
+func TestExpiredSimbaLeaseIsHandedOff(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	for ms := 300; ; ms *= 2 {
@@ -316,30 +318,30 @@ func TestAForeignLeaseThatEndsIsHandedOn(t *testing.T) {
 		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "ours", time.Minute, w)
 		if ticket == nil && ms < 10_000 {
-			continue // a busy machine has ours ask when the lease is over
+			continue // on a busy machine our request may come after the lease
 		}
 		granted(t, w, ticket)
 		return
 	}
 }
 
-func TestADeadForeignWaiterIsPassedOver(t *testing.T) {
+func TestDeadSimbaWaiterIsPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	dead := &seedContender{t: t, client: newSeedContender(t, s.Addr, "other", "x").client, key: "simba:{m}", id: "dead"}
-	dead.acquire(60_000) // queued, and listens nowhere
+	dead.acquire(60_000) // queued, without a subscription
 	w := newWaiter()
 	acquire(t, b, "m", "b", time.Minute, w)
 	release(t, b, "m", "a")
 	w.await(t)
 }
 
-func TestForeignAndOurContendersTakeTurns(t *testing.T) {
+func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
-	const each, foreign, ours = 25, 4, 4
+	const each, simbas, ours = 25, 4, 4
 	var inside, tenures atomic.Int64
 	work := func(who string) {
 		if n := inside.Add(1); n != 1 {
@@ -349,18 +351,18 @@ func TestForeignAndOurContendersTakeTurns(t *testing.T) {
 		inside.Add(-1)
 	}
 	var all sync.WaitGroup
-	for i := range foreign {
+	for i := range simbas {
 		j := newSeedContender(t, s.Addr, "hot", fmt.Sprintf("jvm%d", i))
 		all.Go(func() {
 			for range each {
-				// As the seed: it asks again when it is told that it may, or when the lease
-				// that it saw has ended.
+				// As Simba does, it asks again after a notice, or when the lease that it saw has
+				// ended.
 				for !j.acquire(10_000) {
 					retry := time.After(200 * time.Millisecond)
 				listen:
 					for {
 						select {
-						case m := <-j.turn:
+						case m := <-j.messages:
 							if strings.HasPrefix(m.Payload, "released@@") {
 								break listen
 							}
@@ -402,17 +404,17 @@ func TestForeignAndOurContendersTakeTurns(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := tenures.Load(); n != each*(foreign+ours) {
+	if n := tenures.Load(); n != each*(simbas+ours) {
 		t.Errorf("%d tenures", n)
 	}
 }
 
-func TestAnOwnerOfTheSeedIsNotInItsOwnQueue(t *testing.T) {
+func TestSimbaOwnerIsNotInItsOwnQueue(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	j := newSeedContender(t, s.Addr, "m", "jvm")
 	j.acquire(60_000)
-	j.acquire(60_000) // the seed's owner queues behind itself
+	j.acquire(60_000) // Simba's owner queues behind itself
 	owner(t, b, "m")
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 0 {

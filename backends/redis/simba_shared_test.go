@@ -13,17 +13,17 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Who gets the mutex when contenders of Simba and ours want it.
+// The order in which contenders of Simba and ours get a mutex that they share.
 
-func TestAReleaseIsNoticedAtOnceThoughItsMessageGoesToADeadContender(t *testing.T) {
+func TestSimbaReleaseToDeadContenderGrantsBlockedWaiterAtOnce(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
 		b := serve(t, "redis://"+s.Addr, newListener())
 		b.SetHandoffWindow(time.Minute) // longer than atOnce
 		mutex := "m" + of.Name
 		j := newSimbaContender(t, s.Addr, of, mutex, "J0")
-		j.take()
-		newSimbaContender(t, s.Addr, of, mutex, "J1").queueUp()
+		j.mustAcquire()
+		newSimbaContender(t, s.Addr, of, mutex, "J1").mustQueue()
 		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
 		awaitIdle(t, b, mutex, "W")
@@ -34,52 +34,52 @@ func TestAReleaseIsNoticedAtOnceThoughItsMessageGoesToADeadContender(t *testing.
 	}
 }
 
-func TestAPollingWaiterIsToldAtOnceOfAReleaseWhoseMessageGoesToADeadContender(t *testing.T) {
+func TestSimbaReleaseToDeadContenderNotifiesPollingWaiterAtOnce(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
-	j.take()
-	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").queueUp()
-	e.listen(t, b, "simba:{m}:p")
+	j.mustAcquire()
+	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").mustQueue()
+	e.subscribe(t, b, "simba:{m}:p")
 	acquire(t, b, "m", "p", time.Minute, nil)
-	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
 	sent := time.Now()
 	j.release()
-	e.hear(t, "simba:{m}:p", is("released@@J0"))
-	within(t, "told", sent)
+	e.receive(t, "simba:{m}:p", is("released@@J0"))
+	within(t, "notified", sent)
 }
 
-func TestAContenderWhomAReleaseBySimbaHasToldKeepsItsTurnBeforeOurs(t *testing.T) {
+func TestContenderNotifiedBySimbaReleaseHasReservation(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
 		b := serve(t, "redis://"+s.Addr, newListener())
 		b.SetHandoffWindow(time.Minute)
 		mutex := "m" + of.Name
-		// What publishes is always 3.1: 2.9 does not hear its own.
+		// The release is always one of 3.1, since 2.9 does not receive its own notices.
 		j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
-		j.take()
-		next := newSimbaContender(t, s.Addr, of, mutex, "J1").listen()
-		next.queueUp()
+		j.mustAcquire()
+		next := newSimbaContender(t, s.Addr, of, mutex, "J1").subscribe()
+		next.mustQueue()
 		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
 		awaitIdle(t, b, mutex, "W")
 		j.release()
-		next.hear("released@@J0")
-		until(t, "the record says whose turn it is", func() bool {
+		next.receive("released@@J0")
+		until(t, "the record has the reservation", func() bool {
 			return strings.Contains(j.client.Get(t.Context(), seeds.Lease(mutex)+":tenure").Val(), "J1")
 		})
 		if o, _ := acquire(t, b, mutex, "barger", time.Minute, nil); o.Status != simba.StatusQueued || o.Owner != "" {
 			t.Errorf("%+v", o)
 		}
-		next.take()
+		next.mustAcquire()
 		next.release()
 		granted(t, w, ticket)
 	}
 }
 
-func TestAReleaseThatDeletesTheQueueCostsNobodyHisPlace(t *testing.T) {
+func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
 		for _, polls := range []bool{false, true} {
@@ -90,37 +90,37 @@ func TestAReleaseThatDeletesTheQueueCostsNobodyHisPlace(t *testing.T) {
 			}
 			mutex := fmt.Sprintf("m%s-%v", of.Name, polls)
 			j := newSimbaContender(t, s.Addr, of, mutex, "J")
-			j.take()
+			j.mustAcquire()
 			const first = "p"
 			if polls {
-				e.listen(t, servers[0], simba.ContenderChannel(mutex, first))
+				e.subscribe(t, servers[0], simba.ContenderChannel(mutex, first))
 				acquire(t, servers[0], mutex, first, time.Minute, nil)
 			}
-			var bells []*waiter
+			var waiters []*waiter
 			var tickets []simba.Ticket
 			for i := range 6 {
 				w := newWaiter()
 				_, ticket := acquire(t, servers[i/2%2], mutex, fmt.Sprint("c", 9-i), time.Minute, w)
-				bells, tickets = append(bells, w), append(tickets, ticket)
+				waiters, tickets = append(waiters, w), append(tickets, ticket)
 				awaitIdle(t, servers[i/2%2], mutex, fmt.Sprint("c", 9-i))
 			}
 			sent := time.Now()
 			j.release()
 			if polls {
-				e.hear(t, simba.ContenderChannel(mutex, first), is("released@@J"))
+				e.receive(t, simba.ContenderChannel(mutex, first), is("released@@J"))
 				if o, _ := acquire(t, servers[0], mutex, first, time.Minute, nil); o.Status != simba.StatusAcquired {
-					t.Fatalf("%s is told that it is its turn, and then: %+v", first, o)
+					t.Fatalf("%s was notified, and then: %+v", first, o)
 				}
 				release(t, servers[1], mutex, first)
 			}
-			for i := range bells {
-				o := granted(t, bells[i], tickets[i])
+			for i := range waiters {
+				o := granted(t, waiters[i], tickets[i])
 				within(t, fmt.Sprintf("%s: waiter %d is granted", mutex, i), sent)
 				if o.Owner != fmt.Sprint("c", 9-i) {
 					t.Errorf("%s: %+v", mutex, o)
 				}
 				sent = time.Now()
-				if i == 2 { // a second time, in the midst
+				if i == 2 { // the same server once more
 					release(t, servers[0], mutex, o.Owner)
 					continue
 				}
@@ -130,8 +130,8 @@ func TestAReleaseThatDeletesTheQueueCostsNobodyHisPlace(t *testing.T) {
 	}
 }
 
-// A place is not lost either if another contender queues where the queue was deleted.
-func TestADeletedQueueThatOthersMakeAnewHasOurPlacesFirst(t *testing.T) {
+// Queue entries are also restored if another contender queues after the queue was deleted.
+func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -143,7 +143,7 @@ func TestADeletedQueueThatOthersMakeAnewHasOurPlacesFirst(t *testing.T) {
 	if err := c.Del(t.Context(), seeds.Queue("m")).Err(); err != nil {
 		t.Fatal(err)
 	}
-	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").queueUp()
+	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").mustQueue()
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 3 || list[0].Contender != "p" && list[0].Contender != "J" {
 		t.Fatalf("%v %v", list, err)
@@ -168,26 +168,26 @@ func TestADeletedQueueThatOthersMakeAnewHasOurPlacesFirst(t *testing.T) {
 		}
 	}
 	if queued != 2 {
-		t.Errorf("%d are told to have queued: %v", queued, events)
+		t.Errorf("%d queued events: %v", queued, events)
 	}
 }
 
-// The first of the queue is one of another server than the one that notices the release first.
-func TestAWaiterWhomAReleaseBySimbaTakesOutOfTheQueueIsNotPassedOver(t *testing.T) {
+// The server of the first waiter is not the one that learns of the release first.
+func TestWaiterRemovedBySimbaReleaseIsNotPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
-	j.take()
+	j.mustAcquire()
 	first, second := newWaiter(), newWaiter()
 	_, ticket := acquire(t, one, "m", "first", time.Minute, first)
 	_, later := acquire(t, two, "m", "second", time.Minute, second)
 	awaitIdle(t, one, "m", "first")
 	awaitIdle(t, two, "m", "second")
-	muteReleases(one, "m")
+	unsubscribeReleases(one, "m")
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	until(t, "one server alone listens", func() bool {
+	until(t, "only one server is subscribed", func() bool {
 		n, err := c.PubSubNumSub(t.Context(), "simba:{m}").Result()
 		return err == nil && n["simba:{m}"] == 1
 	})
@@ -197,20 +197,20 @@ func TestAWaiterWhomAReleaseBySimbaTakesOutOfTheQueueIsNotPassedOver(t *testing.
 	granted(t, second, later)
 }
 
-func TestADeafContenderHasItsTurn(t *testing.T) {
+func TestContenderOnPlainChannelGetsTheMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(time.Minute)
 	acquire(t, b, "m", "ours", time.Minute, nil)
-	j := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "J").listen()
-	j.queueUp()
+	j := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "J").subscribe()
+	j.mustQueue()
 	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
 	release(t, b, "m", "ours")
-	if before := j.hear("released@@ours"); len(before) > 0 {
-		t.Errorf("before it hears %q", before)
+	if before := j.receive("released@@ours"); len(before) > 0 {
+		t.Errorf("before that it received %q", before)
 	}
-	j.take()
+	j.mustAcquire()
 	if o := owner(t, b, "m"); o.Owner != "J" || o.Token == 0 {
 		t.Errorf("%+v", o)
 	}
@@ -218,14 +218,14 @@ func TestADeafContenderHasItsTurn(t *testing.T) {
 	granted(t, w, ticket)
 }
 
-func TestAContenderOfSimbaThatIsPassedOverKeepsItsPlaceUntilItsGraceIsOver(t *testing.T) {
+func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetQueueGrace(time.Minute)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
-	turn := func() simba.Outcome {
+	missReservation := func() simba.Outcome {
 		t.Helper()
 		acquire(t, b, "m", "a", time.Minute, nil)
 		j.run(j.of.Acquire, 60_000)
@@ -233,35 +233,35 @@ func TestAContenderOfSimbaThatIsPassedOverKeepsItsPlaceUntilItsGraceIsOver(t *te
 		o, _ := acquire(t, b, "m", "b", time.Minute, nil)
 		return o
 	}
-	if o := turn(); o.Status != simba.StatusAcquired { // it does not listen
+	if o := missReservation(); o.Status != simba.StatusAcquired { // J has no subscription
 		t.Fatalf("%+v", o)
 	}
 	score, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result()
 	if err != nil {
-		t.Fatalf("it was passed over, and its place is gone: %v", err)
+		t.Fatalf("J was passed over, and is not queued any more: %v", err)
 	}
-	// It listens again, and it is its turn.
-	j.listen()
+	// J subscribes, and gets the reservation.
+	j.subscribe()
 	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
 	if now := c.ZScore(t.Context(), seeds.Queue("m"), "J").Val(); now != score {
-		t.Errorf("its place is %v, and was %v", now, score)
+		t.Errorf("its score is %v, and was %v", now, score)
 	}
 	release(t, b, "m", "b")
-	if before := j.hear("released@@b"); contains(before, "released@@a") {
-		t.Errorf("before, it heard %q", before)
+	if before := j.receive("released@@b"); contains(before, "released@@a") {
+		t.Errorf("before that it received %q", before)
 	}
-	j.take()
-	_ = j.heard.Close()
+	j.mustAcquire()
+	_ = j.pubsub.Close()
 	j.release()
 	granted(t, w, ticket)
 	release(t, b, "m", "W")
 
-	// One that is gone for good loses its place.
+	// A contender that does not come back loses its queue entry.
 	b.SetQueueGrace(300 * time.Millisecond)
 	acquire(t, b, "m", "a", time.Minute, nil)
 	j.run(j.of.Acquire, 60_000)
-	until(t, "its place is gone", func() bool {
+	until(t, "J is not queued any more", func() bool {
 		release(t, b, "m", "a")
 		acquire(t, b, "m", "a", time.Minute, nil)
 		return c.ZScore(t.Context(), seeds.Queue("m"), "J").Err() == redis.Nil
@@ -277,18 +277,18 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-func TestWithoutAHandoffWindowAContenderOfSimbaIsToldOnceAndKeepsItsPlace(t *testing.T) {
+func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(0)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
-	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").listen()
-	j.queueUp()
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").subscribe()
+	j.mustQueue()
 	score := c.ZScore(t.Context(), seeds.Queue("m"), "J").Val()
 	release(t, b, "m", "a")
-	for range 3 { // steps that would hand on
+	for range 3 { // each would hand the mutex off
 		if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -296,28 +296,29 @@ func TestWithoutAHandoffWindowAContenderOfSimbaIsToldOnceAndKeepsItsPlace(t *tes
 	if o, _ := acquire(t, b, "m", "b", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Fatalf("%+v", o)
 	}
-	// On its own channel and on the mutex': once each.
-	told := 0
-	for _, payload := range j.hear("acquired@@b") {
+	// Once each on its own channel and on the mutex'.
+	notices := 0
+	for _, payload := range j.receive("acquired@@b") {
 		if payload == "released@@a" {
-			told++
+			notices++
 		}
 	}
-	if told != 2 {
-		t.Errorf("told %d times", told)
+	if notices != 2 {
+		t.Errorf("notified %d times", notices)
 	}
 	if now, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result(); err != nil || now != score {
-		t.Errorf("its place is %v, and was %v: %v", now, score, err)
+		t.Errorf("its score is %v, and was %v: %v", now, score, err)
 	}
 }
 
-// A contender of 3.2 and later may take what was announced free; it has no place in the queue.
-func TestAContenderWithoutAQueueHearsThatTheMutexIsFree(t *testing.T) {
+// A contender of 3.2 and later may acquire a mutex that was announced as free. It has no queue
+// entry.
+func TestContenderWithoutQueueIsNotifiedOfFreeMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 		mutex := "m" + of.Name
-		j := newSimbaContender(t, s.Addr, of, mutex, "J").listen()
+		j := newSimbaContender(t, s.Addr, of, mutex, "J").subscribe()
 		for _, end := range []func(){
 			func() { release(t, b, mutex, "a") },
 			func() {
@@ -327,17 +328,17 @@ func TestAContenderWithoutAQueueHearsThatTheMutexIsFree(t *testing.T) {
 			},
 		} {
 			acquire(t, b, mutex, "a", time.Minute, nil)
-			j.queueUp()
+			j.mustQueue()
 			end()
-			j.hear("released@@a")
-			j.take()
+			j.receive("released@@a")
+			j.mustAcquire()
 			j.release()
 		}
 	}
 }
 
-// A contender without a queue takes the mutex in another's turn, and gives it back.
-func TestAWaiterIsToldAgainIfAnotherHadATenureInItsTurn(t *testing.T) {
+// A contender without a queue acquires and releases the mutex during another's reservation.
+func TestWaiterIsNotifiedAgainAfterTenureInItsReservation(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
 		e := newListener()
@@ -345,25 +346,25 @@ func TestAWaiterIsToldAgainIfAnotherHadATenureInItsTurn(t *testing.T) {
 		b.SetHandoffWindow(time.Minute)
 		mutex := "m" + of.Name
 		channel := simba.ContenderChannel(mutex, "p")
-		e.listen(t, b, channel)
+		e.subscribe(t, b, channel)
 		lock := simba.MutexChannel(mutex)
-		until(t, "the mutex is heard", func() bool { return b.subs.subscriberFor(lock).confirmed(lock) })
+		until(t, "the mutex' channel is confirmed", func() bool { return b.subs.subscriberFor(lock).confirmed(lock) })
 		acquire(t, b, mutex, "a", time.Minute, nil)
 		acquire(t, b, mutex, "p", time.Minute, nil)
 		release(t, b, mutex, "a")
-		e.hear(t, channel, is("released@@a"))
+		e.receive(t, channel, is("released@@a"))
 		j := newSimbaContender(t, s.Addr, of, mutex, "J")
-		j.take()
+		j.mustAcquire()
 		j.release()
-		// A server that saw the other own it names the other.
-		e.hear(t, channel, func(payload string) bool { return payload == "released@@a" || payload == "released@@J" })
+		// The notice names J if the server saw its tenure.
+		e.receive(t, channel, func(payload string) bool { return payload == "released@@a" || payload == "released@@J" })
 		if o, _ := acquire(t, b, mutex, "p", time.Minute, nil); o.Status != simba.StatusAcquired {
 			t.Errorf("%+v", o)
 		}
 	}
 }
 
-func TestContendersOfSimbaAndOursShareTheMutexesOfACluster(t *testing.T) {
+func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 	s := stores.RedisCluster(t)
 	url := "redis+cluster://" + strings.Join(s.Addrs, ",")
 	servers := []*Backend{serve(t, url, newListener()), serve(t, url, newListener())}
@@ -374,23 +375,23 @@ func TestContendersOfSimbaAndOursShareTheMutexesOfACluster(t *testing.T) {
 		for _, of := range []seeds.Generation{seeds.Simba31, seeds.Simba33} {
 			mutex := fmt.Sprint("m", i, of.Name)
 			j := newSimbaContenderAt(t, &redis.UniversalOptions{Addrs: s.Addrs}, of, mutex, "J")
-			theirs := j.take()
-			var bells []*waiter
+			theirs := j.mustAcquire()
+			var waiters []*waiter
 			var tickets []simba.Ticket
 			for k, b := range servers {
 				w := newWaiter()
 				_, ticket := acquire(t, b, mutex, fmt.Sprint("c", k), time.Minute, w)
-				bells, tickets = append(bells, w), append(tickets, ticket)
+				waiters, tickets = append(waiters, w), append(tickets, ticket)
 				awaitIdle(t, b, mutex, fmt.Sprint("c", k))
 			}
 			seen := owner(t, servers[1], mutex)
 			if of.Tokens && seen.Token != theirs {
-				t.Errorf("%s: it took %d, and we see %d", mutex, theirs, seen.Token)
+				t.Errorf("%s: Simba has token %d, and we read %d", mutex, theirs, seen.Token)
 			}
 			sent := time.Now()
 			j.release()
-			for k := range bells {
-				if o := granted(t, bells[k], tickets[k]); o.Token <= seen.Token || o.Owner != fmt.Sprint("c", k) {
+			for k := range waiters {
+				if o := granted(t, waiters[k], tickets[k]); o.Token <= seen.Token || o.Owner != fmt.Sprint("c", k) {
 					t.Errorf("%s: %+v after %+v", mutex, o, seen)
 				}
 				within(t, mutex+" is granted", sent)
@@ -401,20 +402,22 @@ func TestContendersOfSimbaAndOursShareTheMutexesOfACluster(t *testing.T) {
 	}
 }
 
-// The message of the release goes where the deaf do not listen, and another takes the mutex.
-func TestADeafContenderThatWasOvertakenHasItsPlaceAgain(t *testing.T) {
+// Simba publishes the release on a channel to which its contender does not subscribe, and another
+// contender acquires the mutex.
+func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
-	e.listen(t, b, "simba:{m}")
-	until(t, "all contenders are heard", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	e.subscribe(t, b, "simba:{m}")
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
 	one := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "one")
 	barger := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "barger")
-	one.take()
-	next := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "next").listen()
-	next.queueUp()
-	_, err := one.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error { // nobody looks in between
+	one.mustAcquire()
+	next := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "next").subscribe()
+	next.mustQueue()
+	// In one transaction, so that our server runs no script in between.
+	_, err := one.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.Eval(t.Context(), one.of.Release.Source, one.of.Release.Keys("m"), "one")
 		p.Eval(t.Context(), barger.of.Acquire.Source, barger.of.Acquire.Keys("m"), "barger", 60_000)
 		return nil
@@ -422,36 +425,37 @@ func TestADeafContenderThatWasOvertakenHasItsPlaceAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it has its place", func() bool { return one.client.ZScore(t.Context(), seeds.Queue("m"), "next").Err() == nil })
+	until(t, "it is queued again", func() bool { return one.client.ZScore(t.Context(), seeds.Queue("m"), "next").Err() == nil })
 	sent := time.Now()
 	barger.release()
-	next.hear("released@@barger")
-	within(t, "told", sent)
-	next.take()
+	next.receive("released@@barger")
+	within(t, "notified", sent)
+	next.mustAcquire()
 }
 
-// 3.2 and 3.3 delete the places of older contenders. Those that hear the notice contend again.
-func TestADeafContenderWhosePlaceAnotherDeletedQueuesAgain(t *testing.T) {
+// A release of 3.2 or 3.3 deletes the queue entries of older contenders. Those that receive our
+// notice queue again.
+func TestContenderOnPlainChannelQueuesAgainAfterDeletedQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
 		e := newListener()
 		b := serve(t, "redis://"+s.Addr, e)
 		mutex := "m" + of.Name
-		e.listen(t, b, seeds.Lease(mutex))
+		e.subscribe(t, b, seeds.Lease(mutex))
 		one := newSimbaContender(t, s.Addr, of, mutex, "one")
-		one.take()
-		next := newSimbaContender(t, s.Addr, seeds.Simba29, mutex, "next").listen()
-		next.queueUp()
+		one.mustAcquire()
+		next := newSimbaContender(t, s.Addr, seeds.Simba29, mutex, "next").subscribe()
+		next.mustQueue()
 		owner(t, b, mutex)
 		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
 		awaitIdle(t, b, mutex, "W")
 		one.release()
 		granted(t, w, ticket)
-		next.hear("released@@one")
-		next.queueUp()
+		next.receive("released@@one")
+		next.mustQueue()
 		release(t, b, mutex, "W")
-		next.hear("released@@W")
-		next.take()
+		next.receive("released@@W")
+		next.mustAcquire()
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Whoever does not need the node that fails notices nothing. Each look there takes the whole
-// timeout of a request, and there are far more of them than run at a time.
-func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
+// A stuck node affects no mutex of other nodes. Each reconciliation there takes the whole timeout
+// of a request, and far more are due than run at a time.
+func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 	c := stores.RedisCluster(t, "--cluster-node-timeout", "60000") // no failover in the test
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
 	b, other := serve(t, url, noNotices{}), serve(t, url, noNotices{})
@@ -25,18 +25,18 @@ func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
 			elsewhere = append(elsewhere, m)
 		}
 	}
-	bells := make(map[string]*waiter)
+	waiters := make(map[string]*waiter)
 	for _, m := range append(there, elsewhere...) {
 		acquire(t, other, m, "a", time.Minute, nil)
-		bells[m] = newWaiter()
-		acquire(t, b, m, "w", time.Minute, bells[m])
+		waiters[m] = newWaiter()
+		acquire(t, b, m, "w", time.Minute, waiters[m])
 	}
 	bad.Pause()
 	defer bad.Resume()
 	for _, m := range there {
-		b.schedule.advance(m, time.Now()) // as in the time of 'reconcileInterval'
+		b.schedule.advance(m, time.Now()) // as within reconcileInterval
 	}
-	until(t, "looks at the node pile up", func() bool {
+	until(t, "reconciliations at the node pile up", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.reconciling) > 5*maxBackground
@@ -44,9 +44,8 @@ func TestANodeThatDoesNotAnswerDelaysNoGrantAtTheOthers(t *testing.T) {
 	for _, m := range elsewhere {
 		start := time.Now()
 		release(t, other, m, "a")
-		bells[m].await(t)
-		// Behind the looks it would wait for several timeouts. A busy machine may take as long as
-		// two.
+		waiters[m].await(t)
+		// Behind the reconciliations it would take several timeouts. A busy machine may need two.
 		if took := time.Since(start); took > 2*b.timeout {
 			t.Errorf("the waiter for %s was granted it after %v", m, took)
 		}

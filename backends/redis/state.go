@@ -10,42 +10,42 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// state is how a mutex stands, by the reply of a script. Times are Unix milliseconds
-// of Redis' clock.
+// state is the state of a mutex, as a script returned it. Times are Unix milliseconds of Redis'
+// clock.
 type state struct {
 	status   string
 	owner    string // "" when free
 	token    uint64
 	acquired int64
 	ttlAt    int64
-	ends     int64 // of a free mutex: until when it is kept for another's turn, or 0
+	ends     int64 // of the lease; of a free mutex the end of its reservation, 0 = not reserved
 	now      int64
 	position int
-	extra    any
-	due      int64 // when to look again; 0 = not by itself
+	extra    any   // see each script
+	due      int64 // when to reconcile the mutex; 0 = no need
 	grants   []grant
 	events   []simba.Event
 
-	sent time.Time // when this was asked
+	sent time.Time // when the request was sent
 }
 
-// grant is a tenure that a script gave to a waiter of this server.
+// grant is a tenure that a script granted to a waiter of this server.
 type grant struct {
 	contender string
-	token     uint64 // 0 = no more is known than that it has ended
+	token     uint64 // 0 = not known, since the tenure has ended
 	ticket    string
-	ranOut    bool // by itself
+	expired   bool // it ended by expiry; only with token 0
 }
 
-var errReply = errors.New("redis: a script's reply is not what it should be; is another version of the scripts' keys in use?")
+var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
 
 var eventKinds = map[string]simba.EventKind{
 	"acquired": simba.EventAcquired, "released": simba.EventReleased, "expired": simba.EventExpired,
 	"broken": simba.EventBroken, "queued": simba.EventQueued, "left": simba.EventLeft,
 }
 
-// parseState reads the reply of a script that was run with args: the short one of its
-// fast path, or that of steps.lua.
+// parseState parses the reply of a script that ran with args: the short one of its fast path, or
+// the one of reply in waiters.lua.
 func parseState(mutex string, by *script, args []any, reply any) (s *state, err error) {
 	list, ok := reply.([]any)
 	if !ok || len(list) != 12 && len(list) != 3 {
@@ -74,8 +74,8 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 	for i := 0; i < len(grants); i += 3 {
 		g := grant{contender: grants[i].(string), ticket: grants[i+2].(string)}
 		switch fate := grants[i+1].(string); fate {
-		case "over":
-			g.ranOut = true
+		case "expired":
+			g.expired = true
 		case "ended":
 		default:
 			if g.token, err = strconv.ParseUint(fate, 10, 64); err != nil {
@@ -98,8 +98,8 @@ func parseState(mutex string, by *script, args []any, reply any) (s *state, err 
 	return s, nil
 }
 
-// clockOf reads what the node's clock showed, 0 if the reply does not say, and whether
-// it was too late for the script to do anything.
+// clockOf returns what the node's clock showed, 0 if the reply does not say. late reports that the
+// script did nothing, because its deadline had passed.
 func clockOf(reply any) (now int64, late bool) {
 	list, _ := reply.([]any)
 	switch len(list) {
@@ -112,8 +112,8 @@ func clockOf(reply any) (now int64, late bool) {
 	return now, false
 }
 
-// parseShort reads what a fast path replies: status, token, now. The rest follows from
-// what was asked.
+// parseShort parses the reply of a fast path: status, token, now. The rest follows from the
+// arguments.
 func parseShort(mutex string, by *script, args, list []any) (*state, error) {
 	s := &state{status: list[0].(string), now: list[2].(int64)}
 	token, err := strconv.ParseUint(list[1].(string), 10, 64)
@@ -137,26 +137,42 @@ func parseShort(mutex string, by *script, args, list []any) (*state, error) {
 	return s, nil
 }
 
-// outcome describes the mutex. An owner is not told of more than is left after the time
-// that the reply may have travelled; others are, so that they don't ask in vain.
+var acquireStatuses = map[string]simba.Status{
+	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "busy": simba.StatusBusy,
+	"queued": simba.StatusQueued, "waiting": simba.StatusWaiting,
+	"timeout": simba.StatusTimeout, // of leave
+}
+
+// result returns the outcome of an acquire or leave script.
+func (s *state) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
+
+// outcome returns the outcome of a request. An owner's windows are counted from before the request
+// was sent, so they never end later than at Redis. For others they are counted from the reply: who
+// sleeps until then does not ask too early.
 func (s *state) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
 		TTL: proxy.Remaining(s.now, s.ttlAt), Transition: proxy.Remaining(s.now, s.ends),
 	}
 	if status == simba.StatusAcquired || status == simba.StatusRenewed {
-		gone := time.Since(s.sent)
-		o.TTL, o.Transition = left(o.TTL-gone), left(o.Transition-gone)
+		passed := time.Since(s.sent)
+		o.TTL, o.Transition = wholeMillis(o.TTL-passed), wholeMillis(o.Transition-passed)
 	}
 	return o
 }
 
-// left is what an owner has, in whole milliseconds and not more than that.
-func left(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
+// wholeMillis rounds d down to whole milliseconds, at least 0.
+func wholeMillis(d time.Duration) time.Duration { return max(d, 0).Truncate(time.Millisecond) }
 
-// began is an instant on this server's clock at which the windows had not begun yet.
+// began returns an instant of this server's clock that is not later than the start of the windows.
 func (s *state) began() time.Time { return s.sent.Add(-proxy.Remaining(s.acquired, s.now)) }
 
+// reconcileAt returns when to reconcile the mutex, on this server's clock; not before it is due.
+func (s *state) reconcileAt() time.Time {
+	return time.Now().Add(proxy.Remaining(s.now, s.due) + time.Millisecond)
+}
+
+// tenure returns the reply of a script whose extra is the number of waiters.
 func (s *state) tenure() simba.Tenure {
 	if s.owner == "" {
 		return simba.Tenure{}

@@ -12,8 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// asReply makes of JSON what the client library makes of a reply: numbers are int64, and nothing else is
-// there but strings, lists and nil.
+// asReply turns JSON into what the client library makes of a reply: int64, strings, lists and nil.
 func asReply(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -30,7 +29,7 @@ func asReply(v any) any {
 	return nil
 }
 
-func TestALeaseWithoutEndHasMuchLeft(t *testing.T) {
+func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
 	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
 		s := &state{now: 1790000000000, ttlAt: ends, ends: ends}
 		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxRemaining || o.Transition != proxy.MaxRemaining {
@@ -38,18 +37,18 @@ func TestALeaseWithoutEndHasMuchLeft(t *testing.T) {
 		}
 	}
 	if d := proxy.Remaining(math.MaxInt64, math.MinInt64); d != 0 {
-		t.Errorf("of what is long over %v is left", d)
+		t.Errorf("%v remains until an end in the past", d)
 	}
 }
 
-// FuzzState checks that no reply of a script, which tells what is in keys that others may write, makes the parser
-// panic, and that what it accepts can be told to a client.
+// FuzzState checks that no reply of a script makes the parser panic, and that an accepted reply can
+// be sent to a client. A reply contains values of keys that other programs may write.
 func FuzzState(f *testing.F) {
 	for _, seed := range []string{
 		`["busy","a","1790000000000001",1790000000000,1790000001000,1790000002000,1790000000500,0,"",1790000002000,[],[]]`,
 		`["acquired","b","1790000000000002",1790000000000,1790000001000,1790000001000,1790000000000,0,"",1790000001000,` +
 			`["c","3","t1"],["expired","a","1","","acquired","b","2","handoff"]]`,
-		`["seen","","0",0,0,0,1790000000000,1,3,0,["c","3","t1","d","4","t2","e","over","t3","f","ended","t4"],["queued","d","0","","left","e","0","lapsed"]]`,
+		`["ok","","0",0,0,0,1790000000000,1,3,0,["c","3","t1","d","4","t2","e","expired","t3","f","ended","t4"],["queued","d","0","","left","e","0","lapsed"]]`,
 		`["acquired","1790000000000002",1790000000000]`, `["released","17",1790000000000]`, `["late","0",1790000000000]`,
 	} {
 		f.Add(seed)
@@ -77,11 +76,11 @@ func FuzzState(f *testing.F) {
 			}
 			s.sent = time.Now()
 			if s.now != now {
-				t.Errorf("%s: it was %d or %d", text, s.now, now)
+				t.Errorf("%s: the clock is %d or %d", text, s.now, now)
 			}
 			o, left := s.outcome(simba.StatusBusy), s.tenure()
 			if o.TTL < 0 || o.Transition < 0 || o.Position < 0 || left.TTL < 0 || left.Transition < 0 || s.began().After(s.sent) {
-				t.Errorf("%s is told as %+v, %+v", text, o, left)
+				t.Errorf("%s results in %+v, %+v", text, o, left)
 			}
 			for _, e := range s.events {
 				if !json.Valid(e.AppendJSON(nil)) || e.Kind == 0 {

@@ -7,39 +7,45 @@ import (
 	"time"
 )
 
-// errOtherNode is why a radio gives up a connection that is alive.
+// After a failover a subscriber's connection may stay at the old primary, which answers PING as
+// before. So each connection subscribes to a probe channel of its own. The server asks the node
+// that commands go to whether it has a subscriber of that channel.
+
+// errOtherNode is why a subscriber closes a connection that still answers.
 var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")
 
-// watch asks the node that commands go to, again and again until ctx ends, whether this
-// radio's connection listens there. After a failover the connection may stay at the old
-// primary, which answers PING as before. Redis tells how many of the connections to that one
-// node listen to a channel, in a cluster too; and only this connection listens to its own.
-func (r *subscriber) watch(ctx context.Context, listeners func(ctx context.Context, channel string) (any, error)) {
+// checkNode publishes to the probe channel in regular intervals until ctx ends, and closes the
+// connection if nobody received the message. count publishes at the node that commands go to, and
+// returns how many of its connections subscribe to the channel. In a cluster it counts those of
+// that node only.
+func (s *subscriber) checkNode(ctx context.Context, count func(ctx context.Context, channel string) (any, error)) {
 	for {
-		wait(ctx, min(r.alive/3, time.Second))
+		wait(ctx, min(s.timeout/3, time.Second))
 		if ctx.Err() != nil {
 			return
 		}
-		r.mu.Lock()
-		own, leave := r.own, r.leave
-		r.mu.Unlock()
-		if own == "" {
+		s.mu.Lock()
+		probe, disconnect := s.probe, s.disconnect
+		s.mu.Unlock()
+		if probe == "" {
 			continue
 		}
-		ask, cancel := context.WithTimeout(ctx, r.alive)
-		n, err := listeners(ask, own)
+		countCtx, cancel := context.WithTimeout(ctx, s.timeout)
+		n, err := count(countCtx, probe)
 		cancel()
 		if err == nil && n == int64(0) {
-			leave(errOtherNode)
+			disconnect(errOtherNode)
 		}
 	}
 }
 
-// ownLocked names the channel that only this connection listens to.
-func (r *subscriber) probeChannelLocked() string { return r.server + ":" + strconv.Itoa(r.sessions) }
+// probeChannelLocked names the channel to which only this connection subscribes.
+func (s *subscriber) probeChannelLocked() string {
+	return s.serverChannel + ":" + strconv.Itoa(s.connects)
+}
 
-func (r *subscriber) isProbeChannel(channel string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return channel == r.own
+func (s *subscriber) isProbeChannel(channel string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return channel == s.probe
 }

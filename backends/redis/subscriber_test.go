@@ -11,35 +11,35 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestARadioHasBegunThoughAChannelIsGivenUpMeanwhile(t *testing.T) {
-	for name, give := range map[string]func(r *subscriber){
+func TestSubscriberIsRestoredThoughChannelIsRemoved(t *testing.T) {
+	for name, remove := range map[string]func(r *subscriber){
 		"swept": func(r *subscriber) {
 			r.sweep(time.Now().Add(time.Hour), func(n string, _ bool) bool { return n == "a" })
 		},
-		"dropped": func(r *subscriber) { r.unsubscribe("b") },
-		"refused": func(r *subscriber) { r.refuse(nil) },
+		"unsubscribed": func(r *subscriber) { r.unsubscribe("b") },
+		"refused":      func(r *subscriber) { r.refuse(nil) },
 	} {
-		begun := 0
+		restored := 0
 		r := newSubscriber(nil, time.Second)
-		r.tuned, r.begun = func(string) {}, func() { begun++ }
+		r.onConfirmed, r.onRestored = func(string) {}, func() { restored++ }
 		r.subscribe("a", false)
 		r.subscribe("b", false)
 		for _, s := range r.channels { // as by connect
 			s.initial = true
 		}
-		r.missing, r.sent = 2, []batch{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
+		r.awaited, r.unanswered = 2, []batch{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
 		r.confirm("a")
-		if begun != 0 {
-			t.Errorf("%s: begun without b", name)
+		if restored != 0 {
+			t.Errorf("%s: restored without b", name)
 		}
-		give(r)
-		if begun != 1 {
-			t.Errorf("b was %s: begun %d times", name, begun)
+		remove(r)
+		if restored != 1 {
+			t.Errorf("b was %s: restored %d times", name, restored)
 		}
 	}
 }
 
-func TestAChannelThatRedisRefusesTakesNoOtherWithIt(t *testing.T) {
+func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -54,26 +54,26 @@ func TestAChannelThatRedisRefusesTakesNoOtherWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	e.listen(t, b, "simba:{ok}")
+	e.subscribe(t, b, "simba:{ok}")
 	_, err = b.Subscribed(t.Context(), "simba:{no}", false)
 	if err == nil || !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("a channel that is not allowed: %v", err)
+		t.Errorf("a channel that the user may not subscribe to: %v", err)
 	}
-	e.open("simba:{no}") // so that no sweep gives it up
+	e.open("simba:{no}") // so that no sweep unsubscribes from it
 	r := b.subs.all()[0]
 	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the connection is known to be broken", func() bool { return !r.confirmed("simba:{ok}") })
-	until(t, "all that may be heard is", func() bool {
+	until(t, "the subscriber has noticed the broken connection", func() bool { return !r.confirmed("simba:{ok}") })
+	until(t, "all allowed channels are confirmed", func() bool {
 		r.mu.Lock()
-		missing := r.missing
+		awaited := r.awaited
 		r.mu.Unlock()
-		return missing == 0 && r.confirmed("simba:{ok}") && r.confirmed(b.subs.serverChannel())
+		return awaited == 0 && r.confirmed("simba:{ok}") && r.confirmed(b.subs.serverChannel())
 	})
 }
 
-func TestAPollingWaiterIsToldAgainOfATurnThatABreakSwallowed(t *testing.T) {
+func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
@@ -81,58 +81,58 @@ func TestAPollingWaiterIsToldAgainOfATurnThatABreakSwallowed(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	const channel = "simba:{m}:p"
-	e.listen(t, b, channel)
+	e.subscribe(t, b, channel)
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
-	// The message goes to a connection that takes it along.
+	// The message goes to another connection, which ends.
 	r := b.subs.subscriberFor(channel)
 	r.unsubscribe(channel)
 	lost := c.Subscribe(t.Context(), channel)
 	if _, err := lost.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "p is not heard here", func() bool { return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
+	until(t, "the server has unsubscribed from p's channel", func() bool { return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
 	release(t, b, "m", "a")
 	_ = lost.Close()
 	r.subscribe(channel, false)
-	until(t, "p is heard here", func() bool { return r.confirmed(channel) })
+	until(t, "the server has subscribed to p's channel", func() bool { return r.confirmed(channel) })
 	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
 		t.Fatal(err)
 	}
-	e.hear(t, channel, is("released@@a"))
+	e.receive(t, channel, is("released@@a"))
 	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("%+v", o)
 	}
 }
 
-// A turn is told again only to those whose channel was away: a new one is looked after by
-// whoever asked for it, and to tell it twice would be wrong.
-func TestOnlyAChannelThatWasAwayIsBroken(t *testing.T) {
+// A notice is repeated only on a channel that was interrupted. For a new channel Subscribed does
+// that, and a second notice would be wrong.
+func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r := newSubscriber(nil, time.Second)
-	begun := 0
-	r.tuned, r.begun = func(string) {}, func() { begun++ }
+	restored := 0
+	r.onConfirmed, r.onRestored = func(string) {}, func() { restored++ }
 	r.subscribe("new", false)
 	r.confirm("new")
-	if got := r.interrupted(); len(got) != 0 || begun != 0 {
-		t.Errorf("new: %v, begun %d times", got, begun)
+	if got := r.interrupted(); len(got) != 0 || restored != 0 {
+		t.Errorf("new: %v, restored %d times", got, restored)
 	}
 	r.subscribe("moved", false)
 	r.markInterrupted("moved")
 	if got := r.interrupted(); len(got) != 0 {
-		t.Errorf("not heard yet: %v", got)
+		t.Errorf("not confirmed yet: %v", got)
 	}
 	r.confirm("moved")
 	got := r.interrupted()
-	if len(got) != 1 || got["moved"] != 1 || begun != 1 {
-		t.Errorf("moved: %v, begun %d times", got, begun)
+	if len(got) != 1 || got["moved"] != 1 || restored != 1 {
+		t.Errorf("moved: %v, restored %d times", got, restored)
 	}
-	r.markInterrupted("moved") // again, while the first is made good
+	r.markInterrupted("moved") // again, while the server catches up with the first
 	r.markCaughtUp("moved", got["moved"])
 	if got := r.interrupted(); got["moved"] != 2 {
-		t.Errorf("broken again: %v", got)
+		t.Errorf("interrupted again: %v", got)
 	}
 	r.markCaughtUp("moved", 2)
 	if got := r.interrupted(); len(got) != 0 {
-		t.Errorf("mended: %v", got)
+		t.Errorf("caught up: %v", got)
 	}
 }

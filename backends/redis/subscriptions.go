@@ -12,27 +12,27 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// tuner is the server's ear at the masters: a radio each. In a cluster a message
-// reaches every node, but PUBLISH in a script counts those who listen at its own: so
-// channels of a mutex are listened to where the mutex lives, and the server's own
-// everywhere. Safe for concurrent use.
+// subscriptions are the server's subscriptions at the masters: one subscriber for each. In a
+// cluster a message reaches every node, but PUBLISH in a script counts the subscribers at its own
+// node only. So the server subscribes to a mutex' channels at the node of the mutex, and to its
+// own channel at every node. Safe for concurrent use.
 type subscriptions struct {
-	b     *Backend
-	alive time.Duration
+	b       *Backend
+	timeout time.Duration // see subscriber.timeout
 
-	mu          sync.Mutex // guards what follows, and each radio's renotifying
+	mu          sync.Mutex // guards what follows, and each subscriber's renotification
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // of clients, and when last subscribed to
+	patterns    map[string]time.Time // the globs of clients, and when one last subscribed to each
 }
 
-// The globs that the channels of all mutexes match. Clients' own globs are judged
-// here, not by Redis: two that overlap would bring a message twice.
+// The globs that match the channels of all mutexes. The server compares a client's own glob with
+// them, and never sends it to Redis: two globs that overlap would deliver a message twice.
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
-	// contenderGlob is for this server alone: the channels of all contenders. Simba up to 3.1
-	// tells of a release on that of the next contender only, who may be no client of this server.
-	// No channel has this name: the colon stands in brackets.
+	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release on
+	// that of the next contender only, which may be no client of this server. The brackets around
+	// the colon keep the glob from being the name of a channel.
 	contenderGlob = "simba:{*}[:]*"
 )
 
@@ -42,29 +42,30 @@ func isPattern(name string) bool {
 
 func newSubscriptions(b *Backend) *subscriptions {
 	return &subscriptions{
-		b: b, alive: max(b.timeout, 300*time.Millisecond),
+		b: b, timeout: max(b.timeout, 300*time.Millisecond),
 		subscribers: make(map[*redis.Client]*subscriber), patterns: make(map[string]time.Time),
 	}
 }
 
-func (t *subscriptions) serverChannel() string { return "simba-server:" + t.b.id }
+// serverChannel is where scripts publish grants to waiters of this server.
+func (s *subscriptions) serverChannel() string { return "simba-server:" + s.b.id }
 
-// begin connects the radios and waits until they hear what concerns this server.
-func (t *subscriptions) begin(ctx context.Context) error {
-	if err := t.followMasters(ctx); err != nil {
+// start connects the subscribers and waits until each has subscribed to the server's channel.
+func (s *subscriptions) start(ctx context.Context) error {
+	if err := s.followMasters(ctx); err != nil {
 		return err
 	}
-	for _, r := range t.all() {
-		if err := await(ctx, r, r.subscribe(t.serverChannel(), false), 0); err != nil {
+	for _, sub := range s.all() {
+		if err := awaitConfirmation(ctx, sub, sub.subscribe(s.serverChannel(), false), 0); err != nil {
 			return err
 		}
 	}
-	if t.b.up.cluster != nil {
-		t.b.tasks.start(func() {
-			for t.b.tasks.ctx.Err() == nil {
-				wait(t.b.tasks.ctx, time.Second)
-				ctx, cancel := context.WithTimeout(t.b.tasks.ctx, t.b.timeout)
-				_ = t.followMasters(ctx) // the next time, then
+	if s.b.up.cluster != nil {
+		s.b.tasks.start(func() {
+			for s.b.tasks.ctx.Err() == nil {
+				wait(s.b.tasks.ctx, time.Second)
+				ctx, cancel := context.WithTimeout(s.b.tasks.ctx, s.b.timeout)
+				_ = s.followMasters(ctx) // tried again in a second
 				cancel()
 			}
 		})
@@ -72,18 +73,27 @@ func (t *subscriptions) begin(ctx context.Context) error {
 	return nil
 }
 
-// attentive waits until the node of a mutex is known to pass on what others grant to
-// waiters here. What it returns reports whether it has done so all the time since.
-func (t *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
+// close ends the subscribers' connections. Their goroutines end with the tasks.
+func (s *subscriptions) close() {
+	for _, sub := range s.all() {
+		sub.stop()
+	}
+}
+
+// waitReachable waits until the node of a mutex delivers grants that other servers publish for
+// waiters here. The function that it returns reports whether that has been so ever since.
+func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
-		r := t.subscriberOf(ctx, simba.MutexChannel(mutex))
-		if r != nil {
-			on := r.subscribe(t.serverChannel(), false)
-			if err = await(ctx, r, on, redialPause); err == nil {
-				return func() bool { return r.subscribe(t.serverChannel(), false) == on && r.confirmed(t.serverChannel()) }, nil
+		sub := s.subscriberOf(ctx, simba.MutexChannel(mutex))
+		if sub != nil {
+			confirmed := sub.subscribe(s.serverChannel(), false)
+			if err = awaitConfirmation(ctx, sub, confirmed, redialPause); err == nil {
+				return func() bool {
+					return sub.subscribe(s.serverChannel(), false) == confirmed && sub.confirmed(s.serverChannel())
+				}, nil
 			}
-		} else if err := t.followMasters(ctx); err != nil { // a master that is new
+		} else if err := s.followMasters(ctx); err != nil { // the master is new
 			return nil, err
 		} else {
 			wait(ctx, redialPause)
@@ -94,172 +104,169 @@ func (t *subscriptions) waitReachable(ctx context.Context, mutex string) (since 
 	}
 }
 
-// hears reports whether the node of a mutex passes on what others grant to waiters here.
-func (t *subscriptions) hears(mutex string) bool {
-	r := t.subscriberOf(endedContext, simba.MutexChannel(mutex))
-	return r != nil && r.confirmed(t.serverChannel())
+// reachable reports whether the node of a mutex delivers grants that other servers publish for
+// waiters here.
+func (s *subscriptions) reachable(mutex string) bool {
+	sub := s.subscriberOf(endedContext, simba.MutexChannel(mutex))
+	return sub != nil && sub.confirmed(s.serverChannel())
 }
 
-// radioOf is the radio of the master that has a key, nil if it has none yet.
-func (t *subscriptions) subscriberOf(ctx context.Context, key string) *subscriber {
-	c, err := t.b.up.of(ctx, key)
+// subscriberOf returns the subscriber of the master that has a key, nil if there is none yet.
+func (s *subscriptions) subscriberOf(ctx context.Context, key string) *subscriber {
+	c, err := s.b.up.clientFor(ctx, key)
 	if err != nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.subscribers[c]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subscribers[c]
 }
 
-// await waits for a confirmation until ctx ends, or for some time (0 = as long as ctx).
-func await(ctx context.Context, r *subscriber, on <-chan struct{}, some time.Duration) error {
-	select {
-	case <-on: // mostly
-		return nil
-	default:
-	}
-	if some > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, some)
-		defer cancel()
-	}
-	select {
-	case <-on:
-		return nil
-	case <-ctx.Done():
-		if err := r.reason(); err != nil {
-			return err
-		}
-		return fmt.Errorf("no confirmation of a subscription: %w", ctx.Err())
-	}
-}
-
-func (t *subscriptions) all() []*subscriber {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	list := make([]*subscriber, 0, len(t.subscribers))
-	for _, r := range t.subscribers {
-		list = append(list, r)
-	}
-	return list
-}
-
-// followMasters gives each master a radio, and moves channels to where they belong.
-func (t *subscriptions) followMasters(ctx context.Context) error {
-	masters, err := t.b.up.masters(ctx)
-	if err != nil {
-		return err
-	}
-	var moved []string
-	t.mu.Lock()
-	for _, c := range masters {
-		if t.subscribers[c] == nil {
-			t.subscribers[c] = t.startLocked(c)
-		}
-	}
-	for c, r := range t.subscribers {
-		if !slices.Contains(masters, c) {
-			r.stop()
-			delete(t.subscribers, c)
-			moved = append(moved, r.names()...)
-		}
-	}
-	t.mu.Unlock()
-	t.b.up.retain(masters)
-	if t.b.up.cluster == nil {
-		return nil
-	}
-	for _, r := range t.all() {
-		for _, name := range r.names() {
-			if home := t.subscriberFor(name); home != nil && home != r && !isPattern(name) && name != t.serverChannel() {
-				moved = append(moved, name)
-				r.unsubscribe(name)
-			}
-		}
-	}
-	for _, name := range moved {
-		if name == t.serverChannel() {
-			continue
-		}
-		if r, _ := t.subscribe(name); r != nil {
-			r.markInterrupted(name)
-		}
-	}
-	return nil
-}
-
-func (t *subscriptions) startLocked(c *redis.Client) *subscriber {
-	r := newSubscriber(c, t.alive)
-	r.heard, r.tuned, r.begun, r.server = t.heard, t.tuned, t.begun, t.serverChannel()
-	r.subscribe(t.serverChannel(), false)
-	var ctx context.Context
-	ctx, r.stop = context.WithCancel(t.b.tasks.ctx)
-	t.b.tasks.start(func() { r.run(ctx) })
-	t.b.tasks.start(func() {
-		r.watch(ctx, func(ctx context.Context, channel string) (listeners any, err error) {
-			return t.b.up.eval(ctx, c, subscriberCountLua, channel)
-		})
-	})
-	return r
-}
-
-// close ends the radios' connections. Their goroutines end by the tasks.
-func (t *subscriptions) close() {
-	for _, r := range t.all() {
-		r.stop()
-	}
-}
-
-// home is the radio of the node that has a channel's slot, nil if none is known.
-func (t *subscriptions) subscriberFor(channel string) *subscriber {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.b.up.cluster != nil && !isPattern(channel) {
-		if c, err := t.b.up.of(endedContext, channel); err == nil && t.subscribers[c] != nil {
-			return t.subscribers[c]
+// subscriberFor returns the subscriber of the node that has a channel's slot, nil if none is known.
+func (s *subscriptions) subscriberFor(channel string) *subscriber {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.b.up.cluster != nil && !isPattern(channel) {
+		if c, err := s.b.up.clientFor(endedContext, channel); err == nil && s.subscribers[c] != nil {
+			return s.subscribers[c]
 		}
 	}
 	var first *subscriber
-	for _, r := range t.subscribers {
-		if first == nil || r.client.Options().Addr < first.client.Options().Addr {
-			first = r
+	for _, sub := range s.subscribers {
+		if first == nil || sub.client.Options().Addr < first.client.Options().Addr {
+			first = sub
 		}
 	}
 	return first
 }
 
-// want listens to a channel, without waiting for it.
-func (t *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{}) {
-	r := t.subscriberFor(channel)
-	if r == nil {
+// awaitConfirmation waits for the confirmation of a subscription until ctx ends, or for a limited
+// time; limit 0 = as long as ctx.
+func awaitConfirmation(ctx context.Context, s *subscriber, confirmed <-chan struct{}, limit time.Duration) error {
+	select {
+	case <-confirmed: // the usual case
+		return nil
+	default:
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	select {
+	case <-confirmed:
+		return nil
+	case <-ctx.Done():
+		if err := s.err(); err != nil {
+			return err
+		}
+		return fmt.Errorf("the node has not confirmed a subscription: %w", ctx.Err())
+	}
+}
+
+func (s *subscriptions) all() []*subscriber {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*subscriber, 0, len(s.subscribers))
+	for _, sub := range s.subscribers {
+		list = append(list, sub)
+	}
+	return list
+}
+
+// followMasters gives each master a subscriber, and moves channels to the node of their slot.
+func (s *subscriptions) followMasters(ctx context.Context) error {
+	masters, err := s.b.up.masters(ctx)
+	if err != nil {
+		return err
+	}
+	var moved []string
+	s.mu.Lock()
+	for _, c := range masters {
+		if s.subscribers[c] == nil {
+			s.subscribers[c] = s.startLocked(c)
+		}
+	}
+	for c, sub := range s.subscribers {
+		if !slices.Contains(masters, c) {
+			sub.stop()
+			delete(s.subscribers, c)
+			moved = append(moved, sub.names()...)
+		}
+	}
+	s.mu.Unlock()
+	s.b.up.retain(masters)
+	if s.b.up.cluster == nil {
+		return nil
+	}
+	for _, sub := range s.all() {
+		for _, name := range sub.names() {
+			if home := s.subscriberFor(name); home != nil && home != sub && !isPattern(name) && name != s.serverChannel() {
+				moved = append(moved, name)
+				sub.unsubscribe(name)
+			}
+		}
+	}
+	for _, name := range moved {
+		if name == s.serverChannel() {
+			continue
+		}
+		if sub, _ := s.subscribe(name); sub != nil {
+			sub.markInterrupted(name)
+		}
+	}
+	return nil
+}
+
+func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
+	sub := newSubscriber(c, s.timeout)
+	sub.onMessage, sub.onConfirmed, sub.onRestored = s.onMessage, s.onConfirmed, s.onRestored
+	sub.serverChannel = s.serverChannel()
+	sub.subscribe(s.serverChannel(), false)
+	var ctx context.Context
+	ctx, sub.stop = context.WithCancel(s.b.tasks.ctx)
+	s.b.tasks.start(func() { sub.run(ctx) })
+	s.b.tasks.start(func() {
+		sub.checkNode(ctx, func(ctx context.Context, channel string) (subscribers any, err error) {
+			return s.b.up.eval(ctx, c, subscriberCountLua, channel)
+		})
+	})
+	return sub
+}
+
+// subscribe subscribes to a channel, without waiting for the confirmation.
+func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{}) {
+	sub := s.subscriberFor(channel)
+	if sub == nil {
 		return nil, nil
 	}
-	return r, r.subscribe(channel, isPattern(channel))
+	return sub, sub.subscribe(channel, isPattern(channel))
 }
 
-// overhear listens to what tells of a release of a mutex by any program, since someone waits or
-// listens here. It does not wait: what is missed until then is found by a look (tuned).
-func (t *subscriptions) subscribeReleases(mutex string) {
-	t.subscribe(simba.MutexChannel(mutex))
-	t.subscribe(contenderGlob)
+// subscribeReleases subscribes to the channels on which any program publishes a release of a
+// mutex. It does not wait for the confirmation: reconciling finds what was missed until then
+// (onConfirmed).
+func (s *subscriptions) subscribeReleases(mutex string) {
+	s.subscribe(simba.MutexChannel(mutex))
+	s.subscribe(contenderGlob)
 }
 
-// listen listens to channels and waits for the nodes' confirmation.
-func (t *subscriptions) listen(ctx context.Context, channels ...string) error {
+// subscribeAndWait subscribes to channels and waits until the nodes have confirmed them.
+func (s *subscriptions) subscribeAndWait(ctx context.Context, channels ...string) error {
 	type pending struct {
-		r  *subscriber
-		on <-chan struct{}
+		sub       *subscriber
+		confirmed <-chan struct{}
 	}
 	var list []pending
 	for _, c := range channels {
-		r, on := t.subscribe(c)
-		if r == nil {
+		sub, confirmed := s.subscribe(c)
+		if sub == nil {
 			return fmt.Errorf("no node is known for channel %s", c)
 		}
-		list = append(list, pending{r, on})
+		list = append(list, pending{sub, confirmed})
 	}
 	for _, p := range list {
-		if err := await(ctx, p.r, p.on, 0); err != nil {
+		if err := awaitConfirmation(ctx, p.sub, p.confirmed, 0); err != nil {
 			return err
 		}
 	}

@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// tasks are the goroutines of a backend. None starts after stop, which waits for all.
-// Safe for concurrent use.
+// tasks are the goroutines of a backend. None starts after stop. Safe for concurrent use.
 type tasks struct {
-	ctx    context.Context // ends with stop
+	ctx    context.Context // stop cancels it
 	cancel context.CancelFunc
 
 	mu      sync.Mutex // guards stopped, and wg.Add against wg.Wait
@@ -22,7 +21,7 @@ func newTasks() *tasks {
 	return t
 }
 
-// start runs f in a goroutine, and reports false if it is too late for that.
+// start runs f in a goroutine. It reports false, and does not run f, after stop.
 func (t *tasks) start(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,7 +36,8 @@ func (t *tasks) start(f func()) bool {
 	return true
 }
 
-// stop ends ctx and lets nothing start any more. It reports whether it was the first.
+// stop cancels ctx and has start refuse. It reports whether it is the first call. The caller waits
+// for the goroutines by wg.
 func (t *tasks) stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

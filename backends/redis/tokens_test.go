@@ -12,9 +12,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// The one number that a tenure has on both sides: by us, and by Simba on the JVM.
+// A tenure has the same token for our servers and for Simba on the JVM.
 
-func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
+func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -26,17 +26,17 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 			j := newSimbaContender(t, s.Addr, of, mutex, "jvm")
 			var last uint64
 			for i := range 5 {
-				theirs := j.take()
+				theirs := j.mustAcquire()
 				seen := owner(t, b, mutex)
 				if seen.Owner != "jvm" || seen.Token <= last || of.Tokens && seen.Token != theirs {
-					t.Fatalf("%d: it took %d after %d, and we see %+v", i, theirs, last, seen)
+					t.Fatalf("%d: Simba has token %d after %d, and we read %+v", i, theirs, last, seen)
 				}
 				if of.Tokens && i > 0 && seen.Token != last+1 {
 					t.Errorf("%d: %d follows %d", i, seen.Token, last)
 				}
 				j.run(of.Guard, 120_000)
 				for _, e := range []*Backend{b, other} {
-					if !checked(t, e, mutex, seen.Token) || checked(t, e, mutex, last) {
+					if !isCurrent(t, e, mutex, seen.Token) || isCurrent(t, e, mutex, last) {
 						t.Errorf("%d: CHECK %d is not 1, or CHECK %d is not 0", i, seen.Token, last)
 					}
 				}
@@ -46,14 +46,14 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 				if ours.Status != simba.StatusAcquired || ours.Token <= seen.Token {
 					t.Fatalf("%d: %+v after %d", i, ours, seen.Token)
 				}
-				if got := number(t, c, seeds.Token(mutex)); got != ours.Token {
-					t.Errorf("%d: the token key has %d, we %d", i, got, ours.Token)
+				if got := readToken(t, c, seeds.Token(mutex)); got != ours.Token {
+					t.Errorf("%d: the token key has %d, we have %d", i, got, ours.Token)
 				}
-				if got := number(t, c, seeds.Fence(mutex)); got != ours.Token {
-					t.Errorf("%d: the counter has %d, we %d", i, got, ours.Token)
+				if got := readToken(t, c, seeds.Fence(mutex)); got != ours.Token {
+					t.Errorf("%d: the fence has %d, we have %d", i, got, ours.Token)
 				}
 				if _, shown := j.acquire(time.Minute); of.Tokens && shown != ours.Token {
-					t.Errorf("%d: it sees %d, we have %d", i, shown, ours.Token)
+					t.Errorf("%d: Simba reads %d, we have %d", i, shown, ours.Token)
 				}
 				if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "ours", TTL: 10 * time.Minute}); err != nil {
 					t.Fatal(err)
@@ -61,12 +61,12 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 				if ms := c.PTTL(t.Context(), seeds.Token(mutex)).Val(); ms < 9*time.Minute {
 					t.Errorf("%d: the token key lives for %v after a renewal", i, ms)
 				}
-				c.Del(t.Context(), seeds.Queue(mutex)) // else it is the simbaContender's turn
-				if !release(t, b, mutex, "ours") || number(t, c, seeds.Token(mutex)) != 0 {
+				c.Del(t.Context(), seeds.Queue(mutex)) // so that there is no reservation for Simba
+				if !release(t, b, mutex, "ours") || readToken(t, c, seeds.Token(mutex)) != 0 {
 					t.Errorf("%d: the token key outlives the tenure", i)
 				}
 				if ms := c.PTTL(t.Context(), seeds.Fence(mutex)).Val(); ms != -1 {
-					t.Errorf("%d: the counter ends in %v", i, ms)
+					t.Errorf("%d: the fence expires in %v", i, ms)
 				}
 				last = ours.Token
 			}
@@ -74,7 +74,7 @@ func TestOurTenuresAndThoseOfSimbaHaveOneAscendingOrderOfTokens(t *testing.T) {
 	}
 }
 
-func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) {
+func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for name, story := range map[string]struct{ first, between seeds.Generation }{
@@ -87,18 +87,18 @@ func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) 
 			mutex := strings.ReplaceAll(name, " ", "-")
 			j := newSimbaContender(t, s.Addr, story.first, mutex, "j")
 			k := newSimbaContender(t, s.Addr, story.between, mutex, "k")
-			j.take()
+			j.mustAcquire()
 			older := owner(t, b, mutex)
 			j.release()
-			k.take()
+			k.mustAcquire()
 			k.release()
-			theirs := j.take()
-			if checked(t, b, mutex, older.Token) {
+			theirs := j.mustAcquire()
+			if isCurrent(t, b, mutex, older.Token) {
 				t.Errorf("CHECK of the older tenure's %d is 1", older.Token)
 			}
 			now := owner(t, b, mutex)
 			if now.Owner != "j" || now.Token <= older.Token || story.first.Tokens && now.Token != theirs {
-				t.Errorf("%+v after %+v; it took %d", now, older, theirs)
+				t.Errorf("%+v after %+v; Simba has token %d", now, older, theirs)
 			}
 			if o, _ := acquire(t, b, mutex, "j", time.Minute, nil); o.Status != simba.StatusRenewed || o.Token != now.Token {
 				t.Errorf("%+v", o)
@@ -107,19 +107,19 @@ func TestTwoTenuresOfOneContenderShareNoTokenIfAnothersLayBetween(t *testing.T) 
 	}
 }
 
-// A tenure of theirs that nobody of ours has seen counts for the next of ours.
-func TestOurTokenIsLargerThanThatOfATenureThatNobodySaw(t *testing.T) {
+// No server of ours saw the tenure of Simba.
+func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	// Counters that are beyond what the clock makes.
+	// Larger than any token that the clock makes.
 	const far = 9_000_000_000_000_000
 	if err := c.Set(t.Context(), seeds.Fence("m"), far, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
-	if token := j.take(); token != far+1 {
+	if token := j.mustAcquire(); token != far+1 {
 		t.Fatal(token)
 	}
 	j.release()
@@ -127,12 +127,12 @@ func TestOurTokenIsLargerThanThatOfATenureThatNobodySaw(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	release(t, b, "m", "a")
-	if token := j.take(); token != far+3 {
+	if token := j.mustAcquire(); token != far+3 {
 		t.Error(token)
 	}
 }
 
-func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
+func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -147,8 +147,8 @@ func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
 		if i == 1 {
 			release(t, b, "m", "a")
 			j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
-			if last = j.take(); last != o.Token+1 {
-				t.Errorf("it took %d after %d", last, o.Token)
+			if last = j.mustAcquire(); last != o.Token+1 {
+				t.Errorf("Simba has token %d after %d", last, o.Token)
 			}
 		}
 		if err := c.FlushDB(t.Context()).Err(); err != nil {
@@ -157,14 +157,14 @@ func TestTokensOfBothSidesGrowThoughRedisLostEverything(t *testing.T) {
 	}
 }
 
-// An old renewal of the same contender moves the end of the lock, and not that of the token.
-func TestARenewalByOldSimbaKeepsTheTokenForAsLongAsTheLease(t *testing.T) {
+// Old Simba's renewal moves the end of the lock, and not that of the token.
+func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "j")
-	j.take()
+	j.mustAcquire()
 	first := owner(t, b, "m")
 	j.run(j.of.Guard, 600_000)
 	if o := owner(t, b, "m"); o.Token != first.Token || o.Transition < 9*time.Minute {
@@ -181,7 +181,7 @@ func TestARenewalByOldSimbaKeepsTheTokenForAsLongAsTheLease(t *testing.T) {
 	}
 }
 
-func TestAnIdleCounterGoesOnlyIfTheURLSaysSo(t *testing.T) {
+func TestIdleFenceExpiresOnlyWithFenceTTL(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -190,24 +190,24 @@ func TestAnIdleCounterGoesOnlyIfTheURLSaysSo(t *testing.T) {
 	left := func() time.Duration { return c.PTTL(t.Context(), seeds.Fence("m")).Val() }
 	acquire(t, b, "m", "a", time.Minute, nil)
 	if ms := left(); ms < time.Hour || ms > time.Hour+2*time.Minute {
-		t.Errorf("after a grant of a minute the counter goes in %v", ms)
+		t.Errorf("after a grant of a minute the fence expires in %v", ms)
 	}
 	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: day}); err != nil {
 		t.Fatal(err)
 	}
 	if ms := left(); ms < day+time.Hour-time.Minute || ms > day+time.Hour {
-		t.Errorf("after a renewal for a day the counter goes in %v", ms)
+		t.Errorf("after a renewal for a day the fence expires in %v", ms)
 	}
 	release(t, b, "m", "a")
-	last := number(t, c, seeds.Fence("m"))
-	if err := c.Del(t.Context(), seeds.Fence("m")).Err(); err != nil { // it has gone
+	last := readToken(t, c, seeds.Fence("m"))
+	if err := c.Del(t.Context(), seeds.Fence("m")).Err(); err != nil { // as if it had expired
 		t.Fatal(err)
 	}
 	j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
-	if token := j.take(); token != 1 {
-		t.Errorf("it took %d", token)
+	if token := j.mustAcquire(); token != 1 {
+		t.Errorf("Simba has token %d", token)
 	}
-	if o := owner(t, b, "m"); o.Token <= last { // as long as the record is there
+	if o := owner(t, b, "m"); o.Token <= last { // the record is still there
 		t.Errorf("%+v after %d", o, last)
 	}
 }

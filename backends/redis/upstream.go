@@ -12,18 +12,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// upstream is the way to the masters. Safe for concurrent use.
+// upstream runs scripts at the masters of Redis. Safe for concurrent use.
 type upstream struct {
 	timeout time.Duration
 	tasks   *tasks
-	client  *redis.Client        // of a single server or behind Sentinel
-	cluster *redis.ClusterClient // else
+	client  *redis.Client        // of a single server or behind Sentinel; nil in a cluster
+	cluster *redis.ClusterClient // nil without a cluster
 
 	connections *connections
 
 	mu      sync.RWMutex // guards nodes
 	nodes   map[*redis.Client]*pipeline
-	unknown chan struct{} // the slots of all keys whose node is not known
+	unknown chan struct{} // the slots for all keys whose node is not known
 }
 
 func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
@@ -32,7 +32,7 @@ func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 		connections: newConnections(), nodes: make(map[*redis.Client]*pipeline),
 		unknown: make(chan struct{}, maxBackground),
 	}
-	// Nothing is retried by the client: it cannot know whether a script has run.
+	// go-redis must not retry a request: it cannot know whether a script has run.
 	dialTimeout := min(timeout, 2*time.Second)
 	dial := dialer(dialTimeout, t.tls, u.connections)
 	switch t.topology {
@@ -65,7 +65,7 @@ func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 	return u
 }
 
-// close closes every connection, also those in use.
+// close closes every connection, including those in use.
 func (u *upstream) close() error {
 	if u.cluster != nil {
 		return u.cluster.Close()
@@ -73,15 +73,15 @@ func (u *upstream) close() error {
 	return u.client.Close()
 }
 
-// of returns the client of the master that has a key.
-func (u *upstream) of(ctx context.Context, key string) (*redis.Client, error) {
+// clientFor returns the client of the master that has a key.
+func (u *upstream) clientFor(ctx context.Context, key string) (*redis.Client, error) {
 	if u.cluster == nil {
 		return u.client, nil
 	}
 	return u.cluster.MasterForKey(ctx, key)
 }
 
-// masters returns the clients of all masters, in a steady order.
+// masters returns the clients of all masters, ordered by address.
 func (u *upstream) masters(ctx context.Context) ([]*redis.Client, error) {
 	if u.cluster == nil {
 		return []*redis.Client{u.client}, nil
@@ -98,6 +98,7 @@ func (u *upstream) masters(ctx context.Context) ([]*redis.Client, error) {
 	return list, err
 }
 
+// pipeline returns the pipeline of a master, a new one if it has none.
 func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	u.mu.RLock()
 	p := u.nodes[c]
@@ -109,7 +110,7 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	defer u.mu.Unlock()
 	if p = u.nodes[c]; p == nil {
 		p = &pipeline{
-			client: c, timeout: u.timeout, tasks: u.tasks, judge: u.judge,
+			client: c, timeout: u.timeout, tasks: u.tasks, onResult: u.closeIfReadOnly,
 			slots: make(chan struct{}, maxBackground),
 		}
 		u.nodes[c] = p
@@ -117,16 +118,16 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	return p
 }
 
-// slotsOf bounds the work in background at the node that has a key.
-func (u *upstream) slotsOf(key string) chan struct{} {
-	client, err := u.of(endedContext, key)
+// slotsFor returns the slots for background work at the node that has a key.
+func (u *upstream) slotsFor(key string) chan struct{} {
+	client, err := u.clientFor(endedContext, key)
 	if err != nil {
 		return u.unknown
 	}
 	return u.pipeline(client).slots
 }
 
-// retain forgets the pipelines of nodes that are masters no more.
+// retain removes the pipelines of nodes that are not among the masters any more.
 func (u *upstream) retain(masters []*redis.Client) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -137,16 +138,16 @@ func (u *upstream) retain(masters []*redis.Client) {
 	}
 }
 
-// maxRedirects is how often a request follows a slot that moved.
+// maxRedirects bounds how often a request follows a moved slot.
 const maxRedirects = 4
 
-// redialPause is left for the nodes of a cluster to tell each other who is gone.
+// redialPause gives the nodes of a cluster time to agree on which node is down.
 const redialPause = 100 * time.Millisecond
 
-// run runs a script where its first key lives. It follows MOVED and ASK, since Redis
-// says so instead of running it.
+// run runs a script at the master that has a key. It follows MOVED and ASK: a node that returns
+// one of these has not run the script.
 func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (any, error) {
-	client, err := u.of(ctx, key)
+	client, err := u.clientFor(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -163,33 +164,33 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 		switch {
 		case errors.As(err, &dial) && dial.Op == "dial":
 			// Nothing was sent. Nodes learn of a failover one after another, so the slot may
-			// have a master that the last of them did not name.
+			// have a new master that the node asked last did not know.
 			u.cluster.ReloadState(ctx)
 			wait(ctx, redialPause)
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			if client, lost = u.of(ctx, key); lost != nil {
+			if client, lost = u.clientFor(ctx, key); lost != nil {
 				return nil, err
 			}
 		case isAsk:
-			return u.ask(ctx, asked, s, args)
+			return u.runAsking(ctx, asked, s, args)
 		case isMoved:
 			u.cluster.ReloadState(ctx)
-			if client = u.find(ctx, moved); client == nil {
+			if client = u.clientAt(ctx, moved); client == nil {
 				return nil, err
 			}
 		default:
-			u.cluster.ReloadState(ctx) // whatever it was, the slot may be elsewhere soon
+			u.cluster.ReloadState(ctx) // the slot may have moved
 			return nil, err
 		}
 	}
 	return nil, err
 }
 
-// ask runs a script at the node that takes a slot over at this moment.
-func (u *upstream) ask(ctx context.Context, addr string, s *script, args []any) (any, error) {
-	client := u.find(ctx, addr)
+// runAsking runs a script at a node that is importing the slot (ASK).
+func (u *upstream) runAsking(ctx context.Context, addr string, s *script, args []any) (any, error) {
+	client := u.clientAt(ctx, addr)
 	if client == nil {
 		return nil, errors.New("redis: the slot is moving to a node that is not known yet")
 	}
@@ -198,8 +199,8 @@ func (u *upstream) ask(ctx context.Context, addr string, s *script, args []any) 
 	pipe := client.Pipeline()
 	pipe.ScriptLoad(ctx, s.text)
 	pipe.Do(ctx, "ASKING")
-	limit, _ := ctx.Deadline()
-	args[deadlineArg] = u.pipeline(client).clock.limit(limit)
+	deadline, _ := ctx.Deadline()
+	args[deadlineArg] = u.pipeline(client).clock.atNode(deadline)
 	cmd := pipe.Do(ctx, args...)
 	sent := time.Now()
 	_, failure := pipe.Exec(ctx)
@@ -207,15 +208,15 @@ func (u *upstream) ask(ctx context.Context, addr string, s *script, args []any) 
 	if reply == nil && err == nil { // no connection could be made
 		err = failure
 	}
-	u.judge(client, sent, err)
+	u.closeIfReadOnly(client, sent, err)
 	if _, late := clockOf(reply); late && err == nil {
 		return nil, errOverdue
 	}
 	return reply, err
 }
 
-// find returns the client of a master by its address, nil if it is not known.
-func (u *upstream) find(ctx context.Context, addr string) *redis.Client {
+// clientAt returns the client of the master at an address, nil if there is none.
+func (u *upstream) clientAt(ctx context.Context, addr string) *redis.Client {
 	list, err := u.masters(ctx)
 	if err != nil {
 		return nil
@@ -238,10 +239,10 @@ func redirect(err error, prefix string) (addr string, ok bool) {
 	return addr, ok
 }
 
-// silent drops what go-redis logs: each failed dial, past any level. What fails is told
-// to who asked, and by the backend's own logger.
+// discard is a logger for go-redis, which logs every failed dial whatever the log level. The
+// backend returns or logs such errors itself.
 type discard struct{}
 
 func (discard) Printf(context.Context, string, ...any) {}
 
-func init() { redis.SetLogger(discard{}) } // there is no logger of a client
+func init() { redis.SetLogger(discard{}) } // go-redis has one logger for all clients

@@ -39,7 +39,7 @@ type target struct {
 	fenceTTL      time.Duration // 0 = for ever
 }
 
-// The bounds of fence-ttl. Redis counts in milliseconds.
+// The bounds of fence-ttl.
 const (
 	minFenceTTL = time.Second
 	maxFenceTTL = 100 * 365 * 24 * time.Hour
@@ -47,7 +47,7 @@ const (
 
 var schemes = map[string]topology{"redis": single, "redis+sentinel": sentinel, "redis+cluster": cluster}
 
-// parseURL reads Options.URL. Its errors don't repeat the URL, which may have passwords.
+// parseURL parses Options.URL. Its errors do not repeat the URL, which may contain passwords.
 func parseURL(raw string) (target, error) {
 	t, err := parseTarget(raw)
 	if err != nil {
@@ -83,7 +83,8 @@ func parseTarget(raw string) (t target, err error) {
 	return t, t.setQuery(u.RawQuery, secure)
 }
 
-// splitHosts takes the list of hosts out, since url.Parse takes a port only at its end.
+// splitHosts parses a URL without its list of hosts, which it returns separately: url.Parse takes
+// only one host.
 func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -149,7 +150,7 @@ func (t *target) setPath(path string) error {
 	}
 	db, err := strconv.Atoi(parts[0])
 	if err != nil || db < 0 || len(parts) > 1 {
-		return fmt.Errorf("%q is not the number of a database", strings.Join(parts, "/"))
+		return fmt.Errorf("%q is not a database number", strings.Join(parts, "/"))
 	}
 	if t.topology == cluster && db != 0 {
 		return errors.New("a cluster has only database 0")
@@ -192,7 +193,7 @@ func (t *target) setQuery(raw string, secure bool) error {
 				return fmt.Errorf("fence-ttl %q is not a duration from %v to %v", v, minFenceTTL, maxFenceTTL)
 			}
 		default:
-			return fmt.Errorf("unknown parameter %q: known are tls-ca, tls-cert, tls-key, tls-server-name, sentinel-user, sentinel-password, pool-size, allow-eviction and fence-ttl", k)
+			return fmt.Errorf("unknown parameter %q: use tls-ca, tls-cert, tls-key, tls-server-name, sentinel-user, sentinel-password, pool-size, allow-eviction and fence-ttl", k)
 		}
 		if len(values) > 1 {
 			return fmt.Errorf("parameter %q is given twice", k)
@@ -220,11 +221,11 @@ func tlsConfig(ca, cert, key, name string) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls-ca %s has no certificate in PEM", ca)
+			return nil, fmt.Errorf("tls-ca %s has no PEM certificate", ca)
 		}
 	}
 	if (cert == "") != (key == "") {
-		return nil, errors.New("tls-cert and tls-key belong together")
+		return nil, errors.New("tls-cert and tls-key are needed together")
 	}
 	if cert != "" {
 		pair, err := loadPair(cert, key)
@@ -248,7 +249,7 @@ func loadPair(cert, key string) (pair tls.Certificate, err error) {
 	return tls.X509KeyPair(certPEM, keyPEM)
 }
 
-// readPEM reads a file without a byte order mark, which would hide its first block.
+// readPEM reads a file. It removes a byte order mark, which would hide the first PEM block.
 func readPEM(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	return bytes.TrimPrefix(text, []byte("\ufeff")), err

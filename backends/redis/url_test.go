@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
-func TestAURLNamesTheWayToRedis(t *testing.T) {
+func TestParseURL(t *testing.T) {
 	for _, c := range []struct {
 		url   string
 		check func(t target) bool
@@ -44,7 +44,7 @@ func TestAURLNamesTheWayToRedis(t *testing.T) {
 	}
 }
 
-func TestAWrongURLIsRefusedWithTheReasonAndWithoutItsPassword(t *testing.T) {
+func TestInvalidURLIsRefusedWithoutItsPassword(t *testing.T) {
 	for url, word := range map[string]string{
 		"":                                  "scheme",
 		"host:6379":                         "scheme",
@@ -67,7 +67,7 @@ func TestAWrongURLIsRefusedWithTheReasonAndWithoutItsPassword(t *testing.T) {
 		"redis://h?fence-ttl=10ms":          "fence-ttl",
 		"redis://h?tls-ca=x":                "rediss://",
 		"redis://h?sentinel-user=x":         "redis+sentinel://",
-		"rediss://h?tls-cert=x":             "belong together",
+		"rediss://h?tls-cert=x":             "needed together",
 		"rediss://h?tls-ca=/does/not/exist": "tls-ca",
 		"redis://u:hunt%zzer2@h":            "percent-encoded",
 		"redis://u:hunt#er2@h":              "'#'",
@@ -80,7 +80,7 @@ func TestAWrongURLIsRefusedWithTheReasonAndWithoutItsPassword(t *testing.T) {
 	}
 }
 
-func TestByteOrderMarksAreNoPartOfCertificates(t *testing.T) {
+func TestByteOrderMarkIsNoPartOfCertificate(t *testing.T) {
 	authority, dir := certs.NewAuthority(t, "test CA"), t.TempDir()
 	ca := authority.Write(t, dir, "ca")
 	cert, key := authority.Sign(t, certs.Leaf{Name: "client"}).Write(t, dir, "client")

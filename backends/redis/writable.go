@@ -10,53 +10,54 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A node that is no primary any more goes on answering reads on the connections that it
-// has. So each read is made in one script with a write that changes nothing, which such a
-// node refuses: steps.lua does so for what concerns one mutex, and these for the rest.
-// See lua/writable.lua for that write, and look_fast.lua for why it comes last, and is not replicated.
+// How the server makes sure that a reply comes from a node that takes writes. A primary that was
+// demoted goes on answering reads on its old connections. So each read is in a script with a write
+// that changes nothing, and such a node refuses the script. The scripts on one mutex do so in
+// steps.lua. The scripts below do so for everything else. See lua/writable.lua for the write, and
+// lua/reconcile_fast.lua for why it comes last and is not replicated.
 var (
-	writeCheckLua = writableLua + `prove(KEYS[1]) return 1`
+	writeCheckLua = writableLua + `requireWritable(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
 	scanLua = writableLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
-		redis.set_repl(redis.REPL_NONE) prove(KEYS[1]) return page`
+		redis.set_repl(redis.REPL_NONE) requireWritable(KEYS[1]) return page`
 	// KEYS  1 lock  2 queue
 	bothLua = writableLua + `local n = redis.call('EXISTS', KEYS[1], KEYS[2])
-		redis.set_repl(redis.REPL_NONE) prove(KEYS[2]) return n`
+		redis.set_repl(redis.REPL_NONE) requireWritable(KEYS[2]) return n`
 	// ARGV  1 channel
-	subscriberCountLua = writableLua + `prove(KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
+	subscriberCountLua = writableLua + `requireWritable(KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
 )
 
-// unfit reports whether an error says that a node takes no writes at this moment. Before
-// Redis 7 the words are inside the text of a script's error.
+// refusesWrites reports whether an error says that a node takes no writes at this moment. Before
+// Redis 7 the code is inside the text of a script's error.
 func refusesWrites(err error) bool {
 	if err == nil {
 		return false
 	}
 	text := err.Error()
-	for _, word := range []string{"READONLY ", "MASTERDOWN ", "LOADING ", "NOREPLICAS ", "MISCONF "} {
-		if strings.Contains(text, word) {
+	for _, code := range []string{"READONLY ", "MASTERDOWN ", "LOADING ", "NOREPLICAS ", "MISCONF "} {
+		if strings.Contains(text, code) {
 			return true
 		}
 	}
 	return false
 }
 
-// judge closes the connections of a node that were opened before a request was sent, if the
-// error of that request says that the node takes no writes. Their address may lead to
-// another node by now. Behind Sentinel that closes the connections to the Sentinels too:
-// go-redis dials those by the same Dialer, and makes new ones.
-func (u *upstream) judge(node *redis.Client, sent time.Time, err error) {
+// closeIfReadOnly closes a node's connections if the error of a request says that the node takes no
+// writes. It spares those that were opened after the request was sent: the address may lead to
+// another node by now. Behind Sentinel it closes the connections to the Sentinels too, since
+// go-redis dials them by the same Dialer; go-redis reconnects.
+func (u *upstream) closeIfReadOnly(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return
 	}
-	addr := "" // all: without a cluster there is one primary only
+	addr := "" // all connections: without a cluster there is only one primary
 	if u.cluster != nil {
 		addr = node.Options().Addr
 	}
 	u.connections.closeBefore(addr, sent)
 }
 
-// eval runs one of the scripts above that has no key but the proof's.
+// eval runs one of the scripts above whose only key is that of the write check.
 func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
 	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {
@@ -64,17 +65,18 @@ func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, 
 	}
 	sent := time.Now()
 	reply, err := node.Eval(ctx, script, []string{key}, args...).Result()
-	u.judge(node, sent, err)
+	u.closeIfReadOnly(node, sent, err)
 	return reply, err
 }
 
-var errNoSlot = errors.New("redis: the node has no slots of the cluster any more")
+var errNoSlot = errors.New("redis: the node no longer has any slot of the cluster")
 
-// proofKey is a key in one of the node's slots. Nothing happens to it, should it exist.
+// writeCheckKey returns a key in one of the node's slots. The write check changes nothing there,
+// even if the key exists.
 func (u *upstream) writeCheckKey(ctx context.Context, node *redis.Client) (string, error) {
 	for i := range 1 << 16 {
 		key := "simba:{" + strconv.Itoa(i) + "}:proof"
-		c, err := u.of(ctx, key)
+		c, err := u.clientFor(ctx, key)
 		if err != nil {
 			return "", err
 		}

@@ -10,9 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// What simba-resp writes to see whether a node takes writes must do nothing to a key that another
-// program has there, of whatever type.
-func TestAProofDestroysNothing(t *testing.T) {
+// The write check must not change a key of another program, whatever its type.
+func TestWriteCheckChangesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
@@ -40,9 +39,9 @@ func TestAProofDestroysNothing(t *testing.T) {
 				}
 			}
 		}
-		for _, q := range questions {
-			if err := q.ask(t.Context(), b); err != nil {
-				t.Errorf("%s beside a foreign %s: %v", q.name, theirs[0], err)
+		for _, q := range requests {
+			if err := q.run(t.Context(), b); err != nil {
+				t.Errorf("%s beside another program's %s: %v", q.name, theirs[0], err)
 			}
 			unchanged(q.name)
 		}
@@ -57,8 +56,8 @@ func TestAProofDestroysNothing(t *testing.T) {
 		serve(t, "redis://"+s.Addr, noNotices{})
 		unchanged("a start")
 		c.ConfigSet(t.Context(), "maxmemory", "1")
-		for _, q := range questions {
-			_ = q.ask(t.Context(), b)
+		for _, q := range requests {
+			_ = q.run(t.Context(), b)
 			unchanged(fmt.Sprint(q.name, " of a full Redis"))
 		}
 		c.ConfigSet(t.Context(), "maxmemory", "0")

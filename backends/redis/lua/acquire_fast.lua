@@ -1,11 +1,11 @@
--- Free, and nobody waits: grant, as in steps.lua. A fence that is no token is for the steps to
--- refuse, and so is a user who may not publish.
+-- acquire: the mutex is free and nobody waits. It does what steps.lua would do for a grant. It
+-- leaves to the steps a fence that holds no token, and a user who may not publish.
 local before, may = tonumber(state[3] or 0), redis.acl_check_cmd
-if nobody and owner == '' and turn == '' and not unheard and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
+if idle and owner == '' and reserved == '' and not unnotified and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
   local me, t, tr = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
   local till = now + t + tr .. ''
-  -- If the memory is full, or there is no PXAT, as before Redis 6.2, the steps see to it.
+  -- If the memory is full, or Redis is older than 6.2 and has no PXAT, the steps do it.
   if not redis.pcall('SET', lock, me, 'PXAT', till).err then
     local microsText = time[1] .. string.sub('00000' .. time[2], -6)
     before = math.max(before, tonumber(token))
@@ -17,8 +17,8 @@ if nobody and owner == '' and turn == '' and not unheard and before and before <
       call('SET', fence, token, 'PX', t + tr + ARGV[6])
     end
     local record
-    if served ~= '' then
-      record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[11], '', '', 0, served, 0)
+    if lastGrant ~= '' then
+      record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[11], '', '', 0, lastGrant, 0)
     elseif ARGV[11] ~= '' then
       record = cmsgpack.pack(token, me, last, now, t, tr, ARGV[11])
     else

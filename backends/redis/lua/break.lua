@@ -1,8 +1,9 @@
+-- break: ends the tenure, whoever owns the mutex.
 -- ARGV  7 reason
 local status = 'lost'
 if owner ~= '' then
   status = 'released'
-  vacate('broken', ARGV[7])
+  endTenure('broken', ARGV[7])
 end
-handOn()
+handOff()
 return reply(status, 0, '')

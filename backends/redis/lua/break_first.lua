@@ -1,1 +1,2 @@
+-- break: see breaks in state.lua.
 breaks = true

@@ -1,5 +1,6 @@
+-- guard: renews the contender's lease.
 -- ARGV  7 contender  8 ttl  9 transition  10 token or '0'
-if owner == '' then handOn() end
+if owner == '' then handOff() end
 if owner == ARGV[7] and (ARGV[10] == '0' or ARGV[10] == token) then
   renew(tonumber(ARGV[8]), tonumber(ARGV[9]), session)
   return reply('renewed', 0, '')

@@ -1,16 +1,16 @@
--- Ends the wait of a ticket of this server.
+-- leave: ends the wait of a ticket of this server.
 -- ARGV  7 contender  8 ticket  9 'timeout', 'left' or 'gone'
 local me, ticket, why = ARGV[7], ARGV[8], ARGV[9]
 local status = 'timeout'
 if owner == me then
   if why ~= 'gone' then
     status = 'acquired'
-    tell(ticket)
-  elseif heldBy(ticket) then
-    vacate('released', 'waiter gone')
+    acknowledge(ticket)
+  elseif isGrantedTo(ticket) then
+    endTenure('released', 'waiter gone')
   end
 else
-  local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = describe(me)
+  local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = readWaiter(me)
   if kind == 'b' and wserver == server and wticket == ticket then
     if why ~= 'gone' then
       leave(me, why)
@@ -20,6 +20,6 @@ else
     end
   end
 end
-handOn()
+handOff()
 local rank = call('ZRANK', queue, me)
 return reply(status, rank and rank + 1 or 0, '')

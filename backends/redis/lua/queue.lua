@@ -1,12 +1,13 @@
--- Lists the queue: contender, kind, since when, flat.
+-- queue: lists the queue.
 -- ARGV  7 how many
+-- The extra of the reply is a flat list: contender, kind, since when.
 local list, wanted, from = {}, 3 * tonumber(ARGV[7]), 0
-if owner == '' then handOn() end
+if owner == '' then handOff() end
 while #list < wanted do
   local page = call('ZRANGE', queue, from, from + 63)
   if #page == 0 then break end
   for _, c in ipairs(page) do
-    local kind, _, _, _, _, _, since, lapses = describe(c)
+    local kind, _, _, _, _, _, since, lapses = readWaiter(c)
     if #list == wanted then break end
     if kind == 'p' and lapses <= now then
       leave(c, 'lapsed')
@@ -18,4 +19,4 @@ while #list < wanted do
     end
   end
 end
-return reply('seen', 0, list)
+return reply('ok', 0, list)

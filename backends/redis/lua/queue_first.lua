@@ -1,1 +1,2 @@
-asker = '' -- the arguments name none
+-- queue: ARGV names no contender.
+asker = ''

@@ -1,104 +1,120 @@
--- Looks after a mutex, and says how it stands. What it returns as extra is how many wait.
--- ARGV  7 '1' = also sweep away the polling waiters whose time is over
---       8 a contender that can be told from now on, or ''
---       9 how many releases by Simba were heard of since the last look; then of each, whom it
---         told that the mutex is free, and who released
---       … of waiters here that must have a place: contender, score, ttl, transition, session, ticket
-local sweep, again, releases = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
-if owner ~= '' then compare() end
-local unconfirmed, status = takeBack(), 'seen'
+-- reconcile: repairs what happened to the mutex without a request, and returns its state.
+-- ARGV  7 '1' = also remove the polling waiters that have lapsed
+--       8 a polling contender whose channel has a new subscription, or ''
+--       9 n, how many wakeups follow: release notices of Simba that the server received since
+--         the last reconciliation. Then of each: the contender it went to, and the releaser
+--       … of each waiter here that must have a queue entry: contender, score, ttl, transition,
+--         session, ticket
+-- The extra of the reply is the length of the queue.
+local sweep, renotify, wakeups = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
+if owner ~= '' then compareEnds() end
+local unconfirmed, status = revokeUnconfirmed(), 'ok'
 
-for i = 10 + 2 * releases, #ARGV, 6 do
-  local c, ticket = ARGV[i], server .. '/' .. ARGV[i + 5]
-  local latest = string.match(served, '^[^ ]*') == ticket
-  local commanded = latest and string.sub(served, -1) == '!' or not latest and call('HEXISTS', ended, ticket) == 1
+-- restoreWaiter gives a waiter of this server its queue entry back, or reports in the reply that
+-- its wait has ended.
+local function restoreWaiter(c, score, t, tr, s, wticket)
+  local ticket, n = server .. '/' .. wticket, #grants
+  local latest = string.match(lastGrant, '^[^ ]*') == ticket
+  local byCommand = latest and string.sub(lastGrant, -1) == '!' or not latest and call('HEXISTS', ended, ticket) == 1
   if c == owner then
-    local n = #grants
-    grants[n + 1], grants[n + 2], grants[n + 3] = c, token, ARGV[i + 5]
-  elseif latest or commanded then
-    -- It had its tenure, and that has ended: it waits no more.
-    local n = #grants
-    grants[n + 1], grants[n + 2], grants[n + 3] = c, commanded and 'ended' or 'over', ARGV[i + 5]
+    grants[n + 1], grants[n + 2], grants[n + 3] = c, token, wticket
+    return
+  end
+  if latest or byCommand then -- it had a tenure, which has ended
+    grants[n + 1], grants[n + 2], grants[n + 3] = c, byCommand and 'ended' or 'expired', wticket
+    return
+  end
+  local kind, _, _, wserver = readWaiter(c)
+  local entry = kind and call('ZSCORE', queue, c)
+  -- A waiter of another server for the same contender keeps the entry, if that server lives.
+  if entry and kind == 'b' and
+      (wserver == server or call('PUBLISH', 'simba-server:' .. wserver, '') > 0) then
+    return
+  end
+  if full and not entry then
+    status = 'full' -- the server tries again
   else
-    local kind, _, _, wserver = describe(c)
-    local place = kind and call('ZSCORE', queue, c)
-    -- Another server's waiter for the same contender has taken the place over, if it lives.
-    if not place or kind ~= 'b' or
-        (wserver ~= server and call('PUBLISH', 'simba-server:' .. wserver, '') == 0) then
-      if full and not place then
-        status = 'full' -- tried again later
-      else
-        enqueue(c, 'b', tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5], ARGV[i + 1])
-      end
-    end
+    enqueue(c, 'b', t, tr, s, wticket, score)
   end
 end
+for i = 10 + 2 * wakeups, #ARGV, 6 do
+  restoreWaiter(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
+end
 
--- What a polling waiter was told may have gone to a subscription that is no more.
-if again ~= '' and owner == '' then
-  local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, _, score = describe(again)
+-- An earlier notice to the polling contender may have gone to a subscription that has ended. So it
+-- is notified again.
+if renotify ~= '' and owner == '' then
+  local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, _, score = readWaiter(renotify)
   if kind == 'p' then
-    remember(again, kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, -1, score)
-    if turn == again then endTurn() end
+    writeWaiter(renotify, kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, -1, score)
+    if reserved == renotify then endReservation() end
   end
 end
 
-if sweep and lapse ~= 0 and lapse <= now then
-  lapse, changed = 0, true
+if sweep and nextLapse ~= 0 and nextLapse <= now then
+  nextLapse, changed = 0, true
   for _, c in ipairs(call('ZRANGE', queue, 0, -1)) do
-    local kind, _, _, _, _, _, _, lapses = describe(c)
+    local kind, _, _, _, _, _, _, lapses = readWaiter(c)
     if kind == 'p' and lapses <= now then
       leave(c, 'lapsed')
-      if turn == c then endTurn() end
-    elseif kind == 'p' and (lapse == 0 or lapses < lapse) then
-      lapse = lapses
+      if reserved == c then endReservation() end
+    elseif kind == 'p' and (nextLapse == 0 or lapses < nextLapse) then
+      nextLapse = lapses
     end
   end
 end
--- A release by Simba up to 3.1 takes the next of the queue out, and tells it. popped are those who
--- have not had a tenure since, and have no place again, or a later one. Our own notices are among the
--- releases: they follow a tenure whose end these scripts noted. Only Simba's contenders listen on deaf
--- channels.
-local popped = {}
-for i = 10, 8 + 2 * releases, 2 do
-  local c, releaser, had, later = ARGV[i], ARGV[i + 1], false, false
-  for k = i + 2, 8 + 2 * releases, 2 do
-    later, had = later or ARGV[k] == releaser, had or ARGV[k + 1] == c
+
+-- A release by Simba up to 3.1 removes the first contender from the queue and publishes a notice to
+-- it. removed collects such contenders. They have had no tenure since, and have not queued again.
+--
+-- The wakeups also contain notices of our own scripts, which have the same form. They follow the
+-- end of a tenure that our scripts recorded. Only contenders of Simba subscribe to plain channels.
+local removed = {}
+local function handleWakeup(i)
+  local c, releaser, hadTenure, releasedLater = ARGV[i], ARGV[i + 1], false, false
+  for k = i + 2, 8 + 2 * wakeups, 2 do
+    releasedLater, hadTenure = releasedLater or ARGV[k] == releaser, hadTenure or ARGV[k + 1] == c
   end
-  -- By this c was taken out of the queue. A request may have noted the release before.
-  local out = unheard and releaser == last
-  if out then passed, left, unheard, changed = true, true, false, true end
-  -- It had a tenure in its turn that nobody saw. A waiter of ours keeps its record in its turn. One
-  -- that was told of its turn later has yet to have it: this is an own notice of before.
-  if turn == releaser and not later and c ~= releaser and not describe(releaser) then
-    passed, left = true, true
-    endTurn()
-    restore()
+  -- This release removed c. Another request may have recorded the release before.
+  local recorded = unnotified and releaser == last
+  if recorded then unseen, foreignRelease, unnotified, changed = true, true, false, true end
+  -- The releaser had the reservation, and a tenure that our scripts did not see. A waiter of ours
+  -- keeps its record during its reservation. If a later wakeup went to the releaser, the
+  -- reservation is newer than this notice, which is one of our own.
+  if reserved == releaser and not releasedLater and c ~= releaser and not readWaiter(releaser) then
+    unseen, foreignRelease = true, true
+    endReservation()
+    restoreEntries()
   end
-  if describe(c) and not call('ZSCORE', queue, c) then restore() end
-  local placeless = out or not call('ZSCORE', queue, c)
-  if (passed or listens(deafChannel(c))) and not had and not describe(c) and placeless then popped[#popped + 1] = c end
+  if readWaiter(c) and not call('ZSCORE', queue, c) then restoreEntries() end
+  local hasNoEntry = recorded or not call('ZSCORE', queue, c)
+  if (unseen or hasSubscriber(plainContenderChannel(c))) and not hadTenure and not readWaiter(c) and hasNoEntry then
+    removed[#removed + 1] = c
+  end
 end
-for _, c in ipairs(popped) do
-  if left and owner == '' and turn == '' and offer(c, true) and window > 0 then
-    forget(c)
-    turn, till, changed = c, now + window, true
+for i = 10, 8 + 2 * wakeups, 2 do handleWakeup(i) end
+
+for _, c in ipairs(removed) do
+  if foreignRelease and owner == '' and reserved == '' and notifyFree(c, true) and window > 0 then
+    dequeue(c)
+    reserved, reservedUntil, changed = c, now + window, true
   end
 end
--- Simba up to 3.1 tells nobody else. From 3.2 its contenders listen on the mutex' channel only.
-if left and releases > 0 then freed = true end
-handOn()
--- Others were faster. One that does not hear Simba itself would not know that it has to queue again;
--- one that does has queued at the end.
-for i = #popped, 1, -1 do
-  local c = popped[i]
-  if (owner ~= '' or turn ~= '') and owner ~= c and turn ~= c and listening(c) then
+-- Simba up to 3.1 notifies nobody else. From 3.2 its contenders subscribe to the mutex' channel
+-- only.
+if foreignRelease and wakeups > 0 then freed = true end
+handOff()
+-- If others got the mutex, the removed contenders go back to the front of the queue. One that did
+-- not receive Simba's own notice would not queue again. One that did has queued at the end.
+for i = #removed, 1, -1 do
+  local c = removed[i]
+  if (owner ~= '' or reserved ~= '') and owner ~= c and reserved ~= c and mayReceive(c) then
     local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     call('ZADD', queue, first[2] and first[2] - 0.000001 or time[1], c)
   end
 end
 
-local due = owner ~= '' and ends or turn ~= '' and till or 0
+local due = owner ~= '' and ends or reserved ~= '' and reservedUntil or 0
 if unconfirmed then due = math.min(due, now + LATE / 2) end
-if sweep and lapse ~= 0 and (due == 0 or lapse < due) then due = lapse end
+if sweep and nextLapse ~= 0 and (due == 0 or nextLapse < due) then due = nextLapse end
 return reply(status, 0, call('ZCARD', queue), due)

@@ -1,17 +1,17 @@
-asker = '' -- the arguments name none
--- Only to see how it stands, and there is nothing to settle: as in steps.lua.
-if #ARGV == 9 and ARGV[7] == '0' and ARGV[8] == '' and ARGV[9] == '0' and turn == '' and not string.find(untold, '/%d+$') then
-  -- A queue of another type is for steps.lua to refuse.
-  local waiters, ms = redis.pcall('ZCARD', queue), holder and call('PTTL', lock) or 0
-  local off = now + ms - ends -- see compare
-  local held = holder and holder == owner and shown == token and now < ends and off >= -20 and off <= 20
-  local free = nobody and owner == ''
+-- reconcile: the request only reads the mutex, and there is nothing to repair.
+asker = '' -- ARGV names no contender
+if #ARGV == 9 and ARGV[7] == '0' and ARGV[8] == '' and ARGV[9] == '0' and reserved == '' and not string.find(granted, '/%d+$') then
+  -- The steps refuse a queue of another type.
+  local waiters, ms = redis.pcall('ZCARD', queue), lockOwner and call('PTTL', lock) or 0
+  local off = now + ms - ends -- see compareEnds
+  local held = lockOwner and lockOwner == owner and lockToken == token and now < ends and off >= -20 and off <= 20
+  local free = idle and owner == ''
   if type(waiters) == 'number' and (held or free) then
-    -- The proof of steps.lua, here the last command: before Redis 7, a command after a write begins a
-    -- transaction for the append only file, even if that write changed nothing.
+    -- Here the write check is the last command. Before Redis 7, a command after a write begins a
+    -- transaction in the append only file, even if that write changed nothing.
     redis.set_repl(redis.REPL_NONE)
-    prove(queue)
-    return { 'seen', owner, holder and token or '0', acquired, acquired + ttl, ends, now, 0, waiters, ends, {}, {} }
+    requireWritable(queue)
+    return { 'ok', owner, lockOwner and token or '0', acquired, acquired + ttl, ends, now, 0, waiters, ends, {}, {} }
   end
 end
 

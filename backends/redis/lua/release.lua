@@ -1,16 +1,17 @@
+-- release: ends the contender's tenure, and removes it from the queue.
 -- ARGV  7 contender  8 token or '0'  9 session or ''  10 reason
 local me, wanted, bound = ARGV[7], ARGV[8], ARGV[9]
 local status = 'lost'
 if owner == me and (wanted == '0' or wanted == token) and (bound == '' or bound == session) then
   status = 'released'
-  vacate('released', ARGV[10])
+  endTenure('released', ARGV[10])
 end
--- A request for one tenure or one session may be late: it leaves the queue alone.
+-- A request for one tenure or one session may be late, so it does not change the queue.
 if wanted == '0' and bound == '' and call('ZREM', queue, me) == 1 then
-  local kind, _, _, wserver, wticket = describe(me)
-  if kind == 'b' then dismiss(me, wserver, wticket) end
+  local kind, _, _, wserver, wticket = readWaiter(me)
+  if kind == 'b' then notifyReplaced(me, wserver, wticket) end
   leave(me, 'left')
-  if turn == me then endTurn() end
+  if reserved == me then endReservation() end
 end
-handOn()
+handOff()
 return reply(status, 0, '')

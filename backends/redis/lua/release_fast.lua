@@ -1,15 +1,16 @@
--- By the owner, in its lease, whose server knows of it, and nobody waits: vacate, as in steps.lua.
+-- release: the owner releases within its lease, its server has received the grant, and nobody
+-- waits. It does what endTenure in steps.lua would do.
 local may = redis.acl_check_cmd
-if owner == ARGV[7] and holder == owner and shown == token and now < ends and (ARGV[8] == '0' or ARGV[8] == token) and
-    (ARGV[9] == '' or ARGV[9] == session) and (untold == '' or string.sub(untold, -1) == '!') and
+if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[8] == '0' or ARGV[8] == token) and
+    (ARGV[9] == '' or ARGV[9] == session) and (granted == '' or string.sub(granted, -1) == '!') and
     call('EXISTS', queue, waiting) == 0 and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
   call('DEL', lock, mark)
   local record
   local microsText = time[1] .. string.sub('00000' .. time[2], -6)
-  if served ~= '' then
-    if string.sub(served, -1 - #token) == ' ' .. token then served = served .. '!' end
-    record = cmsgpack.pack(token, '', owner, 0, 0, 0, '', '', '', 0, served, 0)
+  if lastGrant ~= '' then
+    if string.sub(lastGrant, -1 - #token) == ' ' .. token then lastGrant = lastGrant .. '!' end
+    record = cmsgpack.pack(token, '', owner, 0, 0, 0, '', '', '', 0, lastGrant, 0)
   else
     record = cmsgpack.pack(token, '', owner)
   end

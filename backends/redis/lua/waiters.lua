@@ -1,172 +1,187 @@
--- The steps that concern who waits.
+-- The steps on waiters and the queue, and the reply.
 
--- Of a waiter: blocked ('b') or polling ('p'), what it asked for, by which server and
--- ticket it waits, since when, when a polling one is forgotten, the tenure at whose
--- end it was told last, and its order in the queue. Of a contender of Simba that was passed over
--- ('x') only the last three.
-local function describe(c)
+-- readWaiter returns the fields of a waiter's record, nothing if there is none:
+--   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
+--   t, tr: the windows that it asked for; wserver, wticket: the server and ticket of its wait
+--   wsession: the session that it asked for; since: since when it waits
+--   lapses: when a polling waiter lapses; notified: the tenure after which it was last notified
+--   score: its order in the queue
+-- Of kind 'x' only lapses, notified and score count.
+local function readWaiter(c)
   local w = call('HGET', waiting, c)
   if not w then return end
-  local read, kind, t, tr, wserver, wticket, wsession, since, lapses, told, score = pcall(cmsgpack.unpack, w)
+  local read, kind, t, tr, wserver, wticket, wsession, since, lapses, notified, score = pcall(cmsgpack.unpack, w)
   if not read or kind ~= 'b' and kind ~= 'p' and kind ~= 'x' or type(since) ~= 'number' or type(lapses) ~= 'number' or
       not tonumber(score) then
-    foreign(waiting, 'has a field that holds no record of simba-resp')
+    refuseKey(waiting, 'has a field that holds no record of simba-resp')
   end
-  return kind, t, tr, wserver, wticket, wsession, since, lapses, told, score
+  return kind, t, tr, wserver, wticket, wsession, since, lapses, notified, score
 end
 
-local function remember(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end
+local function writeWaiter(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end
 
--- Others take places from waiters of ours: a release of Simba 3.2 or 3.3 deletes the queue, one of
--- before takes its first out. restore gives them back. Another's tenure ended then, so a turn is over.
-local function restore()
+-- restoreEntries gives waiters their queue entries back. Other programs remove them: a release of
+-- Simba 3.2 or 3.3 deletes the queue, and one of earlier versions removes the first entry. With
+-- that another tenure has ended, so a reservation ends too.
+local function restoreEntries()
   local lost = false
   for _, c in ipairs(call('HKEYS', waiting)) do
     if not call('ZSCORE', queue, c) then
-      local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, _, score = describe(c)
+      local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, _, score = readWaiter(c)
       if kind == 'x' then
-        call('HDEL', waiting, c) -- Simba's own affair
+        call('HDEL', waiting, c) -- Simba removed its own contender
       else
-        remember(c, kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, -1, score)
+        writeWaiter(c, kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, -1, score)
         call('ZADD', queue, score, c)
       end
       lost = true
     end
   end
   call('PEXPIRE', queue, KEEP)
-  if lost and turn ~= '' then endTurn() end
+  if lost and reserved ~= '' then endReservation() end
 end
--- listens counts those who subscribe to a channel by its name. PUBLISH counts servers, too, which
--- hear the channels of all mutexes by a pattern.
-local function listens(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
 
--- Before 3.0.2 Simba listens where nobody publishes: on the same channels without braces.
-local deaf = 'simba:' .. string.sub(lock, 8, -2)
--- Contenders without a record do not get their places back. They queue again when they hear this.
-if passed and call('EXISTS', queue) == 0 and (cluster or listens(deaf)) then
-  redis.pcall('PUBLISH', deaf, 'released@@' .. last) -- users may have no right to it
+-- hasSubscriber returns whether anybody subscribes to a channel by its name. PUBLISH also counts
+-- servers, which receive the channels of all mutexes by a pattern.
+local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
+
+-- Simba before 3.0.2 subscribes to channels to which nobody publishes: the same names without
+-- braces.
+local plainChannel = 'simba:' .. string.sub(lock, 8, -2)
+-- Contenders of Simba without a record get no queue entry back. They queue again after this notice.
+if unseen and call('EXISTS', queue) == 0 and (cluster or hasSubscriber(plainChannel)) then
+  redis.pcall('PUBLISH', plainChannel, 'released@@' .. last) -- users may lack the right
 end
--- A queue that others made anew does not expire.
-if waits and (passed and not spent or call('PTTL', queue) < 0) then restore() end
+-- A queue that another program made anew does not expire.
+if hasRecords and (unseen and not onlyExpired or call('PTTL', queue) < 0) then restoreEntries() end
 
--- poll makes c a polling waiter, or counts its grace anew.
+-- poll makes c a polling waiter, or restarts its grace.
 local function poll(c, t, tr, since, score)
   local lapses = math.max(now, ends) + grace
-  remember(c, 'p', t, tr, server, '', '', since, lapses, -1, score)
-  if lapse == 0 or lapses < lapse then lapse, changed = lapses, true end
+  writeWaiter(c, 'p', t, tr, server, '', '', since, lapses, -1, score)
+  if nextLapse == 0 or lapses < nextLapse then nextLapse, changed = lapses, true end
 end
 
+-- leave removes c from the queue, with an event.
 local function leave(c, reason)
-  forget(c)
+  dequeue(c)
   event('left', c, '0', reason)
 end
 
--- heldBy says whether the tenure was granted to a ticket of this server and not renewed.
-local function heldBy(ticket)
+-- isGrantedTo returns whether the tenure was granted to a ticket of this server, and not renewed.
+local function isGrantedTo(ticket)
   ticket = server .. '/' .. ticket
-  return untold == ticket or untold == ticket .. '!'
+  return granted == ticket or granted == ticket .. '!'
 end
 
--- tell notes that a ticket of this server tells its client of the tenure. If another
--- server's may be telling its own, nobody may pass the tenure on any more.
-local function tell(ticket)
+-- acknowledge notes that a ticket of this server returns the tenure to its client. If another
+-- server's ticket may do so too, nobody may end the tenure as undelivered any more.
+local function acknowledge(ticket)
   local mine = server .. '/' .. ticket .. '!'
-  if untold == '' or untold == mine then return end
-  local foreign = string.sub(untold, 1, #server + 1) ~= server .. '/'
-  if foreign and string.sub(untold, -1) == '!' then mine = '' end
-  untold, changed = mine, true
+  if granted == '' or granted == mine then return end
+  local byAnother = string.sub(granted, 1, #server + 1) ~= server .. '/'
+  if byAnother and string.sub(granted, -1) == '!' then mine = '' end
+  granted, changed = mine, true
 end
 
--- A server that dies just as its waiter is chosen may seem to listen. It must confirm
--- the grant before it tells, so one that is late has told nobody. Its other waiters go
--- with it, or each would cost the living as much. If it lives after all, it sees to it
--- that they have their places again.
-local function takeBack()
-  local other = string.match(untold, '^(.*)/%d+$')
+-- revokeUnconfirmed ends a tenure whose waiter's server seems dead: it has not confirmed the grant
+-- in time. A server that dies just as its waiter is granted the mutex may still count as a
+-- subscriber. A server confirms a grant before its client gets it, so no client has the tenure. The
+-- server's other waiters are removed too, since each would cost the same delay. If the server lives
+-- after all, it restores their queue entries. It returns true if the grant is unconfirmed but not
+-- late.
+local function revokeUnconfirmed()
+  local other = string.match(granted, '^(.*)/%d+$')
   if not other or other == server then return end
   if now - acquired <= LATE and call('PUBLISH', 'simba-server:' .. other, '') > 0 then return true end
-  vacate('released', 'server gone')
+  endTenure('released', 'server gone')
   for _, c in ipairs(call('ZRANGE', queue, 0, -1)) do
-    local kind, _, _, wserver = describe(c)
+    local kind, _, _, wserver = readWaiter(c)
     if kind == 'b' and wserver == other then leave(c, 'server gone') end
   end
 end
 
--- dismiss tells another server that its waiter has no place any more.
-local function dismiss(c, wserver, wticket)
+-- notifyReplaced notifies another server that its waiter has no queue entry any more.
+local function notifyReplaced(c, wserver, wticket)
   if wserver ~= server then
     call('PUBLISH', 'simba-server:' .. wserver, string.sub(lock, 8, -2) .. ' ' .. c .. ' 0 ' .. wticket)
   end
 end
 
-local function deafChannel(c) return deaf .. ':' .. c end
+local function plainContenderChannel(c) return plainChannel .. ':' .. c end
 
--- listening reports whether a contender of Simba may hear of its turn. In a cluster it may listen at
--- another node.
-local function listening(c) return cluster or listens(lock .. ':' .. c) or listens(deafChannel(c)) end
+-- mayReceive returns whether a contender of Simba can receive a notice that the mutex is free. In a
+-- cluster it may subscribe at another node.
+local function mayReceive(c) return cluster or hasSubscriber(lock .. ':' .. c) or hasSubscriber(plainContenderChannel(c)) end
 
--- offer tells it that the mutex is free, unless it has heard that where Simba tells it.
-local function offer(c, heard)
-  if not listening(c) then return false end
-  if not heard then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
-  redis.pcall('PUBLISH', deafChannel(c), 'released@@' .. last) -- users may have no right to it
+-- notifyFree notifies a contender of Simba that the mutex is free. With notified it has received
+-- that on the channel with braces. It returns false if the contender cannot receive it.
+local function notifyFree(c, notified)
+  if not mayReceive(c) then return false end
+  if not notified then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
+  redis.pcall('PUBLISH', plainContenderChannel(c), 'released@@' .. last) -- users may lack the right
   return true
 end
 
--- handOn gives a free mutex to the first waiter that can be reached: grants it to a
--- blocked one, tells a polling one and keeps it for its turn. Who asks for it in this
--- step needs not be told. It returns whether anybody waits.
-local function handOn(asks)
-  if owner ~= '' or turn ~= '' then return true end
+-- grantBlocked grants a free mutex to a blocked waiter. It returns false if the waiter's server
+-- does not receive the grant.
+local function grantBlocked(c, wttl, wtransition, wserver, wticket, wsession)
+  local received = wserver == server
+  if received then
+    local n = #grants
+    grants[n + 1], grants[n + 2], grants[n + 3] = c, nextToken(), wticket
+  else
+    received = call('PUBLISH', 'simba-server:' .. wserver,
+      string.sub(lock, 8, -2) .. ' ' .. c .. ' ' .. nextToken() .. ' ' .. wticket) > 0
+  end
+  if not received then return false end
+  local ticket = wserver .. '/' .. wticket
+  if wserver == server then ticket = ticket .. '!' end
+  dequeue(c)
+  grant(c, wttl, wtransition, wsession, ticket, 'handoff')
+  return true
+end
+
+-- handOff gives a free mutex to the first waiter that can be reached. It grants it to a blocked
+-- waiter. It notifies a polling one, and reserves the mutex for it. The contender me, which makes
+-- this request, needs no notice. It returns whether anybody waits.
+local function handOff(me)
+  if owner ~= '' or reserved ~= '' then return true end
   local from = 0
   while true do
     local list = call('ZRANGE', queue, from, from + 15)
     if #list == 0 then
-      if from == 0 then lapse = 0 end
+      if from == 0 then nextLapse = 0 end
       return from > 0
     end
     for _, c in ipairs(list) do
-      local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, told, score = describe(c)
+      local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, notified, score = readWaiter(c)
       if not kind or kind == 'x' then
-        local there = told == token or offer(c)
+        local there = notified == token or notifyFree(c)
         if there and window > 0 then
-          -- As with Simba's own release, it queues again if it fails.
-          forget(c)
-          turn, till, changed = c, now + window, true
+          -- As after Simba's own release: it queues again if it does not get the mutex.
+          dequeue(c)
+          reserved, reservedUntil, changed = c, now + window, true
           return true
         elseif not there and kind and lapses <= now then
-          forget(c)
+          dequeue(c)
         else
-          if told ~= token and (there or not kind) then
-            remember(c, 'x', 0, 0, '', '', '', now, now + grace, there and token or -1, score or call('ZSCORE', queue, c))
+          if notified ~= token and (there or not kind) then
+            writeWaiter(c, 'x', 0, 0, '', '', '', now, now + grace, there and token or -1, score or call('ZSCORE', queue, c))
             call('PEXPIRE', waiting, KEEP)
             call('PEXPIRE', queue, KEEP)
           end
           from = from + 1
         end
       elseif kind == 'b' then
-        local reached = wserver == server
-        if reached then
-          local n = #grants
-          grants[n + 1], grants[n + 2], grants[n + 3] = c, nextToken(), wticket
-        else
-          reached = call('PUBLISH', 'simba-server:' .. wserver,
-            string.sub(lock, 8, -2) .. ' ' .. c .. ' ' .. nextToken() .. ' ' .. wticket) > 0
-        end
-        if reached then
-          local ticket = wserver .. '/' .. wticket
-          if wserver == server then ticket = ticket .. '!' end
-          forget(c)
-          grant(c, wttl, wtransition, wsession, ticket, 'handoff')
-          return true
-        end
+        if grantBlocked(c, wttl, wtransition, wserver, wticket, wsession) then return true end
         leave(c, 'server gone')
       elseif lapses <= now then
         leave(c, 'lapsed')
-      elseif told ~= token and (c == asks or listens(lock .. ':' .. c)) then
-        if c ~= asks then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
-        if window > 0 then turn, till, changed = c, now + window, true end
-        remember(c, kind, wttl, wtransition, wserver, wticket, wsession, since, math.max(lapses, now + window), token, score)
+      elseif notified ~= token and (c == me or hasSubscriber(lock .. ':' .. c)) then
+        if c ~= me then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
+        if window > 0 then reserved, reservedUntil, changed = c, now + window, true end
+        writeWaiter(c, kind, wttl, wtransition, wserver, wticket, wsession, since, math.max(lapses, now + window), token, score)
         if window > 0 then return true end
         from = from + 1
       else
@@ -176,9 +191,10 @@ local function handOn(asks)
   end
 end
 
--- enqueue gives c a place, or keeps the one that it has, and returns its score.
+-- enqueue gives c a queue entry, or keeps the one that it has, and returns its score. original is
+-- the score of an entry that was lost.
 local function enqueue(c, kind, t, tr, s, ticket, original)
-  local had, httl, htransition, hserver, hticket, hsession, since, _, _, order = describe(c)
+  local had, httl, htransition, hserver, hticket, hsession, since, _, _, order = readWaiter(c)
   if had == 'x' then had, since = nil, nil end
   local score = call('ZSCORE', queue, c)
   if not score then
@@ -191,16 +207,16 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
     end
     call('ZADD', queue, score, c)
   end
-  -- A poll does not change what a blocked connection asked for, if that still lives.
+  -- A polling request does not change that a connection waits, if the connection's server lives.
   if kind == 'p' and had == 'b' and since and
       (hserver == server or call('PUBLISH', 'simba-server:' .. hserver, '') > 0) then
     return score
   end
-  if had == 'b' and kind == 'b' then dismiss(c, hserver, hticket) end
+  if had == 'b' and kind == 'b' then notifyReplaced(c, hserver, hticket) end
   if kind == 'p' then
     poll(c, t, tr, since or now, score)
   else
-    remember(c, kind, t, tr, server, ticket, s, since or now, 0, -1, score)
+    writeWaiter(c, kind, t, tr, server, ticket, s, since or now, 0, -1, score)
   end
   call('PEXPIRE', queue, KEEP)
   call('PEXPIRE', waiting, KEEP)
@@ -208,14 +224,14 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
   return score
 end
 
--- reply writes the record and says how the mutex stands.
+-- reply saves the record, announces a free mutex, and returns the script's reply: see parseState.
+-- due is when to reconcile the mutex; nil = at the end of the lease or reservation.
 local function reply(status, position, extra, due)
   if changed then save() end
-  if freed and owner == '' and turn == '' then call('PUBLISH', lock, 'released@@' .. last) end
+  if freed and owner == '' and reserved == '' then call('PUBLISH', lock, 'released@@' .. last) end
   if owner ~= '' then
     return { status, owner, token, acquired, acquired + ttl, ends, now, position, extra, due or ends, grants, events }
   end
-  local kept = turn ~= '' and till or 0
+  local kept = reserved ~= '' and reservedUntil or 0
   return { status, '', '0', 0, 0, kept, now, position, extra, due or kept, grants, events }
 end
-

@@ -1,7 +1,7 @@
--- prove has a node that takes no writes refuse the script. The range is empty, so the command
--- removes nothing. Redis refuses a write before it looks at the key, so a key of another type
--- proves as much. The command needs no memory; neither replicas nor the append only file see it.
-local function prove(key)
+-- requireWritable fails on a node that takes no writes. Its command removes nothing, since the
+-- range is empty. Redis refuses a write before it checks the type of the key, so a key of another
+-- type does as well. The command needs no memory. Neither replicas nor the append only file get it.
+local function requireWritable(key)
   local done = redis.pcall('ZREMRANGEBYRANK', key, 1, 0)
   if type(done) == 'table' and not string.find(done.err, 'WRONGTYPE ', 1, true) then
     redis.call('ZREMRANGEBYRANK', key, 1, 0) -- raises that error

@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// How an EventLog brings the tenures of a mutex into order. An event that is early is held back: a
+// beginning until the tenure before has ended, an end until its own tenure has begun. Each is held
+// back for ReorderWindow at most. All methods but Await are called with sending held.
+
+// heldEvents are the events of a mutex that are held back, ordered by tenure. They are never empty.
+type heldEvents struct {
+	events []heldEvent
+	timer  *time.Timer   // for the first event that must not be held back any longer
+	gone   chan struct{} // closed when no event is held back any more
+}
+
+// heldEvent is an event that is held back.
+type heldEvent struct {
+	simba.Event
+	announce bool
+	until    time.Time // then it is published, and so are those before it
+}
+
+// isEarly reports whether an event must be held back. It must if it is early itself, or if an event
+// of its tenure or an earlier one is held back.
+func (l *EventLog) isEarly(e simba.Event) bool {
+	if _, ok := boundaryOf(e); !ok || l.ReorderWindow == 0 {
+		return false
+	}
+	held := l.held[e.Mutex]
+	return held != nil && held.events[0].Token <= e.Token || l.overtakes(e)
+}
+
+// overtakes reports whether an event begins a tenure while an earlier one has not ended, or ends a
+// tenure that has not begun.
+func (l *EventLog) overtakes(e simba.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, ok := l.last[e.Mutex]
+	if !ok || last.Token >= e.Token {
+		return false
+	}
+	if e.Kind == simba.EventAcquired {
+		return last.Kind == simba.EventAcquired
+	}
+	_, begun := l.seen[boundary{e.Mutex, e.Token, false}]
+	return !begun
+}
+
+// holdBack holds an event back. Of two events for the same boundary it keeps the first.
+func (l *EventLog) holdBack(e heldEvent) {
+	held := l.held[e.Mutex]
+	if held == nil {
+		held = &heldEvents{gone: make(chan struct{})}
+		held.timer = time.AfterFunc(l.ReorderWindow, func() { l.releaseDue(e.Mutex, held) })
+		if l.held == nil {
+			l.held = make(map[string]*heldEvents)
+		}
+		l.held[e.Mutex] = held
+	}
+	at, twice := slices.BinarySearchFunc(held.events, e, byTenure)
+	if twice {
+		return
+	}
+	held.events = slices.Insert(held.events, at, e)
+}
+
+// byTenure compares events by token, and a beginning before an end.
+func byTenure(a, b heldEvent) int {
+	rank := func(e heldEvent) int {
+		if e.Kind == simba.EventAcquired {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(rank(a), rank(b)))
+}
+
+// releaseDue publishes the events that must not be held back any longer, and those before them. It
+// takes sending itself, since the timer calls it.
+func (l *EventLog) releaseDue(mutex string, held *heldEvents) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	if l.held[mutex] != held {
+		return
+	}
+	now := time.Now()
+	for i, e := range slices.Backward(held.events) {
+		if !e.until.After(now) {
+			l.release(mutex, i+1)
+			break
+		}
+	}
+	l.releaseInOrder(mutex)
+	if len(held.events) > 0 {
+		next := slices.MinFunc(held.events, func(a, b heldEvent) int { return a.until.Compare(b.until) })
+		held.timer.Reset(time.Until(next.until))
+	}
+}
+
+// releaseInOrder publishes the events of a mutex that are not early any more.
+func (l *EventLog) releaseInOrder(mutex string) {
+	for held := l.held[mutex]; held != nil && !l.overtakes(held.events[0].Event); held = l.held[mutex] {
+		l.release(mutex, 1)
+	}
+}
+
+// release publishes the first n events of a mutex that are held back.
+func (l *EventLog) release(mutex string, n int) {
+	held := l.held[mutex]
+	for _, e := range held.events[:n] {
+		l.publish(e.Event, e.announce)
+	}
+	if held.events = held.events[n:]; len(held.events) == 0 {
+		held.timer.Stop()
+		close(held.gone)
+		delete(l.held, mutex)
+	}
+}
+
+// Await waits until the log has published the events of the mutex that it holds back at the time of
+// the call. So a client finds the events that it caused. Await waits for ReorderWindow at most. It
+// returns the error of ctx if that ends first.
+func (l *EventLog) Await(ctx context.Context, mutex string) error {
+	l.sending.Lock()
+	held := l.held[mutex]
+	l.sending.Unlock()
+	if held == nil {
+		return nil
+	}
+	timer := time.NewTimer(l.ReorderWindow)
+	defer timer.Stop()
+	select {
+	case <-held.gone:
+	case <-timer.C:
+		l.releaseDue(mutex, held)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// How a grant reaches its waiter. A waiter's grant may be in the reply of a script of this server,
+// or in a message of another server's script. Several replies and messages may carry the same
+// grant, in any order.
+
+// delivery is a grant that this server has handled.
+type delivery struct {
+	ticket string
+	token  uint64
+}
+
+// confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
+// delivers it. In a cluster the message may be wrong, because every node receives it. The script
+// may have counted no subscriber at its own node, and granted the mutex to the next waiter.
+func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
+	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
+	switch {
+	case err != nil:
+		b.schedule.advance(mutex, time.Now().Add(retryAfter)) // reconciling finds the grant again
+	case s.owner == g.contender && s.token == g.token:
+		isNew := s.extra == int64(1) // else the server had it before, and has handled it
+		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, isNew)
+	default:
+		b.schedule.advance(mutex, time.Now())
+	}
+}
+
+// deliver ends the wait of a grant's ticket. If the ticket does not wait, a grant that is new to
+// this server is handed off. Only the first call for a grant does anything.
+func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
+	with.Ticket = g.ticket
+	b.mu.Lock()
+	first := b.delivered.add(delivery{g.ticket, g.token})
+	b.mu.Unlock()
+	if !first {
+		return
+	}
+	for t := b.waiters.Find(mutex, g.contender); t != nil; t = b.waiters.Find(mutex, g.contender) {
+		if entryOf(t).ticket != g.ticket {
+			b.noteEarlierGrant(mutex, t, g)
+			return
+		}
+		if t.Grant(with) {
+			return
+		}
+	}
+	if isNew && b.mustHandOff(g) {
+		b.handOffSoon(mutex, g)
+	}
+}
+
+// noteEarlierGrant handles a grant of an earlier ticket, whose contender waits by a later one. The
+// tenure may have ended long ago. If not, the later ticket's request renews it. Should that request
+// have run before the earlier ticket's, reconciling finds the tenure.
+func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
+	b.mu.Lock()
+	entryOf(later).earlier = g
+	b.mu.Unlock()
+	b.schedule.advance(mutex, time.Now())
+}

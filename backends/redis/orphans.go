@@ -1,0 +1,70 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// orphan is a ticket whose wait has ended, while Redis may still hold its queue entry or tenure:
+// the request that ends it failed. Reconciling the mutex tries again.
+type orphan struct {
+	contender string
+	ticket    string
+	until     time.Time // then it can hold nothing any more
+}
+
+// orphanTicket makes a ticket an orphan.
+func (b *Backend) orphanTicket(t *proxy.Ticket) {
+	b.addOrphan(t.Request.Mutex, orphan{t.Request.Contender, entryOf(t).ticket,
+		time.Now().Add(t.Request.TTL + t.Request.Transition + time.Minute)})
+}
+
+func (b *Backend) addOrphan(mutex string, o orphan) {
+	b.mu.Lock()
+	b.orphans[mutex] = append(b.orphans[mutex], o)
+	b.mu.Unlock()
+	b.schedule.advance(mutex, time.Now().Add(retryAfter))
+}
+
+// orphanedMutexes returns the mutexes that have orphans.
+func (b *Backend) orphanedMutexes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mutexes := make([]string, 0, len(b.orphans))
+	for m := range b.orphans {
+		mutexes = append(mutexes, m)
+	}
+	return mutexes
+}
+
+// endOrphans ends the orphans of a mutex in Redis. After an error some are left.
+func (b *Backend) endOrphans(ctx context.Context, mutex string) error {
+	b.mu.Lock()
+	list := b.orphans[mutex]
+	delete(b.orphans, mutex)
+	b.mu.Unlock()
+	for i, o := range list {
+		if time.Now().After(o.until) {
+			continue
+		}
+		if _, err := b.ask(ctx, mutex, leaveScript, o.contender, o.ticket, "gone"); err != nil {
+			b.mu.Lock()
+			b.orphans[mutex] = append(b.orphans[mutex], list[i:]...)
+			b.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// handOffSoon hands off a tenure that nobody here waits for.
+func (b *Backend) handOffSoon(mutex string, g grant) {
+	b.background(mutex, func(ctx context.Context) {
+		if _, err := b.ask(ctx, mutex, handOffScript, g.contender, tokenText(g.token), g.ticket); err != nil {
+			b.addOrphan(mutex, orphan{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// How the backend runs a script, and what it makes of an error.
+
+// ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
+// *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
+func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*state, error) {
+	if b.tasks.ctx.Err() != nil {
+		return nil, simba.ErrStopped
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	all := s.command(mutex, b.header(), args...)
+
+	sent := time.Now()
+	reply, err := b.up.run(ctx, simba.MutexChannel(mutex), s, all)
+	var st *state
+	if err == nil {
+		st, err = parseState(mutex, s, args, reply)
+	}
+	if err != nil {
+		if b.waiters.Count(mutex) > 0 {
+			b.schedule.advance(mutex, time.Now().Add(retryAfter))
+		}
+		return nil, b.requestError(err)
+	}
+	st.sent = sent
+	b.applyReply(mutex, st)
+	if st.status == "full" {
+		return nil, b.requestError(errFull)
+	}
+	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Remaining(st.now, st.ends) {
+		return nil, b.requestError(errLate)
+	}
+	return st, nil
+}
+
+var (
+	// errFull is the cause when Redis has no memory left for a new contender, in Redis' own words.
+	errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
+	// errLate is the cause when a granted lease may have ended before the reply arrived.
+	errLate = errors.New("the reply took longer than the lease")
+)
+
+// read returns the state of a mutex.
+func (b *Backend) read(ctx context.Context, mutex string) (*state, error) {
+	return b.ask(ctx, mutex, reconcileScript, "0", "", 0)
+}
+
+func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*state, error) {
+	return b.ask(ctx, r.Mutex, acquireScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
+		mode, b.session(r.Session), ticket)
+}
+
+// header returns the first of ARGV, which every script takes: see lua/state.lua.
+func (b *Backend) header() [6]any {
+	return [6]any{
+		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
+	}
+}
+
+func (b *Backend) inCluster() string {
+	if b.up.cluster != nil {
+		return "1"
+	}
+	return "0"
+}
+
+// session names a connection among those of all servers.
+func (b *Backend) session(id uint64) string {
+	if id == 0 {
+		return ""
+	}
+	return b.id + ":" + strconv.FormatUint(id, 10)
+}
+
+func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }
+
+// requestError returns the error of this backend for the error of a request.
+func (b *Backend) requestError(err error) error {
+	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
+		return simba.ErrStopped
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no reply within %v", b.timeout)
+	}
+	if refusal := lasting(err); refusal != nil {
+		return &simba.MisconfiguredError{Engine: "redis", Err: refusal}
+	}
+	return &simba.UnavailableError{Engine: "redis", Err: err}
+}

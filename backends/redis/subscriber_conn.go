@@ -1,0 +1,286 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The connection of a subscriber: one goroutine reads, one writes.
+
+const (
+	minReconnectPause = 10 * time.Millisecond
+	maxReconnectPause = 500 * time.Millisecond
+)
+
+// run keeps a connection until ctx ends.
+func (s *subscriber) run(ctx context.Context) {
+	pause := minReconnectPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.runConnection(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.mu.Lock()
+			s.lastErr = err
+			s.mu.Unlock()
+		}
+		if time.Since(began) > time.Second {
+			pause = minReconnectPause
+		}
+		wait(ctx, pause)
+		pause = min(2*pause, maxReconnectPause)
+	}
+}
+
+// wait waits for a time, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// endedContext is a context that has ended. With it go-redis reads and writes an existing
+// connection, but cannot silently make a new one.
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// runConnection connects, and serves the connection until it ends.
+func (s *subscriber) runConnection(ctx context.Context) error {
+	ps := s.client.Subscribe(ctx) // does not connect yet
+	defer func() { _ = ps.Close() }()
+	defer s.markDisconnected()
+	connectCtx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.connect(connectCtx, ps); err != nil {
+		return err
+	}
+	conn, disconnect := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	s.disconnect = disconnect
+	s.mu.Unlock()
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		s.write(conn, ps)
+		_ = ps.Close() // ends the read
+	})
+	err := s.read(conn, ps)
+	disconnect(err) // the first cause stands
+	writer.Wait()
+	return context.Cause(conn)
+}
+
+// connect makes the connection and subscribes to all wanted channels.
+func (s *subscriber) connect(ctx context.Context, ps *redis.PubSub) error {
+	if err := ps.Ping(ctx); err != nil { // connects
+		return err
+	}
+	s.mu.Lock()
+	s.lastErr = nil // of an earlier connection
+	s.toSubscribe, s.toUnsubscribe, s.unanswered, s.oneByOne, s.refused = nil, nil, nil, false, nil
+	for name, sub := range s.channels {
+		sub.initial = true
+		sub.interruptions++
+		s.toSubscribe = append(s.toSubscribe, name)
+	}
+	s.awaited = len(s.channels)
+	s.connects++
+	probe := s.probeChannelLocked()
+	s.unanswered = append(s.unanswered, batch{[]string{probe}, 1})
+	s.mu.Unlock()
+	if err := ps.Subscribe(endedContext, probe); err != nil {
+		return err
+	}
+	return s.sendChanges(ps)
+}
+
+// markDisconnected notes that no message arrives any more.
+func (s *subscriber) markDisconnected() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probe, s.disconnect = "", nil
+	for _, sub := range s.channels {
+		if sub.isConfirmed {
+			sub.confirmed, sub.isConfirmed = make(chan struct{}), false
+		}
+	}
+}
+
+// write sends changes of the subscriptions, and PING in regular intervals.
+func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) {
+	ping := time.NewTicker(s.timeout / 3)
+	defer ping.Stop()
+	for {
+		var err error
+		select {
+		case <-s.changes:
+			err = s.sendChanges(ps)
+		case <-ping.C:
+			err = ps.Ping(endedContext)
+			s.retryRefused()
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// maxChannelsPerCommand bounds a SUBSCRIBE or UNSUBSCRIBE.
+const maxChannelsPerCommand = 1000
+
+// sendChanges sends the changes of the subscriptions since its last call.
+func (s *subscriber) sendChanges(ps *redis.PubSub) error {
+	var exact, globs, gone, goneGlobs []string
+	s.mu.Lock()
+	for _, name := range s.toUnsubscribe {
+		if s.channels[name] != nil {
+			continue // wanted again
+		}
+		if isPattern(name) {
+			goneGlobs = append(goneGlobs, name)
+		} else {
+			gone = append(gone, name)
+		}
+	}
+	for _, name := range s.toSubscribe {
+		switch sub := s.channels[name]; {
+		case sub == nil:
+		case sub.pattern:
+			globs = append(globs, name)
+		default:
+			exact = append(exact, name)
+		}
+	}
+	s.toSubscribe, s.toUnsubscribe = nil, nil
+	most := maxChannelsPerCommand
+	if s.oneByOne {
+		most = 1
+	}
+	s.mu.Unlock()
+
+	for _, step := range []struct {
+		names     []string
+		subscribe bool
+		send      func(context.Context, ...string) error
+	}{{gone, false, ps.Unsubscribe}, {goneGlobs, false, ps.PUnsubscribe}, {exact, true, ps.Subscribe}, {globs, true, ps.PSubscribe}} {
+		for names := range slices.Chunk(step.names, most) {
+			if step.subscribe {
+				s.mu.Lock()
+				s.unanswered = append(s.unanswered, batch{names, len(names)})
+				s.mu.Unlock()
+			}
+			if err := step.send(endedContext, names...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// read handles what the node sends until the connection ends.
+func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
+	for {
+		got, err := ps.ReceiveTimeout(endedContext, s.timeout)
+		if ctx.Err() != nil {
+			return err
+		}
+		var refusal redis.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &refusal) && redis.HasErrorPrefix(err, "NOPERM"):
+			if !strings.Contains(err.Error(), "'ping'") { // which shows that the node is alive
+				s.refuse(err)
+			}
+			continue
+		default:
+			var late net.Error
+			if errors.As(err, &late) && late.Timeout() {
+				err = errors.New("the node's pub/sub connection does not answer")
+			}
+			return err
+		}
+		switch m := got.(type) {
+		case *redis.Message:
+			if !s.isProbeChannel(m.Channel) {
+				s.onMessage(m)
+			}
+		case *redis.Subscription:
+			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
+				s.confirm(m.Channel)
+			}
+		}
+	}
+}
+
+// confirm handles the node's confirmation of a subscription.
+func (s *subscriber) confirm(name string) {
+	s.mu.Lock()
+	if len(s.unanswered) > 0 {
+		if s.unanswered[0].unconfirmed--; s.unanswered[0].unconfirmed == 0 {
+			s.unanswered = s.unanswered[1:]
+		}
+	}
+	if name == s.probeChannelLocked() {
+		s.probe = name
+	}
+	sub := s.channels[name]
+	if sub == nil || sub.isConfirmed {
+		s.mu.Unlock()
+		return
+	}
+	sub.isConfirmed = true
+	close(sub.confirmed)
+	restored := s.answeredLocked(sub) || !sub.initial && s.awaited == 0 && sub.interruptions != sub.caughtUp
+	s.mu.Unlock()
+	s.onConfirmed(name)
+	if restored {
+		s.onRestored()
+	}
+}
+
+// refuse handles the refusal of the oldest unanswered command. If the command had several
+// channels, each is tried again by its own command.
+func (s *subscriber) refuse(err error) {
+	s.mu.Lock()
+	s.lastErr = err
+	restored := false
+	if len(s.unanswered) > 0 {
+		names := s.unanswered[0].names
+		s.unanswered = s.unanswered[1:]
+		if len(names) > 1 {
+			s.oneByOne = true
+			s.toSubscribe = append(s.toSubscribe, names...)
+			s.signal()
+		} else if sub := s.channels[names[0]]; sub != nil {
+			s.refused = append(s.refused, names[0])
+			restored = s.answeredLocked(sub)
+		}
+	}
+	s.mu.Unlock()
+	if restored {
+		s.onRestored()
+	}
+}
+
+// retryRefused subscribes again to the channels that were refused.
+func (s *subscriber) retryRefused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refused) > 0 {
+		s.toSubscribe, s.refused = append(s.toSubscribe, s.refused...), nil
+		s.signal()
+	}
+}
