@@ -10,22 +10,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// column is what information_schema says of a column of simba_mutex.
+// column is a column of simba_mutex in information_schema.
 type column struct {
 	kind    string // data_type
 	whole   string // column_type, with length and unsigned
-	length  int    // characters, of text
-	charset string // of text
+	length  int    // in characters, of a text column
+	charset string // of a text column
 	key     string
 }
 
-// table is what the engine has to know of simba_mutex.
+// table is what the engine needs to know of simba_mutex.
 type table struct {
 	mutex, owner column
-	fenced       bool // it has a fencing_token
+	fenced       bool // it has fencing_token
 }
 
-// checkTable judges the table and the rights to it. Its errors have one line.
+// checkTable checks the table and the rights to it. Its errors have one line.
 func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for _, try := range []string{
 		"SELECT mutex FROM simba_mutex LIMIT 0",
@@ -91,7 +91,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	return t, nil
 }
 
-// wrongType returns what is expected of a column that is not so.
+// wrongType returns the expected type of a column that has another, else "".
 func wrongType(name string, c column) string {
 	switch name {
 	case "mutex", "owner_id":
@@ -129,15 +129,15 @@ func (c column) check(argument, name string) error {
 	return nil
 }
 
-// holds reports whether the column's character set has the character. Of sets that
-// are not in common use it believes in ASCII only.
+// holds reports whether the column's character set has the character. For uncommon character sets
+// it accepts ASCII only.
 func (c column) holds(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf || c.charset == "utf8mb4":
 		return true
 	case c.charset == "utf8" || c.charset == "utf8mb3":
 		return r <= 0xffff
-	case c.charset == "latin1": // which is the Windows code page 1252
+	case c.charset == "latin1": // the Windows code page 1252
 		return r >= 0xa0 && r <= 0xff || strings.ContainsRune("€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ", r)
 	}
 	return false
