@@ -140,7 +140,7 @@ var Promises = []Promise{
 			Redis: []string{
 				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold", "backends/redis.TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners",
 			},
-			MySQL:     []string{"backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold", "backends/mysql.TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled"},
+			MySQL:     []string{"backends/mysql.TestDatabaseCrashLosesNothingAcknowledged", "backends/mysql.TestNoTwoOwnersWhileTheDatabaseIsKilled"},
 			ZooKeeper: []string{"backends/zookeeper.TestACrashOfTheEnsembleLosesNothingThatWasTold", "backends/zookeeper.TestKillingTheLeaderNeverMakesTwoOwners"},
 		},
 	},
@@ -175,8 +175,8 @@ var Promises = []Promise{
 				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold",
 			},
 			MySQL: []string{
-				"backends/mysql.TestAStepOfTheDatabasesClockIsNoticed",
-				"backends/mysql.TestALeaseOutlivesARestartOfTheDatabase", "backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold",
+				"backends/mysql.TestDatabaseClockStepIsNoticed",
+				"backends/mysql.TestLeaseSurvivesADatabaseRestart", "backends/mysql.TestDatabaseCrashLosesNothingAcknowledged",
 			},
 			ZooKeeper: []string{
 				"backends/zookeeper.TestNoLeaseDependsOnTheEnsemblesClock", "backends/zookeeper.TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt",

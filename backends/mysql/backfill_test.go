@@ -18,9 +18,9 @@ func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
 	return token
 }
 
-// TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds with 0 in every row, whatever statement
+// TestTokensAreUniqueAfterSimbaAddsTheColumn with 0 in every row, whatever statement
 // meets it.
-func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
+func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 	for name, meet := range map[string]func(t *testing.T, b *Backend, addr string){
 		"a read":  func(t *testing.T, b *Backend, _ string) { ownerOf(t, b, "m") },
 		"a grant": func(t *testing.T, b *Backend, _ string) { take(t, b, "other", "a", long) },
@@ -68,8 +68,8 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 	}
 }
 
-// TestRaisingTokensWaitsForALockedRowAndFailsNoRequest.
-func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
+// TestBackfillWaitsForALockedRowAndFailsNoRequest.
+func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -99,8 +99,8 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	}
 }
 
-// TestNoTokensAreRaisedOnATableOfVersionZero: a row that nobody has owned needs none.
-func TestNoTokensAreRaisedOnATableOfVersionZero(t *testing.T) {
+// TestBackfillSkipsRowsOfVersionZero: a row that nobody has owned needs none.
+func TestBackfillSkipsRowsOfVersionZero(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	must(t, db, seeds.MySQLInit, "m")

@@ -81,8 +81,8 @@ func TestConformanceOnTheSeedsTableWithTokens(t *testing.T) {
 	conform(t, serverWithTable(t, seeds.MySQLFencedTable))
 }
 
-// TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled: what it has committed survives.
-func TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled(t *testing.T) {
+// TestNoTwoOwnersWhileTheDatabaseIsKilled: what it has committed survives.
+func TestNoTwoOwnersWhileTheDatabaseIsKilled(t *testing.T) {
 	store := stores.MariaDB(t)
 	tenures, faults := backendtest.Hammer(t, suiteEngine(t, store), 10*time.Second, func(stop <-chan struct{}) {
 		for {

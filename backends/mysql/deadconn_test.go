@@ -53,8 +53,8 @@ func (c *deadConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestAGuardOnADeadConnectionHoldsUpNoOther: the owner's next one renews in time.
-func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
+// TestGuardOnADeadConnectionDelaysNoOther: the owner's next one renews in time.
+func TestGuardOnADeadConnectionDelaysNoOther(t *testing.T) {
 	const timeout = 8 * time.Second
 	store := stores.MariaDB(t)
 	for name, c := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestAnOwnerRenewsInAFullDatabase, by each request that renews and without an INSERT, while a new mutex, which needs a row, is refused in plain words.
-func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
+// TestOwnerRenewsInAFullDatabase, by each request that renews and without an INSERT, while a new mutex, which needs a row, is refused in plain words.
+func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M")
 	b := serve(t, store.Addr, nil)
 	db := direct(t, store, "")

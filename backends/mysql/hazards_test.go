@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestTwoFirstUsesOfAMutexDontFail: in the seed's transaction they deadlock.
-func TestTwoFirstUsesOfAMutexDontFail(t *testing.T) {
+// TestConcurrentFirstAcquiresDoNotDeadlock: in the seed's transaction they deadlock.
+func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
 	for round := range 20 {
@@ -43,9 +43,9 @@ func TestTwoFirstUsesOfAMutexDontFail(t *testing.T) {
 	}
 }
 
-// TestNamesThatTheCollationTakesForTheSameAreNotMixedUp, on the seed's table: the
+// TestNamesThatTheCollationEquatesAreKeptApart, on the seed's table: the
 // second is refused. Contenders are told apart on every table.
-func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
+func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "?charset=utf8mb4")
 	b := serve(t, store.Addr, withoutMigration)
@@ -86,7 +86,7 @@ func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
 	}
 }
 
-func TestNamesAreNeverCut(t *testing.T) {
+func TestNamesAreNeverTruncated(t *testing.T) {
 	store := serverWithSeedTable(t)
 	b := serve(t, store.Addr, withoutMigration)
 	take(t, b, strings.Repeat("m", 66), strings.Repeat("c", 32), long)
@@ -106,9 +106,9 @@ func TestNamesAreNeverCut(t *testing.T) {
 	take(t, ours, strings.Repeat("\U0001f600", simba.MaxMutexLen/4), strings.Repeat("\u65e5", simba.MaxContenderLen/3), long)
 }
 
-// TestALockWaitNeverGrantsInThePast: the database's NOW is that of the statement's
+// TestLockWaitNeverGrantsAnExpiredLease: the database's NOW is that of the statement's
 // begin, so a lease that is granted after a long wait may be over when it is told.
-func TestALockWaitNeverGrantsInThePast(t *testing.T) {
+func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 3 * time.Second })
 	db := direct(t, store, "")
@@ -135,9 +135,9 @@ func TestALockWaitNeverGrantsInThePast(t *testing.T) {
 	}
 }
 
-// TestATenureThatWasGrantedLateIsToldAsANewOne: the answer came when the lease was over by the server's
+// TestLateGrantIsReportedAsAcquired: the answer came when the lease was over by the server's
 // count, though not by the database's. So the server asks again, and finds its own grant.
-func TestATenureThatWasGrantedLateIsToldAsANewOne(t *testing.T) {
+func TestLateGrantIsReportedAsAcquired(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 5 * time.Second })
 	for i := range 5 {
@@ -153,8 +153,8 @@ func TestATenureThatWasGrantedLateIsToldAsANewOne(t *testing.T) {
 	}
 }
 
-// TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline.
-func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
+// TestLockedRowWaitEndsAtTheDeadline.
+func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, shortTimeout)
 	take(t, b, "locked", "a", long)
@@ -173,8 +173,8 @@ func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
 	}
 }
 
-// TestALoserDoesNotBlockTheOwnersRenewal: in the seed's transaction it does.
-func TestALoserDoesNotBlockTheOwnersRenewal(t *testing.T) {
+// TestLosingContenderDoesNotBlockTheOwnersRenewal: in the seed's transaction it does.
+func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	take(t, b, "busy", "a", long)
@@ -201,9 +201,9 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	return tx
 }
 
-// TestARequestThatArrivesAfterItsDeadlineDoesNothing: one that a network held up while
+// TestRequestAfterItsDeadlineHasNoEffect: one that a network held up while
 // its client was told that nobody knows.
-func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
+func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b, observer := serve(t, link.Addr(), shortTimeout), serve(t, store.Addr, nil)
@@ -250,9 +250,9 @@ func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
 	}
 }
 
-// TestAGrantWhoseWaiterIsGoneIsPassedOn: the answer to the handoff is lost, and then
+// TestGrantToADisconnectedWaiterIsPassedOn: the answer to the handoff is lost, and then
 // the waiter goes.
-func TestAGrantWhoseWaiterIsGoneIsPassedOn(t *testing.T) {
+func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), nil)
@@ -271,8 +271,8 @@ func TestAGrantWhoseWaiterIsGoneIsPassedOn(t *testing.T) {
 	take(t, b, "ghost", "c", long)
 }
 
-// TestALeaseOutlivesARestartOfTheDatabase, and a waiter goes on waiting.
-func TestALeaseOutlivesARestartOfTheDatabase(t *testing.T) {
+// TestLeaseSurvivesADatabaseRestart, and a waiter goes on waiting.
+func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	a := take(t, b, "restart", "a", long)
@@ -292,8 +292,8 @@ func TestALeaseOutlivesARestartOfTheDatabase(t *testing.T) {
 	}
 }
 
-// TestAVersionAtItsEndIsAnError, never a wrap: tokens must grow.
-func TestAVersionAtItsEndIsAnError(t *testing.T) {
+// TestVersionOverflowIsAnError, never a wrap: tokens must grow.
+func TestVersionOverflowIsAnError(t *testing.T) {
 	store := serverWithSeedTable(t)
 	b := serve(t, store.Addr, withoutMigration)
 	db := direct(t, store, "")
@@ -341,9 +341,9 @@ func TestTimesAreUTC(t *testing.T) {
 	}
 }
 
-// TestAStepOfTheDatabasesClockIsNoticed: what the server believes of it decides
+// TestDatabaseClockStepIsNoticed: what the server believes of it decides
 // nothing, it is only asked for once more.
-func TestAStepOfTheDatabasesClockIsNoticed(t *testing.T) {
+func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	for i, step := range []time.Duration{time.Hour, -time.Hour} {
@@ -370,8 +370,8 @@ func TestAStepOfTheDatabasesClockIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAServerThatBecomesReadOnlyIsUnavailable, and is used again when it is not.
-func TestAServerThatBecomesReadOnlyIsUnavailable(t *testing.T) {
+// TestReadOnlyServerIsUnavailable, and is used again when it is not.
+func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	must(t, db, Schema)
@@ -391,8 +391,8 @@ func TestAServerThatBecomesReadOnlyIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestARequestIsBoundedByItsContext.
-func TestARequestIsBoundedByItsContext(t *testing.T) {
+// TestRequestEndsWithItsContext.
+func TestRequestEndsWithItsContext(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), func(o *Options) { o.Timeout = time.Minute })
@@ -406,9 +406,9 @@ func TestARequestIsBoundedByItsContext(t *testing.T) {
 	link.Heal()
 }
 
-// TestClosingWithoutADatabaseIsNoError: a server that is stopped while its connections are cut off
+// TestCloseWithoutADatabaseSucceeds: a server that is stopped while its connections are cut off
 // has stopped all the same.
-func TestClosingWithoutADatabaseIsNoError(t *testing.T) {
+func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute }) // nothing finds out before Close does
@@ -419,8 +419,8 @@ func TestClosingWithoutADatabaseIsNoError(t *testing.T) {
 	}
 }
 
-// TestAWaiterWhoseTurnItIsMayComeWithWait and gets the mutex at once.
-func TestAWaiterWhoseTurnItIsMayComeWithWait(t *testing.T) {
+// TestReservedWaiterMayAcquireWithWait and gets the mutex at once.
+func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
 	n := &notices{subs: map[string]bool{simba.ContenderChannel("turn", "b"): true}}
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = n, long })
@@ -436,8 +436,8 @@ func TestAWaiterWhoseTurnItIsMayComeWithWait(t *testing.T) {
 	}
 }
 
-// TestAWaiterThatAcquiresThroughAnotherServerIsAnswered on its blocked connection too.
-func TestAWaiterThatAcquiresThroughAnotherServerIsAnswered(t *testing.T) {
+// TestWaiterThatAcquiresThroughAnotherServerIsWoken on its blocked connection too.
+func TestWaiterThatAcquiresThroughAnotherServerIsWoken(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, func(o *Options) { o.Poll = time.Second }), serve(t, store.Addr, nil)
 	for round := range 5 {

@@ -14,9 +14,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestWhoDoesNotTouchALockedRowNoticesNothing of those who do: many clients of rows that a
+// TestLockedRowsDelayNoOtherMutex of those who do: many clients of rows that a
 // transaction holds, and one of each other kind of request for another mutex.
-func TestWhoDoesNotTouchALockedRowNoticesNothing(t *testing.T) {
+func TestLockedRowsDelayNoOtherMutex(t *testing.T) {
 	for _, rows := range []int{1, 20} {
 		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) { runCrowd(t, rows) })
 	}
@@ -146,9 +146,9 @@ func waitingFor(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// TestAnOwnersRenewalGoesBeforeOthersAcquires of its mutex, by ACQUIRE and by GUARD,
+// TestOwnersRenewalRunsBeforeOtherAcquires of its mutex, by ACQUIRE and by GUARD,
 // however many came before it.
-func TestAnOwnersRenewalGoesBeforeOthersAcquires(t *testing.T) {
+func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Poll = patience, 0 })
 	db := direct(t, store, "")
@@ -210,8 +210,8 @@ func waitingAt(b *Backend, mutex string) int {
 	return len(m.lock.owners) + len(m.lock.others)
 }
 
-// TestAGateIsForOneAtATime, and who gives up while it waits loses nobody's turn.
-func TestAGateIsForOneAtATime(t *testing.T) {
+// TestPriorityLockIsExclusive, and who gives up while it waits loses nobody's turn.
+func TestPriorityLockIsExclusive(t *testing.T) {
 	var g priorityLock
 	var inside, entered atomic.Int64
 	var all sync.WaitGroup

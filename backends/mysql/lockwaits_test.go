@@ -22,9 +22,9 @@ func wholeSeconds(timeout time.Duration) *lockWaits {
 	return w
 }
 
-// TestLockWaitsAreBoundedOnAServerOfWholeSeconds, however many rows are locked and
+// TestLockWaitsAreBoundedWithWholeSecondTimeouts, however many rows are locked and
 // however long requests for them must queue.
-func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
+func TestLockWaitsAreBoundedWithWholeSecondTimeouts(t *testing.T) {
 	for _, rows := range []int{1, 20, 60} {
 		t.Run(fmt.Sprint(rows), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
 	}
 }
 
-// TestARowThatIsGainedIsNotQueuedFor any more, though the slots are taken.
-func TestARowThatIsGainedIsNotQueuedFor(t *testing.T) {
+// TestWaitForASlotEndsWhenTheRowIsGained any more, though the slots are taken.
+func TestWaitForASlotEndsWhenTheRowIsGained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wholeSeconds(time.Hour)
 		for range maxLockWaits - 1 { // other mutexes have them
@@ -104,9 +104,9 @@ func TestARowThatIsGainedIsNotQueuedFor(t *testing.T) {
 	})
 }
 
-// TestAWaitThatIsCutOffMarksARowAsLocked where a request has too little time to learn
+// TestWaitCutShortMarksTheRowLocked where a request has too little time to learn
 // that its wait is lost.
-func TestAWaitThatIsCutOffMarksARowAsLocked(t *testing.T) {
+func TestWaitCutShortMarksTheRowLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wholeSeconds(lockWait)
 		ctx, cancel := context.WithTimeout(t.Context(), lockWait)
@@ -118,9 +118,9 @@ func TestAWaitThatIsCutOffMarksARowAsLocked(t *testing.T) {
 	})
 }
 
-// TestOnlyALostWaitMarksARowAsLocked: a statement that times out does not, as when the
+// TestOnlyALockWaitTimeoutMarksTheRowLocked: a statement that times out does not, as when the
 // database cannot be reached, nor does a deadlock.
-func TestOnlyALostWaitMarksARowAsLocked(t *testing.T) {
+func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 	for name, c := range map[string]struct {
 		always bool
 		ends   error

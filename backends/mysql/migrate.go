@@ -10,6 +10,7 @@ import (
 
 // Schema creates the table, for --mysql-migrate. The engine accepts the table of Simba's own
 // init-simba-mysql.sql as well.
+//
 //go:embed init-simba-mysql.sql
 var Schema string
 

@@ -17,9 +17,9 @@ import (
 // simbasColumn is how Simba's own migration adds the column.
 const simbasColumn = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0"
 
-// TestTheMigrationGoesOnAboveTheVersions of a table with rows, leases and a waiter, while other
+// TestMigrationContinuesTokensAboveTheVersions of a table with rows, leases and a waiter, while other
 // servers and a contender on the JVM use it.
-func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
+func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -74,8 +74,8 @@ func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
 	theirs.goOn(t, "c", one, two)
 }
 
-// TestServersThatMigrateAtOnceDoNotDisturbEachOther.
-func TestServersThatMigrateAtOnceDoNotDisturbEachOther(t *testing.T) {
+// TestConcurrentMigrationsSucceed.
+func TestConcurrentMigrationsSucceed(t *testing.T) {
 	store := serverWithSeedTable(t)
 	var all sync.WaitGroup
 	for range 6 {
@@ -94,8 +94,8 @@ func TestServersThatMigrateAtOnceDoNotDisturbEachOther(t *testing.T) {
 	all.Wait()
 }
 
-// TestAMigrationThatCannotBeDoneSaysWhy in one line, and leaves the table in use.
-func TestAMigrationThatCannotBeDoneSaysWhy(t *testing.T) {
+// TestFailedMigrationNamesTheCause in one line, and leaves the table in use.
+func TestFailedMigrationNamesTheCause(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	must(t, db, "CREATE USER u IDENTIFIED BY 'geheim'")
@@ -132,8 +132,8 @@ func TestAMigrationThatCannotBeDoneSaysWhy(t *testing.T) {
 	release(t, b, "m", "a")
 }
 
-// TestALargeTableMayTakeLongerToMigrateThanARequest.
-func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
+// TestMigrationMayExceedTheRequestTimeout.
+func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_400000")
@@ -152,9 +152,9 @@ func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
 	}
 }
 
-// TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn, which begins at 0, and a tenure of ours
+// TestTokensContinueAfterSimbasOwnMigration, which begins at 0, and a tenure of ours
 // that runs keeps its token.
-func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
+func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
@@ -194,9 +194,9 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	late.begin(t, "b", take(t, two, "late", "b", long).Token, two, one)
 }
 
-// TestNoTokenRepeatsWhileTheColumnComesAndGoes. It comes while all contend, on two servers that run all the
+// TestTokensAreUniqueWhileTheColumnIsAddedAndDropped. It comes while all contend, on two servers that run all the
 // time. The owner keeps its token, and tokens grow. It goes while nobody has a lease.
-func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
+func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		t.Run(name, func(t *testing.T) {
 			store := serverWithSeedTable(t)
@@ -294,9 +294,9 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 	}
 }
 
-// TestTokensAreVersionsAgainWhenTheColumnIsDropped: a lease that runs then has another token, and tokens
+// TestTokensAreVersionsAfterTheColumnIsDropped: a lease that runs then has another token, and tokens
 // are smaller. When the column comes back they go on above all others.
-func TestTokensAreVersionsAgainWhenTheColumnIsDropped(t *testing.T) {
+func TestTokensAreVersionsAfterTheColumnIsDropped(t *testing.T) {
 	store := serverWithTable(t, Schema)
 	db := direct(t, store, "")
 	b := serve(t, store.Addr, withoutMigration)

@@ -19,9 +19,9 @@ func isMisconfigured(err error, words string) bool {
 		strings.Contains(err.Error(), words) && !strings.ContainsAny(err.Error(), "\n")
 }
 
-// TestAFaultThatDoesNotPassIsNamed while the server runs, and when it is mended the
+// TestMisconfigurationIsNamed while the server runs, and when it is mended the
 // server goes on.
-func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
+func TestMisconfigurationIsNamed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	for _, sql := range []string{
@@ -136,8 +136,8 @@ func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhatMayPassIsNoMisconfiguration: a retry may find it gone.
-func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
+// TestTransientErrorIsNoMisconfiguration: a retry may find it gone.
+func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	must(t, db, Schema)
@@ -169,9 +169,9 @@ func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
 	await(t, "it is served again", func() bool { return guard(t.Context()) == nil })
 }
 
-// TestABlockedWaiterIsToldOfAStoreThatRefuses though the lease in front of it is long:
+// TestBlockedWaiterGetsTheMisconfiguration though the lease in front of it is long:
 // after a refused request for its mutex, and when nobody asks for anything.
-func TestABlockedWaiterIsToldOfAStoreThatRefuses(t *testing.T) {
+func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	must(t, db, Schema)

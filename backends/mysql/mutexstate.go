@@ -29,7 +29,7 @@ type mutexState struct {
 	token         uint64   // the last known token; 0 = none
 	entries       []*entry // the queue, in order
 	index         map[string]*entry
-	reserved      *entry    // the polling waiter that the mutex is reserved for
+	reserved      *entry // the polling waiter that the mutex is reserved for
 	reservedUntil time.Time
 	leaseEnd      time.Time // of the last known lease
 	lastOwner     string

@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestOpenSaysInOneLineWhatIsWrong goes through what can be wrong with a database.
-func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
+// TestOpenErrorsAreOneLine goes through what can be wrong with a database.
+func TestOpenErrorsAreOneLine(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +97,7 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 	})
 }
 
-func TestServersTooOldAreRefused(t *testing.T) {
+func TestOldServersAreRefused(t *testing.T) {
 	for version, ok := range map[string]bool{
 		"5.6.51-log": false, "5.7.44": true, "8.0.36-0ubuntu0.22.04.1": true, "8.4.0": true, "9.1.0": true,
 		"10.2.44-MariaDB": false, "5.5.5-10.3.39-MariaDB-log": true, "10.11.19-MariaDB-0+deb12u1": true, "11.4.2-MariaDB": true,
@@ -109,7 +109,7 @@ func TestServersTooOldAreRefused(t *testing.T) {
 	}
 }
 
-func TestPatternsThatCanMatchAMutexAreFollowed(t *testing.T) {
+func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		"*": true, "simba:*": true, "simba:{orders*": true, "s?mba:*": true, "simba-events:{m}": true, "simba:{m}:*": true,
 		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
@@ -137,8 +137,8 @@ func (c unreadableConn) QueryContext(ctx context.Context, query string, args []d
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// TestASettingThatCannotBeReadIsNoGoodOne: the server is not used unchecked.
-func TestASettingThatCannotBeReadIsNoGoodOne(t *testing.T) {
+// TestUnreadableSettingFailsOpen: the server is not used unchecked.
+func TestUnreadableSettingFailsOpen(t *testing.T) {
 	cfg, err := parseDSN(Options{DSN: dsn(stores.MariaDB(t).Addr)})
 	if err != nil {
 		t.Fatal(err)

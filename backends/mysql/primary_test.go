@@ -20,9 +20,9 @@ func openOnPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(p.Link().Addr()), time.Hour })
 }
 
-// TestAServerThatOnlyReadsNeverTrustsADemotedPrimary: its connections lead to the old
+// TestReadsNeverTrustADemotedPrimary: its connections lead to the old
 // primary, which is alive, read-only and no longer fed.
-func TestAServerThatOnlyReadsNeverTrustsADemotedPrimary(t *testing.T) {
+func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	writer, reader := openOnPair(t, p), openOnPair(t, p)
 	alice := take(t, writer, "s", "alice", long).Token
@@ -72,8 +72,8 @@ func TestAServerThatOnlyReadsNeverTrustsADemotedPrimary(t *testing.T) {
 	t.Logf("%d answers were refused", refused)
 }
 
-// TestNoReadIsAnsweredByAReadOnlyServer, whatever it is for.
-func TestNoReadIsAnsweredByAReadOnlyServer(t *testing.T) {
+// TestReadOnlyServerAnswersNoRead, whatever it is for.
+func TestReadOnlyServerAnswersNoRead(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	b := openOnPair(t, p)
 	token := take(t, b, "held", "a", long).Token
@@ -112,9 +112,9 @@ func TestNoReadIsAnsweredByAReadOnlyServer(t *testing.T) {
 	}
 }
 
-// TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary, as a reader of Amazon Aurora: writes are
+// TestInnoDBReadOnlyServerIsNoPrimary, as a reader of Amazon Aurora: writes are
 // refused by the table there. When the address leads to the primary, it is served.
-func TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary(t *testing.T) {
+func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Poll = time.Hour })
 	take(t, b, "m", "a", long)
@@ -151,9 +151,9 @@ func TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary(t *testing.T) {
 	}
 }
 
-// TestAUserWhoMayWriteToAReadOnlyServer is warned of, and its reads are judged by
+// TestReadOnlyBypassIsWarnedOf is warned of, and its reads are judged by
 // read_only all the same.
-func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
+func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	warnings := func(dsn string) (*Backend, string) {
 		var log bytes.Buffer
@@ -185,9 +185,9 @@ func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
 	}
 }
 
-// TestNoAnswerIsOlderThanWhatWasAcknowledged, through failovers to and fro: a read that
+// TestReadsAreNeverOlderThanAcknowledgedWrites, through failovers to and fro: a read that
 // is answered shows at least what was acknowledged before it was sent.
-func TestNoAnswerIsOlderThanWhatWasAcknowledged(t *testing.T) {
+func TestReadsAreNeverOlderThanAcknowledgedWrites(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	writer := openOnPair(t, p)
 	readers := []*Backend{openOnPair(t, p), openOnPair(t, p)}
@@ -256,7 +256,7 @@ func deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-func TestOnlyTheValuesOffOfReadOnlyMeanThatWritesAreTaken(t *testing.T) {
+func TestReadOnlyValuesThatAllowWrites(t *testing.T) {
 	for value, off := range map[string]bool{
 		"0": true, "OFF": true, "off": true, "": true,
 		"1": false, "ON": false, "NO_LOCK": false, "NO_LOCK_NO_ADMIN": false, "2": false,

@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestNoConnectionIsLostWhenManyRequestsFailAtOnce: each has the pool's connections made
+// TestConcurrentFailuresLoseNoConnection: each has the pool's connections made
 // anew. One that is lost would never be closed, and its place in the pool never be free.
-func TestNoConnectionIsLostWhenManyRequestsFailAtOnce(t *testing.T) {
+func TestConcurrentFailuresLoseNoConnection(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	for range 100 {

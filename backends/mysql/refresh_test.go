@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestALookThatWaitsForItsTurnHoldsUpNoRequest for its mutex. A busy machine may hold one up; but
+// TestRefreshThatWaitsForASlotDelaysNoRequest for its mutex. A busy machine may hold one up; but
 // hardly each time.
-func TestALookThatWaitsForItsTurnHoldsUpNoRequest(t *testing.T) {
+func TestRefreshThatWaitsForASlotDelaysNoRequest(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
 	var took time.Duration
@@ -47,8 +47,8 @@ func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Dura
 	return took
 }
 
-// TestALookAtABusyMutexLeavesItsTurnToOthers, and comes again.
-func TestALookAtABusyMutexLeavesItsTurnToOthers(t *testing.T) {
+// TestRefreshOfABusyMutexGivesUpItsSlot, and comes again.
+func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
 	take(t, b, "m", "a", long)

@@ -78,9 +78,9 @@ func (j jvm) release(ctx context.Context) error {
 	return err
 }
 
-// TestContendersOnTheJVMAndOursNeverOwnAtOnce lets both kinds race on the seed's own
+// TestJVMAndOwnContendersNeverOwnAtOnce lets both kinds race on the seed's own
 // table, and sees the mutex change hands both ways.
-func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
+func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex = "shared"
@@ -190,10 +190,10 @@ func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
 	})
 }
 
-// TestContendersOnTheJVMAndOursExpireInEachOthersFavour: leases are short, and who has
+// TestJVMAndOwnLeasesExpireForEachOther: leases are short, and who has
 // one mostly dies instead of releasing. A holder is sure of its lease for as long as it
 // was asked for, counted from the request; no two are sure at once.
-func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
+func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex, ttl, took = "short", 40 * time.Millisecond, 3 * time.Second
@@ -276,9 +276,9 @@ func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
 	}
 }
 
-// TestARenewalOnTheJVMIsNoNewTenure: its SQL counts the version up, so the token
+// TestJVMRenewalIsNoNewTenure: its SQL counts the version up, so the token
 // changes, but nobody is told of a new owner.
-func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
+func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex = "renewed"
@@ -326,9 +326,9 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 	}
 }
 
-// TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen, to who follows the mutex or all of them, unless
+// TestJVMReleaseIsAnnounced, to who follows the mutex or all of them, unless
 // a waiter of ours is next.
-func TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen(t *testing.T) {
+func TestJVMReleaseIsAnnounced(t *testing.T) {
 	for table, fenced := range map[string]bool{seeds.MySQLTable: false, seeds.MySQLFencedTable: true} {
 		store := serverWithTable(t, table)
 		db := direct(t, store, "")

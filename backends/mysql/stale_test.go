@@ -17,9 +17,9 @@ func awaitBackfill(t testing.TB, servers ...*Backend) {
 	}
 }
 
-// TestOurStaleTokenIsRefusedByAServerThatSawNothing, from when an owner that takes no token follows,
+// TestStaleTokenIsRefusedByANewServer, from when an owner that takes no token follows,
 // however our tenure ended and whenever the table got the column.
-func TestOurStaleTokenIsRefusedByAServerThatSawNothing(t *testing.T) {
+func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 	for table, make := range map[string]struct{ before, after func(*sql.DB) }{
 		"ours":    {func(db *sql.DB) { must(t, db, Schema) }, func(*sql.DB) {}},
 		"Simba's": {func(db *sql.DB) { must(t, db, seeds.MySQLFencedTable) }, func(*sql.DB) {}},
@@ -64,8 +64,8 @@ func TestOurStaleTokenIsRefusedByAServerThatSawNothing(t *testing.T) {
 	}
 }
 
-// TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender that takes no token.
-func TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender(t *testing.T) {
+// TestStaleTokenAffectsNoLaterTenureOfItsContender that takes no token.
+func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -87,9 +87,9 @@ func TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender(t *testing.T) 
 	}
 }
 
-// TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne, while it renews, and none saw the tenure of ours that
+// TestServersAgreeOnAnAssignedToken, while it renews, and none saw the tenure of ours that
 // expired.
-func TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne(t *testing.T) {
+func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -124,9 +124,9 @@ func TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne(t *testing.T) {
 	}
 }
 
-// TestALeaseFromBeforeTheColumnGoesOnWithItsToken on servers that meet the column, and whoever follows has a
+// TestLeaseOlderThanTheColumnKeepsItsToken on servers that meet the column, and whoever follows has a
 // larger one: an owner of ours, or on the JVM of either kind.
-func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
+func TestLeaseOlderThanTheColumnKeepsItsToken(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		store := serverWithSeedTable(t)
 		db := direct(t, store, "")
@@ -183,8 +183,8 @@ func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
 	}
 }
 
-// TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn.
-func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn(t *testing.T) {
+// TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer.
+func TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	guards, releases := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
@@ -203,9 +203,9 @@ func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn
 	}
 }
 
-// TestTokensOfOursAreMillionsOfTheVersion, up to the last version that Simba's table takes, and after any
+// TestTokensAreMillionsOfTheVersion, up to the last version that Simba's table takes, and after any
 // number of tenures on the JVM.
-func TestTokensOfOursAreMillionsOfTheVersion(t *testing.T) {
+func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	b := serve(t, store.Addr, withoutMigration)

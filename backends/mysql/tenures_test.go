@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory.
-func TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory(t *testing.T) {
+// TestRememberedTenuresAreBounded.
+func TestRememberedTenuresAreBounded(t *testing.T) {
 	var s tenures
 	live := func(owner string, version uint64) row {
 		return row{owner: owner, fencingToken: 4, version: version, fenced: true, live: true}
@@ -27,8 +27,8 @@ func TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore, in whatever order answers come.
-func TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore(t *testing.T) {
+// TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized, in whatever order answers come.
+func TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized(t *testing.T) {
 	const ours = 5 * tokenUnit
 	live := func(owner string, token, version uint64) row {
 		return row{owner: owner, fencingToken: token, version: version, fenced: true, live: true}

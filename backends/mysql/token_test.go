@@ -85,9 +85,9 @@ func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func
 	}
 }
 
-// TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides, with owners that take a token
+// TestTokensGrowAndAgreeAcrossJVMAndOwnTenures, with owners that take a token
 // and such that take none, on every table that has the column.
-func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
+func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 	for table, make := range map[string]func(*sql.DB){
 		"ours":    func(db *sql.DB) { must(t, db, Schema) },
 		"Simba's": func(db *sql.DB) { must(t, db, seeds.MySQLFencedTable) },
@@ -141,8 +141,8 @@ func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
 	}
 }
 
-// TestAnOwnerWithoutATokenGetsOneWhenItIsSeen: it counts the version up, not fencing_token.
-func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
+// TestOwnerWithoutATokenIsAssignedOne: it counts the version up, not fencing_token.
+func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	servers := []*Backend{serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)}
@@ -253,9 +253,9 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 	})
 }
 
-// TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns when it renews: its row looks like that
+// TestSimba33OwnerWithAMultipleOfAMillionIsReassigned when it renews: its row looks like that
 // of an owner without a token.
-func TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns(t *testing.T) {
+func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	b := serve(t, store.Addr, withoutMigration)
@@ -279,9 +279,9 @@ func tenureEvents(b *Backend, mutex string) []simba.Event {
 	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
-// TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken, in each statement that begins a
+// TestServerNoticesTheColumnBeforeItGrants, in each statement that begins a
 // tenure.
-func TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken(t *testing.T) {
+func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
 		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {
 			l, _, ok, err := s.acquire(deadline(t), request(mutex, "b", long))

@@ -26,7 +26,7 @@ func shortTimeoutAtContentionTiming(t testing.TB, addr string, n simba.Notices) 
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices, o.Timeout = 0, n, testTimeout })
 }
 
-func TestPauseIsTheContentionTiming(t *testing.T) {
+func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 	at := func(ttl, transition int64) row {
 		return row{owner: "a", live: true, now: 1000, ttlAt: 1000 + ttl, transitionAt: 1000 + ttl + transition}
 	}
@@ -55,8 +55,8 @@ func TestPauseIsTheContentionTiming(t *testing.T) {
 	}
 }
 
-// TestALateAnswerToAGuardDelaysNoLook: the tenure has ended meanwhile.
-func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
+// TestLateGuardAnswerDelaysNoRefresh: the tenure has ended meanwhile.
+func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	a := take(t, b, "late", "a", long)
 	w := block(t, b, "late", "b", time.Minute)
@@ -73,9 +73,9 @@ func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing: its contender may have released what the table said, through another
+// TestAnswerOlderThanAWaiterGrantsItNothing: its contender may have released what the table said, through another
 // server, before it began to wait. It keeps its place.
-func TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
+func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	other := take(t, b, "old", "b", long)
 	sent := time.Now()
@@ -91,10 +91,10 @@ func TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatTakesEffectLateIsNoticed: its client was told that nobody knows, and
+// TestLateReleaseIsNoticed: its client was told that nobody knows, and
 // the statement, which waited for its row, commits later. On a slow machine it may lose its
 // wait for the row: then it has no effect, and the test begins anew.
-func TestAReleaseThatTakesEffectLateIsNoticed(t *testing.T) {
+func TestLateReleaseIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	for i := range 10 {
@@ -132,9 +132,9 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	return effective
 }
 
-// TestAMutexThatCannotBePassedOnNowIsPassedOnLater: whoever was granted it is gone, and
+// TestFailedHandoffIsRetried: whoever was granted it is gone, and
 // the request that would pass it on does not get that far.
-func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
+func TestFailedHandoffIsRetried(t *testing.T) {
 	b := shortTimeoutAtContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "dead", "a", long)
 	w := block(t, b, "dead", "b", long)
@@ -152,9 +152,9 @@ func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
 	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "dead").Owner == "" })
 }
 
-// TestAGuardThatWaitsForItsRowRevivesNothing: others were told meanwhile that the lease
+// TestGuardThatWaitsForItsRowRevivesNoLease: others were told meanwhile that the lease
 // had ended.
-func TestAGuardThatWaitsForItsRowRevivesNothing(t *testing.T) {
+func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
 	db := direct(t, store, "")
@@ -195,9 +195,9 @@ func TestAGuardThatWaitsForItsRowRevivesNothing(t *testing.T) {
 	}
 }
 
-// TestAWaiterThatComesBackWhileItLeavesIsGranted, whatever the order in which the
+// TestWaiterThatReturnsWhileItLeavesIsGranted, whatever the order in which the
 // steps of both fall.
-func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
+func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for round := range 60 {
 		mutex := fmt.Sprintf("back-%d", round)
@@ -223,8 +223,8 @@ func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
 	}
 }
 
-// TestWhatAContenderOwnsIsLeftToItsRequest, which renews it: whoever finds out while that is under way tells the waiter nothing.
-func TestWhatAContenderOwnsIsLeftToItsRequest(t *testing.T) {
+// TestWaiterIsNotWokenBeforeItsRequestReturns, which renews it: whoever finds out while that is under way tells the waiter nothing.
+func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for by, find := range map[string]func(ctx context.Context, m *mutexState) error{
 		"a look": b.refreshAndHandOff,
@@ -259,8 +259,8 @@ func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *prox
 	return w, t
 }
 
-// TestAnyLookWakesWhoHasAcquiredOtherwise: the next one that is booked comes at the end of the lease.
-func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
+// TestAnyRefreshWakesAContenderThatAcquiredElsewhere: the next one that is booked comes at the end of the lease.
+func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := atContentionTiming(t, store.Addr, &notices{}), serve(t, store.Addr, nil)
 	// acquires has b acquire through the other server.
@@ -327,8 +327,8 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 	})
 }
 
-// TestChangesBetweenTwoLooks are told by what both looks show.
-func TestChangesBetweenTwoLooks(t *testing.T) {
+// TestChangesBetweenTwoReads are told by what both looks show.
+func TestChangesBetweenTwoReads(t *testing.T) {
 	live := func(owner string, token uint64) row {
 		return row{owner: owner, token: token, version: token, live: true}
 	}
@@ -389,9 +389,9 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesTakesNobodyElsesPlace: its contender is back on another connection
+// TestLeavingKeepsTheEntryOfANewConnection: its contender is back on another connection
 // before the place of the old one is given up.
-func TestWhoLeavesTakesNobodyElsesPlace(t *testing.T) {
+func TestLeavingKeepsTheEntryOfANewConnection(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "place", "a", long)
 	old := block(t, b, "place", "b", long).ticket.(*proxy.Ticket)
