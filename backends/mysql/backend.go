@@ -130,7 +130,7 @@ func (b *Backend) fail(err error) error {
 		return err
 	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errKeepsChanging):
 	case isFull(err):
-		err = fmt.Errorf("the database has no room for a new mutex or owner: %w", err)
+		err = fmt.Errorf("the database has no space for a new mutex or owner: %w", err)
 	default:
 		if f := b.endpoint.fault(err); f != nil {
 			return &simba.MisconfiguredError{Engine: "mysql", Err: f}
@@ -172,10 +172,10 @@ func (b *Backend) reconnect() {
 }
 
 // errLate is returned when the lease ended before the database's answer arrived.
-var errLate = errors.New("the database's answer came after the lease's end")
+var errLate = errors.New("the database answered after the end of the lease")
 
 // errKeepsChanging is returned when every attempt of a request found another state.
-var errKeepsChanging = errors.New("the mutex or the database's clock changed at each look")
+var errKeepsChanging = errors.New("the mutex or the database's clock changed at each attempt")
 
 // attempts is how often a request starts again after the state has changed.
 const attempts = 5

@@ -18,8 +18,7 @@ func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
 	return token
 }
 
-// TestTokensAreUniqueAfterSimbaAddsTheColumn with 0 in every row, whatever statement
-// meets it.
+// Simba adds the column with 0 in every row. Each kind of statement may be the first to meet it.
 func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 	for name, meet := range map[string]func(t *testing.T, b *Backend, addr string){
 		"a read":  func(t *testing.T, b *Backend, _ string) { ownerOf(t, b, "m") },
@@ -39,7 +38,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			running.begin(t, "r", take(t, b, "running", "r", long).Token, b)
 			must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_350")
 			must(t, db, simbasColumn)
-			// It has begun before a server could meet the column.
+			// Its tenure began before a server could meet the column.
 			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
 			if token := early.mustAcquire(t); token != 1 {
 				t.Fatalf("the early contender has token %d", token)
@@ -68,7 +67,6 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 	}
 }
 
-// TestBackfillWaitsForALockedRowAndFailsNoRequest.
 func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -99,7 +97,7 @@ func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	}
 }
 
-// TestBackfillSkipsRowsOfVersionZero: a row that nobody has owned needs none.
+// A row that nobody has owned needs no token.
 func TestBackfillSkipsRowsOfVersionZero(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")

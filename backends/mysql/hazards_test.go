@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestConcurrentFirstAcquiresDoNotDeadlock: in the seed's transaction they deadlock.
+// In the seed's transaction two first acquires deadlock.
 func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
@@ -43,8 +43,7 @@ func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// TestNamesThatTheCollationEquatesAreKeptApart, on the seed's table: the
-// second is refused. Contenders are told apart on every table.
+// On the seed's table the second mutex is refused. Contenders are distinguished on every table.
 func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "?charset=utf8mb4")
@@ -106,8 +105,8 @@ func TestNamesAreNeverTruncated(t *testing.T) {
 	take(t, ours, strings.Repeat("\U0001f600", simba.MaxMutexLen/4), strings.Repeat("\u65e5", simba.MaxContenderLen/3), long)
 }
 
-// TestLockWaitNeverGrantsAnExpiredLease: the database's NOW is that of the statement's
-// begin, so a lease that is granted after a long wait may be over when it is told.
+// The database's NOW is the time when the statement began. So a lease that is granted after a long
+// lock wait may be over when the answer arrives.
 func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 3 * time.Second })
@@ -128,22 +127,22 @@ func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 		if o.Transition <= 0 || o.Transition > ttl {
 			t.Errorf("after a wait of %v it has %v", wait, o.Transition)
 		}
-		// What was told has not ended yet, so the database must still show it.
+		// The lease in the answer has not ended yet, so the database must still show it.
 		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
 			t.Errorf("after a wait of %v: told %v, but the owner is %q", wait, o.Transition, s.Owner)
 		}
 	}
 }
 
-// TestLateGrantIsReportedAsAcquired: the answer came when the lease was over by the server's
-// count, though not by the database's. So the server asks again, and finds its own grant.
+// The answer arrives when the lease has ended by the server's clock, but not by the database's. The
+// server asks again and finds its own grant.
 func TestLateGrantIsReportedAsAcquired(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 5 * time.Second })
 	for i := range 5 {
 		mutex := fmt.Sprint("late-", i)
 		take(t, b, mutex, "before", long)
-		release(t, b, mutex, "before") // the row is there
+		release(t, b, mutex, "before") // now there is a row
 		store.Pause()
 		time.AfterFunc(500*time.Millisecond, store.Resume)
 		o, _, err := b.Acquire(t.Context(), request(mutex, "a", 300*time.Millisecond))
@@ -153,7 +152,6 @@ func TestLateGrantIsReportedAsAcquired(t *testing.T) {
 	}
 }
 
-// TestLockedRowWaitEndsAtTheDeadline.
 func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, shortTimeout)
@@ -173,7 +171,7 @@ func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	}
 }
 
-// TestLosingContenderDoesNotBlockTheOwnersRenewal: in the seed's transaction it does.
+// In the seed's transaction the loser does block it.
 func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
@@ -188,7 +186,7 @@ func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	}
 }
 
-// lockRow holds a mutex' row until the transaction ends.
+// lockRow locks a mutex' row until the transaction ends.
 func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	t.Helper()
 	tx, err := db.Begin()
@@ -201,13 +199,12 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	return tx
 }
 
-// TestRequestAfterItsDeadlineHasNoEffect: one that a network held up while
-// its client was told that nobody knows.
+// The network delays the request until its client has got an UnavailableError.
 func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b, observer := serve(t, link.Addr(), shortTimeout), serve(t, store.Addr, nil)
-	take(t, b, "warm", "a", long) // there is a connection to be held up
+	take(t, b, "warm", "a", long) // opens the connection that is to be delayed
 	take(t, observer, "mine", "x", long)
 	take(t, observer, "free", "x", long)
 	release(t, observer, "free", "x")
@@ -235,12 +232,12 @@ func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	await(t, "the deadlines are over by the database's clock", func() bool {
 		return ownerOf(t, observer, "mine").Now > fence
 	})
-	link.Heal() // and what was sent arrives
+	link.Heal() // delivers what was sent
 	await(t, "the link passes again", func() bool {
 		_, _, err := b.Owner(t.Context(), "free")
 		return err == nil
 	})
-	// What was sent has been answered when its connections are gone.
+	// All requests have been answered when their connections are closed.
 	await(t, "the old connections are gone", func() bool { return link.Connections() <= b.store.db.Stats().OpenConnections })
 	if o := ownerOf(t, observer, "free"); o.Owner != "" {
 		t.Errorf("a late acquire had effect: %+v", o)
@@ -250,8 +247,7 @@ func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	}
 }
 
-// TestGrantToADisconnectedWaiterIsPassedOn: the answer to the handoff is lost, and then
-// the waiter goes.
+// The answer to the handoff is lost, and then the waiter disconnects.
 func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
@@ -271,7 +267,7 @@ func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
 	take(t, b, "ghost", "c", long)
 }
 
-// TestLeaseSurvivesADatabaseRestart, and a waiter goes on waiting.
+// A waiter keeps waiting through the restart.
 func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
@@ -292,7 +288,7 @@ func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	}
 }
 
-// TestVersionOverflowIsAnError, never a wrap: tokens must grow.
+// The version must never wrap, since tokens must grow.
 func TestVersionOverflowIsAnError(t *testing.T) {
 	store := serverWithSeedTable(t)
 	b := serve(t, store.Addr, withoutMigration)
@@ -313,8 +309,8 @@ func TestVersionOverflowIsAnError(t *testing.T) {
 	}
 }
 
-// TestTimesAreUTC whatever the zone of the server: in the night in which the clocks go
-// back, the seed's expression is an hour off.
+// Times do not depend on the server's zone. In the night when the clocks go back, the seed's
+// expression is an hour off.
 func TestTimesAreUTC(t *testing.T) {
 	t.Setenv("TZ", "Europe/Berlin")
 	store := stores.MariaDB(t)
@@ -324,7 +320,7 @@ func TestTimesAreUTC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, at := range []int64{1792888200, 1792891800} { // 2026-10-25 02:30, summer and winter time
+	for _, at := range []int64{1792888200, 1792891800} { // 2026-10-25 02:30 in summer and in winter time
 		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf("SET timestamp = %d", at)); err != nil {
 			t.Fatal(err)
 		}
@@ -341,8 +337,7 @@ func TestTimesAreUTC(t *testing.T) {
 	}
 }
 
-// TestDatabaseClockStepIsNoticed: what the server believes of it decides
-// nothing, it is only asked for once more.
+// The server's estimate of the clock decides nothing. If it is wrong, the server asks once more.
 func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
@@ -370,7 +365,7 @@ func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	}
 }
 
-// TestReadOnlyServerIsUnavailable, and is used again when it is not.
+// The server is used again when it takes writes again.
 func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -391,7 +386,6 @@ func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestRequestEndsWithItsContext.
 func TestRequestEndsWithItsContext(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
@@ -406,12 +400,11 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 	link.Heal()
 }
 
-// TestCloseWithoutADatabaseSucceeds: a server that is stopped while its connections are cut off
-// has stopped all the same.
+// Close succeeds while the connections are cut off.
 func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
-	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute }) // nothing finds out before Close does
+	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute }) // no refresh finds out before Close does
 	take(t, b, "cut", "a", long)
 	link.Reset()
 	if err := b.Close(); err != nil {
@@ -419,7 +412,7 @@ func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 	}
 }
 
-// TestReservedWaiterMayAcquireWithWait and gets the mutex at once.
+// A waiter for which the mutex is reserved may come back with WAIT. It gets the mutex at once.
 func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
 	n := &notices{subs: map[string]bool{simba.ContenderChannel("turn", "b"): true}}
@@ -436,7 +429,7 @@ func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	}
 }
 
-// TestWaiterThatAcquiresThroughAnotherServerIsWoken on its blocked connection too.
+// The waiter's blocked connection is woken too.
 func TestWaiterThatAcquiresThroughAnotherServerIsWoken(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, func(o *Options) { o.Poll = time.Second }), serve(t, store.Addr, nil)

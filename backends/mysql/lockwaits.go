@@ -37,7 +37,7 @@ const (
 )
 
 // errLocked is returned when a request could not wait for its locked row.
-var errLocked = errors.New("another transaction holds the mutex' row in the database, and too many requests wait for such rows")
+var errLocked = errors.New("another transaction has locked the mutex' row in the database, and too many requests wait for such rows")
 
 // lockedFor is how long a row counts as locked after the last wait that timed out, or after the
 // last request has left its queue.

@@ -69,7 +69,7 @@ func (b *Backend) cleanUp() {
 	}
 	if err != nil && b.ctx.Err() == nil {
 		_ = b.fail(err) // it may replace the pool's connections
-		b.log.Warn("cannot ask the database", "err", err)
+		b.log.Warn("cannot query the database", "err", err)
 	}
 }
 

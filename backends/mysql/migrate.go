@@ -43,10 +43,10 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	switch err := addColumn(ctx, db); {
 	case errorNumber(err) == errDuplicateColumn: // another server has just added it
 	case errorNumber(err) == errSyntax:
-		o.Logger.Warn("the server cannot add the column fencing_token in one statement: tokens stay the rows' versions",
+		o.Logger.Warn("the server cannot add the column fencing_token in one statement: tokens remain the rows' versions",
 			"needs", "MySQL 8.0.13 or MariaDB 10.3", "err", err)
 	case isConflict(err):
-		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex, start again when it has ended: %w", err)
+		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex; start again when it has ended: %w", err)
 	default:
 		return err
 	}

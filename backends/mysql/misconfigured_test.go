@@ -11,16 +11,15 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// isMisconfigured reports whether an error is a *simba.MisconfiguredError of one line
-// with some words in it.
+// isMisconfigured reports whether an error is a one-line *simba.MisconfiguredError that contains
+// words.
 func isMisconfigured(err error, words string) bool {
 	own := (*simba.MisconfiguredError)(nil)
 	return errors.As(err, &own) && own.Engine == "mysql" &&
 		strings.Contains(err.Error(), words) && !strings.ContainsAny(err.Error(), "\n")
 }
 
-// TestMisconfigurationIsNamed while the server runs, and when it is mended the
-// server goes on.
+// The error occurs while the server runs. The server recovers when it is resolved.
 func TestMisconfigurationIsNamed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -57,7 +56,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 		"SCAN":      func() error { _, _, err := b.Scan(t.Context(), simba.ScanRequest{Held: true}); return err },
 		"SUBSCRIBE": func() error { _, err := b.Subscribed(t.Context(), simba.MutexChannel("m"), false); return err },
 	}
-	// answered makes a request again if its connection was one of those that were killed.
+	// answered repeats a request whose connection was killed.
 	answered := func(name string) (err error) {
 		await(t, name+" is answered", func() bool {
 			err = requests[name]()
@@ -86,7 +85,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 		},
 		"missing privilege": {
 			[]string{"REVOKE UPDATE ON simba.simba_mutex FROM u"}, []string{"GRANT UPDATE ON simba.simba_mutex TO u"},
-			`user "u" lacks a right to table simba_mutex (Error 1142 (42000): UPDATE command denied`, writes,
+			`user "u" lacks a privilege on table simba_mutex (Error 1142 (42000): UPDATE command denied`, writes,
 		},
 		"narrow column": {
 			[]string{"UPDATE simba.simba_mutex SET ttl_at = 1", "ALTER TABLE simba.simba_mutex MODIFY ttl_at INT UNSIGNED NOT NULL"},
@@ -116,7 +115,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 			for _, sql := range c.break_ {
 				must(t, db, sql)
 			}
-			// Who logged in before stays logged in: a look in the background may have such a connection.
+			// Open connections stay logged in, and a background refresh may have one.
 			must(t, db, "KILL USER u")
 			b.reconnect()
 			for _, name := range c.fails {
@@ -136,7 +135,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 	}
 }
 
-// TestTransientErrorIsNoMisconfiguration: a retry may find it gone.
+// A retry may succeed.
 func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -169,8 +168,8 @@ func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	await(t, "it is served again", func() bool { return guard(t.Context()) == nil })
 }
 
-// TestBlockedWaiterGetsTheMisconfiguration though the lease in front of it is long:
-// after a refused request for its mutex, and when nobody asks for anything.
+// The lease before it is long. The waiter gets the error after a refused request for its mutex, or
+// without any request.
 func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -210,7 +209,7 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 			w := block(t, b, name, "w", long)
 			must(t, db, c.harm)
 			defer must(t, db, c.mend)
-			b.cleanUp() // as every 10 s
+			b.cleanUp() // runs every 10 s otherwise
 			told(t, w)
 		})
 	}

@@ -60,7 +60,7 @@ func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, 
 			return err
 		}
 		for _, w := range warnings {
-			o.Logger.Warn("the database weakens what the engine promises", "why", w)
+			o.Logger.Warn("a setting of the database weakens the engine's guarantees", "why", w)
 		}
 		b = newBackend(o, newStore(db, t, o.Timeout), ep)
 		if err := b.store.readClock(ctx); err != nil {
@@ -92,7 +92,7 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []strin
 		return nil, err
 	}
 	if !supported(version) {
-		return nil, faultf("the server is of version %s: MySQL 5.7, MariaDB 10.3 or later is needed", version)
+		return nil, faultf("the server's version is %s: the engine needs MySQL 5.7, MariaDB 10.3 or later", version)
 	}
 	settings, err := variables(ctx, db, "wsrep_on", "wsrep_dirty_reads", "log_bin", "binlog_format",
 		"innodb_flush_log_at_trx_commit", "sync_binlog")
@@ -110,20 +110,20 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []strin
 		return nil, faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	}
 	if v := settings["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
-		warnings = append(warnings, "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo grants that were told")
+		warnings = append(warnings, "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo acknowledged grants")
 	}
 	if v := settings["sync_binlog"]; on("log_bin") && v != "1" {
-		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo grants that were told")
+		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo acknowledged grants")
 	}
 	var fixed bool
 	if err := queryRow(ctx, db, []any{new(int), &fixed}, "SELECT SLEEP(0.002), SYSDATE(6) = NOW(6)"); err != nil {
 		return nil, err
 	}
 	if fixed {
-		warnings = append(warnings, "the server runs with sysdate-is-now: a renewal that waits for another transaction can revive a lease that was told as ended")
+		warnings = append(warnings, "the server runs with sysdate-is-now: a renewal that waits for another transaction can revive a lease whose end was reported")
 	}
 	if on("wsrep_on") {
-		warnings = append(warnings, "the server is a node of a Galera cluster: give every simba-resp the same node, or set wsrep_sync_wait, or a read may be old")
+		warnings = append(warnings, "the server is a node of a Galera cluster: let every simba-resp use the same node, or set wsrep_sync_wait; otherwise a read may be stale")
 	}
 	privilege, err := readOnlyBypass(ctx, db)
 	if err != nil {

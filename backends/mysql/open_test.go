@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestOpenErrorsAreOneLine goes through what can be wrong with a database.
+// The cases are the ways in which a database can be unusable.
 func TestOpenErrorsAreOneLine(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -51,13 +51,13 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		"unreachable":         {"u:geheim@tcp(" + closed.Addr().String() + ")/simba", "cannot reach the database at " + closed.Addr().String()},
 		"wrong password":      {"u:falsch-geheim@" + at + "simba", `refuses user "u"`},
 		"unknown database":    {"root@" + at + "nowhere", `no database "nowhere"`},
-		"no right to it":      {"stranger:geheim@" + at + "simba", `no right to database "simba"`},
+		"no right to it":      {"stranger:geheim@" + at + "simba", `no privilege on database "simba"`},
 		"no right to write":   {"u:geheim@" + at + "simba", "UPDATE command denied"},
 		"no table":            {"u:geheim@" + at + "empty", "--mysql-migrate"},
 		"missing column":      {"root@" + at + "old", "no column acquired_at"},
 		"wrong type":          {"root@" + at + "narrow", "column acquired_at is int(10) unsigned, expected BIGINT UNSIGNED"},
 		"bytes":               {"root@" + at + "bytes", "column mutex is binary(66), expected VARCHAR"},
-		"not InnoDB":          {"root@" + at + "aria", "table simba_mutex is of engine Aria: ALTER TABLE simba_mutex ENGINE = InnoDB"},
+		"not InnoDB":          {"root@" + at + "aria", "table simba_mutex uses engine Aria: run ALTER TABLE simba_mutex ENGINE = InnoDB"},
 		"not the primary key": {"root@" + at + "keyless", "not its primary key"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
 	}
 }
 
-// unreadable makes connections on which the server's variables cannot be read.
+// unreadable opens connections on which the server's variables cannot be read.
 type unreadable struct{ driver.Connector }
 
 func (c unreadable) Connect(ctx context.Context) (driver.Conn, error) {
@@ -137,7 +137,7 @@ func (c unreadableConn) QueryContext(ctx context.Context, query string, args []d
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// TestUnreadableSettingFailsOpen: the server is not used unchecked.
+// An unchecked server is not used.
 func TestUnreadableSettingFailsOpen(t *testing.T) {
 	cfg, err := parseDSN(Options{DSN: dsn(stores.MariaDB(t).Addr)})
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 const writableCheck = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only; "
 
 // errNotPrimary is returned when a read reaches a server that takes no writes.
-var errNotPrimary = errors.New("the database is read-only: it is not the primary, or not any more")
+var errNotPrimary = errors.New("the database is read-only: it is not the primary, or no longer")
 
 // query runs a statement that reads. It returns errNotPrimary if the server takes no writes.
 func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql.Rows, error) {
@@ -132,6 +132,6 @@ func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err erro
 // readOnlyBypassWarning is the warning about such a privilege. Without a failover the privilege
 // does no harm.
 func readOnlyBypassWarning(user, privilege string) string {
-	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, grants can go on through the old primary; "+
+	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, the old primary can still grant; "+
 		"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", user, privilege)
 }

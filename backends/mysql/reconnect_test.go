@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestConcurrentFailuresLoseNoConnection: each has the pool's connections made
-// anew. One that is lost would never be closed, and its place in the pool never be free.
+// Each failed request replaces the pool's connections. A lost connection would never be closed and
+// would keep its slot in the pool.
 func TestConcurrentFailuresLoseNoConnection(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)

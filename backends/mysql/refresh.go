@@ -117,7 +117,7 @@ func (b *Backend) runDue(m *mutexState) {
 		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
 			b.waiters.Fail(m.mutex, refusal)
 		}
-		b.log.Debug("cannot look at a mutex", "mutex", m.mutex, "err", err)
+		b.log.Debug("cannot refresh a mutex", "mutex", m.mutex, "err", err)
 		b.mu.Lock()
 		if isConflict(err) || errors.Is(err, errBusy) {
 			m.refreshAt = time.Now().Add(firstRetry) // the database answers, or has not been asked

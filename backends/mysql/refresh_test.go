@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestRefreshThatWaitsForASlotDelaysNoRequest for its mutex. A busy machine may hold one up; but
-// hardly each time.
+// A request for the same mutex is not delayed. A busy machine may delay one attempt, but hardly
+// each.
 func TestRefreshThatWaitsForASlotDelaysNoRequest(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
@@ -22,12 +22,12 @@ func TestRefreshThatWaitsForASlotDelaysNoRequest(t *testing.T) {
 	t.Errorf("a RELEASE took %v", took)
 }
 
-// releaseWhileALookWaits returns how long the RELEASE takes.
+// releaseWhileARefreshWaits returns how long the RELEASE takes.
 func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Duration {
 	t.Helper()
 	take(t, b, mutex, "a", long)
 	w := block(t, b, mutex, "w", long)
-	for range cap(b.refreshSlots) { // so many looks at other mutexes take long
+	for range cap(b.refreshSlots) { // slow refreshes of other mutexes take all slots
 		b.refreshSlots <- struct{}{}
 	}
 	await(t, "a look is due", func() bool {
@@ -47,7 +47,7 @@ func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Dura
 	return took
 }
 
-// TestRefreshOfABusyMutexGivesUpItsSlot, and comes again.
+// It runs again later.
 func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
@@ -55,11 +55,11 @@ func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	w := block(t, b, "m", "w", long)
 	m := b.ref("m")
 	defer b.unref(m)
-	if err := m.lock.lock(t.Context(), false); err != nil { // as a request does that takes long
+	if err := m.lock.lock(t.Context(), false); err != nil { // like a slow request
 		t.Fatal(err)
 	}
 	var took time.Duration
-	// A busy machine may hold one up; but hardly each time.
+	// A busy machine may delay one attempt, but hardly each.
 	for try := 0; try == 0 || try < 3 && took > refreshTimeout/2; try++ {
 		await(t, "a look has its turn", func() bool { return len(b.refreshSlots) > 0 })
 		start := time.Now()
@@ -69,7 +69,7 @@ func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	if took > refreshTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
-	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0") // by another server
+	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0") // as another server does
 	m.lock.unlock()
 	w.granted(t)
 }

@@ -64,7 +64,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for _, name := range []string{"mutex", "acquired_at", "ttl_at", "transition_at", "owner_id", "version"} {
 		c, ok := columns[name]
 		if !ok {
-			return t, faultf("table simba_mutex has no column %s: is it Simba's? see init-simba-mysql.sql", name)
+			return t, faultf("table simba_mutex has no column %s: see init-simba-mysql.sql", name)
 		}
 		if want := wrongType(name, c); want != "" {
 			return t, faultf("table simba_mutex: column %s is %s, expected %s", name, c.whole, want)
@@ -86,7 +86,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		return t, err
 	}
 	if !strings.EqualFold(engine, "InnoDB") {
-		return t, faultf("table simba_mutex is of engine %s: ALTER TABLE simba_mutex ENGINE = InnoDB", engine)
+		return t, faultf("table simba_mutex uses engine %s: run ALTER TABLE simba_mutex ENGINE = InnoDB", engine)
 	}
 	return t, nil
 }
@@ -118,12 +118,12 @@ func wrongType(name string, c column) string {
 func (c column) check(argument, name string) error {
 	if n := utf8.RuneCountInString(name); n > c.length {
 		return &simba.NameError{Argument: argument, Problem: fmt.Sprintf(
-			"it has %d characters, the column of the database's table holds %d", n, c.length)}
+			"it has %d characters, but the column of the table holds %d", n, c.length)}
 	}
 	for _, r := range name {
 		if !c.holds(r) {
 			return &simba.NameError{Argument: argument, Problem: fmt.Sprintf(
-				"the character set %s of the database's table has no %q", c.charset, r)}
+				"the character set %s of the table has no %q", c.charset, r)}
 		}
 	}
 	return nil

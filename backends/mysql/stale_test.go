@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// raised waits until servers take a fencing_token of 0 for that of an owner without a token.
+// awaitBackfill waits until servers treat a fencing_token of 0 as that of an owner without a token.
 func awaitBackfill(t testing.TB, servers ...*Backend) {
 	t.Helper()
 	for _, b := range servers {
@@ -17,8 +17,8 @@ func awaitBackfill(t testing.TB, servers ...*Backend) {
 	}
 }
 
-// TestStaleTokenIsRefusedByANewServer, from when an owner that takes no token follows,
-// however our tenure ended and whenever the table got the column.
+// The token is stale once an owner that takes no token follows. It does not matter how this
+// engine's tenure ended or when the table got the column.
 func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 	for table, make := range map[string]struct{ before, after func(*sql.DB) }{
 		"ours":    {func(db *sql.DB) { must(t, db, Schema) }, func(*sql.DB) {}},
@@ -64,7 +64,7 @@ func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 	}
 }
 
-// TestStaleTokenAffectsNoLaterTenureOfItsContender that takes no token.
+// The later tenure takes no token.
 func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -87,8 +87,7 @@ func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	}
 }
 
-// TestServersAgreeOnAnAssignedToken, while it renews, and none saw the tenure of ours that
-// expired.
+// The owner renews meanwhile, and no server saw the expired tenure of this engine before it.
 func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -124,8 +123,7 @@ func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 	}
 }
 
-// TestLeaseOlderThanTheColumnKeepsItsToken on servers that meet the column, and whoever follows has a
-// larger one: an owner of ours, or on the JVM of either kind.
+// The next owner has a larger token: one of this engine, or on the JVM of either kind.
 func TestLeaseOlderThanTheColumnKeepsItsToken(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		store := serverWithSeedTable(t)
@@ -183,7 +181,6 @@ func TestLeaseOlderThanTheColumnKeepsItsToken(t *testing.T) {
 	}
 }
 
-// TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer.
 func TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -203,8 +200,8 @@ func TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer(t *testing.T
 	}
 }
 
-// TestTokensAreMillionsOfTheVersion, up to the last version that Simba's table takes, and after any
-// number of tenures on the JVM.
+// It holds up to the largest version that Simba's table can hold, and after any number of tenures
+// on the JVM.
 func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")

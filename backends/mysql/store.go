@@ -156,7 +156,7 @@ func (s *store) readOnce(ctx context.Context, mutex, prefix, lock string) (row, 
 	case len(rows) == 0:
 		return row{missing: true}, nil
 	case rows[0].mutex != mutex:
-		return row{}, &simba.NameError{Argument: "mutex", Problem: "the database's table takes it for " + rows[0].mutex + ", by the collation of its column mutex"}
+		return row{}, &simba.NameError{Argument: "mutex", Problem: "the table does not distinguish it from " + rows[0].mutex + ", because of the collation of its column mutex"}
 	}
 	return rows[0].row, nil
 }

@@ -20,7 +20,7 @@ func (b *Backend) watchTable() {
 	}
 	if err := b.announceTableChanges(ctx); err != nil && b.ctx.Err() == nil {
 		_ = b.fail(err) // it may replace the pool's connections
-		b.log.Debug("cannot follow the table", "err", err)
+		b.log.Debug("cannot watch the table", "err", err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// TestRememberedTenuresAreBounded.
 func TestRememberedTenuresAreBounded(t *testing.T) {
 	var s tenures
 	live := func(owner string, version uint64) row {
@@ -27,7 +26,7 @@ func TestRememberedTenuresAreBounded(t *testing.T) {
 	}
 }
 
-// TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized, in whatever order answers come.
+// Answers may arrive in any order.
 func TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized(t *testing.T) {
 	const ours = 5 * tokenUnit
 	live := func(owner string, token, version uint64) row {

@@ -11,13 +11,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// tokens are those of the tenures of one mutex, in order.
+// tokens records the tokens of one mutex' tenures, in order.
 type tokens struct {
 	mutex string
 	list  []uint64
 }
 
-// begin takes note of a new tenure, which these servers must show with the same new token.
+// begin records a new tenure. These servers must show it with the same new token.
 func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Backend) {
 	t.Helper()
 	if n := len(k.list); n > 0 && token <= k.list[n-1] {
@@ -27,7 +27,7 @@ func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Bac
 	k.goOn(t, owner, servers...)
 }
 
-// goOn checks that the last tenure runs, with its token, and that no other counts.
+// goOn checks that the last tenure is running with its token, and that no other token is valid.
 func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 	t.Helper()
 	last := len(k.list) - 1
@@ -43,7 +43,7 @@ func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 	}
 }
 
-// seize is acquire of a contender that must succeed.
+// mustAcquire is acquire for a contender that must succeed.
 func (j jvm) mustAcquire(t testing.TB) (token uint64) {
 	t.Helper()
 	token, owns, err := j.acquireToken(t.Context())
@@ -60,13 +60,13 @@ func (j jvm) giveUp(t testing.TB) {
 	}
 }
 
-// expire ends the lease that runs, as its end does.
+// expire ends the running lease at once.
 func expire(t testing.TB, db *sql.DB, mutex string) {
 	t.Helper()
 	must(t, db, "UPDATE simba_mutex SET ttl_at = 1, transition_at = 1 WHERE mutex = ?", mutex)
 }
 
-// ways are how a tenure of ours or of a contender on the JVM ends.
+// endings are the ways in which a tenure of this engine or of a contender on the JVM ends.
 func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func(owner string, j *jvm) {
 	return map[string]func(string, *jvm){
 		"release": func(owner string, j *jvm) {
@@ -85,8 +85,7 @@ func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func
 	}
 }
 
-// TestTokensGrowAndAgreeAcrossJVMAndOwnTenures, with owners that take a token
-// and such that take none, on every table that has the column.
+// Some owners take a token and some do not, on every table that has the column.
 func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 	for table, make := range map[string]func(*sql.DB){
 		"ours":    func(db *sql.DB) { must(t, db, Schema) },
@@ -128,7 +127,7 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 					k.begin(t, "old", ownerOf(t, one, mutex).Token, one, two)
 					old.mustAcquire(t)
 					k.goOn(t, "old", one, two)
-					if round%2 == 0 { // it renews before anybody looks
+					if round%2 == 0 { // it renews before any server reads the row
 						stop("old", &old)
 						continue
 					}
@@ -141,7 +140,7 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 	}
 }
 
-// TestOwnerWithoutATokenIsAssignedOne: it counts the version up, not fencing_token.
+// Such an owner increments version but not fencing_token.
 func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -236,7 +235,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	t.Run("whoever follows all mutexes", func(t *testing.T) {
 		a, b := fresh(t, "followed")
 		a.mustAcquire(t)
-		ownerOf(t, servers[1], "followed") // a has a token in the table
+		ownerOf(t, servers[1], "followed") // assigns a token to a
 		a.giveUp(t)
 		if _, err := servers[0].Subscribed(t.Context(), "*", true); err != nil {
 			t.Fatal(err)
@@ -253,8 +252,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	})
 }
 
-// TestSimba33OwnerWithAMultipleOfAMillionIsReassigned when it renews: its row looks like that
-// of an owner without a token.
+// Its row looks like that of an owner without a token. It learns the new token when it renews.
 func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -279,8 +277,7 @@ func tenureEvents(b *Backend, mutex string) []simba.Event {
 	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
-// TestServerNoticesTheColumnBeforeItGrants, in each statement that begins a
-// tenure.
+// Each statement that begins a tenure notices.
 func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
 		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {
@@ -298,7 +295,7 @@ func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 		b := serve(t, store.Addr, withoutMigration)
 		k := tokens{mutex: name}
 		k.begin(t, "a", take(t, b, name, "a", long).Token, b)
-		release(t, b, name, "a") // so version 2
+		release(t, b, name, "a") // the version is now 2
 		must(t, db, addToken)
 		l, ok, err := begin(&b.store, name, 2)
 		if !ok || err != nil {

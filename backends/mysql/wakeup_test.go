@@ -15,13 +15,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// atContentionTiming opens a server that does not look at a lease before its end, so
-// that a wake-up that is lost is not made good by the next look.
+// atContentionTiming opens a server that does not read the row before the lease ends. So no later
+// refresh hides a lost wake-up.
 func atContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices = 0, n })
 }
 
-// impatientAtContentionTiming is atContentionTiming whose requests miss their deadline soon.
+// shortTimeoutAtContentionTiming is atContentionTiming with a short timeout.
 func shortTimeoutAtContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices, o.Timeout = 0, n, testTimeout })
 }
@@ -55,7 +55,7 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 	}
 }
 
-// TestLateGuardAnswerDelaysNoRefresh: the tenure has ended meanwhile.
+// The tenure has ended before the answer arrives.
 func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	a := take(t, b, "late", "a", long)
@@ -73,8 +73,8 @@ func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	}
 }
 
-// TestAnswerOlderThanAWaiterGrantsItNothing: its contender may have released what the table said, through another
-// server, before it began to wait. It keeps its place.
+// The waiter's contender may have released that lease through another server before it began to
+// wait. The waiter stays in the queue.
 func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	other := take(t, b, "old", "b", long)
@@ -91,9 +91,9 @@ func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	}
 }
 
-// TestLateReleaseIsNoticed: its client was told that nobody knows, and
-// the statement, which waited for its row, commits later. On a slow machine it may lose its
-// wait for the row: then it has no effect, and the test begins anew.
+// The client has got an UnavailableError, and the statement, which waited for its row, commits
+// later. On a slow machine its lock wait may time out. Then it has no effect, and the test starts
+// again.
 func TestLateReleaseIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -105,7 +105,7 @@ func TestLateReleaseIsNoticed(t *testing.T) {
 	t.Fatal("no release has taken effect")
 }
 
-// releaseTakesEffectLate reports false if the release lost its wait for the row.
+// releaseTakesEffectLate returns false if the release's lock wait timed out.
 func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mutex string) (effective bool) {
 	t.Helper()
 	n := &notices{subs: map[string]bool{simba.ContenderChannel(mutex, "b"): true}}
@@ -121,7 +121,7 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); !isUnavailable(err) {
 		t.Fatal(err)
 	}
-	<-time.After(300 * time.Millisecond) // a look that came too early has shown the old owner
+	<-time.After(300 * time.Millisecond) // an early refresh has shown the old owner
 	tx.Rollback()
 	told := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
 	settled := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
@@ -132,8 +132,7 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	return effective
 }
 
-// TestFailedHandoffIsRetried: whoever was granted it is gone, and
-// the request that would pass it on does not get that far.
+// The waiter that was granted the mutex is gone, and the request that would pass it on fails.
 func TestFailedHandoffIsRetried(t *testing.T) {
 	b := shortTimeoutAtContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "dead", "a", long)
@@ -152,8 +151,7 @@ func TestFailedHandoffIsRetried(t *testing.T) {
 	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "dead").Owner == "" })
 }
 
-// TestGuardThatWaitsForItsRowRevivesNoLease: others were told meanwhile that the lease
-// had ended.
+// Other clients have seen the end of the lease meanwhile.
 func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
@@ -161,7 +159,7 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	for _, how := range []string{"guard", "acquire", "release"} {
 		o := take(t, b, how, "a", long)
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: how, Contender: "a", TTL: 300 * time.Millisecond}); err != nil && !isUnavailable(err) {
-			t.Fatal(err) // its answer may take longer than the lease
+			t.Fatal(err) // the answer may take longer than the lease
 		}
 		tx := lockRow(t, db, how)
 		done := make(chan error, 1)
@@ -195,8 +193,7 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	}
 }
 
-// TestWaiterThatReturnsWhileItLeavesIsGranted, whatever the order in which the
-// steps of both fall.
+// The steps of both may run in any order.
 func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for round := range 60 {
@@ -223,7 +220,7 @@ func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 	}
 }
 
-// TestWaiterIsNotWokenBeforeItsRequestReturns, which renews it: whoever finds out while that is under way tells the waiter nothing.
+// The request renews the lease. A refresh in between does not wake the waiter.
 func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for by, find := range map[string]func(ctx context.Context, m *mutexState) error{
@@ -249,7 +246,7 @@ func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 	}
 }
 
-// seated is block as far as to the waiter's seat.
+// enqueuedWaiter is block up to the queue entry.
 func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *proxy.Ticket) {
 	w := &waiter{woken: make(chan struct{})}
 	r := request(m.mutex, contender, long)
@@ -259,11 +256,11 @@ func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *prox
 	return w, t
 }
 
-// TestAnyRefreshWakesAContenderThatAcquiredElsewhere: the next one that is booked comes at the end of the lease.
+// The next scheduled refresh is at the end of the lease.
 func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := atContentionTiming(t, store.Addr, &notices{}), serve(t, store.Addr, nil)
-	// acquires has b acquire through the other server.
+	// acquires lets b acquire through the other server.
 	acquires := func(t *testing.T, mutex string) {
 		t.Helper()
 		release(t, other, mutex, "a")
@@ -317,7 +314,7 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 		take(t, b, mutex, "a", long)
 		m := b.ref(mutex)
 		w, ticket := enqueuedWaiter(b, m, "b")
-		acquires(t, mutex) // its request has shown a
+		acquires(t, mutex) // its own request has shown a as the owner
 		if err := b.refreshAndHandOff(t.Context(), m); err != nil {
 			t.Error(err)
 		}
@@ -327,13 +324,13 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	})
 }
 
-// TestChangesBetweenTwoReads are told by what both looks show.
+// The two rows determine the announced events.
 func TestChangesBetweenTwoReads(t *testing.T) {
 	live := func(owner string, token uint64) row {
 		return row{owner: owner, token: token, version: token, live: true}
 	}
 	over := func(owner string, token uint64) row { return row{owner: owner, token: token, version: token} }
-	// With a column fencing_token they have that beside the version.
+	// On a table with fencing_token the rows have that column too.
 	as := func(owner string, version, fencing uint64, end int64) row {
 		r := row{owner: owner, version: version, fencingToken: fencing, fenced: true, transitionAt: end}
 		r.derive()
@@ -389,8 +386,7 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 	}
 }
 
-// TestLeavingKeepsTheEntryOfANewConnection: its contender is back on another connection
-// before the place of the old one is given up.
+// The contender is back on another connection before the old one leaves.
 func TestLeavingKeepsTheEntryOfANewConnection(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "place", "a", long)
