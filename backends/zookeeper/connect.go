@@ -15,7 +15,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.leaseChanged, b.log)
 }
 
-// join opens a session and makes its marker.
+// join opens a session and creates its marker.
 func (b *Backend) join(ctx context.Context) (*session, error) {
 	s, err := b.connect(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (b *Backend) join(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// firstSession connects and checks what must be as we need it.
+// firstSession connects and checks the ensemble.
 func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// firstSessions opens a session for each lane.
+// firstSessions opens the session of each slot.
 func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	first, err := b.firstSession(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	return nil, fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, len(sessions), err)
 }
 
-// diagnose says why there is no session: the library does not tell.
+// diagnose returns why there is no session, which the library does not say.
 func (b *Backend) diagnose(context.Context) error {
 	var last error
 	for _, h := range b.target.servers {
@@ -92,7 +92,7 @@ func (b *Backend) diagnose(context.Context) error {
 	return fmt.Errorf("cannot connect: %w", last)
 }
 
-// check finds out whether we may and can.
+// check checks the chroot, the rights and the ensemble's version.
 func (b *Backend) check(ctx context.Context, s *session) error {
 	if s.root != "" {
 		_, err := s.get(ctx, s.root)
@@ -105,7 +105,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		}
 	}
 	err := b.probe(ctx, s)
-	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil { // ZooKeeper has removed the empty container in between
+	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil { // ZooKeeper has deleted the empty container in between
 		err = b.probe(ctx, s)
 	}
 	switch {
@@ -115,7 +115,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
 	case errors.Is(err, zk.ErrInvalidACL):
 		return errors.New("the ensemble does not take the authentication; check --zookeeper-auth")
-	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"): // Unimplemented, which the library does not name
+	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"): // Unimplemented, which the library has no name for
 		return errors.New("it has no container nodes; ZooKeeper 3.5 or later is needed")
 	case err != nil:
 		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)
@@ -123,7 +123,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 	return nil
 }
 
-// probe makes the nodes that everything is in, and does once what is done to those within.
+// probe creates the top nodes and tries once each operation that the engine needs below them.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	if err := s.ensureLeases(ctx); err != nil {
 		return err
