@@ -4,7 +4,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// sweep stops following what nobody wants to know any more, now and then.
+// stopUnwantedWatchers periodically stops watchers that no client needs.
 func (b *Backend) stopUnwantedWatchers() {
 	for b.pause(unwantedCheckInterval) {
 		b.mu.Lock()
@@ -41,7 +41,7 @@ func (b *Backend) stopUnwantedWatchers() {
 	}
 }
 
-// wanted reports whether somebody subscribes to what a mutex' follower tells.
+// hasSubscribers reports whether a client subscribes to a channel of the mutex.
 func (b *Backend) hasSubscribers(m *mutex) bool {
 	b.mu.Lock()
 	var contenders []string
@@ -65,8 +65,8 @@ func (b *Backend) hasSubscribers(m *mutex) bool {
 	return listens
 }
 
-// unfollowAllBut stops following mutexes that are not there any more and that nobody
-// asked for by name.
+// stopWatchingMissing stops the watchers of mutexes that no longer exist, unless a client
+// subscribes to their channels.
 func (b *Backend) stopWatchingMissing(nodes []string) {
 	there := make(map[string]bool, len(nodes))
 	for _, name := range nodes {
@@ -87,7 +87,7 @@ func (b *Backend) stopWatchingMissing(nodes []string) {
 	}
 }
 
-// unfollow stops following unless somebody waits.
+// stopWatching stops the watcher unless a contender waits.
 func (b *Backend) stopWatching(m *mutex) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
