@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAnAnswerThatWasLateDoesNotMoveTheLeadersClock(t *testing.T) {
+func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 	const rough = 20 * time.Millisecond
 	for name, shown := range map[string]time.Duration{ // by the leader's clock, from the beginning of the late exchange
 		"read before the ensemble stopped": time.Millisecond,
@@ -27,7 +27,7 @@ func TestAnAnswerThatWasLateDoesNotMoveTheLeadersClock(t *testing.T) {
 	}
 }
 
-func TestALeaseOfAnotherServerIsNotToldToBeOverBeforeItIs(t *testing.T) {
+func TestEndOfAForeignLeaseIsNotReportedEarly(t *testing.T) {
 	var c storeClock
 	start := time.Now()
 	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start) // it was read at the very end
@@ -36,7 +36,7 @@ func TestALeaseOfAnotherServerIsNotToldToBeOverBeforeItIs(t *testing.T) {
 	}
 }
 
-func TestALeaderWithAnotherClockIsFollowedAtOnce(t *testing.T) {
+func TestNewLeadersClockIsAdoptedAtOnce(t *testing.T) {
 	var c storeClock
 	now := time.Now()
 	c.observe(now.UnixMilli(), now, now)

@@ -23,8 +23,8 @@ func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, befo
 		*b = opened
 	}
 	x := simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: ttl}
-	getting(t, there, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
-	getting(t, here, x, simba.StatusQueued)
+	acquireAs(t, there, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	acquireAs(t, here, x, simba.StatusQueued)
 	n = createdNodeOf(t, here, nodeKey{mutex, x.Contender})
 	before(here)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
@@ -47,7 +47,7 @@ func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 	return n
 }
 
-func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
+func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
 	for name, holds := range map[string]bool{"of a server that keeps a lease": true, "of one that keeps none": false} {
@@ -55,9 +55,9 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 			mutex := t.Name()
 			here, there, n := closeAfterRenewal(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
 				if holds {
-					getting(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
+					acquireAs(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
 				}
-				getting(t, here, simba.AcquireRequest{Mutex: mutex, Contender: "w"}, simba.StatusQueued)
+				acquireAs(t, here, simba.AcquireRequest{Mutex: mutex, Contender: "w"}, simba.StatusQueued)
 				w := createdNodeOf(t, here, nodeKey{mutex, "w"})
 				here.mu.Lock()
 				rec, version := w.recordLocked(time.Now()), w.version
@@ -91,7 +91,7 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 			}
 		}
 		must(t, here.Close())
-		getting(t, there, simba.AcquireRequest{Mutex: n.mutex, Contender: "y", NoQueue: true}, simba.StatusAcquired)
+		acquireAs(t, there, simba.AcquireRequest{Mutex: n.mutex, Contender: "y", NoQueue: true}, simba.StatusAcquired)
 	})
 }
 

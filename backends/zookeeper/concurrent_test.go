@@ -25,7 +25,7 @@ func must(t *testing.T, err error) {
 }
 
 // getting has a contender ask for a mutex.
-func getting(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
+func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
 	t.Helper()
 	r.TTL = time.Minute
 	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
@@ -54,22 +54,22 @@ func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 	}
 }
 
-func TestWhatGoesOnElsewhereIsNotEndedHere(t *testing.T) {
-	there, here := two(t)
-	t.Run("as the connection closes that it was bound to", func(t *testing.T) { closesWhatIsBoundElsewhere(t, there, here) })
+func TestTenureContinuedElsewhereIsNotEndedHere(t *testing.T) {
+	there, here := twoServers(t)
+	t.Run("as the connection closes that it was bound to", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
 	t.Run("as its contender leaves the queue", func(t *testing.T) {
-		leavesTheQueueOfWhatItOwns(t, "kept", here, there, here)
-		leavesTheQueueOfWhatItOwns(t, "foreign", here, there, there)
+		leaveQueueAsOwner(t, "kept", here, there, here)
+		leaveQueueAsOwner(t, "foreign", here, there, there)
 	})
-	t.Run("but as it is over, by its contender", func(t *testing.T) { releasesWhatIsOver(t, there, here) })
-	t.Run("but as it is over, by its keeper", func(t *testing.T) { reconcilesWhatIsOver(t, there, here) })
+	t.Run("but as it is over, by its contender", func(t *testing.T) { releaseEndedLease(t, there, here) })
+	t.Run("but as it is over, by its keeper", func(t *testing.T) { reconcileEndedLease(t, there, here) })
 }
 
-func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
+func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
 	ctx := context.Background()
 	r := simba.AcquireRequest{Mutex: "bound", Contender: "x"}
 	r.Session = 1
-	getting(t, there, r, simba.StatusAcquired)
+	acquireAs(t, there, r, simba.StatusAcquired)
 	n := there.nodeAt(nodeKey{r.Mutex, r.Contender})
 	until(t, there, "it is written", func() bool {
 		if !n.writeAt.IsZero() {
@@ -79,7 +79,7 @@ func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
 		return true
 	})
 	r.Session = 2
-	getting(t, here, r, simba.StatusRenewed)
+	acquireAs(t, here, r, simba.StatusRenewed)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender, Session: 1}); ok || err != nil {
 		t.Errorf("its first connection closes: %v, %v", ok, err)
 	}
@@ -88,15 +88,15 @@ func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
 	}
 }
 
-func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper *Backend) {
+func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend) {
 	ctx := context.Background()
 	o, x := simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.AcquireRequest{Mutex: mutex, Contender: "x"}
 	k := nodeKey{mutex, x.Contender}
-	getting(t, keeper, o, simba.StatusAcquired)
-	getting(t, keeper, x, simba.StatusQueued)
-	n := keeper.nodeAt(k)
+	acquireAs(t, creator, o, simba.StatusAcquired)
+	acquireAs(t, creator, x, simba.StatusQueued)
+	n := creator.nodeAt(k)
 	// Else others presume that it owns the mutex.
-	until(t, keeper, "its place is written", func() bool { return n.writeAt.IsZero() })
+	until(t, creator, "its place is written", func() bool { return n.writeAt.IsZero() })
 	// As its release does.
 	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
@@ -105,9 +105,9 @@ func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper 
 	if n, err := here.owned(ctx, s, k, 0); n != nil || err != nil {
 		t.Fatalf("%s: it owns it by %+v, %v", mutex, n, err)
 	}
-	_, _, err = keeper.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
+	_, _, err = creator.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
 	must(t, err)
-	getting(t, there, x, simba.StatusAcquired)
+	acquireAs(t, there, x, simba.StatusAcquired)
 	if err := here.leaveQueue(ctx, s, k); !errors.Is(err, errChanged) {
 		t.Errorf("%s: it leaves the queue: %v", mutex, err)
 	}
@@ -118,13 +118,13 @@ func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper 
 }
 
 // releasesWhatIsOver has a contender release a tenure whose keeper has yet to end it: it is in no queue either.
-func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
+func releaseEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"ended", "x"}
-	if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
+	if _, _, err := creator.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := keeper.lockKey(ctx, k) // so its node stays
+	unlock, err := creator.lockKey(ctx, k) // so its node stays
 	must(t, err)
 	defer unlock()
 	for owner := k.contender; owner == k.contender; {
@@ -138,32 +138,32 @@ func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
 }
 
 // settlesWhatIsOver has a server settle a tenure that another renewed last, and that is known to be over since.
-func reconcilesWhatIsOver(t *testing.T, keeper, other *Backend) {
+func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"over", "x"}
-	getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
 	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
 		t.Fatalf("guard: %+v, %v", out, err)
 	}
-	unlock, err := keeper.lockKey(ctx, k)
+	unlock, err := creator.lockKey(ctx, k)
 	must(t, err)
 	defer unlock()
-	n := keeper.nodeAt(k)
-	must(t, keeper.reload(ctx, n))
-	keeper.mu.Lock()
+	n := creator.nodeAt(k)
+	must(t, creator.reload(ctx, n))
+	creator.mu.Lock()
 	ended := *n // as a server sees it by whose clock it is over
-	keeper.mu.Unlock()
+	creator.mu.Unlock()
 	ended.since = ended.since.Add(-time.Hour)
-	must(t, keeper.markOver(ctx, &ended))
-	must(t, keeper.reload(ctx, n))
-	keeper.mu.Lock()
+	must(t, creator.markOver(ctx, &ended))
+	must(t, creator.reload(ctx, n))
+	creator.mu.Lock()
 	version := n.version
-	keeper.dropLocked(n)
-	keeper.mu.Unlock()
-	keeper.addOrphan(k, n.guid, version)
-	must(t, keeper.reconcile(ctx, n.s, k))
+	creator.dropLocked(n)
+	creator.mu.Unlock()
+	creator.addOrphan(k, n.guid, version)
+	must(t, creator.reconcile(ctx, n.s, k))
 	names, err := n.s.children(ctx, k.mutex)
-	if kept := keeper.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
+	if kept := creator.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
 		t.Errorf("it is kept: %+v, %v, %v", kept, names, err)
 	}
 }
@@ -174,14 +174,14 @@ type sleepingWaiter struct{}
 func (sleepingWaiter) Wake() {}
 
 // waiting has x wait for a mutex that o owns.
-func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
+func waitBehindO(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
-	getting(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
-	return waits(t, b, mutex)
+	acquireAs(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	return waitFor(t, b, mutex)
 }
 
 // waits has x wait for a mutex that is not free.
-func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
+func waitFor(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
 	if err != nil || out.Status != simba.StatusWaiting {
@@ -190,7 +190,7 @@ func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	return ticket
 }
 
-func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
+func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	ctx := context.Background()
@@ -198,7 +198,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 	must(t, err)
 	defer b.Close()
 	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
-		ticket := waiting(t, b, "granted")
+		ticket := waitBehindO(t, b, "granted")
 		n := b.nodeAt(nodeKey{"granted", "x"})
 		link.Delay(50 * time.Millisecond)
 		defer link.Heal()
@@ -242,15 +242,15 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		b.setUnacknowledged(n, true)
 	}
 	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
-		n := goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
+		n := disconnectDuringRejoin(t, b, link, "turn", func(*node) {})
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
 	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
-		n := goesWhileItsPlaceIsTaken(t, b, link, "again", handedOn)
+		n := disconnectDuringRejoin(t, b, link, "again", handedOn)
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
 	t.Run("its contender's, if an earlier wait has told of it", func(t *testing.T) {
-		n := goesWhileItsPlaceIsTaken(t, b, link, "earlier", func(n *node) {
+		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {
 			handedOn(n)
 			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
 			if out, err := b.Granted(earlier, proxy.Grant{Token: n.token}); err != nil || out.Status != simba.StatusAcquired {
@@ -262,7 +262,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		}
 	})
 	t.Run("its contender's, if another connection was told", func(t *testing.T) {
-		ticket := waiting(t, b, "other's")
+		ticket := waitBehindO(t, b, "other's")
 		n := b.nodeAt(nodeKey{"other's", "x"})
 		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
 			t.Fatalf("o: %v, %v", ok, err)
@@ -282,7 +282,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}, Timeout: 2 * time.Second})
 		must(t, err)
 		defer b.Close()
-		ticket := waiting(t, b, "nobody's")
+		ticket := waitBehindO(t, b, "nobody's")
 		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"}) // as another request does that has none
 		must(t, err)
 		_, err = ticket.End(simba.EndTimeout)
@@ -314,10 +314,10 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 }
 
 // goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then: the node that is returned.
-func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
+func disconnectDuringRejoin(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
 	t.Helper()
 	ctx := context.Background()
-	ticket := waiting(t, b, mutex)
+	ticket := waitBehindO(t, b, mutex)
 	n := b.nodeAt(nodeKey{mutex, "x"})
 	b.mu.Lock()
 	n.granting = true // so its turn is not taken otherwise
@@ -340,10 +340,10 @@ func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex
 	return n
 }
 
-func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
-	b, _ := two(t)
+func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
+	b, _ := twoServers(t)
 	ctx := context.Background()
-	ticket := waiting(t, b, "m")
+	ticket := waitBehindO(t, b, "m")
 	o, x := b.nodeAt(nodeKey{"m", "o"}), b.nodeAt(nodeKey{"m", "x"})
 	until(t, b, "their leases are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
 	unlock, err := b.lockKey(ctx, o.key()) // as o's release does
@@ -372,12 +372,12 @@ func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
 	}
 }
 
-func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
-	b, _ := two(t)
+func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
+	b, _ := twoServers(t)
 	ctx := context.Background()
-	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
-	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
-	waits(t, b, "m")
+	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
+	waitFor(t, b, "m")
 	p := b.nodeAt(nodeKey{"m", "p"})
 	unlock, err := b.lockKey(ctx, p.key()) // so the rest of it stays
 	must(t, err)

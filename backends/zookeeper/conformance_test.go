@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 		Shared: true, Timeout: suiteTimeout,
 		Harm: func(t testing.TB, mutex string) func() {
 			o := operator(t, srv.Addr)
-			setACL(t, o, "/simba/"+mutex, nobodys)
+			setACL(t, o, "/simba/"+mutex, otherUsersACL)
 			return func() { freeACL(t, o, "/simba/"+mutex) }
 		},
 	})

@@ -11,7 +11,7 @@ import (
 )
 
 // The session is so long that it outlives the crash also where a JVM takes its time to start: else its leases end.
-func TestACrashOfTheEnsembleLosesNothingThatWasTold(t *testing.T) {
+func TestEnsembleCrashLosesNothingAcknowledged(t *testing.T) {
 	srv := stores.ZooKeeper(t, "forceSync=yes")
 	open := func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()

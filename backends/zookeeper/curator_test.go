@@ -104,14 +104,14 @@ func (j *jvm) events(id string) chan string {
 	return j.out[id]
 }
 
-func (j *jvm) say(format string, args ...any) {
+func (j *jvm) send(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	fmt.Fprintf(j.in, format+"\n", args...)
 }
 
 // hear waits until the JVM says that of a contender, and passes over other words.
-func (j *jvm) hear(id, what string) error {
+func (j *jvm) await(id, what string) error {
 	deadline := time.After(patience)
 	for {
 		select {
@@ -126,12 +126,12 @@ func (j *jvm) hear(id, what string) error {
 }
 
 // register is a resource that only one may use.
-type register struct {
+type exclusiveResource struct {
 	user    atomic.Pointer[string]
 	changes atomic.Int64
 }
 
-func (r *register) use(t *testing.T, who string) {
+func (r *exclusiveResource) use(t *testing.T, who string) {
 	if !r.user.CompareAndSwap(nil, &who) {
 		t.Errorf("%s leads, and so does %s", who, *r.user.Load())
 		return
@@ -141,17 +141,17 @@ func (r *register) use(t *testing.T, who string) {
 	r.user.Store(nil)
 }
 
-func TestCuratorsLeaderLatchAndOursElectOneLeader(t *testing.T) {
+func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := newBoard()
+	said := newRecordedNotices()
 	said.channels[simba.MutexChannel("m")] = true
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
 	}
 	const changes = 200
-	var shared register
+	var shared exclusiveResource
 	tenures := make(map[string]*atomic.Int64)
 	var all sync.WaitGroup
 	for _, id := range []string{"ours-1", "ours-2"} {
@@ -178,15 +178,15 @@ func TestCuratorsLeaderLatchAndOursElectOneLeader(t *testing.T) {
 		tenures[id] = new(atomic.Int64)
 		all.Go(func() {
 			for shared.changes.Load() < changes {
-				j.say("start m %s", id)
-				if err := j.hear(id, "LEADER"); err != nil {
+				j.send("start m %s", id)
+				if err := j.await(id, "LEADER"); err != nil {
 					t.Error(err)
 					return
 				}
 				tenures[id].Add(1)
 				shared.use(t, id)
-				j.say("close %s", id)
-				if err := j.hear(id, "CLOSED"); err != nil {
+				j.send("close %s", id)
+				if err := j.await(id, "CLOSED"); err != nil {
 					t.Error(err)
 					return
 				}
@@ -206,30 +206,30 @@ func TestCuratorsLeaderLatchAndOursElectOneLeader(t *testing.T) {
 	}
 }
 
-func TestAJVMSeesOursAndOursSeeTheJVM(t *testing.T) {
+func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := newBoard()
+	said := newRecordedNotices()
 	said.channels[simba.MutexChannel("m")] = true
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
 	}
 	take(t, b, "m", "a", time.Minute)
-	j.say("start m j")
+	j.send("start m j")
 	await(t, "the JVM waits", func() bool {
 		q, _, err := b.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 1 && q[0].Contender == "j"
 	})
-	j.say("leader j")
-	j.say("participants j")
+	j.send("leader j")
+	j.send("participants j")
 	for _, want := range []string{"OWNER a", "PARTICIPANTS a,j"} {
-		if err := j.hear("j", want); err != nil {
+		if err := j.await("j", want); err != nil {
 			t.Error(err)
 		}
 	}
 	giveUp(t, b, "m", "a")
-	if err := j.hear("j", "LEADER"); err != nil {
+	if err := j.await("j", "LEADER"); err != nil {
 		t.Fatal(err)
 	}
 	owner, _, err := b.Owner(ctx, "m")
@@ -245,6 +245,6 @@ func TestAJVMSeesOursAndOursSeeTheJVM(t *testing.T) {
 		t.Errorf("break: %v, %v", ok, err)
 	}
 	_, woken := block(t, b, "m", "c", time.Minute)
-	j.say("close j")
+	j.send("close j")
 	woken.await(t)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestAMutexThatIsToldFreeIsForTheNextWhoAsks(t *testing.T) {
+func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
@@ -21,7 +21,7 @@ func TestAMutexThatIsToldFreeIsForTheNextWhoAsks(t *testing.T) {
 	}
 	defer b.Close()
 	for i := range 10 {
-		if asksBesideTheOldNode(t, b, fmt.Sprint("m", i)) {
+		if acquireBesideTheOldNode(t, b, fmt.Sprint("m", i)) {
 			return
 		}
 	}
@@ -30,7 +30,7 @@ func TestAMutexThatIsToldFreeIsForTheNextWhoAsks(t *testing.T) {
 
 // asksBesideTheOldNode has one ask while the node of an owner whose lease has ended is still there.
 // It reports false if that was gone too early, as it may be on a slow machine.
-func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
+func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	t.Helper()
 	ctx := context.Background()
 	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: 200 * time.Millisecond}); err != nil {
@@ -83,7 +83,7 @@ func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 }
 
 // two are servers of one ensemble.
-func two(t *testing.T) (one, other *Backend) {
+func twoServers(t *testing.T) (one, other *Backend) {
 	t.Helper()
 	srv := stores.ZooKeeper(t)
 	var servers [2]*Backend
@@ -98,8 +98,8 @@ func two(t *testing.T) (one, other *Backend) {
 	return servers[0], servers[1]
 }
 
-func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
-	there, here := two(t)
+func TestNewOwnerIsNotRefused(t *testing.T) {
+	there, here := twoServers(t)
 	ctx := context.Background()
 	r := simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Minute, NoQueue: true}
 	if _, _, err := there.Acquire(ctx, r); err != nil {
@@ -115,7 +115,7 @@ func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
 	}
 }
 
-func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
+func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
@@ -141,17 +141,17 @@ func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
 	}
 }
 
-func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
-	keeper, other := two(t)
+func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
+	creator, other := twoServers(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	for teller, b := range map[string]*Backend{"its-keeper": keeper, "another-server": other} {
+	for teller, b := range map[string]*Backend{"its-keeper": creator, "another-server": other} {
 		k := nodeKey{teller, "a"}
-		if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
+		if _, _, err := creator.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
-		n := keeper.nodeAt(k)
-		unlock, err := keeper.lockKey(ctx, k) // as a request does that goes on for long
+		n := creator.nodeAt(k)
+		unlock, err := creator.lockKey(ctx, k) // as a request does that goes on for long
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,24 +162,24 @@ func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
 			}
 			owner = tenure.Owner
 		}
-		keeper.mu.Lock()
+		creator.mu.Lock()
 		rec, version := n.recordLocked(time.Now()), n.version
-		keeper.mu.Unlock()
+		creator.mu.Unlock()
 		if _, err := n.s.change(ctx, n, rec, version); !errors.Is(err, zk.ErrBadVersion) {
 			t.Errorf("told by %s: a renewal that is late on its way: %v", teller, err)
 		}
-		if err := keeper.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
+		if err := creator.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
 			t.Errorf("told by %s: the request renews: %v", teller, err)
 		}
 		unlock()
-		if out, err := keeper.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
+		if out, err := creator.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
 			t.Errorf("told by %s: %+v, %v", teller, out, err)
 		}
 	}
 }
 
 // Whose clock is right, nobody knows: the leader's may have stepped.
-func TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt(t *testing.T) {
+func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // nobodys is the ACL of a node that only its super user can change: raw connects as one.
-var nobodys = zk.DigestACL(zk.PermAll, "other", "secret")
+var otherUsersACL = zk.DigestACL(zk.PermAll, "other", "secret")
 
 // operator connects as a user whose rights outlive those that a test takes away.
 func operator(t testing.TB, addr string) *zk.Conn {
@@ -47,7 +47,7 @@ func freeACL(t testing.TB, c *zk.Conn, path string) {
 
 // without is everybody's ACL without some rights; the operator keeps all.
 func without(rights int32) []zk.ACL {
-	return append(zk.WorldACL(zk.PermAll&^rights), nobodys...)
+	return append(zk.WorldACL(zk.PermAll&^rights), otherUsersACL...)
 }
 
 func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
@@ -64,7 +64,7 @@ func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
 	return out, err
 }
 
-func TestAnOwnerRenewsWithoutTheRightToCreate(t *testing.T) {
+func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
@@ -72,7 +72,7 @@ func TestAnOwnerRenewsWithoutTheRightToCreate(t *testing.T) {
 	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
 		setACL(t, o, path, without(zk.PermCreate))
 	}
-	renewsByAllCommands(t, one, two, a)
+	mustRenewByAllCommands(t, one, two, a)
 	_, err := ask(one, "m", "b")
 	mustBeMisconfigured(t, "another acquires", err, "/simba-leases")
 	_, err = ask(two, "new", "b")
@@ -86,7 +86,7 @@ func TestAnOwnerRenewsWithoutTheRightToCreate(t *testing.T) {
 }
 
 // renewsByAllCommands fails unless a renews through the server that granted it the mutex m, and through another.
-func renewsByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
+func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
 	t.Helper()
 	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
 		for range 2 {
@@ -100,7 +100,7 @@ func renewsByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outc
 	}
 }
 
-func TestAnOwnerAcquiresAgainThroughAnotherServerWithoutTheRightToCreate(t *testing.T) {
+func TestOwnerReacquiresElsewhereWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
@@ -110,7 +110,7 @@ func TestAnOwnerAcquiresAgainThroughAnotherServerWithoutTheRightToCreate(t *test
 	}
 }
 
-func TestAnOwnerRenewsWhereAQuotaIsUsedUp(t *testing.T) {
+func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
 	srv := stores.ZooKeeper(t, "enforceQuota=true")
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
@@ -131,15 +131,15 @@ func TestAnOwnerRenewsWhereAQuotaIsUsedUp(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	renewsByAllCommands(t, one, two, a)
+	mustRenewByAllCommands(t, one, two, a)
 }
 
-func TestWhatTheEnsembleRefusesIsNamedOnEveryCommand(t *testing.T) {
+func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, b, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
-	setACL(t, o, "/simba/m", nobodys)
+	setACL(t, o, "/simba/m", otherUsersACL)
 	ctx := context.Background()
 	for name, question := range map[string]func() error{
 		"ACQUIRE": func() error { _, err := ask(b, "m", "b"); return err },
@@ -166,7 +166,7 @@ func TestWhatTheEnsembleRefusesIsNamedOnEveryCommand(t *testing.T) {
 	giveUp(t, b, "m", "a")
 }
 
-func TestAnotherProgramsEphemeralNodeIsNamedAndStays(t *testing.T) {
+func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, b, "other", "x", time.Minute) // ZooKeeper removes /simba while it is empty
@@ -185,7 +185,7 @@ func TestAnotherProgramsEphemeralNodeIsNamedAndStays(t *testing.T) {
 	take(t, b, "m", "a", time.Minute)
 }
 
-func TestAChrootThatIsDeletedIsNamedAndServesOnWhenItIsMadeAgain(t *testing.T) {
+func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	o := operator(t, srv.Addr)
 	make := func() {
@@ -231,7 +231,7 @@ func deleteAll(c *zk.Conn, path string) {
 }
 
 // A session is lost, and the next one may not make its marker.
-func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
+func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	b := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
@@ -265,7 +265,7 @@ func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
 func pause() { <-time.After(time.Second) }
 
 // Each right is missing on the way of a waiter to its turn: to read the queue, to see who is first, to take the turn.
-func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
+func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -305,7 +305,7 @@ func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
 }
 
 // The ensemble tells nobody of a change of what he may not read, and forgets that he asked to be told.
-func TestAWatchThatTheEnsembleForgotLosesNoWakeUp(t *testing.T) {
+func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})

@@ -26,7 +26,7 @@ func (e subscriberOf) Subscribed(channel string) bool { return channel == e.chan
 func (subscriberOf) SubscribedPattern(string) bool    { return false }
 func (subscriberOf) Any() bool                        { return true }
 
-func TestAWaiterIsToldWhoOwnedTheMutexThoughThatWasNotSeen(t *testing.T) {
+func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
 	told := subscriberOf{simba.ContenderChannel("m", "x"), make(chan string, 10)}
@@ -40,8 +40,8 @@ func TestAWaiterIsToldWhoOwnedTheMutexThoughThatWasNotSeen(t *testing.T) {
 	here.mu.Lock()
 	here.mutexLocked("m").watcher = w // which has yet to look
 	here.mu.Unlock()
-	getting(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
-	getting(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)
+	acquireAs(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	acquireAs(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}

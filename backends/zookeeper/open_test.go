@@ -17,7 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
+func TestOpenErrorsAreOneLine(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	c := raw(t, srv.Addr)
 	if err := c.AddAuth("digest", []byte("owner:secret")); err != nil {
@@ -33,7 +33,7 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	n := newBoard()
+	n := newRecordedNotices()
 	for name, test := range map[string]struct {
 		o    zookeeper.Options
 		want string
@@ -68,7 +68,7 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestWithAuthNobodyElseMayTouchTheNodes(t *testing.T) {
+func TestAuthProtectsTheNodes(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Auth: "digest:simba:secret"})
 	take(t, b, "m", "a", time.Minute)
@@ -86,7 +86,7 @@ func TestWithAuthNobodyElseMayTouchTheNodes(t *testing.T) {
 	}
 }
 
-func TestBelowAChrootMutexesAreApart(t *testing.T) {
+func TestChrootsSeparateMutexes(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	c := raw(t, srv.Addr)
 	for _, dir := range []string{"/teams", "/teams/a"} {
@@ -130,7 +130,7 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 	}
 }
 
-func TestALeaseOutlivesACloseButWaitersDoNot(t *testing.T) {
+func TestLeaseSurvivesCloseButWaitersDoNot(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: 8 * time.Second})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})

@@ -28,16 +28,16 @@ type delayedRequest struct {
 
 // holdUp makes both windows longer than ttl if a busy machine lets them end before the other server
 // tells of them.
-func delayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
+func delayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	for ; ; ttl *= 2 {
-		if h := tryDelayRequest(t, addr, placed, ttl, from); h.presume(t) {
+		if h := tryDelayRequest(t, addr, queued, ttl, from); h.presume(t) {
 			return h
 		}
 	}
 }
 
-func tryDelayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
+func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	ctx := context.Background()
 	h := &delayedRequest{
@@ -55,13 +55,13 @@ func tryDelayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, 
 		t.Cleanup(func() { opened.Close() })
 		*b = opened
 	}
-	keeper := h.near
-	if placed {
-		keeper = h.far
+	creator := h.near
+	if queued {
+		creator = h.far
 	}
-	getting(t, keeper, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
-	o := keeper.nodeAt(nodeKey{h.request.Mutex, "o"})
-	until(t, keeper, "o's lease is written", func() bool {
+	acquireAs(t, creator, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
+	o := creator.nodeAt(nodeKey{h.request.Mutex, "o"})
+	until(t, creator, "o's lease is written", func() bool {
 		if !o.writeAt.IsZero() {
 			return false
 		}
@@ -98,7 +98,7 @@ func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 }
 
 // ends returns when the other server tells that the presumed tenure is over.
-func (h *delayedRequest) ends(t *testing.T) {
+func (h *delayedRequest) awaitEnd(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); h.owner(t, h.near).Owner != ""; {
 		if time.Now().After(deadline) {
@@ -108,7 +108,7 @@ func (h *delayedRequest) ends(t *testing.T) {
 }
 
 // asksAgain checks that another request has the windows begin anew.
-func (h *delayedRequest) asksAgain(t *testing.T) {
+func (h *delayedRequest) mustRenew(t *testing.T) {
 	t.Helper()
 	before := time.Now()
 	out, _, err := h.far.Acquire(context.Background(), h.request)
@@ -125,7 +125,7 @@ func (h *delayedRequest) owner(t *testing.T, b *Backend) simba.Tenure {
 }
 
 // goesOn checks that the presumed tenure is x's with the windows that were told; from is before it went on.
-func (h *delayedRequest) goesOn(t *testing.T, from time.Time) {
+func (h *delayedRequest) mustKeepWindows(t *testing.T, from time.Time) {
 	t.Helper()
 	if h.out.Status != simba.StatusAcquired || h.out.Token != h.told.Token {
 		t.Fatalf("x: %+v, after %+v was told", h.out, h.told)
@@ -140,19 +140,19 @@ func (h *delayedRequest) goesOn(t *testing.T, from time.Time) {
 	}
 }
 
-func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
+func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	for name, placed := range map[string]bool{"before it has a place": false, "in its place": true} {
+	for name, queued := range map[string]bool{"before it has a place": false, "in its place": true} {
 		t.Run(name, func(t *testing.T) {
-			h := delayRequest(t, srv.Addr, placed, time.Minute, (*stores.Link).BlackholeFrom)
+			h := delayRequest(t, srv.Addr, queued, time.Minute, (*stores.Link).BlackholeFrom)
 			healed := time.Now()
 			h.link.Heal()
 			must(t, <-h.answered)
-			h.goesOn(t, healed)
+			h.mustKeepWindows(t, healed)
 		})
 		t.Run(name+", and another tenure when those are over", func(t *testing.T) {
-			h := delayRequest(t, srv.Addr, placed, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
-			h.ends(t)
+			h := delayRequest(t, srv.Addr, queued, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
+			h.awaitEnd(t)
 			h.link.Heal()
 			must(t, <-h.answered)
 			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.told.Token {
@@ -166,12 +166,12 @@ func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
 		if err := <-h.answered; err == nil {
 			t.Fatalf("x: %+v", h.out)
 		}
-		h.asksAgain(t)
+		h.mustRenew(t)
 	})
 }
 
-func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
-	far, near := two(t)
+func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
+	far, near := twoServers(t)
 	for name, over := range map[string]bool{"while it may be told of": false, "another tenure after that": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
@@ -185,7 +185,7 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 			for inTime := false; !inTime; ttl *= 2 {
 				unlock()
 				h = &delayedRequest{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
-				getting(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
+				acquireAs(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 				var err error
 				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"}) // so it is not written
 				must(t, err)
@@ -196,7 +196,7 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 				inTime = h.presume(t)
 			}
 			if over {
-				h.ends(t)
+				h.awaitEnd(t)
 			}
 			out, err := far.acquireWithLock(ctx, h.request, nil)
 			unlock()
@@ -204,19 +204,19 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 				t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
 			}
 			if !over {
-				h.asksAgain(t)
+				h.mustRenew(t)
 			}
 		})
 	}
 }
 
-func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing.T) {
+func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	// A reset that comes for the reply to a request before may take the second attempt along. Then
 	// the third makes the node, and the windows begin with that. It happens hardly each time.
 	var late time.Duration
 	for try := range 3 {
-		if late = sinceTheSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
+		if late = windowsAfterSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
 			return
 		}
 	}
@@ -225,7 +225,7 @@ func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing
 
 // sinceTheSecondAttempt returns how long after the second attempt to make a node its windows begin,
 // where the first one is lost, and then a reply.
-func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
+func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)
 	ctx := context.Background()
@@ -233,7 +233,7 @@ func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	must(t, err)
 	defer b.Close()
 	r := simba.AcquireRequest{Mutex: mutex, Contender: "insists"}
-	getting(t, b, r, simba.StatusAcquired) // so the mutex' node is there
+	acquireAs(t, b, r, simba.StatusAcquired) // so the mutex' node is there
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender}); !ok || err != nil {
 		t.Fatalf("its release: %v, %v", ok, err)
 	}

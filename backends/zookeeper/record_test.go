@@ -25,7 +25,7 @@ func goodRecords() []*record {
 	return append(list[1:], n.recordLocked(now), &over)
 }
 
-func TestALeaseNodeThatNoServerWroteIsRefused(t *testing.T) {
+func TestInvalidLeaseNodeIsRejected(t *testing.T) {
 	for _, r := range goodRecords() {
 		if got, err := decodeRecord(r.encode()); err != nil || got != *r {
 			t.Errorf("%s is read as %+v, %v", r.encode(), got, err)

@@ -49,8 +49,8 @@ func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 
 // notifyPolling publishes a released notice to polling waiters that lost their entries with a
 // session, so that subscribed ones ask again. No other notice would follow.
-func (b *Backend) notifyPolling(places []nodeKey) {
-	for _, k := range places {
+func (b *Backend) notifyPolling(keys []nodeKey) {
+	for _, k := range keys {
 		if b.nodeAt(k) == nil { // it has not asked since
 			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(b.lastOwner(k)))
 		}

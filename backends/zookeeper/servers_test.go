@@ -15,7 +15,7 @@ import (
 // be reached or is slow.
 
 // nobodyElse fails the test if another contender gets the mutex while d passes.
-func nobodyElse(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
+func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
 	t.Helper()
 	end := time.After(d)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -33,7 +33,7 @@ func nobodyElse(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duratio
 	}
 }
 
-func TestAnAcquireWithoutReplyThatWasRepeatedElsewhereIsNotTakenBack(t *testing.T) {
+func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
@@ -52,10 +52,10 @@ func TestAnAcquireWithoutReplyThatWasRepeatedElsewhereIsNotTakenBack(t *testing.
 		owner, _, err := far.Owner(ctx, "m")
 		return err == nil && owner.Owner == "x"
 	})
-	nobodyElse(t, near, "m", 3*time.Second)
+	noOtherOwner(t, near, "m", 3*time.Second)
 }
 
-func TestAWaiterWhoseEndWasNotConfirmedMayComeToOwnElsewhere(t *testing.T) {
+func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
@@ -70,10 +70,10 @@ func TestAWaiterWhoseEndWasNotConfirmedMayComeToOwnElsewhere(t *testing.T) {
 		t.Fatalf("x: %+v", x)
 	}
 	link.Heal()
-	nobodyElse(t, near, "m", 3*time.Second)
+	noOtherOwner(t, near, "m", 3*time.Second)
 }
 
-func TestALeaseThatHasEndedIsOverThoughItsServerIsCutOff(t *testing.T) {
+func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
@@ -100,10 +100,10 @@ func TestALeaseThatHasEndedIsOverThoughItsServerIsCutOff(t *testing.T) {
 		t.Errorf("that took %d writes, %v", after.Version-before.Version, err)
 	}
 	link.Heal()
-	nobodyElse(t, near, "m", 2*time.Second)
+	noOtherOwner(t, near, "m", 2*time.Second)
 }
 
-func TestARenewalThroughAnotherServerShortensTheLeaseToo(t *testing.T) {
+func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -115,7 +115,7 @@ func TestARenewalThroughAnotherServerShortensTheLeaseToo(t *testing.T) {
 	woken.await(t)
 }
 
-func TestAWaiterThatMovedToAnotherServerAndIsGoneHoldsUpNobody(t *testing.T) {
+func TestWaiterThatMovedAndLeftDelaysNobody(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	const grace = 300 * time.Millisecond
 	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
@@ -138,7 +138,7 @@ func TestAWaiterThatMovedToAnotherServerAndIsGoneHoldsUpNobody(t *testing.T) {
 	woken.await(t)
 }
 
-func TestAWaiterWhoseServerIsNotItsKeeperIsToldOnlyWhatTheKeeperWillKeep(t *testing.T) {
+func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	const ttl = 1200 * time.Millisecond
@@ -169,7 +169,7 @@ func TestAWaiterWhoseServerIsNotItsKeeperIsToldOnlyWhatTheKeeperWillKeep(t *test
 	}
 }
 
-func TestAWaiterThatIsGoneWhileItsServerMakesItANewPlaceHoldsUpNobody(t *testing.T) {
+func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: 2 * time.Second})
@@ -195,7 +195,7 @@ func TestAWaiterThatIsGoneWhileItsServerMakesItANewPlaceHoldsUpNobody(t *testing
 	})
 }
 
-func TestALateWordOfAConnectionThatIsGoneDoesNotEndTheWaitOfTheNext(t *testing.T) {
+func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -238,7 +238,7 @@ func TestALateWordOfAConnectionThatIsGoneDoesNotEndTheWaitOfTheNext(t *testing.T
 	woken.await(t)
 }
 
-func TestATenureThatAnotherServerGrantedIsTheOwnersHereToo(t *testing.T) {
+func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	here := open(t, zookeeper.Options{Servers: srv.Addr})
 	there := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -269,7 +269,7 @@ func TestATenureThatAnotherServerGrantedIsTheOwnersHereToo(t *testing.T) {
 	}
 }
 
-func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
+func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
 	srv := stores.ZooKeeper(t)
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -345,7 +345,7 @@ func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 	}
 }
 
-func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
+func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: 8 * time.Second})
@@ -379,7 +379,7 @@ func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
 	}
 }
 
-func TestARenewalWithoutAnswerThatWasDoneIsCounted(t *testing.T) {
+func TestUnansweredRenewalIsCounted(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
@@ -389,13 +389,13 @@ func TestARenewalWithoutAnswerThatWasDoneIsCounted(t *testing.T) {
 	_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
 	unavailable(t, err)
 	link.Heal()
-	nobodyElse(t, near, "m", 2*time.Second)
+	noOtherOwner(t, near, "m", 2*time.Second)
 	if out, err := far.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
 		t.Errorf("%+v, %v, after %+v", out, err, a)
 	}
 }
 
-func TestOneRequestAtMostIsToldThatItEndedATenure(t *testing.T) {
+func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
 	srv := stores.ZooKeeper(t)
 	near := open(t, zookeeper.Options{Servers: srv.Addr})

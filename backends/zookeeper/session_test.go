@@ -18,10 +18,10 @@ func guardOf(mutex, contender string, ttl time.Duration) simba.GuardRequest {
 	return simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl}
 }
 
-func TestAnOwnerGivesUpBeforeTheEnsembleLetsAnotherIn(t *testing.T) {
+func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	said := newBoard()
+	said := newRecordedNotices()
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Notices: said, SessionTimeout: 2 * time.Second, Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, far, "m", "a", time.Minute)
@@ -58,7 +58,7 @@ func TestAnOwnerGivesUpBeforeTheEnsembleLetsAnotherIn(t *testing.T) {
 	}
 }
 
-func TestWaitersOutliveTheSession(t *testing.T) {
+func TestWaitersSurviveALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: time.Second, Timeout: time.Second})
@@ -82,7 +82,7 @@ func TestWaitersOutliveTheSession(t *testing.T) {
 	}
 }
 
-func TestAStoppedEnsembleIsWaitedForAndThenServesAgain(t *testing.T) {
+func TestServerRecoversAfterTheEnsembleStops(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: time.Second, Timeout: time.Second})
 	take(t, b, "m", "a", time.Minute)
@@ -100,9 +100,9 @@ func TestAStoppedEnsembleIsWaitedForAndThenServesAgain(t *testing.T) {
 	})
 }
 
-func TestListenersGetANoticeOfALostSession(t *testing.T) {
+func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	heard := newBoard()
+	heard := newRecordedNotices()
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
 	heard.channels[mutex], heard.channels[own] = true, true
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
@@ -127,7 +127,7 @@ func TestListenersGetANoticeOfALostSession(t *testing.T) {
 	take(t, b, "m", "b", time.Hour)
 }
 
-func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
+func TestLostReplyLeavesNoNode(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	b := open(t, zookeeper.Options{Servers: link.Addr()})
@@ -162,7 +162,7 @@ func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
 	}
 }
 
-func TestTokensGrowThoughTheMutexNodeIsMadeAnew(t *testing.T) {
+func TestTokensGrowWhenTheMutexNodeIsRecreated(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
@@ -185,7 +185,7 @@ func TestTokensGrowThoughTheMutexNodeIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
+func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
@@ -209,7 +209,7 @@ func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
 	})
 }
 
-func TestAServerThatGaveItsSessionUpSaysNothingUntilTheEnsembleHasEndedIt(t *testing.T) {
+func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})

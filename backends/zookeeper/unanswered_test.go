@@ -11,15 +11,15 @@ import (
 
 // What holds after a request had no answer, while its contender goes on through another server.
 
-func TestAWaiterWhoseEndHadNoAnswerIsNotPassedOverByAHandoff(t *testing.T) {
+func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{
 		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: 20 * time.Second, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
-	ears := newBoard()
-	ears.channels["simba:{m}:a"] = true // so that its place is kept when it is the first
-	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: ears})
+	subs := newRecordedNotices()
+	subs.channels["simba:{m}:a"] = true // so that its place is kept when it is the first
+	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
 	if _, err := near.Subscribed(ctx, "simba:{m}:a", false); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestAWaiterWhoseEndHadNoAnswerIsNotPassedOverByAHandoff(t *testing.T) {
 	}
 }
 
-func TestARequestWhoseSessionEndsIsNotMadeAnew(t *testing.T) {
+func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	const ttl = 12345 * time.Millisecond
 	type answer struct {
 		out simba.Outcome

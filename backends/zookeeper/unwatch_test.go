@@ -20,7 +20,7 @@ func (stubNotices) Subscribed(channel string) bool { return channel == "simba:{m
 func (stubNotices) SubscribedPattern(string) bool  { return true }
 func (stubNotices) Any() bool                      { return true }
 
-func TestWhatIsGoneIsNotFollowed(t *testing.T) {
+func TestDeletedMutexIsNotWatched(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
 	b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
