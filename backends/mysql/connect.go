@@ -114,4 +114,4 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // driverLog logs the driver's reports of broken connections. Requests report them as errors too.
 type driverLog struct{ log *slog.Logger }
 
-func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", "msg", fmt.Sprint(v...)) }
+func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", "text", fmt.Sprint(v...)) }

@@ -7,7 +7,7 @@ import (
 
 func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 	const rough = 20 * time.Millisecond
-	for name, shown := range map[string]time.Duration{ // by the leader's clock, from the beginning of the late exchange
+	for name, shown := range map[string]time.Duration{ // on the leader's clock, from the start of the late exchange
 		"read before the ensemble stopped": time.Millisecond,
 		"read when it went on":             10 * time.Second,
 	} {
@@ -30,7 +30,7 @@ func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 func TestEndOfAForeignLeaseIsNotReportedEarly(t *testing.T) {
 	var c storeClock
 	start := time.Now()
-	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start) // it was read at the very end
+	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start) // read at the very end
 	if c.latest(start.Add(time.Hour).UnixMilli()).Before(start.Truncate(time.Millisecond)) {
 		t.Error("what was granted now is counted from before")
 	}

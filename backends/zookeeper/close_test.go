@@ -11,8 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// closing is a server that is to close and keeps the node of x, who waited there for a mutex that another server's client owned, and
-// has come to own it through that server since. The first one has yet to learn of that.
+// closeAfterRenewal returns a server that is to be closed. It created the node of x, which waited
+// there for a mutex that a client of another server owned. Then x became the owner through that
+// server, and the first server does not know it yet.
 func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
 	t.Helper()
 	ctx := context.Background()
@@ -36,7 +37,8 @@ func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, befo
 	return here, there, n
 }
 
-// keeping returns a waiter's node when its lease is written, behind its gate: so its server does not learn of what follows.
+// createdNodeOf returns a waiter's node once its lease is written. It holds the key's lock, so its
+// server learns of no later change.
 func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 	t.Helper()
 	n := b.nodeAt(k)
@@ -62,7 +64,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 				here.mu.Lock()
 				rec, version := w.recordLocked(time.Now()), w.version
 				here.mu.Unlock()
-				_, err := w.s.change(ctx, w, rec, version) // as a write of its own that has no answer yet
+				_, err := w.s.change(ctx, w, rec, version) // as if by a write of its own without an answer
 				must(t, err)
 			})
 			must(t, here.Close())
@@ -95,7 +97,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	})
 }
 
-// owns checks that a tenure runs.
+// owns checks that a tenure is running.
 func owns(t *testing.T, b *Backend, n *node) {
 	t.Helper()
 	if o, _, err := b.Owner(context.Background(), n.mutex); err != nil || o.Owner != n.contender || o.Token != n.token {

@@ -13,10 +13,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// What holds when the end of a tenure or of a wait crosses what another server, or another request, does
+// The end of a tenure or of a wait, concurrent with what another server, or another request, does
 // with the same node.
 
-// must is for the steps that lead to what is tested.
+// must fails the test if a preparing step fails.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -24,7 +24,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// getting has a contender ask for a mutex.
+// acquireAs lets a contender ask for a mutex.
 func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
 	t.Helper()
 	r.TTL = time.Minute
@@ -33,7 +33,7 @@ func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Stat
 	}
 }
 
-// until waits for what must come soon.
+// until waits for a condition, which it checks under b.mu.
 func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -75,7 +75,7 @@ func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
 		if !n.writeAt.IsZero() {
 			return false
 		}
-		n.watchAt = time.Time{} // so it does not learn of what follows
+		n.watchAt = time.Time{} // so that it learns of no later change
 		return true
 	})
 	r.Session = 2
@@ -95,9 +95,9 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	acquireAs(t, creator, o, simba.StatusAcquired)
 	acquireAs(t, creator, x, simba.StatusQueued)
 	n := creator.nodeAt(k)
-	// Else others presume that it owns the mutex.
+	// Otherwise other servers presume that it owns the mutex.
 	until(t, creator, "its place is written", func() bool { return n.writeAt.IsZero() })
-	// As its release does.
+	// like its release
 	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
 	s, err := here.current(ctx, mutex)
@@ -117,14 +117,15 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	}
 }
 
-// releasesWhatIsOver has a contender release a tenure whose keeper has yet to end it: it is in no queue either.
+// releaseEndedLease lets a contender release a tenure that its creator has yet to end. The
+// contender is not in the queue.
 func releaseEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"ended", "x"}
 	if _, _, err := creator.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := creator.lockKey(ctx, k) // so its node stays
+	unlock, err := creator.lockKey(ctx, k) // so that its node stays
 	must(t, err)
 	defer unlock()
 	for owner := k.contender; owner == k.contender; {
@@ -137,7 +138,8 @@ func releaseEndedLease(t *testing.T, creator, other *Backend) {
 	}
 }
 
-// settlesWhatIsOver has a server settle a tenure that another renewed last, and that is known to be over since.
+// reconcileEndedLease lets a server reconcile a tenure that another server renewed last and that
+// has ended since.
 func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"over", "x"}
@@ -151,7 +153,7 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	n := creator.nodeAt(k)
 	must(t, creator.reload(ctx, n))
 	creator.mu.Lock()
-	ended := *n // as a server sees it by whose clock it is over
+	ended := *n // as on a server by whose clock it has ended
 	creator.mu.Unlock()
 	ended.since = ended.since.Add(-time.Hour)
 	must(t, creator.markOver(ctx, &ended))
@@ -168,19 +170,19 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	}
 }
 
-// asleep is a simba.Waiter whom nobody wakes.
+// sleepingWaiter is a simba.Waiter that is never woken.
 type sleepingWaiter struct{}
 
 func (sleepingWaiter) Wake() {}
 
-// waiting has x wait for a mutex that o owns.
+// waitBehindO lets x wait for a mutex that o owns.
 func waitBehindO(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	acquireAs(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
 	return waitFor(t, b, mutex)
 }
 
-// waits has x wait for a mutex that is not free.
+// waitFor lets x wait for a mutex that is not free.
 func waitFor(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
@@ -220,7 +222,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
 		k := nodeKey{"told", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
-		unlock, err := b.lockKey(ctx, k) // as its request does
+		unlock, err := b.lockKey(ctx, k) // like its request
 		must(t, err)
 		rejoined := make(chan struct{})
 		go func() {
@@ -237,7 +239,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("after that: %+v", events)
 		}
 	})
-	handedOn := func(n *node) { // as a handoff leaves it before it tells of it
+	handedOn := func(n *node) { // the state of a handoff before the waiter is woken
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
@@ -283,7 +285,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, err)
 		defer b.Close()
 		ticket := waitBehindO(t, b, "nobody's")
-		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"}) // as another request does that has none
+		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"}) // like another request without a node
 		must(t, err)
 		_, err = ticket.End(simba.EndTimeout)
 		var u *simba.UnavailableError
@@ -291,7 +293,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("its end: %v", err)
 		}
 		unlock()
-		// The connection may be cut, since an answer was late.
+		// A late answer may have cut the connection.
 		for end := time.Now().Add(20 * time.Second); ; {
 			if _, _, err = b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); err == nil {
 				break
@@ -313,14 +315,15 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	})
 }
 
-// goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then: the node that is returned.
+// disconnectDuringRejoin closes x's connection while x is being queued again and its new node is
+// the first. It returns that node.
 func disconnectDuringRejoin(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
 	t.Helper()
 	ctx := context.Background()
 	ticket := waitBehindO(t, b, mutex)
 	n := b.nodeAt(nodeKey{mutex, "x"})
 	b.mu.Lock()
-	n.granting = true // so its turn is not taken otherwise
+	n.granting = true // so that nothing else grants it the mutex
 	b.mu.Unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
@@ -346,7 +349,7 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	ticket := waitBehindO(t, b, "m")
 	o, x := b.nodeAt(nodeKey{"m", "o"}), b.nodeAt(nodeKey{"m", "x"})
 	until(t, b, "their leases are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
-	unlock, err := b.lockKey(ctx, o.key()) // as o's release does
+	unlock, err := b.lockKey(ctx, o.key()) // like o's release
 	must(t, err)
 	b.mu.Lock()
 	x.granting = true
@@ -362,7 +365,7 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	if err != nil || told.Status != simba.StatusAcquired {
 		t.Fatalf("x: %+v, %v", told, err)
 	}
-	b.beginNext(x, start, stat) // which is late
+	b.beginNext(x, start, stat) // too late
 	unlock()
 	_, err = ticket.End(simba.EndGone)
 	must(t, err)
@@ -379,7 +382,7 @@ func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
 	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
 	waitFor(t, b, "m")
 	p := b.nodeAt(nodeKey{"m", "p"})
-	unlock, err := b.lockKey(ctx, p.key()) // so the rest of it stays
+	unlock, err := b.lockKey(ctx, p.key()) // so that the rest of it stays
 	must(t, err)
 	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
 	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {

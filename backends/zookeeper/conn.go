@@ -204,5 +204,5 @@ func (h *hosts) Connected() {
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {
-	l.log.Debug("zookeeper client", "says", fmt.Sprintf(format, args...))
+	l.log.Debug("zookeeper client", "text", fmt.Sprintf(format, args...))
 }

@@ -47,7 +47,7 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 	}
 	if got := s.negotiated(); got != b.options.SessionTimeout {
-		b.log.Warn("the ensemble decided on another session timeout; see its minSessionTimeout and maxSessionTimeout",
+		b.log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
 			"asked", b.options.SessionTimeout, "got", got)
 	}
 	return s, nil
@@ -85,7 +85,7 @@ func (b *Backend) diagnose(context.Context) error {
 		c, err := net.DialTimeout("tcp", h, time.Second)
 		if err == nil {
 			c.Close()
-			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper, and has it a quorum?", h, b.options.Timeout)
+			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper with a quorum?", h, b.options.Timeout)
 		}
 		last = err
 	}
@@ -114,9 +114,9 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
 	case errors.Is(err, zk.ErrInvalidACL):
-		return errors.New("the ensemble does not take the authentication; check --zookeeper-auth")
+		return errors.New("the ensemble rejects the authentication; check --zookeeper-auth")
 	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"): // Unimplemented, which the library has no name for
-		return errors.New("it has no container nodes; ZooKeeper 3.5 or later is needed")
+		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case err != nil:
 		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)
 	}

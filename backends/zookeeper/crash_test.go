@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// The session is so long that it outlives the crash also where a JVM takes its time to start: else its leases end.
+// The session timeout exceeds the crash even where a JVM starts slowly. Otherwise leases would end.
 func TestEnsembleCrashLosesNothingAcknowledged(t *testing.T) {
 	srv := stores.ZooKeeper(t, "forceSync=yes")
 	open := func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {

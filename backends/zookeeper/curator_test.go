@@ -27,8 +27,8 @@ type jvm struct {
 	out map[string]chan string
 }
 
-// startJVM compiles and starts the contenders. Without a JDK or Curator the test is skipped,
-// unless CI is set.
+// startJVM compiles and starts the contenders. Without a JDK or Curator it skips the test, unless
+// CI is set.
 func startJVM(t testing.TB, servers string) *jvm {
 	t.Helper()
 	missing := func(what string) {
@@ -82,7 +82,7 @@ func startJVM(t testing.TB, servers string) *jvm {
 		}
 	}()
 	t.Cleanup(func() {
-		in.Close() // it ends with its input
+		in.Close() // the process ends with its input
 		<-read
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("java: %v", err)
@@ -94,7 +94,7 @@ func startJVM(t testing.TB, servers string) *jvm {
 	return j
 }
 
-// events are what the JVM says of a contender.
+// events returns what the JVM reports about a contender.
 func (j *jvm) events(id string) chan string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -110,7 +110,7 @@ func (j *jvm) send(format string, args ...any) {
 	fmt.Fprintf(j.in, format+"\n", args...)
 }
 
-// hear waits until the JVM says that of a contender, and passes over other words.
+// await waits until the JVM reports what about a contender. It ignores other reports.
 func (j *jvm) await(id, what string) error {
 	deadline := time.After(patience)
 	for {
@@ -125,7 +125,7 @@ func (j *jvm) await(id, what string) error {
 	}
 }
 
-// register is a resource that only one may use.
+// exclusiveResource may be used by one contender at a time.
 type exclusiveResource struct {
 	user    atomic.Pointer[string]
 	changes atomic.Int64
@@ -240,7 +240,7 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	if ok, _, err := b.Check(ctx, "m", owner.Token); err != nil || !ok {
 		t.Errorf("its token: %v, %v", ok, err)
 	}
-	// It would not notice that its node is gone, and lead beside the next.
+	// It would not notice that its node is gone, and would lead beside the next leader.
 	if ok, _, err := b.Break(ctx, "m", "test"); ok || !errors.Is(err, simba.ErrNotServed) {
 		t.Errorf("break: %v, %v", ok, err)
 	}

@@ -28,15 +28,15 @@ func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
 	t.Fatal("the old owner's node was always gone")
 }
 
-// asksBesideTheOldNode has one ask while the node of an owner whose lease has ended is still there.
-// It reports false if that was gone too early, as it may be on a slow machine.
+// acquireBesideTheOldNode acquires while the node of an owner whose lease has ended still exists.
+// It returns false if that node was deleted too early, as on a slow machine.
 func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	t.Helper()
 	ctx := context.Background()
 	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so its node stays
+	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so that its node stays
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	return beside
 }
 
-// two are servers of one ensemble.
+// twoServers opens two servers on one ensemble.
 func twoServers(t *testing.T) (one, other *Backend) {
 	t.Helper()
 	srv := stores.ZooKeeper(t)
@@ -151,7 +151,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := creator.nodeAt(k)
-		unlock, err := creator.lockKey(ctx, k) // as a request does that goes on for long
+		unlock, err := creator.lockKey(ctx, k) // like a slow request
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 	}
 }
 
-// Whose clock is right, nobody knows: the leader's may have stepped.
+// Either clock may be right: the leader's may have stepped.
 func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
@@ -195,7 +195,7 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	}
 	n := b.nodeAt(k)
 	b.mu.Lock()
-	wrong := *n // as a server sees it by a clock that is a minute ahead
+	wrong := *n // as on a server whose clock is a minute ahead
 	b.mu.Unlock()
 	wrong.since = wrong.since.Add(-time.Minute)
 	for errors.Is(err, zk.ErrBadVersion) || err == nil && !wrong.over {

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What holds when somebody writes into a lease node what no server does.
+// Lease nodes that hold what no server writes.
 
 func overwriteLease(t *testing.T, n *node) {
 	t.Helper()

@@ -15,11 +15,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// patience is how long a test waits for what must come some time.
+// patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-// board is a simba.Notices: it lists what was said on the channels that are
-// subscribed to.
+// recordedNotices is a simba.Notices. It records what is published on the subscribed channels.
 type recordedNotices struct {
 	mu       sync.Mutex // guards what follows
 	channels map[string]bool
@@ -101,8 +100,8 @@ func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	return b
 }
 
-// openSoon opens a server on an ensemble that serves, which on a busy machine may take longer to answer
-// at first than the requests of a test may take.
+// openSoon opens a server on an ensemble that works. On a busy machine the ensemble may at first
+// answer later than the test's timeout.
 func openSoon(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -177,7 +176,7 @@ func unavailable(t testing.TB, err error) {
 	}
 }
 
-// leases are the nodes of leases that there are, which the markers of sessions are beside.
+// leases returns the lease nodes, without the markers of sessions next to them.
 func leases(t testing.TB, c *zk.Conn) []string {
 	t.Helper()
 	names, _, err := c.Children("/simba-leases")
@@ -191,7 +190,7 @@ type silentLogger struct{}
 
 func (silentLogger) Printf(string, ...any) {}
 
-// raw connects to the ensemble past the engine.
+// raw connects to the ensemble without the engine.
 func raw(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(silentLogger{}))

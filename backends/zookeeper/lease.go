@@ -184,7 +184,7 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 
 // errChanged is returned when a node is no longer as the request found it. The request starts
 // again.
-var errChanged = errors.New("changed meanwhile")
+var errChanged = errors.New("the node was changed meanwhile")
 
 // owned returns the node by which a contender owns the mutex, or nil if it does not. Before it
 // returns nil for an ended lease, it makes sure that no server can renew that lease. If the request

@@ -13,7 +13,7 @@ import (
 // Errors of the ensemble that only an operator can resolve.
 
 // errNoChroot is returned when the chroot has been deleted since the start.
-var errNoChroot = errors.New("the chroot does not exist any more")
+var errNoChroot = errors.New("the chroot no longer exists")
 
 // lasting reports whether an error stays until an operator changes rights or nodes. An unreadable
 // lease node is not such a case: its creator rewrites it, or its session ends.
@@ -38,13 +38,13 @@ func (b *Backend) misconfigured(err error) error {
 	top, leases := p.mutexes(), p.leases()
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
-		err = fmt.Errorf("no permission (NoAuth): the user must be allowed to create, read, write and delete in %s and %s, and in what is below", top, leases)
+		err = fmt.Errorf("no permission (NoAuth): the user must be allowed to create, read, write and delete in and below %s and %s", top, leases)
 	case errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed):
-		err = fmt.Errorf("the ensemble does not take the authentication: %w", err)
+		err = fmt.Errorf("the ensemble rejects the authentication: %w", err)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		err = fmt.Errorf("a node below %s, or %s, is another program's and ephemeral: delete it", top, leases)
+		err = fmt.Errorf("an ephemeral node of another program is below %s, or is %s: delete it", top, leases)
 	case errors.Is(err, errNoChroot):
-		err = fmt.Errorf("the chroot %s does not exist any more: create it", b.target.chroot)
+		err = fmt.Errorf("the chroot %s no longer exists: create it", b.target.chroot)
 	}
 	return &simba.MisconfiguredError{Engine: "zookeeper", Err: err}
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// nobodys is the ACL of a node that only its super user can change: raw connects as one.
+// otherUsersACL is the ACL of a node that only the super user can change. raw connects as that
+// user.
 var otherUsersACL = zk.DigestACL(zk.PermAll, "other", "secret")
 
-// operator connects as a user whose rights outlive those that a test takes away.
+// operator connects as a user that keeps its rights when a test takes rights away.
 func operator(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	c := raw(t, addr)
@@ -36,7 +37,7 @@ func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	}
 }
 
-// freeACL gives everybody all rights to the node of a mutex, if it is there: ZooKeeper removes it a
+// freeACL gives everybody all rights to the node of a mutex if it exists. ZooKeeper deletes it a
 // second after its last child.
 func freeACL(t testing.TB, c *zk.Conn, path string) {
 	t.Helper()
@@ -45,7 +46,7 @@ func freeACL(t testing.TB, c *zk.Conn, path string) {
 	}
 }
 
-// without is everybody's ACL without some rights; the operator keeps all.
+// without returns everybody's ACL without some rights. The operator keeps all.
 func without(rights int32) []zk.ACL {
 	return append(zk.WorldACL(zk.PermAll&^rights), otherUsersACL...)
 }
@@ -85,7 +86,8 @@ func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	}
 }
 
-// renewsByAllCommands fails unless a renews through the server that granted it the mutex m, and through another.
+// mustRenewByAllCommands checks that a renews through the server that granted it the mutex m, and
+// through another.
 func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
 	t.Helper()
 	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
@@ -127,7 +129,7 @@ func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
 	}
 	began := time.Now()
 	_, err := ask(one, "m", "b")
-	unavailable(t, err) // it passes when other nodes go
+	unavailable(t, err) // creation succeeds again when other nodes are deleted
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -169,7 +171,7 @@ func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, b, "other", "x", time.Minute) // ZooKeeper removes /simba while it is empty
+	take(t, b, "other", "x", time.Minute) // ZooKeeper deletes /simba while it is empty
 	o := operator(t, srv.Addr)
 	if _, err := o.Create("/simba/m", []byte("theirs"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
@@ -197,7 +199,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	make()
 	b := open(t, zookeeper.Options{Servers: srv.Addr + "/locks"})
 	take(t, b, "m", "a", time.Minute)
-	await(t, "the chroot is deleted", func() bool { // the server makes nodes in it all the time
+	await(t, "the chroot is deleted", func() bool { // the server keeps creating nodes in it
 		deleteAll(o, "/locks")
 		_, _, err := o.Get("/locks")
 		return errors.Is(err, zk.ErrNoNode)
@@ -230,7 +232,7 @@ func deleteAll(c *zk.Conn, path string) {
 	_ = c.Delete(path, -1)
 }
 
-// A session is lost, and the next one may not make its marker.
+// A session is lost, and its successor must not create its marker.
 func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
@@ -244,7 +246,7 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 		names, _, err := o.Children("/simba/m")
 		return err == nil && len(names) == 1
 	})
-	pause() // two thirds of the timeout have passed for the server, too
+	pause() // two thirds of the timeout have passed for the server too
 	setACL(t, o, "/simba-leases", without(zk.PermCreate))
 	link.Heal()
 	w.await(t)
@@ -264,7 +266,8 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 
 func pause() { <-time.After(time.Second) }
 
-// Each right is missing on the way of a waiter to its turn: to read the queue, to see who is first, to take the turn.
+// A waiter needs each of these rights: to read the queue, to read the first node, to write its
+// lease.
 func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -291,7 +294,7 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 		w.await(t)
 		_, err := ticket.End(simba.EndWoken)
 		mustBeMisconfigured(t, path, err, "no permission")
-		if right == zk.PermRead { // the lease has gone with the wait
+		if right == zk.PermRead { // the lease is gone with the wait
 			freeACL(t, o, path)
 		}
 		await(t, "another has its turn", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
@@ -304,7 +307,7 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	}
 }
 
-// The ensemble tells nobody of a change of what he may not read, and forgets that he asked to be told.
+// The ensemble sends no event for what a client may not read, and drops its watch.
 func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})

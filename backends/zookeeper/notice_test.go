@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// ear is the simba.Notices of who subscribes to one channel.
+// subscriberOf is a simba.Notices with one subscribed channel.
 type subscriberOf struct {
 	channel string
 	said    chan string
@@ -38,7 +38,7 @@ func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	defer there.Close()
 	w := newWatcher("m")
 	here.mu.Lock()
-	here.mutexLocked("m").watcher = w // which has yet to look
+	here.mutexLocked("m").watcher = w // it has yet to list the nodes
 	here.mu.Unlock()
 	acquireAs(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
 	acquireAs(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)

@@ -54,7 +54,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.o.Timeout == 0 && (name == "nobody listens" || name == "a server that is mute") {
-				test.o.Timeout = time.Second // it is waited for; the others are answered, on a busy machine later
+				test.o.Timeout = time.Second // the servers of other cases may answer late on a busy machine
 			}
 			b, err := zookeeper.Open(context.Background(), test.o)
 			if err == nil {

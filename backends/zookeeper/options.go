@@ -106,7 +106,7 @@ func parseServers(s string) (servers []string, chroot string, err error) {
 	}
 	for h := range strings.SplitSeq(hosts, ",") {
 		if h = strings.TrimSpace(h); h == "" {
-			return nil, "", fmt.Errorf("invalid zookeeper servers: %q names no server, or has an empty place in its list", s)
+			return nil, "", fmt.Errorf("invalid zookeeper servers: %q names no server, or has an empty element", s)
 		}
 		if !strings.Contains(h, ":") || strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
 			h += ":2181"

@@ -30,7 +30,7 @@ func (b *Backend) addOrphanLocked(k nodeKey, g guid, version int32) {
 	b.orphans[k][g] = version
 	switch {
 	case len(b.orphans) > maxOrphans:
-		b.slotOf(k.mutex).session.end(errors.New("too many of its requests had no answer"))
+		b.slotOf(k.mutex).session.end(errors.New("too many requests of the session had no answer"))
 	case len(b.orphans[k]) == 1 && !b.closed:
 		b.all.Go(func() { b.reconcileInBackground(k) })
 	}

@@ -7,15 +7,15 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What is to be settled is noted by its place, with the version of its lease that its server knew. A follower that lists
-// it meanwhile must not note it again as a stray, of which no version is known: who settled it second would take what the
-// first one has kept, since its contender goes on with it elsewhere; or keep, first, what has to go.
+// An orphan is recorded under its key, with the version of its lease that its server knew. A
+// watcher that lists it meanwhile must not record it again without a version. Otherwise the second
+// record could delete the node that the first one keeps, or keep the one that it deletes.
 func TestOrphanIsNotRecordedTwice(t *testing.T) {
 	creator, other := twoServers(t)
 	ctx := context.Background()
 	for _, c := range []struct {
 		mutex string
-		after bool // the other server has written its lease since the request that had no answer
+		after bool // the other server writes the lease after the request without an answer
 	}{{"kept", true}, {"gone", false}} {
 		t.Run(c.mutex, func(t *testing.T) {
 			k := nodeKey{c.mutex, "x"}
@@ -28,7 +28,7 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 				elsewhere := other.nodeAt(k)
 				until(t, other, "its place is written by the other", func() bool { return elsewhere.writeAt.IsZero() })
 			}
-			unlock, err := creator.lockKey(ctx, k) // so that nobody settles it but we
+			unlock, err := creator.lockKey(ctx, k) // so that only the test reconciles it
 			must(t, err)
 			defer unlock()
 			if !c.after {

@@ -10,24 +10,24 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// What holds of a tenure that others had to presume, since the server that made its node was held up.
+// Tenures that other servers had to presume, since the server that created the node was delayed.
 
-// heldUp is a request of x that has made its node behind o's, and is held up until the link heals: as it looks whether o may be
-// passed, or, if its own server keeps o's node and knows that, in its place. Since o is gone meanwhile, the other server takes x for
-// the owner.
+// delayedRequest is a request of x that has created its node behind o's. It is delayed until the
+// link heals: while it reads whether o's node can be removed, or while it waits in the queue if its
+// own server created o's node. o's node is deleted meanwhile, so the other server treats x as the
+// owner.
 type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link
 	request   simba.AcquireRequest
 	asked     time.Time
-	begun     time.Time // its node was there
+	begun     time.Time // when its node existed
 	told      simba.Tenure
 	answered  chan error
-	out       simba.Outcome // after answered
+	out       simba.Outcome // valid after answered
 }
 
-// holdUp makes both windows longer than ttl if a busy machine lets them end before the other server
-// tells of them.
+// delayRequest doubles ttl while a busy machine lets the windows end too early.
 func delayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	for ; ; ttl *= 2 {
@@ -65,7 +65,7 @@ func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, 
 		if !o.writeAt.IsZero() {
 			return false
 		}
-		o.watchAt = time.Time{} // so that nobody but x's request reads it
+		o.watchAt = time.Time{} // so that only x's request reads it
 		return true
 	})
 	h.asked = time.Now()
@@ -80,8 +80,8 @@ func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, 
 	return h
 }
 
-// presume has o go, so that the other server takes x for the owner. It reports false if the tenure
-// was over by then.
+// presume releases o's tenure, so that the other server treats x as the owner. It returns false if
+// the presumed tenure has ended by then.
 func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 	t.Helper()
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
@@ -97,7 +97,7 @@ func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 	return true
 }
 
-// ends returns when the other server tells that the presumed tenure is over.
+// awaitEnd waits until the other server reports the end of the presumed tenure.
 func (h *delayedRequest) awaitEnd(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); h.owner(t, h.near).Owner != ""; {
@@ -107,7 +107,7 @@ func (h *delayedRequest) awaitEnd(t *testing.T) {
 	}
 }
 
-// asksAgain checks that another request has the windows begin anew.
+// mustRenew checks that another request begins the windows again.
 func (h *delayedRequest) mustRenew(t *testing.T) {
 	t.Helper()
 	before := time.Now()
@@ -124,7 +124,8 @@ func (h *delayedRequest) owner(t *testing.T, b *Backend) simba.Tenure {
 	return o
 }
 
-// goesOn checks that the presumed tenure is x's with the windows that were told; from is before it went on.
+// mustKeepWindows checks that the presumed tenure is x's, with the reported windows. from is a time
+// before the request continued.
 func (h *delayedRequest) mustKeepWindows(t *testing.T, from time.Time) {
 	t.Helper()
 	if h.out.Status != simba.StatusAcquired || h.out.Token != h.told.Token {
@@ -181,13 +182,13 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 			}
 			var h *delayedRequest
 			unlock := func() {}
-			// A busy machine may let the presumed tenure end too soon.
+			// A busy machine may let the presumed tenure end too early.
 			for inTime := false; !inTime; ttl *= 2 {
 				unlock()
 				h = &delayedRequest{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
 				acquireAs(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 				var err error
-				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"}) // so it is not written
+				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"}) // so that its lease is not written
 				must(t, err)
 				h.asked = time.Now()
 				if out, err := far.acquireWithLock(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
@@ -212,8 +213,8 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 
 func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	// A reset that comes for the reply to a request before may take the second attempt along. Then
-	// the third makes the node, and the windows begin with that. It happens hardly each time.
+	// A reset for the reply to an earlier request may also hit the second attempt. Then the third
+	// attempt creates the node, and the windows begin with that. That hardly happens each time.
 	var late time.Duration
 	for try := range 3 {
 		if late = windowsAfterSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
@@ -223,8 +224,8 @@ func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 	t.Errorf("its windows begin %v after the second attempt may have begun", late)
 }
 
-// sinceTheSecondAttempt returns how long after the second attempt to make a node its windows begin,
-// where the first one is lost, and then a reply.
+// windowsAfterSecondAttempt returns how long after the second attempt the windows of a node begin.
+// The first attempt is lost, and then a reply.
 func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)
@@ -233,7 +234,7 @@ func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	must(t, err)
 	defer b.Close()
 	r := simba.AcquireRequest{Mutex: mutex, Contender: "insists"}
-	acquireAs(t, b, r, simba.StatusAcquired) // so the mutex' node is there
+	acquireAs(t, b, r, simba.StatusAcquired) // now the mutex' node exists
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender}); !ok || err != nil {
 		t.Fatalf("its release: %v, %v", ok, err)
 	}
@@ -244,7 +245,7 @@ func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 		acquired <- err
 	}()
 	<-begun
-	link.Reset() // the first is lost
+	link.Reset() // the first attempt is lost
 	again := time.Now()
 	lost := link.DropReplyTo(r.Contender)
 	link.Delay(0)

@@ -55,7 +55,7 @@ type record struct {
 func (r *record) encode() []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic("zookeeper: a record does not encode: " + err.Error())
+		panic("zookeeper: cannot encode a record: " + err.Error())
 	}
 	return b
 }

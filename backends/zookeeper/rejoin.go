@@ -41,7 +41,7 @@ func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 	s.mu.Lock()
 	cause := s.cause
 	s.mu.Unlock()
-	b.log.Warn("the session with the ensemble is lost, and with it every lease that this server kept",
+	b.log.Warn("lost the session with the ensemble, and with it the leases of this server",
 		"leases", len(events), "err", cause)
 	b.counters.expired.Add(int64(b.eventLog.Announce(events...)))
 	return polling

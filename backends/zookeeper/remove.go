@@ -113,7 +113,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 
 // errUnknownRemover is a zk.ErrNoNode that remove returns when the node was gone after an attempt
 // without an answer. That attempt, or a request of another server, has deleted it.
-var errUnknownRemover = fmt.Errorf("whether this ended it is not known: %w", zk.ErrNoNode)
+var errUnknownRemover = fmt.Errorf("cannot tell whether this request or another one ended the tenure: %w", zk.ErrNoNode)
 
 // asUnknownIfUncertain turns errUnknownRemover into errUnknown, for a request whose reply says that
 // it ended a tenure. Only one request may reply so.

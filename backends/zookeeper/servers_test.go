@@ -11,10 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// What holds when a contender goes on through another server, and its first one cannot
-// be reached or is slow.
+// A contender continues through another server while its first one is slow or cannot be reached.
 
-// nobodyElse fails the test if another contender gets the mutex while d passes.
+// noOtherOwner checks that no other contender gets the mutex during d.
 func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
 	t.Helper()
 	end := time.After(d)
@@ -38,7 +37,7 @@ func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, near, "m", "w", time.Minute) // the mutex' node is there
+	take(t, near, "m", "w", time.Minute) // now the mutex' node exists
 	giveUp(t, near, "m", "w")
 	link.DropReplies()
 	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Minute})
@@ -229,11 +228,11 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	if _, err := c.Set(lease, late, -1); err != nil {
 		t.Fatal(err)
 	}
-	// The second server hears of it as it does in truth: its next write fails.
+	// The second server finds out as usual: its next write fails.
 	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	says(`"kind":"blocked"`) // until then the first server takes it for a polling waiter
+	says(`"kind":"blocked"`) // until then the first server treats it as a polling waiter
 	giveUp(t, one, "m", "a")
 	woken.await(t)
 }
@@ -259,7 +258,7 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			take(t, here, name, "x", time.Minute) // whose end this server does not see
+			take(t, here, name, "x", time.Minute) // its end is not seen by this server
 			giveUp(t, there, name, "x")
 			now := take(t, there, name, "x", time.Minute)
 			if !use(name, now.Token) {
@@ -298,7 +297,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 				take(t, far, m, "x", time.Minute)
 			} else {
 				take(t, near, m, is.owner, time.Minute)
-				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil { // so nothing else has to be written
+				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil { // so that nothing else has to be written
 					t.Fatal(err)
 				}
 			}
@@ -355,7 +354,7 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", time.Minute), nil },
 	} {
 		a := take(t, far, m, "a", time.Second)
-		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil { // so nothing else has to be written
+		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil { // so that nothing else has to be written
 			t.Fatal(err)
 		}
 		link.Blackhole()
@@ -414,7 +413,7 @@ func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 			link := stores.NewLink(t, srv.Addr)
 			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
 			take(t, near, m, "x", time.Minute)
-			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil { // so nothing else has to be written
+			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil { // so that nothing else has to be written
 				t.Fatal(err)
 			}
 			lost := link.DropReplyTo(deletes)

@@ -17,7 +17,7 @@ var (
 	errSessionOver = errors.New("the session with the ensemble is over")
 	errNoAnswer    = errors.New("no answer in time")
 	errCutOff      = errors.New("not connected to the ensemble")
-	errUnknown     = errors.New("the session or the connection with the ensemble ended before the answer came")
+	errUnknown     = errors.New("the session or the connection with the ensemble ended before the answer arrived")
 )
 
 // session is one session with the ensemble. Its nodes live as long as it does. Its marker node only
@@ -141,7 +141,7 @@ func (s *session) event(e zk.Event) {
 		s.mu.Lock()
 		s.abandoned = true
 		s.mu.Unlock()
-		s.end(errors.New("the ensemble says that the session has expired"))
+		s.end(errors.New("the ensemble reports that the session has expired"))
 	}
 }
 

@@ -39,7 +39,7 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 		given = given || lost()
 		select {
 		case <-woken:
-			// The ensemble let b in in between, and b's server was told over its network.
+			// The ensemble let b in meanwhile, and b's server answered over its own network.
 			if !given && !lost() {
 				t.Error("b owns it, and a's server still believes in a")
 			}
@@ -132,7 +132,7 @@ func TestLostReplyLeavesNoNode(t *testing.T) {
 	link := stores.NewLink(t, srv.Addr)
 	b := open(t, zookeeper.Options{Servers: link.Addr()})
 	c := raw(t, srv.Addr)
-	take(t, b, "lost", "x", time.Minute) // the mutex' node is there
+	take(t, b, "lost", "x", time.Minute) // now the mutex' node exists
 	giveUp(t, b, "lost", "x")
 
 	dropped := link.DropReplyTo("lost")
@@ -220,7 +220,7 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
 		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
 	})
-	// The ensemble has yet to end it, and hears now what the network has kept of it.
+	// The ensemble has yet to end the session, and now receives what the network has delayed.
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Token != a.Token {
 		t.Fatalf("a goes on elsewhere: %+v, %v", out, err)
 	}

@@ -43,7 +43,7 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 		close(l.renewed)
 		l.renewed = make(chan struct{})
 		b.mu.Unlock()
-		b.log.Info("there is a new session with the ensemble")
+		b.log.Info("opened a new session with the ensemble")
 		b.rejoinAll(l)
 		b.notifyPolling(polling)
 	}
@@ -163,7 +163,7 @@ func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 				return s
 			}
 			if !logged && b.life.Err() == nil {
-				b.log.Warn("waiting until the ensemble has ended the session that was lost", "err", err)
+				b.log.Warn("waiting until the ensemble has ended the lost session", "err", err)
 				logged = true
 			}
 			if !b.pause(retryPause) {
@@ -195,7 +195,7 @@ func (b *Backend) reconnect(l *sessionSlot) *session {
 			return nil
 		}
 		if !logged {
-			b.log.Warn("cannot open a session with the ensemble; trying on", "err", err)
+			b.log.Warn("cannot open a session with the ensemble; trying again", "err", err)
 			logged = true
 		}
 		if !b.pause(retryPause) {

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// What holds after a request had no answer, while its contender goes on through another server.
+// A request had no answer, and its contender continues through another server.
 
 func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	srv := stores.ZooKeeper(t)
@@ -18,7 +18,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: 20 * time.Second, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
 	subs := newRecordedNotices()
-	subs.channels["simba:{m}:a"] = true // so that its place is kept when it is the first
+	subs.channels["simba:{m}:a"] = true // so that its node stays when it is the first
 	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
 	if _, err := near.Subscribed(ctx, "simba:{m}:a", false); err != nil {
 		t.Fatal(err)
@@ -69,8 +69,8 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		}
 		return o
 	}
-	// lost has a request done that is never answered, since its session ends. Who asks has a link of its own: replies to others'
-	// requests would be lost too.
+	// lost makes a request that is done but never answered, since its session ends. It uses a link
+	// of its own, so that no other replies are lost.
 	lost := func(t *testing.T, m string, before func(far *zookeeper.Backend), ask func(far *zookeeper.Backend) (simba.Outcome, error), release, done func()) {
 		link := stores.NewLink(t, srv.Addr)
 		far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
@@ -113,7 +113,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	})
 	t.Run("acquired", func(t *testing.T) {
 		lost(t, "acquired", func(far *zookeeper.Backend) {
-			giveUp(t, far, "acquired", "x") // the mutex' node is there
+			giveUp(t, far, "acquired", "x") // now the mutex' node exists
 		}, func(far *zookeeper.Backend) (simba.Outcome, error) {
 			out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "acquired", Contender: "x", TTL: ttl})
 			return out, err

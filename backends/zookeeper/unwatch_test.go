@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// ears subscribe to one mutex and to a pattern.
+// stubNotices has subscribers of one mutex and of a pattern.
 type stubNotices struct{}
 
 func (stubNotices) Publish(string, string) int     { return 1 }

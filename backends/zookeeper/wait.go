@@ -156,7 +156,7 @@ func (b *Backend) abandonGrantInBackground(k nodeKey, token uint64) {
 		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 		defer cancel()
 		if err := b.abandonGrant(ctx, k, token, true); err != nil && b.life.Err() == nil {
-			b.log.Warn("cannot pass on a mutex whose waiter is gone yet", "mutex", k.mutex, "contender", k.contender, "err", err)
+			b.log.Warn("cannot pass on a mutex whose waiter is gone; trying again", "mutex", k.mutex, "contender", k.contender, "err", err)
 		}
 	})
 }
