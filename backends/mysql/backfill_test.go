@@ -45,7 +45,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			}
 
 			meet(t, b, store.Addr)
-			await(t, "the tokens are raised", func() bool {
+			await(t, "the backfill is done", func() bool {
 				var zeros int
 				if err := db.QueryRow("SELECT COUNT(*) FROM simba_mutex WHERE fencing_token = 0").Scan(&zeros); err != nil {
 					t.Fatal(err)
@@ -76,7 +76,7 @@ func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	tx := lockRow(t, db, "m007")
 	two := serve(t, store.Addr, withoutMigration)
 	ownerOf(t, one, "m200")
-	await(t, "the pages without the locked row are raised", func() bool { return fencingOf(t, db, "m350") == 350_000_002 })
+	await(t, "the pages without the locked row are done", func() bool { return fencingOf(t, db, "m350") == 350_000_002 })
 	for i, b := range []*Backend{one, two} {
 		mutex := fmt.Sprintf("m10%d", i)
 		a := take(t, b, mutex, "a", long)
@@ -89,7 +89,7 @@ func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 		t.Errorf("the locked row has token %d", token)
 	}
 	tx.Rollback()
-	await(t, "the row is raised", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
+	await(t, "the row is done", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := two.store.backfill(ctx, patience); err != nil {

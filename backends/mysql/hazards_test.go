@@ -129,7 +129,7 @@ func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 		}
 		// The lease in the answer has not ended yet, so the database must still show it.
 		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
-			t.Errorf("after a wait of %v: told %v, but the owner is %q", wait, o.Transition, s.Owner)
+			t.Errorf("after a wait of %v: the reply says %v, but the owner is %q", wait, o.Transition, s.Owner)
 		}
 	}
 }
@@ -252,10 +252,10 @@ func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), nil)
-	take(t, b, "ghost", "a", long)
-	gone := block(t, b, "ghost", "b", long)
-	lost := link.DropReplyTo("ghost")
-	if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "ghost", Contender: "a"}); !isUnavailable(err) {
+	take(t, b, "orphan", "a", long)
+	gone := block(t, b, "orphan", "b", long)
+	lost := link.DropReplyTo("orphan")
+	if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "orphan", Contender: "a"}); !isUnavailable(err) {
 		t.Fatal(err)
 	}
 	<-lost
@@ -263,8 +263,8 @@ func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
 	if _, err := gone.ticket.End(simba.EndGone); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "ghost").Owner == "" })
-	take(t, b, "ghost", "c", long)
+	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "orphan").Owner == "" })
+	take(t, b, "orphan", "c", long)
 }
 
 // A waiter keeps waiting through the restart.
@@ -415,14 +415,14 @@ func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 // A waiter for which the mutex is reserved may come back with WAIT. It gets the mutex at once.
 func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
-	n := &notices{subs: map[string]bool{simba.ContenderChannel("turn", "b"): true}}
+	n := &notices{subs: map[string]bool{simba.ContenderChannel("reserved", "b"): true}}
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = n, long })
-	take(t, b, "turn", "a", long)
-	if o, _, err := b.Acquire(t.Context(), request("turn", "b", long)); err != nil || o.Status != simba.StatusQueued {
+	take(t, b, "reserved", "a", long)
+	if o, _, err := b.Acquire(t.Context(), request("reserved", "b", long)); err != nil || o.Status != simba.StatusQueued {
 		t.Fatal(o, err)
 	}
-	release(t, b, "turn", "a")
-	r := request("turn", "b", long)
+	release(t, b, "reserved", "a")
+	r := request("reserved", "b", long)
 	r.Waiter = &waiter{woken: make(chan struct{})}
 	if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusAcquired {
 		t.Errorf("%+v, %v", o, err)

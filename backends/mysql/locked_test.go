@@ -184,7 +184,7 @@ func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			await(t, "the owner waits too, in the gate or for the row", func() bool {
+			await(t, "the owner waits too, for the lock or for the row", func() bool {
 				return waitingAt(b, name) == others || waitingFor(t, db) == 2
 			})
 			tx.Rollback()
@@ -220,7 +220,7 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%3+1)*100*time.Microsecond)
 				if g.lock(ctx, i%5 == 0) == nil {
 					if inside.Add(1) != 1 {
-						t.Error("two are in the gate")
+						t.Error("two hold the lock")
 					}
 					entered.Add(1)
 					inside.Add(-1)

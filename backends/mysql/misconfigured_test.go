@@ -128,7 +128,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 			}
 			for name := range requests {
 				if err := answered(name); err != nil {
-					t.Errorf("%s after it was mended: %v", name, err)
+					t.Errorf("%s after the database was corrected: %v", name, err)
 				}
 			}
 		})
@@ -165,7 +165,7 @@ func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	store.Stop()
 	check("stopped")
 	store.Start()
-	await(t, "it is served again", func() bool { return guard(t.Context()) == nil })
+	await(t, "requests succeed again", func() bool { return guard(t.Context()) == nil })
 }
 
 // The lease before it is long. The waiter gets the error after a refused request for its mutex, or
@@ -176,12 +176,12 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 	must(t, db, Schema)
 	must(t, db, "CREATE USER u")
 	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
-	told := func(t *testing.T, w *waiter) {
+	mustBeWoken := func(t *testing.T, w *waiter) {
 		t.Helper()
 		select {
 		case <-w.woken:
 		case <-time.After(cleanUpInterval / 2):
-			t.Fatal("the waiter was not told")
+			t.Fatal("the waiter was not woken")
 		}
 		if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
 			t.Errorf("%v", err)
@@ -197,7 +197,7 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); !isMisconfigured(err, "simba_mutex") {
 			t.Fatal(err)
 		}
-		told(t, w)
+		mustBeWoken(t, w)
 	})
 	for name, c := range map[string]struct{ harm, mend string }{
 		"missing table":     {"RENAME TABLE simba.simba_mutex TO simba.elsewhere", "RENAME TABLE simba.elsewhere TO simba.simba_mutex"},
@@ -210,7 +210,7 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 			must(t, db, c.harm)
 			defer must(t, db, c.mend)
 			b.cleanUp() // runs every 10 s otherwise
-			told(t, w)
+			mustBeWoken(t, w)
 		})
 	}
 }

@@ -147,7 +147,7 @@ func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 	store.Stop()
 	store.Start()
 	for name, r := range requests {
-		await(t, name+" is served again", func() bool { return r() == nil })
+		await(t, name+" succeeds again", func() bool { return r() == nil })
 	}
 }
 

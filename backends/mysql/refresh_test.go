@@ -30,7 +30,7 @@ func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Dura
 	for range cap(b.refreshSlots) { // slow refreshes of other mutexes take all slots
 		b.refreshSlots <- struct{}{}
 	}
-	await(t, "a look is due", func() bool {
+	await(t, "a refresh is due", func() bool {
 		m := b.ref(mutex)
 		defer b.unref(m)
 		b.mu.Lock()
@@ -61,9 +61,9 @@ func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	var took time.Duration
 	// A busy machine may delay one attempt, but hardly each.
 	for try := 0; try == 0 || try < 3 && took > refreshTimeout/2; try++ {
-		await(t, "a look has its turn", func() bool { return len(b.refreshSlots) > 0 })
+		await(t, "a refresh has a slot", func() bool { return len(b.refreshSlots) > 0 })
 		start := time.Now()
-		await(t, "it has it no more", func() bool { return len(b.refreshSlots) == 0 })
+		await(t, "the slot is free again", func() bool { return len(b.refreshSlots) == 0 })
 		took = time.Since(start)
 	}
 	if took > refreshTimeout/2 {

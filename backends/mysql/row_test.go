@@ -34,7 +34,7 @@ func FuzzRow(f *testing.F) {
 		}
 		b := &Backend{}
 		if p := b.refreshDelay(r); r.live && left > time.Minute && p < left-time.Second {
-			t.Errorf("%+v is looked at again after %v", r, p)
+			t.Errorf("%+v is read again after %v", r, p)
 		}
 	})
 }

@@ -263,7 +263,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	for _, s := range list {
 		// The clocks count milliseconds.
 		if last.id != "" && s.from.Before(last.to.Add(-3*time.Millisecond)) {
-			t.Errorf("%s was told %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
+			t.Errorf("%s got the mutex %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
 		}
 		changes[last.kind+" to "+s.kind]++
 		last = s
@@ -297,7 +297,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 		} else {
 			token = o.Token
 		}
-		await(t, "the server looks", func() bool {
+		await(t, "the server reads the row", func() bool {
 			m := b.ref(mutex)
 			defer b.unref(m)
 			if m.lock.lock(t.Context(), false) != nil {

@@ -13,7 +13,7 @@ import (
 func awaitBackfill(t testing.TB, servers ...*Backend) {
 	t.Helper()
 	for _, b := range servers {
-		await(t, "the rows from before the column are raised", func() bool { return !b.store.backfillPending.Load() })
+		await(t, "the backfill is done", func() bool { return !b.store.backfillPending.Load() })
 	}
 }
 

@@ -42,7 +42,7 @@ func TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized(t *testing.T) {
 		own   bool
 		why   string
 	}{
-		{live("a", 9, 9), 0, true, "the first that is seen"},
+		{live("a", 9, 9), 0, true, "the first known tenure"},
 		{over("a", 9, 9), 9, true, "it expired"},
 		{live("a", 9, 9), 0, true, "it was read before that"},
 		{live("b", 9, 10), 9, false, "it took none"},
@@ -61,7 +61,7 @@ func TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized(t *testing.T) {
 		{live("e", 4_000_001, 4), 3, true, "it has got one"},
 		{over("us", ours, 5), 4, true, "it is ours"},
 		{live("e", ours, 6), 4, true, "the row shows that it took none"},
-		{over("", 6_000_001, 9), 4, true, "one that was not seen was released"},
+		{over("", 6_000_001, 9), 4, true, "an unknown tenure was released"},
 		{live("f", 6_000_001, 10), 9, false, "it took none"},
 		{live("g", 10_000_002, 10), 9, true, "the row is from before the column"},
 		{row{missing: true}, 9, true, "the row was deleted"},

@@ -162,7 +162,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		a.mustAcquire(t)
 		k.goOn(t, "a", servers...)
 	})
-	t.Run("after another that was seen, by many at once", func(t *testing.T) {
+	t.Run("after a known tenure, by many at once", func(t *testing.T) {
 		for round := range 10 {
 			mutex := fmt.Sprint("next-", round)
 			a, b := fresh(t, mutex)
@@ -194,7 +194,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			k.begin(t, "b", list[0], servers...)
 		}
 	})
-	t.Run("the same again, after it was seen to have given up", func(t *testing.T) {
+	t.Run("the same again, after a known release", func(t *testing.T) {
 		a, _ := fresh(t, "again")
 		k := tokens{mutex: "again"}
 		for range 3 {
@@ -206,7 +206,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			}
 		}
 	})
-	t.Run("when it asks through a server", func(t *testing.T) {
+	t.Run("when it asks a server", func(t *testing.T) {
 		for name, ask := range map[string]func(mutex string) (simba.Outcome, error){
 			"acquire": func(mutex string) (simba.Outcome, error) {
 				o, _, err := servers[0].Acquire(t.Context(), request(mutex, "b", long))
@@ -232,7 +232,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			}
 		}
 	})
-	t.Run("whoever follows all mutexes", func(t *testing.T) {
+	t.Run("a pattern subscriber", func(t *testing.T) {
 		a, b := fresh(t, "followed")
 		a.mustAcquire(t)
 		ownerOf(t, servers[1], "followed") // assigns a token to a
@@ -241,10 +241,10 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.mustAcquire(t)
-		await(t, "a is seen", func() bool { return len(tenureEvents(servers[0], "followed")) == 1 })
+		await(t, "a is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 1 })
 		a.giveUp(t)
 		b.mustAcquire(t)
-		await(t, "b is seen", func() bool { return len(tenureEvents(servers[0], "followed")) == 3 })
+		await(t, "b is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 3 })
 		list, _, err := servers[0].History(t.Context(), simba.HistoryRequest{Mutex: "followed", Count: 3})
 		if err != nil || list[0].Token != list[1].Token || list[2].Token <= list[0].Token || list[2].Owner != "b" {
 			t.Errorf("%+v, %v", list, err)

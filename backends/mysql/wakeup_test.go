@@ -69,7 +69,7 @@ func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if d := time.Until(m.refreshAt); d > time.Minute+3*time.Second || m.lastOwner != "b" {
-		t.Errorf("the next look is in %v, the owner seems to be %s", d, m.lastOwner)
+		t.Errorf("the next refresh is in %v, the last owner is %s", d, m.lastOwner)
 	}
 }
 
@@ -123,10 +123,10 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	}
 	<-time.After(300 * time.Millisecond) // an early refresh has shown the old owner
 	tx.Rollback()
-	told := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
+	notice := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
 	settled := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
-	await(t, "b is told", func() bool {
-		effective = n.count(told) > 0
+	await(t, "b is woken", func() bool {
+		effective = n.count(notice) > 0
 		return effective || time.Now().After(settled) && ownerOf(t, b, mutex).Owner == "a"
 	})
 	return effective
@@ -185,7 +185,7 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 				done <- err
 			}
 		}()
-		await(t, "the end is told", func() bool { return ownerOf(t, other, how).Owner == "" })
+		await(t, "the end is reported", func() bool { return ownerOf(t, other, how).Owner == "" })
 		tx.Rollback()
 		if err := <-done; err != nil {
 			t.Errorf("%s: %v", how, err)
@@ -224,7 +224,7 @@ func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for by, find := range map[string]func(ctx context.Context, m *mutexState) error{
-		"a look": b.refreshAndHandOff,
+		"a refresh": b.refreshAndHandOff,
 		"a renewal": func(ctx context.Context, m *mutexState) error {
 			_, _, err := b.Acquire(ctx, request(m.mutex, "a", time.Minute))
 			return err
@@ -266,7 +266,7 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 		release(t, other, mutex, "a")
 		take(t, other, mutex, "b", long)
 	}
-	for by, look := range map[string]func(t *testing.T, mutex string){
+	for by, wakes := range map[string]func(t *testing.T, mutex string){
 		"another's poll": func(t *testing.T, mutex string) {
 			acquires(t, mutex)
 			if o, _, err := b.Acquire(t.Context(), request(mutex, "c", long)); err != nil || o.Owner != "b" {
@@ -305,7 +305,7 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			take(t, b, by, "a", long)
 			w := block(t, b, by, "b", long)
-			look(t, by)
+			wakes(t, by)
 			w.granted(t)
 		})
 	}
@@ -368,7 +368,7 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		"the owner is given a token":              {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
 		"it renews, and is given a token":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
 		"one without a token is ours now":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
-		"from before the column: raised":          {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
+		"older than the column: backfilled":          {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
 		"from before the column: a JVM's renewal": {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
 		"from before the column: ours, twice":     {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
 		"from before the column: expired":         {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
@@ -389,11 +389,11 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 // The contender is back on another connection before the old one leaves.
 func TestLeavingKeepsTheEntryOfANewConnection(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
-	take(t, b, "place", "a", long)
-	old := block(t, b, "place", "b", long).ticket.(*proxy.Ticket)
+	take(t, b, "queue", "a", long)
+	old := block(t, b, "queue", "b", long).ticket.(*proxy.Ticket)
 	old.Withdraw()
-	again := block(t, b, "place", "b", long)
+	again := block(t, b, "queue", "b", long)
 	b.dequeue(old, simba.EndTimeout)
-	release(t, b, "place", "a")
+	release(t, b, "queue", "a")
 	again.granted(t)
 }

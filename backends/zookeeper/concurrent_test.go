@@ -62,7 +62,7 @@ func TestTenureContinuedElsewhereIsNotEndedHere(t *testing.T) {
 		leaveQueueAsOwner(t, "foreign", here, there, there)
 	})
 	t.Run("but as it is over, by its contender", func(t *testing.T) { releaseEndedLease(t, there, here) })
-	t.Run("but as it is over, by its keeper", func(t *testing.T) { reconcileEndedLease(t, there, here) })
+	t.Run("but as it is over, by its creator", func(t *testing.T) { reconcileEndedLease(t, there, here) })
 }
 
 func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
@@ -96,7 +96,7 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	acquireAs(t, creator, x, simba.StatusQueued)
 	n := creator.nodeAt(k)
 	// Otherwise other servers presume that it owns the mutex.
-	until(t, creator, "its place is written", func() bool { return n.writeAt.IsZero() })
+	until(t, creator, "its lease is written", func() bool { return n.writeAt.IsZero() })
 	// like its release
 	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
@@ -199,7 +199,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: stubNotices{}})
 	must(t, err)
 	defer b.Close()
-	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
+	t.Run("granted, if it is being granted the mutex", func(t *testing.T) {
 		ticket := waitBehindO(t, b, "granted")
 		n := b.nodeAt(nodeKey{"granted", "x"})
 		link.Delay(50 * time.Millisecond)
@@ -209,7 +209,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
 			released <- err
 		}()
-		until(t, b, "it is handed on", func() bool { return n.granting })
+		until(t, b, "it is being granted", func() bool { return n.granting })
 		out, err := ticket.End(simba.EndTimeout)
 		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
 			t.Errorf("x: %+v, %v", out, err)
@@ -219,8 +219,8 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
-	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
-		k := nodeKey{"told", "x"}
+	t.Run("what it was granted, though it was to be queued again", func(t *testing.T) {
+		k := nodeKey{"granted", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // like its request
 		must(t, err)
@@ -229,9 +229,9 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			defer close(rejoined)
 			b.rejoinOne(ticket)
 		}()
-		until(t, b, "it is to be taken anew", func() bool { return b.keyLocks[k].users == 2 })
+		until(t, b, "it is to be queued again", func() bool { return b.keyLocks[k].users == 2 })
 		if !ticket.Withdraw() {
-			t.Error("it was told before")
+			t.Error("it was granted before")
 		}
 		unlock()
 		<-rejoined
@@ -243,15 +243,15 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
-	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
-		n := disconnectDuringRejoin(t, b, link, "turn", func(*node) {})
+	t.Run("passed on, if its connection closes while it is being granted", func(t *testing.T) {
+		n := disconnectDuringRejoin(t, b, link, "granting", func(*node) {})
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
-	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
+	t.Run("passed on, if its connection closes while it is granted again", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "again", handedOn)
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
-	t.Run("its contender's, if an earlier wait has told of it", func(t *testing.T) {
+	t.Run("its contender's, if an earlier wait has returned it", func(t *testing.T) {
 		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {
 			handedOn(n)
 			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
@@ -263,7 +263,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
-	t.Run("its contender's, if another connection was told", func(t *testing.T) {
+	t.Run("its contender's, if another connection has it", func(t *testing.T) {
 		ticket := waitBehindO(t, b, "other's")
 		n := b.nodeAt(nodeKey{"other's", "x"})
 		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
@@ -361,17 +361,17 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	stat, _, err := o.s.delete(ctx, o, version, h, false)
 	must(t, err)
 	r := simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}
-	told, _, err := b.Acquire(ctx, r)
-	if err != nil || told.Status != simba.StatusAcquired {
-		t.Fatalf("x: %+v, %v", told, err)
+	reply, _, err := b.Acquire(ctx, r)
+	if err != nil || reply.Status != simba.StatusAcquired {
+		t.Fatalf("x: %+v, %v", reply, err)
 	}
 	b.beginNext(x, start, stat) // too late
 	unlock()
 	_, err = ticket.End(simba.EndGone)
 	must(t, err)
 	now, _, err := b.Owner(ctx, "m")
-	if err != nil || now.Token != told.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
-		t.Errorf("after x was told %+v: %+v, %v", told, now, err)
+	if err != nil || now.Token != reply.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
+		t.Errorf("after x's reply %+v: %+v, %v", reply, now, err)
 	}
 }
 

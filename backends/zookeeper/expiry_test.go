@@ -111,7 +111,7 @@ func TestNewOwnerIsNotRefused(t *testing.T) {
 	}
 	before := string(newGUID("o", s.tag)) + "-latch-0000000000" // the owner when the request listed the nodes
 	if out, done, err := here.refuse(ctx, s, r, []string{protected + before}, ""); done || err != nil {
-		t.Errorf("the owner is told %+v, %v", out, err)
+		t.Errorf("the owner gets %+v, %v", out, err)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 	}
 	n := &node{s: own.s, mutex: k.mutex, contender: k.contender, guid: own.guid, child: own.child, foreign: true}
 	if n, err := b.leaseless(ctx, n, &latch.stat); n != nil || err != nil {
-		t.Errorf("who reads its latch before and its lease after is told of an owner for %v, %v", n.ttl, err)
+		t.Errorf("a read of the latch before and of the lease after gives an owner for %v, %v", n.ttl, err)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 	creator, other := twoServers(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	for teller, b := range map[string]*Backend{"its-keeper": creator, "another-server": other} {
+	for teller, b := range map[string]*Backend{"its-creator": creator, "another-server": other} {
 		k := nodeKey{teller, "a"}
 		if _, _, err := creator.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 			t.Fatal(err)
@@ -166,14 +166,14 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 		rec, version := n.recordLocked(time.Now()), n.version
 		creator.mu.Unlock()
 		if _, err := n.s.change(ctx, n, rec, version); !errors.Is(err, zk.ErrBadVersion) {
-			t.Errorf("told by %s: a renewal that is late on its way: %v", teller, err)
+			t.Errorf("reported by %s: a late renewal: %v", teller, err)
 		}
 		if err := creator.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
-			t.Errorf("told by %s: the request renews: %v", teller, err)
+			t.Errorf("reported by %s: the request renews: %v", teller, err)
 		}
 		unlock()
 		if out, err := creator.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
-			t.Errorf("told by %s: %+v, %v", teller, out, err)
+			t.Errorf("reported by %s: %+v, %v", teller, out, err)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	}
 	tenure, _, err := b.Owner(ctx, k.mutex)
 	if err != nil || tenure.Owner != "" {
-		t.Errorf("after it was told to be over: %+v, %v", tenure, err)
+		t.Errorf("after its end was reported: %+v, %v", tenure, err)
 	}
 	if out, _, err := b.Acquire(ctx, r); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token || out.TTL < r.TTL/2 {
 		t.Errorf("its owner: %+v, %v", out, err)

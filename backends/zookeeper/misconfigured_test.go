@@ -255,7 +255,7 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	_, err = ask(b, "m", "c")
 	mustBeMisconfigured(t, "acquire", err, "no permission")
 	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
-	await(t, "it serves on", func() bool { out, err := ask(b, "m", "c"); return err == nil && out.Owner == "a" })
+	await(t, "requests succeed again", func() bool { out, err := ask(b, "m", "c"); return err == nil && out.Owner == "a" })
 	ticket, w = block(t, b, "m", "w", time.Minute)
 	giveUp(t, other, "m", "a")
 	w.await(t)
@@ -297,7 +297,7 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 		if right == zk.PermRead { // the lease is gone with the wait
 			freeACL(t, o, path)
 		}
-		await(t, "another has its turn", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
+		await(t, "another contender gets it", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
 		ticket, w = block(t, two, m, "y", time.Minute)
 		giveUp(t, two, m, "x")
 		w.await(t)

@@ -29,8 +29,8 @@ func (subscriberOf) Any() bool                        { return true }
 func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
-	told := subscriberOf{simba.ContenderChannel("m", "x"), make(chan string, 10)}
-	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: told, HandoffWindow: time.Minute, QueueGrace: time.Minute})
+	sub := subscriberOf{simba.ContenderChannel("m", "x"), make(chan string, 10)}
+	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: sub, HandoffWindow: time.Minute, QueueGrace: time.Minute})
 	must(t, err)
 	defer here.Close()
 	there, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
@@ -49,16 +49,16 @@ func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	hears := func(what string) {
 		t.Helper()
 		select {
-		case got := <-told.said:
+		case got := <-sub.said:
 			if got != simba.ReleasedNotice("o") {
-				t.Errorf("%s it is told %q", what, got)
+				t.Errorf("%s it gets %q", what, got)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s it is told nothing", what)
+			t.Errorf("%s it gets nothing", what)
 		}
 	}
-	hears("as its turn comes")
-	_, err = here.Subscribed(ctx, told.channel, false)
+	hears("when the mutex is reserved for it")
+	_, err = here.Subscribed(ctx, sub.channel, false)
 	must(t, err)
 	hears("as it subscribes again")
 }

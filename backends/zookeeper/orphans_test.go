@@ -22,11 +22,11 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 			acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: "o"}, simba.StatusAcquired)
 			acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusQueued)
 			n := creator.nodeAt(k)
-			until(t, creator, "its place is written", func() bool { return n.writeAt.IsZero() })
+			until(t, creator, "its lease is written", func() bool { return n.writeAt.IsZero() })
 			asksElsewhere := func() {
 				acquireAs(t, other, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusQueued)
 				elsewhere := other.nodeAt(k)
-				until(t, other, "its place is written by the other", func() bool { return elsewhere.writeAt.IsZero() })
+				until(t, other, "its lease is written by the other", func() bool { return elsewhere.writeAt.IsZero() })
 			}
 			unlock, err := creator.lockKey(ctx, k) // so that only the test reconciles it
 			must(t, err)
@@ -58,7 +58,7 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 				t.Errorf("there is %v", names)
 			}
 			if kept := creator.nodeAt(k); (kept != nil) != c.after {
-				t.Errorf("its keeper has %+v", kept)
+				t.Errorf("its creator has %+v", kept)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ type delayedRequest struct {
 	request   simba.AcquireRequest
 	asked     time.Time
 	begun     time.Time // when its node existed
-	told      simba.Tenure
+	reported      simba.Tenure
 	answered  chan error
 	out       simba.Outcome // valid after answered
 }
@@ -87,12 +87,12 @@ func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
-	h.told = h.owner(t, h.near)
-	if h.told.Owner == "" && time.Since(h.asked) >= h.request.TTL+h.request.Transition {
+	h.reported = h.owner(t, h.near)
+	if h.reported.Owner == "" && time.Since(h.asked) >= h.request.TTL+h.request.Transition {
 		return false
 	}
-	if h.told.Owner != "x" {
-		t.Fatalf("the owner is told to be %+v", h.told)
+	if h.reported.Owner != "x" {
+		t.Fatalf("the owner is reported as %+v", h.reported)
 	}
 	return true
 }
@@ -112,8 +112,8 @@ func (h *delayedRequest) mustRenew(t *testing.T) {
 	t.Helper()
 	before := time.Now()
 	out, _, err := h.far.Acquire(context.Background(), h.request)
-	if err != nil || out.Token != h.told.Token || out.TTL < h.request.TTL-time.Since(before) {
-		t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
+	if err != nil || out.Token != h.reported.Token || out.TTL < h.request.TTL-time.Since(before) {
+		t.Errorf("x: %+v, %v, after %+v was reported", out, err, h.reported)
 	}
 }
 
@@ -128,22 +128,22 @@ func (h *delayedRequest) owner(t *testing.T, b *Backend) simba.Tenure {
 // before the request continued.
 func (h *delayedRequest) mustKeepWindows(t *testing.T, from time.Time) {
 	t.Helper()
-	if h.out.Status != simba.StatusAcquired || h.out.Token != h.told.Token {
-		t.Fatalf("x: %+v, after %+v was told", h.out, h.told)
+	if h.out.Status != simba.StatusAcquired || h.out.Token != h.reported.Token {
+		t.Fatalf("x: %+v, after %+v was reported", h.out, h.reported)
 	}
 	if most := h.request.TTL - from.Sub(h.begun); h.out.TTL > most || h.out.Transition > most+h.request.Transition {
 		t.Errorf("x: %+v, though at most %v can be left", h.out, most)
 	}
 	for name, b := range map[string]*Backend{"far": h.far, "near": h.near} {
-		if now := h.owner(t, b); now.Token != h.told.Token || now.TTLAt != h.told.TTLAt || now.TransitionAt != h.told.TransitionAt {
-			t.Errorf("the %s server tells %+v, after %+v was told", name, now, h.told)
+		if now := h.owner(t, b); now.Token != h.reported.Token || now.TTLAt != h.reported.TTLAt || now.TransitionAt != h.reported.TransitionAt {
+			t.Errorf("the %s server reports %+v, after %+v was reported", name, now, h.reported)
 		}
 	}
 }
 
 func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	for name, queued := range map[string]bool{"before it has a place": false, "in its place": true} {
+	for name, queued := range map[string]bool{"before it is queued": false, "in the queue": true} {
 		t.Run(name, func(t *testing.T) {
 			h := delayRequest(t, srv.Addr, queued, time.Minute, (*stores.Link).BlackholeFrom)
 			healed := time.Now()
@@ -156,8 +156,8 @@ func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 			h.awaitEnd(t)
 			h.link.Heal()
 			must(t, <-h.answered)
-			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.told.Token {
-				t.Errorf("x: %+v, after %+v was told to be over", h.out, h.told)
+			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.reported.Token {
+				t.Errorf("x: %+v, after the end of %+v was reported", h.out, h.reported)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 
 func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 	far, near := twoServers(t)
-	for name, over := range map[string]bool{"while it may be told of": false, "another tenure after that": true} {
+	for name, over := range map[string]bool{"while it may be reported": false, "another tenure afterwards": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			ttl := time.Minute
@@ -201,8 +201,8 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 			}
 			out, err := far.acquireWithLock(ctx, h.request, nil)
 			unlock()
-			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.told.Token) == over {
-				t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
+			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.reported.Token) == over {
+				t.Errorf("x: %+v, %v, after %+v was reported", out, err, h.reported)
 			}
 			if !over {
 				h.mustRenew(t)

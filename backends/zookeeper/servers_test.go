@@ -158,12 +158,12 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	giveUp(t, near, "m", "o")
 	woken.await(t)
 	out, err := second.End(simba.EndWoken)
-	told := time.Now()
+	answered := time.Now()
 	if err != nil || out.Status != simba.StatusAcquired {
 		t.Fatalf("x: %+v, %v", out, err)
 	}
 	after.await(t)
-	if left := out.TTL - time.Since(told); left > 3*time.Millisecond {
+	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
 		t.Errorf("z owns it, and x is sure of it for another %v", left)
 	}
 }
@@ -262,7 +262,7 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 			giveUp(t, there, name, "x")
 			now := take(t, there, name, "x", time.Minute)
 			if !use(name, now.Token) {
-				t.Error("its owner is told that it is not")
+				t.Error("its owner gets a refusal")
 			}
 		})
 	}
@@ -329,7 +329,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 			link.Heal()
 			a := <-answered
 			if a.ok {
-				t.Error("it is told as done")
+				t.Error("the reply says that it is done")
 			}
 			unavailable(t, a.err)
 			for name, b := range map[string]*zookeeper.Backend{"far": far, "near": near} {
@@ -366,7 +366,7 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 			}
 			answered <- out
 		}()
-		await(t, "others are told that it is over", func() bool {
+		await(t, "its end is reported", func() bool {
 			owner, _, err := near.Owner(ctx, m)
 			return err == nil && owner.Owner == ""
 		})
@@ -420,7 +420,7 @@ func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 			ok, err := ends(far, m)
 			<-lost
 			if err == nil {
-				t.Errorf("it is told %v, though another may have ended it meanwhile", ok)
+				t.Errorf("the reply is %v, though another request may have ended it meanwhile", ok)
 			} else {
 				unavailable(t, err)
 			}

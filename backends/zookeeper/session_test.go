@@ -71,7 +71,7 @@ func TestWaitersSurviveALostSession(t *testing.T) {
 		return err == nil && len(q) == 0
 	})
 	link.Heal()
-	await(t, "b has a new place", func() bool {
+	await(t, "b has a new node", func() bool {
 		q, _, err := near.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 1 && q[0].Contender == "b" && q[0].Blocked
 	})
@@ -122,7 +122,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	})
 	srv.Resume()
 	for _, channel := range []string{mutex, own} {
-		await(t, "a notice comes on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
+		await(t, "a notice is published on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
 	}
 	take(t, b, "m", "b", time.Hour)
 }
@@ -153,7 +153,7 @@ func TestLostReplyLeavesNoNode(t *testing.T) {
 	_, _, err = b.Acquire(soon, simba.AcquireRequest{Mutex: "lost", Contender: "a", TTL: time.Minute})
 	unavailable(t, err)
 	link.Heal()
-	await(t, "what nobody was told of is gone", func() bool {
+	await(t, "the orphan is deleted", func() bool {
 		names, _, err := c.Children("/simba/lost")
 		return err != nil || len(names) == 0
 	})
@@ -222,7 +222,7 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 	})
 	// The ensemble has yet to end the session, and now receives what the network has delayed.
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Token != a.Token {
-		t.Fatalf("a goes on elsewhere: %+v, %v", out, err)
+		t.Fatalf("a renews elsewhere: %+v, %v", out, err)
 	}
 	link.Heal()
 	healed := time.Now()
@@ -239,7 +239,7 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 	})
 	t.Logf("it served again %v after the network was whole", time.Since(healed))
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusLost {
-		t.Errorf("a goes on elsewhere though it was told that it lost the mutex: %+v, %v", out, err)
+		t.Errorf("a renews elsewhere though the reply was that it lost the mutex: %+v, %v", out, err)
 	}
 	await(t, "nothing is left of it", func() bool {
 		return len(leases(t, raw(t, srv.Addr))) == 0

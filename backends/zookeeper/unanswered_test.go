@@ -46,7 +46,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	a := take(t, near, "m", "a", time.Minute)
 	select {
 	case <-woken:
-		t.Error("two owners: b is told too")
+		t.Error("two owners: b is granted too")
 	default:
 	}
 	if out, err := second.End(simba.EndTimeout); err != nil || out.Status != simba.StatusTimeout || out.Token != a.Token {
@@ -98,7 +98,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		link.Heal()
 		a := <-answered
 		if a.out.Status != 0 {
-			t.Errorf("it is told %+v", a.out)
+			t.Errorf("it gets %+v", a.out)
 		}
 		unavailable(t, a.err)
 	}
