@@ -8,14 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// call is one method of a Backend, asked about a mutex.
+// call is a call of one Backend method about a mutex.
 type call struct {
 	name string
 	do   func(ctx context.Context, b simba.Backend, m string) error
 }
 
-// calls are all the methods that ask for, or about, a mutex. History is not among
-// them: it needs no store.
+// calls are calls of all methods that need the store. History needs none.
 var calls = []call{
 	{"acquire", func(ctx context.Context, b simba.Backend, m string) error {
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "x", TTL: sec})
@@ -54,7 +53,7 @@ var calls = []call{
 	}},
 }
 
-// nobody is a waiter whose wake-up nobody needs.
+// noWaiter is a waiter whose wake-up nobody needs.
 type noWaiter struct{}
 
 func (noWaiter) Wake() {}

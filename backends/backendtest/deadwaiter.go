@@ -71,7 +71,7 @@ func deadWaiterRules() []rule {
 			dead.granted()
 			dead.abandon()
 			b.granted()
-			dead.abandon() // too late to do harm
+			dead.abandon() // too late to have an effect
 			if o := s.owner(m); o.Owner != "b" {
 				tc.t.Errorf("%+v", o)
 			}

@@ -73,7 +73,7 @@ func handoffRules() []rule {
 			s.mustAcquire(m, "owner", long, 0)
 			var waiting []*waiter
 			for i := range 20 {
-				// The names are in the opposite order of the arrivals.
+				// The names are in the opposite order of the requests.
 				waiting = append(waiting, s.block(m, fmt.Sprintf("c%02d", 99-i), long, 0))
 			}
 			last := "owner"
@@ -175,7 +175,7 @@ func handoffRules() []rule {
 			b.awaitWake()
 			first := s.owner(m)
 			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pause(2 * rounding) // by this server's clock, too
+			pause(2 * rounding) // by this server's clock too
 			s.mustAcquire(m, "c", long, 0)
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 				tc.t.Errorf("%s after %+v", show(o), first)
@@ -188,7 +188,7 @@ func handoffRules() []rule {
 				if o = b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 					break
 				}
-				// b asked too late once more: d has the mutex now, and b is the next.
+				// b was too late once more: d has the mutex now, and b is next.
 				last := d.granted().Owner
 				d = s.block(m, last+"d", long, 0)
 				s.mustRelease(m, last)
@@ -205,7 +205,7 @@ func handoffRules() []rule {
 			s.mustRelease(m, "a")
 			b.awaitWake()
 			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pause(2 * rounding) // by this server's clock, too
+			pause(2 * rounding) // by this server's clock too
 			if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
 				tc.t.Errorf("%s", show(o))
 			}

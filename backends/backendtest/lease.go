@@ -62,7 +62,7 @@ func leaseRules() []rule {
 				var o simba.Outcome
 				tc.await("the lease ends", func() bool {
 					o = s.acquireNoQueue(m, "b", long, 0)
-					// It may take a moment until a lease that has ended has gone.
+					// An ended lease may take a moment to disappear.
 					if o.Status == simba.StatusBusy && o.Owner != "a" && (o.Owner != "" || time.Since(sent) < lease-rounding) {
 						tc.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
 					}

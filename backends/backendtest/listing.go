@@ -84,7 +84,7 @@ func listingRules() []rule {
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
-				// Each leaves something behind, and a scan that is slower than they are must end.
+				// Each leaves something behind, and a slow scan must still end.
 				const others = 200
 				for i := 0; ; i = (i + 1) % others {
 					select {
@@ -196,7 +196,7 @@ func listingRules() []rule {
 	}
 }
 
-// scan goes once around, and returns the names in order, each once.
+// scan runs a whole scan and returns the names in order, each once.
 func scan(s *server, r simba.ScanRequest) []string {
 	s.tc.t.Helper()
 	var names []string

@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// lose has the reply to the first request lost that names the mutex. It returns the
-// error of do, which is nil or an UnavailableError.
+// loseReply drops the reply to the first request that names the mutex. It returns the error of do,
+// which is nil or an UnavailableError.
 func (tc *testCase) loseReply(m string, do func() error) error {
 	tc.t.Helper()
 	lost := tc.engine.Link.DropReplyTo(m)
@@ -175,7 +175,7 @@ func lostReplyRules() []rule {
 				s.mustAcquire(m, "a", long, 0)
 				b := s.block(m, "b", 2*sec, 0)
 				c := s.block(m, "c", long, 0)
-				tc.engine.Link.DropReplyTo(m) // an engine may not need to ask
+				tc.engine.Link.DropReplyTo(m) // the engine may need no request
 				b.ended = true
 				o, err := b.ticket.End(why)
 				if err != nil {
@@ -201,7 +201,7 @@ func lostReplyRules() []rule {
 			b := two.block(m, "b", long, 0)
 			one.mustRelease(m, "a")
 			b.awaitWake()
-			tc.engine.Link.DropReplyTo(m) // if it asks at all
+			tc.engine.Link.DropReplyTo(m) // if it makes a request at all
 			if o := b.endAgain(); o.Owner != "b" {
 				tc.t.Errorf("%s", show(o))
 			}
@@ -213,8 +213,8 @@ func lostReplyRules() []rule {
 	}
 }
 
-// endAgain ends a wait that was woken. Should the store not confirm it, the client
-// repeats its request until it is answered.
+// endAgain ends a wait after its wake-up. If the store does not confirm it, the client repeats its
+// request until it gets a reply.
 func (x *waiter) endAgain() simba.Outcome {
 	x.s.tc.t.Helper()
 	x.ended = true

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// slack is by how much an answer may be later than its deadline on a busy machine. An answer
-	// that heeds no deadline never comes, since the network heals after it.
+	// answerSlack is how much later than its deadline an answer may be on a busy machine. A request
+	// without a deadline would never be answered, since the network heals only after it.
 	answerSlack = 8 * sec
-	// recovery is how soon after the network has healed requests must be served.
+	// recoveryLimit is how soon requests must succeed after the network has healed.
 	recoveryLimit = 5 * sec
 )
 
-// faults are the ways in which a store cannot be reached.
+// outages are the ways in which a store cannot be reached.
 var outages = []struct {
 	name string
 	cut  func(*stores.Link)
@@ -66,7 +66,7 @@ func outageRules() (rules []rule) {
 						return false
 					}
 					f.cut(tc.engine.Link)
-					// The waiter may have been granted the mutex before.
+					// The waiter may have been granted the mutex before the outage.
 					if time.Since(asked) >= lease-rounding {
 						tc.engine.Link.Heal()
 						s.ownerAgain(m)
@@ -129,7 +129,7 @@ func outageRules() (rules []rule) {
 			one, two := tc.server(), tc.directServer()
 			m := tc.mutex()
 			tc.engine.Link.Blackhole()
-			two.mustAcquire(m, "a", long, 0) // so it is owned when one sees it first
+			two.mustAcquire(m, "a", long, 0) // so that it is owned when one first reads it
 			one.broker.subscribe(simba.MutexChannel(m))
 			asked := time.Now()
 			_, err := one.b.Subscribed(context.Background(), simba.MutexChannel(m), false)
@@ -154,7 +154,7 @@ func outageRules() (rules []rule) {
 	)
 }
 
-// mustBeUnavailable checks that a request was refused as the wire wants it.
+// mustBeUnavailable checks that err is an UnavailableError of the engine, in one line.
 func (tc *testCase) mustBeUnavailable(what string, err error) {
 	tc.t.Helper()
 	var unavailable *simba.UnavailableError
@@ -168,8 +168,7 @@ func (tc *testCase) mustBeUnavailable(what string, err error) {
 	}
 }
 
-// unavailable has every method ask a store that cannot be reached, and again when it
-// can be.
+// checkUnavailable calls every method while the store cannot be reached, and again afterwards.
 func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	s, m := tc.server(), tc.mutex()
 	token := s.mustAcquire(m, "owner", long, 0).Token
@@ -212,9 +211,8 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	}
 }
 
-// abandonedInOutage ends two waits in an outage, one whose time ran out and one whose
-// client is gone. Their leases are short: if the store grants them unasked, that is
-// how long the next waits.
+// checkAbandoned ends two waits in an outage: one timed out, and one client disconnected. Their
+// leases are short: if the store grants them anyway, the next waiter waits that long.
 func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 	s, m := tc.server(), tc.mutex()
 	s.mustAcquire(m, "a", long, 0)
@@ -244,12 +242,12 @@ func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 	d.granted()
 }
 
-// hearsTenures waits until one has heard of a tenure that two's client has.
+// awaitTenures waits until one has published a tenure of two's client.
 func awaitTenures(tc *testCase, one, two *server, m string) {
 	tc.t.Helper()
 	channel := simba.MutexChannel(m)
-	// A server that looks now and then must find it owned, and find it free before: one
-	// owner at two looks may be one tenure.
+	// A polling server must read the mutex free and then owned: the same owner in two reads may be
+	// one tenure.
 	heard := func() bool {
 		for range 20 {
 			if slices.Contains(one.broker.publishedOn(channel), "acquired@@a") {

@@ -161,7 +161,7 @@ func pollingRules() []rule {
 					return false
 				}
 				if o := s.acquire(m, "b", long, 0); o.Status != simba.StatusQueued {
-					return false // a's lease is over
+					return false // a's lease has ended
 				}
 				tc.await("b's place lapses", func() bool { return len(s.queue(m)) == 0 })
 				if took := time.Since(sent); took < lease+300*ms-rounding {
@@ -190,7 +190,7 @@ func pollingRules() []rule {
 			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", sec)
 			pause(300 * ms)
-			tc.equal("queue", s.queue(m), []string{"b"}) // until the end of the lease that it saw
+			tc.equal("queue", s.queue(m), []string{"b"}) // until the end of the lease that it knows
 		}},
 	}
 }

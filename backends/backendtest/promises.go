@@ -5,22 +5,22 @@ import (
 	"testing"
 )
 
-// Promise is one line of the documentation's table: a rule, and how far each engine
-// keeps it.
+// Promise is one line of the documentation's table: a rule, and how far each engine keeps it.
 type Promise struct {
-	ID   string // by which the suite's subtests name it: the number of the rule in the design, or a word
+	ID   string // by which rules name it: the number of the rule in the design, or a word
 	Rule string
 
 	Embedded, Redis, MySQL, ZooKeeper Keeping
 
-	Tests Tests // what the suite cannot do to every engine
+	Tests Tests // besides the rules of the suite
 }
 
-// Tests names, for each engine, tests that attack a promise beside the suite: what kills a store or sets a clock is another
-// thing on each. A name is that of the folder, a dot, and the function's: "persist.TestX".
+// Tests names, for each engine, tests of a promise that the suite cannot run on every engine, such
+// as killing a store or setting a clock. A name is the folder, a dot, and the function:
+// "persist.TestX".
 type Tests struct{ Embedded, Redis, MySQL, ZooKeeper []string }
 
-// Keeping is how far an engine keeps a rule. The zero Keeping is Kept.
+// Keeping says how far an engine keeps a promise. The zero value is Kept.
 type Keeping struct {
 	state state
 	text  string
@@ -35,17 +35,16 @@ const (
 	notApplicable
 )
 
-// Kept is a rule that an engine keeps.
+// Kept is a promise that the engine keeps.
 var Kept = Keeping{}
 
-// KeptIf is a rule that an engine keeps on a condition; text ends the sentence "kept
-// if".
+// KeptIf is a promise that the engine keeps on a condition. The text ends the sentence "kept if".
 func KeptIf(text string) Keeping { return Keeping{keptIf, text} }
 
-// NotKept is a rule that an engine does not keep; text says what it does instead.
+// NotKept is a promise that the engine does not keep. The text says what it does instead.
 func NotKept(text string) Keeping { return Keeping{notKept, text} }
 
-// Moot is a rule that says nothing to an engine; text says why.
+// NotApplicable is a promise without a meaning for the engine. The text says why.
 func NotApplicable(text string) Keeping { return Keeping{notApplicable, text} }
 
 func (k Keeping) String() string {
@@ -60,7 +59,7 @@ func (k Keeping) String() string {
 	return "kept"
 }
 
-// of returns what an engine, by Engine.Name, makes of the promise.
+// of returns how an engine, by Engine.Name, keeps the promise.
 func (p Promise) of(engine string) Keeping {
 	return column(engine, p.Embedded, p.Redis, p.MySQL, p.ZooKeeper)
 }
@@ -70,7 +69,7 @@ func (t Tests) of(engine string) []string {
 	return column(engine, t.Embedded, t.Redis, t.MySQL, t.ZooKeeper)
 }
 
-// column returns what is about an engine, by Engine.Name.
+// column returns the value for an engine, by Engine.Name.
 func column[T any](engine string, embedded, redis, mysql, zookeeper T) T {
 	name, _, _ := strings.Cut(engine, "-")
 	switch name {
@@ -95,14 +94,14 @@ func promiseOf(t testing.TB, id string) Promise {
 	return Promise{}
 }
 
-// The conditions that come back.
+// Conditions that several promises share.
 const (
 	redisDurable = "`appendfsync always`, and no failover: a replica that takes over may lack the last writes"
 	mysqlDurable = "`innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and no failover to an asynchronous replica; with Galera, if all servers write to one node"
 	sessionLives = "the server's session lives: if the server stops, or is cut off for longer than two thirds of the session timeout, the leases that it granted end"
 )
 
-// tenThousand is of all engines with a store.
+// tenThousand applies to all engines with a store.
 const tenThousand = "backends/proxy.TestOfEventsTheLastTenThousandAreKept"
 
 var (
@@ -110,7 +109,7 @@ var (
 	noStore      = NotApplicable("there is no store beside it")
 )
 
-// Promises is what each engine keeps of the design's rules, in its order.
+// Promises lists what each engine keeps, in the order of the design's rules.
 var Promises = []Promise{
 	{
 		ID: "1", Rule: "At most one owner. It changes inside a lease only by RELEASE, the end of a SESSION, or BREAK; at `transition_at` the lease has ended",

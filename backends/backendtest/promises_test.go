@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of promises in docs/ENGINES.md")
 
-// markdown is the table of promises for the documentation.
+// markdown returns the table of promises for the documentation.
 func markdown() string {
 	var b strings.Builder
 	b.WriteString("| rule | embedded | redis | mysql | zookeeper |\n| --- | --- | --- | --- | --- |\n")
@@ -73,11 +73,11 @@ func TestEveryRuleProvesAPromiseAndEveryNameIsUsedOnce(t *testing.T) {
 
 const root = "../.."
 
-// engines are those of the table, by Engine.Name.
+// engines are the columns of the table, by Engine.Name.
 var engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 
-// runsOn reports whether Run does not skip the rule on an engine: the embedded one has no store that servers share or
-// a network parts from them.
+// runsOn reports whether Run runs the rule on an engine. The embedded engine has no shared store
+// and no network.
 func (r rule) runsOn(engine string) bool { return engine != "embedded" || r.needs == 0 }
 
 func TestEveryPromiseIsAttackedOnEveryEngineThatKeepsIt(t *testing.T) {

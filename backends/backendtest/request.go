@@ -96,7 +96,7 @@ func requestRules() []rule {
 	}
 }
 
-// simultaneously has one contender ask many times at once, by all servers in turn.
+// acquireAtOnce lets one contender send many concurrent requests, through all servers.
 func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 	tc.t.Helper()
 	const requests = 16

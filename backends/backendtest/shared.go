@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What holds between several servers on one store.
+// Rules for several servers on one store.
 
 func sharedRules() []rule {
 	return []rule{
@@ -170,7 +170,7 @@ func sharedRules() []rule {
 				}
 				one.mustRelease(m, "a")
 				if when == "after" {
-					pause(50 * ms) // it may have been chosen, or not yet
+					pause(50 * ms) // the handoff may have chosen it by now, or not
 					dead.end(simba.EndGone)
 				}
 				b.granted()

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The queue, the turns and the notices that several servers on one store share.
+// Rules for the queue, the reservations and the notices of several servers on one store.
 
 func sharedQueueRules() []rule {
 	return []rule{
@@ -81,7 +81,7 @@ func sharedQueueRules() []rule {
 				tc.t.Fatal("neither was woken")
 			}
 			o := got.end(simba.EndWoken)
-			if got == first && o.Status != simba.StatusAcquired { // its place was taken over
+			if got == first && o.Status != simba.StatusAcquired { // the second connection has its queue entry
 				o = second.granted()
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token {
@@ -216,14 +216,14 @@ func sharedNoticeRules() []rule {
 				for k, s := range []*server{one, two} {
 					tc.await(fmt.Sprintf("server %d hears %s", k+1, step.want), func() bool { return len(s.broker.publishedOn(channel)) > i })
 					got := s.broker.publishedOn(channel)
-					// A store that does not say how a tenure ended leaves it at released.
+					// A store that does not record how a tenure ended reports a release.
 					last := strings.Replace(got[len(got)-1], `"broken"`, `"released"`, 1)
 					if len(got) != i+1 || !strings.Contains(last, strings.Replace(step.want, `"broken"`, `"released"`, 1)) || !strings.Contains(last, m) {
 						tc.t.Errorf("server %d after %s: %q", k+1, step.want, got)
 					}
 				}
 			}
-			// What one server saw of the other, its history has too.
+			// A server's history also has what it saw of the other server.
 			tc.equal("history", one.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 			tc.equal("history", two.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 		}},
@@ -232,7 +232,7 @@ func sharedNoticeRules() []rule {
 			m := tc.mutex()
 			channel := simba.EventChannel(m)
 			two.subscribe(channel)
-			// The answer may be late: a has had the mutex all the same.
+			// The reply may be late, but the tenure began in any case.
 			one.acquireIfInTime(m, "a", 300*ms, 0)
 			tc.await("the end is told", func() bool {
 				got := strings.Join(two.broker.publishedOn(channel), " ")

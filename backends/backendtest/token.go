@@ -114,7 +114,7 @@ func tokenRules() []rule {
 				return s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: session})
 			}
 			ask(7)
-			ask(8) // by another connection, before the first is seen to be gone
+			ask(8) // by another connection, before the first is known to be closed
 			if end(7) {
 				tc.t.Error("the old session took the lease away")
 			}
