@@ -60,7 +60,7 @@ func (noWaiter) Wake() {}
 
 func lifeRules() []rule {
 	return []rule{
-		{"close", "a closed server answers nothing", 0, func(tc *testCase) {
+		{"close", "every method of a closed server returns ErrStopped", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			x := s.block(m, "b", long, 0)
@@ -114,7 +114,7 @@ func lifeRules() []rule {
 			s.close()
 			all.Wait()
 		}},
-		{"close", "what is not a mutex' channel may be subscribed to", 0, func(tc *testCase) {
+		{"close", "a subscription to any other channel succeeds", 0, func(tc *testCase) {
 			s := tc.server()
 			for _, channel := range []string{"news", "simba:{", "simba:{}", "simba:x", "simba-events:{", "simba:{m", ""} {
 				s.subscribe(channel)

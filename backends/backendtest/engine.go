@@ -86,9 +86,9 @@ func Run(t *testing.T, e Engine) {
 			case r.needs&link != 0 && e.Link == nil:
 				t.Skip("no network between the engine and its store")
 			case r.needs&direct != 0 && e.Direct == nil:
-				t.Skip("no second way to the store")
+				t.Skip("no second connection to the store")
 			case r.needs&harm != 0 && e.Harm == nil:
-				t.Skip("nobody knows how to harm the store")
+				t.Skip("the test cannot harm the store")
 			}
 			e := e
 			if r.needs&link == 0 {

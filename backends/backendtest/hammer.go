@@ -27,24 +27,24 @@ const enoughTenures = 4
 
 func hammerRules() []rule {
 	return []rule{
-		{"8", "of many that come at once each acquires in its turn", 0, func(tc *testCase) {
+		{"8", "of many concurrent waiters each acquires once", 0, func(tc *testCase) {
 			s := tc.server()
 			for range 3 {
 				rush(tc, 32, s)
 			}
 		}},
-		{"8s", "of many that come to two servers at once each acquires in its turn", shared, func(tc *testCase) {
+		{"8s", "of many concurrent waiters at two servers each acquires once", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			rush(tc, 16, one, two)
 		}},
-		{"1", "many contenders never hold one mutex at once", 0, func(tc *testCase) {
+		{"1", "many contenders never own one mutex at the same time", 0, func(tc *testCase) {
 			tc.mustBeSafe(2*sec, nil, tc.server())
 		}},
-		{"1", "many contenders of two servers never hold one mutex at once", shared, func(tc *testCase) {
+		{"1", "many contenders of two servers never own one mutex at the same time", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			tc.mustBeSafe(2*sec, nil, one, two)
 		}},
-		{"1", "many contenders never hold one mutex at once while the network fails", shared | link, func(tc *testCase) {
+		{"1", "many contenders never own one mutex at the same time while the network fails", shared | link, func(tc *testCase) {
 			one, two := tc.pair()
 			l := tc.engine.Link
 			tc.mustBeSafe(4*sec, func(stop <-chan struct{}) {
@@ -180,7 +180,7 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 	all.Wait()
 	for _, m := range mutexes {
 		for _, s := range servers {
-			tc.await("it can be had again", func() bool {
+			tc.await("the mutex is available again", func() bool {
 				o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "last", TTL: long, NoQueue: true})
 				return err == nil && o.Owner == "last"
 			})
@@ -237,14 +237,14 @@ func findViolations(sections []ownership) (faults []string) {
 		case !ok:
 		case s.token == p.token:
 			if s.contender != p.contender {
-				faults = append(faults, fmt.Sprintf("token %d is given twice: to %s and to %s", s.token, p.contender, s.contender))
+				faults = append(faults, fmt.Sprintf("token %d has two owners: %s and %s", s.token, p.contender, s.contender))
 			}
 			// Otherwise it was renewed, and only the last reply counts.
 		case s.from.Before(p.to.Add(-rounding)):
-			faults = append(faults, fmt.Sprintf("two owners of %s: %s (token %d) was sure for %v after %s (token %d) was told",
+			faults = append(faults, fmt.Sprintf("two owners of %s: the lease of %s (token %d) had %v left when %s (token %d) got its reply",
 				s.mutex, p.contender, p.token, p.to.Sub(s.from), s.contender, s.token))
 		case s.token < p.token:
-			faults = append(faults, fmt.Sprintf("%s: token %d of %s is told after token %d of %s",
+			faults = append(faults, fmt.Sprintf("%s: token %d of %s comes after token %d of %s",
 				s.mutex, s.token, s.contender, p.token, p.contender))
 		}
 		last[s.mutex] = s
@@ -328,7 +328,7 @@ func (h *contender) attempt(m string) error {
 	}
 	if o.Status != simba.StatusAcquired && o.Status != simba.StatusRenewed {
 		if o.Owner == h.name && !h.failing {
-			return fmt.Errorf("it owns the mutex and is told %s", show(o))
+			return fmt.Errorf("it owns the mutex, but the reply is %s", show(o))
 		}
 		pause(time.Duration(rand.IntN(5)) * ms)
 		return nil
@@ -359,7 +359,7 @@ func (h *contender) hold(s ownership) error {
 		case o.Status == simba.StatusRenewed:
 			s.to = asked.Add(o.Transition)
 		case answered.Before(s.to.Add(-rounding)):
-			return fmt.Errorf("its lease was to run for another %v when guard said %s", s.to.Sub(answered), show(o))
+			return fmt.Errorf("its lease had %v left when GUARD returned %s", s.to.Sub(answered), show(o))
 		default:
 			return nil
 		}

@@ -27,7 +27,7 @@ func (tc *testCase) loseReply(m string, do func() error) error {
 
 func lostReplyRules() []rule {
 	return []rule{
-		{"lost", "an acquire whose reply was lost gets the same tenure again", link, func(tc *testCase) {
+		{"lost", "an ACQUIRE repeated after a lost reply gets the same tenure", link, func(tc *testCase) {
 			s := tc.server()
 			other := s
 			if tc.engine.Shared {
@@ -63,7 +63,7 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a guard whose reply was lost renews again", link, func(tc *testCase) {
+		{"lost", "a GUARD repeated after a lost reply renews", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, 0)
 			for range 3 {
@@ -81,7 +81,7 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a release whose reply was lost hands on", link, func(tc *testCase) {
+		{"lost", "a RELEASE whose reply was lost hands off", link, func(tc *testCase) {
 			for range 3 {
 				s, m := tc.server(), tc.mutex()
 				s.mustAcquire(m, "a", long, 0)
@@ -107,7 +107,7 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a release whose reply was lost may be repeated, and the mutex is free", link, func(tc *testCase) {
+		{"lost", "a RELEASE may be repeated after a lost reply, and the mutex is free", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			_ = tc.loseReply(m, func() error {
@@ -120,7 +120,7 @@ func lostReplyRules() []rule {
 			})
 			s.mustAcquire(m, "b", long, 0)
 		}},
-		{"lost", "a break whose reply was lost hands on", link, func(tc *testCase) {
+		{"lost", "a BREAK whose reply was lost hands off", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
@@ -133,7 +133,7 @@ func lostReplyRules() []rule {
 				tc.t.Errorf("%s", show(o))
 			}
 		}},
-		{"lost", "one that is to wait and whose reply was lost may ask again", link, func(tc *testCase) {
+		{"lost", "a waiter whose reply was lost may ask again", link, func(tc *testCase) {
 			s := tc.server()
 			for _, held := range []bool{false, true} {
 				m := tc.mutex()
@@ -169,7 +169,7 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a waiter that is gone holds up nobody, though its leaving was not confirmed", link, func(tc *testCase) {
+		{"lost", "a waiter whose leaving was not confirmed delays nobody", link, func(tc *testCase) {
 			for _, why := range []simba.EndReason{simba.EndGone, simba.EndTimeout} {
 				s, m := tc.server(), tc.mutex()
 				s.mustAcquire(m, "a", long, 0)
@@ -194,7 +194,7 @@ func lostReplyRules() []rule {
 				tc.engine.Link.Heal()
 			}
 		}},
-		{"lost", "a grant that could not be confirmed is had by asking again", link | shared, func(tc *testCase) {
+		{"lost", "a grant that could not be confirmed is returned to a repeated request", link | shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)

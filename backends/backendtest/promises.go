@@ -194,19 +194,19 @@ var Promises = []Promise{
 		ZooKeeper: KeptIf("its first server lives: the tenure ends with that server's session"),
 	},
 	{
-		ID: "place-s", Rule: "A waiter that reconnects to another server keeps its place", Embedded: singleServer,
+		ID: "reconnect-s", Rule: "A waiter that reconnects to another server keeps its place", Embedded: singleServer,
 		MySQL:     NotKept("each server has a queue of its own"),
 		ZooKeeper: KeptIf("its first server lives: the place is a node of that server's session"),
 	},
 	{ID: "session", Rule: "SESSION: the mutex is released when the connection closes"},
-	{ID: "turn", Rule: "A polling waiter that can be reached is told `released@@…`, and the mutex is kept for it for the handoff window"},
+	{ID: "reservation", Rule: "A polling waiter that can be reached is told `released@@…`, and the mutex is kept for it for the handoff window"},
 	{
-		ID: "turn-s", Rule: "It is kept from the clients of other servers too", Embedded: singleServer,
+		ID: "reservation-s", Rule: "It is kept from the clients of other servers too", Embedded: singleServer,
 		MySQL: NotKept("kept among the clients of its own server; others may take it"),
 	},
-	{ID: "pass", Rule: "A turn that is missed, left or reaches nobody goes to the next in line"},
+	{ID: "next-waiter", Rule: "A turn that is missed, left or reaches nobody goes to the next in line"},
 	{
-		ID: "place", Rule: "A polling waiter that cannot be reached is passed over and keeps its place until its entry lapses",
+		ID: "unreachable", Rule: "A polling waiter that cannot be reached is passed over and keeps its place until its entry lapses",
 		ZooKeeper: NotKept("it keeps its place only until somebody else asks, since the first node is the owner's"),
 	},
 	{

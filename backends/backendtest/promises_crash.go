@@ -55,7 +55,7 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 		// The old server may remember what the store has lost; a new one cannot.
 		fresh := tc.server()
 		for _, h := range r.all {
-			tc.checkSurvived("the server of before", s, h)
+			tc.checkSurvived("the old server", s, h)
 			tc.checkSurvived("a new server", fresh, h)
 		}
 		for _, h := range r.all[:min(len(r.all), crashContenders)] {
@@ -178,15 +178,15 @@ func (tc *testCase) checkSurvived(who string, s *server, h belief) {
 	now := time.Now()
 	switch {
 	case o.Owner != "" && o.Owner != h.contender:
-		tc.t.Errorf("%s tells of %s: %+v, which nobody but %s asked for", who, h.mutex, o, h.contender)
+		tc.t.Errorf("%s reports for %s: %+v, but only %s used it", who, h.mutex, o, h.contender)
 	case h.open && (h.token == 0 || o.Owner == ""): // the request without a reply may be done or not
 	case h.released && o.Owner != "":
-		tc.t.Errorf("%s tells of %s: %+v, but %s was told that it has released token %d", who, h.mutex, o, h.contender, h.token)
+		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it released token %d", who, h.mutex, o, h.contender, h.token)
 	case h.released:
 	case o.Owner == "" || o.Token != h.token:
-		tc.t.Errorf("%s tells of %s: %+v, but %s was told that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
+		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
 	case o.TTL < h.until.Sub(now)-clockSkew:
-		tc.t.Errorf("%s tells that %s is %s's for another %v, which was told of %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
+		tc.t.Errorf("%s reports that %s is %s's for another %v, but its reply leaves %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
 	}
 }
 

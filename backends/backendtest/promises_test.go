@@ -32,7 +32,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	shown, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
-		t.Fatalf("docs/ENGINES.md has no place for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
+		t.Fatalf("docs/ENGINES.md has no markers for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
 	}
 	if shown == markdown() {
 		return

@@ -13,7 +13,7 @@ import (
 
 func refusedRules() []rule {
 	return []rule{
-		{"refused", "a store that refuses is named to a request and to a waiter, and serves on when it is mended", harm, func(tc *testCase) {
+		{"refused", "requests and waiters get the misconfiguration, and succeed when it is corrected", harm, func(tc *testCase) {
 			s := tc.server()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				_, x, mend := tc.blockThenHarm(s, m, lease)
@@ -35,7 +35,7 @@ func refusedRules() []rule {
 				return true
 			})
 		}},
-		{"refused", "a waiter that a store fails is told once, and waits again when it is mended", harm, func(tc *testCase) {
+		{"refused", "a wait ends with the misconfiguration once, and works again when it is corrected", harm, func(tc *testCase) {
 			s := tc.server()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				a, x, mend := tc.blockThenHarm(s, m, lease)

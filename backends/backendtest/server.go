@@ -104,7 +104,7 @@ func (s *server) mustAcquire(mutex, contender string, ttl, transition time.Durat
 	o, repeated := s.acquireRepeated(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	acquired := o.Status == simba.StatusAcquired || repeated && o.Status == simba.StatusRenewed
 	if !acquired || o.Owner != contender || o.Token == 0 {
-		s.tc.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s should acquire %s: %s", contender, mutex, show(o))
 	}
 	return o
 }
@@ -120,7 +120,7 @@ func (s *server) mustQueue(mutex, contender string, ttl time.Duration) simba.Out
 	s.tc.t.Helper()
 	o := s.acquire(mutex, contender, ttl, 0)
 	if o.Status != simba.StatusQueued || o.Position == 0 {
-		s.tc.t.Fatalf("%s was to be queued for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s should be queued for %s: %s", contender, mutex, show(o))
 	}
 	return o
 }
@@ -195,7 +195,7 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 func (s *server) mustRelease(mutex, contender string) {
 	s.tc.t.Helper()
 	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
-		s.tc.t.Fatalf("%s was to own %s when it released it", contender, mutex)
+		s.tc.t.Fatalf("%s should own %s when it releases it", contender, mutex)
 	}
 }
 
@@ -232,7 +232,7 @@ func (s *server) queueEntries(mutex string, count int) []simba.QueueEntry {
 	})
 	for i, q := range list {
 		if q.Position != i+1 {
-			s.tc.t.Errorf("%s has position %d at place %d of the queue", q.Contender, q.Position, i+1)
+			s.tc.t.Errorf("%s has position %d, but is number %d of the queue", q.Contender, q.Position, i+1)
 		}
 	}
 	return list
@@ -294,15 +294,15 @@ func (s *server) awaitNotices(channel string, want ...string) {
 			return
 		}
 		if len(got) >= len(want) && !slices.Equal(got[:len(want)], want) {
-			s.tc.t.Fatalf("%s brought %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s has %q, want %q", channel, got, want)
 		}
 		if len(got) > len(want) {
-			s.tc.t.Fatalf("%s brought more than was due: %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s has too many notices: %q, want %q", channel, got, want)
 		}
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.tc.t.Fatalf("%s brought %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s has %q, want %q", channel, got, want)
 		}
 	}
 }
@@ -316,7 +316,7 @@ func (s *server) awaitOnly(channel, want string) {
 	for {
 		got, more := s.broker.payloadsOn(channel)
 		if slices.ContainsFunc(got, func(payload string) bool { return payload != want }) {
-			s.tc.t.Fatalf("%s brought %q, want only %q", channel, got, want)
+			s.tc.t.Fatalf("%s has %q, want only %q", channel, got, want)
 		}
 		if len(got) > 0 {
 			return
@@ -324,7 +324,7 @@ func (s *server) awaitOnly(channel, want string) {
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.tc.t.Fatalf("%s brought nothing, want %q", channel, want)
+			s.tc.t.Fatalf("%s has no notice, want %q", channel, want)
 		}
 	}
 }

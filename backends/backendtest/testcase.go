@@ -121,7 +121,7 @@ func (tc *testCase) await(what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			tc.t.Fatalf("waited %v in vain: %s", limit, what)
+			tc.t.Fatalf("waited %v without success: %s", limit, what)
 		case <-again.C:
 		}
 	}
