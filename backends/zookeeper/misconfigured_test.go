@@ -206,7 +206,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	})
 	began := time.Now()
 	_, err := ask(b, "n", "b")
-	mustBeMisconfigured(t, "acquire", err, "the chroot /locks does not exist")
+	mustBeMisconfigured(t, "acquire", err, "the chroot /locks no longer exists")
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
