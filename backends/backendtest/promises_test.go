@@ -46,7 +46,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 	t.Error("docs/ENGINES.md shows another table of promises; run: go test ./backends/backendtest -update")
 }
 
-func TestEveryRuleProvesAPromiseAndEveryNameIsUsedOnce(t *testing.T) {
+func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 	known := map[string]bool{}
 	for _, p := range Promises {
 		if p.ID == "" || p.Rule == "" || known[p.ID] {
@@ -80,7 +80,7 @@ var engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 // and no network.
 func (r rule) runsOn(engine string) bool { return engine != "embedded" || r.needs == 0 }
 
-func TestEveryPromiseIsAttackedOnEveryEngineThatKeepsIt(t *testing.T) {
+func TestEveryKeptPromiseHasATest(t *testing.T) {
 	for _, p := range Promises {
 		for _, engine := range engines {
 			named := p.Tests.of(engine)

@@ -368,7 +368,7 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		"the owner is given a token":              {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
 		"it renews, and is given a token":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
 		"one without a token is ours now":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
-		"older than the column: backfilled":          {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
+		"older than the column: backfilled":       {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
 		"from before the column: a JVM's renewal": {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
 		"from before the column: ours, twice":     {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
 		"from before the column: expired":         {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},

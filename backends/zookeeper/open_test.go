@@ -38,19 +38,19 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		o    zookeeper.Options
 		want string
 	}{
-		"no notices":            {zookeeper.Options{Servers: srv.Addr}, "notices are missing"},
-		"no servers":            {zookeeper.Options{Notices: n}, "invalid zookeeper servers"},
-		"an empty element":        {zookeeper.Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
-		"an invalid port":   {zookeeper.Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
-		"a relative chroot":     {zookeeper.Options{Notices: n, Servers: "a:1/x/../y"}, "is relative"},
-		"another scheme":        {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
-		"no password":           {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
-		"a negative timeout":    {zookeeper.Options{Notices: n, Servers: srv.Addr, Timeout: -1}, "must not be negative"},
+		"no notices":         {zookeeper.Options{Servers: srv.Addr}, "notices are missing"},
+		"no servers":         {zookeeper.Options{Notices: n}, "invalid zookeeper servers"},
+		"an empty element":   {zookeeper.Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
+		"an invalid port":    {zookeeper.Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
+		"a relative chroot":  {zookeeper.Options{Notices: n, Servers: "a:1/x/../y"}, "is relative"},
+		"another scheme":     {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
+		"no password":        {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
+		"a negative timeout": {zookeeper.Options{Notices: n, Servers: srv.Addr, Timeout: -1}, "must not be negative"},
 		"no listener":        {zookeeper.Options{Notices: n, Servers: "127.0.0.1:1"}, "cannot connect"},
-		"a silent server": {zookeeper.Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
-		"no chroot":             {zookeeper.Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},
-		"no permission":         {zookeeper.Options{Notices: n, Servers: srv.Addr + "/private"}, "give --zookeeper-auth"},
-		"the wrong password":    {zookeeper.Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
+		"a silent server":    {zookeeper.Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
+		"no chroot":          {zookeeper.Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},
+		"no permission":      {zookeeper.Options{Notices: n, Servers: srv.Addr + "/private"}, "give --zookeeper-auth"},
+		"the wrong password": {zookeeper.Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.o.Timeout == 0 && (name == "no listener" || name == "a silent server") {

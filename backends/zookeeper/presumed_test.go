@@ -22,7 +22,7 @@ type delayedRequest struct {
 	request   simba.AcquireRequest
 	asked     time.Time
 	begun     time.Time // when its node existed
-	reported      simba.Tenure
+	reported  simba.Tenure
 	answered  chan error
 	out       simba.Outcome // valid after answered
 }
