@@ -79,12 +79,12 @@ func deadWaiterRules() []rule {
 		}},
 		{"6", "a grant that could not be delivered frees the mutex if nobody waits", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
-			for _, told := range []bool{true, false} {
+			for _, delivered := range []bool{true, false} {
 				s.mustAcquire(m, "a", long, 0)
 				dead := s.block(m, "dead", long, 0)
 				s.mustRelease(m, "a")
 				dead.awaitWake()
-				if told {
+				if delivered {
 					dead.end(simba.EndWoken)
 					dead.abandon()
 				} else {

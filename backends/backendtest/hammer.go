@@ -226,7 +226,8 @@ func findViolations(sections []ownership) (faults []string) {
 	last := map[string]ownership{}
 	for _, s := range sections {
 		p, ok := last[s.mutex]
-		if !s.from.Before(s.to) { // the reply came too late: its contender cannot be sure to own the mutex
+		// After a late reply its contender cannot be sure to own the mutex.
+		if !s.from.Before(s.to) {
 			if s.token == p.token && p.to.After(s.from) {
 				p.to = s.from // it may have released the mutex since, so the earlier reply no longer counts
 				last[s.mutex] = p
@@ -351,7 +352,8 @@ func (h *contender) hold(s ownership) error {
 		o, err := h.s.b.Guard(ctx, g)
 		answered := time.Now()
 		if err != nil || o.Status != simba.StatusRenewed {
-			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition)) // it may have been done, and the new lease may have ended before the reply
+			// It may have been done, and the new lease may have ended before the reply.
+			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition))
 		}
 		switch {
 		case err != nil:

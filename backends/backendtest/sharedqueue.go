@@ -81,7 +81,8 @@ func sharedQueueRules() []rule {
 				tc.t.Fatal("neither was woken")
 			}
 			o := got.end(simba.EndWoken)
-			if got == first && o.Status != simba.StatusAcquired { // the second connection has its queue entry
+			// The second connection may have taken over its queue entry.
+			if got == first && o.Status != simba.StatusAcquired {
 				o = second.granted()
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token {

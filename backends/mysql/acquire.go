@@ -259,7 +259,8 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			return o, err
 		}
 		if b.waiters.Find(r.Mutex, r.Contender) != t {
-			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil // granted by the refresh, or superseded
+			// Granted by the refresh, or superseded.
+			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil
 		}
 		if s.live && s.owner == r.Contender {
 			g, ok, err := b.renew(ctx, r, s.token)

@@ -35,10 +35,13 @@ type Backend struct {
 
 	reconnecting priorityLock
 
-	tableLock priorityLock   // held while the whole table is read
-	tableRows map[string]row // guarded by tableLock: the held rows that the last read showed; nil = no pattern subscriber
+	tableLock priorityLock // held while the whole table is read
+	// tableRows has the held rows of the last read; nil = no pattern subscriber. Guarded by
+	// tableLock.
+	tableRows map[string]row
 
-	mu       sync.Mutex // guards what follows, and the queue of every mutexState; never held during I/O
+	// mu guards what follows, and the queue of every mutexState. It is never held during I/O.
+	mu       sync.Mutex
 	closed   bool
 	running  sync.WaitGroup // requests and goroutines; Add is called under mu while closed is false
 	mutexes  map[string]*mutexState

@@ -42,7 +42,8 @@ type deadConn struct {
 }
 
 func (c *deadConn) Write(b []byte) (int, error) {
-	guard := bytes.Contains(b, []byte("LAST_INSERT_ID(")) && !bytes.Contains(b, []byte("DIV 2")) // see statements
+	// See statements.
+	guard := bytes.Contains(b, []byte("LAST_INSERT_ID(")) && !bytes.Contains(b, []byte("DIV 2"))
 	if guard && c.deaths.armed.CompareAndSwap(true, false) {
 		c.dead.Store(true)
 		close(c.deaths.died)

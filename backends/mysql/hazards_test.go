@@ -320,7 +320,8 @@ func TestTimesAreUTC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, at := range []int64{1792888200, 1792891800} { // 2026-10-25 02:30 in summer and in winter time
+	// 2026-10-25 02:30 in summer and in winter time.
+	for _, at := range []int64{1792888200, 1792891800} {
 		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf("SET timestamp = %d", at)); err != nil {
 			t.Fatal(err)
 		}
@@ -404,7 +405,8 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
-	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute }) // no refresh finds out before Close does
+	// No refresh finds out before Close does.
+	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute })
 	take(t, b, "cut", "a", long)
 	link.Reset()
 	if err := b.Close(); err != nil {

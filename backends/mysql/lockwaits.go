@@ -56,8 +56,10 @@ type lockWaits struct {
 
 // lockedRow is a row for which a lock wait has timed out.
 type lockedRow struct {
-	until  time.Time     // it counts as locked until then
-	queued int           // requests that want a slot or have one; the row counts as locked while there are any
+	until time.Time // it counts as locked until then
+	// queued counts requests that want a slot or have one. The row counts as locked while
+	// there are any.
+	queued int
 	gained chan struct{} // closed when a statement gets the row
 }
 

@@ -62,7 +62,8 @@ func addColumn(ctx context.Context, db *sql.DB) error {
 	}
 	defer conn.Close()
 	defer func() {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // closes it: no other request may have its settings
+		// Closes it: no other request may have its settings.
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}()
 	for _, statement := range []string{"SET SESSION lock_wait_timeout = 2", addToken, defaultToken} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {

@@ -221,7 +221,8 @@ func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.Que
 	b.expireEntries(m)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now() // one instant for all, so that waiting times keep the order
+	// One instant for all, so that waiting times keep the order.
+	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now()
 	for i, e := range m.entries[:min(count, len(m.entries))] {
 		list = append(list, simba.QueueEntry{
 			Contender: e.contender, Position: i + 1, Waiting: now.Sub(e.since),

@@ -15,7 +15,8 @@ func FuzzRow(f *testing.F) {
 	const now = 1790000000000
 	f.Add(int64(now-500), int64(now+500), int64(now+1500), int64(now))
 	f.Add(int64(0), int64(0), int64(0), int64(now))
-	f.Add(int64(now+30), int64(now+1030), int64(now+2030), int64(now))                  // the clock was read before the lease began
+	// The clock was read before the lease began.
+	f.Add(int64(now+30), int64(now+1030), int64(now+2030), int64(now))
 	f.Add(int64(now), int64(math.MaxInt64), int64(math.MaxInt64), int64(now))           // without end
 	f.Add(int64(math.MinInt64), int64(math.MinInt64), int64(math.MinInt64), int64(now)) // invalid
 	f.Fuzz(func(t *testing.T, acquiredAt, ttlAt, transitionAt, now int64) {

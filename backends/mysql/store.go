@@ -18,12 +18,14 @@ import (
 // after a conflict with another transaction (lockWaits). Statements that read also check that the
 // server takes writes (query).
 type store struct {
-	db              *sql.DB
-	table           table
-	clock           *clock
-	waits           *lockWaits
-	fenced          *atomic.Bool  // the table had fencing_token when a statement last used it
-	backfillPending *atomic.Bool  // a fencing_token of 0 may be older than the column: the backfill is not done
+	db     *sql.DB
+	table  table
+	clock  *clock
+	waits  *lockWaits
+	fenced *atomic.Bool // the table had fencing_token when a statement last used it
+	// backfillPending is true until the backfill is done: a fencing_token of 0 may be older
+	// than the column.
+	backfillPending *atomic.Bool
 	columnAdded     chan struct{} // starts Backend.backfillTokens; capacity 1
 }
 

@@ -124,10 +124,10 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	<-time.After(300 * time.Millisecond) // an early refresh has shown the old owner
 	tx.Rollback()
 	notice := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
-	settled := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
+	decided := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
 	await(t, "b is woken", func() bool {
 		effective = n.count(notice) > 0
-		return effective || time.Now().After(settled) && ownerOf(t, b, mutex).Owner == "a"
+		return effective || time.Now().After(decided) && ownerOf(t, b, mutex).Owner == "a"
 	})
 	return effective
 }

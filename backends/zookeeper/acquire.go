@@ -77,9 +77,11 @@ func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t
 		switch {
 		case err == nil && done:
 			return out, nil
-		case t == nil && errors.Is(err, errSessionOver): // as in withLock; a blocked request keeps waiting
+		case t == nil && errors.Is(err, errSessionOver):
+			// As in withLock; a blocked request keeps waiting.
 			return simba.Outcome{}, errUnknown
-		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged): // try again
+		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged):
+			// Try again.
 			if ctx.Err() != nil {
 				return simba.Outcome{}, errNoAnswer
 			}
@@ -187,7 +189,8 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return out, false, nil
 	}
 	other, err := b.olderNode(ctx, s, k, names[:at])
-	if err == nil && other != nil && other.child == names[0] { // it may own the mutex, or have owned it
+	// The first node may own the mutex, or have owned it.
+	if err == nil && other != nil && other.child == names[0] {
 		other, err = b.decided(ctx, s, r.Mutex, other.child)
 	}
 	if err != nil || other != nil {
@@ -337,7 +340,8 @@ func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.nodeLocked(k)
-	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) { // another connection has superseded it
+	// Another connection may have superseded the broken one.
+	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) {
 		return
 	}
 	n.kind, n.reservedUntil, n.idle = kindPolling, time.Time{}, false

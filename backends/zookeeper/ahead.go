@@ -32,7 +32,8 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 		ended := own != nil && own.kind == kindOwner && !own.ownsLocked(now)
 		busy := own != nil && !own.missedLocked(now)
 		b.mu.Unlock()
-		if ended && now.Before(deadline) && b.pause(decidePause) { // it is about to be deleted, and the mutex counts as free
+		// An ended lease is about to be deleted, and the mutex counts as free.
+		if ended && now.Before(deadline) && b.pause(decidePause) {
 			continue
 		}
 		if busy {

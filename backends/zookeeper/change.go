@@ -20,7 +20,8 @@ type condition uint8
 
 const (
 	thisVersion condition = iota // if its lease has not changed
-	asWaiter                     // if, in addition, its contender waits and is not being granted the mutex
+	// asWaiter also requires that its contender waits and is not being granted the mutex.
+	asWaiter
 )
 
 // creation is the result of create.
@@ -276,7 +277,8 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 			if rec.Kind != kindAsking && rec.Kind != kindOwner {
 				n.presumedUntil = time.Time{}
 			}
-			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.renewalStart.IsZero() { // except after a renewal
+			// But a renewal without an answer has begun other windows.
+			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.renewalStart.IsZero() {
 				n.since, n.acquiredAt = n.renewalStart, began
 				n.ttl, n.transition, n.binding, n.unacknowledged = millis(rec.TTL), millis(rec.Transition), rec.Session, false
 			}

@@ -7,7 +7,8 @@ import (
 
 func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 	const rough = 20 * time.Millisecond
-	for name, shown := range map[string]time.Duration{ // on the leader's clock, from the start of the late exchange
+	// On the leader's clock, from the start of the late exchange.
+	for name, shown := range map[string]time.Duration{
 		"read before the ensemble stopped": time.Millisecond,
 		"read when it went on":             10 * time.Second,
 	} {
@@ -30,7 +31,8 @@ func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 func TestEndOfAForeignLeaseIsNotReportedEarly(t *testing.T) {
 	var c storeClock
 	start := time.Now()
-	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start) // read at the very end
+	// Read at the very end.
+	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start)
 	if c.latest(start.Add(time.Hour).UnixMilli()).Before(start.Truncate(time.Millisecond)) {
 		t.Error("what was granted now is counted from before")
 	}

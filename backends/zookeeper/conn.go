@@ -147,7 +147,8 @@ func (r *reply) take(p []byte) (zxid int64) {
 			copy(r.head[r.at:], p[:n])
 		}
 		if before := r.at; before < len(r.head) && before+n >= len(r.head) {
-			if int32(binary.BigEndian.Uint32(r.head[4:])) >= 0 { // neither event nor ping: others with its zxid may follow
+			// Skip events and pings: others with the same zxid may follow.
+			if int32(binary.BigEndian.Uint32(r.head[4:])) >= 0 {
 				zxid = max(zxid, int64(binary.BigEndian.Uint64(r.head[zxidInReply:])))
 			}
 		}

@@ -105,7 +105,8 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		}
 	}
 	err := b.probe(ctx, s)
-	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil { // ZooKeeper has deleted the empty container in between
+	// ZooKeeper has deleted the empty container in between.
+	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil {
 		err = b.probe(ctx, s)
 	}
 	switch {
@@ -115,7 +116,8 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
 	case errors.Is(err, zk.ErrInvalidACL):
 		return errors.New("the ensemble rejects the authentication; check --zookeeper-auth")
-	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"): // Unimplemented, which the library has no name for
+	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"):
+		// Unimplemented, which the library has no name for.
 		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case err != nil:
 		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)

@@ -109,7 +109,8 @@ func TestNewOwnerIsNotRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := string(newGUID("o", s.tag)) + "-latch-0000000000" // the owner when the request listed the nodes
+	// The owner when the request listed the nodes.
+	before := string(newGUID("o", s.tag)) + "-latch-0000000000"
 	if out, done, err := here.refuse(ctx, s, r, []string{protected + before}, ""); done || err != nil {
 		t.Errorf("the owner gets %+v, %v", out, err)
 	}

@@ -174,7 +174,8 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 			return nil
 		case ctx.Err() != nil, errors.Is(err, errUnknown), lasting(err), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
-		case errors.Is(err, errSessionOver): // it may have been done, and a new attempt could meet another tenure
+		case errors.Is(err, errSessionOver):
+			// It may have been done, and a new attempt could meet another tenure.
 			return errUnknown
 		case errors.Is(err, errChanged): // another server has yet to write the outcome
 			b.pause(decidePause)

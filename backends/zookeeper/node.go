@@ -52,20 +52,25 @@ type node struct {
 	answered       bool      // of a granted owner: Ticket.End has returned the tenure
 	unacknowledged bool      // of an owner: granted to a waiter, and not renewed since
 	over           bool      // of an owner: the lease node says that the lease has ended
-	presumedUntil  time.Time // until when others may report a node with an "asking" record as an owner's; else zero
-	renewalStart   time.Time // of an owner: when the last renewal began, which may have succeeded without an answer
-	expiresAt      time.Time // of a polling waiter: when its entry expires
-	reservedUntil  time.Time // of a polling waiter for which the mutex is reserved; else zero
-	idle           bool      // of a polling waiter that is the first: the mutex is not reserved for it
-	listening      bool      // of a polling waiter: it subscribes at another server
-	granting       bool      // of a blocked waiter: it is being granted the mutex
-	succeeding     bool      // of a blocked waiter: the end of another's tenure grants it the mutex
-	watchAt        time.Time // when to set the watch on the lease node; zero = it is set, or not needed
-	writing        bool      // a write of the lease node is in progress
-	writeAt        time.Time // when to write the lease node; zero = it is up to date
-	forgotten      bool      // it is no longer in Backend.mutexes
-	timer          *time.Timer
-	queuedBehind   simba.Event // Owner and Token of the tenure in the reply that queued it
+	// presumedUntil is until when others may report a node with an "asking" record as an
+	// owner's; else zero.
+	presumedUntil time.Time
+	// renewalStart is when an owner's last renewal began. It may have succeeded without an
+	// answer.
+	renewalStart  time.Time
+	expiresAt     time.Time // of a polling waiter: when its entry expires
+	reservedUntil time.Time // of a polling waiter for which the mutex is reserved; else zero
+	idle          bool      // of a polling waiter that is the first: the mutex is not reserved for it
+	listening     bool      // of a polling waiter: it subscribes at another server
+	granting      bool      // of a blocked waiter: it is being granted the mutex
+	succeeding    bool      // of a blocked waiter: the end of another's tenure grants it the mutex
+	// watchAt is when to set the watch on the lease node; zero = it is set, or not needed.
+	watchAt      time.Time
+	writing      bool      // a write of the lease node is in progress
+	writeAt      time.Time // when to write the lease node; zero = it is up to date
+	forgotten    bool      // it is no longer in Backend.mutexes
+	timer        *time.Timer
+	queuedBehind simba.Event // Owner and Token of the tenure in the reply that queued it
 }
 
 // ownerWriteDelay is how late the lease node of a new owner is written. Many leases are over by

@@ -181,7 +181,8 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		}
 		b.mu.Lock()
 		if open && n.foreign && time.Now().After(deadline) {
-			if n.kind == kindBlocked && !n.over { // it owns the mutex since it became the first, and nobody knows when that was
+			// It owns the mutex since it became the first, and nobody knows when that was.
+			if n.kind == kindBlocked && !n.over {
 				n.since = time.Now()
 			}
 			n.kind, open = kindOwner, false

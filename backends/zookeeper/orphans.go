@@ -113,8 +113,9 @@ func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g gui
 			return err
 		}
 		rec, err := decodeRecord(lease.data)
-		changed := err == nil && lease.stat.Version != version // a lease that no server wrote does not count
-		if changed && rec.Over {                               // writing Over was the last change
+		// A lease that no server wrote does not count.
+		changed := err == nil && lease.stat.Version != version
+		if changed && rec.Over { // writing Over was the last change
 			changed = lease.stat.Version-1 != version
 		}
 		if changed && rec.Server != b.id {

@@ -188,7 +188,8 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 				h = &delayedRequest{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
 				acquireAs(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 				var err error
-				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"}) // so that its lease is not written
+				// So that its lease is not written.
+				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"})
 				must(t, err)
 				h.asked = time.Now()
 				if out, err := far.acquireWithLock(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {

@@ -39,7 +39,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	defer func() {
 		b.mu.Lock()
 		delete(m.endings, n.guid)
-		if n.grantedLocked(on) && !n.forgotten && !n.foreign { // changes of its lease were ignored meanwhile
+		// If the node stays, read its lease again: changes were ignored meanwhile.
+		if n.grantedLocked(on) && !n.forgotten && !n.foreign {
 			n.watchAt = time.Now()
 			b.armLocked(n)
 		}
@@ -55,7 +56,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	sure := true // no earlier attempt has deleted it
 	for {
 		b.mu.Lock()
-		granted, version := n.grantedLocked(on), n.version // the end of another's tenure may grant it the mutex meanwhile
+		// The end of another's tenure may grant it the mutex meanwhile.
+		granted, version := n.grantedLocked(on), n.version
 		b.mu.Unlock()
 		if granted {
 			return errChanged
@@ -63,7 +65,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		start := time.Now()
 		stat, left, err := n.s.delete(ctx, n, version, h, watched)
 		switch {
-		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)): // of either node
+		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)):
+			// The error may concern either node.
 			h = nil
 			continue
 		case err == nil, !sure && errors.Is(err, zk.ErrNoNode):

@@ -297,7 +297,8 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 				take(t, far, m, "x", time.Minute)
 			} else {
 				take(t, near, m, is.owner, time.Minute)
-				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil { // so that nothing else has to be written
+				// So that nothing else has to be written.
+				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -354,7 +355,8 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", time.Minute), nil },
 	} {
 		a := take(t, far, m, "a", time.Second)
-		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil { // so that nothing else has to be written
+		// So that nothing else has to be written.
+		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		link.Blackhole()
@@ -413,7 +415,8 @@ func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 			link := stores.NewLink(t, srv.Addr)
 			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
 			take(t, near, m, "x", time.Minute)
-			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil { // so that nothing else has to be written
+			// So that nothing else has to be written.
+			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			lost := link.DropReplyTo(deletes)

@@ -32,7 +32,8 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 		}
 		ctx, over := context.WithCancel(b.life)
 		ended := s
-		b.all.Go(func() { ended.closeAfterTimeout(ctx) }) // this goroutine is counted in all, so Go does not race with Wait
+		// This goroutine is counted in all, so Go does not race with Wait.
+		b.all.Go(func() { ended.closeAfterTimeout(ctx) })
 		s = b.nextSession(l, ended)
 		over()
 		if s == nil {

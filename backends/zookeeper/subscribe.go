@@ -66,7 +66,8 @@ func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	if contender != "" {
 		w.listeners[contender] = struct{}{}
 		if n := b.nodeLocked(nodeKey{mutex, contender}); n != nil && n.kind == kindPolling {
-			renotify = time.Now().Before(n.reservedUntil) // the last notice may have gone to a subscription that has ended
+			// The last notice may have gone to a subscription that has ended.
+			renotify = time.Now().Before(n.reservedUntil)
 			n.idle = false
 		}
 		w.wake()

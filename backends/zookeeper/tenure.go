@@ -29,7 +29,8 @@ func (b *Backend) announceTenure(n *node, reason string) {
 			break
 		}
 	}
-	var before []simba.Event // tenures that have certainly ended, though their deletion has no answer yet
+	// Tenures that have certainly ended, though their deletion has no answer yet.
+	var before []simba.Event
 	b.mu.Lock()
 	at := n.acquiredAt
 	if m := b.mutexes[n.mutex]; m != nil {

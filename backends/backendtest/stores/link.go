@@ -39,8 +39,9 @@ const (
 // pair is a client's connection and its connection to the store.
 type pair struct {
 	client, store *net.TCPConn
-	replyDropped  bool // a reply was dropped, so later ones belong to other requests; guarded by Link.mu
-	armed         bool // its next reply is dropped; guarded by Link.mu
+	// replyDropped means that later replies belong to other requests. Guarded by Link.mu.
+	replyDropped bool
+	armed        bool // its next reply is dropped; guarded by Link.mu
 }
 
 // trap waits for a request whose reply is dropped, or that starts a fault.

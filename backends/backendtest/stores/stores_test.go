@@ -281,7 +281,8 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
 	primary := s.Primary().Addr
-	await(t, "every sentinel knows", func() bool { // otherwise it may treat the old primary as the current one when that is back
+	// Otherwise it may treat the old primary as the current one when that is back.
+	await(t, "every sentinel knows", func() bool {
 		return !slices.ContainsFunc(s.SentinelAddrs, func(addr string) bool {
 			return !says(addr, "INFO sentinel", "address="+primary)
 		})
