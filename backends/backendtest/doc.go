@@ -7,7 +7,7 @@
 //		link := stores.NewLink(t, store.Addr)
 //		backendtest.Run(t, backendtest.Engine{
 //			Name: "redis", Shared: true, Link: link,
-//			Open: func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend { … },
+//			Open: open,
 //		})
 //	}
 //

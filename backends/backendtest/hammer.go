@@ -135,8 +135,8 @@ type ownership struct {
 // for a while. Meanwhile disturb does what it likes to the store or the network, and requests may
 // fail. It must return when stop is closed. Afterwards each mutex must be available again.
 //
-// It returns the number of tenures. For each violation it returns a text: two contenders that were
-// sure to own a mutex at the same time, or tokens that did not grow. The caller knows which of them
+// It returns the number of tenures. For each violation it returns a text. Either two contenders
+// were sure to own a mutex at the same time, or tokens did not grow. The caller knows which of them
 // the engine promises to avoid.
 func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, faults []string) {
 	t.Helper()
@@ -229,7 +229,8 @@ func findViolations(sections []ownership) (faults []string) {
 		// After a late reply its contender cannot be sure to own the mutex.
 		if !s.from.Before(s.to) {
 			if s.token == p.token && p.to.After(s.from) {
-				p.to = s.from // it may have released the mutex since, so the earlier reply no longer counts
+				// It may have released the mutex since, so the earlier reply no longer counts.
+				p.to = s.from
 				last[s.mutex] = p
 			}
 			continue

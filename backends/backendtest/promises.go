@@ -15,8 +15,8 @@ type Promise struct {
 	Tests Tests // besides the rules of the suite
 }
 
-// Tests names, for each engine, tests of a promise that the suite cannot run on every engine, such
-// as killing a store or setting a clock. A name is the folder, a dot, and the function:
+// Tests names, for each engine, tests of a promise that the suite cannot run on every engine. Such
+// tests kill a store or set a clock. A name is the folder, a dot, and the function:
 // "persist.TestX".
 type Tests struct{ Embedded, Redis, MySQL, ZooKeeper []string }
 

@@ -179,7 +179,8 @@ func (tc *testCase) checkSurvived(who string, s *server, h belief) {
 	switch {
 	case o.Owner != "" && o.Owner != h.contender:
 		tc.t.Errorf("%s reports for %s: %+v, but only %s used it", who, h.mutex, o, h.contender)
-	case h.open && (h.token == 0 || o.Owner == ""): // the request without a reply may be done or not
+	case h.open && (h.token == 0 || o.Owner == ""):
+		// The request without a reply may be done or not.
 	case h.released && o.Owner != "":
 		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it released token %d", who, h.mutex, o, h.contender, h.token)
 	case h.released:

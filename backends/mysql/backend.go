@@ -162,9 +162,9 @@ func (b *Backend) failAt(m *mutexState, err error) error {
 	return err
 }
 
-// reconnect closes the idle connections of the pool. Only one call runs at a time: when one call
-// raises the limit while another is closing connections, database/sql can close the wrong
-// connection and lose a slot of the pool for ever.
+// reconnect closes the idle connections of the pool. Only one call runs at a time. If one call
+// raised the limit while another is closing connections, database/sql could close the wrong one.
+// Then it would lose a slot of the pool for ever.
 func (b *Backend) reconnect() {
 	if b.reconnecting.lock(b.ctx, false) != nil {
 		return // the backend is closed

@@ -52,7 +52,8 @@ func TestLockWaitsAreBoundedWithWholeSecondTimeouts(t *testing.T) {
 					}
 				}
 				ctx, stop := context.WithCancel(t.Context())
-				for i := range 2 * rows { // one holder of the mutex' lock, and one of its renewals lock
+				// One holder of the mutex' lock, and one of its renewals lock.
+				for i := range 2 * rows {
 					go func() {
 						for ctx.Err() == nil {
 							ctx, cancel := context.WithTimeout(ctx, defaultTimeout)

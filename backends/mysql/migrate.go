@@ -15,7 +15,7 @@ import (
 var Schema string
 
 // Migration of a table without fencing_token. One statement adds the column and sets it in each
-// row, so that no contender can begin a tenure in between with a token that an earlier one had.
+// row. So no contender can begin a tenure in between with a token that an earlier one had.
 const (
 	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (" + legacyToken + ")" +
 		" COMMENT 'the fencing token of the last tenure'"

@@ -62,7 +62,8 @@ func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 
 	theirs := tokens{mutex: "theirs"}
 	theirs.begin(t, "old", 5, one, two)
-	old.mustAcquire(t) // renewals changed its token before the column was added, and this renewal does
+	// Its renewals changed the token before the column was added. This renewal does so too.
+	old.mustAcquire(t)
 	theirs.begin(t, "old", 5_000_002, one, two)
 	old.mustAcquire(t)
 	theirs.goOn(t, "old", one, two)

@@ -16,9 +16,9 @@ type Options struct {
 	// Migrate creates the table by Schema if it is missing, and adds a missing fencing_token.
 	Migrate bool
 	// Poll is how often the engine reads the row of a mutex that a client of this server waits for.
-	// 0 = only around the end of its lease, at the contention timing of Simba's JDBC contenders:
-	// from 200 ms before the end to 1 s after it. Then a release through another server is noticed
-	// only at that time. Each such mutex costs one read by primary key per Poll.
+	// 0 = only around the end of its lease, from 200 ms before it to 1 s after it. That is the
+	// contention timing of Simba's JDBC contenders. A release through another server is then
+	// noticed only at that time. Each such mutex costs one read by primary key per Poll.
 	Poll time.Duration
 	// Timeout bounds each request to the database; 0 = 3 s.
 	Timeout time.Duration

@@ -19,8 +19,8 @@ const (
 	orphanRetry = 250 * time.Millisecond
 )
 
-// refreshDelay returns when to read the row again: at the contention timing of Simba's JDBC
-// contenders, from 200 ms before the end of the lease to 1 s after it. The spread keeps servers
+// refreshDelay returns when to read the row again. It uses the contention timing of Simba's JDBC
+// contenders: from 200 ms before the end of the lease to 1 s after it. The spread keeps servers
 // from asking at the same time. An early read finds the old owner, and the next one comes a little
 // later. (Simba, "Contention Mechanics".)
 func (b *Backend) refreshDelay(r row) time.Duration {
@@ -120,7 +120,7 @@ func (b *Backend) runDue(m *mutexState) {
 		b.log.Debug("cannot refresh a mutex", "mutex", m.mutex, "err", err)
 		b.mu.Lock()
 		if isConflict(err) || errors.Is(err, errBusy) {
-			m.refreshAt = time.Now().Add(firstRetry) // the database answers, or has not been asked
+			m.refreshAt = time.Now().Add(firstRetry) // no sign of an outage
 		} else {
 			m.failures++
 			m.refreshAt = time.Now().Add(min(lastRetry, firstRetry<<min(m.failures, 8)))

@@ -69,7 +69,8 @@ func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	if took > refreshTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
-	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0") // as another server does
+	// As another server does.
+	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0")
 	m.lock.unlock()
 	w.granted(t)
 }

@@ -142,7 +142,7 @@ func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err e
 // reads is how often a read is sent at most.
 const reads = 3
 
-// isBroken reports whether err means that the database could not be asked.
+// isBroken reports whether err means that the database could not be reached.
 func isBroken(err error) bool {
 	var name *simba.NameError
 	own := fault("")

@@ -36,7 +36,7 @@ const (
 )
 
 // derive sets token and live. The start of a lease may be slightly ahead of the clock that was
-// read. What is left of a lease is never more than what was asked for.
+// read. A lease never has more left than its request wanted.
 func (r *row) derive() {
 	switch {
 	case r.isLegacy():

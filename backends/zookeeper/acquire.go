@@ -115,7 +115,8 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	b.mu.Unlock()
 	switch {
 	case owner && ended:
-		return out, false, b.expire(ctx, n) // even if another server created it: its own contender asks
+		// Its own contender asks, so end the lease even if another server created it.
+		return out, false, b.expire(ctx, n)
 	case owner:
 		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
 			return out, false, err

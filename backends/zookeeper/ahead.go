@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A new node may find two kinds of nodes ahead of it: polling waiters that missed the mutex, and an
-// older node of its own contender, which another server created.
+// A new node may find two kinds of nodes ahead of it. Polling waiters may have missed the mutex.
+// And its own contender may have an older node, which another server created.
 
 // removeMissedAhead deletes the nodes of polling waiters ahead that missed their reservation or
 // were unreachable. It returns how many nodes are left ahead.

@@ -34,12 +34,13 @@ type Backend struct {
 	close context.CancelFunc
 	all   sync.WaitGroup // requests and background work
 
-	mu           sync.Mutex // guards what follows; never held during I/O, logging or waiting
-	closed       bool
-	mutexes      map[string]*mutex
-	making       map[guid]struct{}          // nodes that are being created
-	orphans      map[nodeKey]map[guid]int32 // nodes to delete, and the known versions of their leases
-	createdNodes map[guid]*node             // nodes that this server created
+	mu      sync.Mutex // guards what follows; never held during I/O, logging or waiting
+	closed  bool
+	mutexes map[string]*mutex
+	making  map[guid]struct{} // nodes that are being created
+	// orphans has nodes to delete, and the known versions of their leases.
+	orphans      map[nodeKey]map[guid]int32
+	createdNodes map[guid]*node // nodes that this server created
 	keyLocks     map[nodeKey]*keyLock
 	patterns     map[string]struct{} // subscribed patterns that can match channels of mutexes
 	root         *watcher            // watches the list of mutexes, for patterns; nil = none
@@ -58,9 +59,9 @@ var (
 	_ proxy.Store   = (*Backend)(nil)
 )
 
-// Open connects to the ensemble and checks that it can keep mutexes there: the chroot exists, nodes
-// can be created, and the ensemble supports container nodes (ZooKeeper 3.5). An error has one line
-// and says what is wrong.
+// Open connects to the ensemble and checks that it can keep mutexes there. The chroot must exist,
+// nodes can be created, and the ensemble supports container nodes (ZooKeeper 3.5). An error has one
+// line and says what is wrong.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.ensureDefaults()
 	target, err := o.validate()

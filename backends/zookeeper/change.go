@@ -321,8 +321,8 @@ func (b *Backend) leaseChanged(g guid) {
 }
 
 // adoptLocked sets a node to what its lease says. If another server renewed it, the creator counts
-// the windows from when it learns of that, so never too short and never by the ensemble's clock.
-// The flag Over changes nothing for a server that counts the same lease already.
+// the windows from when it learns of that. That is never too short, and never by the ensemble's
+// clock. The flag Over changes nothing for a server that counts the same lease already.
 func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	now := time.Now()
 	since := now

@@ -64,7 +64,8 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 				here.mu.Lock()
 				rec, version := w.recordLocked(time.Now()), w.version
 				here.mu.Unlock()
-				_, err := w.s.change(ctx, w, rec, version) // as if by a write of its own without an answer
+				// As if by a write of its own without an answer.
+				_, err := w.s.change(ctx, w, rec, version)
 				must(t, err)
 			})
 			must(t, here.Close())

@@ -285,7 +285,8 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, err)
 		defer b.Close()
 		ticket := waitBehindO(t, b, "nobody's")
-		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"}) // like another request without a node
+		// Like another request without a node.
+		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"})
 		must(t, err)
 		_, err = ticket.End(simba.EndTimeout)
 		var u *simba.UnavailableError

@@ -60,8 +60,8 @@ type trackedConn struct {
 	reply       reply           // used only by the library's receiver, after established
 }
 
-// The offset of the zxid: in a ConnectRequest behind length and protocol version, in a SetWatches
-// behind length, number and code, in a reply behind length and number.
+// The offset of the zxid. In a ConnectRequest it follows length and protocol version. In a
+// SetWatches it follows length, number and code. In a reply it follows length and number.
 const (
 	zxidInConnect    = 8
 	zxidInSetWatches = 12

@@ -2,9 +2,9 @@
 // LeaderLatch: contenders of Simba on the JVM, and those of any number of servers, elect one leader
 // among them.
 //
-//	/simba/<mutex>/_c_<guid>-latch-<number>   ephemeral: a contender; its data is the contender's id
-//	/simba-leases/<guid>                      ephemeral: the lease that this engine adds, see record
-//	/simba-leases/session-<tag>               ephemeral: the marker of a session
+//	/simba/<mutex>/_c_<guid>-latch-<number>  ephemeral: a contender; its data is the id
+//	/simba-leases/<guid>                     ephemeral: the lease of that node, see record
+//	/simba-leases/session-<tag>              ephemeral: the marker of a session
 //
 // The first node by number is the leader's, and the others are the queue. A mutex' own node is a
 // container: it is created when needed, and ZooKeeper deletes it some time after its last child.
@@ -12,7 +12,7 @@
 //
 // ZooKeeper knows sessions but no leases. So the server in whose session a node was created, its
 // creator, ends the lease by its own monotonic clock and deletes the node. Latch node and lease are
-// created and deleted in one step. Every change names the version of the lease that it knows, so a
+// created and deleted in one step. Every change names the version of the lease that it knows. So a
 // renewal through another server and the end of the lease exclude each other. The creator watches
 // longer leases to see what other servers do. A node whose request had no answer is an orphan: the
 // server looks for its guid until it is known to be gone (orphans.go). It keeps the node if its
@@ -29,8 +29,8 @@
 // A server makes sure that a lease cannot be renewed before it reports its end. It deletes the
 // node, or, if it is not the creator, writes the flag Over to the lease (markOver). Both happen at
 // the version that was read, so a later renewal fails and reads again. A server that counts the
-// lease by its own clock may still renew it for the same owner, since no lease depends on the
-// ensemble's clock.
+// lease by its own clock may still renew it for the same owner: no lease depends on the ensemble's
+// clock.
 //
 // A new lease node says "asking" until its creator writes the outcome, a little later: most leases
 // are over by then. Another server treats it as an owner's if it is the first and the list has not
@@ -38,21 +38,21 @@
 // creation of the node, so the creator does the same.
 //
 // A node lives as long as its session. While the ensemble cannot be reached, every request fails.
-// Two thirds of the session timeout after the last confirmed exchange, this server gives up the
-// session and all its leases, before the ensemble can let another contender in. Other servers may
-// renew its leases while the ensemble still has the session. So the server closes the session when
-// its timeout has passed. It uses the next session only when the old session's marker is gone. In
-// that session, those who still wait go to the end of the queue. A server has several sessions, and
-// each mutex belongs to one of them.
+// This server gives up the session and all its leases two thirds of the session timeout after the
+// last confirmed exchange. That is before the ensemble can let another contender in. Other servers
+// may renew its leases while the ensemble still has the session. So the server closes the session
+// when its timeout has passed. It uses the next session only when the old session's marker is gone.
+// In that session, those who still wait go to the end of the queue. A server has several sessions,
+// and each mutex belongs to one of them.
 //
 // Differences from the other engines:
 //
-//   - A lease ends with the session of the server that granted it, at the latest the session timeout
-//     after that server.
+//   - A lease ends with the session of the server that granted it. That is at the latest the
+//     session timeout after that server.
 //   - An unreachable polling waiter whose node is the first loses its entry when another contender
 //     asks, since the first node is the owner's.
-//   - Nobody knows how long a JVM's leadership will last, so replies give the session timeout. BREAK
-//     refuses it, since a LeaderLatch would not notice.
+//   - Nobody knows how long a JVM's leadership will last, so replies give the session timeout.
+//     BREAK refuses it, since a LeaderLatch would not notice.
 //
 // Lock order: a key's lock before Backend.mu, which is never held during I/O. The lock of a key is
 // held to change the nodes of its contender. Nobody holds two: BREAK and flagListeners take the

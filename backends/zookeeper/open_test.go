@@ -54,7 +54,8 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.o.Timeout == 0 && (name == "no listener" || name == "a silent server") {
-				test.o.Timeout = time.Second // the servers of other cases may answer late on a busy machine
+				// The servers of other cases may answer late on a busy machine.
+				test.o.Timeout = time.Second
 			}
 			b, err := zookeeper.Open(context.Background(), test.o)
 			if err == nil {

@@ -13,9 +13,9 @@ import (
 // Tenures that other servers had to presume, since the server that created the node was delayed.
 
 // delayedRequest is a request of x that has created its node behind o's. It is delayed until the
-// link heals: while it reads whether o's node can be removed, or while it waits in the queue if its
-// own server created o's node. o's node is deleted meanwhile, so the other server treats x as the
-// owner.
+// link heals. At that time it reads whether o's node can be removed. Or it waits in the queue, if
+// its own server created o's node. o's node is deleted meanwhile, so the other server treats x as
+// the owner.
 type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link

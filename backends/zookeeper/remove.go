@@ -98,7 +98,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		case ctx.Err() != nil:
 			b.mu.Lock()
 			granted, version := n.grantedLocked(on), n.version
-			orphaned := !granted && why.Kind != simba.EventExpired // nobody will ask again for these
+			// No request repeats such a removal, so the node becomes an orphan.
+			orphaned := !granted && why.Kind != simba.EventExpired
 			if orphaned {
 				b.dropLocked(n)
 				m.resetOwnAheadLocked() // it may still exist ahead of others
@@ -149,9 +150,9 @@ func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on c
 	return err
 }
 
-// nextLocked returns the node after an owner's, if it is that of a blocked waiter of this server
-// and no node is in between: this server created all nodes ahead of it. So the end of the tenure
-// can grant it the mutex in the same step.
+// nextLocked returns the node after an owner's if the end of the tenure can grant it the mutex in
+// the same step. It must be that of a blocked waiter of this server. No other node may be in
+// between: this server created all nodes ahead of it.
 func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	if n.kind != kindOwner || n.foreign {
 		return nil

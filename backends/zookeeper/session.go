@@ -203,10 +203,10 @@ func (s *session) confirm(start time.Time) {
 	}
 }
 
-// giveUpAt returns when this server gives the session up, unless an exchange confirms it before:
-// two thirds of its timeout after the last confirmed exchange, like ZooKeeper's own clients. A
-// follower reports its sessions to the leader with a delay, so the ensemble may count from somewhat
-// earlier.
+// giveUpAt returns when this server gives the session up, unless an exchange confirms it before.
+// Like ZooKeeper's own clients, it waits two thirds of the timeout after the last confirmed
+// exchange. A follower reports its sessions to the leader with a delay, so the ensemble may count
+// from somewhat earlier.
 func (s *session) giveUpAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,7 +91,8 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 	}
 	for {
 		n := b.nodeAt(k)
-		if n == nil || b.waiters.Find(k.mutex, k.contender) != nil { // gone, or another connection waits
+		// The node is gone, or another connection waits.
+		if n == nil || b.waiters.Find(k.mutex, k.contender) != nil {
 			return out, false, nil
 		}
 		b.mu.Lock()

@@ -37,7 +37,8 @@ func TestScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
 			run(free, g.Guard, "a", 60_000)
 			run(state("a", 60_000, 1), g.Acquire, "a", 60_000)
 			run(state("a", 90_000, 1), g.Guard, "a", 90_000)
-			rdb.Persist(t.Context(), seeds.Lease(mutex)) // a key without an expiry always has -1 ms left
+			// A key without an expiry always has -1 ms left.
+			rdb.Persist(t.Context(), seeds.Lease(mutex))
 			run(state("a", -1, 1), g.Acquire, "b", 60_000)
 			run(int64(0), g.Release, "c")
 			if ms := rdb.PTTL(t.Context(), seeds.Token(mutex)).Val(); g.Tokens && ms.Milliseconds() <= 60_000 {

@@ -1,6 +1,6 @@
-// Package seeds has the requests of other systems to a store, as their documents print them: the
-// scripts of Simba's Redis backend and of Spring's RedisLockRegistry, and the statements of Simba's
-// JDBC backend. Tests contend with them, and benchmarks compare with them.
+// Package seeds has the requests of other systems to a store, as their documents print them. They
+// are the scripts of Simba's Redis backend and of Spring's RedisLockRegistry, and the statements of
+// Simba's JDBC backend. Tests contend with them, and benchmarks compare with them.
 package seeds
 
 import _ "embed" // for the scripts

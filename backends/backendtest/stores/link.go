@@ -66,7 +66,7 @@ func NewLink(t TB, target string) *Link {
 func (l *Link) Addr() string { return l.addr }
 
 // Blackhole stops all traffic, like a pulled cable. Connections are accepted and stay open, but
-// nothing is passed on. What is sent meanwhile arrives after Heal.
+// nothing is passed on. Requests and replies sent meanwhile arrive after Heal.
 func (l *Link) Blackhole() { l.set(blackhole, 0) }
 
 // Refuse resets all connections and refuses new ones, like a machine without the store.

@@ -71,7 +71,7 @@ func free(port int) bool {
 }
 
 // listen listens on a port of FreePort. A child process that another goroutine is starting holds
-// this process' files for a moment, and with them a listener that was just closed on that port.
+// this process' files for a moment. Among them may be a listener that was just closed on that port.
 func listen(addr string) (net.Listener, error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		l, err := net.Listen("tcp", addr)

@@ -11,9 +11,9 @@ import (
 // zookeeperJar's manifest names the other jars that it needs.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
-// ZooKeeper starts a single ZooKeeper. Sessions may be as short as 1 s, its tick is 200 ms, empty
-// container nodes are deleted after a second or two, and it does not fsync. Arguments are lines of
-// zoo.cfg and override the defaults.
+// ZooKeeper starts a single ZooKeeper. Sessions may be as short as 1 s, and its tick is 200 ms.
+// Empty container nodes are deleted after a second or two. It does not fsync. Arguments are lines
+// of zoo.cfg and override the defaults.
 func ZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
 	s := zookeeper(t, cheap...)
