@@ -38,7 +38,8 @@ func (b *Backend) maintain() {
 	}
 }
 
-// cleanUp drops the state that no subscriber needs any more, and reads the database's clock again.
+// cleanUp drops subscriptions and sessions that have ended. It also reads the database's clock, and
+// checks that the database accepts what blocked waiters need.
 func (b *Backend) cleanUp() {
 	var unsubscribed []*mutexState
 	b.mu.Lock()

@@ -8,6 +8,16 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
+// orphan is a change whose outcome nobody knows: its answer was lost, or its waiter is gone. A
+// grant to a waiter is recognized by owner and start. An orphan that frees the mutex has no owner.
+// It is kept until it can no longer take effect.
+type orphan struct {
+	owner    string
+	at       int64
+	deadline int64 // the database's time after which it can no longer take effect
+	lease    lease
+}
+
 // lateEffectLimit is how long after its deadline a statement can still take effect, in ms. Such a
 // statement began before the deadline and waits for a row. The database checks once a second
 // whether the wait has been too long.
@@ -75,14 +85,4 @@ func (b *Backend) dropOrphan(m *mutexState, owner string, at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return o.owner == owner && o.at == at })
-}
-
-// orphan is a change whose outcome nobody knows: its answer was lost, or its waiter is gone. A
-// grant to a waiter is recognized by owner and start. A statement that frees the mutex has no
-// owner. It is kept until it can no longer take effect.
-type orphan struct {
-	owner    string
-	at       int64
-	deadline int64 // the database's time after which it can no longer take effect
-	lease    lease
 }

@@ -193,7 +193,7 @@ func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row,
 	}
 	hasOrphans := b.hasOrphans(m)
 	sent := time.Now()
-	s, err := b.readBy(ctx, m.mutex, hasOrphans, read)
+	s, err := b.readWithToken(ctx, m.mutex, hasOrphans, read)
 	if err != nil {
 		return s, err
 	}
@@ -205,7 +205,7 @@ func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row,
 	changed, err := b.reconcile(ctx, m, s)
 	if err == nil && changed {
 		sent = time.Now()
-		s, err = b.readBy(ctx, m.mutex, false, read)
+		s, err = b.readWithToken(ctx, m.mutex, false, read)
 	}
 	if err == nil {
 		b.wakeOwner(m, s, sent)

@@ -20,7 +20,7 @@ import (
 //	a multiple below that       none: an owner up to 3.2 follows a grant or release of this engine
 //	else                        fencing_token: of an owner on the JVM
 //
-// The first server that reads the row of an owner without a token assigns one (readBy). It is
+// The first server that reads the row of an owner without a token assigns one (readWithToken). It is
 // larger than all before: fencing_token is below (version + 1) * tokenUnit, since 3.3 increments
 // version whenever it increments fencing_token. In decimal, the engine's tokens show the version.
 // They are below 2^53 until the version needs more than 33 bits. After a million tenures of 3.3 in
@@ -164,12 +164,12 @@ func isOtherTable(err error) bool {
 
 // read is store.read for callers that need the token.
 func (b *Backend) read(ctx context.Context, mutex string) (row, error) {
-	return b.readBy(ctx, mutex, false, b.store.read)
+	return b.readWithToken(ctx, mutex, false, b.store.read)
 }
 
-// readBy reads a row. If its owner has no token of its own, as far as this server knows, it assigns
-// one. If several servers try, one succeeds.
-func (b *Backend) readBy(ctx context.Context, mutex string, lock bool, read func(context.Context, string, bool) (row, error)) (row, error) {
+// readWithToken reads a row. If its owner has no token of its own, as far as this server knows, it
+// assigns one. If several servers try, one succeeds.
+func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, read func(context.Context, string, bool) (row, error)) (row, error) {
 	for range attempts {
 		since := b.tenures.version(mutex)
 		r, err := read(ctx, mutex, lock)

@@ -63,9 +63,9 @@ func (w *waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome
 	})
 }
 
-// endWait reads the row of a wait that has ended, and lets say decide the outcome. Under m.lock no
-// handoff is in progress: it has reached the waiter, or was passed on.
-func (b *Backend) endWait(t *proxy.Ticket, say func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
+// endWait reads the row of a wait that has ended, and lets decide return the outcome. It holds
+// m.lock, so no handoff is in progress: it has reached the waiter, or was passed on.
+func (b *Backend) endWait(t *proxy.Ticket, decide func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
 	m := b.ref(t.Request.Mutex)
 	defer b.unref(m)
 	ctx, done, err := b.begin(context.Background())
@@ -79,7 +79,7 @@ func (b *Backend) endWait(t *proxy.Ticket, say func(*mutexState, row) simba.Outc
 	defer m.lock.unlock()
 	s, err := b.refresh(ctx, m, false)
 	if err == nil {
-		o = say(m, s)
+		o = decide(m, s)
 	}
 	return o, b.fail(err)
 }
