@@ -20,8 +20,8 @@ import (
 //	a multiple below that       none: an owner up to 3.2 follows a grant or release of this engine
 //	else                        fencing_token: of an owner on the JVM
 //
-// The first server that reads the row of an owner without a token assigns one (readWithToken). It is
-// larger than all before: fencing_token is below (version + 1) * tokenUnit, since 3.3 increments
+// The first server that reads the row of an owner without a token assigns one (readWithToken). It
+// is larger than all before: fencing_token is below (version + 1) * tokenUnit, since 3.3 increments
 // version whenever it increments fencing_token. In decimal, the engine's tokens show the version.
 // They are below 2^53 until the version needs more than 33 bits. After a million tenures of 3.3 in
 // a row, its token is a multiple as well. Then that owner is assigned another token, which it

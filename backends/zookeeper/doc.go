@@ -26,9 +26,9 @@
 //	waiters   one watch for each mutex (watcher.go); a blocked waiter whose node is the first is
 //	          woken after its lease has been written
 //
-// A server makes sure that a lease cannot be renewed before it reports its end. It deletes the
+// Before a server reports the end of a lease, it records the end in the ensemble. It deletes the
 // node, or, if it is not the creator, writes the flag Over to the lease (markOver). Both happen at
-// the version that was read, so a later renewal fails and reads again. A server that counts the
+// the version that was read, so a renewal under way fails and reads again. A server that counts the
 // lease by its own clock may still renew it for the same owner: no lease depends on the ensemble's
 // clock.
 //

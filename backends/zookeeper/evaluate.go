@@ -58,7 +58,7 @@ func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
 func (b *Backend) serveFirst(n *node, only bool) {
 	k := n.key()
 	waits := b.waiters.Find(k.mutex, k.contender) != nil
-	listens := b.notices.Subscribed(simba.ContenderChannel(k.mutex, k.contender))
+	subscribed := b.notices.Subscribed(simba.ContenderChannel(k.mutex, k.contender))
 	before := b.lastOwner(k)
 	now := time.Now()
 
@@ -84,8 +84,8 @@ func (b *Backend) serveFirst(n *node, only bool) {
 		b.mu.Unlock()
 	case n.reservedUntil.IsZero() && !n.idle:
 		window := b.HandoffWindow()
-		reached := listens || n.listening
-		if n.foreign || reached && window > 0 {
+		reachable := subscribed || n.listening
+		if n.foreign || reachable && window > 0 {
 			n.reservedUntil = now.Add(window)
 			b.armLocked(n)
 		} else if n.idle = only; !only {
@@ -95,12 +95,12 @@ func (b *Backend) serveFirst(n *node, only bool) {
 		if !n.foreign {
 			b.scheduleWriteLocked(n, 0)
 		}
-		open := n.idle
+		free := n.idle
 		b.mu.Unlock()
-		if listens {
+		if subscribed {
 			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(before))
 		}
-		if open {
+		if free {
 			b.announceFree(k.mutex, false)
 		}
 	default:

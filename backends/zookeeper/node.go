@@ -61,10 +61,10 @@ type node struct {
 	expiresAt     time.Time // of a polling waiter: when its entry expires
 	reservedUntil time.Time // of a polling waiter for which the mutex is reserved; else zero
 	// idle means that a polling waiter is the first, and the mutex is not reserved for it.
-	idle       bool
-	listening  bool // of a polling waiter: it subscribes at another server
-	granting   bool // of a blocked waiter: it is being granted the mutex
-	succeeding bool // of a blocked waiter: the end of another's tenure grants it the mutex
+	idle          bool
+	listening     bool // of a polling waiter: it subscribes at another server
+	granting      bool // of a blocked waiter: it is being granted the mutex
+	becomingOwner bool // of a blocked waiter: the end of another's tenure grants it the mutex
 	// watchAt is when to set the watch on the lease node; zero = it is set, or not needed.
 	watchAt      time.Time
 	writing      bool      // a write of the lease node is in progress

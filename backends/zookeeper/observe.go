@@ -86,8 +86,8 @@ func (b *Backend) head(ctx context.Context, s *session, mutex string, names []st
 	}
 }
 
-// headOf describes a node as the first one. Before it reports an ended lease, it makes sure that no
-// server can renew that lease.
+// headOf describes a node as the first one. Before it reports an ended lease, it records the end in
+// the ensemble (markOver).
 func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (head, error) {
 	for {
 		n, err := b.decided(ctx, s, mutex, child)
@@ -107,11 +107,11 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 	}
 }
 
-// markOver makes sure that a lease which has ended by a clock is not renewed, before anybody
-// reports its end. It gives the creator a moment to delete the node. Then it writes the flag Over
-// to the lease node. It does not delete the node, since the clock may be the ensemble's and that
-// may step. It returns zk.ErrNoNode if the node was deleted, zk.ErrBadVersion if its lease was
-// changed.
+// markOver records in the ensemble that a lease has ended by a clock, before anybody reports its
+// end. Otherwise a renewal that is under way could still continue the lease. It gives the creator a
+// moment to delete the node. Then it writes the flag Over to the lease node. It does not delete the
+// node, since the clock may be the ensemble's and that may step. It returns zk.ErrNoNode if the
+// node was deleted, zk.ErrBadVersion if its lease was changed.
 func (b *Backend) markOver(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	s, over, version := n.s, n.over, n.version
@@ -167,9 +167,9 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		if known := b.countedLocked(mutex, child); known != nil && known.version >= n.version {
 			n = known
 		}
-		open := n.undecidedLocked()
+		undecided := n.undecidedLocked()
 		b.mu.Unlock()
-		if open && n.foreign {
+		if undecided && n.foreign {
 			names, pzxid, err := s.childrenAt(ctx, mutex)
 			if err != nil {
 				return nil, err
@@ -180,15 +180,15 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 			}
 		}
 		b.mu.Lock()
-		if open && n.foreign && time.Now().After(deadline) {
+		if undecided && n.foreign && time.Now().After(deadline) {
 			// It owns the mutex since it became the first, and nobody knows when that was.
 			if n.kind == kindBlocked && !n.over {
 				n.since = time.Now()
 			}
-			n.kind, open = kindOwner, false
+			n.kind, undecided = kindOwner, false
 		}
 		b.mu.Unlock()
-		if !open {
+		if !undecided {
 			return n, nil
 		}
 		select {

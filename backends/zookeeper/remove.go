@@ -30,7 +30,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	next := b.nextLocked(m, n)
 	var h *nextOwner
 	if next != nil {
-		next.granting, next.succeeding = true, true
+		next.granting, next.becomingOwner = true, true
 		h = &nextOwner{next, next.recordLocked(time.Now()), next.version}
 		h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
 	}
@@ -45,7 +45,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			b.armLocked(n)
 		}
 		if next != nil {
-			next.granting, next.succeeding = false, false
+			next.granting, next.becomingOwner = false, false
 			if m.watcher != nil && !handed { // it may have waited for this
 				m.watcher.wake()
 			}
@@ -131,7 +131,7 @@ func asUnknownIfUncertain(err error) error {
 // grantedLocked reports whether a node that is to be deleted as a waiter's is an owner's by now, or
 // is being made one.
 func (n *node) grantedLocked(on condition) bool {
-	return on == asWaiter && !n.bare && (n.succeeding || n.kind == kindOwner)
+	return on == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
 }
 
 // removeOnce is remove for a request. It returns errChanged if the node was changed. Then the new

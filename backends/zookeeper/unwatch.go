@@ -52,30 +52,30 @@ func (b *Backend) hasSubscribers(m *mutex) bool {
 		}
 	}
 	b.mu.Unlock()
-	listens := b.notices.Subscribed(simba.MutexChannel(m.name)) || b.notices.Subscribed(simba.EventChannel(m.name))
+	subscribed := b.notices.Subscribed(simba.MutexChannel(m.name)) || b.notices.Subscribed(simba.EventChannel(m.name))
 	for _, c := range contenders {
 		if b.notices.Subscribed(simba.ContenderChannel(m.name, c)) {
-			listens = true
+			subscribed = true
 			continue
 		}
 		b.mu.Lock()
 		delete(w.listeners, c)
 		b.mu.Unlock()
 	}
-	return listens
+	return subscribed
 }
 
 // stopWatchingMissing stops the watchers of mutexes that no longer exist, unless a client
 // subscribes to their channels.
 func (b *Backend) stopWatchingMissing(nodes []string) {
-	there := make(map[string]bool, len(nodes))
+	listed := make(map[string]bool, len(nodes))
 	for _, name := range nodes {
-		there[name] = true
+		listed[name] = true
 	}
 	var missing []*mutex
 	b.mu.Lock()
 	for _, m := range b.mutexes {
-		if m.watcher != nil && !there[encodeName(m.name)] {
+		if m.watcher != nil && !listed[encodeName(m.name)] {
 			missing = append(missing, m)
 		}
 	}

@@ -65,8 +65,8 @@ type view struct {
 func (b *Backend) runWatcher(w *watcher) {
 	v := view{suspects: make(map[guid]bool), flagged: make(map[guid]bool)}
 	var seen sync.Once
-	doubt := time.NewTicker(relistInterval)
-	defer doubt.Stop()
+	relist := time.NewTicker(relistInterval)
+	defer relist.Stop()
 	for {
 		changed, err := b.list(w, &v)
 		var later <-chan time.Time
@@ -109,7 +109,7 @@ func (b *Backend) runWatcher(w *watcher) {
 				if b.refresh(&v, w) || b.evaluate(w, &v) {
 					later = time.After(reevaluateDelay)
 				}
-			case <-doubt.C:
+			case <-relist.C:
 				before := v.pzxid
 				if changed != nil && b.isNeeded(w) && (b.refresh(&v, w) || v.pzxid != before) {
 					break waiting
@@ -205,7 +205,7 @@ func (b *Backend) waitsForCreation(w *watcher) bool {
 }
 
 // refresh lists the nodes again under the existing watch. It reports whether that failed.
-func (b *Backend) refresh(v *view, w *watcher) bool {
+func (b *Backend) refresh(v *view, w *watcher) (failed bool) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
 	start := time.Now()
@@ -221,16 +221,16 @@ func (b *Backend) refresh(v *view, w *watcher) bool {
 // dropMissing forgets nodes that existed before the listing began and are missing from it: another
 // server, or a person, has deleted them.
 func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
-	there := make(map[string]bool, len(v.names))
+	listed := make(map[string]bool, len(v.names))
 	for _, child := range v.names {
-		there[child] = true
+		listed[child] = true
 	}
 	var missing []*node
 	b.mu.Lock()
 	if m := b.mutexes[w.mutex]; m != nil {
 		for _, n := range m.nodes {
 			_, ending := m.endings[n.guid]
-			if n.s == v.s && !there[n.child] && n.made.Before(start) && !ending {
+			if n.s == v.s && !listed[n.child] && n.made.Before(start) && !ending {
 				missing = append(missing, n)
 			}
 		}
