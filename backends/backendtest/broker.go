@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// radio is the broker of one server: a simba.Notices whose subscribers are set by
-// hand, and which remembers all that was published.
+// broker is the simba.Notices of one server. The test sets its subscribers, and it records all that
+// is published.
 type broker struct {
 	mu        sync.Mutex // guards what follows
 	channels  map[string]int
@@ -74,8 +74,8 @@ func (b *broker) Any() bool {
 	return len(b.channels)+len(b.patterns) > 0
 }
 
-// told returns what was published on a channel so far, and a channel that is closed
-// when there is more.
+// payloadsOn returns what was published on a channel so far, and a channel that is closed at the
+// next notice.
 func (b *broker) payloadsOn(channel string) (payloads []string, more <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *broker) payloadsOn(channel string) (payloads []string, more <-chan stru
 	return payloads, b.changed
 }
 
-// heardOn returns the payloads on a channel so far.
+// publishedOn returns the payloads on a channel so far.
 func (b *broker) publishedOn(channel string) []string {
 	payloads, _ := b.payloadsOn(channel)
 	return slices.Clone(payloads)

@@ -8,14 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// call is one method of a Backend, asked about a mutex.
+// call is a call of one Backend method about a mutex.
 type call struct {
 	name string
 	do   func(ctx context.Context, b simba.Backend, m string) error
 }
 
-// calls are all the methods that ask for, or about, a mutex. History is not among
-// them: it needs no store.
+// calls are calls of all methods that need the store. History needs none.
 var calls = []call{
 	{"acquire", func(ctx context.Context, b simba.Backend, m string) error {
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "x", TTL: sec})
@@ -54,14 +53,14 @@ var calls = []call{
 	}},
 }
 
-// nobody is a waiter whose wake-up nobody needs.
+// noWaiter is a waiter whose wake-up nobody needs.
 type noWaiter struct{}
 
 func (noWaiter) Wake() {}
 
 func lifeRules() []rule {
 	return []rule{
-		{"close", "a closed server answers nothing", 0, func(tc *testCase) {
+		{"close", "every method of a closed server returns ErrStopped", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			x := s.block(m, "b", long, 0)
@@ -115,7 +114,7 @@ func lifeRules() []rule {
 			s.close()
 			all.Wait()
 		}},
-		{"close", "what is not a mutex' channel may be subscribed to", 0, func(tc *testCase) {
+		{"close", "a subscription to any other channel succeeds", 0, func(tc *testCase) {
 			s := tc.server()
 			for _, channel := range []string{"news", "simba:{", "simba:{}", "simba:x", "simba-events:{", "simba:{m", ""} {
 				s.subscribe(channel)

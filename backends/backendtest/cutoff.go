@@ -7,11 +7,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What holds when one server is cut off from the store and another is not.
+// Rules for when one server is cut off from the store and another is not.
 
 func cutOffRules() []rule {
 	return []rule{
-		{"1", "over a slow network nobody is told of more lease than is left", link | direct, func(tc *testCase) {
+		{"1", "over a slow network no reply says more than what is left of a lease", link | direct, func(tc *testCase) {
 			far, near := tc.server(), tc.directServer()
 			for _, how := range []string{"acquired", "renewed", "handed on"} {
 				overs := 0
@@ -20,9 +20,9 @@ func cutOffRules() []rule {
 					if !inTime || over <= rounding {
 						return inTime
 					}
-					// It may be this test that was held up after the answer; but hardly each time.
+					// The test itself may have been delayed after the answer, but hardly each time.
 					if overs++; overs == 3 {
-						tc.t.Errorf("%s: another owns it, and a is sure of it for another %v: %s", how, over, show(o))
+						tc.t.Errorf("%s: another contender owns it, and a's lease has %v left: %s", how, over, show(o))
 					}
 					return overs == 3
 				})
@@ -62,7 +62,7 @@ func cutOffRules() []rule {
 				return true
 			})
 		}},
-		{"9s", "a waiter whose server is cut off holds up nobody for longer than its lease", link | direct, func(tc *testCase) {
+		{"9s", "a waiter whose server is cut off delays nobody for longer than its lease", link | direct, func(tc *testCase) {
 			far, near := tc.server(), tc.directServer()
 			m := tc.mutex()
 			near.mustAcquire(m, "a", long, 0)
@@ -77,11 +77,11 @@ func cutOffRules() []rule {
 			}
 			sure := time.Now().Add(o.Transition)
 			tc.engine.Link.Heal()
-			// x is told that it owns the mutex when b's lease has ended or never, but not now.
+			// x may get the mutex when b's lease has ended, or never, but not now.
 			pause(500 * ms)
 			if x.isWoken() {
 				if o := x.end(simba.EndWoken); o.Status == simba.StatusAcquired && time.Now().Before(sure) {
-					tc.t.Errorf("x is told while b owns it: %s", show(o))
+					tc.t.Errorf("x is granted while b owns it: %s", show(o))
 				}
 				return
 			}
@@ -91,7 +91,7 @@ func cutOffRules() []rule {
 			})
 			x.granted()
 		}},
-		{"outage", "a request that was given up and arrives late harms no owner", link | direct, func(tc *testCase) {
+		{"outage", "a request that arrives after its deadline affects no owner", link | direct, func(tc *testCase) {
 			far, near := tc.server(), tc.directServer()
 			m := tc.mutex()
 			far.owner(m)
@@ -114,9 +114,9 @@ func cutOffRules() []rule {
 	}
 }
 
-// oversold has a own a mutex through the far server, over a slow network, until its lease ends. It
-// returns how much longer than that a is sure of it, by the answer. It reports false if a was told
-// of no lease in time.
+// excessLease lets a own a mutex through the far server, over a slow network, until its lease ends.
+// It returns how much longer a's last reply promised the lease. It returns false if no reply about
+// a lease came in time.
 func (tc *testCase) excessLease(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, over time.Duration, inTime bool) {
 	tc.t.Helper()
 	far.mustAcquire(m, "a", long, 0)

@@ -8,7 +8,7 @@ import (
 
 func deadWaiterRules() []rule {
 	return []rule{
-		{"6", "a dead waiter is skipped", 0, func(tc *testCase) {
+		{"6", "a disconnected waiter is skipped", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			dead := s.block(m, "dead", long, 0)
@@ -17,10 +17,10 @@ func deadWaiterRules() []rule {
 			s.mustRelease(m, "a")
 			b.granted()
 			if dead.isWoken() {
-				tc.t.Error("the dead was woken")
+				tc.t.Error("the disconnected waiter was woken")
 			}
 		}},
-		{"6", "a waiter that died after it was chosen is skipped", 0, func(tc *testCase) {
+		{"6", "a waiter that disconnects after it was chosen is skipped", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			dead := s.block(m, "dead", long, 0)
@@ -28,14 +28,14 @@ func deadWaiterRules() []rule {
 			s.mustRelease(m, "a")
 			dead.awaitWake()
 			if o := dead.end(simba.EndGone); o.Status == simba.StatusAcquired {
-				tc.t.Errorf("the dead: %s", show(o))
+				tc.t.Errorf("the disconnected waiter: %s", show(o))
 			}
 			b.granted()
 			if o := s.owner(m); o.Owner != "b" {
 				tc.t.Errorf("%+v", o)
 			}
 		}},
-		{"6", "waiters that die while it is handed on are all skipped", 0, func(tc *testCase) {
+		{"6", "waiters that disconnect during a handoff are all skipped", 0, func(tc *testCase) {
 			s := tc.server()
 			for range 10 {
 				m := tc.mutex()
@@ -62,7 +62,7 @@ func deadWaiterRules() []rule {
 				last.granted()
 			}
 		}},
-		{"6", "a grant that could not be told is passed on", 0, func(tc *testCase) {
+		{"6", "a grant that could not be delivered is passed on", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			dead := s.block(m, "dead", long, 0)
@@ -71,20 +71,20 @@ func deadWaiterRules() []rule {
 			dead.granted()
 			dead.abandon()
 			b.granted()
-			dead.abandon() // too late to do harm
+			dead.abandon() // too late to have an effect
 			if o := s.owner(m); o.Owner != "b" {
 				tc.t.Errorf("%+v", o)
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
-		{"6", "a grant that could not be told frees the mutex if nobody waits", 0, func(tc *testCase) {
+		{"6", "a grant that could not be delivered frees the mutex if nobody waits", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
-			for _, told := range []bool{true, false} {
+			for _, delivered := range []bool{true, false} {
 				s.mustAcquire(m, "a", long, 0)
 				dead := s.block(m, "dead", long, 0)
 				s.mustRelease(m, "a")
 				dead.awaitWake()
-				if told {
+				if delivered {
 					dead.end(simba.EndWoken)
 					dead.abandon()
 				} else {
@@ -95,7 +95,7 @@ func deadWaiterRules() []rule {
 				}
 			}
 		}},
-		{"6", "a waiter that came back keeps what its old connection was granted", 0, func(tc *testCase) {
+		{"6", "a waiter that returns keeps what its old connection was granted", 0, func(tc *testCase) {
 			s := tc.server()
 			for _, how := range []string{"end", "abandon"} {
 				m := tc.mutex()
@@ -117,14 +117,14 @@ func deadWaiterRules() []rule {
 					b.end(simba.EndGone)
 				}
 				if t := s.owner(m); t.Owner != "b" || t.Token != o.Token {
-					tc.t.Errorf("%s: taken from one who was told: %+v", how, t)
+					tc.t.Errorf("%s: taken from a contender that got the reply: %+v", how, t)
 				}
 				if c.isWoken() {
 					tc.t.Errorf("%s: c was woken", how)
 				}
 			}
 		}},
-		{"broken", "a waiter whose connection breaks keeps its place", 0, func(tc *testCase) {
+		{"broken", "a waiter whose connection breaks keeps its queue entry", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
@@ -134,14 +134,14 @@ func deadWaiterRules() []rule {
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c"})
 			if q := s.queueEntries(m, 2); len(q) == 2 && (q[0].Blocked || !q[1].Blocked) {
-				tc.t.Errorf("who is blocked: %+v", q)
+				tc.t.Errorf("blocked waiters: %+v", q)
 			}
 			b = s.block(m, "b", long, 0)
 			tc.equal("queue after its return", s.queue(m), []string{"b", "c"})
 			s.mustRelease(m, "a")
 			b.granted()
 		}},
-		{"broken", "a waiter whose connection breaks is reached by its subscription", 0, func(tc *testCase) {
+		{"broken", "a waiter whose connection breaks is notified through its subscription", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.subscribeContender(m, "b")
@@ -150,14 +150,14 @@ func deadWaiterRules() []rule {
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
-		{"9", "a waiter whose connection broke lapses", 0, func(tc *testCase) {
+		{"9", "the entry of a waiter whose connection broke expires", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.b.SetQueueGrace(100 * ms)
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
 			s.shorten(m, "a", 100*ms, 0)
 			b.end(simba.EndGone)
-			tc.await("b's place lapses", func() bool { return len(s.queue(m)) == 0 })
+			tc.await("b's entry expires", func() bool { return len(s.queue(m)) == 0 })
 		}},
 	}
 }

@@ -9,49 +9,47 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Backend is an engine as the suite opens, sets and closes it.
+// Backend is an engine with the methods that the suite calls.
 type Backend interface {
 	simba.Backend
 	SetHandoffWindow(time.Duration)
 	SetQueueGrace(time.Duration)
-	// Close ends the server without ending the waits of its clients, as a crash does.
+	// Close closes the server without ending its clients' waits, as a crash does.
 	Close() error
 }
 
-// Engine is what the suite needs to know of the engine that it tests.
+// Engine describes the engine under test.
 type Engine struct {
-	// Name is the engine's, "redis", with a word for the set-up after a dash if there
-	// is more than one: "redis-cluster". The part before the dash chooses the column
-	// of Promises.
+	// Name is the engine's name, such as "redis". If there are several set-ups, a dash and the
+	// set-up follow: "redis-cluster". The part before the dash selects the column of Promises.
 	Name string
 	// Open starts one more server on the same store. The suite closes it.
 	Open Opener
-	// Link stands between the servers that Open starts and the store; nil = the rules
-	// of outages are not tested.
+	// Link connects the servers that Open starts with the store; nil = the rules of outages are
+	// skipped.
 	Link *stores.Link
-	// Direct is Open for a server whose way to the store is not by Link; nil = the
-	// rules that need one server cut off and another not are not tested.
+	// Direct opens a server that does not use Link; nil = the rules are skipped that need one
+	// server cut off and another not.
 	Direct Opener
-	// Harm changes the store of a mutex as an operator may by mistake, so that it refuses
-	// what the engine needs, and mend takes that back; nil = the rules of that are not
-	// tested.
+	// Harm changes the store of a mutex, as an operator may by mistake, so that it refuses what the
+	// engine needs. mend reverts that. nil = the rules about it are skipped.
 	Harm func(t testing.TB, mutex string) (mend func())
 	// Shared says that several servers can share the store.
 	Shared bool
-	// PollLatency is how late a waiter may learn what another server did, or that a
-	// lease has ended; 0 = at once.
+	// PollLatency is how late a waiter may notice another server's change, or the end of a lease; 0
+	// = at once.
 	PollLatency time.Duration
-	// Timeout is the deadline of the servers in the rules of outages; 0 = 3 s. In the others, where
-	// the store does answer, it is long: a busy machine must not fail them.
+	// Timeout is the servers' timeout in the rules of outages; 0 = 3 s. In other rules the store
+	// answers, and the timeout is long, so that a busy machine fails no request.
 	Timeout time.Duration
 }
 
-// Opener starts a server that gives its store so long to answer (Options.Timeout).
+// Opener starts a server whose Options.Timeout is timeout.
 type Opener func(t testing.TB, n simba.Notices, timeout time.Duration) Backend
 
 // rule is one subtest.
 type rule struct {
-	promise string // the line of Promises that it proves
+	promise string // the ID of the Promise that it proves
 	name    string
 	needs   needs
 	run     func(tc *testCase)
@@ -62,11 +60,11 @@ type needs uint8
 const (
 	shared needs = 1 << iota // several servers on one store
 	link                     // a network that can fail
-	direct                   // a server that it does not cut off
+	direct                   // a server that the failing network does not cut off
 	harm                     // a store that can be made to refuse
 )
 
-// Run tests every rule as a subtest of t, one after another.
+// Run runs every rule as a subtest of t, one after another.
 func Run(t *testing.T, e Engine) {
 	t.Helper()
 	if e.Timeout == 0 {
@@ -88,9 +86,9 @@ func Run(t *testing.T, e Engine) {
 			case r.needs&link != 0 && e.Link == nil:
 				t.Skip("no network between the engine and its store")
 			case r.needs&direct != 0 && e.Direct == nil:
-				t.Skip("no second way to the store")
+				t.Skip("no second connection to the store")
 			case r.needs&harm != 0 && e.Harm == nil:
-				t.Skip("nobody knows how to harm the store")
+				t.Skip("the test cannot harm the store")
 			}
 			e := e
 			if r.needs&link == 0 {
@@ -101,7 +99,7 @@ func Run(t *testing.T, e Engine) {
 	}
 }
 
-// rules are all of them, in the order in which they run.
+// rules returns all rules in the order in which they run.
 func rules() []rule {
 	return slices.Concat(
 		leaseRules(), tokenRules(), requestRules(), handoffRules(), deadWaiterRules(), pollingRules(),

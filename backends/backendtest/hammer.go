@@ -14,36 +14,37 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The windows of all requests while the network fails: then one that was given up and
-// arrives late cannot make a lease shorter. hammerer.scale makes them longer for a slow store.
+// The windows of all requests while the network fails. They are equal, so that a request that was
+// given up and arrives late cannot shorten a lease. contender.scale lengthens them for a slow
+// store.
 const (
 	failingTTL        = 60 * ms
 	failingTransition = 20 * ms
 )
 
-// enoughTenures is how many there are at least, or the hammer has tried nothing.
+// enoughTenures is the least number of tenures for a meaningful run.
 const enoughTenures = 4
 
 func hammerRules() []rule {
 	return []rule{
-		{"8", "of many that come at once each acquires in its turn", 0, func(tc *testCase) {
+		{"8", "of many concurrent waiters each acquires once", 0, func(tc *testCase) {
 			s := tc.server()
 			for range 3 {
 				rush(tc, 32, s)
 			}
 		}},
-		{"8s", "of many that come to two servers at once each acquires in its turn", shared, func(tc *testCase) {
+		{"8s", "of many concurrent waiters at two servers each acquires once", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			rush(tc, 16, one, two)
 		}},
-		{"1", "many contenders never hold one mutex at once", 0, func(tc *testCase) {
+		{"1", "many contenders never own one mutex at the same time", 0, func(tc *testCase) {
 			tc.mustBeSafe(2*sec, nil, tc.server())
 		}},
-		{"1", "many contenders of two servers never hold one mutex at once", shared, func(tc *testCase) {
+		{"1", "many contenders of two servers never own one mutex at the same time", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			tc.mustBeSafe(2*sec, nil, one, two)
 		}},
-		{"1", "many contenders never hold one mutex at once while the network fails", shared | link, func(tc *testCase) {
+		{"1", "many contenders never own one mutex at the same time while the network fails", shared | link, func(tc *testCase) {
 			one, two := tc.pair()
 			l := tc.engine.Link
 			tc.mustBeSafe(4*sec, func(stop <-chan struct{}) {
@@ -74,8 +75,8 @@ func hammerRules() []rule {
 	}
 }
 
-// rush has many contenders ask at once for a mutex that nobody used before, wait for it
-// and release it at once: each is told acquired, none renewed, and none is forgotten.
+// rush lets many contenders ask at once for a new mutex, wait for it and release it at once. The
+// reply to each is acquired, never renewed, and each is served.
 func rush(tc *testCase, contenders int, servers ...*server) {
 	tc.t.Helper()
 	m := tc.mutex()
@@ -122,23 +123,21 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 	}
 }
 
-// section is the time in which a contender was sure to own the mutex: from the
-// answer that said so to its release, or to the end of what the last answer said was
-// left of the lease, counted from when it was asked for, as owners are told to.
+// ownership is the time in which a contender was sure to own the mutex. It begins with the reply.
+// It ends with the release, or when the lease in the last reply ends, counted from its request.
 type ownership struct {
 	mutex, contender string
 	token            uint64
 	from, to         time.Time
 }
 
-// Hammer has many contenders of two servers ask for two mutexes, hold, renew, die and
-// release for a while, while disturb, which must end when stop is closed, does what it
-// likes to the store or the network. Requests may fail meanwhile. Afterwards each mutex
-// must be had again.
+// Hammer lets many contenders of two servers acquire, hold, renew, abandon and release two mutexes
+// for a while. Meanwhile disturb does what it likes to the store or the network, and requests may
+// fail. It must return when stop is closed. Afterwards each mutex must be available again.
 //
-// It returns how many tenures there were, and in words each case of two contenders
-// that were sure to own a mutex at once, or of tokens that did not grow: how much of
-// that may happen, the engine's promise says.
+// It returns the number of tenures. For each violation it returns a text. Either two contenders
+// were sure to own a mutex at the same time, or tokens did not grow. The caller knows which of them
+// the engine promises to avoid.
 func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, faults []string) {
 	t.Helper()
 	tc := newTestCase(t, e)
@@ -146,7 +145,7 @@ func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan st
 	return tc.hammer(d, disturb, one, two)
 }
 
-// hammer is Hammer with servers of its own.
+// hammer is Hammer with the given servers.
 func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, faults []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server
@@ -181,7 +180,7 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 	all.Wait()
 	for _, m := range mutexes {
 		for _, s := range servers {
-			tc.await("it can be had again", func() bool {
+			tc.await("the mutex is available again", func() bool {
 				o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "last", TTL: long, NoQueue: true})
 				return err == nil && o.Owner == "last"
 			})
@@ -190,8 +189,8 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 	return len(sections), findViolations(sections)
 }
 
-// scale is by how much leases must be longer than on a good machine, so that answers come before
-// they end.
+// scale returns by what factor leases must be longer than on a fast machine, so that replies arrive
+// before they end.
 func (tc *testCase) scale(servers ...*server) int {
 	tc.t.Helper()
 	slowest := time.Duration(0)
@@ -207,7 +206,7 @@ func (tc *testCase) scale(servers ...*server) int {
 	return int(1 + 3*slowest/failingTTL)
 }
 
-// mustBeSafe is hammer of an engine that promises that nothing goes wrong.
+// mustBeSafe is hammer for an engine that promises to avoid every violation.
 func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
 	tc.t.Helper()
 	tenures, faults := tc.hammer(d, disturb, servers...)
@@ -220,16 +219,18 @@ func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{
 	}
 }
 
-// judge finds what must not be in the times in which contenders were sure to own: two
-// that overlap, and a later one with a smaller token.
+// findViolations compares the times in which contenders were sure to own a mutex. It finds two that
+// overlap, and a later one with a smaller token.
 func findViolations(sections []ownership) (faults []string) {
 	slices.SortFunc(sections, func(a, b ownership) int { return a.from.Compare(b.from) })
 	last := map[string]ownership{}
 	for _, s := range sections {
 		p, ok := last[s.mutex]
-		if !s.from.Before(s.to) { // the answer came too late: its contender cannot be sure that it owns the mutex
+		// After a late reply its contender cannot be sure to own the mutex.
+		if !s.from.Before(s.to) {
 			if s.token == p.token && p.to.After(s.from) {
-				p.to = s.from // it may have released the mutex since, so the earlier answer counts no longer
+				// It may have released the mutex since, so the earlier reply no longer counts.
+				p.to = s.from
 				last[s.mutex] = p
 			}
 			continue
@@ -238,14 +239,14 @@ func findViolations(sections []ownership) (faults []string) {
 		case !ok:
 		case s.token == p.token:
 			if s.contender != p.contender {
-				faults = append(faults, fmt.Sprintf("token %d is given twice: to %s and to %s", s.token, p.contender, s.contender))
+				faults = append(faults, fmt.Sprintf("token %d has two owners: %s and %s", s.token, p.contender, s.contender))
 			}
-			// Else it was renewed, and only what it was told last counts.
+			// Otherwise it was renewed, and only the last reply counts.
 		case s.from.Before(p.to.Add(-rounding)):
-			faults = append(faults, fmt.Sprintf("two owners of %s: %s (token %d) was sure for %v after %s (token %d) was told",
+			faults = append(faults, fmt.Sprintf("two owners of %s: the lease of %s (token %d) had %v left when %s (token %d) got its reply",
 				s.mutex, p.contender, p.token, p.to.Sub(s.from), s.contender, s.token))
 		case s.token < p.token:
-			faults = append(faults, fmt.Sprintf("%s: token %d of %s is told after token %d of %s",
+			faults = append(faults, fmt.Sprintf("%s: token %d of %s comes after token %d of %s",
 				s.mutex, s.token, s.contender, p.token, p.contender))
 		}
 		last[s.mutex] = s
@@ -253,24 +254,24 @@ func findViolations(sections []ownership) (faults []string) {
 	return faults
 }
 
-// hammerer is one contender of the hammer.
+// contender is one contender of Hammer.
 type contender struct {
 	s        *server
 	name     string
 	failing  bool          // requests may fail
-	scale    int           // see world.scale
-	held     *atomic.Int64 // counts the tenures of all
+	scale    int           // see testCase.scale
+	held     *atomic.Int64 // counts the tenures of all contenders
 	sections []ownership
 }
 
-// scaled is so many milliseconds on a good machine.
+// scaled returns a duration of so many milliseconds on a fast machine.
 func (h *contender) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
 
 func (h *contender) failingWindows() (ttl, transition time.Duration) {
 	return failingTTL * time.Duration(h.scale), failingTransition * time.Duration(h.scale)
 }
 
-// run makes attempts until stop.
+// run makes attempts until stop is closed.
 func (h *contender) run(mutexes []string, n int, stop <-chan struct{}) error {
 	for ; ; n++ {
 		select {
@@ -284,7 +285,7 @@ func (h *contender) run(mutexes []string, n int, stop <-chan struct{}) error {
 	}
 }
 
-// round is one attempt, one of many sorts.
+// attempt makes one attempt, of one of many kinds.
 func (h *contender) attempt(m string) error {
 	ctx := context.Background()
 	r := simba.AcquireRequest{
@@ -305,7 +306,7 @@ func (h *contender) attempt(m string) error {
 	if err != nil {
 		return h.excuse(err, asked, r.TTL+r.Transition)
 	}
-	for o.Status == simba.StatusWaiting { // also after an End that came too late to tell of a grant
+	for o.Status == simba.StatusWaiting { // also after an End that was too late for a granted lease
 		why := simba.EndWoken
 		if !h.failing && rand.IntN(8) == 0 {
 			why = simba.EndGone
@@ -316,7 +317,7 @@ func (h *contender) attempt(m string) error {
 				why = simba.EndTimeout
 			}
 		}
-		begun := asked // of a lease that was granted meanwhile, nobody here knows since when it runs
+		begun := asked // nobody here knows when a lease that was granted meanwhile began
 		asked = time.Now()
 		x.rearm()
 		o, err = ticket.End(why)
@@ -329,7 +330,7 @@ func (h *contender) attempt(m string) error {
 	}
 	if o.Status != simba.StatusAcquired && o.Status != simba.StatusRenewed {
 		if o.Owner == h.name && !h.failing {
-			return fmt.Errorf("it owns the mutex and is told %s", show(o))
+			return fmt.Errorf("it owns the mutex, but the reply is %s", show(o))
 		}
 		pause(time.Duration(rand.IntN(5)) * ms)
 		return nil
@@ -337,7 +338,7 @@ func (h *contender) attempt(m string) error {
 	return h.hold(ownership{mutex: m, contender: h.name, token: o.Token, from: time.Now(), to: asked.Add(o.Transition)})
 }
 
-// hold holds what was acquired for a moment, and gives it up in one of several ways.
+// hold keeps the mutex for a moment, and gives it up in one of several ways.
 func (h *contender) hold(s ownership) error {
 	ctx := context.Background()
 	h.held.Add(1)
@@ -352,7 +353,8 @@ func (h *contender) hold(s ownership) error {
 		o, err := h.s.b.Guard(ctx, g)
 		answered := time.Now()
 		if err != nil || o.Status != simba.StatusRenewed {
-			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition)) // it may be done, and over when the answer came
+			// It may have been done, and the new lease may have ended before the reply.
+			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition))
 		}
 		switch {
 		case err != nil:
@@ -360,19 +362,19 @@ func (h *contender) hold(s ownership) error {
 		case o.Status == simba.StatusRenewed:
 			s.to = asked.Add(o.Transition)
 		case answered.Before(s.to.Add(-rounding)):
-			return fmt.Errorf("its lease was to run for another %v when guard said %s", s.to.Sub(answered), show(o))
+			return fmt.Errorf("its lease had %v left when GUARD returned %s", s.to.Sub(answered), show(o))
 		default:
 			return nil
 		}
 	}
 	if rand.IntN(6) == 0 {
-		return nil // it dies: the lease expires
+		return nil // it stops without a release, and the lease expires
 	}
 	pause(time.Duration(rand.IntN(5)) * ms)
 	s.to = earlier(s.to, time.Now())
 	r := simba.ReleaseRequest{Mutex: s.mutex, Contender: h.name}
 	if h.failing || rand.IntN(2) == 0 {
-		r.Token = s.token // a request that is delayed must not end a later tenure
+		r.Token = s.token // a delayed request must not end a later tenure
 	}
 	_, seq, err := h.s.b.Release(ctx, r)
 	if err != nil {
@@ -388,8 +390,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// shorten notes that the contender is about to ask for the mutex anew: if it owns it still, by a
-// tenure that it has left to expire, that may renew it, and end it sooner.
+// shortenOwned is called before the contender asks for a mutex again. If it still owns the mutex by
+// an abandoned tenure, the request may renew that tenure with an earlier end.
 func (h *contender) shortenOwned(m string, end time.Time) {
 	for i := range h.sections {
 		if s := &h.sections[i]; s.mutex == m {
@@ -398,8 +400,8 @@ func (h *contender) shortenOwned(m string, end time.Time) {
 	}
 }
 
-// excuse drops the errors of a request that a failing network excuses; and a network that
-// does not fail, if the answer took longer than the lease: then there is nothing to tell.
+// excuse drops the errors of a request that a failing network excuses. It also drops those of a
+// request whose answer took longer than the lease, since then there is no lease to report.
 func (h *contender) excuse(err error, asked time.Time, lease time.Duration) error {
 	late := time.Since(asked) >= lease-rounding
 	if unavailable := (*simba.UnavailableError)(nil); (h.failing || late) && errors.As(err, &unavailable) {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestTheHammerJudgesByWhatAnOwnerWasToldLast: of one that was told of its renewal late, and is sure of
-// nothing since, no earlier answer counts. It may have released the mutex.
-func TestTheHammerJudgesByWhatAnOwnerWasToldLast(t *testing.T) {
+// A contender got the reply to its renewal late, and is sure of nothing since. It may have released
+// the mutex, so its earlier reply no longer counts.
+func TestFindViolationsUsesTheLastReply(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	tenure := func(contender string, token uint64, from, to int) ownership {

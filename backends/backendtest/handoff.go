@@ -10,7 +10,7 @@ import (
 
 func handoffRules() []rule {
 	return []rule{
-		{"8", "release grants the first blocked waiter what it asked for", 0, func(tc *testCase) {
+		{"8", "RELEASE grants the first blocked waiter its requested windows", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 30*sec, 20*sec)
@@ -30,7 +30,7 @@ func handoffRules() []rule {
 				tc.t.Errorf("owner %+v", t)
 			}
 		}},
-		{"8", "expiry grants the next by itself, and not before transition_at", 0, func(tc *testCase) {
+		{"8", "expiry grants the next waiter by itself, and not before transition_at", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
@@ -44,7 +44,7 @@ func handoffRules() []rule {
 				tc.t.Errorf("%s after token %d", show(o), a.Token)
 			}
 		}},
-		{"8", "waiters follow one another as each lease expires", 0, func(tc *testCase) {
+		{"8", "each expiry grants the next waiter", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			var waiting []*waiter
@@ -56,12 +56,12 @@ func handoffRules() []rule {
 			for i, x := range waiting {
 				x.awaitWake()
 				if took, leases := time.Since(begun), time.Duration(i+1)*100*ms; took < leases-rounding {
-					tc.t.Errorf("%s is woken after %v, the leases before it last %v", x.name, took, leases)
+					tc.t.Errorf("%s is woken after %v, the leases before it take %v", x.name, took, leases)
 				}
 				x.end(simba.EndWoken)
 			}
 		}},
-		{"8", "break grants the next", 0, func(tc *testCase) {
+		{"8", "BREAK grants the next waiter", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
@@ -73,7 +73,7 @@ func handoffRules() []rule {
 			s.mustAcquire(m, "owner", long, 0)
 			var waiting []*waiter
 			for i := range 20 {
-				// The names are in the opposite order of the arrivals.
+				// The names are in the opposite order of the requests.
 				waiting = append(waiting, s.block(m, fmt.Sprintf("c%02d", 99-i), long, 0))
 			}
 			last := "owner"
@@ -82,7 +82,7 @@ func handoffRules() []rule {
 				last = x.granted().Owner
 			}
 		}},
-		{"7", "who comes when it is free and others wait is not served first", 0, func(tc *testCase) {
+		{"7", "a new contender is not served before those who wait", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
@@ -107,10 +107,10 @@ func handoffRules() []rule {
 			}
 			s.mustRelease(m, "a")
 			if o := s.owner(m); o.Owner != "" {
-				tc.t.Errorf("one that left was granted: %+v", o)
+				tc.t.Errorf("a waiter that left was granted: %+v", o)
 			}
 		}},
-		{"8", "a grant that came before the timeout is told", 0, func(tc *testCase) {
+		{"8", "a grant before the timeout is returned", 0, func(tc *testCase) {
 			for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
 				s, m := tc.server(), tc.mutex()
 				s.mustAcquire(m, "a", long, 0)
@@ -126,7 +126,7 @@ func handoffRules() []rule {
 				}
 			}
 		}},
-		{"8", "what came of a wait is the truth, whenever it ends", 0, func(tc *testCase) {
+		{"8", "the outcome of a wait is correct whenever it ends", 0, func(tc *testCase) {
 			s := tc.server()
 			for i := range 20 {
 				m := tc.mutex()
@@ -154,7 +154,7 @@ func handoffRules() []rule {
 				c.granted()
 			}
 		}},
-		{"8", "release by a waiter ends its wait elsewhere", 0, func(tc *testCase) {
+		{"8", "RELEASE by a waiter ends its wait on another connection", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
@@ -167,7 +167,7 @@ func handoffRules() []rule {
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
-		{"6", "whose lease ends before it is told waits on, and is told of the next", 0, func(tc *testCase) {
+		{"6", "a waiter whose lease ends before the reply keeps waiting, and gets the next lease", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 200*ms, 0)
@@ -175,7 +175,7 @@ func handoffRules() []rule {
 			b.awaitWake()
 			first := s.owner(m)
 			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pause(2 * rounding) // by this server's clock, too
+			pause(2 * rounding) // by this server's clock too
 			s.mustAcquire(m, "c", long, 0)
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 				tc.t.Errorf("%s after %+v", show(o), first)
@@ -188,7 +188,7 @@ func handoffRules() []rule {
 				if o = b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 					break
 				}
-				// b asked too late once more: d has the mutex now, and b is the next.
+				// b was too late once more: d has the mutex now, and b is next.
 				last := d.granted().Owner
 				d = s.block(m, last+"d", long, 0)
 				s.mustRelease(m, last)
@@ -198,20 +198,20 @@ func handoffRules() []rule {
 			}
 			d.granted()
 		}},
-		{"6", "whose lease ends before it is told has left when its time is up", 0, func(tc *testCase) {
+		{"6", "a waiter whose lease ends before the reply leaves when its time is up", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 200*ms, 0)
 			s.mustRelease(m, "a")
 			b.awaitWake()
 			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pause(2 * rounding) // by this server's clock, too
+			pause(2 * rounding) // by this server's clock too
 			if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
 				tc.t.Errorf("%s", show(o))
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
-		{"6", "a waiter is told what is left when it is told", 0, func(tc *testCase) {
+		{"6", "the reply to a waiter says what is left at that moment", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", 10*sec, 5*sec)
@@ -224,10 +224,10 @@ func handoffRules() []rule {
 			o := b.end(simba.EndWoken)
 			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			if o.TTL > most {
-				tc.t.Errorf("%v are said to be left, there are at most %v", o.TTL, most)
+				tc.t.Errorf("the reply says that %v are left, but at most %v are", o.TTL, most)
 			}
 		}},
-		{"retry", "the second connection of a waiter takes its place over", 0, func(tc *testCase) {
+		{"retry", "the second connection of a waiter takes over its queue entry", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			old := s.block(m, "b", sec, 0)
@@ -241,7 +241,7 @@ func handoffRules() []rule {
 			s.mustRelease(m, "a")
 			now.granted()
 			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
-				tc.t.Errorf("not what the second connection asked for: %+v", t)
+				tc.t.Errorf("not the windows of the second connection: %+v", t)
 			}
 			s.mustRelease(m, "b")
 			c.granted()
@@ -256,7 +256,7 @@ func handoffRules() []rule {
 			s.mustRelease(m, "a")
 			b.granted()
 			if t := s.owner(m); t.TransitionAt-t.AcquiredAt != 30_000 {
-				tc.t.Errorf("not what the blocked connection asked for: %+v", t)
+				tc.t.Errorf("not the windows of the blocked connection: %+v", t)
 			}
 		}},
 	}

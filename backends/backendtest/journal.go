@@ -8,22 +8,22 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// late is a journal that acknowledges a change of a lease some time after another one has made it
-// durable, from a goroutine of its own, as one does that waits for other machines.
+// delayedJournal acknowledges a change of a lease some time after the underlying journal has made
+// it durable, from a goroutine of its own. A replicated journal behaves like that.
 type delayedJournal struct {
 	engine.Journal
 	delay func() time.Duration
 
 	mu           sync.Mutex
 	acknowledged *sync.Cond  // signals each acknowledgement
-	held         []simba.Seq // changes that it has yet to acknowledge, in order
-	last         simba.Seq   // the last change appended
+	held         []simba.Seq // changes without an acknowledgement, in order
+	last         simba.Seq   // the last appended change
 }
 
-// everything is what a journal reports that holds nothing back.
+// allCommitted is what a journal without durability reports.
 const allCommitted simba.Seq = 1<<64 - 1
 
-// Late returns a journal that acknowledges what j makes durable as much later as by says.
+// Late returns a journal that acknowledges the changes of j later, by the duration that by returns.
 func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	d := &delayedJournal{Journal: j, delay: by}
 	d.acknowledged = sync.NewCond(&d.mu)
@@ -75,7 +75,7 @@ func (d *delayedJournal) Begin(seq simba.Seq) (waits bool) {
 	if seq <= d.Committed() {
 		return false
 	}
-	go func() { _ = d.Commit(seq) }() // whoever calls Commit meets the error, too
+	go func() { _ = d.Commit(seq) }() // the error is returned to callers of Commit
 	return true
 }
 

@@ -8,17 +8,17 @@ import (
 
 func leaseRules() []rule {
 	return []rule{
-		{"2", "a free mutex is acquired with the windows that were asked for", 0, func(tc *testCase) {
+		{"2", "a free mutex is acquired with the requested windows", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			sent := time.Now()
 			o := s.mustAcquire(m, "a", 10*sec, 5*sec)
 			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			tc.checkLeft("transition", o.Transition, 15*sec, sent)
 			if o.Position != 0 {
-				tc.t.Errorf("the owner has a place in the queue: %s", show(o))
+				tc.t.Errorf("the owner has a queue entry: %s", show(o))
 			}
 		}},
-		{"2", "owner tells the windows on one scale", 0, func(tc *testCase) {
+		{"2", "OWNER reports the windows on one clock", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			sent := time.Now()
 			a := s.mustAcquire(m, "a", 10*sec, 5*sec)
@@ -41,7 +41,7 @@ func leaseRules() []rule {
 				tc.t.Errorf("ttl %v and transition %v are not 5 s apart", o.TTL, o.Transition)
 			}
 		}},
-		{"2", "the owner of a free mutex is nobody", 0, func(tc *testCase) {
+		{"2", "a free mutex has no owner", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if o := s.owner(m); o != (simba.Tenure{}) {
 				tc.t.Errorf("never held: %+v", o)
@@ -52,7 +52,7 @@ func leaseRules() []rule {
 				tc.t.Errorf("released: %+v", o)
 			}
 		}},
-		{"1", "nobody else gets it before transition_at and then it is free", 0, func(tc *testCase) {
+		{"1", "a mutex is free at transition_at and not before", 0, func(tc *testCase) {
 			s := tc.server()
 			tc.withLease(300*ms, func(m string, lease time.Duration) bool {
 				sent := time.Now()
@@ -62,7 +62,7 @@ func leaseRules() []rule {
 				var o simba.Outcome
 				tc.await("the lease ends", func() bool {
 					o = s.acquireNoQueue(m, "b", long, 0)
-					// It may take a moment until a lease that has ended has gone.
+					// An ended lease may take a moment to disappear.
 					if o.Status == simba.StatusBusy && o.Owner != "a" && (o.Owner != "" || time.Since(sent) < lease-rounding) {
 						tc.t.Errorf("%v after a's lease began: %s", time.Since(sent), show(o))
 					}
@@ -77,7 +77,7 @@ func leaseRules() []rule {
 				return true
 			})
 		}},
-		{"1", "a lease that ended has no owner", 0, func(tc *testCase) {
+		{"1", "a lease that has ended has no owner", 0, func(tc *testCase) {
 			s := tc.server()
 			tc.withLease(150*ms, func(m string, lease time.Duration) bool {
 				sent := time.Now()
@@ -98,7 +98,7 @@ func leaseRules() []rule {
 				return true
 			})
 		}},
-		{"1", "an owner is not robbed by those who ask", 0, func(tc *testCase) {
+		{"1", "requests of others do not end a tenure", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, 0)
 			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Owner != "a" || o.Token != a.Token || o.Position != 0 {
@@ -114,7 +114,7 @@ func leaseRules() []rule {
 				tc.t.Errorf("%+v", o)
 			}
 		}},
-		{"3", "the owner guards in the transition window", 0, func(tc *testCase) {
+		{"3", "the owner may renew in the transition window", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", ms, long)
 			tc.await("the ttl window ends", func() bool { return s.owner(m).TTL == 0 })
@@ -126,7 +126,7 @@ func leaseRules() []rule {
 			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			tc.checkLeft("transition", o.Transition, 15*sec, sent)
 		}},
-		{"3", "guard after the end is lost and revives nothing", 0, func(tc *testCase) {
+		{"3", "GUARD after the end is lost and revives nothing", 0, func(tc *testCase) {
 			s := tc.server()
 			tc.withLease(50*ms, func(m string, lease time.Duration) bool {
 				a, inTime := s.acquireIfInTime(m, "a", lease, 0)
@@ -145,7 +145,7 @@ func leaseRules() []rule {
 				return true
 			})
 		}},
-		{"3", "guard of a free mutex begins nothing", 0, func(tc *testCase) {
+		{"3", "GUARD of a free mutex begins nothing", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if o := s.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
 				tc.t.Errorf("%s", show(o))
@@ -154,7 +154,7 @@ func leaseRules() []rule {
 				tc.t.Errorf("%+v", o)
 			}
 		}},
-		{"3", "a renewal sets both windows anew, shorter or longer", 0, func(tc *testCase) {
+		{"3", "a renewal sets both windows, shorter or longer", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", 10*sec, 10*sec)
 			for _, d := range []struct{ ttl, transition time.Duration }{{5 * sec, 0}, {30 * sec, 2 * sec}, {7 * sec, 9 * sec}} {
@@ -176,7 +176,7 @@ func leaseRules() []rule {
 				}
 			}
 		}},
-		{"3", "a lease that was made shorter ends sooner", 0, func(tc *testCase) {
+		{"3", "a shortened lease ends sooner", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
@@ -212,7 +212,7 @@ func leaseRules() []rule {
 				return true
 			})
 		}},
-		{"1", "release frees it at once, and only for its owner", 0, func(tc *testCase) {
+		{"1", "RELEASE frees the mutex at once, and only for its owner", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, long)
 			if !s.release(m, "a") {
@@ -226,7 +226,7 @@ func leaseRules() []rule {
 				tc.t.Error("a released b's mutex")
 			}
 		}},
-		{"1", "break frees it whoever owns it", 0, func(tc *testCase) {
+		{"1", "BREAK frees the mutex whoever owns it", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if s.breakIt(m, "") {
 				tc.t.Error("there was nothing to break")

@@ -12,10 +12,10 @@ import (
 
 func listingRules() []rule {
 	return []rule{
-		{"7", "the queue lists who waits, in order and how", 0, func(tc *testCase) {
+		{"7", "QUEUE lists the waiters in order, and whether they are blocked", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if q := s.queue(m); len(q) != 0 {
-				tc.t.Errorf("of a mutex that nobody used: %v", q)
+				tc.t.Errorf("of a new mutex: %v", q)
 			}
 			s.mustAcquire(m, "a", long, 0)
 			s.block(m, "b", long, 0)
@@ -36,10 +36,10 @@ func listingRules() []rule {
 				tc.t.Errorf("the first two: %+v", q)
 			}
 			if o := s.owner(m); o.Waiters != 3 {
-				tc.t.Errorf("owner says that %d wait", o.Waiters)
+				tc.t.Errorf("OWNER reports %d waiters", o.Waiters)
 			}
 		}},
-		{"scan", "scan returns every mutex that is held or waited for", 0, func(tc *testCase) {
+		{"scan", "SCAN returns every mutex that is held or waited for", 0, func(tc *testCase) {
 			s := tc.server()
 			var held []string
 			for range 25 {
@@ -59,7 +59,7 @@ func listingRules() []rule {
 			tc.equal("contended", scan(s, simba.ScanRequest{Match: mine, Contended: true}), contended)
 			tc.equal("one", scan(s, simba.ScanRequest{Match: func(m string) bool { return m == held[3] }}), held[3:4])
 		}},
-		{"scan", "scan does not return what is free and not waited for", 0, func(tc *testCase) {
+		{"scan", "SCAN does not return a free mutex without waiters", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.mustRelease(m, "a")
@@ -72,7 +72,7 @@ func listingRules() []rule {
 				}
 			}
 		}},
-		{"scan", "a scan finds what is there all the time while others come and go", 0, func(tc *testCase) {
+		{"scan", "SCAN finds what exists all the time while other mutexes come and go", 0, func(tc *testCase) {
 			s := tc.server()
 			var stay []string
 			for range 10 {
@@ -84,7 +84,7 @@ func listingRules() []rule {
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
-				// Each leaves something behind, and a scan that is slower than they are must end.
+				// Each leaves something behind, and a slow scan must still end.
 				const others = 200
 				for i := 0; ; i = (i + 1) % others {
 					select {
@@ -103,7 +103,7 @@ func listingRules() []rule {
 			close(stop)
 			<-stopped
 		}},
-		{"names", "names that differ are different mutexes and contenders", 0, func(tc *testCase) {
+		{"names", "different names are different mutexes and contenders", 0, func(tc *testCase) {
 			s := tc.server()
 			for i, pair := range [][2]string{
 				{"M", "m"}, {"é", "e"}, {"ß", "ss"}, {"a", "à"}, {"\u00e9", "e\u0301"}, {"x/y", "x%2Fy"}, {"x%2Fy", "x%252Fy"}, {"..", "."},
@@ -148,7 +148,7 @@ func listingRules() []rule {
 				}
 			}
 		}},
-		{"names", "the longest names are served or refused, never cut", 0, func(tc *testCase) {
+		{"names", "the longest names are accepted or refused, never truncated", 0, func(tc *testCase) {
 			s := tc.server()
 			fill := func(begin string, n int) string { return begin + strings.Repeat("x", n-len(begin)) }
 			m := fill(tc.mutex(), simba.MaxMutexLen)
@@ -156,7 +156,7 @@ func listingRules() []rule {
 			o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: a, TTL: long})
 			if refused := (*simba.NameError)(nil); errors.As(err, &refused) {
 				if refused.Argument != "mutex" && refused.Argument != "contender" || refused.Problem == "" {
-					tc.t.Errorf("it does not say what is wrong: %v", err)
+					tc.t.Errorf("the error has no cause: %v", err)
 				}
 				return
 			}
@@ -174,7 +174,7 @@ func listingRules() []rule {
 			}
 			s.mustRelease(m, b)
 		}},
-		{"close", "the figures count what happens", 0, func(tc *testCase) {
+		{"close", "Stats counts what happens", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.guard(m, "a", long, 0, 0)
@@ -196,7 +196,7 @@ func listingRules() []rule {
 	}
 }
 
-// scan goes once around, and returns the names in order, each once.
+// scan runs a whole scan and returns the names in order, each once.
 func scan(s *server, r simba.ScanRequest) []string {
 	s.tc.t.Helper()
 	var names []string

@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// lose has the reply to the first request lost that names the mutex. It returns the
-// error of do, which is nil or an UnavailableError.
+// loseReply drops the reply to the first request that names the mutex. It returns the error of do,
+// which is nil or an UnavailableError.
 func (tc *testCase) loseReply(m string, do func() error) error {
 	tc.t.Helper()
 	lost := tc.engine.Link.DropReplyTo(m)
@@ -27,7 +27,7 @@ func (tc *testCase) loseReply(m string, do func() error) error {
 
 func lostReplyRules() []rule {
 	return []rule{
-		{"lost", "an acquire whose reply was lost gets the same tenure again", link, func(tc *testCase) {
+		{"lost", "an ACQUIRE repeated after a lost reply gets the same tenure", link, func(tc *testCase) {
 			s := tc.server()
 			other := s
 			if tc.engine.Shared {
@@ -63,7 +63,7 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a guard whose reply was lost renews again", link, func(tc *testCase) {
+		{"lost", "a GUARD repeated after a lost reply renews", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, 0)
 			for range 3 {
@@ -81,7 +81,7 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a release whose reply was lost hands on", link, func(tc *testCase) {
+		{"lost", "a RELEASE whose reply was lost hands off", link, func(tc *testCase) {
 			for range 3 {
 				s, m := tc.server(), tc.mutex()
 				s.mustAcquire(m, "a", long, 0)
@@ -107,7 +107,7 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a release whose reply was lost may be repeated, and the mutex is free", link, func(tc *testCase) {
+		{"lost", "a RELEASE may be repeated after a lost reply, and the mutex is free", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			_ = tc.loseReply(m, func() error {
@@ -120,7 +120,7 @@ func lostReplyRules() []rule {
 			})
 			s.mustAcquire(m, "b", long, 0)
 		}},
-		{"lost", "a break whose reply was lost hands on", link, func(tc *testCase) {
+		{"lost", "a BREAK whose reply was lost hands off", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
@@ -133,7 +133,7 @@ func lostReplyRules() []rule {
 				tc.t.Errorf("%s", show(o))
 			}
 		}},
-		{"lost", "one that is to wait and whose reply was lost may ask again", link, func(tc *testCase) {
+		{"lost", "a waiter whose reply was lost may ask again", link, func(tc *testCase) {
 			s := tc.server()
 			for _, held := range []bool{false, true} {
 				m := tc.mutex()
@@ -169,13 +169,13 @@ func lostReplyRules() []rule {
 				}
 			}
 		}},
-		{"lost", "a waiter that is gone holds up nobody, though its leaving was not confirmed", link, func(tc *testCase) {
+		{"lost", "a waiter whose leaving was not confirmed delays nobody", link, func(tc *testCase) {
 			for _, why := range []simba.EndReason{simba.EndGone, simba.EndTimeout} {
 				s, m := tc.server(), tc.mutex()
 				s.mustAcquire(m, "a", long, 0)
 				b := s.block(m, "b", 2*sec, 0)
 				c := s.block(m, "c", long, 0)
-				tc.engine.Link.DropReplyTo(m) // an engine may not need to ask
+				tc.engine.Link.DropReplyTo(m) // the engine may need no request
 				b.ended = true
 				o, err := b.ticket.End(why)
 				if err != nil {
@@ -194,14 +194,14 @@ func lostReplyRules() []rule {
 				tc.engine.Link.Heal()
 			}
 		}},
-		{"lost", "a grant that could not be confirmed is had by asking again", link | shared, func(tc *testCase) {
+		{"lost", "a grant that could not be confirmed is returned to a repeated request", link | shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
 			b := two.block(m, "b", long, 0)
 			one.mustRelease(m, "a")
 			b.awaitWake()
-			tc.engine.Link.DropReplyTo(m) // if it asks at all
+			tc.engine.Link.DropReplyTo(m) // if it makes a request at all
 			if o := b.endAgain(); o.Owner != "b" {
 				tc.t.Errorf("%s", show(o))
 			}
@@ -213,8 +213,8 @@ func lostReplyRules() []rule {
 	}
 }
 
-// endAgain ends a wait that was woken. Should the store not confirm it, the client
-// repeats its request until it is answered.
+// endAgain ends a wait after its wake-up. If the store does not confirm it, the client repeats its
+// request until it gets a reply.
 func (x *waiter) endAgain() simba.Outcome {
 	x.s.tc.t.Helper()
 	x.ended = true

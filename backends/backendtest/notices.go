@@ -10,7 +10,7 @@ import (
 
 func noticeRules() []rule {
 	return []rule{
-		{"notices", "every new tenure is announced once, and no renewal", 0, func(tc *testCase) {
+		{"notices", "every new tenure is announced once, and renewals are not", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
 			s.mustAcquire(m, "a", long, 0)
@@ -25,7 +25,7 @@ func noticeRules() []rule {
 			s.mustAcquire(m, "c", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b", "released@@b", "acquired@@b", "acquired@@c")
 		}},
-		{"notices", "release, break and the end of a session announce a free mutex", 0, func(tc *testCase) {
+		{"notices", "RELEASE, BREAK and the end of a session announce a free mutex", 0, func(tc *testCase) {
 			s := tc.server()
 			for _, end := range []func(m string){
 				func(m string) { s.mustRelease(m, "the@owner") },
@@ -41,7 +41,7 @@ func noticeRules() []rule {
 				s.awaitNotices(simba.MutexChannel(m), "acquired@@the@owner", "released@@the@owner", "acquired@@b")
 			}
 		}},
-		{"notices", "a release by a contender that is not the owner announces nothing", 0, func(tc *testCase) {
+		{"notices", "RELEASE by a contender that is not the owner announces nothing", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
 			a := s.mustAcquire(m, "a", long, 0)
@@ -64,7 +64,7 @@ func noticeRules() []rule {
 			s.mustAcquire(m, "b", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
 		}},
-		{"notices", "a mutex whose only waiters cannot be reached is announced free", 0, func(tc *testCase) {
+		{"notices", "a mutex with only unreachable waiters is announced as free", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
 			s.mustAcquire(m, "a", long, 0)
@@ -72,7 +72,7 @@ func noticeRules() []rule {
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
-		{"notices", "a free mutex is not announced while it is kept for a waiter", 0, func(tc *testCase) {
+		{"notices", "a free mutex is not announced while it is reserved", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(long)
 			s.subscribe(simba.MutexChannel(m))
@@ -85,7 +85,7 @@ func noticeRules() []rule {
 			s.mustAcquire(m, "b", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
 		}},
-		{"notices", "a turn that lapses with nobody next announces a free mutex", 0, func(tc *testCase) {
+		{"notices", "a missed reservation without a next waiter announces a free mutex", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(300 * ms)
 			s.subscribe(simba.MutexChannel(m))
@@ -97,12 +97,12 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 			if took := time.Since(sent); took < 300*ms-rounding {
-				tc.t.Errorf("announced free after %v, in b's turn", took)
+				tc.t.Errorf("announced as free after %v, during b's reservation", took)
 			}
 			s.mustAcquire(m, "c", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
 		}},
-		{"notices", "a waiter that leaves in its turn, with nobody next, announces a free mutex", 0, func(tc *testCase) {
+		{"notices", "a waiter that leaves during its reservation, without a next waiter, announces a free mutex", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(long)
 			s.subscribe(simba.MutexChannel(m))
@@ -114,7 +114,7 @@ func noticeRules() []rule {
 			s.release(m, "b")
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
-		{"notices", "a handoff window of zero announces a free mutex to all", 0, func(tc *testCase) {
+		{"notices", "with a handoff window of zero, a free mutex is announced to all", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(0)
 			s.subscribe(simba.MutexChannel(m))
@@ -125,7 +125,7 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
-		{"notices", "a waiter is told the old owner, however its tenure ended", 0, func(tc *testCase) {
+		{"notices", "the notice to a waiter names the old owner, however its tenure ended", 0, func(tc *testCase) {
 			s := tc.server()
 			for _, end := range []func(m string){
 				func(m string) { s.mustRelease(m, "the@owner") },
@@ -141,7 +141,7 @@ func noticeRules() []rule {
 				s.mustAcquire(m, "b", long, 0)
 			}
 		}},
-		{"notices", "nobody hears of another's turn", 0, func(tc *testCase) {
+		{"notices", "a waiter gets no notice for another waiter", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.b.SetHandoffWindow(long)
 			s.mustAcquire(m, "a", long, 0)
@@ -156,7 +156,7 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "c"), "released@@b")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
-		{"notices", "every change is published as the history tells it", 0, func(tc *testCase) {
+		{"notices", "every change is published as in the history", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.EventChannel(m))
 			s.mustAcquire(m, "a", long, 0)
@@ -186,7 +186,7 @@ func noticeRules() []rule {
 				tc.t.Errorf("%+v", last)
 			}
 		}},
-		{"history", "history tells every change in order", 0, func(tc *testCase) {
+		{"history", "the history has every change in order", 0, func(tc *testCase) {
 			s, m, other := tc.server(), tc.mutex(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", sec)
@@ -198,7 +198,7 @@ func noticeRules() []rule {
 			tc.equal("history", s.eventsOf(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})
 			all := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
 			if len(all) != 6 {
-				return // told already
+				return // reported above
 			}
 			for i, e := range all {
 				if e.Mutex != m || e.At == 0 || i > 0 && e.Seq <= all[i-1].Seq {
@@ -218,7 +218,7 @@ func noticeRules() []rule {
 				tc.t.Errorf("of a mutex that nobody used: %+v", got)
 			}
 		}},
-		{"history", "a reason that is given is in the history", 0, func(tc *testCase) {
+		{"history", "a given reason is in the history", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Reason: "session ended"})
@@ -227,7 +227,7 @@ func noticeRules() []rule {
 				tc.t.Errorf("%+v", got)
 			}
 		}},
-		{"history", "a waiter that is granted the mutex does not leave the queue by the history", 0, func(tc *testCase) {
+		{"history", "the history has no left event for a granted waiter", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)

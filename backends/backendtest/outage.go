@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// slack is by how much an answer may be later than its deadline on a busy machine. An answer
-	// that heeds no deadline never comes, since the network heals after it.
+	// answerSlack is how much later than its deadline an answer may be on a busy machine. A request
+	// without a deadline would never be answered, since the network heals only after it.
 	answerSlack = 8 * sec
-	// recovery is how soon after the network has healed requests must be served.
+	// recoveryLimit is how soon requests must succeed after the network has healed.
 	recoveryLimit = 5 * sec
 )
 
-// faults are the ways in which a store cannot be reached.
+// outages are the ways in which a store cannot be reached.
 var outages = []struct {
 	name string
 	cut  func(*stores.Link)
 }{
 	{"refuses connections", (*stores.Link).Refuse},
 	{"is cut off", (*stores.Link).Blackhole},
-	{"is heard no more", (*stores.Link).DropReplies},
+	{"drops replies", (*stores.Link).DropReplies},
 }
 
 func outageRules() (rules []rule) {
 	for _, f := range outages {
 		rules = append(rules,
-			rule{"outage", "while the store " + f.name + " every request is answered in time, and served soon after", link, func(tc *testCase) {
+			rule{"outage", "while the store " + f.name + ", every request is answered in time, and succeeds soon afterwards", link, func(tc *testCase) {
 				checkUnavailable(tc, f.cut)
 			}},
-			rule{"outage", "while the store " + f.name + " waiters go on waiting, and are served in order after it", link, func(tc *testCase) {
+			rule{"outage", "while the store " + f.name + ", waiters keep waiting, and are served in order afterwards", link, func(tc *testCase) {
 				s, m := tc.server(), tc.mutex()
 				s.mustAcquire(m, "a", long, 0)
 				b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
@@ -54,7 +54,7 @@ func outageRules() (rules []rule) {
 				s.mustRelease(m, "b")
 				c.granted()
 			}},
-			rule{"outage", "a lease that ends while the store " + f.name + " is handed on after it", link, func(tc *testCase) {
+			rule{"outage", "a lease that ends while the store " + f.name + " is handed off afterwards", link, func(tc *testCase) {
 				s := tc.server()
 				tc.withLease(sec, func(m string, lease time.Duration) bool {
 					asked := time.Now()
@@ -66,25 +66,25 @@ func outageRules() (rules []rule) {
 						return false
 					}
 					f.cut(tc.engine.Link)
-					// The waiter may have been granted the mutex before.
+					// The waiter may have been granted the mutex before the outage.
 					if time.Since(asked) >= lease-rounding {
 						tc.engine.Link.Heal()
 						s.ownerAgain(m)
 						return false
 					}
-					tc.during(lease+500*ms, "nobody is said to own what cannot be confirmed", func() bool { return !b.isWoken() })
+					tc.during(lease+500*ms, "nobody is woken without a confirmation", func() bool { return !b.isWoken() })
 					tc.engine.Link.Heal()
 					b.granted()
 					return true
 				})
 			}},
-			rule{"outage", "a wait that ends while the store " + f.name + " is answered in time, and holds up nobody after it", link, func(tc *testCase) {
+			rule{"outage", "a wait that ends while the store " + f.name + " is answered in time, and delays nobody afterwards", link, func(tc *testCase) {
 				checkAbandoned(tc, f.cut)
 			}},
 		)
 	}
 	return append(rules,
-		rule{"outage", "a caller that does not wait so long is answered when it gives up", link, func(tc *testCase) {
+		rule{"outage", "a request ends when its context does", link, func(tc *testCase) {
 			tc.engine.Timeout = time.Minute
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
@@ -98,7 +98,7 @@ func outageRules() (rules []rule) {
 			}
 			tc.mustBeUnavailable("acquire", err)
 		}},
-		rule{"outage", "connections that break are made again, and waiters do not notice", link, func(tc *testCase) {
+		rule{"outage", "broken connections are replaced, and waiters keep waiting", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
@@ -107,7 +107,7 @@ func outageRules() (rules []rule) {
 				broken := time.Now()
 				s.ownerAgain(m)
 				if took := time.Since(broken); took > recoveryLimit {
-					tc.t.Errorf("served after %v", took)
+					tc.t.Errorf("the next success is after %v", took)
 				}
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c"})
@@ -125,11 +125,11 @@ func outageRules() (rules []rule) {
 			tc.engine.Link.Heal()
 			awaitTenures(tc, one, two, m)
 		}},
-		rule{"outage", "a subscription that was asked for in an outage is made good after it", link | shared | direct, func(tc *testCase) {
+		rule{"outage", "a subscription requested in an outage works afterwards", link | shared | direct, func(tc *testCase) {
 			one, two := tc.server(), tc.directServer()
 			m := tc.mutex()
 			tc.engine.Link.Blackhole()
-			two.mustAcquire(m, "a", long, 0) // so it is owned when one sees it first
+			two.mustAcquire(m, "a", long, 0) // so that it is owned when one first reads it
 			one.broker.subscribe(simba.MutexChannel(m))
 			asked := time.Now()
 			_, err := one.b.Subscribed(context.Background(), simba.MutexChannel(m), false)
@@ -139,7 +139,7 @@ func outageRules() (rules []rule) {
 			tc.engine.Link.Heal()
 			awaitTenures(tc, one, two, m)
 		}},
-		rule{"9", "a server that is closed in an outage leaves no goroutine behind", link, func(tc *testCase) {
+		rule{"9", "a server closed in an outage leaves no goroutine", link, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.block(m, "b", long, 0)
@@ -154,7 +154,7 @@ func outageRules() (rules []rule) {
 	)
 }
 
-// mustBeUnavailable checks that a request was refused as the wire wants it.
+// mustBeUnavailable checks that err is an UnavailableError of the engine, in one line.
 func (tc *testCase) mustBeUnavailable(what string, err error) {
 	tc.t.Helper()
 	var unavailable *simba.UnavailableError
@@ -168,8 +168,7 @@ func (tc *testCase) mustBeUnavailable(what string, err error) {
 	}
 }
 
-// unavailable has every method ask a store that cannot be reached, and again when it
-// can be.
+// checkUnavailable calls every method while the store cannot be reached, and again afterwards.
 func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	s, m := tc.server(), tc.mutex()
 	token := s.mustAcquire(m, "owner", long, 0).Token
@@ -202,7 +201,7 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	asked := time.Now()
 	each()
 	if usual := time.Since(asked); took-usual > recoveryLimit {
-		tc.t.Errorf("served %v after the network had healed; the same requests take %v now", took, usual)
+		tc.t.Errorf("requests succeed %v after the network has healed; they take %v now", took, usual)
 	}
 	if o := s.owner(m); o.Owner != "owner" || o.Token != token {
 		tc.t.Errorf("the owner is %+v, its token was %d", o, token)
@@ -212,9 +211,8 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	}
 }
 
-// abandonedInOutage ends two waits in an outage, one whose time ran out and one whose
-// client is gone. Their leases are short: if the store grants them unasked, that is
-// how long the next waits.
+// checkAbandoned ends two waits in an outage: one timed out, and one client disconnected. Their
+// leases are short: if the store grants them anyway, the next waiter waits that long.
 func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 	s, m := tc.server(), tc.mutex()
 	s.mustAcquire(m, "a", long, 0)
@@ -244,12 +242,12 @@ func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 	d.granted()
 }
 
-// hearsTenures waits until one has heard of a tenure that two's client has.
+// awaitTenures waits until one has published a tenure of two's client.
 func awaitTenures(tc *testCase, one, two *server, m string) {
 	tc.t.Helper()
 	channel := simba.MutexChannel(m)
-	// A server that looks now and then must find it owned, and find it free before: one
-	// owner at two looks may be one tenure.
+	// A polling server must read the mutex free and then owned: the same owner in two reads may be
+	// one tenure.
 	heard := func() bool {
 		for range 20 {
 			if slices.Contains(one.broker.publishedOn(channel), "acquired@@a") {
@@ -259,7 +257,7 @@ func awaitTenures(tc *testCase, one, two *server, m string) {
 		}
 		return false
 	}
-	tc.await("the other's tenures are heard", func() bool {
+	tc.await("the other's tenures are published", func() bool {
 		two.acquireAgain(m, "a", long)
 		if heard() {
 			return true
@@ -272,7 +270,7 @@ func awaitTenures(tc *testCase, one, two *server, m string) {
 	})
 	for _, got := range one.broker.publishedOn(channel) {
 		if got != "acquired@@a" && got != "released@@a" {
-			tc.t.Errorf("heard %q", got)
+			tc.t.Errorf("published %q", got)
 		}
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"testing"
 )
 
-// Promise is one line of the documentation's table: a rule, and how far each engine
-// keeps it.
+// Promise is one line of the documentation's table: a rule, and how far each engine keeps it.
 type Promise struct {
-	ID   string // by which the suite's subtests name it: the number of the rule in the design, or a word
+	ID   string // by which rules name it: the number of the rule in the design, or a word
 	Rule string
 
 	Embedded, Redis, MySQL, ZooKeeper Keeping
 
-	Tests Tests // what the suite cannot do to every engine
+	Tests Tests // besides the rules of the suite
 }
 
-// Tests names, for each engine, tests that attack a promise beside the suite: what kills a store or sets a clock is another
-// thing on each. A name is that of the folder, a dot, and the function's: "persist.TestX".
+// Tests names, for each engine, tests of a promise that the suite cannot run on every engine. Such
+// tests kill a store or set a clock. A name is the folder, a dot, and the function:
+// "persist.TestX".
 type Tests struct{ Embedded, Redis, MySQL, ZooKeeper []string }
 
-// Keeping is how far an engine keeps a rule. The zero Keeping is Kept.
+// Keeping says how far an engine keeps a promise. The zero value is Kept.
 type Keeping struct {
 	state state
 	text  string
@@ -35,17 +35,16 @@ const (
 	notApplicable
 )
 
-// Kept is a rule that an engine keeps.
+// Kept is a promise that the engine keeps.
 var Kept = Keeping{}
 
-// KeptIf is a rule that an engine keeps on a condition; text ends the sentence "kept
-// if".
+// KeptIf is a promise that the engine keeps on a condition. The text ends the sentence "kept if".
 func KeptIf(text string) Keeping { return Keeping{keptIf, text} }
 
-// NotKept is a rule that an engine does not keep; text says what it does instead.
+// NotKept is a promise that the engine does not keep. The text says what it does instead.
 func NotKept(text string) Keeping { return Keeping{notKept, text} }
 
-// Moot is a rule that says nothing to an engine; text says why.
+// NotApplicable is a promise without a meaning for the engine. The text says why.
 func NotApplicable(text string) Keeping { return Keeping{notApplicable, text} }
 
 func (k Keeping) String() string {
@@ -60,7 +59,7 @@ func (k Keeping) String() string {
 	return "kept"
 }
 
-// of returns what an engine, by Engine.Name, makes of the promise.
+// of returns how an engine, by Engine.Name, keeps the promise.
 func (p Promise) of(engine string) Keeping {
 	return column(engine, p.Embedded, p.Redis, p.MySQL, p.ZooKeeper)
 }
@@ -70,7 +69,7 @@ func (t Tests) of(engine string) []string {
 	return column(engine, t.Embedded, t.Redis, t.MySQL, t.ZooKeeper)
 }
 
-// column returns what is about an engine, by Engine.Name.
+// column returns the value for an engine, by Engine.Name.
 func column[T any](engine string, embedded, redis, mysql, zookeeper T) T {
 	name, _, _ := strings.Cut(engine, "-")
 	switch name {
@@ -95,42 +94,42 @@ func promiseOf(t testing.TB, id string) Promise {
 	return Promise{}
 }
 
-// The conditions that come back.
+// Conditions that several promises share.
 const (
-	redisDurable = "`appendfsync always`, and no failover: a replica that takes over may lack the last writes"
-	mysqlDurable = "`innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and no failover to an asynchronous replica; with Galera, if all servers write to one node"
-	sessionLives = "the server's session lives: if the server stops, or is cut off for longer than two thirds of the session timeout, the leases that it granted end"
+	redisDurable = "`appendfsync always`, and no failover: a promoted replica may lack the last writes"
+	mysqlDurable = "`innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and no failover to an asynchronous replica; with Galera, all servers must write to one node"
+	sessionLives = "the server's session lives: the leases that a server granted end if it stops, or is cut off for two thirds of the session timeout"
 )
 
-// tenThousand is of all engines with a store.
+// tenThousand applies to all engines with a store.
 const tenThousand = "backends/proxy.TestEventLogKeepsDocumentedHistory"
 
 var (
-	singleServer = NotApplicable("one server has the data for itself")
-	noStore      = NotApplicable("there is no store beside it")
+	singleServer = NotApplicable("a single server owns the data")
+	noStore      = NotApplicable("there is no separate store")
 )
 
-// Promises is what each engine keeps of the design's rules, in its order.
+// Promises lists what each engine keeps, in the order of the design's rules.
 var Promises = []Promise{
 	{
-		ID: "1", Rule: "At most one owner. It changes inside a lease only by RELEASE, the end of a SESSION, or BREAK; at `transition_at` the lease has ended",
-		Redis: KeptIf(redisDurable + "; and nothing is evicted (`maxmemory-policy noeviction`)"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf(sessionLives),
+		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, the end of a SESSION or BREAK ends a lease",
+		Redis: KeptIf(redisDurable + "; and no eviction (`maxmemory-policy noeviction`)"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf(sessionLives),
 	},
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
-		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows anew, longer or shorter",
-		ZooKeeper: KeptIf("the clocks of the ensemble agree and are not set, and the lease was not renewed last through another server than the one that granted it: that one may renew what others have told to be over, and what it then tells so itself until it does, if by its own clock it is not. What a server pushed to subscribers when it gave its session up may be followed by a renewal elsewhere until that session is over; what it answers is not"),
+		ID: "3", Rule: "GUARD never creates or revives a tenure; a renewal sets both windows, longer or shorter",
+		ZooKeeper: KeptIf("the clocks of the ensemble agree and are not set, and the last renewal was through the server that granted the lease. Otherwise that server may renew a lease whose end others have reported, if the lease runs by its own clock. After a server has lost its session, its notices may report an end that a renewal elsewhere follows until the ensemble ends the session; its replies never do"),
 	},
 	{
-		ID: "4", Rule: "Tokens grow from tenure to tenure, for ever, and are the same for a whole tenure",
-		Redis:     KeptIf("Redis' clock is not set back while its data is lost; a JVM owner up to Simba 3.2 takes no token, so two of its tenures share one if no server saw what lay between them"),
-		MySQL:     KeptIf("no row of the table is deleted by hand, and the column `fencing_token` is not dropped; without the column, a JVM owner's token changes with each of its renewals; with it, a JVM owner that takes no token can have that of the JVM owner before it, until a server that saw that one looks; for the tokens of such owners at a start, Simba's own migration and every millionth tenure of JVM owners alone, see [below](#mysql-and-mariadb)"),
+		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
+		Redis:     KeptIf("Redis' clock is not set back while its data is lost. A JVM owner up to Simba 3.2 takes no token: two of its tenures share one if no server saw the time between them"),
+		MySQL:     KeptIf("no row of the table is deleted by hand, and the column `fencing_token` is not dropped. Without the column, a JVM owner's token changes with each renewal. With it, a JVM owner that takes no token can have that of the JVM owner before it, until a server that knows that one reads the row. For such owners' tokens at a start, Simba's own migration, and every millionth tenure of JVM owners alone, see [below](#mysql-and-mariadb)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
 	{ID: "4t", Rule: "With TOKEN, GUARD and RELEASE act only on that tenure"},
 	{
-		ID: "5", Rule: "Nothing is told before it is durable",
-		Embedded: KeptIf("`--durability always`; `async` is safe too, since it grants nothing new for a while after a crash"),
+		ID: "5", Rule: "No reply or notice before its change is durable",
+		Embedded: KeptIf("`--durability always`; `async` is safe too, since it delays new grants after a crash"),
 		Redis:    KeptIf(redisDurable), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf("`forceSync=yes`, ZooKeeper's default"),
 		Tests: Tests{
 			Embedded: []string{
@@ -140,31 +139,31 @@ var Promises = []Promise{
 			Redis: []string{
 				"backends/redis.TestCrashOfSyncingRedisLosesNothingAcknowledged", "backends/redis.TestCrashOfSyncingRedisMakesNoTwoOwners",
 			},
-			MySQL:     []string{"backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold", "backends/mysql.TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled"},
-			ZooKeeper: []string{"backends/zookeeper.TestACrashOfTheEnsembleLosesNothingThatWasTold", "backends/zookeeper.TestKillingTheLeaderNeverMakesTwoOwners"},
+			MySQL:     []string{"backends/mysql.TestDatabaseCrashLosesNothingAcknowledged", "backends/mysql.TestNoTwoOwnersWhileTheDatabaseIsKilled"},
+			ZooKeeper: []string{"backends/zookeeper.TestEnsembleCrashLosesNothingAcknowledged", "backends/zookeeper.TestKillingTheLeaderNeverMakesTwoOwners"},
 		},
 	},
-	{ID: "6", Rule: "A lease is counted from the grant; a waiter that died before it was told is skipped"},
+	{ID: "6", Rule: "A lease is counted from the grant; a waiter that disconnects before the reply is skipped"},
 	{ID: "7", Rule: "First come, first served among the waiters of one server"},
 	{
 		ID: "7s", Rule: "First come, first served among the waiters of all servers", Embedded: singleServer,
-		MySQL: NotKept("the table has no queue: whoever looks first"),
+		MySQL: NotKept("the table has no queue: the first server to read the row gets the mutex"),
 	},
-	{ID: "8", Rule: "No lost wake-up: a waiter on an open connection is granted a mutex that is released, expires or is broken, and needs not ask again"},
+	{ID: "8", Rule: "No lost wake-up: a blocked waiter is granted a mutex that is released, expires or is broken, without asking again"},
 	{
-		ID: "8s", Rule: "The same when it was released through another server", Embedded: singleServer,
-		MySQL: KeptIf("`--mysql-poll` is set: else the waiter's server looks again when the lease that it saw would have ended, up to 1 s later"),
+		ID: "8s", Rule: "No lost wake-up after a release through another server", Embedded: singleServer,
+		MySQL: KeptIf("`--mysql-poll` is set: otherwise the waiter's server reads the row again when the lease that it knows would have ended, up to 1 s later"),
 	},
-	{ID: "9", Rule: "Queue entries of waiters that are gone go too"},
+	{ID: "9", Rule: "Queue entries of waiters that are gone are removed"},
 	{
-		ID: "9s", Rule: "Nobody waits for the waiters of a server that is gone", Embedded: singleServer,
-		ZooKeeper: KeptIf("they may hold it up for the session timeout; a server that is stopped in order takes them along"),
+		ID: "9s", Rule: "Waiters of a crashed server delay nobody", Embedded: singleServer,
+		ZooKeeper: KeptIf("the session timeout has passed; a server that is stopped in order removes its waiters"),
 	},
 	{
 		ID: "10", Rule: "A clock step neither extends nor cuts a lease, and a restart never shortens one",
-		Redis:     KeptIf("Redis' wall clock is not set: Redis expires keys by it; a lease goes on ending while Redis is down"),
-		MySQL:     KeptIf("the database's wall clock is not set; a lease goes on ending while the database is down"),
-		ZooKeeper: KeptIf("the server is not restarted: the leases that it granted end with its session, at the latest after the session timeout; what other servers tell of a lease's end is by the leader's clock, its end is not"),
+		Redis:     KeptIf("Redis' wall clock is not set, since Redis expires keys by it. A lease also runs out while Redis is down"),
+		MySQL:     KeptIf("the database's wall clock is not set. A lease also runs out while the database is down"),
+		ZooKeeper: KeptIf("the server is not restarted: the leases that it granted end with its session, at the latest after the session timeout. Other servers report the end of a lease by the leader's clock, but the lease does not end by it"),
 		Tests: Tests{
 			Embedded: []string{
 				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsWhatIsLeftOfIt",
@@ -175,57 +174,57 @@ var Promises = []Promise{
 				"backends/redis.TestCrashOfSyncingRedisLosesNothingAcknowledged",
 			},
 			MySQL: []string{
-				"backends/mysql.TestAStepOfTheDatabasesClockIsNoticed",
-				"backends/mysql.TestALeaseOutlivesARestartOfTheDatabase", "backends/mysql.TestACrashOfTheDatabaseLosesNothingThatWasTold",
+				"backends/mysql.TestDatabaseClockStepIsNoticed",
+				"backends/mysql.TestLeaseSurvivesADatabaseRestart", "backends/mysql.TestDatabaseCrashLosesNothingAcknowledged",
 			},
 			ZooKeeper: []string{
-				"backends/zookeeper.TestNoLeaseDependsOnTheEnsemblesClock", "backends/zookeeper.TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt",
-				"backends/zookeeper.TestACrashOfTheEnsembleLosesNothingThatWasTold",
+				"backends/zookeeper.TestNoLeaseDependsOnTheEnsemblesClock", "backends/zookeeper.TestCountingServerMayRenewALeaseEndedByAnotherClock",
+				"backends/zookeeper.TestEnsembleCrashLosesNothingAcknowledged",
 			},
 		},
 	},
 	{
-		ID: "10s", Rule: "A lease outlives the server through which it was granted", Embedded: KeptIf("the server comes back on the same data"),
-		ZooKeeper: KeptIf("it ends before the session timeout has passed: what a server granted ends with its session"),
+		ID: "10s", Rule: "A lease outlives the server that granted it", Embedded: KeptIf("the server restarts on the same data"),
+		ZooKeeper: KeptIf("it ends before the session timeout: the leases that a server granted end with its session"),
 		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests.TestKillLosesNothingThatWasTold"}},
 	},
-	{ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its place"},
+	{ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its queue entry"},
 	{
 		ID: "retry-s", Rule: "A request may be repeated through another server", Embedded: singleServer,
 		ZooKeeper: KeptIf("its first server lives: the tenure ends with that server's session"),
 	},
 	{
-		ID: "place-s", Rule: "A waiter that reconnects to another server keeps its place", Embedded: singleServer,
+		ID: "reconnect-s", Rule: "A waiter that reconnects to another server keeps its queue entry", Embedded: singleServer,
 		MySQL:     NotKept("each server has a queue of its own"),
-		ZooKeeper: KeptIf("its first server lives: the place is a node of that server's session"),
+		ZooKeeper: KeptIf("its first server lives: the entry is a node of that server's session"),
 	},
 	{ID: "session", Rule: "SESSION: the mutex is released when the connection closes"},
-	{ID: "turn", Rule: "A polling waiter that can be reached is told `released@@…`, and the mutex is kept for it for the handoff window"},
+	{ID: "reservation", Rule: "A reachable polling waiter is notified by `released@@…`, and the mutex is reserved for it for the handoff window"},
 	{
-		ID: "turn-s", Rule: "It is kept from the clients of other servers too", Embedded: singleServer,
-		MySQL: NotKept("kept among the clients of its own server; others may take it"),
+		ID: "reservation-s", Rule: "The reservation holds for the clients of other servers too", Embedded: singleServer,
+		MySQL: NotKept("it holds for the clients of its own server; others may take the mutex"),
 	},
-	{ID: "pass", Rule: "A turn that is missed, left or reaches nobody goes to the next in line"},
+	{ID: "next-waiter", Rule: "A reservation that is missed, given up or unreachable goes to the next waiter"},
 	{
-		ID: "place", Rule: "A polling waiter that cannot be reached is passed over and keeps its place until its entry lapses",
-		ZooKeeper: NotKept("it keeps its place only until somebody else asks, since the first node is the owner's"),
+		ID: "unreachable", Rule: "An unreachable polling waiter is skipped and keeps its queue entry until the entry expires",
+		ZooKeeper: NotKept("it keeps its entry only until another contender asks, since the first node is the owner's"),
 	},
 	{
-		ID: "window-0", Rule: "`--handoff-window 0` is free for all",
+		ID: "window-0", Rule: "`--handoff-window 0` reserves nothing",
 	},
-	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its place as a polling one"},
-	{ID: "notices", Rule: "`acquired@@…` for every new tenure; `released@@…` for a waiter's turn, and for all when a mutex is free, not by expiry, and nobody is next; every change as JSON"},
+	{ID: "broken", Rule: "A blocked waiter whose connection breaks keeps its queue entry as a polling one"},
+	{ID: "notices", Rule: "`acquired@@…` for every new tenure; `released@@…` to the next polling waiter, and to all when a mutex becomes free, not by expiry, without a next waiter; every change as JSON"},
 	{
-		ID: "notices-s", Rule: "Also for what other servers do", Embedded: singleServer,
-		MySQL:     KeptIf("they may come late, when the server looks next (`--mysql-poll`); a tenure that begins and ends between two looks is not seen, and, without `fencing_token`, an owner that releases and acquires again between them is taken to have renewed"),
-		ZooKeeper: KeptIf("the tenure lasts: one of some milliseconds may begin and end between two looks"),
+		ID: "notices-s", Rule: "Notices of changes by other servers", Embedded: singleServer,
+		MySQL:     KeptIf("the server reads the row in between (`--mysql-poll`). They come with the next read. A tenure between two reads is missed. Without `fencing_token`, a release and a new tenure of the same owner between two reads look like a renewal"),
+		ZooKeeper: KeptIf("the tenure lasts: one of some milliseconds may be missed"),
 	},
 	{
 		ID: "queue-s", Rule: "SIMBA.QUEUE lists the waiters of all servers", Embedded: singleServer,
-		MySQL: NotKept("it lists those of the server that is asked"),
+		MySQL: NotKept("it lists the waiters of the server that is asked"),
 	},
 	{
-		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server did or saw, in the order in which it learnt of them",
+		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server caused or observed, in the order in which it learned of them",
 		Tests: Tests{
 			Embedded: []string{"tests.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
 			MySQL: []string{tenThousand}, ZooKeeper: []string{tenThousand},
@@ -233,23 +232,23 @@ var Promises = []Promise{
 	},
 	{ID: "scan", Rule: "SIMBA.SCAN has the guarantees of Redis' SCAN"},
 	{
-		ID: "names", Rule: "Any name that the limits allow, and no two are mixed up",
-		MySQL: KeptIf("the table is ours; the seed's takes 66 characters for a mutex and 32 for a contender, and refuses what its collation takes for the same"),
+		ID: "names", Rule: "Every name within the limits is accepted, and different names are never confused",
+		MySQL: KeptIf("the table is the engine's own. The seed's holds 66 characters for a mutex and 32 for a contender, and names that its collation equates are refused"),
 	},
 	{
-		ID: "outage", Rule: "A store that cannot be reached: `-TRYAGAIN` within the deadline, recovery within 5 s, waiters go on waiting",
+		ID: "outage", Rule: "A store that cannot be reached: `-TRYAGAIN` within the timeout, recovery within 5 s, waiters keep waiting",
 		Embedded:  noStore,
-		ZooKeeper: KeptIf("it is over before two thirds of the session timeout: else its leases have ended, its waiters queue up anew (polling waiters that listen get a notice to do so), and its mutexes are served when the ensemble has ended the session"),
+		ZooKeeper: KeptIf("the outage is shorter than two thirds of the session timeout. Otherwise the server's leases have ended, blocked waiters are queued again, subscribed polling waiters get a notice to ask again, and its mutexes are available when the ensemble has ended the session"),
 	},
 	{
-		ID: "refused", Rule: "A store that refuses until an operator mends it: `-ERR engine … misconfigured: …`, which ends waits too, and all goes on when it is mended",
+		ID: "refused", Rule: "A store that refuses until an operator corrects it: `-ERR engine … misconfigured: …`, also for waits; requests succeed when it is corrected",
 		Embedded: noStore,
 	},
 	{
-		ID: "lost", Rule: "A reply that was lost is settled: the retry gets the same tenure",
+		ID: "lost", Rule: "After a lost reply, the retry gets the same tenure",
 		Embedded: noStore,
 	},
 	{
-		ID: "close", Rule: "A server that stops leaves nothing behind and tells nothing more",
+		ID: "close", Rule: "A stopped server leaves nothing behind, replies to nothing and publishes nothing",
 	},
 }

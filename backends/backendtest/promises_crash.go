@@ -16,23 +16,24 @@ import (
 const (
 	crashContenders = 8
 	crashTransition = sec
-	// skewed is how far two servers may be apart about what is left of a lease, as far as they know the store's clock.
+	// clockSkew is how far two servers may differ about what is left of a lease.
 	clockSkew = 100 * ms
 )
 
-// Crash kills the store again and again while contenders acquire, renew and release, and starts it again. What
-// any of them was told must be there afterwards: whose a mutex is, by which token and for how long at least, and that
-// one is free that was given up. A request without a reply may be done or not.
+// Crash kills the store again and again while contenders acquire, renew and release, and starts it
+// again. Every reply must hold afterwards: the owner, its token and the least end of its lease, and
+// that a released mutex is free. A request without a reply may be done or not.
 //
-// A process that is killed leaves its files as they are, synced or not: what a crash of the machine spares is the
-// store's own affair, and its settings are the promise's condition. What fails here is to tell something before
-// the store has confirmed it.
+// A killed process leaves its files as they are, synced or not. What survives a crash of the
+// machine depends on the store's settings, which are the promise's condition. This test fails if an
+// engine replies before the store has confirmed the change.
 //
-// It is not one of the suite's rules, since what a cluster or Sentinel does when a store is killed is another thing.
+// It is no rule of the suite, since a cluster or Sentinel behaves differently when a store is
+// killed.
 func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
-	tc.engine.Timeout = longTimeout // a busy machine must not fail what a store answers
+	tc.engine.Timeout = longTimeout // a busy machine must not fail a request that the store answers
 	s := tc.server()
 	all := 0
 	for round := range rounds {
@@ -51,14 +52,14 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 		close(r.stop)
 		start()
 		contenders.Wait()
-		// Who was there before may remember what the store has forgotten; who is new cannot.
+		// The old server may remember what the store has lost; a new one cannot.
 		fresh := tc.server()
 		for _, h := range r.all {
-			tc.checkSurvived("the server of before", s, h)
+			tc.checkSurvived("the old server", s, h)
 			tc.checkSurvived("a new server", fresh, h)
 		}
 		for _, h := range r.all[:min(len(r.all), crashContenders)] {
-			if !h.open { // else it may be taken back yet
+			if !h.open { // otherwise the pending request may still change it
 				tc.checkNextToken(fresh, h)
 			}
 		}
@@ -74,12 +75,12 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 	}
 }
 
-// crashRound is what happens until one crash.
+// crashRound is the work until one crash.
 type crashRound struct {
 	w      *testCase
 	s      *server
 	number int
-	stop   chan struct{} // closed when the store is gone
+	stop   chan struct{} // closed when the store is killed
 	left   atomic.Int64  // replies until the crash
 	enough chan struct{} // closed when left is 0
 
@@ -87,16 +88,16 @@ type crashRound struct {
 	all []belief
 }
 
-// hearsay is what a contender knows of a mutex that nobody else wants.
+// belief is what a contender knows of a mutex that only it uses.
 type belief struct {
 	mutex, contender string
-	token            uint64    // of its tenure; 0 = it was told of none
-	until            time.Time // its lease lasts so long at least
-	released         bool      // it was told so
+	token            uint64    // of its tenure; 0 = no reply named one
+	until            time.Time // the least end of its lease
+	released         bool      // the reply said so
 	open             bool      // its last request has no reply
 }
 
-// work acquires new mutexes, renews some and releases some, until the store is gone.
+// work acquires new mutexes, renews some and releases some, until the store is killed.
 func (r *crashRound) work(contender string) {
 	for n := 0; ; n++ {
 		select {
@@ -120,7 +121,7 @@ func (r *crashRound) work(contender string) {
 	}
 }
 
-// name sets the mutexes of a round apart from those of others.
+// name returns a prefix for the mutexes of this round.
 func (r *crashRound) name() string { return fmt.Sprintf("m-%s-%d", r.w.prefix, r.number) }
 
 func (r *crashRound) use(h *belief) error {
@@ -159,7 +160,7 @@ func (r *crashRound) use(h *belief) error {
 	return nil
 }
 
-// replied settles, and counts a reply.
+// replied commits and counts a reply.
 func (r *crashRound) replied(seq simba.Seq, err error) error {
 	if err == nil {
 		err = r.s.b.Commit(context.Background(), seq)
@@ -170,26 +171,27 @@ func (r *crashRound) replied(seq simba.Seq, err error) error {
 	return err
 }
 
-// survived holds what a server tells after the crash against what was told before.
+// checkSurvived compares what a server reports after the crash with the replies before it.
 func (tc *testCase) checkSurvived(who string, s *server, h belief) {
 	tc.t.Helper()
 	o := s.ownerAgain(h.mutex)
 	now := time.Now()
 	switch {
 	case o.Owner != "" && o.Owner != h.contender:
-		tc.t.Errorf("%s tells of %s: %+v, which nobody but %s asked for", who, h.mutex, o, h.contender)
-	case h.open && (h.token == 0 || o.Owner == ""): // acquired or not; released or not
+		tc.t.Errorf("%s reports for %s: %+v, but only %s used it", who, h.mutex, o, h.contender)
+	case h.open && (h.token == 0 || o.Owner == ""):
+		// The request without a reply may be done or not.
 	case h.released && o.Owner != "":
-		tc.t.Errorf("%s tells of %s: %+v, but %s was told that it has released token %d", who, h.mutex, o, h.contender, h.token)
+		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it released token %d", who, h.mutex, o, h.contender, h.token)
 	case h.released:
 	case o.Owner == "" || o.Token != h.token:
-		tc.t.Errorf("%s tells of %s: %+v, but %s was told that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
+		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
 	case o.TTL < h.until.Sub(now)-clockSkew:
-		tc.t.Errorf("%s tells that %s is %s's for another %v, which was told of %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
+		tc.t.Errorf("%s reports that %s is %s's for another %v, but its reply leaves %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
 	}
 }
 
-// goesOn ends what a contender owns, and has another be the next: by a larger token.
+// checkNextToken ends the contender's tenure and checks that the next one has a larger token.
 func (tc *testCase) checkNextToken(s *server, h belief) {
 	tc.t.Helper()
 	s.release(h.mutex, h.contender)

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of promises in docs/ENGINES.md")
 
-// markdown is the table of promises for the documentation.
+// markdown returns the table of promises for the documentation.
 func markdown() string {
 	var b strings.Builder
 	b.WriteString("| rule | embedded | redis | mysql | zookeeper |\n| --- | --- | --- | --- | --- |\n")
@@ -32,7 +32,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	shown, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
-		t.Fatalf("docs/ENGINES.md has no place for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
+		t.Fatalf("docs/ENGINES.md has no markers for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
 	}
 	if shown == markdown() {
 		return
@@ -46,7 +46,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 	t.Error("docs/ENGINES.md shows another table of promises; run: go test ./backends/backendtest -update")
 }
 
-func TestEveryRuleProvesAPromiseAndEveryNameIsUsedOnce(t *testing.T) {
+func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 	known := map[string]bool{}
 	for _, p := range Promises {
 		if p.ID == "" || p.Rule == "" || known[p.ID] {
@@ -73,14 +73,14 @@ func TestEveryRuleProvesAPromiseAndEveryNameIsUsedOnce(t *testing.T) {
 
 const root = "../.."
 
-// engines are those of the table, by Engine.Name.
+// engines are the columns of the table, by Engine.Name.
 var engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 
-// runsOn reports whether Run does not skip the rule on an engine: the embedded one has no store that servers share or
-// a network parts from them.
+// runsOn reports whether Run runs the rule on an engine. The embedded engine has no shared store
+// and no network.
 func (r rule) runsOn(engine string) bool { return engine != "embedded" || r.needs == 0 }
 
-func TestEveryPromiseIsAttackedOnEveryEngineThatKeepsIt(t *testing.T) {
+func TestEveryKeptPromiseHasATest(t *testing.T) {
 	for _, p := range Promises {
 		for _, engine := range engines {
 			named := p.Tests.of(engine)

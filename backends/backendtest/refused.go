@@ -9,11 +9,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What holds while a store refuses what the engine needs, until an operator mends it.
+// Rules for a store that refuses what the engine needs until an operator corrects it.
 
 func refusedRules() []rule {
 	return []rule{
-		{"refused", "a store that refuses is named to a request and to a waiter, and serves on when it is mended", harm, func(tc *testCase) {
+		{"refused", "requests and waiters get the misconfiguration, and succeed when it is corrected", harm, func(tc *testCase) {
 			s := tc.server()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				_, x, mend := tc.blockThenHarm(s, m, lease)
@@ -21,21 +21,21 @@ func refusedRules() []rule {
 					return false
 				}
 				tc.mustBeMisconfigured("acquire", s.awaitRefusal(m, "b"))
-				x.awaitWake() // when the lease has ended at the latest
+				x.awaitWake() // at the latest when the lease has ended
 				x.ended = true
 				_, err := x.ticket.End(simba.EndWoken)
 				tc.mustBeMisconfigured("the wait", err)
 				tc.mustBeMisconfigured("acquire after it", s.awaitRefusal(m, "b"))
 
 				mend()
-				s.awaitAcquire(m, "c") // before x's lease would end: it has none
+				s.awaitAcquire(m, "c") // before x's lease would end: x has none
 				y := s.block(m, "y", long, 0)
 				s.mustRelease(m, "c")
 				y.granted()
 				return true
 			})
 		}},
-		{"refused", "a waiter that a store fails is told once, and waits again when it is mended", harm, func(tc *testCase) {
+		{"refused", "a wait ends with the misconfiguration once, and works again when it is corrected", harm, func(tc *testCase) {
 			s := tc.server()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				a, x, mend := tc.blockThenHarm(s, m, lease)
@@ -57,8 +57,8 @@ func refusedRules() []rule {
 	}
 }
 
-// waitsAtAHarmedStore has x wait for a mutex that a owns, and then harms the store. The waiter is
-// nil if that took longer than a's lease: x may have been granted the mutex before.
+// blockThenHarm lets x wait for a mutex that a owns, and then harms the store. The waiter is nil if
+// that took longer than a's lease: x may have been granted the mutex before.
 func (tc *testCase) blockThenHarm(s *server, m string, lease time.Duration) (a simba.Outcome, x *waiter, mend func()) {
 	tc.t.Helper()
 	asked := time.Now()
@@ -77,7 +77,7 @@ func (tc *testCase) blockThenHarm(s *server, m string, lease time.Duration) (a s
 	return a, x, mend
 }
 
-// refused asks until the store says that it refuses, and returns the error.
+// awaitRefusal repeats a request until the store refuses it, and returns the error.
 func (s *server) awaitRefusal(mutex, contender string) error {
 	s.tc.t.Helper()
 	var err error
@@ -89,7 +89,7 @@ func (s *server) awaitRefusal(mutex, contender string) error {
 	return err
 }
 
-// acquiresAgain asks for a mutex until it is had from a store that was mended.
+// awaitAcquire repeats an acquire until it succeeds, after the store was corrected.
 func (s *server) awaitAcquire(mutex, contender string) {
 	s.tc.t.Helper()
 	s.tc.await(contender+" acquires", func() bool {
@@ -101,7 +101,7 @@ func (s *server) awaitAcquire(mutex, contender string) {
 	})
 }
 
-// mustBeMisconfigured checks that a request was refused as the wire wants it.
+// mustBeMisconfigured checks that err is a MisconfiguredError of the engine, in one line.
 func (tc *testCase) mustBeMisconfigured(what string, err error) {
 	tc.t.Helper()
 	var refusal *simba.MisconfiguredError

@@ -36,7 +36,7 @@ func requestRules() []rule {
 				tc.t.Error("a new tenure has the old token")
 			}
 		}},
-		{"retry", "a queued contender that asks again keeps its place", 0, func(tc *testCase) {
+		{"retry", "a queued contender that asks again keeps its queue entry", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, long)
 			for i, c := range []string{"b", "c", "d"} {
@@ -52,7 +52,7 @@ func requestRules() []rule {
 			}
 			tc.equal("queue", s.queue(m), []string{"b", "c", "d"})
 		}},
-		{"retry", "noqueue takes no place and keeps the one there is", 0, func(tc *testCase) {
+		{"retry", "NOQUEUE adds no queue entry and keeps an existing one", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 0 || o.Owner != "a" {
@@ -65,11 +65,11 @@ func requestRules() []rule {
 			}
 			tc.equal("queue", s.queue(m), []string{"b"})
 		}},
-		{"retry", "of many requests of one contender at once one acquires and the others renew", 0, func(tc *testCase) {
+		{"retry", "of concurrent requests of one contender, one acquires and the others renew", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			acquireAtOnce(tc, m, s)
 		}},
-		{"9", "an owner was in no queue", 0, func(tc *testCase) {
+		{"9", "an owner is not in the queue", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", long)
@@ -80,7 +80,7 @@ func requestRules() []rule {
 				tc.t.Errorf("%d waiters", o.Waiters)
 			}
 		}},
-		{"9", "release by a waiter leaves the queue", 0, func(tc *testCase) {
+		{"9", "RELEASE by a waiter leaves the queue", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", sec)
@@ -96,7 +96,7 @@ func requestRules() []rule {
 	}
 }
 
-// simultaneously has one contender ask many times at once, by all servers in turn.
+// acquireAtOnce lets one contender send many concurrent requests, through all servers.
 func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 	tc.t.Helper()
 	const requests = 16

@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// server is one Backend with its broker, and short words for what clients ask. An
-// error fails the test; every call settles, as a connection does before it answers.
+// server is one Backend with its broker, and helpers for what clients ask. An error fails the test.
+// Every helper commits, as a connection does before it replies.
 type server struct {
 	tc     *testCase
 	b      Backend
@@ -29,7 +29,7 @@ func (tc *testCase) open(open Opener, timeout time.Duration) *server {
 	return s
 }
 
-// end ends what still waits, and closes the server.
+// end ends all waits and closes the server.
 func (s *server) end() {
 	for _, x := range s.waits {
 		if !x.ended && s.b != nil {
@@ -60,9 +60,9 @@ func (s *server) commit(seq simba.Seq, err error) {
 	}
 }
 
-// served makes a request that must be answered, and settles it. Where a rule is about outages, the
-// server's deadline is short. A busy store may miss it though the network is whole. Then the
-// request is repeated, as clients do.
+// serve makes a request that must succeed, and commits it. In rules of outages the server's timeout
+// is short, and a busy store may miss it on a healthy network. Then the request is repeated, as
+// clients do.
 func (s *server) serve(request func() (simba.Seq, error)) (repeated bool) {
 	s.tc.t.Helper()
 	for end := time.Now().Add(s.tc.patience()); ; repeated = true {
@@ -83,7 +83,7 @@ func (s *server) acquireAs(r simba.AcquireRequest) simba.Outcome {
 	return o
 }
 
-// asks is ask that also tells whether the request had to be repeated.
+// acquireRepeated is acquireAs. It also reports whether the request was repeated.
 func (s *server) acquireRepeated(r simba.AcquireRequest) (o simba.Outcome, repeated bool) {
 	s.tc.t.Helper()
 	repeated = s.serve(func() (_ simba.Seq, err error) {
@@ -98,29 +98,29 @@ func (s *server) acquire(mutex, contender string, ttl, transition time.Duration)
 	return s.acquireAs(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 }
 
-// take is acquire of a mutex that must be had.
+// mustAcquire is acquire for a mutex that must be free.
 func (s *server) mustAcquire(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
 	s.tc.t.Helper()
 	o, repeated := s.acquireRepeated(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
 	acquired := o.Status == simba.StatusAcquired || repeated && o.Status == simba.StatusRenewed
 	if !acquired || o.Owner != contender || o.Token == 0 {
-		s.tc.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s should acquire %s: %s", contender, mutex, show(o))
 	}
 	return o
 }
 
-// try is acquire without a place in the queue.
+// acquireNoQueue is acquire with NOQUEUE.
 func (s *server) acquireNoQueue(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
 	s.tc.t.Helper()
 	return s.acquireAs(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, NoQueue: true})
 }
 
-// queueUp is acquire by a polling waiter of a mutex that cannot be had.
+// mustQueue is acquire by a polling waiter for a mutex that is not free.
 func (s *server) mustQueue(mutex, contender string, ttl time.Duration) simba.Outcome {
 	s.tc.t.Helper()
 	o := s.acquire(mutex, contender, ttl, 0)
 	if o.Status != simba.StatusQueued || o.Position == 0 {
-		s.tc.t.Fatalf("%s was to be queued for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s should be queued for %s: %s", contender, mutex, show(o))
 	}
 	return o
 }
@@ -143,7 +143,7 @@ func (s *server) releaseAs(r simba.ReleaseRequest) bool {
 	return owned
 }
 
-// releases is releaseAs that also tells whether the request had to be repeated.
+// releaseRepeated is releaseAs. It also reports whether the request was repeated.
 func (s *server) releaseRepeated(r simba.ReleaseRequest) (owned, repeated bool) {
 	s.tc.t.Helper()
 	repeated = s.serve(func() (seq simba.Seq, err error) {
@@ -158,7 +158,7 @@ func (s *server) release(mutex, contender string) bool {
 	return s.releaseAs(simba.ReleaseRequest{Mutex: mutex, Contender: contender})
 }
 
-// again asks until the store can be reached.
+// untilServed repeats a request until the store can be reached.
 func (s *server) untilServed(what string, ask func(ctx context.Context) (simba.Seq, error)) {
 	s.tc.t.Helper()
 	var seq simba.Seq
@@ -171,7 +171,7 @@ func (s *server) untilServed(what string, ask func(ctx context.Context) (simba.S
 	s.commit(seq, err)
 }
 
-// acquireAgain is a client that repeats its request until it is answered.
+// acquireAgain is acquire, repeated until there is a reply.
 func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o simba.Outcome) {
 	s.tc.t.Helper()
 	s.untilServed("acquire", func(ctx context.Context) (_ simba.Seq, err error) {
@@ -181,7 +181,7 @@ func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o sim
 	return o
 }
 
-// ownerAgain is a client that asks for the owner until it is answered.
+// ownerAgain is owner, repeated until there is a reply.
 func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 	s.tc.t.Helper()
 	s.untilServed("owner", func(ctx context.Context) (seq simba.Seq, err error) {
@@ -191,11 +191,11 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 	return o
 }
 
-// giveUp is release by the one who owns it.
+// mustRelease is release by the owner.
 func (s *server) mustRelease(mutex, contender string) {
 	s.tc.t.Helper()
 	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
-		s.tc.t.Fatalf("%s was to own %s when it released it", contender, mutex)
+		s.tc.t.Fatalf("%s should own %s when it releases it", contender, mutex)
 	}
 }
 
@@ -232,7 +232,7 @@ func (s *server) queueEntries(mutex string, count int) []simba.QueueEntry {
 	})
 	for i, q := range list {
 		if q.Position != i+1 {
-			s.tc.t.Errorf("%s has position %d at place %d of the queue", q.Contender, q.Position, i+1)
+			s.tc.t.Errorf("%s has position %d, but is number %d of the queue", q.Contender, q.Position, i+1)
 		}
 	}
 	return list
@@ -253,7 +253,7 @@ func (s *server) history(r simba.HistoryRequest) []simba.Event {
 	return events
 }
 
-// story is the history of a mutex in short words: "acquired a".
+// eventsOf returns the history of a mutex in short form: "acquired a".
 func (s *server) eventsOf(mutex string) (lines []string) {
 	s.tc.t.Helper()
 	for _, e := range s.history(simba.HistoryRequest{Mutex: mutex, Count: simba.MaxCount}) {
@@ -276,14 +276,14 @@ func (s *server) psubscribe(pattern string) {
 	s.commit(s.b.Subscribed(context.Background(), pattern, true))
 }
 
-// listen subscribes the contender's own channel, as a polling waiter does.
+// subscribeContender subscribes to the contender's own channel, as a polling waiter does.
 func (s *server) subscribeContender(mutex, contender string) {
 	s.tc.t.Helper()
 	s.subscribe(simba.ContenderChannel(mutex, contender))
 }
 
-// hear waits until a channel has brought at least as many payloads as are wanted,
-// and fails the test unless they are these.
+// awaitNotices waits until a channel has at least as many payloads as wanted. It fails the test
+// unless they are the wanted ones.
 func (s *server) awaitNotices(channel string, want ...string) {
 	s.tc.t.Helper()
 	deadline := time.NewTimer(s.tc.patience())
@@ -294,21 +294,21 @@ func (s *server) awaitNotices(channel string, want ...string) {
 			return
 		}
 		if len(got) >= len(want) && !slices.Equal(got[:len(want)], want) {
-			s.tc.t.Fatalf("%s brought %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s has %q, want %q", channel, got, want)
 		}
 		if len(got) > len(want) {
-			s.tc.t.Fatalf("%s brought more than was due: %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s has too many notices: %q, want %q", channel, got, want)
 		}
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.tc.t.Fatalf("%s brought %q, want %q", channel, got, want)
+			s.tc.t.Fatalf("%s has %q, want %q", channel, got, want)
 		}
 	}
 }
 
-// hearOnly waits until a channel has brought a payload, once or more often, and nothing else. A
-// server may look after a mutex just when somebody subscribes, and both notify the subscriber.
+// awaitOnly waits until a channel has the payload at least once, and nothing else. A server may
+// notify a contender twice: it may read the mutex while the contender subscribes.
 func (s *server) awaitOnly(channel, want string) {
 	s.tc.t.Helper()
 	deadline := time.NewTimer(s.tc.patience())
@@ -316,7 +316,7 @@ func (s *server) awaitOnly(channel, want string) {
 	for {
 		got, more := s.broker.payloadsOn(channel)
 		if slices.ContainsFunc(got, func(payload string) bool { return payload != want }) {
-			s.tc.t.Fatalf("%s brought %q, want only %q", channel, got, want)
+			s.tc.t.Fatalf("%s has %q, want only %q", channel, got, want)
 		}
 		if len(got) > 0 {
 			return
@@ -324,7 +324,7 @@ func (s *server) awaitOnly(channel, want string) {
 		select {
 		case <-more:
 		case <-deadline.C:
-			s.tc.t.Fatalf("%s brought nothing, want %q", channel, want)
+			s.tc.t.Fatalf("%s has no notice, want %q", channel, want)
 		}
 	}
 }
@@ -337,7 +337,7 @@ type waiter struct {
 	ticket simba.Ticket
 	ended  bool
 	asked  time.Time
-	lease  time.Duration // from a grant to its end
+	lease  time.Duration // both windows together
 
 	mu    sync.Mutex // guards what follows
 	woke  bool
@@ -354,7 +354,7 @@ func (x *waiter) Wake() {
 	}
 }
 
-// goOn makes ready for another Wake.
+// rearm prepares for another Wake.
 func (x *waiter) rearm() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -363,7 +363,7 @@ func (x *waiter) rearm() {
 	}
 }
 
-// block is ACQUIRE ... WAIT of a mutex that cannot be had at once.
+// block is ACQUIRE ... WAIT for a mutex that is not free.
 func (s *server) block(mutex, contender string, ttl, transition time.Duration) *waiter {
 	s.tc.t.Helper()
 	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
@@ -373,7 +373,7 @@ func (s *server) block(mutex, contender string, ttl, transition time.Duration) *
 	return x
 }
 
-// enter is ACQUIRE ... WAIT; the waiter is nil if it was answered at once.
+// acquireWait is ACQUIRE ... WAIT. The waiter is nil if there was a reply at once.
 func (s *server) acquireWait(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 	s.tc.t.Helper()
 	x := &waiter{
@@ -426,8 +426,8 @@ func (x *waiter) awaitWake() {
 	}
 }
 
-// granted waits until the waiter owns the mutex. A waiter that learns too late of a short lease
-// waits on.
+// granted waits until the waiter owns the mutex. A waiter that gets a short lease too late keeps
+// waiting.
 func (x *waiter) granted() simba.Outcome {
 	x.s.tc.t.Helper()
 	x.awaitWake()

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What holds between several servers on one store.
+// Rules for several servers on one store.
 
 func sharedRules() []rule {
 	return []rule{
@@ -17,7 +17,7 @@ func sharedRules() []rule {
 			m := tc.mutex()
 			a := one.mustAcquire(m, "a", long, sec)
 			if o := two.owner(m); o.Owner != "a" || o.Token != a.Token || o.TransitionAt-o.TTLAt != 1000 {
-				tc.t.Errorf("the other says %+v", o)
+				tc.t.Errorf("the other server reports %+v", o)
 			}
 			if !two.check(m, a.Token) || two.check(m, a.Token+1) {
 				tc.t.Error("the other's check")
@@ -45,7 +45,7 @@ func sharedRules() []rule {
 				tc.t.Errorf("guard: %s", show(o))
 			}
 			if o := one.owner(m); o.TransitionAt-o.AcquiredAt != 11_000 {
-				tc.t.Errorf("the first does not see the renewal: %+v", o)
+				tc.t.Errorf("the first server does not report the renewal: %+v", o)
 			}
 			if o := two.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
 				tc.t.Errorf("guard with the token: %s", show(o))
@@ -70,7 +70,7 @@ func sharedRules() []rule {
 			}
 			two.mustAcquire(m, "b", long, 0)
 		}},
-		{"retry-s", "a lease that was renewed through another server does not end early, and ends", shared, func(tc *testCase) {
+		{"retry-s", "a lease renewed through another server ends, and not early", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				taken := time.Now()
@@ -91,13 +91,13 @@ func sharedRules() []rule {
 				return true
 			})
 		}},
-		{"retry-s", "of many requests of one contender through two servers one acquires and the others renew", shared, func(tc *testCase) {
+		{"retry-s", "of concurrent requests of one contender through two servers, one acquires and the others renew", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			for range 5 {
 				acquireAtOnce(tc, tc.mutex(), one, two)
 			}
 		}},
-		{"8s", "a waiter on one is granted what the other releases", shared, func(tc *testCase) {
+		{"8s", "a waiter on one server is granted what the other releases", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			a := one.mustAcquire(m, "a", long, 0)
@@ -115,7 +115,7 @@ func sharedRules() []rule {
 				tc.t.Errorf("guard through the other: %s", show(t))
 			}
 		}},
-		{"8s", "a waiter on one is granted what expires on the other", shared, func(tc *testCase) {
+		{"8s", "a waiter on one server is granted what expires on the other", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				sent := time.Now()
@@ -132,7 +132,7 @@ func sharedRules() []rule {
 				return b != nil
 			})
 		}},
-		{"8s", "a waiter on one is granted what the other breaks", shared, func(tc *testCase) {
+		{"8s", "a waiter on one server is granted what the other breaks", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
@@ -142,7 +142,7 @@ func sharedRules() []rule {
 			}
 			b.granted()
 		}},
-		{"8s", "a mutex goes to and fro between servers", shared, func(tc *testCase) {
+		{"8s", "a mutex is handed off back and forth between servers", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
@@ -158,7 +158,7 @@ func sharedRules() []rule {
 				last, token = o.Owner, o.Token
 			}
 		}},
-		{"6", "a waiter that died after another server chose it is skipped", shared, func(tc *testCase) {
+		{"6", "a waiter that disconnects after another server chose it is skipped", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			for _, when := range []string{"before", "after"} {
 				m := tc.mutex()
@@ -170,24 +170,24 @@ func sharedRules() []rule {
 				}
 				one.mustRelease(m, "a")
 				if when == "after" {
-					pause(50 * ms) // it may have been chosen, or not yet
+					pause(50 * ms) // the handoff may have chosen it by now, or not
 					dead.end(simba.EndGone)
 				}
 				b.granted()
 			}
 		}},
-		{"session", "a session of one server is not that of another with the same number", shared, func(tc *testCase) {
+		{"session", "sessions of two servers with the same number are different", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
 			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
-				tc.t.Error("another server's session took the lease away")
+				tc.t.Error("another server's session ended the lease")
 			}
 			if !one.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
 				tc.t.Error("the session's end did not release")
 			}
 		}},
-		{"scan", "scan finds what other servers' clients hold", shared, func(tc *testCase) {
+		{"scan", "SCAN finds what clients of other servers hold", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
@@ -195,7 +195,7 @@ func sharedRules() []rule {
 				tc.t.Errorf("%v", got)
 			}
 		}},
-		{"9s", "nobody waits for the waiters of a server that is gone", shared, func(tc *testCase) {
+		{"9s", "waiters of a crashed server delay nobody", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			two.mustAcquire(m, "a", long, 0)
@@ -205,7 +205,7 @@ func sharedRules() []rule {
 			two.mustRelease(m, "a")
 			b.granted()
 		}},
-		{"10s", "a lease outlives the server through which it was granted, and ends", shared, func(tc *testCase) {
+		{"10s", "a lease outlives the server that granted it, and ends", shared, func(tc *testCase) {
 			two := tc.server()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				one := tc.server()

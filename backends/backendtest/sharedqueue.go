@@ -8,11 +8,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The queue, the turns and the notices that several servers on one store share.
+// Rules for the queue, the reservations and the notices of several servers on one store.
 
 func sharedQueueRules() []rule {
 	return []rule{
-		{"7s", "first come, first served, whichever server one asks", shared, func(tc *testCase) {
+		{"7s", "first come, first served across servers", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			servers := [2]*server{one, two}
@@ -27,7 +27,7 @@ func sharedQueueRules() []rule {
 				last = x.granted().Owner
 			}
 		}},
-		{"queue-s", "the queue lists the waiters of all servers", shared, func(tc *testCase) {
+		{"queue-s", "QUEUE lists the waiters of all servers", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
@@ -47,7 +47,7 @@ func sharedQueueRules() []rule {
 				}
 			}
 		}},
-		{"place-s", "a waiter that reconnects to another server keeps its place", shared, func(tc *testCase) {
+		{"reconnect-s", "a waiter that reconnects to another server keeps its queue entry", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
@@ -81,7 +81,8 @@ func sharedQueueRules() []rule {
 				tc.t.Fatal("neither was woken")
 			}
 			o := got.end(simba.EndWoken)
-			if got == first && o.Status != simba.StatusAcquired { // its place was taken over
+			// The second connection may have taken over its queue entry.
+			if got == first && o.Status != simba.StatusAcquired {
 				o = second.granted()
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token {
@@ -106,7 +107,7 @@ func sharedQueueRules() []rule {
 			}
 			one.mustAcquire(m, "c", long, 0)
 		}},
-		{"turn-s", "a polling waiter is told what the other releases, and it is kept for it everywhere", shared, func(tc *testCase) {
+		{"reservation-s", "a polling waiter is notified of a release elsewhere, and the mutex is reserved on all servers", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			for _, s := range []*server{one, two} {
 				s.b.SetHandoffWindow(long)
@@ -119,12 +120,12 @@ func sharedQueueRules() []rule {
 			two.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			for _, s := range []*server{one, two} {
 				if o := s.acquire(m, "c", sec, 0); o.Status != simba.StatusQueued || o.Owner != "" || o.Transition <= 0 {
-					tc.t.Errorf("c in b's turn: %s", show(o))
+					tc.t.Errorf("c during b's reservation: %s", show(o))
 				}
 			}
 			two.mustAcquire(m, "b", long, 0)
 		}},
-		{"notices-s", "a polling waiter is told what the other releases", shared, func(tc *testCase) {
+		{"notices-s", "a polling waiter is notified of a release elsewhere", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
@@ -134,7 +135,7 @@ func sharedQueueRules() []rule {
 			two.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			two.mustAcquire(m, "b", long, 0)
 		}},
-		{"pass", "a turn that is missed at one server goes to a waiter at the other", shared, func(tc *testCase) {
+		{"next-waiter", "a reservation missed at one server goes to a waiter at the other", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			for _, s := range []*server{one, two} {
 				s.b.SetHandoffWindow(200 * ms)
@@ -153,7 +154,7 @@ func sharedQueueRules() []rule {
 
 func sharedNoticeRules() []rule {
 	return []rule{
-		{"notices-s", "a tenure and its release are announced on every server that has a subscriber", shared, func(tc *testCase) {
+		{"notices-s", "a tenure and its release are announced on every server with a subscriber", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			channel := simba.MutexChannel(m)
@@ -190,14 +191,14 @@ func sharedNoticeRules() []rule {
 				s.awaitNotices(channel, "acquired@@a", "acquired@@b")
 			}
 		}},
-		{"notices-s", "a subscriber of a pattern hears what other servers do", shared, func(tc *testCase) {
+		{"notices-s", "a pattern subscriber gets notices of other servers", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			two.psubscribe("simba:*")
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
 			two.awaitNotices(simba.MutexChannel(m), "acquired@@a")
 		}},
-		{"notices-s", "events tell what other servers do, once each", shared, func(tc *testCase) {
+		{"notices-s", "each event of another server is published once", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			channel := simba.EventChannel(m)
@@ -214,27 +215,27 @@ func sharedNoticeRules() []rule {
 			} {
 				step.do()
 				for k, s := range []*server{one, two} {
-					tc.await(fmt.Sprintf("server %d hears %s", k+1, step.want), func() bool { return len(s.broker.publishedOn(channel)) > i })
+					tc.await(fmt.Sprintf("server %d publishes %s", k+1, step.want), func() bool { return len(s.broker.publishedOn(channel)) > i })
 					got := s.broker.publishedOn(channel)
-					// A store that does not say how a tenure ended leaves it at released.
+					// A store that does not record how a tenure ended reports a release.
 					last := strings.Replace(got[len(got)-1], `"broken"`, `"released"`, 1)
 					if len(got) != i+1 || !strings.Contains(last, strings.Replace(step.want, `"broken"`, `"released"`, 1)) || !strings.Contains(last, m) {
 						tc.t.Errorf("server %d after %s: %q", k+1, step.want, got)
 					}
 				}
 			}
-			// What one server saw of the other, its history has too.
+			// A server's history also has what it saw of the other server.
 			tc.equal("history", one.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 			tc.equal("history", two.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 		}},
-		{"notices-s", "expiry is told on a server that only listens", shared, func(tc *testCase) {
+		{"notices-s", "expiry is published on a server that only has a subscriber", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			m := tc.mutex()
 			channel := simba.EventChannel(m)
 			two.subscribe(channel)
-			// The answer may be late: a has had the mutex all the same.
+			// The reply may be late, but the tenure began in any case.
 			one.acquireIfInTime(m, "a", 300*ms, 0)
-			tc.await("the end is told", func() bool {
+			tc.await("the end is published", func() bool {
 				got := strings.Join(two.broker.publishedOn(channel), " ")
 				return strings.Contains(got, `"acquired"`) && (strings.Contains(got, `"expired"`) || strings.Contains(got, `"released"`))
 			})

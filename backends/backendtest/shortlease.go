@@ -8,18 +8,17 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Steps with short leases. A busy store may answer later than such a lease lasts, and a busy
-// machine may let the test's next step wait for longer. Neither is a fault of the engine.
+// Steps with short leases. A busy store may answer after such a lease has ended, and a busy machine
+// may delay the test's next step. Neither is a fault of the engine.
 
-// isLate reports whether a request for a lease failed since its answer came when the lease was
-// over, or later than the server waits for it. Nobody can be told of the lease then, though the
-// store may have granted it.
+// isLate reports whether a request for a lease failed because its answer came after the lease or
+// after the server's timeout. The store may have granted the lease all the same.
 func (s *server) isLate(err error, asked time.Time, lease time.Duration) bool {
 	var unavailable *simba.UnavailableError
 	return errors.As(err, &unavailable) && time.Since(asked) >= min(lease, s.tc.engine.Timeout)-rounding
 }
 
-// shorten has an owner renew its lease with windows that end soon.
+// shorten lets an owner renew its lease with short windows.
 func (s *server) shorten(mutex, contender string, ttl, transition time.Duration) {
 	s.tc.t.Helper()
 	asked := time.Now()
@@ -29,11 +28,11 @@ func (s *server) shorten(mutex, contender string, ttl, transition time.Duration)
 	}
 	s.commit(o.Seq, err)
 	if o.Status != simba.StatusRenewed {
-		s.tc.t.Fatalf("%s was to renew %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s should renew %s: %s", contender, mutex, show(o))
 	}
 }
 
-// expire is shorten that waits until the lease has ended.
+// expire is shorten, and waits until the lease has ended.
 func (s *server) expire(mutex, contender string, ttl time.Duration) {
 	s.tc.t.Helper()
 	s.shorten(mutex, contender, ttl, 0)
@@ -45,7 +44,8 @@ func (s *server) awaitNoOwner(mutex string) {
 	s.tc.await("the lease ends", func() bool { return s.owner(mutex).Owner == "" })
 }
 
-// takeIfInTime is take with a short lease. It reports false if the answer came when that was over.
+// acquireIfInTime is mustAcquire with a short lease. It returns false if the answer came after the
+// lease.
 func (s *server) acquireIfInTime(mutex, contender string, ttl, transition time.Duration) (o simba.Outcome, inTime bool) {
 	s.tc.t.Helper()
 	asked := time.Now()
@@ -55,26 +55,26 @@ func (s *server) acquireIfInTime(mutex, contender string, ttl, transition time.D
 	}
 	s.commit(o.Seq, err)
 	if o.Status != simba.StatusAcquired || o.Owner != contender || o.Token == 0 {
-		s.tc.t.Fatalf("%s was to acquire %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s should acquire %s: %s", contender, mutex, show(o))
 	}
 	return o, true
 }
 
-// blockIfInTime is block for a mutex whose lease is short. The waiter is nil if it was had at once.
+// blockIfInTime is block for a mutex with a short lease. The waiter is nil if it acquired at once.
 func (s *server) blockIfInTime(mutex, contender string) *waiter {
 	s.tc.t.Helper()
 	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
 	if x == nil && o.Status != simba.StatusAcquired {
-		s.tc.t.Fatalf("%s was to wait for %s: %s", contender, mutex, show(o))
+		s.tc.t.Fatalf("%s should wait for %s: %s", contender, mutex, show(o))
 	}
 	return x
 }
 
-// longestLease is when withLease gives up.
+// longestLease is the lease at which withLease gives up.
 const longestLease = time.Minute
 
-// withLease takes steps that must be over before a lease ends, on a mutex that nobody used before.
-// They report false if they were too late. Then they are taken again, with a lease twice as long.
+// withLease runs steps that must finish before a lease ends, on a new mutex. If they return false,
+// they were too late, and it runs them again with a lease twice as long.
 func (tc *testCase) withLease(lease time.Duration, steps func(mutex string, lease time.Duration) (inTime bool)) {
 	tc.t.Helper()
 	for ; !steps(tc.mutex(), lease); lease *= 2 {

@@ -7,14 +7,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// show is an outcome in the words of the wire.
+// show formats an outcome with the field names of the wire.
 func show(o simba.Outcome) string {
 	return fmt.Sprintf("status=%v owner=%q token=%d ttl=%v transition=%v position=%d",
 		o.Status, o.Owner, o.Token, o.TTL, o.Transition, o.Position)
 }
 
-// left checks what a reply says is left of a window of size d that began between
-// sent and now: never more than there was, nor less than there can be.
+// checkLeft checks what a reply says is left of a window of size d that began between sent and now.
 func (tc *testCase) checkLeft(what string, got, d time.Duration, sent time.Time) {
 	tc.t.Helper()
 	if spent := time.Since(sent); got > d || got < d-spent-rounding {

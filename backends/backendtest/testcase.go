@@ -16,22 +16,21 @@ const (
 	ms  = time.Millisecond
 	sec = time.Second
 
-	// long is a lease that does not end in a test, however slow the machine is.
+	// long is a lease that does not end during a test, however slow the machine is.
 	long = 10 * time.Minute
 	// patience is how long the suite waits for what must happen.
 	patience = 20 * sec
-	// rounding is by how much two clocks of the same machine may differ, of which one
-	// counts in milliseconds.
+	// rounding is how far two clocks of the same machine may differ if one counts milliseconds.
 	rounding = 3 * ms
 
-	// calm is the deadline of servers whose store answers.
+	// longTimeout is the timeout of servers whose store answers.
 	longTimeout = 10 * sec
 
 	testWindow = sec
 	testGrace  = 5 * sec
 )
 
-// world is one subtest: servers on one store and names that no other test uses.
+// testCase is one subtest. It has servers on one store, and names that no other test uses.
 type testCase struct {
 	t       *testing.T
 	engine  Engine
@@ -40,14 +39,14 @@ type testCase struct {
 	names   int
 }
 
-// storeRuns is the function of a store's program, which a test may start anew.
+// storeRuns is the function of a store's process, which a test may restart.
 const storeRuns = "github.com/simba-resp/simba-resp/backends/backendtest/stores.run.func1"
 
 const linkAccepts = "github.com/simba-resp/simba-resp/backends/backendtest/stores.(*Link).accept"
 
 var testCases atomic.Int64
 
-// runID sets the names of this process apart from those of earlier ones on a store.
+// runID distinguishes the names of this process from earlier ones on the same store.
 var runID = strings.ToLower(rand.Text()[:6])
 
 func newTestCase(t *testing.T, e Engine) *testCase {
@@ -69,14 +68,14 @@ func newTestCase(t *testing.T, e Engine) *testCase {
 		}
 		if !t.Failed() {
 			tc.await("the store has closed the connections", func() bool { return connected() <= before })
-			// The link has a new one each time that it accepts connections again.
+			// The link has a new goroutine after each time that it refused connections.
 			tc.awaitGoroutines(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
 		}
 	})
 	return tc
 }
 
-// awaitGoroutines waits until no goroutine is left. By itself goleak waits for less than a second.
+// awaitGoroutines waits until no goroutine is left. By default goleak waits less than a second.
 func (tc *testCase) awaitGoroutines(but ...goleak.Option) {
 	tc.t.Helper()
 	var err error
@@ -88,7 +87,7 @@ func (tc *testCase) awaitGoroutines(but ...goleak.Option) {
 	tc.t.Error(err)
 }
 
-// mutex returns a name that was never used.
+// mutex returns a new name.
 func (tc *testCase) mutex() string {
 	tc.names++
 	return fmt.Sprintf("m-%s-%d", tc.prefix, tc.names)
@@ -100,8 +99,7 @@ func (tc *testCase) server() *server {
 	return tc.open(tc.engine.Open, tc.engine.Timeout)
 }
 
-// directServer opens a server whose way to the store is not cut off by the link. So the store
-// always answers it.
+// directServer opens a server that the link does not cut off, so the store always answers it.
 func (tc *testCase) directServer() *server {
 	tc.t.Helper()
 	return tc.open(tc.engine.Direct, longTimeout)
@@ -112,7 +110,7 @@ func (tc *testCase) pair() (one, two *server) {
 	return tc.server(), tc.server()
 }
 
-// await waits until what must happen has happened.
+// await waits for a condition that must become true.
 func (tc *testCase) await(what string, is func() bool) {
 	tc.t.Helper()
 	limit := tc.patience()
@@ -123,16 +121,16 @@ func (tc *testCase) await(what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			tc.t.Fatalf("waited %v in vain: %s", limit, what)
+			tc.t.Fatalf("waited %v without success: %s", limit, what)
 		case <-again.C:
 		}
 	}
 }
 
-// patience is how long the suite waits for what must happen with this engine.
+// patience is how long the suite waits for this engine.
 func (tc *testCase) patience() time.Duration { return patience + tc.engine.PollLatency }
 
-// during runs check again and again for a while, in which it must stay true.
+// during checks a condition repeatedly for a while. It must stay true.
 func (tc *testCase) during(d time.Duration, what string, check func() bool) {
 	tc.t.Helper()
 	end := time.NewTimer(d)
@@ -151,7 +149,7 @@ func (tc *testCase) during(d time.Duration, what string, check func() bool) {
 	}
 }
 
-// pass lets time pass, of which nothing is expected.
+// pause lets time pass.
 func pause(d time.Duration) { <-time.After(d) }
 
 func (tc *testCase) equal(what string, got, want []string) {

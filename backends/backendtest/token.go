@@ -43,7 +43,7 @@ func tokenRules() []rule {
 				tc.t.Errorf("owner: %+v", o)
 			}
 		}},
-		{"4t", "guard and release with a token act only on that tenure", 0, func(tc *testCase) {
+		{"4t", "GUARD and RELEASE with a token act only on that tenure", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			old := s.mustAcquire(m, "a", long, 0).Token
 			s.mustRelease(m, "a")
@@ -66,7 +66,7 @@ func tokenRules() []rule {
 				tc.t.Error("release with the token did not release")
 			}
 		}},
-		{"4t", "a late release with a token leaves the queue alone", 0, func(tc *testCase) {
+		{"4t", "a late RELEASE with a token does not change the queue", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			old := s.mustAcquire(m, "a", long, 0).Token
 			s.mustRelease(m, "a")
@@ -81,7 +81,7 @@ func tokenRules() []rule {
 			}
 			tc.equal("queue after a release without token", s.queue(m), nil)
 		}},
-		{"4t", "check holds only for the tenure that runs", 0, func(tc *testCase) {
+		{"4t", "CHECK holds only for the current tenure", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			if s.check(m, 0) || s.check(m, 1) {
 				tc.t.Error("check of a mutex that was never held")
@@ -114,9 +114,9 @@ func tokenRules() []rule {
 				return s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: session})
 			}
 			ask(7)
-			ask(8) // by another connection, before the first is seen to be gone
+			ask(8) // by another connection, before the first is known to be closed
 			if end(7) {
-				tc.t.Error("the old session took the lease away")
+				tc.t.Error("the old session ended the lease")
 			}
 			s.guard(m, "a", long, 0, 0)
 			if !end(8) {
@@ -125,13 +125,13 @@ func tokenRules() []rule {
 			ask(8)
 			ask(0)
 			if end(8) {
-				tc.t.Error("a lease that was asked for again without a session was taken away")
+				tc.t.Error("the end of a session ended a lease that was acquired again without it")
 			}
 			if !s.release(m, "a") {
 				tc.t.Error("a's lease is gone")
 			}
 		}},
-		{"session", "the end of a session hands on, and leaves the queue alone", 0, func(tc *testCase) {
+		{"session", "the end of a session hands off, and does not change the queue", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
 			x, _ := s.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "b", TTL: long, Session: 8})

@@ -190,7 +190,8 @@ func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.Acq
 		return o, nil, err // the lease has ended
 	case err != nil:
 		if !t.Withdraw() {
-			return simba.Outcome{Status: simba.StatusWaiting}, t, nil // granted after all, or superseded
+			// Granted after all, or superseded.
+			return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 		}
 		b.removeUnlessBlocked(m, r.Contender)
 		return o, nil, err
@@ -259,7 +260,8 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			return o, err
 		}
 		if b.waiters.Find(r.Mutex, r.Contender) != t {
-			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil // granted by the refresh, or superseded
+			// Granted by the refresh, or superseded.
+			return b.outcome(m, simba.StatusWaiting, r.Contender, s), nil
 		}
 		if s.live && s.owner == r.Contender {
 			g, ok, err := b.renew(ctx, r, s.token)
@@ -277,7 +279,8 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			held, now, err := b.handOff(ctx, m, handoff{from: holder{version: s.version}, requester: t})
 			if err != nil {
 				if ctx.Err() != context.Canceled {
-					b.dropOrphansOf(m, r.Contender) // the reply is an error, and the client asks again
+					// The reply is an error, and the client asks again.
+					b.dropOrphansOf(m, r.Contender)
 				}
 				return o, err
 			}

@@ -35,10 +35,13 @@ type Backend struct {
 
 	reconnecting priorityLock
 
-	tableLock priorityLock   // held while the whole table is read
-	tableRows map[string]row // guarded by tableLock: the held rows that the last read showed; nil = no pattern subscriber
+	tableLock priorityLock // held while the whole table is read
+	// tableRows has the held rows of the last read; nil = no pattern subscriber. Guarded by
+	// tableLock.
+	tableRows map[string]row
 
-	mu       sync.Mutex // guards what follows, and the queue of every mutexState; never held during I/O
+	// mu guards what follows, and the queue of every mutexState. It is never held during I/O.
+	mu       sync.Mutex
 	closed   bool
 	running  sync.WaitGroup // requests and goroutines; Add is called under mu while closed is false
 	mutexes  map[string]*mutexState
@@ -130,7 +133,7 @@ func (b *Backend) fail(err error) error {
 		return err
 	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errKeepsChanging):
 	case isFull(err):
-		err = fmt.Errorf("the database has no room for a new mutex or owner: %w", err)
+		err = fmt.Errorf("the database has no space for a new mutex or owner: %w", err)
 	default:
 		if f := b.endpoint.fault(err); f != nil {
 			return &simba.MisconfiguredError{Engine: "mysql", Err: f}
@@ -159,9 +162,9 @@ func (b *Backend) failAt(m *mutexState, err error) error {
 	return err
 }
 
-// reconnect closes the idle connections of the pool. Only one call runs at a time: when one call
-// raises the limit while another is closing connections, database/sql can close the wrong
-// connection and lose a slot of the pool for ever.
+// reconnect closes the idle connections of the pool. Only one call runs at a time. If one call
+// raised the limit while another is closing connections, database/sql could close the wrong one.
+// Then it would lose a slot of the pool for ever.
 func (b *Backend) reconnect() {
 	if b.reconnecting.lock(b.ctx, false) != nil {
 		return // the backend is closed
@@ -172,10 +175,10 @@ func (b *Backend) reconnect() {
 }
 
 // errLate is returned when the lease ended before the database's answer arrived.
-var errLate = errors.New("the database's answer came after the lease's end")
+var errLate = errors.New("the database answered after the end of the lease")
 
 // errKeepsChanging is returned when every attempt of a request found another state.
-var errKeepsChanging = errors.New("the mutex or the database's clock changed at each look")
+var errKeepsChanging = errors.New("the mutex or the database's clock changed at each attempt")
 
 // attempts is how often a request starts again after the state has changed.
 const attempts = 5

@@ -56,7 +56,7 @@ func (b *Backend) backfillTokens() {
 				break
 			}
 			if i == 0 && b.ctx.Err() == nil {
-				b.log.Warn("setting fencing_token in rows of before failed, it is tried again", "err", err)
+				b.log.Warn("cannot set fencing_token in rows older than the column; trying again", "err", err)
 			}
 			select {
 			case <-b.ctx.Done():

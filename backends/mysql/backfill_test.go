@@ -18,9 +18,8 @@ func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
 	return token
 }
 
-// TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds with 0 in every row, whatever statement
-// meets it.
-func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
+// Simba adds the column with 0 in every row. Each kind of statement may be the first to meet it.
+func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 	for name, meet := range map[string]func(t *testing.T, b *Backend, addr string){
 		"a read":  func(t *testing.T, b *Backend, _ string) { ownerOf(t, b, "m") },
 		"a grant": func(t *testing.T, b *Backend, _ string) { take(t, b, "other", "a", long) },
@@ -39,14 +38,14 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 			running.begin(t, "r", take(t, b, "running", "r", long).Token, b)
 			must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_350")
 			must(t, db, simbasColumn)
-			// It has begun before a server could meet the column.
+			// Its tenure began before a server could meet the column.
 			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
 			if token := early.mustAcquire(t); token != 1 {
 				t.Fatalf("the early contender has token %d", token)
 			}
 
 			meet(t, b, store.Addr)
-			await(t, "the tokens are raised", func() bool {
+			await(t, "the backfill is done", func() bool {
 				var zeros int
 				if err := db.QueryRow("SELECT COUNT(*) FROM simba_mutex WHERE fencing_token = 0").Scan(&zeros); err != nil {
 					t.Fatal(err)
@@ -68,8 +67,7 @@ func TestNoTokenRepeatsOnceAServerHasMetTheColumnThatSimbaAdds(t *testing.T) {
 	}
 }
 
-// TestRaisingTokensWaitsForALockedRowAndFailsNoRequest.
-func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
+func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -78,7 +76,7 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	tx := lockRow(t, db, "m007")
 	two := serve(t, store.Addr, withoutMigration)
 	ownerOf(t, one, "m200")
-	await(t, "the pages without the locked row are raised", func() bool { return fencingOf(t, db, "m350") == 350_000_002 })
+	await(t, "the pages without the locked row are done", func() bool { return fencingOf(t, db, "m350") == 350_000_002 })
 	for i, b := range []*Backend{one, two} {
 		mutex := fmt.Sprintf("m10%d", i)
 		a := take(t, b, mutex, "a", long)
@@ -91,7 +89,7 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 		t.Errorf("the locked row has token %d", token)
 	}
 	tx.Rollback()
-	await(t, "the row is raised", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
+	await(t, "the row is done", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := two.store.backfill(ctx, patience); err != nil {
@@ -99,8 +97,8 @@ func TestRaisingTokensWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	}
 }
 
-// TestNoTokensAreRaisedOnATableOfVersionZero: a row that nobody has owned needs none.
-func TestNoTokensAreRaisedOnATableOfVersionZero(t *testing.T) {
+// A row that nobody has owned needs no token.
+func TestBackfillSkipsRowsOfVersionZero(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	must(t, db, seeds.MySQLInit, "m")

@@ -14,7 +14,7 @@ import (
 
 const benchClients = 64
 
-// eachClient runs pair b.N times in all, by 64 clients at once.
+// eachClient runs pair b.N times in all, from 64 concurrent clients.
 func eachClient(b *testing.B, pair func(client int) error) {
 	b.Helper()
 	var next atomic.Int64
@@ -34,7 +34,7 @@ func eachClient(b *testing.B, pair func(client int) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }
 
-// seedPair is acquire and release as Simba's JDBC contender does them.
+// seedPair acquires and releases as Simba's JDBC contender does.
 func seedPair(b *testing.B, j jvm) error {
 	for {
 		owns, err := j.acquire(b.Context())
@@ -59,7 +59,7 @@ func seedClients(b *testing.B, store *stores.Server, mutex func(client int) stri
 	return list
 }
 
-// BenchmarkOwnMutex: 64 clients acquire and release, each a mutex of its own.
+// BenchmarkOwnMutex has 64 clients that acquire and release, each a mutex of its own.
 func BenchmarkOwnMutex(b *testing.B) {
 	store := stores.MariaDB(b)
 	backend := serve(b, store.Addr, nil)
@@ -76,14 +76,14 @@ func BenchmarkOwnMutex(b *testing.B) {
 	})
 }
 
-// BenchmarkOwnMutexOnTheSeedsTable, which has no column fencing_token.
+// BenchmarkOwnMutexOnTheSeedsTable uses the table without fencing_token.
 func BenchmarkOwnMutexOnTheSeedsTable(b *testing.B) {
 	backend := serve(b, serverWithSeedTable(b).Addr, withoutMigration)
 	eachClient(b, func(i int) error { return pair(b, backend, fmt.Sprintf("own-%d", i), fmt.Sprintf("c%d", i), false) })
 }
 
-// BenchmarkHotMutex: 64 clients of one mutex. The seed's poll without a pause, which
-// is the best that they can do.
+// BenchmarkHotMutex has 64 clients of one mutex. The seed's clients poll without a pause, which is
+// their best case.
 func BenchmarkHotMutex(b *testing.B) {
 	store := stores.MariaDB(b)
 	backend := serve(b, store.Addr, nil)
@@ -97,7 +97,7 @@ func BenchmarkHotMutex(b *testing.B) {
 	})
 }
 
-// pair is acquire and release through the backend.
+// pair acquires and releases through the backend.
 func pair(b *testing.B, backend *Backend, mutex, contender string, wait bool) error {
 	r := request(mutex, contender, long)
 	w := &waiter{woken: make(chan struct{})}
@@ -118,8 +118,8 @@ func pair(b *testing.B, backend *Backend, mutex, contender string, wait bool) er
 	return nil
 }
 
-// BenchmarkHandoff is the time from a release to the return of the wait of another
-// client of the same server.
+// BenchmarkHandoff measures the time from a release until the wait of another client of the same
+// server returns.
 func BenchmarkHandoff(b *testing.B) {
 	store := stores.MariaDB(b)
 	backend := serve(b, store.Addr, nil)

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// testPoll makes the suite quick: most of its leases do not end by themselves.
+	// testPoll makes the suite fast: most of its leases do not expire by themselves.
 	testPoll = 50 * time.Millisecond
 	// testTimeout is Options.Timeout in the suite.
 	testTimeout = time.Second
-	// testLatency is how late the engine may learn of an expiry: the contention
-	// timing's jitter.
+	// testLatency is how late the engine may notice an expiry: the jitter of the contention timing.
 	testLatency = 1300 * time.Millisecond
 )
 
-// conform runs the suite on the table that is in the database, or on our own.
+// conform runs the suite on the table that is in the database, or else on the engine's own.
 func conform(t *testing.T, store *stores.Server) {
 	backendtest.Run(t, suiteEngine(t, store))
 }
@@ -50,7 +49,7 @@ func polling(t *testing.T, store *stores.Server, poll time.Duration) backendtest
 	}
 }
 
-// hasTable reports whether a test has made a table, which is to stay as it is.
+// hasTable reports whether a test has created a table. Such a table is not migrated.
 func hasTable(t testing.TB, store *stores.Server) bool {
 	t.Helper()
 	var tables int
@@ -65,9 +64,8 @@ func dsn(addr string) string { return "root@tcp(" + addr + ")/simba" }
 
 func TestConformance(t *testing.T) { conform(t, stores.MariaDB(t)) }
 
-// TestConformanceAtTheContentionTiming: nothing looks at a lease that has not ended, so
-// a wake-up that one server loses stays lost. What other servers do is not noticed in
-// the time of a test.
+// At the contention timing nothing reads the row before the lease ends, so a lost wake-up stays
+// lost. Changes by other servers are not noticed within the time of a test.
 func TestConformanceAtTheContentionTiming(t *testing.T) {
 	e := polling(t, stores.MariaDB(t), 0)
 	e.Shared, e.Direct = false, nil
@@ -76,13 +74,13 @@ func TestConformanceAtTheContentionTiming(t *testing.T) {
 
 func TestConformanceOnTheSeedsTable(t *testing.T) { conform(t, serverWithSeedTable(t)) }
 
-// TestConformanceOnTheSeedsTableWithTokens is on the table of Simba 3.3 and later.
+// TestConformanceOnTheSeedsTableWithTokens uses the table of Simba 3.3 and later.
 func TestConformanceOnTheSeedsTableWithTokens(t *testing.T) {
 	conform(t, serverWithTable(t, seeds.MySQLFencedTable))
 }
 
-// TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled: what it has committed survives.
-func TestNobodyOwnsAtOnceWhileTheDatabaseIsKilled(t *testing.T) {
+// What the database has committed survives the kill.
+func TestNoTwoOwnersWhileTheDatabaseIsKilled(t *testing.T) {
 	store := stores.MariaDB(t)
 	tenures, faults := backendtest.Hammer(t, suiteEngine(t, store), 10*time.Second, func(stop <-chan struct{}) {
 		for {

@@ -62,7 +62,7 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	}
 	cfg, err := mysqldriver.ParseDSN(o.DSN)
 	if err != nil {
-		return nil, errors.New("invalid DSN: parameters that do not go together")
+		return nil, errors.New("invalid DSN: conflicting parameters")
 	}
 	if cfg.DBName == "" {
 		return nil, errors.New("the DSN names no database: expected user:password@tcp(host:3306)/database")
@@ -85,7 +85,7 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 func openPool(cfg *mysqldriver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
-		return nil, errors.New("invalid DSN: parameters that do not go together")
+		return nil, errors.New("invalid DSN: conflicting parameters")
 	}
 	db := sql.OpenDB(connector{c})
 	db.SetMaxOpenConns(maxConns)
@@ -114,4 +114,4 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // driverLog logs the driver's reports of broken connections. Requests report them as errors too.
 type driverLog struct{ log *slog.Logger }
 
-func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", "msg", fmt.Sprint(v...)) }
+func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", "text", fmt.Sprint(v...)) }

@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestACrashOfTheDatabaseLosesNothingThatWasTold(t *testing.T) {
+func TestDatabaseCrashLosesNothingAcknowledged(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1", "--log-bin=binlog", "--sync-binlog=1")
 	e := suiteEngine(t, store)
 	e.Open = e.Direct

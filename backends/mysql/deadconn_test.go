@@ -16,13 +16,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// deaths makes connections to a database one of which dies without a sign.
+// deadConns dials connections to a database. One of them stops working without an error.
 type deadConns struct {
-	armed atomic.Bool // the next GUARD is the last that its connection takes
+	armed atomic.Bool // the next GUARD is the last that its connection accepts
 	died  chan struct{}
 }
 
-// newDeaths returns deaths, and the network of connections for a DSN.
+// newDeadConns returns a deadConns and the name of its network for a DSN.
 func newDeadConns(t *testing.T) (d *deadConns, network string) {
 	d = &deadConns{died: make(chan struct{})}
 	network = t.Name()
@@ -34,7 +34,7 @@ func newDeadConns(t *testing.T) (d *deadConns, network string) {
 	return d, network
 }
 
-// mortal is a connection that accepts writes and sends no reply once it is dead.
+// deadConn is a connection that, once dead, accepts writes and delivers no reply.
 type deadConn struct {
 	net.Conn
 	deaths *deadConns
@@ -42,7 +42,8 @@ type deadConn struct {
 }
 
 func (c *deadConn) Write(b []byte) (int, error) {
-	guard := bytes.Contains(b, []byte("LAST_INSERT_ID(")) && !bytes.Contains(b, []byte("DIV 2")) // see statements
+	// See statements.
+	guard := bytes.Contains(b, []byte("LAST_INSERT_ID(")) && !bytes.Contains(b, []byte("DIV 2"))
 	if guard && c.deaths.armed.CompareAndSwap(true, false) {
 		c.dead.Store(true)
 		close(c.deaths.died)
@@ -53,13 +54,13 @@ func (c *deadConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestAGuardOnADeadConnectionHoldsUpNoOther: the owner's next one renews in time.
-func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
+// The owner's next GUARD renews in time.
+func TestGuardOnADeadConnectionDelaysNoOther(t *testing.T) {
 	const timeout = 8 * time.Second
 	store := stores.MariaDB(t)
 	for name, c := range map[string]struct {
-		stuck  string // whose GUARD the dead connection has
-		always bool   // the server is like MySQL
+		stuck  string // the contender whose GUARD is on the dead connection
+		always bool   // the server has no lock wait of 0, like MySQL
 		within time.Duration
 	}{
 		"the owner's":                      {"a", false, longestLockWait / 2},
@@ -71,7 +72,7 @@ func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
 			var o simba.Outcome
 			var took time.Duration
 			var err error
-			for try := range 3 { // a busy machine may hold one up; but hardly each time
+			for try := range 3 { // a busy machine may delay one attempt, but hardly three
 				o, took, err = guardBesideADeadConnection(t, store, fmt.Sprint(name, try), c.stuck, c.always, timeout)
 				if err == nil && took <= c.within {
 					break
@@ -84,8 +85,7 @@ func TestAGuardOnADeadConnectionHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// guardBesideADeadConnection has the owner a guard while a GUARD of stuck is on a connection that
-// died.
+// guardBesideADeadConnection lets the owner a renew while a GUARD of stuck is on a dead connection.
 func guardBesideADeadConnection(t *testing.T, store *stores.Server, mutex, stuck string, always bool, timeout time.Duration) (o simba.Outcome, took time.Duration, err error) {
 	t.Helper()
 	d, network := newDeadConns(t)

@@ -1,32 +1,32 @@
-// Package mysql keeps mutexes in the table simba_mutex of MySQL or MariaDB, shared with
-// other servers and with the JDBC contenders of Simba on the JVM.
+// Package mysql keeps mutexes in the table simba_mutex of MySQL or MariaDB. It shares the table
+// with other servers and with Simba's JDBC contenders on the JVM.
 //
-//	Acquire ──▶ line ──▶ store ──▶ UPDATE simba_mutex … (one statement, autocommit)
-//	              ▲  │
-//	         look │  └──▶ passOn: one UPDATE from the old owner to the next waiter
-//	              └── timer, at the contention timing of Simba
+//	Acquire ─▶ mutexState ─▶ store ─▶ UPDATE simba_mutex … (one statement, autocommit)
+//	               ▲   │
+//	       refresh │   └──▶ handOff: one UPDATE from the old owner to the next waiter
+//	               └── timer, at Simba's contention timing
 //
-// The row is the truth. Every change of it is one UPDATE that commits by itself, by
-// the database's clock in UTC, and that matches only in the state for which it is
-// meant. No transaction is left open, so nobody's renewal waits for a loser.
+// The row is the truth. Every change of it is one UPDATE, by the database's clock in UTC. It
+// commits by itself and matches only the state that it expects. The engine leaves no transaction
+// open, so no renewal waits for a contender that lost.
 //
-// The token of a tenure is the row's fencing_token, or its version where the table has no such
-// column (token.go). Grants and releases raise both, renewals of this package don't. A
-// contender on the JVM counts the version up at renewals too, so without the column its
-// tenures change their token with each.
+// The token of a tenure is the row's fencing_token, or its version if the table has no such column
+// (token.go). Grants and releases raise both. This engine's renewals do not. A contender on the JVM
+// also increments version when it renews. So without the column its token changes with each
+// renewal.
 //
-// The table has no queue. A line is the queue of one mutex on this server, and what
-// this server knows of it; it exists while someone here waits, follows or asks. What
-// may pass the mutex on does so one at a time, in the line's gate. So first come, first
-// served is kept among the waiters of one server. Between servers, and against
-// contenders on the JVM, whoever asks first after the end of a lease is served.
+// The table has no queue. mutexState has the queue of one mutex on this server, and what this
+// server knows of the mutex. It exists while a client here waits, subscribes or has a request. Only
+// the holder of its lock passes the mutex on. So the waiters of one server are served in order.
+// Between servers, and against contenders on the JVM, the first to ask after the end of a lease
+// gets it.
 //
-// A row is believed only if its server took writes meanwhile (query): after a failover,
-// old connections still lead to the old primary. A row that another transaction holds
-// costs other mutexes nothing (lockWaits).
+// The engine believes a row only if the server took writes after the request was sent (query).
+// After a failover, old connections still lead to the old primary. A row that another transaction
+// has locked does not delay other mutexes (lockWaits).
 //
-// An UPDATE whose answer was lost may have been done, or may be done later (a ghost). It
-// carries a fence, the database's time after which it does nothing, so it cannot
-// surprise anyone after its deadline. A grant to a waiter carries its start, by which
-// it is recognized: the next look gives it to its waiter or passes it on.
+// An UPDATE whose answer was lost may have run, or may run later: it is an orphan. It carries its
+// deadline on the database's clock and does nothing after it. A grant to a waiter also carries its
+// start, which identifies it. The next refresh gives such a lease to its waiter or passes it on
+// (reconcile).
 package mysql

@@ -120,16 +120,16 @@ func (e endpoint) fault(err error) error {
 	case errHostBlocked, errHostDenied, errOldProtocol, errNoPlugin, errMustChange, errExpired, errAccountLocked, errAccountLockedM:
 		return faultf("the database at %s refuses user %q: %s", e.addr, e.user, oneLine(err))
 	case errDatabaseDenied:
-		return faultf("user %q has no right to database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", e.user, e.database, e.addr)
+		return faultf("user %q has no privilege on database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", e.user, e.database, e.addr)
 	case errUnknownDatabase:
 		return faultf("there is no database %q at %s: create it, or correct the DSN", e.database, e.addr)
 	case errTableDenied, errColumnDenied, errRightDenied:
-		return faultf("user %q lacks a right to table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", e.user, oneLine(err))
+		return faultf("user %q lacks a privilege on table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", e.user, oneLine(err))
 	case errNoTable, errNotInEngine:
 		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", e.database)
 	case errOutOfRange, errValueOutOfRange:
 		if strings.Contains(err.Error(), "version") {
-			return faultf("column version of table simba_mutex is at its end: make it BIGINT UNSIGNED, as in init-simba-mysql.sql")
+			return faultf("column version of table simba_mutex has reached its maximum: change it to BIGINT UNSIGNED, as in init-simba-mysql.sql")
 		}
 		return wrongTable(err)
 	case errAmbiguous, errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
@@ -138,7 +138,7 @@ func (e endpoint) fault(err error) error {
 	case errStatementBinlog:
 		return faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	case errSyntax, errNoVariable, errNoFunction:
-		return faultf("the server cannot run a statement of the engine (%s): MySQL 5.7, MariaDB 10.3 or later is needed", oneLine(err))
+		return faultf("the server cannot run a statement of the engine (%s): it needs MySQL 5.7, MariaDB 10.3 or later", oneLine(err))
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (e endpoint) driverFault(err error) error {
 		mysqldriver.ErrOldPassword, mysqldriver.ErrOldProtocol, mysqldriver.ErrUnknownPlugin,
 	} {
 		if errors.Is(err, own) {
-			return faultf("the database at %s and the DSN do not go together: %s", e.addr, oneLine(err))
+			return faultf("the database at %s does not accept the DSN: %s", e.addr, oneLine(err))
 		}
 	}
 	return nil

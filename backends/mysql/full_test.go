@@ -11,8 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestAnOwnerRenewsInAFullDatabase, by each request that renews and without an INSERT, while a new mutex, which needs a row, is refused in plain words.
-func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
+// Each request that renews works without an INSERT. An acquire of a new mutex needs a row and fails
+// with a clear error.
+func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M")
 	b := serve(t, store.Addr, nil)
 	db := direct(t, store, "")
@@ -56,11 +57,11 @@ func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
 				r := request(fmt.Sprintf("new-%d-%v-%d", round, w == nil, tries), "b", long)
 				r.Waiter = w
 				_, _, err := b.Acquire(t.Context(), r)
-				if err == nil { // the database has tidied up since
+				if err == nil { // the database has freed space since
 					fill(t, db)
 					return false
 				}
-				if !isUnavailable(err) || !strings.Contains(err.Error(), "no room for a new mutex") {
+				if !isUnavailable(err) || !strings.Contains(err.Error(), "no space for a new mutex") {
 					t.Errorf("%d: a new mutex: %v", round, err)
 				}
 				return true
@@ -74,7 +75,7 @@ func TestAnOwnerRenewsInAFullDatabase(t *testing.T) {
 	})
 }
 
-// insertsOf is how many INSERTs the database has executed or refused.
+// insertsOf returns how many INSERTs the database has executed or refused.
 func insertsOf(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
 	if err := db.QueryRow("SHOW GLOBAL STATUS LIKE 'Com_insert'").Scan(new(string), &n); err != nil {
@@ -83,7 +84,7 @@ func insertsOf(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// fill fills the table until the database has no room for another row.
+// fill adds rows until the database has no space for another.
 func fill(t *testing.T, db *sql.DB) {
 	t.Helper()
 	refused, once := 0, rand.Text()

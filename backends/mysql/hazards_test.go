@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestTwoFirstUsesOfAMutexDontFail: in the seed's transaction they deadlock.
-func TestTwoFirstUsesOfAMutexDontFail(t *testing.T) {
+// In the seed's transaction two first acquires deadlock.
+func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
 	for round := range 20 {
@@ -43,9 +43,8 @@ func TestTwoFirstUsesOfAMutexDontFail(t *testing.T) {
 	}
 }
 
-// TestNamesThatTheCollationTakesForTheSameAreNotMixedUp, on the seed's table: the
-// second is refused. Contenders are told apart on every table.
-func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
+// On the seed's table the second mutex is refused. Contenders are distinguished on every table.
+func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "?charset=utf8mb4")
 	b := serve(t, store.Addr, withoutMigration)
@@ -86,7 +85,7 @@ func TestNamesThatTheCollationTakesForTheSameAreNotMixedUp(t *testing.T) {
 	}
 }
 
-func TestNamesAreNeverCut(t *testing.T) {
+func TestNamesAreNeverTruncated(t *testing.T) {
 	store := serverWithSeedTable(t)
 	b := serve(t, store.Addr, withoutMigration)
 	take(t, b, strings.Repeat("m", 66), strings.Repeat("c", 32), long)
@@ -106,9 +105,9 @@ func TestNamesAreNeverCut(t *testing.T) {
 	take(t, ours, strings.Repeat("\U0001f600", simba.MaxMutexLen/4), strings.Repeat("\u65e5", simba.MaxContenderLen/3), long)
 }
 
-// TestALockWaitNeverGrantsInThePast: the database's NOW is that of the statement's
-// begin, so a lease that is granted after a long wait may be over when it is told.
-func TestALockWaitNeverGrantsInThePast(t *testing.T) {
+// The database's NOW is the time when the statement began. So a lease that is granted after a long
+// lock wait may be over when the answer arrives.
+func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 3 * time.Second })
 	db := direct(t, store, "")
@@ -128,22 +127,22 @@ func TestALockWaitNeverGrantsInThePast(t *testing.T) {
 		if o.Transition <= 0 || o.Transition > ttl {
 			t.Errorf("after a wait of %v it has %v", wait, o.Transition)
 		}
-		// What was told has not ended yet, so the database must still show it.
+		// The lease in the answer has not ended yet, so the database must still show it.
 		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
-			t.Errorf("after a wait of %v: told %v, but the owner is %q", wait, o.Transition, s.Owner)
+			t.Errorf("after a wait of %v: the reply says %v, but the owner is %q", wait, o.Transition, s.Owner)
 		}
 	}
 }
 
-// TestATenureThatWasGrantedLateIsToldAsANewOne: the answer came when the lease was over by the server's
-// count, though not by the database's. So the server asks again, and finds its own grant.
-func TestATenureThatWasGrantedLateIsToldAsANewOne(t *testing.T) {
+// The answer arrives when the lease has ended by the server's clock, but not by the database's. The
+// server asks again and finds its own grant.
+func TestLateGrantIsReportedAsAcquired(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 5 * time.Second })
 	for i := range 5 {
 		mutex := fmt.Sprint("late-", i)
 		take(t, b, mutex, "before", long)
-		release(t, b, mutex, "before") // the row is there
+		release(t, b, mutex, "before") // now there is a row
 		store.Pause()
 		time.AfterFunc(500*time.Millisecond, store.Resume)
 		o, _, err := b.Acquire(t.Context(), request(mutex, "a", 300*time.Millisecond))
@@ -153,8 +152,7 @@ func TestATenureThatWasGrantedLateIsToldAsANewOne(t *testing.T) {
 	}
 }
 
-// TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline.
-func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
+func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, shortTimeout)
 	take(t, b, "locked", "a", long)
@@ -173,8 +171,8 @@ func TestARowThatStaysLockedIsNotWaitedForBeyondTheDeadline(t *testing.T) {
 	}
 }
 
-// TestALoserDoesNotBlockTheOwnersRenewal: in the seed's transaction it does.
-func TestALoserDoesNotBlockTheOwnersRenewal(t *testing.T) {
+// In the seed's transaction the loser does block it.
+func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	take(t, b, "busy", "a", long)
@@ -188,7 +186,7 @@ func TestALoserDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	}
 }
 
-// lockRow holds a mutex' row until the transaction ends.
+// lockRow locks a mutex' row until the transaction ends.
 func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	t.Helper()
 	tx, err := db.Begin()
@@ -201,13 +199,12 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	return tx
 }
 
-// TestARequestThatArrivesAfterItsDeadlineDoesNothing: one that a network held up while
-// its client was told that nobody knows.
-func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
+// The network delays the request until its client has got an UnavailableError.
+func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b, observer := serve(t, link.Addr(), shortTimeout), serve(t, store.Addr, nil)
-	take(t, b, "warm", "a", long) // there is a connection to be held up
+	take(t, b, "warm", "a", long) // opens the connection that is to be delayed
 	take(t, observer, "mine", "x", long)
 	take(t, observer, "free", "x", long)
 	release(t, observer, "free", "x")
@@ -235,12 +232,12 @@ func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
 	await(t, "the deadlines are over by the database's clock", func() bool {
 		return ownerOf(t, observer, "mine").Now > fence
 	})
-	link.Heal() // and what was sent arrives
+	link.Heal() // delivers what was sent
 	await(t, "the link passes again", func() bool {
 		_, _, err := b.Owner(t.Context(), "free")
 		return err == nil
 	})
-	// What was sent has been answered when its connections are gone.
+	// All requests have been answered when their connections are closed.
 	await(t, "the old connections are gone", func() bool { return link.Connections() <= b.store.db.Stats().OpenConnections })
 	if o := ownerOf(t, observer, "free"); o.Owner != "" {
 		t.Errorf("a late acquire had effect: %+v", o)
@@ -250,16 +247,15 @@ func TestARequestThatArrivesAfterItsDeadlineDoesNothing(t *testing.T) {
 	}
 }
 
-// TestAGrantWhoseWaiterIsGoneIsPassedOn: the answer to the handoff is lost, and then
-// the waiter goes.
-func TestAGrantWhoseWaiterIsGoneIsPassedOn(t *testing.T) {
+// The answer to the handoff is lost, and then the waiter disconnects.
+func TestGrantToADisconnectedWaiterIsPassedOn(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), nil)
-	take(t, b, "ghost", "a", long)
-	gone := block(t, b, "ghost", "b", long)
-	lost := link.DropReplyTo("ghost")
-	if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "ghost", Contender: "a"}); !isUnavailable(err) {
+	take(t, b, "orphan", "a", long)
+	gone := block(t, b, "orphan", "b", long)
+	lost := link.DropReplyTo("orphan")
+	if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "orphan", Contender: "a"}); !isUnavailable(err) {
 		t.Fatal(err)
 	}
 	<-lost
@@ -267,12 +263,12 @@ func TestAGrantWhoseWaiterIsGoneIsPassedOn(t *testing.T) {
 	if _, err := gone.ticket.End(simba.EndGone); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "ghost").Owner == "" })
-	take(t, b, "ghost", "c", long)
+	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "orphan").Owner == "" })
+	take(t, b, "orphan", "c", long)
 }
 
-// TestALeaseOutlivesARestartOfTheDatabase, and a waiter goes on waiting.
-func TestALeaseOutlivesARestartOfTheDatabase(t *testing.T) {
+// A waiter keeps waiting through the restart.
+func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	a := take(t, b, "restart", "a", long)
@@ -292,8 +288,8 @@ func TestALeaseOutlivesARestartOfTheDatabase(t *testing.T) {
 	}
 }
 
-// TestAVersionAtItsEndIsAnError, never a wrap: tokens must grow.
-func TestAVersionAtItsEndIsAnError(t *testing.T) {
+// The version must never wrap, since tokens must grow.
+func TestVersionOverflowIsAnError(t *testing.T) {
 	store := serverWithSeedTable(t)
 	b := serve(t, store.Addr, withoutMigration)
 	db := direct(t, store, "")
@@ -313,8 +309,8 @@ func TestAVersionAtItsEndIsAnError(t *testing.T) {
 	}
 }
 
-// TestTimesAreUTC whatever the zone of the server: in the night in which the clocks go
-// back, the seed's expression is an hour off.
+// Times do not depend on the server's zone. In the night when the clocks go back, the seed's
+// expression is an hour off.
 func TestTimesAreUTC(t *testing.T) {
 	t.Setenv("TZ", "Europe/Berlin")
 	store := stores.MariaDB(t)
@@ -324,7 +320,8 @@ func TestTimesAreUTC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, at := range []int64{1792888200, 1792891800} { // 2026-10-25 02:30, summer and winter time
+	// 2026-10-25 02:30 in summer and in winter time.
+	for _, at := range []int64{1792888200, 1792891800} {
 		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf("SET timestamp = %d", at)); err != nil {
 			t.Fatal(err)
 		}
@@ -341,9 +338,8 @@ func TestTimesAreUTC(t *testing.T) {
 	}
 }
 
-// TestAStepOfTheDatabasesClockIsNoticed: what the server believes of it decides
-// nothing, it is only asked for once more.
-func TestAStepOfTheDatabasesClockIsNoticed(t *testing.T) {
+// The server's estimate of the clock decides nothing. If it is wrong, the server asks once more.
+func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	for i, step := range []time.Duration{time.Hour, -time.Hour} {
@@ -370,8 +366,8 @@ func TestAStepOfTheDatabasesClockIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAServerThatBecomesReadOnlyIsUnavailable, and is used again when it is not.
-func TestAServerThatBecomesReadOnlyIsUnavailable(t *testing.T) {
+// The server is used again when it takes writes again.
+func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	must(t, db, Schema)
@@ -391,8 +387,7 @@ func TestAServerThatBecomesReadOnlyIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestARequestIsBoundedByItsContext.
-func TestARequestIsBoundedByItsContext(t *testing.T) {
+func TestRequestEndsWithItsContext(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
 	b := serve(t, link.Addr(), func(o *Options) { o.Timeout = time.Minute })
@@ -406,12 +401,12 @@ func TestARequestIsBoundedByItsContext(t *testing.T) {
 	link.Heal()
 }
 
-// TestClosingWithoutADatabaseIsNoError: a server that is stopped while its connections are cut off
-// has stopped all the same.
-func TestClosingWithoutADatabaseIsNoError(t *testing.T) {
+// Close succeeds while the connections are cut off.
+func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
-	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute }) // nothing finds out before Close does
+	// No refresh finds out before Close does.
+	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute })
 	take(t, b, "cut", "a", long)
 	link.Reset()
 	if err := b.Close(); err != nil {
@@ -419,25 +414,25 @@ func TestClosingWithoutADatabaseIsNoError(t *testing.T) {
 	}
 }
 
-// TestAWaiterWhoseTurnItIsMayComeWithWait and gets the mutex at once.
-func TestAWaiterWhoseTurnItIsMayComeWithWait(t *testing.T) {
+// A waiter for which the mutex is reserved may come back with WAIT. It gets the mutex at once.
+func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
-	n := &notices{subs: map[string]bool{simba.ContenderChannel("turn", "b"): true}}
+	n := &notices{subs: map[string]bool{simba.ContenderChannel("reserved", "b"): true}}
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = n, long })
-	take(t, b, "turn", "a", long)
-	if o, _, err := b.Acquire(t.Context(), request("turn", "b", long)); err != nil || o.Status != simba.StatusQueued {
+	take(t, b, "reserved", "a", long)
+	if o, _, err := b.Acquire(t.Context(), request("reserved", "b", long)); err != nil || o.Status != simba.StatusQueued {
 		t.Fatal(o, err)
 	}
-	release(t, b, "turn", "a")
-	r := request("turn", "b", long)
+	release(t, b, "reserved", "a")
+	r := request("reserved", "b", long)
 	r.Waiter = &waiter{woken: make(chan struct{})}
 	if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusAcquired {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
 
-// TestAWaiterThatAcquiresThroughAnotherServerIsAnswered on its blocked connection too.
-func TestAWaiterThatAcquiresThroughAnotherServerIsAnswered(t *testing.T) {
+// The waiter's blocked connection is woken too.
+func TestWaiterThatAcquiresThroughAnotherServerIsWoken(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, func(o *Options) { o.Poll = time.Second }), serve(t, store.Addr, nil)
 	for round := range 5 {

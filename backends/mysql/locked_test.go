@@ -14,9 +14,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestWhoDoesNotTouchALockedRowNoticesNothing of those who do: many clients of rows that a
-// transaction holds, and one of each other kind of request for another mutex.
-func TestWhoDoesNotTouchALockedRowNoticesNothing(t *testing.T) {
+// Many clients want rows that a transaction has locked. Meanwhile one request of each other kind is
+// made for another mutex, and none is delayed.
+func TestLockedRowsDelayNoOtherMutex(t *testing.T) {
 	for _, rows := range []int{1, 20} {
 		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) { runCrowd(t, rows) })
 	}
@@ -90,7 +90,7 @@ func runCrowd(t *testing.T, rows int) {
 			slices.Sort(took)
 			return took[len(took)*9/10]
 		}
-		// A wait for a locked row lasts for a second. A busy machine may take that long anyway, but
+		// A wait for a locked row takes a second. A busy machine may take that long anyway, but
 		// hardly each time.
 		late := rounds(5 * time.Second)
 		for try := 0; try < 3 && late > lockWait/2; try++ {
@@ -100,27 +100,26 @@ func runCrowd(t *testing.T, rows int) {
 			t.Errorf("a tenth of the rounds took %v and more", late)
 		}
 		t.Logf("%d rounds, half within %v, nine tenths within %v, all within %v", len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
-		// A lease that ends by itself is noticed, too.
+		// The expiry of a lease is noticed too.
 		take(t, b, "brief", "a", long)
 		w := block(t, b, "brief", "b", long)
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "brief", Contender: "a", TTL: 300 * time.Millisecond}); err != nil && !isUnavailable(err) {
-			t.Errorf("guard: %v", err) // its answer may take longer than the lease
+			t.Errorf("guard: %v", err) // the answer may take longer than the lease
 		}
 		w.granted(t)
 	})
-	// On a machine that stands still at times, the database counts a wait longer than the server does.
+	// On a machine that stalls at times, the database measures longer waits than the server.
 	slices.Sort(measured)
 	if most := min(maxLockWaits, 2*rows); measured[len(measured)*9/10] > most {
 		t.Errorf("%v connections waited for %d locked rows, want %d at most", measured, rows, most)
 	}
 	t.Logf("%d connections waited for %d locked rows", measured[len(measured)-1], rows)
-	for i := range rows { // and those that wanted them are served again
+	for i := range rows { // the clients that wanted these rows are served again
 		release(t, b, hot(i), "owner")
 	}
 }
 
-// lockWaitsWhile returns how many transactions of the database wait for rows, again and
-// again.
+// lockWaitsWhile samples how many transactions of the database wait for rows.
 func lockWaitsWhile(t *testing.T, db *sql.DB, while func()) (list []int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var looking sync.WaitGroup
@@ -135,8 +134,8 @@ func lockWaitsWhile(t *testing.T, db *sql.DB, while func()) (list []int) {
 	return list
 }
 
-// waitingFor is how many transactions of the database wait for rows. The database shows
-// an old list to who asks more often than every 100 ms.
+// waitingFor returns how many transactions of the database wait for rows. The database refreshes
+// that list at most every 100 ms.
 func waitingFor(t *testing.T, db *sql.DB) (n int) {
 	<-time.After(120 * time.Millisecond)
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n)
@@ -146,9 +145,8 @@ func waitingFor(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// TestAnOwnersRenewalGoesBeforeOthersAcquires of its mutex, by ACQUIRE and by GUARD,
-// however many came before it.
-func TestAnOwnersRenewalGoesBeforeOthersAcquires(t *testing.T) {
+// The owner's ACQUIRE and GUARD run before the acquires of other contenders that came earlier.
+func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Poll = patience, 0 })
 	db := direct(t, store, "")
@@ -167,7 +165,7 @@ func TestAnOwnersRenewalGoesBeforeOthersAcquires(t *testing.T) {
 			tx := lockRow(t, db, name)
 			defer tx.Rollback()
 			const others = 30
-			var before atomic.Int64 // others that were told of the lease as it was
+			var before atomic.Int64 // answers to others that still show the old lease
 			var all sync.WaitGroup
 			for i := range others {
 				all.Go(func() {
@@ -186,12 +184,13 @@ func TestAnOwnersRenewalGoesBeforeOthersAcquires(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			await(t, "the owner waits too, in the gate or for the row", func() bool {
+			await(t, "the owner waits too, for the lock or for the row", func() bool {
 				return waitingAt(b, name) == others || waitingFor(t, db) == 2
 			})
 			tx.Rollback()
 			all.Wait()
-			// The one that has asked the database goes first, and a GUARD may ask again just then.
+			// The statement that is already running finishes first, and a GUARD may start again
+			// just then.
 			if n := before.Load(); n > others/3 {
 				t.Errorf("%d of %d others went before the owner", n, others)
 			} else {
@@ -201,7 +200,7 @@ func TestAnOwnersRenewalGoesBeforeOthersAcquires(t *testing.T) {
 	}
 }
 
-// waitingAt is how many wait in the gate of a mutex.
+// waitingAt returns how many requests wait for the lock of a mutex.
 func waitingAt(b *Backend, mutex string) int {
 	m := b.ref(mutex)
 	defer b.unref(m)
@@ -210,8 +209,8 @@ func waitingAt(b *Backend, mutex string) int {
 	return len(m.lock.owners) + len(m.lock.others)
 }
 
-// TestAGateIsForOneAtATime, and who gives up while it waits loses nobody's turn.
-func TestAGateIsForOneAtATime(t *testing.T) {
+// A call that gives up while it waits does not lose the lock for the next call.
+func TestPriorityLockIsExclusive(t *testing.T) {
 	var g priorityLock
 	var inside, entered atomic.Int64
 	var all sync.WaitGroup
@@ -221,7 +220,7 @@ func TestAGateIsForOneAtATime(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%3+1)*100*time.Microsecond)
 				if g.lock(ctx, i%5 == 0) == nil {
 					if inside.Add(1) != 1 {
-						t.Error("two are in the gate")
+						t.Error("two hold the lock")
 					}
 					entered.Add(1)
 					inside.Add(-1)

@@ -37,7 +37,7 @@ const (
 )
 
 // errLocked is returned when a request could not wait for its locked row.
-var errLocked = errors.New("another transaction holds the mutex' row in the database, and too many requests wait for such rows")
+var errLocked = errors.New("another transaction has locked the mutex' row in the database, and too many requests wait for such rows")
 
 // lockedFor is how long a row counts as locked after the last wait that timed out, or after the
 // last request has left its queue.
@@ -56,8 +56,10 @@ type lockWaits struct {
 
 // lockedRow is a row for which a lock wait has timed out.
 type lockedRow struct {
-	until  time.Time     // it counts as locked until then
-	queued int           // requests that want a slot or have one; the row counts as locked while there are any
+	until time.Time // it counts as locked until then
+	// queued counts requests that want a slot or have one. The row counts as locked while
+	// there are any.
+	queued int
 	gained chan struct{} // closed when a statement gets the row
 }
 
@@ -193,7 +195,8 @@ func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan st
 	case slots <- struct{}{}:
 		lost, took := try(waitPrefix)
 		if ctx.Err() != nil && took < lockWait {
-			time.AfterFunc(lockWait-took, func() { <-w.slots }) // it goes on at the database until then
+			// It goes on at the database until then.
+			time.AfterFunc(lockWait-took, func() { <-w.slots })
 		} else {
 			<-w.slots
 		}

@@ -12,19 +12,19 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 )
 
-// errLost is what a database reports of a wait for a row that was in vain.
+// errLost is the database's error when a lock wait times out.
 var errLost = &mysqldriver.MySQLError{Number: errLockWait}
 
-// wholeSeconds are the lock waits of a server that knows none below one second, as MySQL.
+// wholeSeconds returns the lockWaits of a server whose shortest lock wait is one second, like
+// MySQL.
 func wholeSeconds(timeout time.Duration) *lockWaits {
 	w := newLockWaits(timeout)
 	w.alwaysWaits = true
 	return w
 }
 
-// TestLockWaitsAreBoundedOnAServerOfWholeSeconds, however many rows are locked and
-// however long requests for them must queue.
-func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
+// The bound holds however many rows are locked and however long requests for them wait.
+func TestLockWaitsAreBoundedWithWholeSecondTimeouts(t *testing.T) {
 	for _, rows := range []int{1, 20, 60} {
 		t.Run(fmt.Sprint(rows), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,8 @@ func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
 					}
 				}
 				ctx, stop := context.WithCancel(t.Context())
-				for i := range 2 * rows { // the one in the gate, and the one in the gate of GUARDs
+				// One holder of the mutex' lock, and one of its renewals lock.
+				for i := range 2 * rows {
 					go func() {
 						for ctx.Err() == nil {
 							ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
@@ -61,7 +62,7 @@ func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
 						}
 					}()
 				}
-				time.Sleep(lockWait + lockWait/2) // each row is met once
+				time.Sleep(lockWait + lockWait/2) // one statement for each row has timed out
 				mu.Lock()
 				eager, most = 0, 0
 				mu.Unlock()
@@ -76,11 +77,11 @@ func TestLockWaitsAreBoundedOnAServerOfWholeSeconds(t *testing.T) {
 	}
 }
 
-// TestARowThatIsGainedIsNotQueuedFor any more, though the slots are taken.
-func TestARowThatIsGainedIsNotQueuedFor(t *testing.T) {
+// The wait ends although all slots are taken.
+func TestWaitForASlotEndsWhenTheRowIsGained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wholeSeconds(time.Hour)
-		for range maxLockWaits - 1 { // other mutexes have them
+		for range maxLockWaits - 1 { // taken by other mutexes
 			w.slots <- struct{}{}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -92,7 +93,7 @@ func TestARowThatIsGainedIsNotQueuedFor(t *testing.T) {
 			}
 		}()
 		synctest.Wait()                       // it has the last slot
-		go func() { w.slots <- struct{}{} }() // and another mutex has it next
+		go func() { w.slots <- struct{}{} }() // another mutex gets that slot next
 		synctest.Wait()
 		start := time.Now()
 		if err := w.run(ctx, "m", func(string) error { return nil }); err != nil || time.Since(start) > lockWait {
@@ -104,9 +105,8 @@ func TestARowThatIsGainedIsNotQueuedFor(t *testing.T) {
 	})
 }
 
-// TestAWaitThatIsCutOffMarksARowAsLocked where a request has too little time to learn
-// that its wait is lost.
-func TestAWaitThatIsCutOffMarksARowAsLocked(t *testing.T) {
+// The request's deadline comes before the server's lock wait timeout.
+func TestWaitCutShortMarksTheRowLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wholeSeconds(lockWait)
 		ctx, cancel := context.WithTimeout(t.Context(), lockWait)
@@ -118,9 +118,9 @@ func TestAWaitThatIsCutOffMarksARowAsLocked(t *testing.T) {
 	})
 }
 
-// TestOnlyALostWaitMarksARowAsLocked: a statement that times out does not, as when the
-// database cannot be reached, nor does a deadlock.
-func TestOnlyALostWaitMarksARowAsLocked(t *testing.T) {
+// Neither a statement that times out, for example because the database cannot be reached, nor a
+// deadlock marks the row.
+func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 	for name, c := range map[string]struct {
 		always bool
 		ends   error
@@ -142,7 +142,7 @@ func TestOnlyALostWaitMarksARowAsLocked(t *testing.T) {
 				defer cancel()
 				_ = w.run(ctx, "m", func(prefix string) error {
 					if prefix == "" && !w.alwaysWaits && errors.Is(c.ends, errLost) {
-						return errLost // it must not wait
+						return errLost // so this one must not wait
 					}
 					if errors.Is(c.ends, context.DeadlineExceeded) {
 						<-ctx.Done()

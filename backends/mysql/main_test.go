@@ -15,8 +15,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestMain looks for goroutines that are left. A busy machine may take longer to end them than
-// goleak waits by itself.
+// TestMain checks for leaked goroutines. A busy machine may take longer to end them than goleak
+// waits by default.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ear is a simba.Notices whose subscribers are set by hand. The zero ear has none.
+// notices is a simba.Notices with a fixed set of subscribers. The zero value has none.
 type notices struct {
 	mu        sync.Mutex
 	subs      map[string]bool
@@ -75,11 +75,11 @@ func (n *notices) count(notice string) (times int) {
 	return times
 }
 
-// serveTimeout is Options.Timeout where the store answers: a busy machine must not fail what it
-// answers. Where a request is to miss its deadline, that is testTimeout.
+// serveTimeout is Options.Timeout where the store answers, so that a busy machine fails no request.
+// Tests of missed deadlines use testTimeout.
 const serveTimeout = 10 * time.Second
 
-// serve opens one more server on the store; options come on top.
+// serve opens one more server on the store. set changes its options.
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	t.Helper()
 	o := Options{
@@ -98,8 +98,8 @@ func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	return b
 }
 
-// openSoon opens a server on a database that serves. On a busy machine the database may take longer
-// to answer at first than the requests of a test may take.
+// openSoon opens a server on a database that works. On a busy machine the database may at first
+// answer later than the test's timeout.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -113,7 +113,7 @@ func openSoon(t testing.TB, o Options) *Backend {
 	}
 }
 
-// impatient has requests miss their deadline soon.
+// shortTimeout sets a timeout for tests of missed deadlines.
 func shortTimeout(o *Options) { o.Timeout = testTimeout }
 
 const long = 10 * time.Minute
@@ -148,7 +148,7 @@ func ownerOf(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	return o
 }
 
-// waiter waits in a blocked acquire.
+// waiter is a client that is blocked in an acquire.
 type waiter struct {
 	ticket simba.Ticket
 	wake   sync.Once
@@ -212,7 +212,8 @@ func isNameError(err error, argument string) bool {
 	return errors.As(err, &name) && name.Argument == argument
 }
 
-// made starts a store with a table that the statement makes, and seeded with the seed's.
+// serverWithTable starts a store with the table that a statement creates, serverWithSeedTable with
+// the seed's.
 func serverWithTable(t testing.TB, table string) *stores.Server {
 	t.Helper()
 	store := stores.MariaDB(t)
@@ -222,5 +223,5 @@ func serverWithTable(t testing.TB, table string) *stores.Server {
 
 func serverWithSeedTable(t testing.TB) *stores.Server { return serverWithTable(t, seeds.MySQLTable) }
 
-// asItIs leaves the table alone.
+// withoutMigration leaves the table unchanged.
 func withoutMigration(o *Options) { o.Migrate = false }

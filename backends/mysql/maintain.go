@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// sweepEvery is how often the backend drops what nobody needs any more.
+	// cleanUpInterval is how often the backend drops what it no longer needs.
 	cleanUpInterval = 10 * time.Second
-	// followEvery is how often the table is read as a whole while someone subscribes
-	// to a pattern that can match the channels of mutexes.
+	// tableInterval is how often the whole table is read while a client subscribes to a pattern
+	// that can match channels of mutexes.
 	tableInterval = time.Second
-	// gatePatience is how long one mutex may hold up the reading of the table, and the
-	// looks at others.
+	// backgroundLockTimeout is how long background work waits for the lock of one mutex, while
+	// other mutexes wait for that work.
 	backgroundLockTimeout = 100 * time.Millisecond
 )
 
-// keep runs until the backend is closed. It follows the table while there are
-// patterns, drops what nobody needs, and keeps the reading of the database's clock
-// fresh.
+// maintain runs until the backend is closed. It watches the table while there are pattern
+// subscribers, and cleans up.
 func (b *Backend) maintain() {
 	defer b.running.Done()
 	cleanUp := time.NewTicker(cleanUpInterval)
@@ -39,7 +38,8 @@ func (b *Backend) maintain() {
 	}
 }
 
-// sweep drops what nobody needs any more.
+// cleanUp drops subscriptions and sessions that have ended. It also reads the database's clock, and
+// checks that the database accepts what blocked waiters need.
 func (b *Backend) cleanUp() {
 	var unsubscribed []*mutexState
 	b.mu.Lock()
@@ -69,13 +69,14 @@ func (b *Backend) cleanUp() {
 		err = b.cleanUpSessions(ctx)
 	}
 	if err != nil && b.ctx.Err() == nil {
-		_ = b.fail(err) // for its effect on the pool
-		b.log.Warn("cannot ask the database", "err", err)
+		_ = b.fail(err) // it may replace the pool's connections
+		b.log.Warn("cannot query the database", "err", err)
 	}
 }
 
-// checkForBlocked ends all waits by an error if the database refuses what each of them
-// needs in the end. Otherwise they would learn it when their leases in front end.
+// checkForBlocked ends all waits with an error if the database refuses updates of the table, which
+// every grant needs. Otherwise the waiters would get that error only when the leases before them
+// end.
 func (b *Backend) checkForBlocked(ctx context.Context) error {
 	mutexes := b.waiters.Mutexes()
 	if len(mutexes) == 0 {

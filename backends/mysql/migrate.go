@@ -8,24 +8,25 @@ import (
 	"fmt"
 )
 
-// Schema is the table as --mysql-migrate creates it. The table of Simba's own
-// init-simba-mysql.sql is accepted as well.
+// Schema creates the table, for --mysql-migrate. The engine accepts the table of Simba's own
+// init-simba-mysql.sql as well.
 //
 //go:embed init-simba-mysql.sql
 var Schema string
 
-// Migration of a table without fencing_token. In one statement the column comes and is raised in each
-// row, so no contender can begin a tenure in between with a token that was given before.
+// Migration of a table without fencing_token. One statement adds the column and sets it in each
+// row. So no contender can begin a tenure in between with a token that an earlier one had.
 const (
 	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (" + legacyToken + ")" +
 		" COMMENT 'the fencing token of the last tenure'"
-	// defaultToken makes the default that of a new table.
+	// defaultToken sets the column's default to that of a new table.
 	defaultToken = "ALTER TABLE simba_mutex ALTER COLUMN fencing_token SET DEFAULT 0"
 )
 
-// migrate makes the table if it is missing, and adds what it lacks.
+// migrate creates the table if it is missing, and adds a missing fencing_token.
 //
-// The table is copied for it, so only the statements before have a time limit.
+// To add the column the database copies the table. So the time limit applies only to the statements
+// before that.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	var columns int
 	err := within(ctx, o.Timeout, func(ctx context.Context) error {
@@ -40,20 +41,20 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	}
 	o.Logger.Info("adding the column fencing_token to the table simba_mutex")
 	switch err := addColumn(ctx, db); {
-	case errorNumber(err) == errDuplicateColumn: // another server has added it just now
+	case errorNumber(err) == errDuplicateColumn: // another server has just added it
 	case errorNumber(err) == errSyntax:
-		o.Logger.Warn("the server cannot add the column fencing_token in one statement: tokens stay the rows' versions",
+		o.Logger.Warn("the server cannot add the column fencing_token in one statement: tokens remain the rows' versions",
 			"needs", "MySQL 8.0.13 or MariaDB 10.3", "err", err)
 	case isConflict(err):
-		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex, start again when it has ended: %w", err)
+		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex; start again when it has ended: %w", err)
 	default:
 		return err
 	}
 	return nil
 }
 
-// addColumn adds fencing_token, on a connection that does not wait long for the transactions that
-// use the table: everybody else waits behind it.
+// addColumn adds fencing_token. Statements of others wait behind it, so its connection waits only
+// briefly for transactions that use the table.
 func addColumn(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -61,7 +62,8 @@ func addColumn(ctx context.Context, db *sql.DB) error {
 	}
 	defer conn.Close()
 	defer func() {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // its settings are not for others
+		// Closes it: no other request may have its settings.
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}()
 	for _, statement := range []string{"SET SESSION lock_wait_timeout = 2", addToken, defaultToken} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {

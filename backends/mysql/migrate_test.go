@@ -14,12 +14,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// simbasColumn is how Simba's own migration adds the column.
+// simbasColumn is the statement of Simba's own migration.
 const simbasColumn = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0"
 
-// TestTheMigrationGoesOnAboveTheVersions of a table with rows, leases and a waiter, while other
-// servers and a contender on the JVM use it.
-func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
+// The table has rows, leases and a waiter, and other servers and a contender on the JVM use it.
+func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -63,19 +62,19 @@ func TestTheMigrationGoesOnAboveTheVersions(t *testing.T) {
 
 	theirs := tokens{mutex: "theirs"}
 	theirs.begin(t, "old", 5, one, two)
-	old.mustAcquire(t) // its renewals changed the token before the column came, and this one does
+	// Its renewals changed the token before the column was added. This renewal does so too.
+	old.mustAcquire(t)
 	theirs.begin(t, "old", 5_000_002, one, two)
 	old.mustAcquire(t)
 	theirs.goOn(t, "old", one, two)
 	old.giveUp(t)
 	theirs.begin(t, "c", take(t, one, "theirs", "c", long).Token, one, two)
 
-	serve(t, store.Addr, nil) // once more
+	serve(t, store.Addr, nil) // migrates once more
 	theirs.goOn(t, "c", one, two)
 }
 
-// TestServersThatMigrateAtOnceDoNotDisturbEachOther.
-func TestServersThatMigrateAtOnceDoNotDisturbEachOther(t *testing.T) {
+func TestConcurrentMigrationsSucceed(t *testing.T) {
 	store := serverWithSeedTable(t)
 	var all sync.WaitGroup
 	for range 6 {
@@ -94,8 +93,8 @@ func TestServersThatMigrateAtOnceDoNotDisturbEachOther(t *testing.T) {
 	all.Wait()
 }
 
-// TestAMigrationThatCannotBeDoneSaysWhy in one line, and leaves the table in use.
-func TestAMigrationThatCannotBeDoneSaysWhy(t *testing.T) {
+// The error has one line, and the table stays in use.
+func TestFailedMigrationNamesTheCause(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	must(t, db, "CREATE USER u IDENTIFIED BY 'geheim'")
@@ -132,8 +131,7 @@ func TestAMigrationThatCannotBeDoneSaysWhy(t *testing.T) {
 	release(t, b, "m", "a")
 }
 
-// TestALargeTableMayTakeLongerToMigrateThanARequest.
-func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
+func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_400000")
@@ -152,9 +150,8 @@ func TestALargeTableMayTakeLongerToMigrateThanARequest(t *testing.T) {
 	}
 }
 
-// TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn, which begins at 0, and a tenure of ours
-// that runs keeps its token.
-func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
+// That migration starts at 0. A running tenure of this engine keeps its token.
+func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
@@ -162,7 +159,7 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	k := tokens{mutex: "m"}
 	k.begin(t, "a", take(t, one, "m", "a", long).Token, one)
 	must(t, db, simbasColumn)
-	one.store.fenced.Store(true) // as if it had looked, but not at this row
+	one.store.fenced.Store(true) // as if it knew of the column, but not of this row
 	if l, ok, err := one.store.guard(deadline(t), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]}); !ok || err != nil || l.token != k.list[0] {
 		t.Errorf("a renews: %+v, %v, %v", l, ok, err)
 	}
@@ -177,7 +174,8 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	now.giveUp(t)
 	k.begin(t, "b", take(t, two, "m", "b", long).Token, two, one)
 
-	// A contender that begins before a server has met the column gets 1. So it goes on until the next tenure of ours.
+	// A contender whose tenure begins before a server has met the column gets 1, until this
+	// engine's next tenure.
 	must(t, db, "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('late', 0, 0, 0, '', 70)")
 	late := tokens{mutex: "late"}
 	late.begin(t, "a", take(t, one, "late", "a", long).Token, one, two)
@@ -194,9 +192,9 @@ func TestOursGoOnAboveTheVersionsWhereSimbaAddsTheColumn(t *testing.T) {
 	late.begin(t, "b", take(t, two, "late", "b", long).Token, two, one)
 }
 
-// TestNoTokenRepeatsWhileTheColumnComesAndGoes. It comes while all contend, on two servers that run all the
-// time. The owner keeps its token, and tokens grow. It goes while nobody has a lease.
-func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
+// The column is added while all contend, on two servers that keep running. The owner keeps its
+// token, and tokens grow. The column is dropped while there is no lease.
+func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		t.Run(name, func(t *testing.T) {
 			store := serverWithSeedTable(t)
@@ -220,14 +218,14 @@ func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
 				tenures[kind]++
 			}
 			enough := func() bool {
-				// Nobody changes tenures now: contend has returned.
+				// contend has returned, so nobody changes tenures.
 				return tenures["ours"] >= 20 && (add != addToken || tenures["now"] > 0)
 			}
 			begun := time.Now()
 			for time.Since(begun) < 4*time.Second || !enough() && time.Since(begun) < 3*patience && !t.Failed() {
 				contend(t, servers, began, func() error { _, err := db.Exec(add); return err }, jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: add == addToken})
 				must(t, db, "ALTER TABLE simba_mutex DROP COLUMN fencing_token")
-				last = 0 // they are versions again
+				last = 0 // tokens are versions again
 			}
 			t.Log(tenures)
 			if !enough() {
@@ -237,8 +235,8 @@ func TestNoTokenRepeatsWhileTheColumnComesAndGoes(t *testing.T) {
 	}
 }
 
-// contend has four contenders of ours, and one on the JVM if it takes tokens, want a mutex for a while, in which
-// the column comes. When it returns the mutex is free.
+// contend lets four contenders of this engine, and one on the JVM that takes tokens, compete for a
+// mutex for a while. Meanwhile comes adds the column. The mutex is free when it returns.
 func contend(t *testing.T, servers []*Backend, began func(kind, id string, token uint64), comes func() error, now jvm) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond+rand.N(200*time.Millisecond))
@@ -285,7 +283,7 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 		})
 	}
 	for now.fenced && ctx.Err() == nil {
-		token, owns, err := now.acquireToken(t.Context()) // an error until the column has come
+		token, owns, err := now.acquireToken(t.Context()) // an error until the column is added
 		if err == nil && owns {
 			began("now", now.id, token)
 			now.giveUp(t)
@@ -294,9 +292,9 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 	}
 }
 
-// TestTokensAreVersionsAgainWhenTheColumnIsDropped: a lease that runs then has another token, and tokens
-// are smaller. When the column comes back they go on above all others.
-func TestTokensAreVersionsAgainWhenTheColumnIsDropped(t *testing.T) {
+// When the column is dropped, a running lease gets another token, and tokens are smaller. When it
+// is added again, tokens continue above all earlier ones.
+func TestTokensAreVersionsAfterTheColumnIsDropped(t *testing.T) {
 	store := serverWithTable(t, Schema)
 	db := direct(t, store, "")
 	b := serve(t, store.Addr, withoutMigration)
@@ -320,7 +318,7 @@ func TestTokensAreVersionsAgainWhenTheColumnIsDropped(t *testing.T) {
 	k.begin(t, "d", take(t, b, "m", "d", long).Token, b)
 }
 
-// keeps checks that a tenure of ours runs with its token, and renews it.
+// mustKeep checks that a tenure is running with its token, and renews it.
 func (b *Backend) mustKeep(t *testing.T, mutex, contender string, token uint64) {
 	t.Helper()
 	if ok, _, err := b.Check(t.Context(), mutex, token); !ok || err != nil {

@@ -11,17 +11,16 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// isMisconfigured reports whether an error is a *simba.MisconfiguredError of one line
-// with some words in it.
+// isMisconfigured reports whether an error is a one-line *simba.MisconfiguredError that contains
+// words.
 func isMisconfigured(err error, words string) bool {
 	own := (*simba.MisconfiguredError)(nil)
 	return errors.As(err, &own) && own.Engine == "mysql" &&
 		strings.Contains(err.Error(), words) && !strings.ContainsAny(err.Error(), "\n")
 }
 
-// TestAFaultThatDoesNotPassIsNamed while the server runs, and when it is mended the
-// server goes on.
-func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
+// The error occurs while the server runs. The server recovers when it is resolved.
+func TestMisconfigurationIsNamed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	for _, sql := range []string{
@@ -57,7 +56,7 @@ func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
 		"SCAN":      func() error { _, _, err := b.Scan(t.Context(), simba.ScanRequest{Held: true}); return err },
 		"SUBSCRIBE": func() error { _, err := b.Subscribed(t.Context(), simba.MutexChannel("m"), false); return err },
 	}
-	// answered makes a request again if its connection was one of those that were killed.
+	// answered repeats a request whose connection was killed.
 	answered := func(name string) (err error) {
 		await(t, name+" is answered", func() bool {
 			err = requests[name]()
@@ -86,7 +85,7 @@ func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
 		},
 		"missing privilege": {
 			[]string{"REVOKE UPDATE ON simba.simba_mutex FROM u"}, []string{"GRANT UPDATE ON simba.simba_mutex TO u"},
-			`user "u" lacks a right to table simba_mutex (Error 1142 (42000): UPDATE command denied`, writes,
+			`user "u" lacks a privilege on table simba_mutex (Error 1142 (42000): UPDATE command denied`, writes,
 		},
 		"narrow column": {
 			[]string{"UPDATE simba.simba_mutex SET ttl_at = 1", "ALTER TABLE simba.simba_mutex MODIFY ttl_at INT UNSIGNED NOT NULL"},
@@ -116,7 +115,7 @@ func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
 			for _, sql := range c.break_ {
 				must(t, db, sql)
 			}
-			// Who logged in before stays logged in: a look in the background may have such a connection.
+			// Open connections stay logged in, and a background refresh may have one.
 			must(t, db, "KILL USER u")
 			b.reconnect()
 			for _, name := range c.fails {
@@ -129,15 +128,15 @@ func TestAFaultThatDoesNotPassIsNamed(t *testing.T) {
 			}
 			for name := range requests {
 				if err := answered(name); err != nil {
-					t.Errorf("%s after it was mended: %v", name, err)
+					t.Errorf("%s after the database was corrected: %v", name, err)
 				}
 			}
 		})
 	}
 }
 
-// TestWhatMayPassIsNoMisconfiguration: a retry may find it gone.
-func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
+// A retry may succeed.
+func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	must(t, db, Schema)
@@ -166,23 +165,23 @@ func TestWhatMayPassIsNoMisconfiguration(t *testing.T) {
 	store.Stop()
 	check("stopped")
 	store.Start()
-	await(t, "it is served again", func() bool { return guard(t.Context()) == nil })
+	await(t, "requests succeed again", func() bool { return guard(t.Context()) == nil })
 }
 
-// TestABlockedWaiterIsToldOfAStoreThatRefuses though the lease in front of it is long:
-// after a refused request for its mutex, and when nobody asks for anything.
-func TestABlockedWaiterIsToldOfAStoreThatRefuses(t *testing.T) {
+// The lease before it is long. The waiter gets the error after a refused request for its mutex, or
+// without any request.
+func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	must(t, db, Schema)
 	must(t, db, "CREATE USER u")
 	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
-	told := func(t *testing.T, w *waiter) {
+	mustBeWoken := func(t *testing.T, w *waiter) {
 		t.Helper()
 		select {
 		case <-w.woken:
 		case <-time.After(cleanUpInterval / 2):
-			t.Fatal("the waiter was not told")
+			t.Fatal("the waiter was not woken")
 		}
 		if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
 			t.Errorf("%v", err)
@@ -198,7 +197,7 @@ func TestABlockedWaiterIsToldOfAStoreThatRefuses(t *testing.T) {
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); !isMisconfigured(err, "simba_mutex") {
 			t.Fatal(err)
 		}
-		told(t, w)
+		mustBeWoken(t, w)
 	})
 	for name, c := range map[string]struct{ harm, mend string }{
 		"missing table":     {"RENAME TABLE simba.simba_mutex TO simba.elsewhere", "RENAME TABLE simba.elsewhere TO simba.simba_mutex"},
@@ -210,8 +209,8 @@ func TestABlockedWaiterIsToldOfAStoreThatRefuses(t *testing.T) {
 			w := block(t, b, name, "w", long)
 			must(t, db, c.harm)
 			defer must(t, db, c.mend)
-			b.cleanUp() // as every 10 s
-			told(t, w)
+			b.cleanUp() // runs every 10 s otherwise
+			mustBeWoken(t, w)
 		})
 	}
 }

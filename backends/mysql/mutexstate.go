@@ -7,44 +7,42 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// line is what this server knows of a mutex that someone here waits for, follows, or
-// asks for right now. The table has no queue, so this is the order in which this
-// server's own waiters have their turns.
+// mutexState is what this server knows of a mutex while a client here waits for it, subscribes to
+// it or has a request for it. It has the queue of this server's waiters, since the table has none.
 //
-// Whoever may pass the mutex on does so in the gate: it is for one at a time, and
-// the table is asked there. Backend.mu guards the rest and is held for no I/O. Since a
-// GUARD that waits has a gate of its own, two statements at most wait for a locked row.
+// Only the holder of lock passes the mutex on or reads the row for that. GUARDs that wait for a
+// locked row take renewals instead, so at most two statements wait for the row at a time.
 type mutexState struct {
 	mutex    string
 	lock     priorityLock
-	renewals priorityLock // of GUARDs that wait for the row
+	renewals priorityLock // held by a GUARD that waits for the row
 
-	// Of the one in the gate.
-	seen  row // what the table last showed
+	// Guarded by lock.
+	seen  row // the row as last read or written
 	known bool
 
 	// Guarded by Backend.mu.
 	refs          int
-	subscribed    bool // someone subscribes to what happens to the mutex
+	subscribed    bool // a client subscribes to the mutex' channels
 	orphans       []orphan
-	failures      int      // looks in a row that failed
-	token         uint64   // the last token that this server knows of; 0 = none
-	entries       []*entry // in order
+	failures      int      // failed refreshes in a row
+	token         uint64   // the last known token; 0 = none
+	entries       []*entry // the queue, in order
 	index         map[string]*entry
-	reserved      *entry    // the polling waiter whose turn it is
-	reservedUntil time.Time // when that turn ends
-	leaseEnd      time.Time // of the lease that was seen last
-	lastOwner     string    // who owned it last
-	freedBy       string    // who gave it up last, while it is free and that is not announced; "" = nobody
-	refreshAt     time.Time // when to look at the table if there is reason to; zero = not known
+	reserved      *entry // the polling waiter that the mutex is reserved for
+	reservedUntil time.Time
+	leaseEnd      time.Time // of the last known lease
+	lastOwner     string
+	freedBy       string    // the owner that released it, until that is announced; "" = none
+	refreshAt     time.Time // when to read the row if anybody needs it; zero = not set
 	timer         *time.Timer
-	running       bool // the timer's goroutine runs, and sets the timer when it is done
+	running       bool // runDue is running, and sets the timer when it is done
 }
 
-// errBusy is why a request fails that could not even ask the store.
+// errBusy is returned when a request could not get the mutex' lock before its deadline.
 var errBusy = errors.New("too many requests for the mutex are waiting for the database")
 
-// hold returns the line of a mutex and keeps it until drop.
+// ref returns the state of a mutex and keeps it until unref.
 func (b *Backend) ref(mutex string) *mutexState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +55,7 @@ func (b *Backend) ref(mutex string) *mutexState {
 	return m
 }
 
-// drop lets a line go, and sees to it that it is looked at if there is reason to.
+// unref drops a reference from ref. It sets the timer, and deletes a state that is not needed.
 func (b *Backend) unref(m *mutexState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +67,7 @@ func (b *Backend) unref(m *mutexState) {
 	}
 }
 
-// owns reports whether a contender is the owner as far as this server knows.
+// owns reports whether a contender is the owner, as far as this server knows.
 func (b *Backend) owns(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	last, end := m.lastOwner, m.leaseEnd

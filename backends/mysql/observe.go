@@ -6,14 +6,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// observe takes note of what the table shows and tells what has happened since it was
-// looked at last. It is called in the gate.
+// observe records a row that was read and announces what has happened since the last one. The
+// caller holds m.lock.
 func (b *Backend) observe(m *mutexState, r row) {
 	b.noteRow(m, r)
 	before, known := m.seen, m.known
 	m.seen, m.known = r, true
 	if !known {
-		// Of a tenure that began here its end is news.
+		// The row may show the end of a tenure that this server announced.
 		e, ok := b.eventLog.Last(m.mutex)
 		if !ok || e.Kind != simba.EventAcquired {
 			return
@@ -23,7 +23,7 @@ func (b *Backend) observe(m *mutexState, r row) {
 	b.noteFreed(m, b.announceChange(m.mutex, before, r))
 }
 
-// freed takes note of who gave the mutex up, if anybody, until that is announced.
+// noteFreed records which owner released the mutex, if any, until that is announced.
 func (b *Backend) noteFreed(m *mutexState, owner string) {
 	if owner == "" {
 		return
@@ -33,13 +33,13 @@ func (b *Backend) noteFreed(m *mutexState, owner string) {
 	m.freedBy = owner
 }
 
-// tellChange announces what happened between two looks at a mutex. If the mutex was given up and
-// is free since then, it returns by whom, the first time.
+// announceChange announces what happened between two reads of a row. If the first call to see a
+// release finds the mutex still free, it returns the owner that released it.
 func (b *Backend) announceChange(mutex string, before, now row) (freed string) {
 	same := sameTenure(before, now)
 	var events []simba.Event
 	if before.live && !(same && now.live) {
-		// A release counts the version up, an expiry doesn't.
+		// A release increments the version, an expiry does not.
 		kind := simba.EventExpired
 		if !same && (now.owner == "" || now.version > before.version+1) {
 			kind = simba.EventReleased
@@ -64,11 +64,11 @@ func (b *Backend) announceChange(mutex string, before, now row) (freed string) {
 	return freed
 }
 
-// sameTenure reports whether two looks show the same tenure, or none.
+// sameTenure reports whether two rows show the same tenure, or none.
 //
-// A contender on the JVM counts the version up at each renewal too. So without fencing_token a
-// lease that ran at the last look and has the same owner now is taken for the same
-// tenure, whatever the version. With it, an owner on the JVM may have had no token of its own yet.
+// A contender on the JVM increments the version at each renewal too. So without fencing_token, a
+// lease that ran at the first read and has the same owner at the second counts as the same tenure.
+// With it, an owner on the JVM may have had no token of its own at the first read.
 func sameTenure(before, now row) bool {
 	switch {
 	case before.owner != now.owner:
@@ -97,8 +97,8 @@ func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 	return fresh
 }
 
-// announceFree tells everybody that a mutex was given up, unless that was done before. It is called in the
-// gate when the mutex is free and nobody is next.
+// announceFree publishes that a mutex was released, once for each release. The caller holds m.lock,
+// the mutex is free, and there is no next waiter.
 func (b *Backend) announceFree(m *mutexState) {
 	b.mu.Lock()
 	owner := m.freedBy
@@ -109,7 +109,7 @@ func (b *Backend) announceFree(m *mutexState) {
 	}
 }
 
-// sighted takes note of when the mutex will be free and of who has it.
+// noteRow records the owner and the end of its lease.
 func (b *Backend) noteRow(m *mutexState, r row) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,8 +126,8 @@ func (b *Backend) noteRow(m *mutexState, r row) {
 	m.refreshAt = time.Now().Add(b.refreshDelay(r))
 }
 
-// began records, in the gate, a tenure that this server made. Whatever tenure it knew before has
-// ended: it expired if no other version lies between.
+// recordBegin records and announces a tenure that this server granted. The caller holds m.lock. The
+// last announced tenure has ended: it expired if no other version lies between.
 func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
 	if e, ok := b.eventLog.Last(m.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
 		kind := simba.EventReleased
@@ -143,11 +143,11 @@ func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
 	if b.eventLog.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: m.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
 		b.counts.acquired.Add(1)
 	}
-	m.seen = t.asRow() // if it is known at all
+	m.seen = t.asRow() // m.known stays as it is
 	b.noteLease(m, t)
 }
 
-// holds takes note, in the gate, of a lease that this server began or renewed.
+// noteLease records a lease that this server granted or renewed. The caller holds m.lock.
 func (b *Backend) noteLease(m *mutexState, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,8 +155,8 @@ func (b *Backend) noteLease(m *mutexState, t lease) {
 	b.noteLeaseLocked(m, t)
 }
 
-// guarded takes note of a renewal outside the gate. Its answer may be late: of a
-// tenure that has ended meanwhile it says nothing.
+// noteRenewal records a renewal by a caller that does not hold m.lock. The answer may be late, so
+// it ignores a tenure that is not the last known one.
 func (b *Backend) noteRenewal(m *mutexState, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,10 +171,11 @@ func (b *Backend) noteLeaseLocked(m *mutexState, t lease) {
 	m.refreshAt = time.Now().Add(b.refreshDelay(t.asRow()))
 }
 
-// ended records, in the gate, that this server ended a tenure, and what the row is since then.
+// recordEnd records and announces that this server ended a tenure, which left the row as now. The
+// caller holds m.lock.
 func (b *Backend) recordEnd(m *mutexState, was holder, now row, kind simba.EventKind, reason string) {
 	if was.token == 0 {
-		was.token = tokenOf(now.version-1, now.fenced) // by statements.ofAny
+		was.token = tokenOf(now.version-1, now.fenced) // the condition statements.ofAny held
 	}
 	fresh := b.eventLog.Announce(simba.Event{Kind: kind, Mutex: m.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
 	if fresh {

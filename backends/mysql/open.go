@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// defaultTimeout bounds a request unless Options say otherwise.
+// defaultTimeout is the value of Options.Timeout if it is 0.
 const defaultTimeout = 3 * time.Second
 
-// Open connects to the database and checks what the engine rests on: its version,
-// that it can be written, the table. Its errors have one line and say what to do; they
-// never contain the password. What weakens the engine's promises is logged.
+// Open connects to the database and checks its version, its settings, the table and the user's
+// rights. An error has one line, says what to do, and never contains the password. Open logs a
+// warning for each setting that weakens the engine's guarantees.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Notices == nil {
 		panic("mysql: Options without Notices")
@@ -60,7 +60,7 @@ func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, 
 			return err
 		}
 		for _, w := range warnings {
-			o.Logger.Warn("the database weakens what the engine promises", "why", w)
+			o.Logger.Warn("a setting of the database weakens the engine's guarantees", "why", w)
 		}
 		b = newBackend(o, newStore(db, t, o.Timeout), ep)
 		if err := b.store.readClock(ctx); err != nil {
@@ -77,22 +77,22 @@ func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, 
 	return b, nil
 }
 
-// within runs a step that has so long.
+// within runs a step with a time limit.
 func within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return step(ctx)
 }
 
-// checkServer judges the server and its settings. A server that is read-only is refused,
-// whatever the user may do: reads would be.
+// checkServer checks the server and its settings. It refuses a read-only server even if the user
+// may write there, since every read would fail.
 func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []string, err error) {
 	var version string
 	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {
 		return nil, err
 	}
 	if !supported(version) {
-		return nil, faultf("the server is of version %s: MySQL 5.7, MariaDB 10.3 or later is needed", version)
+		return nil, faultf("the server's version is %s: the engine needs MySQL 5.7, MariaDB 10.3 or later", version)
 	}
 	settings, err := variables(ctx, db, "wsrep_on", "wsrep_dirty_reads", "log_bin", "binlog_format",
 		"innodb_flush_log_at_trx_commit", "sync_binlog")
@@ -110,20 +110,20 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []strin
 		return nil, faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	}
 	if v := settings["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
-		warnings = append(warnings, "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo grants that were told")
+		warnings = append(warnings, "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo acknowledged grants")
 	}
 	if v := settings["sync_binlog"]; on("log_bin") && v != "1" {
-		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo grants that were told")
+		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo acknowledged grants")
 	}
 	var fixed bool
 	if err := queryRow(ctx, db, []any{new(int), &fixed}, "SELECT SLEEP(0.002), SYSDATE(6) = NOW(6)"); err != nil {
 		return nil, err
 	}
 	if fixed {
-		warnings = append(warnings, "the server runs with sysdate-is-now: a renewal that waits for another transaction can revive a lease that was told as ended")
+		warnings = append(warnings, "the server runs with sysdate-is-now: a renewal that waits for another transaction can revive a lease whose end was reported")
 	}
 	if on("wsrep_on") {
-		warnings = append(warnings, "the server is a node of a Galera cluster: give every simba-resp the same node, or set wsrep_sync_wait, or a read may be old")
+		warnings = append(warnings, "the server is a node of a Galera cluster: let every simba-resp use the same node, or set wsrep_sync_wait; otherwise a read may be stale")
 	}
 	privilege, err := readOnlyBypass(ctx, db)
 	if err != nil {
@@ -135,7 +135,7 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []strin
 	return warnings, nil
 }
 
-// variables returns global variables of the server. One that it does not have is missing.
+// variables returns global variables of the server. Unknown ones are missing from the result.
 func variables(ctx context.Context, db *sql.DB, names ...string) (map[string]string, error) {
 	rows, err := query(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
 	if err != nil {
@@ -153,12 +153,11 @@ func variables(ctx context.Context, db *sql.DB, names ...string) (map[string]str
 	return values, rows.Err()
 }
 
-// supported reports whether the engine works with a server: MySQL 5.7, MariaDB 10.3 or
-// later.
+// supported reports whether the engine supports a server: MySQL 5.7, MariaDB 10.3, or later.
 func supported(version string) bool {
 	maria := strings.Contains(strings.ToLower(version), "mariadb")
 	if maria {
-		version = strings.TrimPrefix(version, "5.5.5-") // so that old replicas accept it
+		version = strings.TrimPrefix(version, "5.5.5-") // MariaDB adds it for old replicas
 	}
 	number := strings.FieldsFunc(version, func(r rune) bool { return r < '0' || r > '9' })
 	if len(number) < 2 {

@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestOpenSaysInOneLineWhatIsWrong goes through what can be wrong with a database.
-func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
+// The cases are the ways in which a database can be unusable.
+func TestOpenErrorsAreOneLine(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,13 +51,13 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 		"unreachable":         {"u:geheim@tcp(" + closed.Addr().String() + ")/simba", "cannot reach the database at " + closed.Addr().String()},
 		"wrong password":      {"u:falsch-geheim@" + at + "simba", `refuses user "u"`},
 		"unknown database":    {"root@" + at + "nowhere", `no database "nowhere"`},
-		"no right to it":      {"stranger:geheim@" + at + "simba", `no right to database "simba"`},
+		"no right to it":      {"stranger:geheim@" + at + "simba", `no privilege on database "simba"`},
 		"no right to write":   {"u:geheim@" + at + "simba", "UPDATE command denied"},
 		"no table":            {"u:geheim@" + at + "empty", "--mysql-migrate"},
 		"missing column":      {"root@" + at + "old", "no column acquired_at"},
 		"wrong type":          {"root@" + at + "narrow", "column acquired_at is int(10) unsigned, expected BIGINT UNSIGNED"},
 		"bytes":               {"root@" + at + "bytes", "column mutex is binary(66), expected VARCHAR"},
-		"not InnoDB":          {"root@" + at + "aria", "table simba_mutex is of engine Aria: ALTER TABLE simba_mutex ENGINE = InnoDB"},
+		"not InnoDB":          {"root@" + at + "aria", "table simba_mutex uses engine Aria: run ALTER TABLE simba_mutex ENGINE = InnoDB"},
 		"not the primary key": {"root@" + at + "keyless", "not its primary key"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 	})
 }
 
-func TestServersTooOldAreRefused(t *testing.T) {
+func TestOldServersAreRefused(t *testing.T) {
 	for version, ok := range map[string]bool{
 		"5.6.51-log": false, "5.7.44": true, "8.0.36-0ubuntu0.22.04.1": true, "8.4.0": true, "9.1.0": true,
 		"10.2.44-MariaDB": false, "5.5.5-10.3.39-MariaDB-log": true, "10.11.19-MariaDB-0+deb12u1": true, "11.4.2-MariaDB": true,
@@ -109,7 +109,7 @@ func TestServersTooOldAreRefused(t *testing.T) {
 	}
 }
 
-func TestPatternsThatCanMatchAMutexAreFollowed(t *testing.T) {
+func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		"*": true, "simba:*": true, "simba:{orders*": true, "s?mba:*": true, "simba-events:{m}": true, "simba:{m}:*": true,
 		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
@@ -120,7 +120,7 @@ func TestPatternsThatCanMatchAMutexAreFollowed(t *testing.T) {
 	}
 }
 
-// unreadable makes connections on which the server's variables cannot be read.
+// unreadable opens connections on which the server's variables cannot be read.
 type unreadable struct{ driver.Connector }
 
 func (c unreadable) Connect(ctx context.Context) (driver.Conn, error) {
@@ -137,8 +137,8 @@ func (c unreadableConn) QueryContext(ctx context.Context, query string, args []d
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// TestASettingThatCannotBeReadIsNoGoodOne: the server is not used unchecked.
-func TestASettingThatCannotBeReadIsNoGoodOne(t *testing.T) {
+// An unchecked server is not used.
+func TestUnreadableSettingFailsOpen(t *testing.T) {
 	cfg, err := parseDSN(Options{DSN: dsn(stores.MariaDB(t).Addr)})
 	if err != nil {
 		t.Fatal(err)

@@ -8,12 +8,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// lossTime is for how long after its fence a statement can still take effect, in ms:
-// it has begun before, and waits for a row. The database looks once a second
-// whether such a wait has been too long.
+// orphan is a change whose outcome nobody knows: its answer was lost, or its waiter is gone. A
+// grant to a waiter is recognized by owner and start. An orphan that frees the mutex has no owner.
+// It is kept until it can no longer take effect.
+type orphan struct {
+	owner    string
+	at       int64
+	deadline int64 // the database's time after which it can no longer take effect
+	lease    lease
+}
+
+// lateEffectLimit is how long after its deadline a statement can still take effect, in ms. Such a
+// statement began before the deadline and waits for a row. The database checks once a second
+// whether the wait has been too long.
 const lateEffectLimit = int64(2*lockWait/time.Millisecond) + 500
 
-// haunt remembers a change that nobody may know of.
+// addOrphan records an orphan and schedules a refresh.
 func (b *Backend) addOrphan(m *mutexState, o orphan) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -21,16 +31,15 @@ func (b *Backend) addOrphan(m *mutexState, o orphan) {
 	m.refreshAt = time.Now()
 }
 
-// haunted reports whether there are ghosts.
 func (b *Backend) hasOrphans(m *mutexState) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(m.orphans) > 0
 }
 
-// settle decides about ghosts by the row, which was read with a lock: a lease that is
-// there gets its waiter told, or is passed on if that is gone. It is called in the gate
-// and reports whether it changed the row.
+// reconcile resolves the orphans by the row, which was read with a lock. If the row has an orphan's
+// lease, it wakes the waiter, or passes the mutex on if the waiter is gone. The caller holds
+// m.lock. It reports whether it changed the row.
 func (b *Backend) reconcile(ctx context.Context, m *mutexState, r row) (changed bool, err error) {
 	b.mu.Lock()
 	orphans := m.orphans
@@ -64,26 +73,16 @@ func (b *Backend) reconcile(ctx context.Context, m *mutexState, r row) (changed 
 	return changed, err
 }
 
-// exorcise forgets the ghosts of a contender that was told of its lease.
+// dropOrphansOf removes the orphans of a contender that knows its lease.
 func (b *Backend) dropOrphansOf(m *mutexState, contender string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return o.owner == contender })
 }
 
-// lay forgets one ghost.
+// dropOrphan removes one orphan.
 func (b *Backend) dropOrphan(m *mutexState, owner string, at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return o.owner == owner && o.at == at })
-}
-
-// ghost is a change that nobody knows of: its answer was lost, or nobody could be told.
-// One that gives a waiter a lease is known by the owner and the start. One that gives a
-// mutex free has no owner: it is waited for as long as it may come.
-type orphan struct {
-	owner    string
-	at       int64
-	deadline int64 // if it isn't there at this time of the database, it will never be
-	lease    lease
 }

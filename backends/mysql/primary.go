@@ -8,43 +8,43 @@ import (
 	"strings"
 )
 
-// Only a primary's rows are true. A replica may lag behind, and a primary that was
-// replaced stands still while its old connections live on. Nothing but a write notices,
-// so each statement that reads is sent behind another, in one packet, that reads whether
-// the server takes writes. The server executes them in this order, on one connection.
+// Only a primary's rows are current. A replica may lag behind. A demoted primary no longer changes,
+// while connections to it stay open. Only a write notices. So each statement that reads is sent in
+// one packet behind another statement, which reads whether the server takes writes. The server runs
+// both in this order, on one connection.
 //
-// So the server took writes at an instant after the request was sent, and the rows are
-// read after that instant. If it is demoted in between, the rows are those that it had
-// at its demotion, or newer ones that the next primary sent it. Both are states of the
-// mutex between the sending and the answer, which is what an answer promises. The
-// reverse order would not do: rows of a lagging replica, then its promotion. A single
-// statement would not do either, since the database may read its variables after the
-// rows. A wait for a row's lock in between changes nothing.
+// So the server took writes at some instant after the request was sent, and the rows are read after
+// that instant. If the server is demoted in between, the rows are those of its demotion, or newer
+// ones from the next primary. Both are states of the mutex between sending and answer, which is
+// what an answer promises.
 //
-// A primary that was cut off, but is not read_only, cannot be told from a healthy one.
+// The reverse order would be wrong: a lagging replica could be promoted after it has read its rows.
+// A single statement would be wrong too, since the database may read its variables after the rows.
+// A wait for a row's lock in between changes nothing.
+//
+// The engine cannot detect a primary that was cut off but is not read_only.
 
-// proof reads whether the server takes writes. On MySQL super_read_only implies
-// read_only. innodb_read_only is how the readers of Amazon Aurora are known.
+// writableCheck reads whether the server takes writes. On MySQL super_read_only implies read_only.
+// Readers of Amazon Aurora have innodb_read_only.
 const writableCheck = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only; "
 
-// errNotPrimary is why a read fails whose server takes no writes.
-var errNotPrimary = errors.New("the database is read-only: it is not the primary, or not any more")
+// errNotPrimary is returned when a read reaches a server that takes no writes.
+var errNotPrimary = errors.New("the database is read-only: it is not the primary, or no longer")
 
-// query runs a statement that reads, on a server that takes writes; on another it
-// returns errNotPrimary.
+// query runs a statement that reads. It returns errNotPrimary if the server takes no writes.
 func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql.Rows, error) {
 	rows, err := db.QueryContext(ctx, writableCheck+statement, args...)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkWritable(rows); err != nil {
-		_ = rows.Close() // its own error says no more
+		_ = rows.Close() // err says more than the error of Close
 		return nil, err
 	}
 	return rows, nil
 }
 
-// prove reads the result of proof, and goes on to that of the next statement.
+// checkWritable reads the result of writableCheck and moves on to that of the next statement.
 func checkWritable(rows *sql.Rows) error {
 	var readOnly, innodb string
 	if !rows.Next() {
@@ -62,7 +62,7 @@ func checkWritable(rows *sql.Rows) error {
 	return nil
 }
 
-// rowsError is why there is no row, or no result, where the server must send one.
+// rowsError returns why there is no row, or no result, where the server must send one.
 func rowsError(rows *sql.Rows) error {
 	if err := rows.Err(); err != nil {
 		return err
@@ -70,8 +70,8 @@ func rowsError(rows *sql.Rows) error {
 	return errors.New("the database sent no result")
 }
 
-// queryRow is query of a statement that returns one row, which it scans; sql.ErrNoRows if
-// there is none.
+// queryRow is query for a statement that returns one row, which it scans. It returns sql.ErrNoRows
+// if there is none.
 func queryRow(ctx context.Context, db *sql.DB, into []any, statement string, args ...any) error {
 	rows, err := query(ctx, db, statement, args...)
 	if err != nil {
@@ -90,7 +90,7 @@ func queryRow(ctx context.Context, db *sql.DB, into []any, statement string, arg
 	return rows.Close()
 }
 
-// scan is rows.Scan. A value that is not of the type that the engine needs is a fault.
+// scan is rows.Scan. A value of the wrong type is a fault of the table.
 func scan(rows *sql.Rows, into ...any) error {
 	err := rows.Scan(into...)
 	if err != nil && strings.HasPrefix(err.Error(), "sql: Scan error") {
@@ -99,12 +99,12 @@ func scan(rows *sql.Rows, into ...any) error {
 	return err
 }
 
-// isOff reports whether a variable of the server is off. MariaDB's read_only has more
-// values than one that are not.
+// isOff reports whether a variable of the server is off. MariaDB's read_only has several other
+// values.
 func isOff(value string) bool { return value == "" || value == "0" || strings.EqualFold(value, "OFF") }
 
-// mayIgnoreReadOnly returns the privilege by which the user may write to a server that
-// is read_only, "" if it has none. Of roles it sees what SHOW GRANTS shows.
+// readOnlyBypass returns the privilege that lets the user write to a read_only server, "" if there
+// is none. It knows a role only as far as SHOW GRANTS shows it.
 func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err error) {
 	rows, err := query(ctx, db, "SHOW GRANTS")
 	if err != nil {
@@ -129,9 +129,9 @@ func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err erro
 	return privilege, rows.Err()
 }
 
-// mightWriteAnywhere is the warning of a user with such a privilege. It is no more than
-// that: without a failover, as on a server of its own, the privilege does no harm.
+// readOnlyBypassWarning is the warning about such a privilege. Without a failover the privilege
+// does no harm.
 func readOnlyBypassWarning(user, privilege string) string {
-	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, grants can go on through the old primary; "+
+	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, the old primary can still grant; "+
 		"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", user, privilege)
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// onPair opens a server that reaches the pair's primary through its link.
+// openOnPair opens a server that reaches the pair's primary through its link.
 func openOnPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 	t.Helper()
 	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(p.Link().Addr()), time.Hour })
 }
 
-// TestAServerThatOnlyReadsNeverTrustsADemotedPrimary: its connections lead to the old
-// primary, which is alive, read-only and no longer fed.
-func TestAServerThatOnlyReadsNeverTrustsADemotedPrimary(t *testing.T) {
+// The reader's connections lead to the old primary, which is running, read-only and no longer
+// replicating.
+func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	writer, reader := openOnPair(t, p), openOnPair(t, p)
 	alice := take(t, writer, "s", "alice", long).Token
-	// Several connections of the reader stay with the old primary.
+	// The reader has several connections to the old primary.
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -72,8 +72,8 @@ func TestAServerThatOnlyReadsNeverTrustsADemotedPrimary(t *testing.T) {
 	t.Logf("%d answers were refused", refused)
 }
 
-// TestNoReadIsAnsweredByAReadOnlyServer, whatever it is for.
-func TestNoReadIsAnsweredByAReadOnlyServer(t *testing.T) {
+// No kind of read is answered.
+func TestReadOnlyServerAnswersNoRead(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	b := openOnPair(t, p)
 	token := take(t, b, "held", "a", long).Token
@@ -112,9 +112,9 @@ func TestNoReadIsAnsweredByAReadOnlyServer(t *testing.T) {
 	}
 }
 
-// TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary, as a reader of Amazon Aurora: writes are
-// refused by the table there. When the address leads to the primary, it is served.
-func TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary(t *testing.T) {
+// As on a reader of Amazon Aurora, the table refuses writes. When the address leads to the primary,
+// requests succeed.
+func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Poll = time.Hour })
 	take(t, b, "m", "a", long)
@@ -137,7 +137,7 @@ func TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary(t *testing.T) {
 			unavailable := (*simba.UnavailableError)(nil)
 			return errors.As(err, &unavailable) && isReadOnly(unavailable.Err)
 		})
-		if n := b.store.db.Stats().Idle; n > 1 { // the one of the last request
+		if n := b.store.db.Stats().Idle; n > 1 { // the last request's connection
 			t.Errorf("%s: %d connections to the server are kept", name, n)
 		}
 	}
@@ -147,13 +147,12 @@ func TestAServerWhoseInnoDBIsReadOnlyIsNoPrimary(t *testing.T) {
 	store.Stop()
 	store.Start()
 	for name, r := range requests {
-		await(t, name+" is served again", func() bool { return r() == nil })
+		await(t, name+" succeeds again", func() bool { return r() == nil })
 	}
 }
 
-// TestAUserWhoMayWriteToAReadOnlyServer is warned of, and its reads are judged by
-// read_only all the same.
-func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
+// Reads still depend on read_only.
+func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	warnings := func(dsn string) (*Backend, string) {
 		var log bytes.Buffer
@@ -185,14 +184,14 @@ func TestAUserWhoMayWriteToAReadOnlyServer(t *testing.T) {
 	}
 }
 
-// TestNoAnswerIsOlderThanWhatWasAcknowledged, through failovers to and fro: a read that
-// is answered shows at least what was acknowledged before it was sent.
-func TestNoAnswerIsOlderThanWhatWasAcknowledged(t *testing.T) {
+// Through failovers in both directions, a read shows at least what was acknowledged before it was
+// sent.
+func TestReadsAreNeverOlderThanAcknowledgedWrites(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	writer := openOnPair(t, p)
 	readers := []*Backend{openOnPair(t, p), openOnPair(t, p)}
 	var mu sync.Mutex
-	var acknowledged uint64 // the token of the last tenure that was acknowledged
+	var acknowledged uint64 // the token of the last acknowledged tenure
 	stop := make(chan struct{})
 	running := func() bool {
 		select {
@@ -237,7 +236,7 @@ func TestNoAnswerIsOlderThanWhatWasAcknowledged(t *testing.T) {
 		})
 	}
 	for range 3 {
-		time.Sleep(200 * time.Millisecond) // some load
+		time.Sleep(200 * time.Millisecond) // time for some load
 		p.Failover()
 		time.Sleep(200 * time.Millisecond)
 		p.Rejoin()
@@ -249,14 +248,14 @@ func TestNoAnswerIsOlderThanWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// deadline is a context of a request.
+// deadline returns a request's context.
 func deadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func TestOnlyTheValuesOffOfReadOnlyMeanThatWritesAreTaken(t *testing.T) {
+func TestReadOnlyValuesThatAllowWrites(t *testing.T) {
 	for value, off := range map[string]bool{
 		"0": true, "OFF": true, "off": true, "": true,
 		"1": false, "ON": false, "NO_LOCK": false, "NO_LOCK_NO_ADMIN": false, "2": false,

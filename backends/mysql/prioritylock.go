@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// gate is for one at a time. The owner's requests go before all others that wait; apart
-// from that, the order is that in which they come. The zero gate is open.
+// priorityLock is a mutual exclusion lock. Requests of the owner get it first, then all others in
+// the order of their calls. The zero value is unlocked.
 type priorityLock struct {
 	mu     sync.Mutex // guards what follows
 	busy   bool
-	owners []chan struct{} // who waits; closed when it is its turn
+	owners []chan struct{} // one for each waiting call; closed when that call has the lock
 	others []chan struct{}
 }
 
-// enter waits for its turn. It fails with errBusy when the context ends first.
+// lock waits for the lock. It returns errBusy if the context ends first.
 func (p *priorityLock) lock(ctx context.Context, owner bool) error {
 	p.mu.Lock()
 	if !p.busy {
@@ -41,7 +41,7 @@ func (p *priorityLock) lock(ctx context.Context, owner bool) error {
 	waiting := len(p.owners) + len(p.others)
 	p.owners, p.others = slices.DeleteFunc(p.owners, is), slices.DeleteFunc(p.others, is)
 	if len(p.owners)+len(p.others) == waiting {
-		p.nextLocked() // its turn came just now
+		p.nextLocked() // it got the lock after ctx ended
 	}
 	return errBusy
 }
@@ -52,7 +52,7 @@ func (p *priorityLock) unlock() {
 	p.nextLocked()
 }
 
-// nextLocked gives the turn to the next that waits.
+// nextLocked passes the lock on to the next waiting call. The caller holds p.mu.
 func (p *priorityLock) nextLocked() {
 	list := &p.owners
 	if len(*list) == 0 {

@@ -9,19 +9,18 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// entry is a contender's place. It is blocked as long as the waiters have its ticket.
+// entry is a queue entry. Its contender is blocked while b.waiters has a ticket of it.
 type entry struct {
 	contender string
 	order     uint64
 	since     time.Time
-	expiresAt time.Time // when a polling waiter that is not heard of is forgotten
-	// toldAt is 1 more than the version at which it had its turn: each waiter has one
-	// each time the mutex becomes free, and a new tenure has a new version.
+	expiresAt time.Time // when the entry of a polling waiter is removed unless it asks again
+	// notifiedAt is 1 more than the version at which the waiter was notified. Each waiter is
+	// notified once each time the mutex becomes free, and each tenure has a new version.
 	notifiedAt uint64
 }
 
-// join gives a contender a place, or keeps the one that it has, and reports whether
-// it is new.
+// enqueue adds a contender to the queue, or extends its entry. It reports whether the entry is new.
 func (b *Backend) enqueue(m *mutexState, contender string) (fresh bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,7 +42,8 @@ func (b *Backend) enqueueLocked(m *mutexState, contender string) (fresh bool) {
 	return fresh
 }
 
-// refreshLocked gives a polling waiter until its lapse to be heard of again.
+// extendEntryLocked extends a polling waiter's entry: to the end of the lease, or now, plus the
+// grace.
 func (b *Backend) extendEntryLocked(m *mutexState, e *entry) {
 	from := time.Now()
 	if m.leaseEnd.After(from) {
@@ -74,7 +74,7 @@ func byOrder(a, b *entry) int {
 	return 0
 }
 
-// position counts from 1; 0 means that the contender does not wait.
+// position returns the contender's position from 1 on, or 0 if it does not wait.
 func (b *Backend) position(m *mutexState, contender string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,8 +86,7 @@ func (b *Backend) position(m *mutexState, contender string) int {
 	return i + 1
 }
 
-// pollingLocked returns those who wait without a connection. It costs nothing if there
-// are none.
+// pollingLocked returns the entries of polling waiters. It is cheap if there are none.
 func (b *Backend) pollingLocked(m *mutexState) (list []*entry) {
 	if len(m.entries) == b.waiters.Count(m.mutex) {
 		return nil
@@ -100,7 +99,7 @@ func (b *Backend) pollingLocked(m *mutexState) (list []*entry) {
 	return list
 }
 
-// lapse forgets the polling waiters whose time is over.
+// expireEntries removes the entries of polling waiters that have not asked again in time.
 func (b *Backend) expireEntries(m *mutexState) {
 	var gone []simba.Event
 	now := time.Now()
@@ -118,14 +117,15 @@ func (b *Backend) expireEntries(m *mutexState) {
 	b.eventLog.Announce(gone...)
 }
 
-// reachableLocked reports whether a waiter can be told of its turn.
+// reachableLocked reports whether this server can notify a waiter: it is blocked here, or
+// subscribes to its own channel.
 func (b *Backend) reachableLocked(m *mutexState, e *entry) bool {
 	return b.waiters.Find(m.mutex, e.contender) != nil ||
 		b.notices.Subscribed(simba.ContenderChannel(m.mutex, e.contender))
 }
 
-// nextLocked is the first reachable waiter that has not had its turn since the
-// holder's tenure, or since the mutex is free.
+// nextReachableLocked returns the first reachable waiter. For a free mutex it skips polling waiters
+// that were notified since the mutex became free.
 func (b *Backend) nextReachableLocked(m *mutexState, from holder) *entry {
 	for _, e := range m.entries {
 		if from.free() && e.notifiedAt == from.version+1 && b.waiters.Find(m.mutex, e.contender) == nil {
@@ -138,8 +138,8 @@ func (b *Backend) nextReachableLocked(m *mutexState, from holder) *entry {
 	return nil
 }
 
-// heir is who gets the mutex from a holder: a blocked waiter with its ticket, a
-// polling one without, or nobody.
+// nextWaiter returns who gets the mutex from a holder: a blocked waiter with its ticket, a polling
+// one without, or nobody.
 func (b *Backend) nextWaiter(m *mutexState, from holder) (*entry, *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,8 +150,8 @@ func (b *Backend) nextWaiter(m *mutexState, from holder) (*entry, *proxy.Ticket)
 	return e, b.waiters.Find(m.mutex, e.contender)
 }
 
-// mayTake reports whether a contender may take the mutex while it is free: nobody
-// else has his turn, and no one who can be told stands before it.
+// mayTake reports whether a contender may take the free mutex: it is not reserved for another, and
+// no reachable waiter is ahead.
 func (b *Backend) mayTake(m *mutexState, contender string, version uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +163,8 @@ func (b *Backend) mayTake(m *mutexState, contender string, version uint64) bool 
 	return first == nil || own != nil && own.order <= first.order
 }
 
-// alone reports whether nobody but the contender has to do with the mutex here, so
-// that it may take it without another look.
+// isOnlyContender reports whether nobody else waits for the mutex here. Then the contender may take
+// it without a read before.
 func (b *Backend) isOnlyContender(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +174,7 @@ func (b *Backend) isOnlyContender(m *mutexState, contender string) bool {
 	return len(m.entries) == 0 || len(m.entries) == 1 && m.entries[0].contender == contender
 }
 
-// ahead reports whether a waiter that can be told stands before the contender.
+// hasWaiterAhead reports whether a blocked waiter is ahead of the contender.
 func (b *Backend) hasWaiterAhead(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +189,7 @@ func (b *Backend) hasWaiterAhead(m *mutexState, contender string) bool {
 	return false
 }
 
-// claim ends the turn of a contender that comes for the mutex.
+// claimReservation ends the reservation for a contender that now asks for the mutex.
 func (b *Backend) claimReservation(m *mutexState, contender string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +198,7 @@ func (b *Backend) claimReservation(m *mutexState, contender string) {
 	}
 }
 
-// kept is for how long a free mutex is kept for the one whose turn it is.
+// reservationLeft returns how long a free mutex stays reserved.
 func (b *Backend) reservationLeft(m *mutexState) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,7 +208,7 @@ func (b *Backend) reservationLeft(m *mutexState) time.Duration {
 	return roundUp(time.Until(m.reservedUntil))
 }
 
-// Queue implements simba.Backend: of this server's waiters.
+// Queue implements simba.Backend. It lists the waiters of this server.
 func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.QueueEntry, simba.Seq, error) {
 	if b.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped
@@ -221,7 +221,8 @@ func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.Que
 	b.expireEntries(m)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now() // one instant for all: they keep their order
+	// One instant for all, so that waiting times keep the order.
+	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now()
 	for i, e := range m.entries[:min(count, len(m.entries))] {
 		list = append(list, simba.QueueEntry{
 			Contender: e.contender, Position: i + 1, Waiting: now.Sub(e.since),

@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestNoConnectionIsLostWhenManyRequestsFailAtOnce: each has the pool's connections made
-// anew. One that is lost would never be closed, and its place in the pool never be free.
-func TestNoConnectionIsLostWhenManyRequestsFailAtOnce(t *testing.T) {
+// Each failed request replaces the pool's connections. A lost connection would never be closed and
+// would keep its slot in the pool.
+func TestConcurrentFailuresLoseNoConnection(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	for range 100 {

@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// lookTimeout bounds a look that nobody waits for, so that the next one comes
-	// soon after an outage.
+	// refreshTimeout bounds a background refresh, so that the next one comes soon after an outage.
 	refreshTimeout = 2 * time.Second
-	// The pauses after looks that failed.
+	// The shortest and the longest pause after failed refreshes.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = time.Second
-	// haste is the pause while there is a lease that nobody may know of.
+	// orphanRetry is the pause between refreshes while there are orphans.
 	orphanRetry = 250 * time.Millisecond
 )
 
-// pause is when to look again after a row: at the contention timing of Simba's JDBC
-// contenders, from 200 ms before the end of the lease to 1 s after it. The spread
-// keeps servers from asking all at once; the early ones find the old owner, and its
-// lease ends a little later. (Simba, "Contention Mechanics".)
+// refreshDelay returns when to read the row again. It uses the contention timing of Simba's JDBC
+// contenders: from 200 ms before the end of the lease to 1 s after it. The spread keeps servers
+// from asking at the same time. An early read finds the old owner, and the next one comes a little
+// later. (Simba, "Contention Mechanics".)
 func (b *Backend) refreshDelay(r row) time.Duration {
 	d := time.Duration(0)
 	if r.live {
@@ -40,7 +39,7 @@ func (b *Backend) refreshDelay(r row) time.Duration {
 	return max(0, d)
 }
 
-// dueLocked is when something has to be done about a line by itself; zero = never.
+// dueLocked returns when runDue is to run next; zero = never.
 func (b *Backend) dueLocked(m *mutexState) (due time.Time) {
 	sooner := func(t time.Time) {
 		if due.IsZero() || t.Before(due) {
@@ -66,7 +65,7 @@ func (b *Backend) dueLocked(m *mutexState) (due time.Time) {
 	return due
 }
 
-// armLocked sets the line's timer.
+// armLocked sets the timer of a mutex.
 func (b *Backend) armLocked(m *mutexState) {
 	if m.running {
 		return
@@ -90,7 +89,7 @@ func (m *mutexState) disarm() {
 	}
 }
 
-// wakeUp does what is due of a line. It is the timer's goroutine.
+// runDue does what is due for a mutex. It runs on the timer's goroutine.
 func (b *Backend) runDue(m *mutexState) {
 	b.mu.Lock()
 	if b.closed || m.running || b.mutexes[m.mutex] != m {
@@ -114,14 +113,14 @@ func (b *Backend) runDue(m *mutexState) {
 	ctx, cancel := context.WithTimeout(b.ctx, min(b.timeout, refreshTimeout))
 	defer cancel()
 	if err := b.backgroundRefresh(ctx, m); err != nil && b.ctx.Err() == nil {
-		err = b.fail(err) // for its effect on the pool, too
+		err = b.fail(err) // it may replace the pool's connections
 		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
 			b.waiters.Fail(m.mutex, refusal)
 		}
-		b.log.Debug("cannot look at a mutex", "mutex", m.mutex, "err", err)
+		b.log.Debug("cannot refresh a mutex", "mutex", m.mutex, "err", err)
 		b.mu.Lock()
 		if isConflict(err) || errors.Is(err, errBusy) {
-			m.refreshAt = time.Now().Add(firstRetry) // the database answers, or was not asked
+			m.refreshAt = time.Now().Add(firstRetry) // no sign of an outage
 		} else {
 			m.failures++
 			m.refreshAt = time.Now().Add(min(lastRetry, firstRetry<<min(m.failures, 8)))
@@ -130,9 +129,9 @@ func (b *Backend) runDue(m *mutexState) {
 	}
 }
 
-// lookByItself is a visit that nobody asked for. It waits for its turn among looks first,
-// where it holds up no request for the mutex. One whose row is locked, or whose gate is
-// busy for long, is put off: other mutexes want the connections that looks have.
+// backgroundRefresh is refreshAndHandOff without a request. It takes a refresh slot before m.lock,
+// so that it delays no request for the mutex. It gives up if the row is locked, or m.lock is held
+// for long: other mutexes need the slot.
 func (b *Backend) backgroundRefresh(ctx context.Context, m *mutexState) error {
 	if b.store.waits.isLocked(m.mutex) {
 		return errLocked
@@ -152,21 +151,21 @@ func (b *Backend) backgroundRefresh(ctx context.Context, m *mutexState) error {
 	return b.refreshAndHandOffHeld(withoutLockWait(ctx), m)
 }
 
-// sleep lets the timer be set again.
+// doneRunning lets the timer be set again.
 func (b *Backend) doneRunning(m *mutexState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.running = false
 }
 
-// hurry has the mutex looked at at once.
+// refreshSoon schedules a refresh at once.
 func (b *Backend) refreshSoon(m *mutexState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.refreshAt = time.Now()
 }
 
-// visit looks at a mutex and passes it on if it is free.
+// refreshAndHandOff reads the row and passes the mutex on if it is free.
 func (b *Backend) refreshAndHandOff(ctx context.Context, m *mutexState) error {
 	if err := m.lock.lock(ctx, false); err != nil {
 		return err
@@ -185,8 +184,8 @@ func (b *Backend) refreshAndHandOffHeld(ctx context.Context, m *mutexState) erro
 
 func (b *Backend) hasBlocked(m *mutexState) bool { return b.waiters.Count(m.mutex) > 0 }
 
-// look reads a mutex, tells what has changed and decides about ghosts. With create, the
-// row is there afterwards. It is called in the gate.
+// refresh reads the row, announces what has changed, and reconciles orphans. With create, it
+// inserts a missing row. The caller holds m.lock.
 func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row, error) {
 	read := b.store.read
 	if create {
@@ -194,7 +193,7 @@ func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row,
 	}
 	hasOrphans := b.hasOrphans(m)
 	sent := time.Now()
-	s, err := b.readBy(ctx, m.mutex, hasOrphans, read)
+	s, err := b.readWithToken(ctx, m.mutex, hasOrphans, read)
 	if err != nil {
 		return s, err
 	}
@@ -206,7 +205,7 @@ func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row,
 	changed, err := b.reconcile(ctx, m, s)
 	if err == nil && changed {
 		sent = time.Now()
-		s, err = b.readBy(ctx, m.mutex, false, read)
+		s, err = b.readWithToken(ctx, m.mutex, false, read)
 	}
 	if err == nil {
 		b.wakeOwner(m, s, sent)
@@ -219,15 +218,16 @@ func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row,
 	return s, err
 }
 
-// wakeOwner wakes a waiter that has acquired the mutex otherwise, as a row shows that was asked for at sent.
+// wakeOwner wakes a blocked waiter whose contender is the owner by the row. sent is when the read
+// began.
 func (b *Backend) wakeOwner(m *mutexState, s row, sent time.Time) {
 	if s.live {
 		b.wakeBlocked(m, lease{owner: s.owner, token: s.token, ttl: s.ttlLeft(), transition: s.left() - s.ttlLeft(), since: sent})
 	}
 }
 
-// offer passes a mutex on that a look has shown to be free, or announces it if nobody is next. It is
-// called in the gate.
+// handOffIfFree passes a free mutex on, or announces it as free if there is no next waiter. The
+// caller holds m.lock.
 func (b *Backend) handOffIfFree(ctx context.Context, m *mutexState, s row) error {
 	for range attempts {
 		if s.live || b.reservationLeft(m) > 0 {

@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestALookThatWaitsForItsTurnHoldsUpNoRequest for its mutex. A busy machine may hold one up; but
-// hardly each time.
-func TestALookThatWaitsForItsTurnHoldsUpNoRequest(t *testing.T) {
+// A request for the same mutex is not delayed. A busy machine may delay one attempt, but hardly
+// each.
+func TestRefreshThatWaitsForASlotDelaysNoRequest(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
 	var took time.Duration
@@ -22,15 +22,15 @@ func TestALookThatWaitsForItsTurnHoldsUpNoRequest(t *testing.T) {
 	t.Errorf("a RELEASE took %v", took)
 }
 
-// releaseWhileALookWaits returns how long the RELEASE takes.
+// releaseWhileARefreshWaits returns how long the RELEASE takes.
 func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Duration {
 	t.Helper()
 	take(t, b, mutex, "a", long)
 	w := block(t, b, mutex, "w", long)
-	for range cap(b.refreshSlots) { // so many looks at other mutexes take long
+	for range cap(b.refreshSlots) { // slow refreshes of other mutexes take all slots
 		b.refreshSlots <- struct{}{}
 	}
-	await(t, "a look is due", func() bool {
+	await(t, "a refresh is due", func() bool {
 		m := b.ref(mutex)
 		defer b.unref(m)
 		b.mu.Lock()
@@ -47,29 +47,30 @@ func releaseWhileARefreshWaits(t *testing.T, b *Backend, mutex string) time.Dura
 	return took
 }
 
-// TestALookAtABusyMutexLeavesItsTurnToOthers, and comes again.
-func TestALookAtABusyMutexLeavesItsTurnToOthers(t *testing.T) {
+// It runs again later.
+func TestRefreshOfABusyMutexGivesUpItsSlot(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout = patience })
 	take(t, b, "m", "a", long)
 	w := block(t, b, "m", "w", long)
 	m := b.ref("m")
 	defer b.unref(m)
-	if err := m.lock.lock(t.Context(), false); err != nil { // as a request does that takes long
+	if err := m.lock.lock(t.Context(), false); err != nil { // like a slow request
 		t.Fatal(err)
 	}
 	var took time.Duration
-	// A busy machine may hold one up; but hardly each time.
+	// A busy machine may delay one attempt, but hardly each.
 	for try := 0; try == 0 || try < 3 && took > refreshTimeout/2; try++ {
-		await(t, "a look has its turn", func() bool { return len(b.refreshSlots) > 0 })
+		await(t, "a refresh has a slot", func() bool { return len(b.refreshSlots) > 0 })
 		start := time.Now()
-		await(t, "it has it no more", func() bool { return len(b.refreshSlots) == 0 })
+		await(t, "the slot is free again", func() bool { return len(b.refreshSlots) == 0 })
 		took = time.Since(start)
 	}
 	if took > refreshTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
-	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0") // by another server
+	// As another server does.
+	must(t, direct(t, store, ""), "UPDATE simba_mutex SET transition_at = 0")
 	m.lock.unlock()
 	w.granted(t)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// crcOfMutex is the order of a scan: it does not change when rows come and go. The
-// database has to read and sort the whole table for it.
+// crcOfMutex is the order of a scan. It does not change when rows come and go. The database has to
+// read and sort the whole table for it.
 const crcOfMutex = "CRC32(CONVERT(mutex USING utf8mb4))"
 
-// found is a mutex in a scan.
+// scanned is a mutex in a scan.
 type scanned struct {
 	crc   uint64
 	mutex string
@@ -24,7 +24,7 @@ func byCRC(a, b scanned) int {
 	return cmp.Or(cmp.Compare(a.crc, b.crc), cmp.Compare(a.mutex, b.mutex))
 }
 
-// readHeld returns the rows whose lease runs.
+// readHeld returns the rows whose lease is running.
 func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
 	rows, err := s.readRows(ctx, "", "transition_at > "+dbNow)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
 	return held, nil
 }
 
-// scanHeld returns about limit held mutexes from a CRC on, all of an equal one, and the
-// last CRC that it has looked at.
+// scanHeld returns about limit held mutexes from a CRC on, and the last CRC that it covered.
+// Mutexes with the same CRC are never split.
 func (s *store) scanHeld(ctx context.Context, from uint64, limit int) (page []scanned, last uint64, err error) {
 	page, err = s.queryHeld(ctx, crcOfMutex+" >= ? ORDER BY 1, 2 LIMIT ?", from, limit)
 	if err != nil || len(page) < limit {
@@ -69,8 +69,8 @@ func (s *store) queryHeld(ctx context.Context, where string, args ...any) (page 
 	return page, rows.Err()
 }
 
-// Scan implements simba.Backend. The order is that of the names' CRC32, so a cursor
-// needs no memory here and is good on every server.
+// Scan implements simba.Backend. It orders mutexes by the CRC32 of their names. So a cursor needs
+// no state and is valid on every server.
 func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, _ simba.Seq, err error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	}
 	slices.SortFunc(list, byCRC)
 	list = slices.Compact(list)
-	if n := r.Count; len(list) > n { // all of an equal CRC in one page
+	if n := r.Count; len(list) > n { // keep mutexes with the same CRC in one page
 		for n < len(list) && list[n].crc == list[n-1].crc {
 			n++
 		}
@@ -119,7 +119,7 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	return page, 0, nil
 }
 
-// contended returns the mutexes that someone here waits for, from a CRC on.
+// contended returns the mutexes that clients of this server wait for, from a CRC on.
 func (b *Backend) contended(from uint64) (list []scanned) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

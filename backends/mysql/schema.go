@@ -10,22 +10,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// column is what information_schema says of a column of simba_mutex.
+// column is a column of simba_mutex in information_schema.
 type column struct {
 	kind    string // data_type
 	whole   string // column_type, with length and unsigned
-	length  int    // characters, of text
-	charset string // of text
+	length  int    // in characters, of a text column
+	charset string // of a text column
 	key     string
 }
 
-// table is what the engine has to know of simba_mutex.
+// table is what the engine needs to know of simba_mutex.
 type table struct {
 	mutex, owner column
-	fenced       bool // it has a fencing_token
+	fenced       bool // it has fencing_token
 }
 
-// checkTable judges the table and the rights to it. Its errors have one line.
+// checkTable checks the table and the rights to it. Its errors have one line.
 func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for _, try := range []string{
 		"SELECT mutex FROM simba_mutex LIMIT 0",
@@ -64,7 +64,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for _, name := range []string{"mutex", "acquired_at", "ttl_at", "transition_at", "owner_id", "version"} {
 		c, ok := columns[name]
 		if !ok {
-			return t, faultf("table simba_mutex has no column %s: is it Simba's? see init-simba-mysql.sql", name)
+			return t, faultf("table simba_mutex has no column %s: see init-simba-mysql.sql", name)
 		}
 		if want := wrongType(name, c); want != "" {
 			return t, faultf("table simba_mutex: column %s is %s, expected %s", name, c.whole, want)
@@ -86,12 +86,12 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		return t, err
 	}
 	if !strings.EqualFold(engine, "InnoDB") {
-		return t, faultf("table simba_mutex is of engine %s: ALTER TABLE simba_mutex ENGINE = InnoDB", engine)
+		return t, faultf("table simba_mutex uses engine %s: run ALTER TABLE simba_mutex ENGINE = InnoDB", engine)
 	}
 	return t, nil
 }
 
-// wrongType returns what is expected of a column that is not so.
+// wrongType returns the expected type of a column that has another, else "".
 func wrongType(name string, c column) string {
 	switch name {
 	case "mutex", "owner_id":
@@ -118,26 +118,26 @@ func wrongType(name string, c column) string {
 func (c column) check(argument, name string) error {
 	if n := utf8.RuneCountInString(name); n > c.length {
 		return &simba.NameError{Argument: argument, Problem: fmt.Sprintf(
-			"it has %d characters, the column of the database's table holds %d", n, c.length)}
+			"it has %d characters, but the column of the table holds %d", n, c.length)}
 	}
 	for _, r := range name {
 		if !c.holds(r) {
 			return &simba.NameError{Argument: argument, Problem: fmt.Sprintf(
-				"the character set %s of the database's table has no %q", c.charset, r)}
+				"the character set %s of the table has no %q", c.charset, r)}
 		}
 	}
 	return nil
 }
 
-// holds reports whether the column's character set has the character. Of sets that
-// are not in common use it believes in ASCII only.
+// holds reports whether the column's character set has the character. For uncommon character sets
+// it accepts ASCII only.
 func (c column) holds(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf || c.charset == "utf8mb4":
 		return true
 	case c.charset == "utf8" || c.charset == "utf8mb3":
 		return r <= 0xffff
-	case c.charset == "latin1": // which is the Windows code page 1252
+	case c.charset == "latin1": // the Windows code page 1252
 		return r >= 0xa0 && r <= 0xff || strings.ContainsRune("€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ", r)
 	}
 	return false

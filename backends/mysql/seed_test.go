@@ -15,7 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// direct connects to the store as any other program does.
+// direct connects to the store like any other program.
 func direct(t testing.TB, store *stores.Server, params string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", dsn(store.Addr)+params)
@@ -33,22 +33,22 @@ func must(t testing.TB, db *sql.DB, query string, args ...any) {
 	}
 }
 
-// jvm is a contender of Simba on the JVM, written from its documentation alone: the
-// statements of JdbcMutexOwnerRepository, in its transaction.
+// jvm is a contender of Simba on the JVM, written from its documentation alone. It runs the
+// statements of JdbcMutexOwnerRepository in its transaction.
 type jvm struct {
 	db              *sql.DB
 	mutex, id       string
 	ttl, transition time.Duration
-	fenced          bool // it is of Simba 3.3 or later, and takes tokens
+	fenced          bool // of Simba 3.3 or later: it takes tokens
 }
 
-// acquire is acquireAndGetOwner; it reports whether the contender owns the mutex.
+// acquire is acquireAndGetOwner. It reports whether the contender owns the mutex.
 func (j jvm) acquire(ctx context.Context) (owns bool, err error) {
 	_, owns, err = j.acquireToken(ctx)
 	return owns, err
 }
 
-// acquireToken is acquire that returns the token, if the contender takes one.
+// acquireToken is acquire. It also returns the token of a contender that takes tokens.
 func (j jvm) acquireToken(ctx context.Context) (token uint64, owns bool, err error) {
 	tx, err := j.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -78,9 +78,8 @@ func (j jvm) release(ctx context.Context) error {
 	return err
 }
 
-// TestContendersOnTheJVMAndOursNeverOwnAtOnce lets both kinds race on the seed's own
-// table, and sees the mutex change hands both ways.
-func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
+// Both kinds compete on the seed's own table until each kind has taken over from the other.
+func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex = "shared"
@@ -89,7 +88,7 @@ func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
 
 	var mu sync.Mutex // guards what follows
 	var holder, last string
-	changes := map[string]int{} // from kind to kind
+	changes := map[string]int{} // handoffs from kind to kind
 	hold := func(kind, id string) {
 		mu.Lock()
 		if holder != "" {
@@ -149,8 +148,8 @@ func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
 		id := fmt.Sprintf("ours-%d", i)
 		all.Go(func() {
 			for !stopped() {
-				// A server hands on to its own waiters without a gap, so the others have
-				// a chance only when there are none.
+				// A server hands off to its own waiters without a gap. The others have a chance
+				// only when there are none.
 				<-time.After(rand.N(60 * time.Millisecond))
 				w := &waiter{woken: make(chan struct{})}
 				r := request(mutex, id, 30*time.Second)
@@ -190,10 +189,9 @@ func TestContendersOnTheJVMAndOursNeverOwnAtOnce(t *testing.T) {
 	})
 }
 
-// TestContendersOnTheJVMAndOursExpireInEachOthersFavour: leases are short, and who has
-// one mostly dies instead of releasing. A holder is sure of its lease for as long as it
-// was asked for, counted from the request; no two are sure at once.
-func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
+// Leases are short, and most owners stop instead of releasing. An owner is sure of its lease for
+// the time it asked for, counted from the request. No two owners are sure at the same time.
+func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex, ttl, took = "short", 40 * time.Millisecond, 3 * time.Second
@@ -210,7 +208,7 @@ func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
 		s := sure{kind, id, time.Now(), asked.Add(ttl)}
 		dies = rand.N(4) > 0
 		if !s.from.Before(s.to) {
-			return dies // it is sure of nothing: its lease may be over, and another's by now
+			return dies // it is sure of nothing: its lease may have ended
 		}
 		if !dies {
 			s.to = s.from // it releases at once
@@ -263,9 +261,9 @@ func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
 	changes := map[string]int{}
 	var last sure
 	for _, s := range list {
-		// The clocks count in milliseconds.
+		// The clocks count milliseconds.
 		if last.id != "" && s.from.Before(last.to.Add(-3*time.Millisecond)) {
-			t.Errorf("%s was told %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
+			t.Errorf("%s got the mutex %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
 		}
 		changes[last.kind+" to "+s.kind]++
 		last = s
@@ -276,9 +274,8 @@ func TestContendersOnTheJVMAndOursExpireInEachOthersFavour(t *testing.T) {
 	}
 }
 
-// TestARenewalOnTheJVMIsNoNewTenure: its SQL counts the version up, so the token
-// changes, but nobody is told of a new owner.
-func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
+// The contender's SQL increments the version, so the token changes, but no new owner is announced.
+func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	const mutex = "renewed"
@@ -300,7 +297,7 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 		} else {
 			token = o.Token
 		}
-		await(t, "the server looks", func() bool {
+		await(t, "the server reads the row", func() bool {
 			m := b.ref(mutex)
 			defer b.unref(m)
 			if m.lock.lock(t.Context(), false) != nil {
@@ -313,7 +310,7 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 			t.Fatalf("after %d renewals it was announced %d times", i, n)
 		}
 	}
-	// And ours don't count.
+	// Renewals of this engine do not increment it.
 	if err := j.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -326,9 +323,8 @@ func TestARenewalOnTheJVMIsNoNewTenure(t *testing.T) {
 	}
 }
 
-// TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen, to who follows the mutex or all of them, unless
-// a waiter of ours is next.
-func TestAReleaseOnTheJVMIsAnnouncedWhenItIsSeen(t *testing.T) {
+// Subscribers of the mutex and of a pattern get the notice, unless a waiter of this server is next.
+func TestJVMReleaseIsAnnounced(t *testing.T) {
 	for table, fenced := range map[string]bool{seeds.MySQLTable: false, seeds.MySQLFencedTable: true} {
 		store := serverWithTable(t, table)
 		db := direct(t, store, "")

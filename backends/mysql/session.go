@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// binding is a lease that SESSION bound to a connection of this server. A lease whose
-// grant may have been lost has token 0 and is known by its start.
+// binding ties a lease to a connection of this server, for SESSION. If the outcome of the grant is
+// unknown, token is 0 and the start identifies the lease.
 type binding struct {
 	session   uint64
 	contender string
 	token     uint64
 	at        int64
-	end       time.Time // of the lease as far as this server knows
+	end       time.Time // of the lease, as far as this server knows
 }
 
-// bind ties the lease of a mutex to a session, or unties it (0).
+// bind ties the lease of a mutex to a session. Session 0 removes the tie.
 func (b *Backend) bind(mutex string, session uint64, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -30,7 +30,7 @@ func (b *Backend) bindLocked(mutex string, session uint64, t lease) {
 	b.sessions[mutex] = binding{session, t.owner, t.token, t.at, t.since.Add(t.ttl + t.transition)}
 }
 
-// extend takes note of a renewal.
+// extend records a renewal.
 func (b *Backend) extend(mutex string, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,8 +48,7 @@ func (b *Backend) boundTo(mutex string, session uint64) (binding, bool) {
 	return s, ok && s.session == session
 }
 
-// sweepSessions forgets bindings of leases that have ended without their session's
-// doing.
+// cleanUpSessions removes bindings whose leases have ended.
 func (b *Backend) cleanUpSessions(ctx context.Context) error {
 	b.mu.Lock()
 	var over []string
@@ -67,7 +66,7 @@ func (b *Backend) cleanUpSessions(ctx context.Context) error {
 		b.mu.Lock()
 		if s, ok := b.sessions[mutex]; ok && time.Now().After(s.end) {
 			if r.live && r.owner == s.contender && (s.token == r.token || s.token == 0) {
-				s.end = time.Now().Add(r.left()) // another server has renewed it
+				s.end = time.Now().Add(r.left()) // renewed through another server
 				b.sessions[mutex] = s
 			} else {
 				delete(b.sessions, mutex)

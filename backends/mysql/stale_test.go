@@ -9,17 +9,17 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// raised waits until servers take a fencing_token of 0 for that of an owner without a token.
+// awaitBackfill waits until servers treat a fencing_token of 0 as that of an owner without a token.
 func awaitBackfill(t testing.TB, servers ...*Backend) {
 	t.Helper()
 	for _, b := range servers {
-		await(t, "the rows from before the column are raised", func() bool { return !b.store.backfillPending.Load() })
+		await(t, "the backfill is done", func() bool { return !b.store.backfillPending.Load() })
 	}
 }
 
-// TestOurStaleTokenIsRefusedByAServerThatSawNothing, from when an owner that takes no token follows,
-// however our tenure ended and whenever the table got the column.
-func TestOurStaleTokenIsRefusedByAServerThatSawNothing(t *testing.T) {
+// The token is stale once an owner that takes no token follows. It does not matter how this
+// engine's tenure ended or when the table got the column.
+func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 	for table, make := range map[string]struct{ before, after func(*sql.DB) }{
 		"ours":    {func(db *sql.DB) { must(t, db, Schema) }, func(*sql.DB) {}},
 		"Simba's": {func(db *sql.DB) { must(t, db, seeds.MySQLFencedTable) }, func(*sql.DB) {}},
@@ -64,8 +64,8 @@ func TestOurStaleTokenIsRefusedByAServerThatSawNothing(t *testing.T) {
 	}
 }
 
-// TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender that takes no token.
-func TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender(t *testing.T) {
+// The later tenure takes no token.
+func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -87,9 +87,8 @@ func TestOurStaleTokenRenewsAndReleasesNoTenureOfTheSameContender(t *testing.T) 
 	}
 }
 
-// TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne, while it renews, and none saw the tenure of ours that
-// expired.
-func TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne(t *testing.T) {
+// The owner renews meanwhile, and no server saw the expired tenure of this engine before it.
+func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	one := serve(t, store.Addr, withoutMigration)
@@ -124,9 +123,8 @@ func TestServersThatSeeAnOwnerWithoutATokenAtOnceAgreeOnOne(t *testing.T) {
 	}
 }
 
-// TestALeaseFromBeforeTheColumnGoesOnWithItsToken on servers that meet the column, and whoever follows has a
-// larger one: an owner of ours, or on the JVM of either kind.
-func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
+// The next owner has a larger token: one of this engine, or on the JVM of either kind.
+func TestLeaseOlderThanTheColumnKeepsItsToken(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		store := serverWithSeedTable(t)
 		db := direct(t, store, "")
@@ -183,8 +181,7 @@ func TestALeaseFromBeforeTheColumnGoesOnWithItsToken(t *testing.T) {
 	}
 }
 
-// TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn.
-func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn(t *testing.T) {
+func TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
 	guards, releases := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
@@ -203,9 +200,9 @@ func TestARequestWithoutATokenIsToldTheTenuresWhereTheServerDoesNotKnowTheColumn
 	}
 }
 
-// TestTokensOfOursAreMillionsOfTheVersion, up to the last version that Simba's table takes, and after any
-// number of tenures on the JVM.
-func TestTokensOfOursAreMillionsOfTheVersion(t *testing.T) {
+// It holds up to the largest version that Simba's table can hold, and after any number of tenures
+// on the JVM.
+func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	b := serve(t, store.Addr, withoutMigration)

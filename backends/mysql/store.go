@@ -14,17 +14,19 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// store is the table: each method is one statement, which commits by itself, or the
-// same one again if it lost to another transaction (lockWaits). One that reads comes with
-// the proof that the server takes writes (query).
+// store accesses the table. Each method runs one statement, which commits by itself, and repeats it
+// after a conflict with another transaction (lockWaits). Statements that read also check that the
+// server takes writes (query).
 type store struct {
-	db              *sql.DB
-	table           table
-	clock           *clock
-	waits           *lockWaits
-	fenced          *atomic.Bool  // the table had a fencing_token when a statement last met it
-	backfillPending *atomic.Bool  // a row with fencing_token 0 may be from before the column: raise is not done
-	columnAdded     chan struct{} // wakes Backend.raise; it has room for one
+	db     *sql.DB
+	table  table
+	clock  *clock
+	waits  *lockWaits
+	fenced *atomic.Bool // the table had fencing_token when a statement last used it
+	// backfillPending is true until the backfill is done: a fencing_token of 0 may be older
+	// than the column.
+	backfillPending *atomic.Bool
+	columnAdded     chan struct{} // starts Backend.backfillTokens; capacity 1
 }
 
 // newStore takes the time limit of requests.
@@ -38,45 +40,45 @@ func newStore(db *sql.DB, t table, timeout time.Duration) store {
 	return s
 }
 
-// row is the state of a mutex in the table. Times are Unix ms of the database.
+// row is the state of a mutex in the table. Times are Unix ms on the database's clock.
 type row struct {
-	missing      bool // nobody has asked for the mutex yet
+	missing      bool // there is no row
 	owner        string
 	token        uint64
 	version      uint64
-	fencingToken uint64 // fencing_token, as the table has it
-	fenced       bool   // the table has that column
+	fencingToken uint64 // the column's value
+	fenced       bool   // the table has fencing_token
 	acquiredAt   int64
 	ttlAt        int64
 	transitionAt int64
 	now          int64
-	live         bool // the lease runs
+	live         bool // the lease is running
 }
 
-// left is what remains of the lease.
+// left returns what is left of the lease.
 func (r row) left() time.Duration { return proxy.Remaining(r.now, r.transitionAt) }
 
 func (r row) ttlLeft() time.Duration { return proxy.Remaining(r.now, r.ttlAt) }
 
-// lease is one that a statement has just begun or renewed.
+// lease is a lease that a statement has just begun or renewed.
 type lease struct {
 	owner           string
 	token           uint64
-	version         uint64 // of the row when the tenure began; 0 = not known
+	version         uint64 // of the row when the tenure began; 0 = unknown
 	ttl, transition time.Duration
-	since           time.Time // the windows began then or a little later
-	at              int64     // acquired_at in the table; 0 = not known
+	since           time.Time // before the statement was sent; the windows began no earlier
+	at              int64     // acquired_at in the table; 0 = unknown
 }
 
-// left is what remains of both windows, 0 when they are over. A lease is counted
-// from the moment of asking, so what the database took comes off.
+// left returns what is left of both windows, 0 when they are over. It counts from before the
+// statement was sent, so never longer than the database does.
 func (l lease) left() (ttl, transition time.Duration) {
 	passed := time.Since(l.since)
 	return roundUp(l.ttl - passed), roundUp(l.ttl + l.transition - passed)
 }
 
-// roundUp makes whole milliseconds, so that who sleeps for so long does not wake
-// before the end.
+// roundUp rounds up to whole milliseconds, so that a client that sleeps that long does not wake
+// early.
 func roundUp(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -84,7 +86,7 @@ func roundUp(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// asRow is the row that the statement has left.
+// asRow returns the row as the statement left it.
 func (l lease) asRow() row {
 	passed := time.Since(l.since).Milliseconds()
 	r := row{owner: l.owner, token: l.token, version: l.version, acquiredAt: l.at}
@@ -96,30 +98,30 @@ func (l lease) asRow() row {
 }
 
 const (
-	// dbNow is the database's time in Unix ms, fixed when a statement begins. It does
-	// not depend on time zones and their nights of 25 hours.
+	// dbNow is the database's time in Unix ms, fixed when a statement begins. It does not depend on
+	// time zones.
 	dbNow = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
-	// dbClock is the time when it is read: after a statement has waited for its row. A
-	// lease that ended in that wait must not be found running: someone may have been
-	// told that it has ended. It needs the session's time zone to be UTC.
+	// dbClock is the current time, even after the statement has waited for its row. A lease that
+	// ended during that wait must not count as running: a client may know of its end. The session's
+	// time zone must be UTC.
 	dbClock = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(3)) DIV 1000)"
-	// sameMutex and sameOwner compare byte by byte, whatever the collation of the
-	// table; the first part of sameMutex is for the primary key.
+	// sameMutex and sameOwner compare byte by byte, whatever the table's collation. The first part
+	// of sameMutex lets the primary key be used.
 	sameMutex = "mutex = ? AND CAST(CONVERT(mutex USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
 	sameOwner = "CAST(CONVERT(owner_id USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
 
 	insertRow = "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
 		" VALUES (?, 0, 0, 0, '', 0)"
 
-	// renewed is the start of windows that are set anew now. It is later than the one
-	// before, even within the same millisecond: so a grant whose owner has renewed it
-	// is not taken for one that nobody knows of. It never runs ahead of the clock by
-	// more than 5 ms. A statement sets the column last, since it is of its own old value.
+	// renewed is the start of windows that begin or are renewed now. It is later than the last
+	// start, even within one millisecond, so that a renewed grant does not look like an orphan. It
+	// is at most 5 ms ahead of the clock. It uses the old value of acquired_at, so a statement sets
+	// that column last.
 	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
 )
 
-// read returns the row of a mutex. With lock it waits until no statement that began
-// before it can change the row any more.
+// read returns the row of a mutex. With lock it waits until statements that began earlier can no
+// longer change the row.
 func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err error) {
 	for i := 1; ; i++ {
 		if lock {
@@ -130,17 +132,17 @@ func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err e
 		} else {
 			r, err = s.readOnce(ctx, mutex, "", "")
 		}
-		// It changes nothing, so it is sent again when its connection broke.
+		// A read changes nothing, so it may be repeated after the connection broke.
 		if !isBroken(err) || ctx.Err() != nil || i == reads {
 			return r, err
 		}
 	}
 }
 
-// reads is how often a statement is sent that changes nothing.
+// reads is how often a read is sent at most.
 const reads = 3
 
-// isBroken reports whether an error says that the database could not be asked.
+// isBroken reports whether err means that the database could not be reached.
 func isBroken(err error) bool {
 	var name *simba.NameError
 	own := fault("")
@@ -156,19 +158,19 @@ func (s *store) readOnce(ctx context.Context, mutex, prefix, lock string) (row, 
 	case len(rows) == 0:
 		return row{missing: true}, nil
 	case rows[0].mutex != mutex:
-		return row{}, &simba.NameError{Argument: "mutex", Problem: "the database's table takes it for " + rows[0].mutex + ", by the collation of its column mutex"}
+		return row{}, &simba.NameError{Argument: "mutex", Problem: "the table does not distinguish it from " + rows[0].mutex + ", because of the collation of its column mutex"}
 	}
 	return rows[0].row, nil
 }
 
-// namedRow is a row and whose it is.
+// namedRow is a row with its mutex.
 type namedRow struct {
 	mutex string
 	row
 }
 
-// readRows returns the rows that a condition selects. It asks for all columns, so that it works on a
-// table with fencing_token and on one without, and takes note of which one it met.
+// readRows returns the rows that match a condition. It selects all columns, so that it works with
+// and without fencing_token, and notes whether the table has that column.
 func (s *store) readRows(ctx context.Context, prefix, where string, args ...any) (list []namedRow, err error) {
 	sent := time.Now()
 	rows, err := query(ctx, s.db, prefix+"SELECT simba_mutex.*, "+dbNow+" FROM simba_mutex WHERE "+where, args...)
@@ -198,7 +200,7 @@ func (s *store) readRows(ctx context.Context, prefix, where string, args ...any)
 	return list, rows.Err()
 }
 
-// columns returns where to scan the columns of a result to, the last of which is the time.
+// columns returns the destinations for a result's columns. The last column is the database's time.
 func (n *namedRow) columns(names []string) (into []any, err error) {
 	into = make([]any, len(names))
 	last := len(names) - 1
@@ -221,14 +223,13 @@ func (n *namedRow) columns(names []string) (into []any, err error) {
 	}
 	for i, at := range into {
 		if at == nil {
-			into[i] = new(sql.RawBytes) // of no interest
+			into[i] = new(sql.RawBytes) // not needed
 		}
 	}
 	return into, nil
 }
 
-// readOrMake is read that makes the row if it is missing. A row that is there needs no
-// room for another.
+// readOrInsert is read, and inserts a missing row. It works in a full database if the row exists.
 func (s *store) readOrInsert(ctx context.Context, mutex string, lock bool) (row, error) {
 	for {
 		r, err := s.read(ctx, mutex, lock)
@@ -245,7 +246,7 @@ func (s *store) readOrInsert(ctx context.Context, mutex string, lock bool) (row,
 	}
 }
 
-// readClock asks for nothing but the time.
+// readClock reads only the database's time.
 func (s *store) readClock(ctx context.Context) error {
 	var now int64
 	sent := time.Now()
@@ -256,16 +257,15 @@ func (s *store) readClock(ctx context.Context) error {
 	return err
 }
 
-// tryUpdate updates no row. It fails if the table or the rights to it are not what a
-// grant needs.
+// tryUpdate updates no row. It fails if the table, or a right to it, lacks what a grant needs.
 func (s *store) tryUpdate(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE simba_mutex SET version = version, acquired_at = acquired_at,"+
 		" ttl_at = ttl_at, transition_at = transition_at, owner_id = owner_id WHERE mutex = '' AND 1 = 0")
 	return err
 }
 
-// acquire takes a mutex that is free, or renews the lease of its owner. ok is false
-// if neither was possible.
+// acquire takes a free mutex, or renews the lease of its owner. ok is false if neither was
+// possible.
 func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, renewed, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
 	var fenced bool
@@ -279,7 +279,7 @@ func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, r
 	return l, renewed, ok, err
 }
 
-// guard renews the lease of its owner; a token other than 0 must be the tenure's.
+// guard renews the lease of its owner. A token other than 0 must be that of the tenure.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
 	var fenced bool
@@ -298,19 +298,19 @@ func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bo
 	return l, ok, err
 }
 
-// holder is whom a mutex is passed on from: a tenure, or nobody.
+// holder is who has the mutex before a handoff: a tenure, or nobody.
 type holder struct {
-	owner   string // "" = it is free
+	owner   string // "" = the mutex is free
 	version uint64 // of a free mutex
 	token   uint64 // of a tenure; 0 = any
-	at      int64  // acquired_at of a tenure, so that a renewed one does not match; 0 = any
+	at      int64  // acquired_at of a tenure, so that a renewed lease does not match; 0 = any
 }
 
 func (h holder) free() bool { return h.owner == "" }
 
-// pass gives a mutex from the holder to the lease's owner, or to nobody if to is nil.
-// It sets to's token, and before the statement is sent its start. ok is false if the
-// mutex is not the holder's any more. The row that it returns has version and token only.
+// handOff passes a mutex on from the holder to the owner of a lease, or frees it if to is nil. It
+// sets the start of to before it sends the statement, and its token afterwards. ok is false if the
+// holder no longer has the mutex. The returned row has only version and token.
 func (s *store) handOff(ctx context.Context, mutex string, from holder, to *lease) (now row, ok bool, err error) {
 	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
 		now.fenced = q.fenced
@@ -325,7 +325,7 @@ func (s *store) handOff(ctx context.Context, mutex string, from holder, to *leas
 	return now, ok, err
 }
 
-// passing is the statement of pass, and its arguments.
+// handOffStatement returns the statement of handOff and its arguments.
 func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, from holder, to *lease) (query string, args []any) {
 	query = q.handOff
 	if to == nil {
@@ -355,11 +355,11 @@ func (s *store) handOffStatement(ctx context.Context, q *statements, mutex strin
 	return query, args
 }
 
-// clockError is how many ms the start that a grant is given beforehand may lie after
-// the statement's own time. More means that the database's clock was set.
+// clockError is how far, in ms, the precomputed start of a grant may be ahead of the statement's
+// own time. More means that the database's clock was set.
 const clockError = 50
 
-// fence is the database's time at which a request's deadline ends.
+// dbDeadline returns the request's deadline on the database's clock.
 func (s *store) dbDeadline(ctx context.Context) int64 {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -368,7 +368,7 @@ func (s *store) dbDeadline(ctx context.Context) int64 {
 	return s.clock.latest(deadline)
 }
 
-// exec returns LAST_INSERT_ID and whether the statement has found its row.
+// exec returns LAST_INSERT_ID, and whether the statement matched its row.
 func (s *store) exec(ctx context.Context, query string, args ...any) (id uint64, matched bool, err error) {
 	res, err := s.db.ExecContext(ctx, query, args...)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Subscribed implements simba.Backend. When it returns without error the mutex has been
-// looked at, so every change from now on is told.
+// Subscribed implements simba.Backend. Before it returns without error, it reads the row. So it
+// announces every change from then on.
 func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	if pattern {
 		return 0, b.subscribedPattern(ctx, channel)
@@ -25,7 +25,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 		if b.ctx.Err() != nil {
 			return 0, simba.ErrStopped
 		}
-		return 0, nil // nothing of ours will ever be told there
+		return 0, nil // not a channel of a mutex
 	}
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -49,8 +49,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	return 0, b.failAt(m, err)
 }
 
-// reach takes note that a polling waiter can be told now: what it was told before may
-// have gone to a subscription that is no more. It reports false if it does not wait.
+// markReachable records that a polling waiter has subscribed. An earlier notice may have gone to a
+// subscription that has ended, so it may be notified again. It returns false if it does not wait.
 func (b *Backend) markReachable(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *Backend) markReachable(m *mutexState, contender string) bool {
 	return true
 }
 
-// subscribedPattern begins to follow the table as a whole.
+// subscribedPattern begins to watch the whole table.
 func (b *Backend) subscribedPattern(ctx context.Context, pattern string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *Backend) subscribedPattern(ctx context.Context, pattern string) error {
 	return b.fail(b.announceTableChanges(ctx))
 }
 
-// concerns reports whether a glob may match a channel of a mutex.
+// mayMatchChannel reports whether a glob may match a channel of a mutex.
 func mayMatchChannel(pattern string) bool {
 	literal := pattern
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// follow looks at the table as a whole if anyone wants to know of all mutexes.
+// watchTable reads the whole table while there are pattern subscribers.
 func (b *Backend) watchTable() {
 	b.mu.Lock()
 	wanted := len(b.patterns) > 0
@@ -19,14 +19,13 @@ func (b *Backend) watchTable() {
 		return
 	}
 	if err := b.announceTableChanges(ctx); err != nil && b.ctx.Err() == nil {
-		_ = b.fail(err) // for its effect on the pool
-		b.log.Debug("cannot follow the table", "err", err)
+		_ = b.fail(err) // it may replace the pool's connections
+		b.log.Debug("cannot watch the table", "err", err)
 	}
 }
 
-// followTable tells what has happened in the table since it was seen last; the first
-// time, what is there already is no news. A tenure that is shorter than the pause and
-// is not of this server's making goes unnoticed.
+// announceTableChanges announces what has changed in the table since the last call. The first call
+// announces nothing. It misses a tenure of another server that begins and ends between two calls.
 func (b *Backend) announceTableChanges(ctx context.Context) error {
 	if err := b.tableLock.lock(ctx, false); err != nil {
 		return err
@@ -48,7 +47,7 @@ func (b *Backend) announceTableChanges(ctx context.Context) error {
 		}
 		if !held {
 			if is, err = b.store.read(ctx, mutex, false); err != nil {
-				now[mutex] = was // its turn comes the next time
+				now[mutex] = was // try again the next time
 				continue
 			}
 		}
@@ -70,9 +69,10 @@ func (b *Backend) announceTableChanges(ctx context.Context) error {
 	return nil
 }
 
-// tellAlone is tellChange in the gate: a request of this server that is under way may
-// know more of the same change, and tells it first. It reports false if that takes long,
-// as while the row is locked: the change is told the next time. It returns the row that it told.
+// announceTableChange announces one change under m.lock: a request of this server may be about to
+// announce the same change with more detail. It returns false if m.lock is held for long, for
+// example while the row is locked. Then the next call announces the change. It returns the row that
+// it announced.
 func (b *Backend) announceTableChange(ctx context.Context, mutex string, was, is row) (row, bool) {
 	if b.store.waits.isLocked(mutex) {
 		return is, false

@@ -2,24 +2,25 @@ package mysql
 
 import "sync"
 
-// tenures are those of owners on the JVM that this server has seen last, one of each mutex. After one
-// of ours, fencing_token shows an owner without a token (isBare). After one of theirs it does not, so a
-// server that remembers that one notices. The zero tenures have seen none.
+// tenures has the last known tenure of an owner on the JVM for each mutex. An owner on the JVM may
+// have no token of its own. After a tenure of ours, fencing_token shows that (lacksToken). After
+// another tenure on the JVM it does not, but a server that remembers that tenure notices. The zero
+// value is empty.
 type tenures struct {
 	mu            sync.Mutex        // guards what follows
-	recent, older map[string]tenure // the recent ones become the older ones when there are maxTenures
+	recent, older map[string]tenure // when recent has maxTenures mutexes, it becomes older
 }
 
-// maxTenures is how many mutexes are remembered at least. Twice as many are at most.
+// maxTenures is how many mutexes are remembered at least. At most, twice as many are.
 const maxTenures = 10_000
 
 type tenure struct {
-	owner          string // "" = it was given up
-	token, version uint64 // of the row when it was seen last
+	owner          string // "" = released
+	token, version uint64 // of the row when it was last read
 	over           bool
 }
 
-// version is the last one that is known of a mutex; 0 = none.
+// version returns the last known version of a mutex; 0 = none.
 func (s *tenures) version(mutex string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,8 +28,8 @@ func (s *tenures) version(mutex string) uint64 {
 	return last.version
 }
 
-// see takes note of what a row shows that was asked for when a version was known. It reports
-// false if the row's owner has the token of an earlier tenure, or the row has got another since.
+// note records a row. since is version's result from before the row was read. It returns false if
+// the row's owner has the token of an earlier tenure, or if the row has another token by now.
 func (s *tenures) note(mutex string, r row, since uint64) (own bool) {
 	if !r.fenced || r.fencingToken%tokenUnit == 0 || r.isLegacy() {
 		return true
@@ -37,12 +38,12 @@ func (s *tenures) note(mutex string, r row, since uint64) (own bool) {
 	defer s.mu.Unlock()
 	last, known := s.lastLocked(mutex)
 	if r.version < since {
-		known = false // the row was deleted: nothing that was known counts
+		known = false // the row was deleted, so nothing known counts
 	}
 	switch {
 	case known && r.version <= last.version && r.fencingToken < last.token:
 		return false
-	case known && r.version < last.version: // the row was changed since it was read
+	case known && r.version < last.version: // the row has changed since it was read
 		return true
 	case known && r.version > last.version && r.fencingToken == last.token && r.owner != "" && (r.owner != last.owner || last.over):
 		return false

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory.
-func TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory(t *testing.T) {
+func TestRememberedTenuresAreBounded(t *testing.T) {
 	var s tenures
 	live := func(owner string, version uint64) row {
 		return row{owner: owner, fencingToken: 4, version: version, fenced: true, live: true}
@@ -27,8 +26,8 @@ func TestTheTenuresOfManyMutexesAreRememberedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore, in whatever order answers come.
-func TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore(t *testing.T) {
+// Answers may arrive in any order.
+func TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized(t *testing.T) {
 	const ours = 5 * tokenUnit
 	live := func(owner string, token, version uint64) row {
 		return row{owner: owner, fencingToken: token, version: version, fenced: true, live: true}
@@ -43,7 +42,7 @@ func TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore(t *test
 		own   bool
 		why   string
 	}{
-		{live("a", 9, 9), 0, true, "the first that is seen"},
+		{live("a", 9, 9), 0, true, "the first known tenure"},
 		{over("a", 9, 9), 9, true, "it expired"},
 		{live("a", 9, 9), 0, true, "it was read before that"},
 		{live("b", 9, 10), 9, false, "it took none"},
@@ -62,7 +61,7 @@ func TestWhoFollowsAnOwnerOnTheJVMWithoutATokenIsToldByWhatWasSeenBefore(t *test
 		{live("e", 4_000_001, 4), 3, true, "it has got one"},
 		{over("us", ours, 5), 4, true, "it is ours"},
 		{live("e", ours, 6), 4, true, "the row shows that it took none"},
-		{over("", 6_000_001, 9), 4, true, "one that was not seen was released"},
+		{over("", 6_000_001, 9), 4, true, "an unknown tenure was released"},
 		{live("f", 6_000_001, 10), 9, false, "it took none"},
 		{live("g", 10_000_002, 10), 9, true, "the row is from before the column"},
 		{row{missing: true}, 9, true, "the row was deleted"},

@@ -11,13 +11,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// tokens are those of the tenures of one mutex, in order.
+// tokens records the tokens of one mutex' tenures, in order.
 type tokens struct {
 	mutex string
 	list  []uint64
 }
 
-// begin takes note of a new tenure, which these servers must show with the same new token.
+// begin records a new tenure. These servers must show it with the same new token.
 func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Backend) {
 	t.Helper()
 	if n := len(k.list); n > 0 && token <= k.list[n-1] {
@@ -27,7 +27,7 @@ func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Bac
 	k.goOn(t, owner, servers...)
 }
 
-// goOn checks that the last tenure runs, with its token, and that no other counts.
+// goOn checks that the last tenure is running with its token, and that no other token is valid.
 func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 	t.Helper()
 	last := len(k.list) - 1
@@ -43,7 +43,7 @@ func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 	}
 }
 
-// seize is acquire of a contender that must succeed.
+// mustAcquire is acquire for a contender that must succeed.
 func (j jvm) mustAcquire(t testing.TB) (token uint64) {
 	t.Helper()
 	token, owns, err := j.acquireToken(t.Context())
@@ -60,13 +60,13 @@ func (j jvm) giveUp(t testing.TB) {
 	}
 }
 
-// expire ends the lease that runs, as its end does.
+// expire ends the running lease at once.
 func expire(t testing.TB, db *sql.DB, mutex string) {
 	t.Helper()
 	must(t, db, "UPDATE simba_mutex SET ttl_at = 1, transition_at = 1 WHERE mutex = ?", mutex)
 }
 
-// ways are how a tenure of ours or of a contender on the JVM ends.
+// endings are the ways in which a tenure of this engine or of a contender on the JVM ends.
 func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func(owner string, j *jvm) {
 	return map[string]func(string, *jvm){
 		"release": func(owner string, j *jvm) {
@@ -85,9 +85,8 @@ func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func
 	}
 }
 
-// TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides, with owners that take a token
-// and such that take none, on every table that has the column.
-func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
+// Some owners take a token and some do not, on every table that has the column.
+func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 	for table, make := range map[string]func(*sql.DB){
 		"ours":    func(db *sql.DB) { must(t, db, Schema) },
 		"Simba's": func(db *sql.DB) { must(t, db, seeds.MySQLFencedTable) },
@@ -128,7 +127,7 @@ func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
 					k.begin(t, "old", ownerOf(t, one, mutex).Token, one, two)
 					old.mustAcquire(t)
 					k.goOn(t, "old", one, two)
-					if round%2 == 0 { // it renews before anybody looks
+					if round%2 == 0 { // it renews before any server reads the row
 						stop("old", &old)
 						continue
 					}
@@ -141,8 +140,8 @@ func TestTokensOfOursAndOfTheJVMAscendAndAreTheSameOnBothSides(t *testing.T) {
 	}
 }
 
-// TestAnOwnerWithoutATokenGetsOneWhenItIsSeen: it counts the version up, not fencing_token.
-func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
+// Such an owner increments version but not fencing_token.
+func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	servers := []*Backend{serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)}
@@ -163,7 +162,7 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 		a.mustAcquire(t)
 		k.goOn(t, "a", servers...)
 	})
-	t.Run("after another that was seen, by many at once", func(t *testing.T) {
+	t.Run("after a known tenure, by many at once", func(t *testing.T) {
 		for round := range 10 {
 			mutex := fmt.Sprint("next-", round)
 			a, b := fresh(t, mutex)
@@ -195,7 +194,7 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 			k.begin(t, "b", list[0], servers...)
 		}
 	})
-	t.Run("the same again, after it was seen to have given up", func(t *testing.T) {
+	t.Run("the same again, after a known release", func(t *testing.T) {
 		a, _ := fresh(t, "again")
 		k := tokens{mutex: "again"}
 		for range 3 {
@@ -207,7 +206,7 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 			}
 		}
 	})
-	t.Run("when it asks through a server", func(t *testing.T) {
+	t.Run("when it asks a server", func(t *testing.T) {
 		for name, ask := range map[string]func(mutex string) (simba.Outcome, error){
 			"acquire": func(mutex string) (simba.Outcome, error) {
 				o, _, err := servers[0].Acquire(t.Context(), request(mutex, "b", long))
@@ -233,19 +232,19 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 			}
 		}
 	})
-	t.Run("whoever follows all mutexes", func(t *testing.T) {
+	t.Run("a pattern subscriber", func(t *testing.T) {
 		a, b := fresh(t, "followed")
 		a.mustAcquire(t)
-		ownerOf(t, servers[1], "followed") // a has a token in the table
+		ownerOf(t, servers[1], "followed") // assigns a token to a
 		a.giveUp(t)
 		if _, err := servers[0].Subscribed(t.Context(), "*", true); err != nil {
 			t.Fatal(err)
 		}
 		a.mustAcquire(t)
-		await(t, "a is seen", func() bool { return len(tenureEvents(servers[0], "followed")) == 1 })
+		await(t, "a is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 1 })
 		a.giveUp(t)
 		b.mustAcquire(t)
-		await(t, "b is seen", func() bool { return len(tenureEvents(servers[0], "followed")) == 3 })
+		await(t, "b is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 3 })
 		list, _, err := servers[0].History(t.Context(), simba.HistoryRequest{Mutex: "followed", Count: 3})
 		if err != nil || list[0].Token != list[1].Token || list[2].Token <= list[0].Token || list[2].Owner != "b" {
 			t.Errorf("%+v, %v", list, err)
@@ -253,9 +252,8 @@ func TestAnOwnerWithoutATokenGetsOneWhenItIsSeen(t *testing.T) {
 	})
 }
 
-// TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns when it renews: its row looks like that
-// of an owner without a token.
-func TestAnOwnerOfSimba33WithAMultipleOfAMillionGetsAnotherTokenWhichItLearns(t *testing.T) {
+// Its row looks like that of an owner without a token. It learns the new token when it renews.
+func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	b := serve(t, store.Addr, withoutMigration)
@@ -279,9 +277,8 @@ func tenureEvents(b *Backend, mutex string) []simba.Event {
 	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
-// TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken, in each statement that begins a
-// tenure.
-func TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken(t *testing.T) {
+// Each statement that begins a tenure notices.
+func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
 		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {
 			l, _, ok, err := s.acquire(deadline(t), request(mutex, "b", long))
@@ -298,7 +295,7 @@ func TestAServerThatDoesNotKnowTheColumnNoticesBeforeItGivesAToken(t *testing.T)
 		b := serve(t, store.Addr, withoutMigration)
 		k := tokens{mutex: name}
 		k.begin(t, "a", take(t, b, name, "a", long).Token, b)
-		release(t, b, name, "a") // so version 2
+		release(t, b, name, "a") // the version is now 2
 		must(t, db, addToken)
 		l, ok, err := begin(&b.store, name, 2)
 		if !ok || err != nil {

@@ -7,11 +7,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// desk is the Backend as the proxy.Store of its waiters: what becomes of a wait that
-// ends.
+// waiterStore is the Backend as the proxy.Store of its waiters. Its methods end waits.
 type waiterStore Backend
 
-// dismissed is the token of a Grant that takes a waiter out of the queue.
+// removedToken is the token of a Grant that removes a waiter from the queue without a lease.
 const removedToken = 0
 
 // Granted implements proxy.Store.
@@ -64,9 +63,9 @@ func (w *waiterStore) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome
 	})
 }
 
-// settleWait reads the mutex of a wait that ended and lets say decide. In the gate no
-// handoff is under way: it has reached the waiter, or was passed on.
-func (b *Backend) endWait(t *proxy.Ticket, say func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
+// endWait reads the row of a wait that has ended, and lets decide return the outcome. It holds
+// m.lock, so no handoff is in progress: it has reached the waiter, or was passed on.
+func (b *Backend) endWait(t *proxy.Ticket, decide func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
 	m := b.ref(t.Request.Mutex)
 	defer b.unref(m)
 	ctx, done, err := b.begin(context.Background())
@@ -80,14 +79,14 @@ func (b *Backend) endWait(t *proxy.Ticket, say func(*mutexState, row) simba.Outc
 	defer m.lock.unlock()
 	s, err := b.refresh(ctx, m, false)
 	if err == nil {
-		o = say(m, s)
+		o = decide(m, s)
 	}
 	return o, b.fail(err)
 }
 
-// unseat takes the waiter of a wait that ended out of the queue, or makes it a polling
-// one if its connection is gone. If another connection of its contender waits by now,
-// the place is that one's.
+// dequeue removes the queue entry of a wait that has ended. If the connection broke, the waiter
+// becomes a polling one instead. If another connection of the contender waits by now, the entry is
+// kept.
 func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
 	contender := t.Request.Contender
 	m := b.ref(t.Request.Mutex)
@@ -115,7 +114,7 @@ func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
 func (w *waiterStore) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	b, granted := (*Backend)(w), waitStateOf(t).lease
 	if g.Token == removedToken || granted.token != g.Token || granted.at == 0 {
-		return nil // its contender has learned of it by another request
+		return nil // its contender knows the lease from another request
 	}
 	m := b.ref(t.Request.Mutex)
 	defer b.unref(m)
@@ -124,7 +123,7 @@ func (w *waiterStore) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 		return err
 	}
 	defer done()
-	// Should this request fail, a look passes it on.
+	// Should this request fail, a refresh passes the mutex on.
 	end := granted.at + (granted.ttl + granted.transition).Milliseconds()
 	b.addOrphan(m, orphan{owner: granted.owner, at: granted.at, deadline: end})
 	if err := m.lock.lock(ctx, false); err != nil {

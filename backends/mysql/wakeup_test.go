@@ -15,18 +15,18 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// atContentionTiming opens a server that does not look at a lease before its end, so
-// that a wake-up that is lost is not made good by the next look.
+// atContentionTiming opens a server that does not read the row before the lease ends. So no later
+// refresh hides a lost wake-up.
 func atContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices = 0, n })
 }
 
-// impatientAtContentionTiming is atContentionTiming whose requests miss their deadline soon.
+// shortTimeoutAtContentionTiming is atContentionTiming with a short timeout.
 func shortTimeoutAtContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices, o.Timeout = 0, n, testTimeout })
 }
 
-func TestPauseIsTheContentionTiming(t *testing.T) {
+func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 	at := func(ttl, transition int64) row {
 		return row{owner: "a", live: true, now: 1000, ttlAt: 1000 + ttl, transitionAt: 1000 + ttl + transition}
 	}
@@ -55,8 +55,8 @@ func TestPauseIsTheContentionTiming(t *testing.T) {
 	}
 }
 
-// TestALateAnswerToAGuardDelaysNoLook: the tenure has ended meanwhile.
-func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
+// The tenure has ended before the answer arrives.
+func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	a := take(t, b, "late", "a", long)
 	w := block(t, b, "late", "b", time.Minute)
@@ -69,13 +69,13 @@ func TestALateAnswerToAGuardDelaysNoLook(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if d := time.Until(m.refreshAt); d > time.Minute+3*time.Second || m.lastOwner != "b" {
-		t.Errorf("the next look is in %v, the owner seems to be %s", d, m.lastOwner)
+		t.Errorf("the next refresh is in %v, the last owner is %s", d, m.lastOwner)
 	}
 }
 
-// TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing: its contender may have released what the table said, through another
-// server, before it began to wait. It keeps its place.
-func TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
+// The waiter's contender may have released that lease through another server before it began to
+// wait. The waiter stays in the queue.
+func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	other := take(t, b, "old", "b", long)
 	sent := time.Now()
@@ -91,10 +91,10 @@ func TestAnAnswerThatIsOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	}
 }
 
-// TestAReleaseThatTakesEffectLateIsNoticed: its client was told that nobody knows, and
-// the statement, which waited for its row, commits later. On a slow machine it may lose its
-// wait for the row: then it has no effect, and the test begins anew.
-func TestAReleaseThatTakesEffectLateIsNoticed(t *testing.T) {
+// The client has got an UnavailableError, and the statement, which waited for its row, commits
+// later. On a slow machine its lock wait may time out. Then it has no effect, and the test starts
+// again.
+func TestLateReleaseIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	for i := range 10 {
@@ -105,7 +105,7 @@ func TestAReleaseThatTakesEffectLateIsNoticed(t *testing.T) {
 	t.Fatal("no release has taken effect")
 }
 
-// releaseTakesEffectLate reports false if the release lost its wait for the row.
+// releaseTakesEffectLate returns false if the release's lock wait timed out.
 func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mutex string) (effective bool) {
 	t.Helper()
 	n := &notices{subs: map[string]bool{simba.ContenderChannel(mutex, "b"): true}}
@@ -121,20 +121,19 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); !isUnavailable(err) {
 		t.Fatal(err)
 	}
-	<-time.After(300 * time.Millisecond) // a look that came too early has shown the old owner
+	<-time.After(300 * time.Millisecond) // an early refresh has shown the old owner
 	tx.Rollback()
-	told := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
-	settled := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
-	await(t, "b is told", func() bool {
-		effective = n.count(told) > 0
-		return effective || time.Now().After(settled) && ownerOf(t, b, mutex).Owner == "a"
+	notice := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
+	decided := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
+	await(t, "b is woken", func() bool {
+		effective = n.count(notice) > 0
+		return effective || time.Now().After(decided) && ownerOf(t, b, mutex).Owner == "a"
 	})
 	return effective
 }
 
-// TestAMutexThatCannotBePassedOnNowIsPassedOnLater: whoever was granted it is gone, and
-// the request that would pass it on does not get that far.
-func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
+// The waiter that was granted the mutex is gone, and the request that would pass it on fails.
+func TestFailedHandoffIsRetried(t *testing.T) {
 	b := shortTimeoutAtContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "dead", "a", long)
 	w := block(t, b, "dead", "b", long)
@@ -152,16 +151,15 @@ func TestAMutexThatCannotBePassedOnNowIsPassedOnLater(t *testing.T) {
 	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "dead").Owner == "" })
 }
 
-// TestAGuardThatWaitsForItsRowRevivesNothing: others were told meanwhile that the lease
-// had ended.
-func TestAGuardThatWaitsForItsRowRevivesNothing(t *testing.T) {
+// Other clients have seen the end of the lease meanwhile.
+func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
 	db := direct(t, store, "")
 	for _, how := range []string{"guard", "acquire", "release"} {
 		o := take(t, b, how, "a", long)
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: how, Contender: "a", TTL: 300 * time.Millisecond}); err != nil && !isUnavailable(err) {
-			t.Fatal(err) // its answer may take longer than the lease
+			t.Fatal(err) // the answer may take longer than the lease
 		}
 		tx := lockRow(t, db, how)
 		done := make(chan error, 1)
@@ -187,7 +185,7 @@ func TestAGuardThatWaitsForItsRowRevivesNothing(t *testing.T) {
 				done <- err
 			}
 		}()
-		await(t, "the end is told", func() bool { return ownerOf(t, other, how).Owner == "" })
+		await(t, "the end is reported", func() bool { return ownerOf(t, other, how).Owner == "" })
 		tx.Rollback()
 		if err := <-done; err != nil {
 			t.Errorf("%s: %v", how, err)
@@ -195,9 +193,8 @@ func TestAGuardThatWaitsForItsRowRevivesNothing(t *testing.T) {
 	}
 }
 
-// TestAWaiterThatComesBackWhileItLeavesIsGranted, whatever the order in which the
-// steps of both fall.
-func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
+// The steps of both may run in any order.
+func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for round := range 60 {
 		mutex := fmt.Sprintf("back-%d", round)
@@ -223,11 +220,11 @@ func TestAWaiterThatComesBackWhileItLeavesIsGranted(t *testing.T) {
 	}
 }
 
-// TestWhatAContenderOwnsIsLeftToItsRequest, which renews it: whoever finds out while that is under way tells the waiter nothing.
-func TestWhatAContenderOwnsIsLeftToItsRequest(t *testing.T) {
+// The request renews the lease. A refresh in between does not wake the waiter.
+func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for by, find := range map[string]func(ctx context.Context, m *mutexState) error{
-		"a look": b.refreshAndHandOff,
+		"a refresh": b.refreshAndHandOff,
 		"a renewal": func(ctx context.Context, m *mutexState) error {
 			_, _, err := b.Acquire(ctx, request(m.mutex, "a", time.Minute))
 			return err
@@ -249,7 +246,7 @@ func TestWhatAContenderOwnsIsLeftToItsRequest(t *testing.T) {
 	}
 }
 
-// seated is block as far as to the waiter's seat.
+// enqueuedWaiter is block up to the queue entry.
 func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *proxy.Ticket) {
 	w := &waiter{woken: make(chan struct{})}
 	r := request(m.mutex, contender, long)
@@ -259,17 +256,17 @@ func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *prox
 	return w, t
 }
 
-// TestAnyLookWakesWhoHasAcquiredOtherwise: the next one that is booked comes at the end of the lease.
-func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
+// The next scheduled refresh is at the end of the lease.
+func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := atContentionTiming(t, store.Addr, &notices{}), serve(t, store.Addr, nil)
-	// acquires has b acquire through the other server.
+	// acquires lets b acquire through the other server.
 	acquires := func(t *testing.T, mutex string) {
 		t.Helper()
 		release(t, other, mutex, "a")
 		take(t, other, mutex, "b", long)
 	}
-	for by, look := range map[string]func(t *testing.T, mutex string){
+	for by, wakes := range map[string]func(t *testing.T, mutex string){
 		"another's poll": func(t *testing.T, mutex string) {
 			acquires(t, mutex)
 			if o, _, err := b.Acquire(t.Context(), request(mutex, "c", long)); err != nil || o.Owner != "b" {
@@ -308,7 +305,7 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			take(t, b, by, "a", long)
 			w := block(t, b, by, "b", long)
-			look(t, by)
+			wakes(t, by)
 			w.granted(t)
 		})
 	}
@@ -317,7 +314,7 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 		take(t, b, mutex, "a", long)
 		m := b.ref(mutex)
 		w, ticket := enqueuedWaiter(b, m, "b")
-		acquires(t, mutex) // its request has shown a
+		acquires(t, mutex) // its own request has shown a as the owner
 		if err := b.refreshAndHandOff(t.Context(), m); err != nil {
 			t.Error(err)
 		}
@@ -327,13 +324,13 @@ func TestAnyLookWakesWhoHasAcquiredOtherwise(t *testing.T) {
 	})
 }
 
-// TestChangesBetweenTwoLooks are told by what both looks show.
-func TestChangesBetweenTwoLooks(t *testing.T) {
+// The two rows determine the announced events.
+func TestChangesBetweenTwoReads(t *testing.T) {
 	live := func(owner string, token uint64) row {
 		return row{owner: owner, token: token, version: token, live: true}
 	}
 	over := func(owner string, token uint64) row { return row{owner: owner, token: token, version: token} }
-	// With a column fencing_token they have that beside the version.
+	// On a table with fencing_token the rows have that column too.
 	as := func(owner string, version, fencing uint64, end int64) row {
 		r := row{owner: owner, version: version, fencingToken: fencing, fenced: true, transitionAt: end}
 		r.derive()
@@ -371,7 +368,7 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 		"the owner is given a token":              {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
 		"it renews, and is given a token":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
 		"one without a token is ours now":         {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
-		"from before the column: raised":          {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
+		"older than the column: backfilled":       {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
 		"from before the column: a JVM's renewal": {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
 		"from before the column: ours, twice":     {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
 		"from before the column: expired":         {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
@@ -389,15 +386,14 @@ func TestChangesBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesTakesNobodyElsesPlace: its contender is back on another connection
-// before the place of the old one is given up.
-func TestWhoLeavesTakesNobodyElsesPlace(t *testing.T) {
+// The contender is back on another connection before the old one leaves.
+func TestLeavingKeepsTheEntryOfANewConnection(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
-	take(t, b, "place", "a", long)
-	old := block(t, b, "place", "b", long).ticket.(*proxy.Ticket)
+	take(t, b, "queue", "a", long)
+	old := block(t, b, "queue", "b", long).ticket.(*proxy.Ticket)
 	old.Withdraw()
-	again := block(t, b, "place", "b", long)
+	again := block(t, b, "queue", "b", long)
 	b.dequeue(old, simba.EndTimeout)
-	release(t, b, "place", "a")
+	release(t, b, "queue", "a")
 	again.granted(t)
 }

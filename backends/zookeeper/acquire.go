@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// reasonHandoff is the reason of a tenure that a blocked waiter was granted.
+// reasonHandoff is the reason of a tenure that was granted to a blocked waiter.
 const reasonHandoff = "handoff"
 
 // Acquire implements simba.Backend. A free mutex costs one round trip.
@@ -34,13 +34,13 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	var out simba.Outcome
 	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err == nil {
-		defer unlock() // when the ticket says what came of it: see tryRejoin
+		defer unlock() // only after the ticket is withdrawn or kept: see tryRejoin
 		out, err = b.acquireWithLock(ctx, r, t)
 	}
 	if err == nil && out.Status == simba.StatusWaiting {
 		return out, t, nil
 	}
-	if !t.Withdraw() { // it was granted or moved meanwhile, and will hear of that
+	if !t.Withdraw() { // it was granted or superseded meanwhile; End returns the outcome
 		return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 	}
 	if err != nil {
@@ -49,13 +49,13 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	b.mu.Lock()
 	if n := b.nodeLocked(nodeKey{r.Mutex, r.Contender}); n != nil {
-		n.unacknowledged = false // this answer tells of it
+		n.unacknowledged = false // this reply acknowledges the tenure
 	}
 	b.mu.Unlock()
 	return out, nil, nil
 }
 
-// acquire is acquireHeld of a request that does not wait.
+// acquire is acquireWithLock for a request without a Waiter.
 func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, error) {
 	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err != nil {
@@ -65,7 +65,8 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	return b.acquireWithLock(ctx, r, nil)
 }
 
-// acquireHeld grants, renews or queues; t is the ticket of r.Waiter. Who calls it holds the gate of the place.
+// acquireWithLock grants, renews or enqueues. t is the ticket of r.Waiter. The caller holds the
+// key's lock.
 func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
 	for made := (*node)(nil); ; {
 		s, err := b.current(ctx, r.Mutex)
@@ -76,9 +77,11 @@ func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t
 		switch {
 		case err == nil && done:
 			return out, nil
-		case t == nil && errors.Is(err, errSessionOver): // as in alone; who is blocked goes on waiting
+		case t == nil && errors.Is(err, errSessionOver):
+			// As in withLock; a blocked request keeps waiting.
 			return simba.Outcome{}, errUnknown
-		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged): // look again
+		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged):
+			// Try again.
 			if ctx.Err() != nil {
 				return simba.Outcome{}, errNoAnswer
 			}
@@ -88,7 +91,8 @@ func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t
 	}
 }
 
-// acquireInside is one attempt; done is false if it has to be made anew. made is the node that an attempt of this request has made.
+// tryAcquire makes one attempt. done is false if another one is needed. made is the node that an
+// attempt of this request has created.
 func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
 	k := nodeKey{r.Mutex, r.Contender}
 	if b.hasOrphans(k) {
@@ -100,7 +104,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	switch {
 	case n == nil:
 		return b.joinQueue(ctx, s, r, t, made)
-	case n.s != s: // its session is being forgotten
+	case n.s != s: // its session is over
 		b.mu.Lock()
 		b.dropLocked(n)
 		b.mu.Unlock()
@@ -111,7 +115,8 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	b.mu.Unlock()
 	switch {
 	case owner && ended:
-		return out, false, b.expire(ctx, n) // whoever keeps it: it is its contender that asks
+		// Its own contender asks, so end the lease even if another server created it.
+		return out, false, b.expire(ctx, n)
 	case owner:
 		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
 			return out, false, err
@@ -128,7 +133,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	case i < 0:
 		b.forgetDeleted(n)
 		return out, false, nil
-	case i == 0 && ended: // as others tell that have taken it for an owner's
+	case i == 0 && ended: // another server may have reported it as the owner
 		return out, false, b.expire(ctx, n)
 	case i == 0:
 		return b.becomeOwner(ctx, n, r, t, n == *made)
@@ -139,7 +144,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	}
 }
 
-// enroll makes a node for a contender that this server knows none of.
+// joinQueue creates a node for a contender of which this server knows none.
 func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
 	k := nodeKey{r.Mutex, r.Contender}
 	if r.NoQueue && b.heldHere(r.Mutex) {
@@ -157,8 +162,8 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 	}
 	c, err := b.create(ctx, s, k, rec)
 	if lasting(err) || outOfQuota(err) {
-		// A renewal makes no node. So who may own the mutex by a node that was made through
-		// another server goes on with that.
+		// A renewal creates no node. A contender that may own the mutex by a node that it created
+		// through another server continues with that one.
 		if n, found := b.owned(ctx, s, k, 0); n != nil && found == nil {
 			return out, false, nil
 		}
@@ -185,7 +190,8 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return out, false, nil
 	}
 	other, err := b.olderNode(ctx, s, k, names[:at])
-	if err == nil && other != nil && other.child == names[0] { // it may own the mutex, or have owned it
+	// The first node may own the mutex, or have owned it.
+	if err == nil && other != nil && other.child == names[0] {
 		other, err = b.decided(ctx, s, r.Mutex, other.child)
 	}
 	if err != nil || other != nil {
@@ -199,7 +205,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		names, at = names[at-left:], left
 	}
 	switch {
-	case at == 0 && b.ended(n): // those in front went too late
+	case at == 0 && b.ended(n): // the nodes ahead were deleted too late
 		b.mu.Lock()
 		n.expiresAt = time.Now()
 		b.addLocked(n)
@@ -214,7 +220,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return b.refuse(ctx, s, r, slices.Delete(names, at, at+1), "")
 	}
 	b.mu.Lock()
-	n.expiresAt = time.Now().Add(b.QueueGrace()) // until we know better, below
+	n.expiresAt = time.Now().Add(b.QueueGrace()) // until stayQueued sets it
 	if t != nil {
 		n.kind = kindBlocked
 	}
@@ -234,7 +240,7 @@ func (b *Backend) ended(n *node) bool {
 	return n.endedLocked(time.Now())
 }
 
-// stay keeps a place in the queue.
+// stayQueued keeps a queue entry.
 func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.AcquireRequest, t *proxy.Ticket, names []string) (out simba.Outcome, done bool, err error) {
 	k := nodeKey{r.Mutex, r.Contender}
 	out.Status = simba.StatusWaiting
@@ -243,7 +249,7 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 		if err != nil {
 			return out, false, err
 		}
-		if h.child == n.child { // those in front are gone
+		if h.child == n.child { // the nodes ahead are gone
 			return out, false, nil
 		}
 		out = h.outcome(simba.StatusQueued)
@@ -258,7 +264,7 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 		return out, false, nil
 	}
 	blocked := b.waitsLocked(k)
-	// A poll does not change what a blocked connection asked for and will be told.
+	// A poll changes nothing of a blocked request of the same contender.
 	if t != nil || !blocked {
 		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)
 	}
@@ -276,9 +282,9 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 	return out, true, nil
 }
 
-// refuse is the outcome of a request that does not queue; child is the contender's node
-// if it queues all the same, since an earlier request. Should that have come to own the mutex meanwhile,
-// the request is to be made anew: an owner is not refused.
+// refuse returns the outcome of a NOQUEUE request. child is the contender's node from an earlier
+// request, "" if it has none. done is false if the contender has become the owner meanwhile. Then
+// the request is tried again, since an owner is never refused.
 func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest, names []string, child string) (out simba.Outcome, done bool, err error) {
 	h, err := b.head(ctx, s, r.Mutex, names)
 	if err != nil || h.owned && !h.bare && h.contender == r.Contender {
@@ -289,7 +295,7 @@ func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest
 	return out, true, nil
 }
 
-// heldHere reports whether a client of this server owns the mutex as far as we know.
+// heldHere reports whether a client of this server owns the mutex, as far as this server knows.
 func (b *Backend) heldHere(mutex string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -304,8 +310,8 @@ func (b *Backend) heldHere(mutex string) bool {
 	return false
 }
 
-// look spares a request that will not queue the making of a node; done is false if the
-// mutex may be had.
+// checkBusy lets a NOQUEUE request for a busy mutex return without creating a node. done is false
+// if the mutex may be free.
 func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequest) (out simba.Outcome, done bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return out, false, err
@@ -316,12 +322,12 @@ func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequ
 	}
 	mark := protected + contenderMark(r.Contender)
 	if slices.ContainsFunc(names, func(c string) bool { return strings.HasPrefix(c, mark) }) {
-		return out, false, nil // its own, perhaps
+		return out, false, nil // it may be its own
 	}
 	return b.refuse(ctx, s, r, names, "")
 }
 
-// expire ends a lease whose time is over.
+// expire ends a lease that is over.
 func (b *Backend) expire(ctx context.Context, n *node) error {
 	err := b.remove(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
 	if errors.Is(err, zk.ErrBadVersion) {
@@ -330,12 +336,13 @@ func (b *Backend) expire(ctx context.Context, n *node) error {
 	return ignoreNoNode(err)
 }
 
-// unblock makes the node of a contender whose connection is gone a polling waiter's.
+// unblock turns the node of a contender whose connection broke into that of a polling waiter.
 func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.nodeLocked(k)
-	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) { // another connection took the place over
+	// Another connection may have superseded the broken one.
+	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) {
 		return
 	}
 	n.kind, n.reservedUntil, n.idle = kindPolling, time.Time{}, false
@@ -344,10 +351,10 @@ func (b *Backend) unblock(k nodeKey) {
 	b.watcherLocked(k.mutex).wake()
 }
 
-// waitsLocked reports whether a connection here waits for a contender.
+// waitsLocked reports whether the contender is blocked on a connection of this server.
 func (b *Backend) waitsLocked(k nodeKey) bool { return b.waiters.Find(k.mutex, k.contender) != nil }
 
-// leftLocked is how long the lease still runs, as far as this server has seen it.
+// leftLocked returns how long the lease is still running, as far as this server knows.
 func (b *Backend) leftLocked(mutex string) time.Duration {
 	m := b.mutexes[mutex]
 	if m == nil {

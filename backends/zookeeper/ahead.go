@@ -11,11 +11,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What a new node finds in front of itself: nodes of waiters that may be passed, and
-// its own contender's, made through another server.
+// A new node may find two kinds of nodes ahead of it. Polling waiters may have missed the mutex.
+// And its own contender may have an older node, which another server created.
 
-// overtake removes the nodes of waiters that had their turn, or could not be told of it, and
-// returns how many nodes are left in front.
+// removeMissedAhead deletes the nodes of polling waiters ahead that missed their reservation or
+// were unreachable. It returns how many nodes are left ahead.
 func (b *Backend) removeMissedAhead(ctx context.Context, s *session, mutex string, ahead []string) (left int, err error) {
 	for i, child := range ahead {
 		if passed, err := b.removeIfMissed(ctx, s, mutex, child); err != nil || !passed {
@@ -32,7 +32,8 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 		ended := own != nil && own.kind == kindOwner && !own.ownsLocked(now)
 		busy := own != nil && !own.missedLocked(now)
 		b.mu.Unlock()
-		if ended && now.Before(deadline) && b.pause(decidePause) { // it is about to go, and the mutex counts as free
+		// An ended lease is about to be deleted, and the mutex counts as free.
+		if ended && now.Before(deadline) && b.pause(decidePause) {
 			continue
 		}
 		if busy {
@@ -43,7 +44,7 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 			return err == nil, err
 		}
 		idle := n.kind == kindPolling && n.idle
-		if own != nil { // what we know may have yet to be written
+		if own != nil { // the lease node may not show it yet
 			b.mu.Lock()
 			idle = own.missedLocked(time.Now()) && own.version == n.version
 			b.mu.Unlock()
@@ -62,14 +63,14 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 			return true, nil
 		case errors.Is(err, zk.ErrNoNode):
 			return true, nil
-		case !errors.Is(err, zk.ErrBadVersion): // else look what has changed
+		case !errors.Is(err, zk.ErrBadVersion): // else read again what has changed
 			return false, err
 		}
 	}
 }
 
-// undo deletes a node that was just made, unless its contender uses it through another server
-// by now: then it is kept.
+// undoCreate deletes a node that was just created. It keeps the node if the contender uses it
+// through another server by now.
 func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error) {
 	if err = b.removeOwn(ctx, n, simba.Event{}, thisVersion); err != nil {
 		return false, ignoreNoNode(err)
@@ -82,7 +83,7 @@ func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error
 	return kept, nil
 }
 
-// yield gives the place of a new node up for an older one of the same contender.
+// yieldTo deletes a new node in favour of an older one of the same contender.
 func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	kept, err := b.undoCreate(ctx, n)
 	if err == nil && !kept && older != nil {
@@ -93,8 +94,7 @@ func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	return err
 }
 
-// elder returns the contender's node, made through another server, among the first nodes
-// of a mutex, or nil.
+// olderNode returns the contender's node that another server created, if it is among names, or nil.
 func (b *Backend) olderNode(ctx context.Context, s *session, k nodeKey, names []string) (*node, error) {
 	mark := protected + contenderMark(k.contender)
 	for i, child := range names {
@@ -108,7 +108,7 @@ func (b *Backend) olderNode(ctx context.Context, s *session, k nodeKey, names []
 		if n == nil || n.contender != k.contender {
 			continue
 		}
-		if n.kind == kindAsking && i > 0 { // it has yet to say that it waits
+		if n.kind == kindAsking && i > 0 { // its creator has yet to write that it waits
 			n.kind, n.expiresAt, n.presumedUntil = kindPolling, time.Now().Add(b.QueueGrace()), n.end()
 		}
 		return n, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Backend is the engine. It implements simba.Backend.
+// Backend is the engine. It implements simba.Backend and is safe for concurrent use.
 type Backend struct {
 	proxy.QueueSettings
 
@@ -22,7 +22,7 @@ type Backend struct {
 	target  target
 	log     *slog.Logger
 	notices simba.Notices
-	id      string // of this process, in the sessions' names
+	id      string // of this process, in lease records
 
 	slots    []*sessionSlot
 	waiters  *proxy.Waiters
@@ -30,22 +30,23 @@ type Backend struct {
 	clock    storeClock
 	counters counters
 
-	life  context.Context // ends with Close; what runs in the background has no other
+	life  context.Context // ends with Close; background work uses it
 	close context.CancelFunc
 	all   sync.WaitGroup // requests and background work
 
-	mu           sync.Mutex // guards what follows; held for no I/O, logging or waiting
-	closed       bool
-	mutexes      map[string]*mutex
-	making       map[guid]struct{}          // nodes whose creation is under way
-	orphans      map[nodeKey]map[guid]int32 // nodes that must go, and the version of their leases
-	createdNodes map[guid]*node             // the nodes that this server keeps
+	mu      sync.Mutex // guards what follows; never held during I/O, logging or waiting
+	closed  bool
+	mutexes map[string]*mutex
+	making  map[guid]struct{} // nodes that are being created
+	// orphans has nodes to delete, and the known versions of their leases.
+	orphans      map[nodeKey]map[guid]int32
+	createdNodes map[guid]*node // nodes that this server created
 	keyLocks     map[nodeKey]*keyLock
-	patterns     map[string]struct{} // globs of channels that may be ours
-	root         *watcher            // of the list of mutexes, for patterns; nil = none
+	patterns     map[string]struct{} // subscribed patterns that can match channels of mutexes
+	root         *watcher            // watches the list of mutexes, for patterns; nil = none
 }
 
-// place is where a contender stands: it has at most one node there.
+// nodeKey identifies a node: a contender has at most one in a mutex.
 type nodeKey struct{ mutex, contender string }
 
 type counters struct {
@@ -58,9 +59,9 @@ var (
 	_ proxy.Store   = (*Backend)(nil)
 )
 
-// Open connects to the ensemble and checks that mutexes can be kept there: that the
-// chroot exists, that we may make nodes, and that it knows container nodes
-// (ZooKeeper 3.5). An error says in one line what is wrong.
+// Open connects to the ensemble and checks that it can keep mutexes there. The chroot must exist,
+// nodes can be created, and the ensemble supports container nodes (ZooKeeper 3.5). An error has one
+// line and says what is wrong.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.ensureDefaults()
 	target, err := o.validate()
@@ -101,10 +102,10 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Close ends the engine and all its goroutines; later calls do nothing. Who waits is
-// told simba.ErrStopped and its nodes go. If a lease that was given through this
-// server still runs, the session is left to time out in the ensemble, so that
-// nobody else gets the mutex before the lease ends or the session does.
+// Close ends the engine and all its goroutines. Later calls do nothing. Waits end with
+// simba.ErrStopped, and the waiters' nodes are deleted. If a lease that this server granted is
+// still running, Close leaves the session to its timeout. So nobody else gets the mutex before the
+// lease or the session ends.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -118,7 +119,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a request: its context ends with the deadline or with Close.
+// enter begins a request. Its context ends with the deadline or with Close.
 func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +136,7 @@ func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// background runs f unless the engine is closed. f must end when b.life does.
+// background runs f in a goroutine unless the engine is closed. f must end when b.life does.
 func (b *Backend) background(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +145,7 @@ func (b *Backend) background(f func()) {
 	}
 }
 
-// failed makes an error of a request into what clients are told.
+// failed turns an error of a request into the error that the caller receives.
 func (b *Backend) failed(err error) error {
 	var name *simba.NameError
 	switch {
@@ -160,7 +161,7 @@ func (b *Backend) failed(err error) error {
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
 }
 
-// binding is how a connection of this server is named in a lease; "" is none.
+// binding returns the name of a connection of this server in lease records; "" = none.
 func (b *Backend) binding(session uint64) string {
 	if session == 0 {
 		return ""
@@ -168,13 +169,13 @@ func (b *Backend) binding(session uint64) string {
 	return b.id + ":" + strconv.FormatUint(session, 10)
 }
 
-// gate lets one request of a contender for a mutex through at a time.
+// keyLock lets one request of a contender for a mutex run at a time.
 type keyLock struct {
-	free  chan struct{} // holds one when free
+	free  chan struct{} // has one element while unlocked
 	users int           // guarded by Backend.mu
 }
 
-// hold waits for the gate of a place and returns what opens it again.
+// lockKey waits for the lock of a key and returns its unlock function.
 func (b *Backend) lockKey(ctx context.Context, k nodeKey) (unlock func(), err error) {
 	b.mu.Lock()
 	l := b.keyLocks[k]
@@ -201,7 +202,7 @@ func (b *Backend) lockKey(ctx context.Context, k nodeKey) (unlock func(), err er
 	}
 }
 
-// History implements simba.Backend: what this server did or saw.
+// History implements simba.Backend. It returns the events that this server caused or observed.
 func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 	_, leave, err := b.enter(ctx)
 	if err != nil {
@@ -211,7 +212,7 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 	return b.eventLog.Find(r), 0, nil
 }
 
-// Stats implements simba.Backend. What is held in the ensemble, only a Scan can tell.
+// Stats implements simba.Backend. Held and Mutexes are unknown: only Scan reads the ensemble.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
 		Held:     -1,
@@ -229,7 +230,7 @@ func (b *Backend) Stats() simba.Stats {
 	}
 }
 
-// Commit implements simba.Committer: what the ensemble has answered is durable.
+// Commit implements simba.Committer. Every answer of the ensemble is durable already.
 func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 
 const clients = 64
 
-// spread shares b.N rounds out among the clients.
+// spread distributes b.N rounds over the clients.
 func spread(b *testing.B, round func(client int) error) {
 	b.Helper()
 	var left atomic.Int64
@@ -37,7 +37,7 @@ func spread(b *testing.B, round func(client int) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }
 
-// recipe is an acquire and a release as Curator makes them.
+// recipe acquires and releases as Curator does.
 func recipe(c *zk.Conn, mutex string) error {
 	path, err := c.CreateProtectedEphemeralSequential("/simba/"+mutex+"/latch-", []byte("contender"), zk.WorldACL(zk.PermAll))
 	if err != nil {
@@ -49,7 +49,7 @@ func recipe(c *zk.Conn, mutex string) error {
 	return c.Delete(path, -1)
 }
 
-// BenchmarkUncontended is an acquire and a release of 64 clients on mutexes of their own.
+// BenchmarkUncontended has 64 clients that acquire and release, each a mutex of its own.
 func BenchmarkUncontended(b *testing.B) {
 	srv := stores.ZooKeeper(b)
 	first := raw(b, srv.Addr)
@@ -62,7 +62,7 @@ func BenchmarkUncontended(b *testing.B) {
 		}
 	}
 	engine := open(b, zookeeper.Options{Servers: srv.Addr})
-	for n := range 5000 { // the ensemble's own warming up
+	for n := range 5000 { // warms the ensemble up
 		if err := recipe(first, fmt.Sprintf("shared-%d", n%clients)); err != nil {
 			b.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkHot is the same on one mutex for which all wait.
+// BenchmarkHot has 64 clients of one mutex.
 func BenchmarkHot(b *testing.B) {
 	srv := stores.ZooKeeper(b)
 	engine := open(b, zookeeper.Options{Servers: srv.Addr})
@@ -122,7 +122,8 @@ func BenchmarkHot(b *testing.B) {
 	})
 }
 
-// BenchmarkHandoff is how long after a RELEASE the next waiter of the same server is told.
+// BenchmarkHandoff measures the time from a RELEASE until the next waiter of the same server is
+// woken.
 func BenchmarkHandoff(b *testing.B) {
 	srv := stores.ZooKeeper(b)
 	engine := open(b, zookeeper.Options{Servers: srv.Addr})

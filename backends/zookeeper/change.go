@@ -11,26 +11,27 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The changes of the ensemble: the only code that writes latch nodes and leases. Who calls
-// it holds the gate of the place. Each goes on until its outcome is known or ctx
-// ends; what is unknown then is settled in the background.
+// All writes of latch nodes and leases. The caller holds the key's lock. Each function tries until
+// the outcome is known or ctx ends. An outcome that is unknown then is reconciled in the
+// background.
 
-// condition is on what a node is deleted.
+// condition says when a node may be deleted.
 type condition uint8
 
 const (
-	thisVersion condition = iota // only if nobody has changed the lease
-	asWaiter                     // and only while its contender waits, and nobody is handing it the mutex
+	thisVersion condition = iota // if its lease has not changed
+	// asWaiter also requires that its contender waits and is not being granted the mutex.
+	asWaiter
 )
 
-// created is a new node and what was there when it was made.
+// creation is the result of create.
 type creation struct {
 	node *node
-	only bool // no other node was there
+	only bool // it was the only node
 }
 
-// create makes a latch node and its lease in one step. Writing the mutex' node in the same
-// step gives the number of nodes, the zxid and the leader's clock in one round trip.
+// create creates a latch node and its lease in one step. The same step writes the mutex' node. So
+// its answer also has the number of nodes, the zxid and the leader's clock.
 func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record) (c creation, err error) {
 	g := newGUID(k.contender, s.tag)
 	b.mu.Lock()
@@ -61,7 +62,7 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 			&zk.SetDataRequest{Path: s.mutex(k.mutex), Version: -1})
 		switch {
 		case err == nil:
-			n.since = start // none before was done
+			n.since = start // no earlier attempt succeeded
 			stat := res[2].Stat
 			b.clock.observe(stat.Mtime, start, time.Now())
 			n.child, n.token, n.acquiredAt = res[0].String[len(s.mutex(k.mutex))+1:], uint64(stat.Mzxid), stat.Mtime
@@ -72,14 +73,14 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 				continue
 			}
 			return c, err
-		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt was late
+		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt arrived late
 		case certain(err), outOfQuota(err):
 			return c, err
 		}
 		if !s.alive() {
 			return c, errSessionOver
 		}
-		if n.since.IsZero() { // which attempt makes it we may not learn, and others count from then
+		if n.since.IsZero() { // any attempt may have succeeded, and other servers count from there
 			n.since = start
 		}
 		found, err := b.recover(ctx, s, n)
@@ -93,7 +94,7 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 	}
 }
 
-// recover looks for a node whose creation had no answer, by its guid.
+// recover looks for a node by its guid, after its creation had no answer.
 func (b *Backend) recover(ctx context.Context, s *session, n *node) (found bool, err error) {
 	child, err := s.find(ctx, n.mutex, n.guid)
 	if err != nil || child == "" {
@@ -123,14 +124,15 @@ func (s *session) find(ctx context.Context, mutex string, g guid) (child string,
 	return "", nil
 }
 
-// renew begins both windows of a node anew, as its contender now asks, and makes it
-// an owner's. It returns zk.ErrNoNode if the node is gone: it is forgotten then; errChanged if the lease is over
-// by now, by our clock, or by what others may tell.
+// renew begins both windows of a node again, with the durations that its contender now asks for,
+// and makes it the owner's. It returns zk.ErrNoNode if the node is gone, and forgets it. It returns
+// errChanged if the lease has ended by this server's clock, or others may have reported its end.
 func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
 	return b.writeOwner(ctx, n, ttl, transition, binding, false)
 }
 
-// own is renew; or, for the request that has made the node, it lets the windows begin when that was, if others may have told of them so.
+// writeOwner is renew. For the request that created the node (made), the windows begin with the
+// creation if others may have reported them so.
 func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
 	first := time.Now()
 	for {
@@ -173,7 +175,7 @@ func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.
 	}
 }
 
-// mark writes what the other servers should know of a node.
+// writeRecord writes the node's state to its lease node, for the other servers.
 func (b *Backend) writeRecord(ctx context.Context, n *node) error {
 	for {
 		b.mu.Lock()
@@ -201,7 +203,7 @@ func (b *Backend) writeRecord(ctx context.Context, n *node) error {
 	}
 }
 
-// write changes a lease if its latch node is there and nobody has changed it since version.
+// write changes a lease node if the latch node exists and the lease node has this version.
 func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
 	b.mu.Lock()
 	n.writing = true
@@ -214,7 +216,7 @@ func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32
 	return n.s.change(ctx, n, rec, version)
 }
 
-// change is write, of a lease that need not be one that we know.
+// change is write for a lease that this server need not know.
 func (s *session) change(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},
@@ -225,7 +227,7 @@ func (s *session) change(ctx context.Context, n *node, rec *record, version int3
 	return res[1].Stat, nil
 }
 
-// unwritten judges the error of a write: nil means that it should be tried again.
+// retryWrite handles the error of a write. It returns nil if the write should be tried again.
 func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
@@ -240,11 +242,11 @@ func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	case ctx.Err() != nil:
 		return err
 	}
-	return nil // the connection broke: if it was done, the version tells
+	return nil // the connection broke: the version shows whether the write was done
 }
 
-// reload takes over what another server has written into a node's lease, or what an
-// earlier write of ours that had no answer has. The lease of a node that we keep is watched from then on.
+// reload reads a node's lease. It adopts what another server has written, or what an earlier write
+// of this server without an answer has done. It also sets a watch if this server created the node.
 func (b *Backend) reload(ctx context.Context, n *node) error {
 	read := n.s.get
 	if !n.foreign {
@@ -264,26 +266,27 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.watchAt = time.Time{}
-	if err != nil { // no server wrote that: what we know stays, and is written anew
+	if err != nil { // no server wrote that: write the known state again
 		n.version = lease.stat.Version
 		b.scheduleWriteLocked(n, 0)
 		return nil
 	}
 	if lease.stat.Version != n.version {
-		if rec.Server == b.id { // a write of ours that had no answer: what we know is newer
+		if rec.Server == b.id { // an earlier write of this server: the known state is newer
 			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner
 			if rec.Kind != kindAsking && rec.Kind != kindOwner {
 				n.presumedUntil = time.Time{}
 			}
-			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.renewalStart.IsZero() { // but of a renewal
+			// But a renewal without an answer has begun other windows.
+			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.renewalStart.IsZero() {
 				n.since, n.acquiredAt = n.renewalStart, began
 				n.ttl, n.transition, n.binding, n.unacknowledged = millis(rec.TTL), millis(rec.Transition), rec.Session, false
 			}
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
 			if n.kind == kindPolling && b.waitsLocked(n.key()) {
-				// The server that the contender left for this one was late to say that
-				// nobody waits there any more.
+				// The contender moved here, and its last server wrote only later that nobody waits
+				// there.
 				n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
 				b.scheduleWriteLocked(n, 0)
 			}
@@ -296,8 +299,8 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	return nil
 }
 
-// touched hears that a lease node has changed that was watched. It is called by the
-// library, so it only sets the alarm.
+// leaseChanged is called by the library when a watched lease node has changed. It only sets the
+// timer.
 func (b *Backend) leaseChanged(g guid) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -311,15 +314,15 @@ func (b *Backend) leaseChanged(g guid) {
 		}
 	}
 	n.watchAt = time.Now()
-	if n.writing { // it was us, most likely
+	if n.writing { // probably a write of this server
 		n.watchAt = n.watchAt.Add(watchDelay)
 	}
 	b.armLocked(n)
 }
 
-// adoptLocked sets a node to what its lease says. The windows of a renewal through another
-// server are counted from when its keeper learns of it, which is never too short; no lease
-// depends on the ensemble's clock. That one is over changes nothing for who counts it already.
+// adoptLocked sets a node to what its lease says. If another server renewed it, the creator counts
+// the windows from when it learns of that. That is never too short, and never by the ensemble's
+// clock. The flag Over changes nothing for a server that counts the same lease already.
 func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	now := time.Now()
 	since := now
@@ -342,8 +345,8 @@ func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	}
 }
 
-// vanished forgets a node that the ensemble does not have any more, and makes sure that
-// nothing of it is left.
+// forgetDeleted forgets a node that is gone in the ensemble, and makes sure that its lease goes
+// too.
 func (b *Backend) forgetDeleted(n *node) {
 	b.mu.Lock()
 	if n.forgotten {
@@ -353,9 +356,9 @@ func (b *Backend) forgetDeleted(n *node) {
 	owner, version := n.kind == kindOwner && !n.foreign, n.version
 	b.dropLocked(n)
 	if m := b.mutexes[n.mutex]; m != nil {
-		m.resetOwnAheadLocked() // of its two nodes one may still be there
+		m.resetOwnAheadLocked() // its latch node may still exist
 	}
-	if !n.foreign { // else its keeper sees to it
+	if !n.foreign { // else its creator does that
 		b.addOrphanLocked(n.key(), n.guid, version)
 	}
 	b.mu.Unlock()

@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// storeClock estimates the clock of the ensemble's leader. No lease depends on it: it may step. But what
-// is told of the end of a lease that another server keeps does.
+// storeClock estimates the clock of the ensemble's leader. No lease depends on it, since it may
+// step. It serves to report the end of a lease that another server counts.
 //
-// An exchange with the leader says within what bounds its clock was ahead of ours: the longer it took, the
-// wider they are. One that the ensemble answered late, since it was away meanwhile, says next to nothing, so
-// bounds are only made closer; unless they are contradicted, when the leader's clock was set, or
-// there is a new leader.
+// Each exchange with the leader bounds how far its clock is ahead of this server's. A longer
+// exchange gives wider bounds. So bounds only become tighter, unless they contradict: then the
+// leader's clock was set, or there is a new leader.
 type storeClock struct {
-	known atomic.Pointer[bounds] // nil = nothing yet: our own wall clock is as good
+	known atomic.Pointer[bounds] // nil = unknown: the local wall clock is used
 }
 
-// bounds are the least and the most that the leader's clock is ahead of ours, in nanoseconds.
+// bounds are the least and the most that the leader's clock is ahead of this server's, in ns.
 type bounds struct{ least, most int64 }
 
-// observe takes the leader's clock, Unix milliseconds, of an exchange between two instants.
+// observe takes the leader's clock, in Unix milliseconds, and the start and end of the exchange.
 func (c *storeClock) observe(ms int64, start, end time.Time) {
 	earliest := ms * int64(time.Millisecond)
 	seen := bounds{earliest - wall(end), earliest + int64(time.Millisecond) - wall(start)}
@@ -35,7 +34,7 @@ func (c *storeClock) observe(ms int64, start, end time.Time) {
 	}
 }
 
-// at returns the leader's clock at an instant of ours, Unix milliseconds.
+// at returns the leader's clock at t, in Unix milliseconds.
 func (c *storeClock) at(t time.Time) int64 {
 	at := wall(t)
 	if k := c.known.Load(); k != nil {
@@ -44,8 +43,8 @@ func (c *storeClock) at(t time.Time) int64 {
 	return at / int64(time.Millisecond)
 }
 
-// latest returns the latest instant of ours at which the leader's clock may have shown that: who counts
-// a lease from it does not tell its owner that it is over before it is.
+// latest returns the latest local time at which the leader's clock may have shown ms. A server that
+// counts a lease from there never reports its end too early.
 func (c *storeClock) latest(ms int64) time.Time {
 	at := (ms + 1) * int64(time.Millisecond)
 	if k := c.known.Load(); k != nil {
@@ -54,7 +53,7 @@ func (c *storeClock) latest(ms int64) time.Time {
 	return epoch.Add(time.Duration(at - baseWall))
 }
 
-// wall is our wall clock as it was at the epoch, gone on with the monotonic one.
+// wall returns the wall clock at t: that of the epoch, advanced by the monotonic clock.
 func wall(t time.Time) int64 { return baseWall + int64(t.Sub(epoch)) }
 
 var baseWall = epoch.UnixNano()

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-func TestAnAnswerThatWasLateDoesNotMoveTheLeadersClock(t *testing.T) {
+func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 	const rough = 20 * time.Millisecond
-	for name, shown := range map[string]time.Duration{ // by the leader's clock, from the beginning of the late exchange
+	// On the leader's clock, from the start of the late exchange.
+	for name, shown := range map[string]time.Duration{
 		"read before the ensemble stopped": time.Millisecond,
 		"read when it went on":             10 * time.Second,
 	} {
@@ -27,16 +28,17 @@ func TestAnAnswerThatWasLateDoesNotMoveTheLeadersClock(t *testing.T) {
 	}
 }
 
-func TestALeaseOfAnotherServerIsNotToldToBeOverBeforeItIs(t *testing.T) {
+func TestEndOfAForeignLeaseIsNotReportedEarly(t *testing.T) {
 	var c storeClock
 	start := time.Now()
-	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start) // it was read at the very end
+	// Read at the very end.
+	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start)
 	if c.latest(start.Add(time.Hour).UnixMilli()).Before(start.Truncate(time.Millisecond)) {
 		t.Error("what was granted now is counted from before")
 	}
 }
 
-func TestALeaderWithAnotherClockIsFollowedAtOnce(t *testing.T) {
+func TestNewLeadersClockIsAdoptedAtOnce(t *testing.T) {
 	var c storeClock
 	now := time.Now()
 	c.observe(now.UnixMilli(), now, now)

@@ -11,8 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// closing is a server that is to close and keeps the node of x, who waited there for a mutex that another server's client owned, and
-// has come to own it through that server since. The first one has yet to learn of that.
+// closeAfterRenewal returns a server that is to be closed. It created the node of x, which waited
+// there for a mutex that a client of another server owned. Then x became the owner through that
+// server, and the first server does not know it yet.
 func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
 	t.Helper()
 	ctx := context.Background()
@@ -23,8 +24,8 @@ func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, befo
 		*b = opened
 	}
 	x := simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: ttl}
-	getting(t, there, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
-	getting(t, here, x, simba.StatusQueued)
+	acquireAs(t, there, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	acquireAs(t, here, x, simba.StatusQueued)
 	n = createdNodeOf(t, here, nodeKey{mutex, x.Contender})
 	before(here)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
@@ -36,7 +37,8 @@ func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, befo
 	return here, there, n
 }
 
-// keeping returns a waiter's node when its lease is written, behind its gate: so its server does not learn of what follows.
+// createdNodeOf returns a waiter's node once its lease is written. It holds the key's lock, so its
+// server learns of no later change.
 func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 	t.Helper()
 	n := b.nodeAt(k)
@@ -47,7 +49,7 @@ func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 	return n
 }
 
-func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
+func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
 	for name, holds := range map[string]bool{"of a server that keeps a lease": true, "of one that keeps none": false} {
@@ -55,14 +57,15 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 			mutex := t.Name()
 			here, there, n := closeAfterRenewal(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
 				if holds {
-					getting(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
+					acquireAs(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
 				}
-				getting(t, here, simba.AcquireRequest{Mutex: mutex, Contender: "w"}, simba.StatusQueued)
+				acquireAs(t, here, simba.AcquireRequest{Mutex: mutex, Contender: "w"}, simba.StatusQueued)
 				w := createdNodeOf(t, here, nodeKey{mutex, "w"})
 				here.mu.Lock()
 				rec, version := w.recordLocked(time.Now()), w.version
 				here.mu.Unlock()
-				_, err := w.s.change(ctx, w, rec, version) // as a write of its own that has no answer yet
+				// As if by a write of its own without an answer.
+				_, err := w.s.change(ctx, w, rec, version)
 				must(t, err)
 			})
 			must(t, here.Close())
@@ -91,11 +94,11 @@ func TestCloseEndsNoTenureThatAnotherServerToldOf(t *testing.T) {
 			}
 		}
 		must(t, here.Close())
-		getting(t, there, simba.AcquireRequest{Mutex: n.mutex, Contender: "y", NoQueue: true}, simba.StatusAcquired)
+		acquireAs(t, there, simba.AcquireRequest{Mutex: n.mutex, Contender: "y", NoQueue: true}, simba.StatusAcquired)
 	})
 }
 
-// owns checks that a tenure runs.
+// owns checks that a tenure is running.
 func owns(t *testing.T, b *Backend, n *node) {
 	t.Helper()
 	if o, _, err := b.Owner(context.Background(), n.mutex); err != nil || o.Owner != n.contender || o.Token != n.token {

@@ -13,10 +13,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// What holds when the end of a tenure or of a wait crosses what another server, or another request, does
+// The end of a tenure or of a wait, concurrent with what another server, or another request, does
 // with the same node.
 
-// must is for the steps that lead to what is tested.
+// must fails the test if a preparing step fails.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -24,8 +24,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// getting has a contender ask for a mutex.
-func getting(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
+// acquireAs lets a contender ask for a mutex.
+func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
 	t.Helper()
 	r.TTL = time.Minute
 	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
@@ -33,7 +33,7 @@ func getting(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status
 	}
 }
 
-// until waits for what must come soon.
+// until waits for a condition, which it checks under b.mu.
 func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -54,32 +54,32 @@ func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 	}
 }
 
-func TestWhatGoesOnElsewhereIsNotEndedHere(t *testing.T) {
-	there, here := two(t)
-	t.Run("as the connection closes that it was bound to", func(t *testing.T) { closesWhatIsBoundElsewhere(t, there, here) })
+func TestTenureContinuedElsewhereIsNotEndedHere(t *testing.T) {
+	there, here := twoServers(t)
+	t.Run("as the connection closes that it was bound to", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
 	t.Run("as its contender leaves the queue", func(t *testing.T) {
-		leavesTheQueueOfWhatItOwns(t, "kept", here, there, here)
-		leavesTheQueueOfWhatItOwns(t, "foreign", here, there, there)
+		leaveQueueAsOwner(t, "kept", here, there, here)
+		leaveQueueAsOwner(t, "foreign", here, there, there)
 	})
-	t.Run("but as it is over, by its contender", func(t *testing.T) { releasesWhatIsOver(t, there, here) })
-	t.Run("but as it is over, by its keeper", func(t *testing.T) { reconcilesWhatIsOver(t, there, here) })
+	t.Run("but as it is over, by its contender", func(t *testing.T) { releaseEndedLease(t, there, here) })
+	t.Run("but as it is over, by its creator", func(t *testing.T) { reconcileEndedLease(t, there, here) })
 }
 
-func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
+func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
 	ctx := context.Background()
 	r := simba.AcquireRequest{Mutex: "bound", Contender: "x"}
 	r.Session = 1
-	getting(t, there, r, simba.StatusAcquired)
+	acquireAs(t, there, r, simba.StatusAcquired)
 	n := there.nodeAt(nodeKey{r.Mutex, r.Contender})
 	until(t, there, "it is written", func() bool {
 		if !n.writeAt.IsZero() {
 			return false
 		}
-		n.watchAt = time.Time{} // so it does not learn of what follows
+		n.watchAt = time.Time{} // so that it learns of no later change
 		return true
 	})
 	r.Session = 2
-	getting(t, here, r, simba.StatusRenewed)
+	acquireAs(t, here, r, simba.StatusRenewed)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender, Session: 1}); ok || err != nil {
 		t.Errorf("its first connection closes: %v, %v", ok, err)
 	}
@@ -88,16 +88,16 @@ func closesWhatIsBoundElsewhere(t *testing.T, there, here *Backend) {
 	}
 }
 
-func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper *Backend) {
+func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend) {
 	ctx := context.Background()
 	o, x := simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.AcquireRequest{Mutex: mutex, Contender: "x"}
 	k := nodeKey{mutex, x.Contender}
-	getting(t, keeper, o, simba.StatusAcquired)
-	getting(t, keeper, x, simba.StatusQueued)
-	n := keeper.nodeAt(k)
-	// Else others presume that it owns the mutex.
-	until(t, keeper, "its place is written", func() bool { return n.writeAt.IsZero() })
-	// As its release does.
+	acquireAs(t, creator, o, simba.StatusAcquired)
+	acquireAs(t, creator, x, simba.StatusQueued)
+	n := creator.nodeAt(k)
+	// Otherwise other servers presume that it owns the mutex.
+	until(t, creator, "its lease is written", func() bool { return n.writeAt.IsZero() })
+	// like its release
 	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
 	s, err := here.current(ctx, mutex)
@@ -105,9 +105,9 @@ func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper 
 	if n, err := here.owned(ctx, s, k, 0); n != nil || err != nil {
 		t.Fatalf("%s: it owns it by %+v, %v", mutex, n, err)
 	}
-	_, _, err = keeper.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
+	_, _, err = creator.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
 	must(t, err)
-	getting(t, there, x, simba.StatusAcquired)
+	acquireAs(t, there, x, simba.StatusAcquired)
 	if err := here.leaveQueue(ctx, s, k); !errors.Is(err, errChanged) {
 		t.Errorf("%s: it leaves the queue: %v", mutex, err)
 	}
@@ -117,14 +117,15 @@ func leavesTheQueueOfWhatItOwns(t *testing.T, mutex string, here, there, keeper 
 	}
 }
 
-// releasesWhatIsOver has a contender release a tenure whose keeper has yet to end it: it is in no queue either.
-func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
+// releaseEndedLease lets a contender release a tenure that its creator has yet to end. The
+// contender is not in the queue.
+func releaseEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"ended", "x"}
-	if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
+	if _, _, err := creator.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := keeper.lockKey(ctx, k) // so its node stays
+	unlock, err := creator.lockKey(ctx, k) // so that its node stays
 	must(t, err)
 	defer unlock()
 	for owner := k.contender; owner == k.contender; {
@@ -137,51 +138,52 @@ func releasesWhatIsOver(t *testing.T, keeper, other *Backend) {
 	}
 }
 
-// settlesWhatIsOver has a server settle a tenure that another renewed last, and that is known to be over since.
-func reconcilesWhatIsOver(t *testing.T, keeper, other *Backend) {
+// reconcileEndedLease lets a server reconcile a tenure that another server renewed last and that
+// has ended since.
+func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"over", "x"}
-	getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
 	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
 		t.Fatalf("guard: %+v, %v", out, err)
 	}
-	unlock, err := keeper.lockKey(ctx, k)
+	unlock, err := creator.lockKey(ctx, k)
 	must(t, err)
 	defer unlock()
-	n := keeper.nodeAt(k)
-	must(t, keeper.reload(ctx, n))
-	keeper.mu.Lock()
-	ended := *n // as a server sees it by whose clock it is over
-	keeper.mu.Unlock()
+	n := creator.nodeAt(k)
+	must(t, creator.reload(ctx, n))
+	creator.mu.Lock()
+	ended := *n // as on a server by whose clock it has ended
+	creator.mu.Unlock()
 	ended.since = ended.since.Add(-time.Hour)
-	must(t, keeper.markOver(ctx, &ended))
-	must(t, keeper.reload(ctx, n))
-	keeper.mu.Lock()
+	must(t, creator.markOver(ctx, &ended))
+	must(t, creator.reload(ctx, n))
+	creator.mu.Lock()
 	version := n.version
-	keeper.dropLocked(n)
-	keeper.mu.Unlock()
-	keeper.addOrphan(k, n.guid, version)
-	must(t, keeper.reconcile(ctx, n.s, k))
+	creator.dropLocked(n)
+	creator.mu.Unlock()
+	creator.addOrphan(k, n.guid, version)
+	must(t, creator.reconcile(ctx, n.s, k))
 	names, err := n.s.children(ctx, k.mutex)
-	if kept := keeper.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
+	if kept := creator.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
 		t.Errorf("it is kept: %+v, %v, %v", kept, names, err)
 	}
 }
 
-// asleep is a simba.Waiter whom nobody wakes.
+// sleepingWaiter is a simba.Waiter that is never woken.
 type sleepingWaiter struct{}
 
 func (sleepingWaiter) Wake() {}
 
-// waiting has x wait for a mutex that o owns.
-func waiting(t *testing.T, b *Backend, mutex string) simba.Ticket {
+// waitBehindO lets x wait for a mutex that o owns.
+func waitBehindO(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
-	getting(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
-	return waits(t, b, mutex)
+	acquireAs(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
+	return waitFor(t, b, mutex)
 }
 
-// waits has x wait for a mutex that is not free.
-func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
+// waitFor lets x wait for a mutex that is not free.
+func waitFor(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
 	if err != nil || out.Status != simba.StatusWaiting {
@@ -190,15 +192,15 @@ func waits(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	return ticket
 }
 
-func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
+func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	ctx := context.Background()
 	b, err := Open(ctx, Options{Servers: link.Addr(), Notices: stubNotices{}})
 	must(t, err)
 	defer b.Close()
-	t.Run("granted, if it is being handed the mutex", func(t *testing.T) {
-		ticket := waiting(t, b, "granted")
+	t.Run("granted, if it is being granted the mutex", func(t *testing.T) {
+		ticket := waitBehindO(t, b, "granted")
 		n := b.nodeAt(nodeKey{"granted", "x"})
 		link.Delay(50 * time.Millisecond)
 		defer link.Heal()
@@ -207,7 +209,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
 			released <- err
 		}()
-		until(t, b, "it is handed on", func() bool { return n.granting })
+		until(t, b, "it is being granted", func() bool { return n.granting })
 		out, err := ticket.End(simba.EndTimeout)
 		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
 			t.Errorf("x: %+v, %v", out, err)
@@ -217,19 +219,19 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
-	t.Run("what it was told, though its place was to be taken anew", func(t *testing.T) {
-		k := nodeKey{"told", "x"}
+	t.Run("what it was granted, though it was to be queued again", func(t *testing.T) {
+		k := nodeKey{"granted", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
-		unlock, err := b.lockKey(ctx, k) // as its request does
+		unlock, err := b.lockKey(ctx, k) // like its request
 		must(t, err)
 		rejoined := make(chan struct{})
 		go func() {
 			defer close(rejoined)
 			b.rejoinOne(ticket)
 		}()
-		until(t, b, "it is to be taken anew", func() bool { return b.keyLocks[k].users == 2 })
+		until(t, b, "it is to be queued again", func() bool { return b.keyLocks[k].users == 2 })
 		if !ticket.Withdraw() {
-			t.Error("it was told before")
+			t.Error("it was granted before")
 		}
 		unlock()
 		<-rejoined
@@ -237,20 +239,20 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v", events)
 		}
 	})
-	handedOn := func(n *node) { // as a handoff leaves it before it tells of it
+	handedOn := func(n *node) { // the state of a handoff before the waiter is woken
 		must(t, b.renew(ctx, n, time.Minute, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
-	t.Run("passed on, if its connection closes while its turn is taken", func(t *testing.T) {
-		n := goesWhileItsPlaceIsTaken(t, b, link, "turn", func(*node) {})
+	t.Run("passed on, if its connection closes while it is being granted", func(t *testing.T) {
+		n := disconnectDuringRejoin(t, b, link, "granting", func(*node) {})
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
-	t.Run("passed on, if its connection closes while it is asked for once more", func(t *testing.T) {
-		n := goesWhileItsPlaceIsTaken(t, b, link, "again", handedOn)
+	t.Run("passed on, if its connection closes while it is granted again", func(t *testing.T) {
+		n := disconnectDuringRejoin(t, b, link, "again", handedOn)
 		until(t, b, "it is passed on", func() bool { return n.forgotten })
 	})
-	t.Run("its contender's, if an earlier wait has told of it", func(t *testing.T) {
-		n := goesWhileItsPlaceIsTaken(t, b, link, "earlier", func(n *node) {
+	t.Run("its contender's, if an earlier wait has returned it", func(t *testing.T) {
+		n := disconnectDuringRejoin(t, b, link, "earlier", func(n *node) {
 			handedOn(n)
 			earlier := &proxy.Ticket{Request: simba.AcquireRequest{Mutex: n.mutex, Contender: n.contender}}
 			if out, err := b.Granted(earlier, proxy.Grant{Token: n.token}); err != nil || out.Status != simba.StatusAcquired {
@@ -261,8 +263,8 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("after that: %+v, %v", o, err)
 		}
 	})
-	t.Run("its contender's, if another connection was told", func(t *testing.T) {
-		ticket := waiting(t, b, "other's")
+	t.Run("its contender's, if another connection has it", func(t *testing.T) {
+		ticket := waitBehindO(t, b, "other's")
 		n := b.nodeAt(nodeKey{"other's", "x"})
 		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
 			t.Fatalf("o: %v, %v", ok, err)
@@ -282,8 +284,9 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}, Timeout: 2 * time.Second})
 		must(t, err)
 		defer b.Close()
-		ticket := waiting(t, b, "nobody's")
-		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"}) // as another request does that has none
+		ticket := waitBehindO(t, b, "nobody's")
+		// Like another request without a node.
+		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"})
 		must(t, err)
 		_, err = ticket.End(simba.EndTimeout)
 		var u *simba.UnavailableError
@@ -291,7 +294,7 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 			t.Errorf("its end: %v", err)
 		}
 		unlock()
-		// The connection may be cut, since an answer was late.
+		// A late answer may have cut the connection.
 		for end := time.Now().Add(20 * time.Second); ; {
 			if _, _, err = b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); err == nil {
 				break
@@ -313,14 +316,15 @@ func TestTheEndOfAWaitIsWhatItsPlaceHasComeTo(t *testing.T) {
 	})
 }
 
-// goesWhileItsPlaceIsTaken has x's connection close while a place is taken for it that is the first by then: the node that is returned.
-func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
+// disconnectDuringRejoin closes x's connection while x is being queued again and its new node is
+// the first. It returns that node.
+func disconnectDuringRejoin(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
 	t.Helper()
 	ctx := context.Background()
-	ticket := waiting(t, b, mutex)
+	ticket := waitBehindO(t, b, mutex)
 	n := b.nodeAt(nodeKey{mutex, "x"})
 	b.mu.Lock()
-	n.granting = true // so its turn is not taken otherwise
+	n.granting = true // so that nothing else grants it the mutex
 	b.mu.Unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
@@ -340,13 +344,13 @@ func goesWhileItsPlaceIsTaken(t *testing.T, b *Backend, link *stores.Link, mutex
 	return n
 }
 
-func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
-	b, _ := two(t)
+func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
+	b, _ := twoServers(t)
 	ctx := context.Background()
-	ticket := waiting(t, b, "m")
+	ticket := waitBehindO(t, b, "m")
 	o, x := b.nodeAt(nodeKey{"m", "o"}), b.nodeAt(nodeKey{"m", "x"})
 	until(t, b, "their leases are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
-	unlock, err := b.lockKey(ctx, o.key()) // as o's release does
+	unlock, err := b.lockKey(ctx, o.key()) // like o's release
 	must(t, err)
 	b.mu.Lock()
 	x.granting = true
@@ -358,28 +362,28 @@ func TestAHandoffThatARenewalOvertakesTakesNothingBack(t *testing.T) {
 	stat, _, err := o.s.delete(ctx, o, version, h, false)
 	must(t, err)
 	r := simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}
-	told, _, err := b.Acquire(ctx, r)
-	if err != nil || told.Status != simba.StatusAcquired {
-		t.Fatalf("x: %+v, %v", told, err)
+	reply, _, err := b.Acquire(ctx, r)
+	if err != nil || reply.Status != simba.StatusAcquired {
+		t.Fatalf("x: %+v, %v", reply, err)
 	}
-	b.beginNext(x, start, stat) // which is late
+	b.beginNext(x, start, stat) // too late
 	unlock()
 	_, err = ticket.End(simba.EndGone)
 	must(t, err)
 	now, _, err := b.Owner(ctx, "m")
-	if err != nil || now.Token != told.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
-		t.Errorf("after x was told %+v: %+v, %v", told, now, err)
+	if err != nil || now.Token != reply.Token || now.TTLAt-now.AcquiredAt != r.TTL.Milliseconds() {
+		t.Errorf("after x's reply %+v: %+v, %v", reply, now, err)
 	}
 }
 
-func TestNobodyIsHandedAMutexPastWhatMayStillBeThere(t *testing.T) {
-	b, _ := two(t)
+func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
+	b, _ := twoServers(t)
 	ctx := context.Background()
-	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
-	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
-	waits(t, b, "m")
+	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
+	waitFor(t, b, "m")
 	p := b.nodeAt(nodeKey{"m", "p"})
-	unlock, err := b.lockKey(ctx, p.key()) // so the rest of it stays
+	unlock, err := b.lockKey(ctx, p.key()) // so that the rest of it stays
 	must(t, err)
 	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
 	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {

@@ -15,7 +15,7 @@ const (
 	suiteSession = 8 * time.Second
 )
 
-// opener returns what opens servers on an ensemble.
+// opener returns a function that opens servers on an ensemble.
 func opener(servers string) backendtest.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 		Shared: true, Timeout: suiteTimeout,
 		Harm: func(t testing.TB, mutex string) func() {
 			o := operator(t, srv.Addr)
-			setACL(t, o, "/simba/"+mutex, nobodys)
+			setACL(t, o, "/simba/"+mutex, otherUsersACL)
 			return func() { freeACL(t, o, "/simba/"+mutex) }
 		},
 	})
@@ -44,7 +44,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 	})
 }
 
-// A leader that dies takes no lease along as long as a session of its clients lives.
+// A lease survives the leader as long as its server's session lives.
 func TestKillingTheLeaderNeverMakesTwoOwners(t *testing.T) {
 	e := stores.ZooKeeperEnsemble(t, 3)
 	tenures, faults := backendtest.Hammer(t, backendtest.Engine{

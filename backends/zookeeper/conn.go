@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// dialer makes the connections of a session.
+// dialer opens the connections of a session.
 type dialer struct {
 	s         *session
 	handshake time.Duration
@@ -35,34 +35,33 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 	d.s.mu.Lock()
 	d.s.netConn, barred = t, d.s.isBarredLocked()
 	d.s.mu.Unlock()
-	if barred { // since we looked
+	if barred { // since the check above
 		c.Close()
 		return nil, errSessionOver
 	}
 	return t, nil
 }
 
-// wire is a connection that bounds the handshake, where the library would wait for
-// ten times its usual timeout, and knows when it last heard something.
+// trackedConn is a connection with a bound on the handshake, where the library would wait for ten
+// times its timeout. It records when bytes last arrived.
 //
-// It also keeps the zxid that the session has seen, in the library's place. The library would
-// write down that of each reply while it puts together, after a reconnect, what its watches
-// missed since: with the newer one in that question, a watch would miss a change. So the
-// library sees no zxid in a reply, and what it sends gets the one that was seen when
-// this connection was made.
+// It also tracks the session's zxid instead of the library. After a reconnect the library asks
+// which of its watches missed a change since a zxid. While it builds that request it already takes
+// over the zxids of new replies. With such a newer zxid a watch would miss a change. So trackedConn
+// clears the zxid in replies. In requests it fills in the one that the session had when this
+// connection was opened.
 type trackedConn struct {
 	net.Conn
 	s           *session
-	seen        int64 // the zxid that the session had seen before
+	seen        int64 // the session's zxid when this connection was opened
 	established atomic.Bool
-	silent      atomic.Bool     // nothing is sent any more
-	response    connectResponse // read and written by the library's loop only, before established
-	reply       reply           // the same by its receiver, after established
+	silent      atomic.Bool     // sends nothing more
+	response    connectResponse // used only by the library's loop, before established
+	reply       reply           // used only by the library's receiver, after established
 }
 
-// Where the zxid is in what we send and receive: in a ConnectRequest after length and
-// protocol version, in a SetWatches after length, number and code, in a reply
-// after length and number.
+// The offset of the zxid. In a ConnectRequest it follows length and protocol version. In a
+// SetWatches it follows length, number and code. In a reply it follows length and number.
 const (
 	zxidInConnect    = 8
 	zxidInSetWatches = 12
@@ -71,7 +70,7 @@ const (
 	opSetWatches = 101
 )
 
-// Write takes requests in one piece.
+// Write expects one whole request.
 func (c *trackedConn) Write(p []byte) (int, error) {
 	if c.silent.Load() {
 		return 0, errSessionOver
@@ -114,9 +113,9 @@ func (c *trackedConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// hello is the beginning of the ensemble's first packet (ConnectResponse): length, protocol
-// version, the session's timeout, its id, and its password with a length before it.
-// The library keeps the timeout to itself.
+// connectResponse is the start of the ensemble's first packet (ConnectResponse): length, protocol
+// version, session timeout, session id, and a password with its length. The library does not expose
+// the timeout.
 type connectResponse struct {
 	raw [40]byte
 	n   int
@@ -128,14 +127,14 @@ func (r *connectResponse) timeout() time.Duration {
 	return time.Duration(int32(binary.BigEndian.Uint32(r.raw[8:12]))) * time.Millisecond
 }
 
-// reply finds the zxids in the replies that it is given piece by piece.
+// reply finds the zxids in a stream of replies.
 type reply struct {
-	at   int // how much of the packet that is being received we have seen
-	size int // of the packet, with its length; known when at >= 4
+	at   int // bytes of the current packet so far
+	size int // of the packet, with its length field; known when at >= 4
 	head [zxidInReply + 8]byte
 }
 
-// take hides the zxids in p and returns the largest of those that end there, 0 if there is none.
+// take clears the zxids in p. It returns the largest of those that end in p, or 0.
 func (r *reply) take(p []byte) (zxid int64) {
 	for len(p) > 0 {
 		n := len(p)
@@ -148,7 +147,8 @@ func (r *reply) take(p []byte) (zxid int64) {
 			copy(r.head[r.at:], p[:n])
 		}
 		if before := r.at; before < len(r.head) && before+n >= len(r.head) {
-			if int32(binary.BigEndian.Uint32(r.head[4:])) >= 0 { // no event or ping: others of its zxid may follow
+			// Skip events and pings: others with the same zxid may follow.
+			if int32(binary.BigEndian.Uint32(r.head[4:])) >= 0 {
 				zxid = max(zxid, int64(binary.BigEndian.Uint64(r.head[zxidInReply:])))
 			}
 		}
@@ -165,13 +165,13 @@ func (r *reply) take(p []byte) (zxid int64) {
 	return zxid
 }
 
-// hosts gives the servers in turn, by the names that we were given: they are looked
-// up each time, so a server may move.
+// hosts returns the configured servers in turn, by name. A name is resolved each time, so a server
+// may move.
 type hosts struct {
 	mu      sync.Mutex // guards what follows
 	servers []string
-	at      int // the next
-	tried   int // since the last that worked
+	at      int // index of the next
+	tried   int // since the last success
 }
 
 // Init implements zk.HostProvider.
@@ -201,9 +201,9 @@ func (h *hosts) Connected() {
 	h.tried = 0
 }
 
-// libraryLog passes on what the library has to say, none of which is news.
+// libraryLog logs the library's messages at Debug.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {
-	l.log.Debug("zookeeper client", "says", fmt.Sprintf(format, args...))
+	l.log.Debug("zookeeper client", "text", fmt.Sprintf(format, args...))
 }

@@ -14,7 +14,7 @@ func packet(number int32, zxid uint64, body string) []byte {
 	return append(p, body...)
 }
 
-func TestZxidsOfRepliesAreTakenOutHoweverTheyArrive(t *testing.T) {
+func TestZxidsAreClearedInFragmentedReplies(t *testing.T) {
 	sent := bytes.Join([][]byte{
 		packet(1, 0x0102030405060708, "a reply"), packet(-2, 0x7f00000000000000, ""), packet(-1, 0x7f00000000000000, "an event"),
 		packet(2, 0x0102030405060709, ""), packet(3, 0, "without"),

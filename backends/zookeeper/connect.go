@@ -15,7 +15,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.leaseChanged, b.log)
 }
 
-// join opens a session and makes its marker.
+// join opens a session and creates its marker.
 func (b *Backend) join(ctx context.Context) (*session, error) {
 	s, err := b.connect(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (b *Backend) join(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// firstSession connects and checks what must be as we need it.
+// firstSession connects and checks the ensemble.
 func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
@@ -47,13 +47,13 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 	}
 	if got := s.negotiated(); got != b.options.SessionTimeout {
-		b.log.Warn("the ensemble decided on another session timeout; see its minSessionTimeout and maxSessionTimeout",
+		b.log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
 			"asked", b.options.SessionTimeout, "got", got)
 	}
 	return s, nil
 }
 
-// firstSessions opens a session for each lane.
+// firstSessions opens the session of each slot.
 func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	first, err := b.firstSession(ctx)
 	if err != nil {
@@ -78,21 +78,21 @@ func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	return nil, fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, len(sessions), err)
 }
 
-// diagnose says why there is no session: the library does not tell.
+// diagnose returns why there is no session, which the library does not say.
 func (b *Backend) diagnose(context.Context) error {
 	var last error
 	for _, h := range b.target.servers {
 		c, err := net.DialTimeout("tcp", h, time.Second)
 		if err == nil {
 			c.Close()
-			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper, and has it a quorum?", h, b.options.Timeout)
+			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper with a quorum?", h, b.options.Timeout)
 		}
 		last = err
 	}
 	return fmt.Errorf("cannot connect: %w", last)
 }
 
-// check finds out whether we may and can.
+// check checks the chroot, the rights and the ensemble's version.
 func (b *Backend) check(ctx context.Context, s *session) error {
 	if s.root != "" {
 		_, err := s.get(ctx, s.root)
@@ -105,7 +105,8 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		}
 	}
 	err := b.probe(ctx, s)
-	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil { // ZooKeeper has removed the empty container in between
+	// ZooKeeper has deleted the empty container in between.
+	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil {
 		err = b.probe(ctx, s)
 	}
 	switch {
@@ -114,16 +115,17 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
 	case errors.Is(err, zk.ErrInvalidACL):
-		return errors.New("the ensemble does not take the authentication; check --zookeeper-auth")
-	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"): // Unimplemented, which the library does not name
-		return errors.New("it has no container nodes; ZooKeeper 3.5 or later is needed")
+		return errors.New("the ensemble rejects the authentication; check --zookeeper-auth")
+	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"):
+		// Unimplemented, which the library has no name for.
+		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case err != nil:
 		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)
 	}
 	return nil
 }
 
-// probe makes the nodes that everything is in, and does once what is done to those within.
+// probe creates the top nodes and tries once each operation that the engine needs below them.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	if err := s.ensureLeases(ctx); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// The session is so long that it outlives the crash also where a JVM takes its time to start: else its leases end.
-func TestACrashOfTheEnsembleLosesNothingThatWasTold(t *testing.T) {
+// The session timeout exceeds the crash even where a JVM starts slowly. Otherwise leases would end.
+func TestEnsembleCrashLosesNothingAcknowledged(t *testing.T) {
 	srv := stores.ZooKeeper(t, "forceSync=yes")
 	open := func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()

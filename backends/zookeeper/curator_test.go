@@ -27,8 +27,8 @@ type jvm struct {
 	out map[string]chan string
 }
 
-// startJVM compiles and starts the contenders. Without a JDK or Curator the test is skipped,
-// unless CI is set.
+// startJVM compiles and starts the contenders. Without a JDK or Curator it skips the test, unless
+// CI is set.
 func startJVM(t testing.TB, servers string) *jvm {
 	t.Helper()
 	missing := func(what string) {
@@ -82,7 +82,7 @@ func startJVM(t testing.TB, servers string) *jvm {
 		}
 	}()
 	t.Cleanup(func() {
-		in.Close() // it ends with its input
+		in.Close() // the process ends with its input
 		<-read
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("java: %v", err)
@@ -94,7 +94,7 @@ func startJVM(t testing.TB, servers string) *jvm {
 	return j
 }
 
-// events are what the JVM says of a contender.
+// events returns what the JVM reports about a contender.
 func (j *jvm) events(id string) chan string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -104,14 +104,14 @@ func (j *jvm) events(id string) chan string {
 	return j.out[id]
 }
 
-func (j *jvm) say(format string, args ...any) {
+func (j *jvm) send(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	fmt.Fprintf(j.in, format+"\n", args...)
 }
 
-// hear waits until the JVM says that of a contender, and passes over other words.
-func (j *jvm) hear(id, what string) error {
+// await waits until the JVM reports what about a contender. It ignores other reports.
+func (j *jvm) await(id, what string) error {
 	deadline := time.After(patience)
 	for {
 		select {
@@ -125,13 +125,13 @@ func (j *jvm) hear(id, what string) error {
 	}
 }
 
-// register is a resource that only one may use.
-type register struct {
+// exclusiveResource may be used by one contender at a time.
+type exclusiveResource struct {
 	user    atomic.Pointer[string]
 	changes atomic.Int64
 }
 
-func (r *register) use(t *testing.T, who string) {
+func (r *exclusiveResource) use(t *testing.T, who string) {
 	if !r.user.CompareAndSwap(nil, &who) {
 		t.Errorf("%s leads, and so does %s", who, *r.user.Load())
 		return
@@ -141,17 +141,17 @@ func (r *register) use(t *testing.T, who string) {
 	r.user.Store(nil)
 }
 
-func TestCuratorsLeaderLatchAndOursElectOneLeader(t *testing.T) {
+func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := newBoard()
+	said := newRecordedNotices()
 	said.channels[simba.MutexChannel("m")] = true
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
 	}
 	const changes = 200
-	var shared register
+	var shared exclusiveResource
 	tenures := make(map[string]*atomic.Int64)
 	var all sync.WaitGroup
 	for _, id := range []string{"ours-1", "ours-2"} {
@@ -178,15 +178,15 @@ func TestCuratorsLeaderLatchAndOursElectOneLeader(t *testing.T) {
 		tenures[id] = new(atomic.Int64)
 		all.Go(func() {
 			for shared.changes.Load() < changes {
-				j.say("start m %s", id)
-				if err := j.hear(id, "LEADER"); err != nil {
+				j.send("start m %s", id)
+				if err := j.await(id, "LEADER"); err != nil {
 					t.Error(err)
 					return
 				}
 				tenures[id].Add(1)
 				shared.use(t, id)
-				j.say("close %s", id)
-				if err := j.hear(id, "CLOSED"); err != nil {
+				j.send("close %s", id)
+				if err := j.await(id, "CLOSED"); err != nil {
 					t.Error(err)
 					return
 				}
@@ -206,30 +206,30 @@ func TestCuratorsLeaderLatchAndOursElectOneLeader(t *testing.T) {
 	}
 }
 
-func TestAJVMSeesOursAndOursSeeTheJVM(t *testing.T) {
+func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := newBoard()
+	said := newRecordedNotices()
 	said.channels[simba.MutexChannel("m")] = true
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
 	}
 	take(t, b, "m", "a", time.Minute)
-	j.say("start m j")
+	j.send("start m j")
 	await(t, "the JVM waits", func() bool {
 		q, _, err := b.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 1 && q[0].Contender == "j"
 	})
-	j.say("leader j")
-	j.say("participants j")
+	j.send("leader j")
+	j.send("participants j")
 	for _, want := range []string{"OWNER a", "PARTICIPANTS a,j"} {
-		if err := j.hear("j", want); err != nil {
+		if err := j.await("j", want); err != nil {
 			t.Error(err)
 		}
 	}
 	giveUp(t, b, "m", "a")
-	if err := j.hear("j", "LEADER"); err != nil {
+	if err := j.await("j", "LEADER"); err != nil {
 		t.Fatal(err)
 	}
 	owner, _, err := b.Owner(ctx, "m")
@@ -240,11 +240,11 @@ func TestAJVMSeesOursAndOursSeeTheJVM(t *testing.T) {
 	if ok, _, err := b.Check(ctx, "m", owner.Token); err != nil || !ok {
 		t.Errorf("its token: %v, %v", ok, err)
 	}
-	// It would not notice that its node is gone, and lead beside the next.
+	// It would not notice that its node is gone, and would lead beside the next leader.
 	if ok, _, err := b.Break(ctx, "m", "test"); ok || !errors.Is(err, simba.ErrNotServed) {
 		t.Errorf("break: %v, %v", ok, err)
 	}
 	_, woken := block(t, b, "m", "c", time.Minute)
-	j.say("close j")
+	j.send("close j")
 	woken.await(t)
 }

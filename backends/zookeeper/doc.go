@@ -1,56 +1,60 @@
-// Package zookeeper keeps the mutexes in ZooKeeper (3.5 or later), in the race that
-// Curator's LeaderLatch runs there: contenders of Simba on the JVM and those of any
-// number of servers elect one leader between them.
+// Package zookeeper keeps mutexes in ZooKeeper (3.5 or later). It uses the recipe of Curator's
+// LeaderLatch: contenders of Simba on the JVM, and those of any number of servers, elect one leader
+// among them.
 //
-//	/simba/<mutex>/_c_<guid>-latch-<number>   ephemeral: a place in the race, its data the contender's id
-//	/simba-leases/<guid>                      ephemeral: what this server adds to it, see record
+//	/simba/<mutex>/_c_<guid>-latch-<number>  ephemeral: a contender; its data is the id
+//	/simba-leases/<guid>                     ephemeral: the lease of that node, see record
+//	/simba-leases/session-<tag>              ephemeral: the marker of a session
 //
-// The first node by number is the leader's; the others are the queue. A mutex' own node is a
-// container, made when it is missing and gone by itself some time after its last
-// node. The token is the czxid of the owner's node: it grows though the numbers
-// begin anew.
+// The first node by number is the leader's, and the others are the queue. A mutex' own node is a
+// container: it is created when needed, and ZooKeeper deletes it some time after its last child.
+// The token is the czxid of the owner's node. It grows even when the numbers begin again.
 //
-// ZooKeeper knows no leases, only sessions. So the server whose session a node belongs to,
-// its keeper, ends the lease by its own monotonic clock and deletes the node.
-// Latch node and lease are made and deleted in one step, and every change names the
-// version of the lease that it knows: a renewal through another server and the end of
-// the lease cannot both come true. The keeper watches the leases that last, so it learns
-// what other servers do. What a request may have done and nobody was told
-// of is looked for by its guid until it is known to be gone (settle.go), unless its contender
-// has gone on with it elsewhere.
+// ZooKeeper knows sessions but no leases. So the server in whose session a node was created, its
+// creator, ends the lease by its own monotonic clock and deletes the node. Latch node and lease are
+// created and deleted in one step. Every change names the version of the lease that it knows. So a
+// renewal through another server and the end of the lease exclude each other. The creator watches
+// longer leases to see what other servers do. A node whose request had no answer is an orphan: the
+// server looks for its guid until it is known to be gone (orphans.go). It keeps the node if its
+// contender has continued with it through another server.
 //
-//	ACQUIRE   one multi: make both nodes, write the mutex' node. Its answer has the zxid, the
-//	          leader's clock and the number of nodes: if that is 1, nothing else is asked
-//	GUARD     one multi: the latch node exists, write the lease at its version
-//	RELEASE   one multi: delete both; and if the next node is a blocked waiter's of this server,
+//	ACQUIRE   one multi: create both nodes, write the mutex' node. The answer has the zxid, the
+//	          leader's clock and the number of nodes: if that is 1, no other request is needed
+//	GUARD     one multi: check the latch node, write the lease at its version
+//	RELEASE   one multi: delete both; if the next node is that of a blocked waiter of this server,
 //	          make it the owner's in the same step
-//	others    one watch a mutex for all who wait or subscribe here (follow.go); a blocked
-//	          waiter whose node is the first is told when its lease has been written so
+//	waiters   one watch for each mutex (watcher.go); a blocked waiter whose node is the first is
+//	          woken after its lease has been written
 //
-// Who tells that a lease is over makes it so first: the node is deleted, or, where that is not for him to do or takes too
-// long, the lease says that it is over from then on (conclude). Both are done at the version that was read, so that a renewal which
-// comes later finds another. What counts the lease may renew it still, as no lease depends on the ensemble's clock.
+// Before a server reports the end of a lease, it records the end in the ensemble. It deletes the
+// node, or, if it is not the creator, writes the flag Over to the lease (markOver). Both happen at
+// the version that was read, so a renewal under way fails and reads again. A server that counts the
+// lease by its own clock may still renew it for the same owner: no lease depends on the ensemble's
+// clock.
 //
-// A new lease node says "asking" until its keeper writes what came of it, a little later,
-// since most leases are over by then. Another server takes it for an owner's if the list
-// has not changed since the node was made and it is the first; else it waits a moment. It counts the windows from when
-// the node was made, so its keeper does the same, however late it finds the node the first.
+// A new lease node says "asking" until its creator writes the outcome, a little later: most leases
+// are over by then. Another server treats it as an owner's if it is the first and the list has not
+// changed since its creation. Otherwise that server waits a moment. It counts the windows from the
+// creation of the node, so the creator does the same.
 //
-// A node lives as long as its session. While the ensemble cannot be reached nothing is
-// confirmed, so every request fails; two thirds of the session timeout after the last
-// confirmed exchange this server takes the session and all its leases for lost,
-// before the ensemble can let another in. Other servers may go on with its leases as long as the ensemble knows it. So it
-// is closed when its timeout has passed, and the next session, in which those who still wait take new places at the
-// end of the queue, is used when the marker of the one before (/simba-leases/session-<tag>) is gone. A server has some sessions side by side, and
-// each mutex belongs to one of them.
+// A node lives as long as its session. While the ensemble cannot be reached, every request fails.
+// This server gives up the session and all its leases two thirds of the session timeout after the
+// last confirmed exchange. That is before the ensemble can let another contender in. Other servers
+// may renew its leases while the ensemble still has the session. So the server closes the session
+// when its timeout has passed. It uses the next session only when the old session's marker is gone.
+// In that session, those who still wait go to the end of the queue. A server has several sessions,
+// and each mutex belongs to one of them.
 //
-// What differs from the other engines: a lease ends with its server's session, at the latest
-// the session timeout after the server; a polling waiter whose turn it is but that
-// cannot be reached keeps its place only until somebody else asks, for the first node
-// is the owner's; what is left of a JVM's leadership nobody knows, so a session's timeout is told,
-// and BREAK refuses it, since a LeaderLatch does not notice.
+// Differences from the other engines:
 //
-// Lock order: Backend.mu is taken last and held for no I/O. Whoever changes a contender's
-// nodes holds the gate of its place; nobody holds two, but BREAK and the flag of a
-// listener take the gate of another's place while they hold none.
+//   - A lease ends with the session of the server that granted it. That is at the latest the
+//     session timeout after that server.
+//   - An unreachable polling waiter whose node is the first loses its entry when another contender
+//     asks, since the first node is the owner's.
+//   - Nobody knows how long a JVM's leadership will last, so replies give the session timeout.
+//     BREAK refuses it, since a LeaderLatch would not notice.
+//
+// Lock order: a key's lock before Backend.mu, which is never held during I/O. The lock of a key is
+// held to change the nodes of its contender. Nobody holds two: BREAK and flagListeners take the
+// lock of another contender's key while they hold none.
 package zookeeper

@@ -8,17 +8,17 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// sight is the first node of a mutex as a follower saw it last.
+// firstNode is the first node of a mutex as a watcher last saw it.
 type firstNode struct {
 	child    string
-	own      bool // one of this server's clients: told by who grants or ends it
+	own      bool // this server created it, so whoever grants or ends its tenure announces it
 	owned    bool
-	event    simba.Event // Owner and Token of a foreign one
-	end      time.Time   // of its lease, as far as we know
-	reserved bool        // it is a polling waiter's, who was told if he listens here
+	event    simba.Event // Owner and Token of a foreign node
+	end      time.Time   // of its lease, as far as this server knows
+	reserved bool        // of a polling waiter, which was notified if it subscribes here
 }
 
-// evaluate draws the conclusions of what was listed; it reports whether to look again soon.
+// evaluate acts on the last listing. It reports whether to evaluate again soon.
 func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
 	incomplete = b.orphanUnknownNodes(v.s, w.mutex, v.names, v.suspects)
 	b.announceEndings(w, v)
@@ -29,7 +29,7 @@ func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
 		if began {
 			b.announceFree(w.mutex, reserved)
 		} else {
-			b.skipFreeNotice(w.mutex) // it was free before anybody listened
+			b.skipFreeNotice(w.mutex) // it was free before the first subscription
 		}
 		return incomplete
 	}
@@ -53,11 +53,12 @@ func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
 	return b.evaluateForeign(w, v, child) || incomplete
 }
 
-// advance gives the first node its turn; alone is whether there is no other.
+// serveFirst grants or reserves the mutex for the first node. only is true if there is no other
+// node.
 func (b *Backend) serveFirst(n *node, only bool) {
 	k := n.key()
 	waits := b.waiters.Find(k.mutex, k.contender) != nil
-	listens := b.notices.Subscribed(simba.ContenderChannel(k.mutex, k.contender))
+	subscribed := b.notices.Subscribed(simba.ContenderChannel(k.mutex, k.contender))
 	before := b.lastOwner(k)
 	now := time.Now()
 
@@ -65,13 +66,13 @@ func (b *Backend) serveFirst(n *node, only bool) {
 	switch {
 	case n.forgotten || n.kind == kindOwner:
 		b.mu.Unlock()
-	case b.elsewhereLocked(n): // the other server asks for its turn, or is gone
+	case b.elsewhereLocked(n): // the other server will grant it, or is gone
 		if n.reservedUntil.IsZero() {
 			n.reservedUntil = now.Add(n.s.negotiated())
 			b.armLocked(n)
 		}
 		b.mu.Unlock()
-	case n.kind == kindBlocked && (!waits || n.granting): // it is about to leave, or to be granted
+	case n.kind == kindBlocked && (!waits || n.granting): // it is leaving, or is being granted
 		b.mu.Unlock()
 	case n.kind == kindBlocked:
 		n.granting = true
@@ -83,8 +84,8 @@ func (b *Backend) serveFirst(n *node, only bool) {
 		b.mu.Unlock()
 	case n.reservedUntil.IsZero() && !n.idle:
 		window := b.HandoffWindow()
-		reached := listens || n.listening
-		if n.foreign || reached && window > 0 {
+		reachable := subscribed || n.listening
+		if n.foreign || reachable && window > 0 {
 			n.reservedUntil = now.Add(window)
 			b.armLocked(n)
 		} else if n.idle = only; !only {
@@ -94,12 +95,12 @@ func (b *Backend) serveFirst(n *node, only bool) {
 		if !n.foreign {
 			b.scheduleWriteLocked(n, 0)
 		}
-		open := n.idle
+		free := n.idle
 		b.mu.Unlock()
-		if listens {
+		if subscribed {
 			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(before))
 		}
-		if open {
+		if free {
 			b.announceFree(k.mutex, false)
 		}
 	default:
@@ -107,7 +108,8 @@ func (b *Backend) serveFirst(n *node, only bool) {
 	}
 }
 
-// lastOwner returns who owned a mutex last: its waiter may have been told of a tenure that the follower has not seen.
+// lastOwner returns the last owner of a mutex. The contender's own node may name a later tenure
+// than the event log has.
 func (b *Backend) lastOwner(k nodeKey) string {
 	last, _ := b.eventLog.Last(k.mutex)
 	b.mu.Lock()
@@ -118,8 +120,8 @@ func (b *Backend) lastOwner(k nodeKey) string {
 	return last.Owner
 }
 
-// tellEndings tells of the nodes that we deleted and that are seen to be gone, before
-// anything is told of who came after.
+// announceEndings announces the ends of tenures whose nodes are gone, before later tenures are
+// announced.
 func (b *Backend) announceEndings(w *watcher, v *view) {
 	var events []simba.Event
 	b.mu.Lock()
@@ -136,7 +138,7 @@ func (b *Backend) announceEndings(w *watcher, v *view) {
 	}
 }
 
-// moveOn notes who is the first now, and tells that the one before is not any more.
+// setFirst records the first node, and announces the end of the previous foreign owner's tenure.
 func (b *Backend) setFirst(w *watcher, v *view, now firstNode) {
 	before := v.first
 	v.first, v.began = now, true
@@ -151,7 +153,7 @@ func (b *Backend) setFirst(w *watcher, v *view, now firstNode) {
 	b.announceEnd(e)
 }
 
-// seeForeign looks at a first node that another server or a JVM keeps.
+// evaluateForeign reads a first node that another server or a JVM created.
 func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete bool) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
@@ -162,7 +164,7 @@ func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete
 	}
 	before := v.first
 	b.mu.Lock()
-	if n.undecidedLocked() && v.pzxid == int64(n.token) { // it was the first from the beginning
+	if n.undecidedLocked() && v.pzxid == int64(n.token) { // it was the first from its creation on
 		n.kind = kindOwner
 	}
 	known := v.began || w.fresh
@@ -186,10 +188,10 @@ func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete
 		b.eventLog.Announce(e)
 	case newlyReserved && b.notices.Subscribed(simba.ContenderChannel(w.mutex, n.contender)):
 		old := before.event.Owner
-		if old == "" { // as before one of ours, too
+		if old == "" { // for example after a tenure of this server's client
 			old = b.lastOwner(n.key())
 		}
 		b.notices.Publish(simba.ContenderChannel(w.mutex, n.contender), simba.ReleasedNotice(old))
 	}
-	return !now.owned // it may take its turn without a change of the listing
+	return !now.owned // it may be granted the mutex without a change of the listing
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-func TestAMutexThatIsToldFreeIsForTheNextWhoAsks(t *testing.T) {
+func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
@@ -21,22 +21,22 @@ func TestAMutexThatIsToldFreeIsForTheNextWhoAsks(t *testing.T) {
 	}
 	defer b.Close()
 	for i := range 10 {
-		if asksBesideTheOldNode(t, b, fmt.Sprint("m", i)) {
+		if acquireBesideTheOldNode(t, b, fmt.Sprint("m", i)) {
 			return
 		}
 	}
 	t.Fatal("the old owner's node was always gone")
 }
 
-// asksBesideTheOldNode has one ask while the node of an owner whose lease has ended is still there.
-// It reports false if that was gone too early, as it may be on a slow machine.
-func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
+// acquireBesideTheOldNode acquires while the node of an owner whose lease has ended still exists.
+// It returns false if that node was deleted too early, as on a slow machine.
+func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	t.Helper()
 	ctx := context.Background()
 	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so its node stays
+	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so that its node stays
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func asksBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	return beside
 }
 
-// two are servers of one ensemble.
-func two(t *testing.T) (one, other *Backend) {
+// twoServers opens two servers on one ensemble.
+func twoServers(t *testing.T) (one, other *Backend) {
 	t.Helper()
 	srv := stores.ZooKeeper(t)
 	var servers [2]*Backend
@@ -98,8 +98,8 @@ func two(t *testing.T) (one, other *Backend) {
 	return servers[0], servers[1]
 }
 
-func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
-	there, here := two(t)
+func TestNewOwnerIsNotRefused(t *testing.T) {
+	there, here := twoServers(t)
 	ctx := context.Background()
 	r := simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Minute, NoQueue: true}
 	if _, _, err := there.Acquire(ctx, r); err != nil {
@@ -109,13 +109,14 @@ func TestAnOwnerIsNotRefusedThoughItCameToOwnTheMutexMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := string(newGUID("o", s.tag)) + "-latch-0000000000" // the owner when the request listed the nodes
+	// The owner when the request listed the nodes.
+	before := string(newGUID("o", s.tag)) + "-latch-0000000000"
 	if out, done, err := here.refuse(ctx, s, r, []string{protected + before}, ""); done || err != nil {
-		t.Errorf("the owner is told %+v, %v", out, err)
+		t.Errorf("the owner gets %+v, %v", out, err)
 	}
 }
 
-func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
+func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
@@ -137,21 +138,21 @@ func TestANodeThatGoesWhileItIsReadIsNotTakenForAJVMs(t *testing.T) {
 	}
 	n := &node{s: own.s, mutex: k.mutex, contender: k.contender, guid: own.guid, child: own.child, foreign: true}
 	if n, err := b.leaseless(ctx, n, &latch.stat); n != nil || err != nil {
-		t.Errorf("who reads its latch before and its lease after is told of an owner for %v, %v", n.ttl, err)
+		t.Errorf("a read of the latch before and of the lease after gives an owner for %v, %v", n.ttl, err)
 	}
 }
 
-func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
-	keeper, other := two(t)
+func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
+	creator, other := twoServers(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	for teller, b := range map[string]*Backend{"its-keeper": keeper, "another-server": other} {
+	for teller, b := range map[string]*Backend{"its-creator": creator, "another-server": other} {
 		k := nodeKey{teller, "a"}
-		if _, _, err := keeper.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
+		if _, _, err := creator.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
-		n := keeper.nodeAt(k)
-		unlock, err := keeper.lockKey(ctx, k) // as a request does that goes on for long
+		n := creator.nodeAt(k)
+		unlock, err := creator.lockKey(ctx, k) // like a slow request
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,24 +163,24 @@ func TestNobodyRenewsWhatWasToldToBeOver(t *testing.T) {
 			}
 			owner = tenure.Owner
 		}
-		keeper.mu.Lock()
+		creator.mu.Lock()
 		rec, version := n.recordLocked(time.Now()), n.version
-		keeper.mu.Unlock()
+		creator.mu.Unlock()
 		if _, err := n.s.change(ctx, n, rec, version); !errors.Is(err, zk.ErrBadVersion) {
-			t.Errorf("told by %s: a renewal that is late on its way: %v", teller, err)
+			t.Errorf("reported by %s: a late renewal: %v", teller, err)
 		}
-		if err := keeper.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
-			t.Errorf("told by %s: the request renews: %v", teller, err)
+		if err := creator.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
+			t.Errorf("reported by %s: the request renews: %v", teller, err)
 		}
 		unlock()
-		if out, err := keeper.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
-			t.Errorf("told by %s: %+v, %v", teller, out, err)
+		if out, err := creator.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusLost {
+			t.Errorf("reported by %s: %+v, %v", teller, out, err)
 		}
 	}
 }
 
-// Whose clock is right, nobody knows: the leader's may have stepped.
-func TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt(t *testing.T) {
+// Either clock may be right: the leader's may have stepped.
+func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b, err := Open(context.Background(), Options{Servers: srv.Addr, Notices: stubNotices{}})
 	if err != nil {
@@ -195,7 +196,7 @@ func TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt(t *testing.T) {
 	}
 	n := b.nodeAt(k)
 	b.mu.Lock()
-	wrong := *n // as a server sees it by a clock that is a minute ahead
+	wrong := *n // as on a server whose clock is a minute ahead
 	b.mu.Unlock()
 	wrong.since = wrong.since.Add(-time.Minute)
 	for errors.Is(err, zk.ErrBadVersion) || err == nil && !wrong.over {
@@ -211,7 +212,7 @@ func TestWhoCountsALeaseMayRenewItThoughAnotherClockEndedIt(t *testing.T) {
 	}
 	tenure, _, err := b.Owner(ctx, k.mutex)
 	if err != nil || tenure.Owner != "" {
-		t.Errorf("after it was told to be over: %+v, %v", tenure, err)
+		t.Errorf("after its end was reported: %+v, %v", tenure, err)
 	}
 	if out, _, err := b.Acquire(ctx, r); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token || out.TTL < r.TTL/2 {
 		t.Errorf("its owner: %+v, %v", out, err)

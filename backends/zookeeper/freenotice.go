@@ -2,9 +2,9 @@ package zookeeper
 
 import "github.com/simba-resp/simba-resp"
 
-// announceFree tells all who listen that a mutex is free and nobody is next, once for each tenure. At the
-// end of a lease nobody is told: contenders know that instant. They do not if the lease was lost with a session before, or,
-// with turn, if the mutex was kept for a waiter since.
+// announceFree publishes that a mutex is free and has no next waiter, once for each tenure. After
+// an expiry it publishes nothing, since contenders know when a lease ends. There are two
+// exceptions: the lease was lost with its session, or the mutex was reserved for a waiter since.
 func (b *Backend) announceFree(mutex string, reserved bool) {
 	last, _ := b.eventLog.Last(mutex)
 	switch last.Kind {
@@ -28,7 +28,7 @@ func (b *Backend) announceFree(mutex string, reserved bool) {
 	}
 }
 
-// skipFree has announceFree tell nothing of the tenures so far.
+// skipFreeNotice suppresses announceFree for the tenures so far.
 func (b *Backend) skipFreeNotice(mutex string) {
 	last, _ := b.eventLog.Last(mutex)
 	b.mu.Lock()

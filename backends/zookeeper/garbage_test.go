@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What holds when somebody writes into a lease node what no server does.
+// Lease nodes that hold what no server writes.
 
 func overwriteLease(t *testing.T, n *node) {
 	t.Helper()
@@ -21,13 +21,13 @@ func overwriteLease(t *testing.T, n *node) {
 	must(t, err)
 }
 
-func TestALeaseNodeThatNoServerWroteIsWrittenAnewByItsKeeper(t *testing.T) {
-	keeper, other := two(t)
+func TestInvalidLeaseNodeIsRewrittenByItsCreator(t *testing.T) {
+	creator, other := twoServers(t)
 	ctx := context.Background()
 	k := nodeKey{"m", "a"}
-	getting(t, keeper, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
-	n := keeper.nodeAt(k)
-	until(t, keeper, "it is written and watched", func() bool { return n.writeAt.IsZero() && n.watchAt.IsZero() })
+	acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	n := creator.nodeAt(k)
+	until(t, creator, "it is written and watched", func() bool { return n.writeAt.IsZero() && n.watchAt.IsZero() })
 	overwriteLease(t, n)
 	for end := time.Now().Add(20 * time.Second); ; {
 		lease, err := n.s.get(ctx, n.s.lease(n.guid))
@@ -45,20 +45,20 @@ func TestALeaseNodeThatNoServerWroteIsWrittenAnewByItsKeeper(t *testing.T) {
 	}
 }
 
-func TestARenewalOverwritesWhatNoServerWrote(t *testing.T) {
-	b, _ := two(t)
-	getting(t, b, simba.AcquireRequest{Mutex: "m", Contender: "a"}, simba.StatusAcquired)
+func TestRenewalOverwritesAnInvalidLeaseNode(t *testing.T) {
+	b, _ := twoServers(t)
+	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "a"}, simba.StatusAcquired)
 	overwriteLease(t, b.nodeAt(nodeKey{"m", "a"}))
 	if out, err := b.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
 		t.Errorf("its owner: %+v, %v", out, err)
 	}
 }
 
-func TestAGhostGoesWhateverItsLeaseNodeHolds(t *testing.T) {
-	b, _ := two(t)
+func TestOrphanIsDeletedDespiteAnInvalidLeaseNode(t *testing.T) {
+	b, _ := twoServers(t)
 	ctx := context.Background()
 	k := nodeKey{"m", "a"}
-	getting(t, b, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
+	acquireAs(t, b, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
 	unlock, err := b.lockKey(ctx, k)
 	must(t, err)
 	defer unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// handOver tells a waiter that it owns the mutex.
+// handOff wakes a waiter that now owns the mutex.
 func (b *Backend) handOff(n *node) {
 	b.counters.handedOn.Add(1)
 	b.announceTenure(n, reasonHandoff)
@@ -18,9 +18,8 @@ func (b *Backend) handOff(n *node) {
 	}
 }
 
-// claim begins the tenure of a waiter here whose node is the first. Its contender may have gone
-// on through another server, or another may keep the node: so it is told only when
-// a write at the version that we know has succeeded.
+// grantWaiter begins the tenure of a blocked waiter whose node is the first. The waiter is woken
+// only after a write at the known version: its contender may have continued through another server.
 func (b *Backend) grantWaiter(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()

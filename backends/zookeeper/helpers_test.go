@@ -15,23 +15,22 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// patience is how long a test waits for what must come some time.
+// patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-// board is a simba.Notices: it lists what was said on the channels that are
-// subscribed to.
-type board struct {
+// recordedNotices is a simba.Notices. It records what is published on the subscribed channels.
+type recordedNotices struct {
 	mu       sync.Mutex // guards what follows
 	channels map[string]bool
 	patterns map[string]bool
 	said     []string
 }
 
-func newBoard() *board {
-	return &board{channels: make(map[string]bool), patterns: make(map[string]bool)}
+func newRecordedNotices() *recordedNotices {
+	return &recordedNotices{channels: make(map[string]bool), patterns: make(map[string]bool)}
 }
 
-func (b *board) Publish(channel, payload string) int {
+func (b *recordedNotices) Publish(channel, payload string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.channels[channel] && len(b.patterns) == 0 {
@@ -41,25 +40,25 @@ func (b *board) Publish(channel, payload string) int {
 	return 1
 }
 
-func (b *board) Subscribed(channel string) bool {
+func (b *recordedNotices) Subscribed(channel string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.channels[channel]
 }
 
-func (b *board) SubscribedPattern(glob string) bool {
+func (b *recordedNotices) SubscribedPattern(glob string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.patterns[glob]
 }
 
-func (b *board) Any() bool {
+func (b *recordedNotices) Any() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.channels)+len(b.patterns) > 0
 }
 
-func (b *board) count(line string) (n int) {
+func (b *recordedNotices) count(line string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.said {
@@ -94,15 +93,15 @@ func (w waiter) await(t testing.TB) {
 func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	t.Helper()
 	if o.Notices == nil {
-		o.Notices = newBoard()
+		o.Notices = newRecordedNotices()
 	}
 	b := openSoon(t, o)
 	t.Cleanup(func() { b.Close() })
 	return b
 }
 
-// openSoon opens a server on an ensemble that serves, which on a busy machine may take longer to answer
-// at first than the requests of a test may take.
+// openSoon opens a server on an ensemble that works. On a busy machine the ensemble may at first
+// answer later than the test's timeout.
 func openSoon(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -177,7 +176,7 @@ func unavailable(t testing.TB, err error) {
 	}
 }
 
-// leases are the nodes of leases that there are, which the markers of sessions are beside.
+// leases returns the lease nodes, without the markers of sessions next to them.
 func leases(t testing.TB, c *zk.Conn) []string {
 	t.Helper()
 	names, _, err := c.Children("/simba-leases")
@@ -187,14 +186,14 @@ func leases(t testing.TB, c *zk.Conn) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "session-") })
 }
 
-type quiet struct{}
+type silentLogger struct{}
 
-func (quiet) Printf(string, ...any) {}
+func (silentLogger) Printf(string, ...any) {}
 
-// raw connects to the ensemble past the engine.
+// raw connects to the ensemble without the engine.
 func raw(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
-	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(quiet{}))
+	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(silentLogger{}))
 	if err != nil {
 		t.Fatal(err)
 	}

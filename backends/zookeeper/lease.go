@@ -13,8 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Guard implements simba.Backend. An owner that asked this server before costs one
-// round trip.
+// Guard implements simba.Backend. An owner that last asked this server costs one round trip.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Outcome, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -29,7 +28,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Ou
 		if n == nil || r.Token != 0 && r.Token != n.token {
 			h, err := b.inspect(ctx, s, r.Mutex)
 			if err == nil && h.owned && !h.bare && h.contender == r.Contender && (r.Token == 0 || r.Token == h.token) {
-				return errChanged // it has it by now
+				return errChanged // it has become the owner meanwhile
 			}
 			out = h.outcome(simba.StatusLost)
 			return err
@@ -74,26 +73,26 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		}
 		err = asUnknownIfUncertain(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, thisVersion))
 		released = err == nil
-		return err // if it was gone, its contender may own the mutex through another server
+		return err // if the node was gone, its contender may own the mutex through another server
 	})
 	return released, 0, b.failed(err)
 }
 
-// leaveQueue takes a waiter out of the queue. It returns errChanged if the waiter has come to own the mutex meanwhile, or may have:
-// then the tenure is what there is to release.
+// leaveQueue removes a waiter's node. It returns errChanged if the waiter has become the owner
+// meanwhile, or may have. Then the caller releases the tenure instead.
 func (b *Backend) leaveQueue(ctx context.Context, s *session, k nodeKey) error {
 	n, first, err := b.locate(ctx, s, k)
 	if n == nil || err != nil {
 		return err
 	}
 	b.mu.Lock()
-	over := n.over && !n.ownsLocked(time.Now()) // that is true for everybody, and nobody has ended it yet
+	over := n.over && !n.ownsLocked(time.Now()) // its end is written, but its node still exists
 	undecided := first && n.foreign && n.undecidedLocked()
 	b.mu.Unlock()
 	switch {
 	case over:
 		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
-	case undecided: // its keeper has yet to say whether it owns the mutex
+	case undecided: // its creator has yet to write whether it owns the mutex
 		return errChanged
 	default:
 		err = b.removeOnce(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: "left"}, asWaiter)
@@ -101,13 +100,12 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, k nodeKey) error {
 	if errors.Is(err, errChanged) {
 		return err
 	}
-	b.waiters.Grant(k.mutex, k.contender, proxy.Grant{}) // nothing: its wait is over
+	b.waiters.Grant(k.mutex, k.contender, proxy.Grant{}) // ends its wait without a lease
 	return ignoreNoNode(err)
 }
 
-// Break implements simba.Backend. It does not break the leadership of a JVM's LeaderLatch:
-// a latch (Curator 5.4) does not look after its own node, so it would go on taking
-// itself for the leader beside the next one.
+// Break implements simba.Backend. It refuses to break the leadership of a JVM's LeaderLatch. A
+// latch (Curator 5.4) does not watch its own node, so it would remain leader beside the next one.
 func (b *Backend) Break(ctx context.Context, mutex, reason string) (broken bool, _ simba.Seq, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -152,8 +150,8 @@ func (b *Backend) breakNode(ctx context.Context, s *session, mutex, child, reaso
 	return err == nil, ignoreNoNode(err)
 }
 
-// alone makes a request behind the gate of a place, again if something has changed
-// meanwhile, but in one session only.
+// withLock runs a request under the lock of a key. It repeats the request if something has changed
+// meanwhile, but only within one session.
 func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) error) error {
 	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
@@ -176,20 +174,23 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 			return nil
 		case ctx.Err() != nil, errors.Is(err, errUnknown), lasting(err), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
-		case errors.Is(err, errSessionOver): // it may have been done, and what it would find now may be another tenure
+		case errors.Is(err, errSessionOver):
+			// It may have been done, and a new attempt could meet another tenure.
 			return errUnknown
-		case errors.Is(err, errChanged): // somebody has yet to write what came of it
+		case errors.Is(err, errChanged): // another server has yet to write the outcome
 			b.pause(decidePause)
 		}
 	}
 }
 
-// errChanged says that a node is not as it was when the request began: look again.
-var errChanged = errors.New("changed meanwhile")
+// errChanged is returned when a node is no longer as the request found it. The request starts
+// again.
+var errChanged = errors.New("the node was changed meanwhile")
 
-// owned returns the node by which a contender owns the mutex, nil if it does not: that is true for everybody then. Who
-// names another token than that of the node that we know may have got it from another server, which has ended
-// that node: so it is looked at.
+// owned returns the node by which a contender owns the mutex, or nil if it does not. Before it
+// returns nil for an ended lease, the end is recorded in the ensemble (markOver, expire). If the
+// request names another token than that of the known node, another server may have granted a later
+// tenure. Then owned reads the ensemble.
 func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64) (*node, error) {
 	for {
 		n := b.nodeAt(k)
@@ -236,7 +237,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 			continue
 		case owns:
 			return n, nil
-		case owner && n.foreign: // its keeper ends it, unless it was renewed elsewhere
+		case owner && n.foreign: // its creator ends it, unless it was renewed elsewhere
 			if err := b.reload(ctx, n); err != nil {
 				return nil, ignoreNoNode(err)
 			}
@@ -253,7 +254,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 			}
 			continue
 		}
-		// It waits, unless it has come to own the mutex through another server.
+		// It waits, unless it has become the owner through another server.
 		if err := b.reload(ctx, n); err != nil {
 			if ignoreNoNode(err) == nil {
 				continue
@@ -264,12 +265,12 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 			continue
 		}
 		b.mu.Lock()
-		open := n.foreign && n.undecidedLocked()
-		if open { // its keeper has not said what came of it: that is judged as of one that we know nothing of
+		undecided := n.foreign && n.undecidedLocked()
+		if undecided { // its creator has not written the outcome: treat the node as an unknown one
 			b.dropLocked(n)
 		}
 		b.mu.Unlock()
-		if !open {
+		if !undecided {
 			return nil, nil
 		}
 	}
@@ -281,8 +282,8 @@ func (b *Backend) changed(n *node, version int32) bool {
 	return n.version != version
 }
 
-// locate finds a contender's node in the ensemble, nil if it has none, and whether it
-// is the first.
+// locate finds a contender's node in the ensemble, or nil. It reports whether that node is the
+// first.
 func (b *Backend) locate(ctx context.Context, s *session, k nodeKey) (n *node, first bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return nil, false, err

@@ -10,14 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Which errors of the ensemble do not pass by themselves, and whom they are told.
+// Errors of the ensemble that only an operator can resolve.
 
-// errNoChroot is returned when the chroot, which was there at the start, is missing.
-var errNoChroot = errors.New("the chroot does not exist any more")
+// errNoChroot is returned when the chroot has been deleted since the start.
+var errNoChroot = errors.New("the chroot no longer exists")
 
-// lasting reports whether the ensemble will fail the same until an operator has changed
-// the rights, or the nodes. A lease node that holds no lease is none of that: its keeper
-// writes it anew, or its session ends.
+// lasting reports whether an error stays until an operator changes rights or nodes. An unreadable
+// lease node is not such a case: its creator rewrites it, or its session ends.
 func lasting(err error) bool {
 	for _, known := range [...]error{zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals, errNoChroot} {
 		if errors.Is(err, known) {
@@ -27,39 +26,38 @@ func lasting(err error) bool {
 	return false
 }
 
-// outOfQuota reports whether a node was not made because of an enforced quota
-// (QuotaExceeded, which the library does not name). That passes when other nodes go.
+// outOfQuota reports whether a node was not created because of an enforced quota (QuotaExceeded,
+// which the library has no name for). Creation succeeds again when other nodes are deleted.
 func outOfQuota(err error) bool {
 	return err != nil && strings.HasSuffix(err.Error(), "unknown error: -125")
 }
 
-// misconfigured names the fault of a lasting error.
+// misconfigured turns a lasting error into one that says what to change.
 func (b *Backend) misconfigured(err error) error {
 	p := paths{b.target.chroot}
 	top, leases := p.mutexes(), p.leases()
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
-		err = fmt.Errorf("no permission (NoAuth): the user must be allowed to create, read, write and delete in %s and %s, and in what is below", top, leases)
+		err = fmt.Errorf("no permission (NoAuth): the user must be allowed to create, read, write and delete in and below %s and %s", top, leases)
 	case errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed):
-		err = fmt.Errorf("the ensemble does not take the authentication: %w", err)
+		err = fmt.Errorf("the ensemble rejects the authentication: %w", err)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		err = fmt.Errorf("a node below %s, or %s, is another program's and ephemeral: delete it", top, leases)
+		err = fmt.Errorf("an ephemeral node of another program is below %s, or is %s: delete it", top, leases)
 	case errors.Is(err, errNoChroot):
-		err = fmt.Errorf("the chroot %s does not exist any more: create it", b.target.chroot)
+		err = fmt.Errorf("the chroot %s no longer exists: create it", b.target.chroot)
 	}
 	return &simba.MisconfiguredError{Engine: "zookeeper", Err: err}
 }
 
-// failWaits ends the waits for a mutex by an error that was met on their behalf, if it is a
-// lasting one.
+// failWaits ends the waits for a mutex with an error, if it is a lasting one.
 func (b *Backend) failWaits(mutex string, err error) {
 	if lasting(err) && b.life.Err() == nil {
 		b.waiters.Fail(mutex, b.misconfigured(err))
 	}
 }
 
-// troubled notes why a lane gets no new session, nil if it has one. A lasting error is
-// what requests are told at once, and what ends the waits.
+// setFault records why a slot gets no new session; nil if it has one. A lasting error is returned
+// to requests at once and ends the slot's waits.
 func (b *Backend) setFault(l *sessionSlot, err error) {
 	if err != nil && !lasting(err) {
 		err = nil

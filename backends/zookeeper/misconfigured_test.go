@@ -15,10 +15,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// nobodys is the ACL of a node that only its super user can change: raw connects as one.
-var nobodys = zk.DigestACL(zk.PermAll, "other", "secret")
+// otherUsersACL is the ACL of a node that only the super user can change. raw connects as that
+// user.
+var otherUsersACL = zk.DigestACL(zk.PermAll, "other", "secret")
 
-// operator connects as a user whose rights outlive those that a test takes away.
+// operator connects as a user that keeps its rights when a test takes rights away.
 func operator(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	c := raw(t, addr)
@@ -36,7 +37,7 @@ func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	}
 }
 
-// freeACL gives everybody all rights to the node of a mutex, if it is there: ZooKeeper removes it a
+// freeACL gives everybody all rights to the node of a mutex if it exists. ZooKeeper deletes it a
 // second after its last child.
 func freeACL(t testing.TB, c *zk.Conn, path string) {
 	t.Helper()
@@ -45,9 +46,9 @@ func freeACL(t testing.TB, c *zk.Conn, path string) {
 	}
 }
 
-// without is everybody's ACL without some rights; the operator keeps all.
+// without returns everybody's ACL without some rights. The operator keeps all.
 func without(rights int32) []zk.ACL {
-	return append(zk.WorldACL(zk.PermAll&^rights), nobodys...)
+	return append(zk.WorldACL(zk.PermAll&^rights), otherUsersACL...)
 }
 
 func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
@@ -64,7 +65,7 @@ func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
 	return out, err
 }
 
-func TestAnOwnerRenewsWithoutTheRightToCreate(t *testing.T) {
+func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
@@ -72,7 +73,7 @@ func TestAnOwnerRenewsWithoutTheRightToCreate(t *testing.T) {
 	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
 		setACL(t, o, path, without(zk.PermCreate))
 	}
-	renewsByAllCommands(t, one, two, a)
+	mustRenewByAllCommands(t, one, two, a)
 	_, err := ask(one, "m", "b")
 	mustBeMisconfigured(t, "another acquires", err, "/simba-leases")
 	_, err = ask(two, "new", "b")
@@ -85,8 +86,9 @@ func TestAnOwnerRenewsWithoutTheRightToCreate(t *testing.T) {
 	}
 }
 
-// renewsByAllCommands fails unless a renews through the server that granted it the mutex m, and through another.
-func renewsByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
+// mustRenewByAllCommands checks that a renews through the server that granted it the mutex m, and
+// through another.
+func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
 	t.Helper()
 	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
 		for range 2 {
@@ -100,7 +102,7 @@ func renewsByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outc
 	}
 }
 
-func TestAnOwnerAcquiresAgainThroughAnotherServerWithoutTheRightToCreate(t *testing.T) {
+func TestOwnerReacquiresElsewhereWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
@@ -110,7 +112,7 @@ func TestAnOwnerAcquiresAgainThroughAnotherServerWithoutTheRightToCreate(t *test
 	}
 }
 
-func TestAnOwnerRenewsWhereAQuotaIsUsedUp(t *testing.T) {
+func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
 	srv := stores.ZooKeeper(t, "enforceQuota=true")
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", time.Minute)
@@ -127,19 +129,19 @@ func TestAnOwnerRenewsWhereAQuotaIsUsedUp(t *testing.T) {
 	}
 	began := time.Now()
 	_, err := ask(one, "m", "b")
-	unavailable(t, err) // it passes when other nodes go
+	unavailable(t, err) // creation succeeds again when other nodes are deleted
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	renewsByAllCommands(t, one, two, a)
+	mustRenewByAllCommands(t, one, two, a)
 }
 
-func TestWhatTheEnsembleRefusesIsNamedOnEveryCommand(t *testing.T) {
+func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, b, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
-	setACL(t, o, "/simba/m", nobodys)
+	setACL(t, o, "/simba/m", otherUsersACL)
 	ctx := context.Background()
 	for name, question := range map[string]func() error{
 		"ACQUIRE": func() error { _, err := ask(b, "m", "b"); return err },
@@ -166,10 +168,10 @@ func TestWhatTheEnsembleRefusesIsNamedOnEveryCommand(t *testing.T) {
 	giveUp(t, b, "m", "a")
 }
 
-func TestAnotherProgramsEphemeralNodeIsNamedAndStays(t *testing.T) {
+func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, b, "other", "x", time.Minute) // ZooKeeper removes /simba while it is empty
+	take(t, b, "other", "x", time.Minute) // ZooKeeper deletes /simba while it is empty
 	o := operator(t, srv.Addr)
 	if _, err := o.Create("/simba/m", []byte("theirs"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
@@ -185,7 +187,7 @@ func TestAnotherProgramsEphemeralNodeIsNamedAndStays(t *testing.T) {
 	take(t, b, "m", "a", time.Minute)
 }
 
-func TestAChrootThatIsDeletedIsNamedAndServesOnWhenItIsMadeAgain(t *testing.T) {
+func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	o := operator(t, srv.Addr)
 	make := func() {
@@ -197,14 +199,14 @@ func TestAChrootThatIsDeletedIsNamedAndServesOnWhenItIsMadeAgain(t *testing.T) {
 	make()
 	b := open(t, zookeeper.Options{Servers: srv.Addr + "/locks"})
 	take(t, b, "m", "a", time.Minute)
-	await(t, "the chroot is deleted", func() bool { // the server makes nodes in it all the time
+	await(t, "the chroot is deleted", func() bool { // the server keeps creating nodes in it
 		deleteAll(o, "/locks")
 		_, _, err := o.Get("/locks")
 		return errors.Is(err, zk.ErrNoNode)
 	})
 	began := time.Now()
 	_, err := ask(b, "n", "b")
-	mustBeMisconfigured(t, "acquire", err, "the chroot /locks does not exist")
+	mustBeMisconfigured(t, "acquire", err, "the chroot /locks no longer exists")
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -230,8 +232,8 @@ func deleteAll(c *zk.Conn, path string) {
 	_ = c.Delete(path, -1)
 }
 
-// A session is lost, and the next one may not make its marker.
-func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
+// A session is lost, and its successor must not create its marker.
+func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	b := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
@@ -244,7 +246,7 @@ func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
 		names, _, err := o.Children("/simba/m")
 		return err == nil && len(names) == 1
 	})
-	pause() // two thirds of the timeout have passed for the server, too
+	pause() // two thirds of the timeout have passed for the server too
 	setACL(t, o, "/simba-leases", without(zk.PermCreate))
 	link.Heal()
 	w.await(t)
@@ -253,7 +255,7 @@ func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
 	_, err = ask(b, "m", "c")
 	mustBeMisconfigured(t, "acquire", err, "no permission")
 	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
-	await(t, "it serves on", func() bool { out, err := ask(b, "m", "c"); return err == nil && out.Owner == "a" })
+	await(t, "requests succeed again", func() bool { out, err := ask(b, "m", "c"); return err == nil && out.Owner == "a" })
 	ticket, w = block(t, b, "m", "w", time.Minute)
 	giveUp(t, other, "m", "a")
 	w.await(t)
@@ -264,8 +266,9 @@ func TestWaitersAreToldWhyTheirServerGetsNoSession(t *testing.T) {
 
 func pause() { <-time.After(time.Second) }
 
-// Each right is missing on the way of a waiter to its turn: to read the queue, to see who is first, to take the turn.
-func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
+// A waiter needs each of these rights: to read the queue, to read the first node, to write its
+// lease.
+func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -291,10 +294,10 @@ func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
 		w.await(t)
 		_, err := ticket.End(simba.EndWoken)
 		mustBeMisconfigured(t, path, err, "no permission")
-		if right == zk.PermRead { // the lease has gone with the wait
+		if right == zk.PermRead { // the lease is gone with the wait
 			freeACL(t, o, path)
 		}
-		await(t, "another has its turn", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
+		await(t, "another contender gets it", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
 		ticket, w = block(t, two, m, "y", time.Minute)
 		giveUp(t, two, m, "x")
 		w.await(t)
@@ -304,8 +307,8 @@ func TestAWaiterIsToldWhatKeepsItFromItsTurn(t *testing.T) {
 	}
 }
 
-// The ensemble tells nobody of a change of what he may not read, and forgets that he asked to be told.
-func TestAWatchThatTheEnsembleForgotLosesNoWakeUp(t *testing.T) {
+// The ensemble sends no event for what a client may not read, and drops its watch.
+func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})

@@ -10,21 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// The layout. Curator's LeaderLatch on /simba/<mutex> makes and reads the same
-// latch nodes; the leases are ours alone.
+// The layout. Curator's LeaderLatch on /simba/<mutex> creates and reads the same latch nodes. Only
+// this engine uses the lease nodes.
 const (
 	mutexesDir = "/simba"
 	leasesDir  = "/simba-leases"
 
-	protected = "_c_"     // Curator's prefix of a name that carries a GUID
+	protected = "_c_"     // Curator's prefix of a name with a GUID
 	latchMark = "-latch-" // between the GUID and the sequence number
-	latchName = "latch-"  // what Curator sorts by: everything behind its last occurrence
+	latchName = "latch-"  // Curator sorts by what follows its last occurrence
 )
 
-// encodeName makes a mutex' name a part of a path. Ordinary names stay as they are. What
-// ZooKeeper forbids (PathUtils.validatePath: "/", the names "." and "..", everything
-// beyond the basic plane and U+FFF0 to U+FFFF) becomes %XX for each byte, and so
-// does "%" itself, so that no two names meet.
+// encodeName turns a mutex' name into a path element. Ordinary names are unchanged. What ZooKeeper
+// forbids (PathUtils.validatePath: "/", the names "." and "..", everything beyond the basic plane
+// and U+FFF0 to U+FFFF) becomes %XX for each byte. "%" is encoded too, so that no two names
+// collide.
 func encodeName(mutex string) string {
 	if mutex == "." || mutex == ".." {
 		return strings.ReplaceAll(mutex, ".", "%2E")
@@ -62,7 +62,7 @@ func plainRune(r rune) bool {
 	return true
 }
 
-// decodeName is the inverse of encodeName; ok is false for a name that it does not make.
+// decodeName is the inverse of encodeName. ok is false for a name that encodeName never returns.
 func decodeName(node string) (mutex string, ok bool) {
 	if !strings.Contains(node, "%") {
 		return node, node != "." && node != ".."
@@ -87,16 +87,16 @@ func decodeName(node string) (mutex string, ok bool) {
 	return mutex, encodeName(mutex) == node
 }
 
-// A guid names one latch node and its lease for ever. It looks like Curator's, but
-// begins with a hash of the contender, so that a contender's node is found without
-// reading the data of all, and goes on with the tag of the session that made it:
+// A guid identifies one latch node and its lease. It has the form of Curator's. It begins with a
+// hash of the contender, so that a contender's node is found without reading all data. The tag of
+// the creating session follows:
 //
 //	hhhhhhhh-hhhh-tttt-tttt-rrrrrrrrrrrr
 type guid string
 
 const guidLen = 36
 
-// tag marks the nodes of one session.
+// tag identifies the nodes of one session.
 type tag string
 
 func newTag() tag {
@@ -106,7 +106,7 @@ func newTag() tag {
 	return tag(h[:4] + "-" + h[4:])
 }
 
-// contenderMark is how the guids of a contender's nodes begin.
+// contenderMark returns the start of the guids of a contender's nodes.
 func contenderMark(contender string) string {
 	sum := sha256.Sum256([]byte(contender))
 	h := hex.EncodeToString(sum[:6])
@@ -119,7 +119,7 @@ func newGUID(contender string, t tag) guid {
 	return guid(contenderMark(contender) + string(t) + "-" + hex.EncodeToString(raw[:]))
 }
 
-// tagged reports whether a session with that tag made it.
+// tagged reports whether the session with that tag created it.
 func (g guid) tagged(t tag) bool {
 	return len(g) == guidLen && string(g[14:23]) == string(t)
 }
@@ -133,7 +133,7 @@ func guidOf(child string) guid {
 	return guid(rest[:guidLen])
 }
 
-// sortKey is what children are ordered by, exactly as Curator does it
+// sortKey returns what children are ordered by, exactly as in Curator
 // (LockInternals.getSortedChildren, standardFixForSorting).
 func sortKey(child string) string {
 	if i := strings.LastIndex(child, latchName); i >= 0 {
@@ -142,12 +142,12 @@ func sortKey(child string) string {
 	return child
 }
 
-// sortChildren orders the children of a mutex: the first is the leader.
+// sortChildren orders the children of a mutex. The first is the leader.
 func sortChildren(children []string) {
 	slices.SortFunc(children, func(a, b string) int { return cmp.Compare(sortKey(a), sortKey(b)) })
 }
 
-// paths are the nodes' paths below a chroot.
+// paths builds the nodes' paths below a chroot.
 type paths struct{ root string }
 
 func (p paths) mutexes() string              { return p.root + mutexesDir }
@@ -159,5 +159,5 @@ func (p paths) newLatch(m string, g guid) string {
 }
 func (p paths) lease(g guid) string { return p.root + leasesDir + "/" + string(g) }
 
-// marker is beside the leases, since who may use those need not be allowed to make a folder for it.
+// marker is next to the leases: the user's rights there suffice for it.
 func (p paths) marker(t tag) string { return p.root + leasesDir + "/session-" + string(t) }

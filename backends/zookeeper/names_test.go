@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestOrdinaryNamesAreTheirOwnNodes(t *testing.T) {
+func TestOrdinaryNamesAreNotEncoded(t *testing.T) {
 	for _, name := range []string{"m", "my-mutex", "a.b", "...", "order:42", "äöü", "名前", "zookeeper"} {
 		if got := encodeName(name); got != name {
 			t.Errorf("%q becomes %q", name, got)
@@ -17,7 +17,7 @@ func TestOrdinaryNamesAreTheirOwnNodes(t *testing.T) {
 	}
 }
 
-func TestNamesThatZooKeeperForbidsAreEncodedAndNoTwoMeet(t *testing.T) {
+func TestForbiddenNamesAreEncodedUniquely(t *testing.T) {
 	for name, want := range map[string]string{
 		"a/b": "a%2Fb", "100%": "100%25", "%2F": "%252F", ".": "%2E", "..": "%2E%2E", "x\U0001F512": "x%F0%9F%94%92", "\uFFFD": "%EF%BF%BD",
 	} {
@@ -52,7 +52,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-func TestChildrenAreOrderedAsCuratorDoes(t *testing.T) {
+func TestChildrenAreOrderedAsInCurator(t *testing.T) {
 	children := []string{
 		"_c_ffffffff-0000-0000-0000-000000000000-latch-0000000002",
 		"_c_00000000-0000-0000-0000-000000000000-latch-0000000010",
@@ -69,7 +69,7 @@ func TestChildrenAreOrderedAsCuratorDoes(t *testing.T) {
 	}
 }
 
-func TestANodeIsKnownByItsContenderAndSession(t *testing.T) {
+func TestGUIDIdentifiesContenderAndSession(t *testing.T) {
 	one, two := newTag(), newTag()
 	g := newGUID("a", one)
 	child := protected + string(g) + latchMark + "0000000007"

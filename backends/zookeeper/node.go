@@ -11,23 +11,22 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// mutex is what this server knows of a mutex that it has to do with.
+// mutex is what this server knows of a mutex.
 type mutex struct {
 	name  string
-	nodes map[string]*node // by contender: of this server's clients
-	guids map[guid]*node   // the same by guid
-	// endings says why a node that we delete goes, so that whoever sees it gone first
-	// tells the same.
+	nodes map[string]*node // by contender: nodes of this server's clients
+	guids map[guid]*node   // the same nodes by guid
+	// endings has the event of each node that this server is deleting, so that whoever first sees
+	// the node gone announces the same event.
 	endings map[guid]simba.Event
-	watcher *watcher // nil = nobody wants to know
-	// announced is the token of the last tenure after which all were told that the mutex is free.
+	watcher *watcher // nil = not needed
+	// announced is the token of the last tenure after which the mutex was announced as free.
 	announced uint64
 }
 
-// node is a contender's latch node and its lease, as this server knows them. A node
-// of this server's own session is kept by it: it alone ends the lease when its time
-// is over. A foreign one, kept by another server, is here since its contender asks
-// through this one.
+// node is a contender's latch node and its lease, as this server knows them. The server in whose
+// session a node was created is its creator, and only the creator ends its lease. A foreign node
+// has another creator. This server knows it because its contender asks here.
 type node struct {
 	s            *session
 	mutex        string
@@ -36,13 +35,12 @@ type node struct {
 	child        string // name of the latch node
 	token        uint64 // its czxid
 	foreign      bool
-	bare         bool      // without a lease: a JVM's
-	made         time.Time // when it was known to be there
-	creator      string    // who keeps it, as records name it
-	onlyOwnAhead bool      // all nodes in front are those that this server knows to be its own; guarded by Backend.mu
+	bare         bool      // a JVM's, without a lease
+	made         time.Time // when it was first known to exist
+	creator      string    // id of the creator, as in records
+	onlyOwnAhead bool      // this server created all nodes ahead of it; guarded by Backend.mu
 
-	// Guarded by Backend.mu. Changes to the ensemble are made by who holds the gate of
-	// the node's place.
+	// Guarded by Backend.mu. Only the holder of the key's lock changes the ensemble.
 	kind           kind
 	server         string // whose client last asked for it
 	ttl            time.Duration
@@ -51,31 +49,37 @@ type node struct {
 	version        int32     // of the lease node
 	since          time.Time // of an owner: when its windows began
 	acquiredAt     int64     // the same on the ensemble's clock
-	answered       bool      // of an owner that was granted: the end of its wait has told it
+	answered       bool      // of a granted owner: Ticket.End has returned the tenure
 	unacknowledged bool      // of an owner: granted to a waiter, and not renewed since
-	over           bool      // of an owner: the lease node says that somebody was told that it is over
-	presumedUntil  time.Time // of a node whose lease says asking, and not of an owner: until when others may tell that it is one's; else zero
-	renewalStart   time.Time // of an owner: when the last renewal was begun, which may have been done though it had no answer
-	expiresAt      time.Time // of a polling waiter: when its place lapses
-	reservedUntil  time.Time // of a polling waiter whose turn it is: until when; else zero
-	idle           bool      // of a polling waiter that is the first: it is nobody's turn
-	listening      bool      // of a polling waiter: it can be reached through another server
-	granting       bool      // of a blocked waiter: its turn is being asked for, or it is an heir
-	succeeding     bool      // of a blocked waiter: the end of another's tenure is handing it the mutex
-	watchAt        time.Time // when to begin to watch the lease node; zero = it is watched, or not ours to keep
-	writing        bool      // a change of the lease node is under way
-	writeAt        time.Time // when the lease node is to be written; zero = it is right
-	forgotten      bool      // forgotten
-	timer          *time.Timer
-	queuedBehind   simba.Event // Owner and Token of the tenure that its contender was told of when it queued
+	over           bool      // of an owner: the lease node says that the lease has ended
+	// presumedUntil is until when others may report a node with an "asking" record as an
+	// owner's; else zero.
+	presumedUntil time.Time
+	// renewalStart is when an owner's last renewal began. It may have succeeded without an
+	// answer.
+	renewalStart  time.Time
+	expiresAt     time.Time // of a polling waiter: when its entry expires
+	reservedUntil time.Time // of a polling waiter for which the mutex is reserved; else zero
+	// idle means that a polling waiter is the first, and the mutex is not reserved for it.
+	idle          bool
+	listening     bool // of a polling waiter: it subscribes at another server
+	granting      bool // of a blocked waiter: it is being granted the mutex
+	becomingOwner bool // of a blocked waiter: the end of another's tenure grants it the mutex
+	// watchAt is when to set the watch on the lease node; zero = it is set, or not needed.
+	watchAt      time.Time
+	writing      bool      // a write of the lease node is in progress
+	writeAt      time.Time // when to write the lease node; zero = it is up to date
+	forgotten    bool      // it is no longer in Backend.mutexes
+	timer        *time.Timer
+	queuedBehind simba.Event // Owner and Token of the tenure in the reply that queued it
 }
 
-// markAfter is how long the lease node of a new owner may lag behind: many leases are over
-// by then, and for them a write is saved.
+// ownerWriteDelay is how late the lease node of a new owner is written. Many leases are over by
+// then and need no write.
 const ownerWriteDelay = 20 * time.Millisecond
 
-// watchAfter is how long we keep a node before we watch what other servers do to its
-// lease: most leases are over by then.
+// watchDelay is the age of a node at which its creator begins to watch what other servers do to its
+// lease. Most leases are over by then.
 const watchDelay = 250 * time.Millisecond
 
 func (n *node) key() nodeKey { return nodeKey{n.mutex, n.contender} }
@@ -93,7 +97,8 @@ func (n *node) ownsLocked(now time.Time) bool {
 	return !n.forgotten && n.kind == kindOwner && now.Before(n.end())
 }
 
-// endedLocked reports whether its contender owned the mutex, or others may have told that it does, and does not any more.
+// endedLocked reports whether its contender was the owner, or others may have reported that, and
+// its lease has ended.
 func (n *node) endedLocked(now time.Time) bool {
 	if n.kind == kindOwner {
 		return !n.ownsLocked(now)
@@ -101,13 +106,13 @@ func (n *node) endedLocked(now time.Time) bool {
 	return !n.presumedUntil.IsZero() && !now.Before(n.presumedUntil)
 }
 
-// passedLocked reports whether it is of a polling waiter that is the first and whose turn
-// is over.
+// missedLocked reports whether the first node is that of a polling waiter whose reservation is
+// over.
 func (n *node) missedLocked(now time.Time) bool {
 	return n.kind == kindPolling && (n.idle || !n.reservedUntil.IsZero() && !now.Before(n.reservedUntil))
 }
 
-// recordLocked is what its lease node should say.
+// recordLocked returns the record for its lease node.
 func (n *node) recordLocked(now time.Time) *record {
 	r := &record{
 		Mutex: n.mutex, Contender: n.contender, Kind: n.kind, Creator: n.creator, Server: n.server, TTL: n.ttl.Milliseconds(),
@@ -125,7 +130,7 @@ func (n *node) recordLocked(now time.Time) *record {
 	return r
 }
 
-// mutexLocked returns what is known of a mutex, beginning with nothing.
+// mutexLocked returns the state of a mutex, creating an empty one if there is none.
 func (b *Backend) mutexLocked(name string) *mutex {
 	m := b.mutexes[name]
 	if m == nil {
@@ -141,7 +146,7 @@ func (b *Backend) tidyLocked(m *mutex) {
 	}
 }
 
-// nodeLocked returns the node of a contender that this server knows, nil if none.
+// nodeLocked returns the contender's node if this server knows it, else nil.
 func (b *Backend) nodeLocked(k nodeKey) *node {
 	if m := b.mutexes[k.mutex]; m != nil {
 		return m.nodes[k.contender]
@@ -155,7 +160,7 @@ func (b *Backend) nodeAt(k nodeKey) *node {
 	return b.nodeLocked(k)
 }
 
-// addLocked begins to keep a node.
+// addLocked adds a node to the known ones.
 func (b *Backend) addLocked(n *node) {
 	m := b.mutexLocked(n.mutex)
 	if old := m.nodes[n.contender]; old != nil {
@@ -172,14 +177,14 @@ func (b *Backend) addLocked(n *node) {
 	b.armLocked(n)
 }
 
-// unclearLocked notes that a node was forgotten that may still be there, in front of others.
+// resetOwnAheadLocked is called when a forgotten node may still exist ahead of others.
 func (m *mutex) resetOwnAheadLocked() {
 	for _, n := range m.nodes {
 		n.onlyOwnAhead = false
 	}
 }
 
-// dropLocked forgets a node. If it may still be there, the others are not clear any more.
+// dropLocked forgets a node. If it may still exist, the caller also calls resetOwnAheadLocked.
 func (b *Backend) dropLocked(n *node) {
 	if n.forgotten {
 		return
@@ -199,7 +204,7 @@ func (b *Backend) dropLocked(n *node) {
 	}
 }
 
-// dueLocked returns when a node is to be tended next; false if never.
+// dueLocked returns when runDue is to run next; false = never.
 func (n *node) dueLocked() (due time.Time, ok bool) {
 	earliest := func(t time.Time) {
 		if !t.IsZero() && (!ok || t.Before(due)) {
@@ -219,7 +224,7 @@ func (n *node) dueLocked() (due time.Time, ok bool) {
 	return due, ok
 }
 
-// armLocked sets the alarm of a node.
+// armLocked sets the timer of a node.
 func (b *Backend) armLocked(n *node) {
 	due, ok := n.dueLocked()
 	switch {
@@ -235,8 +240,8 @@ func (b *Backend) armLocked(n *node) {
 	}
 }
 
-// tend does what is due to a node: ends its lease, its turn or its place, or writes
-// what the other servers should know.
+// runDue does what is due for a node: it ends its lease, its reservation or its entry, writes the
+// lease node, or sets the watch.
 func (b *Backend) runDue(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
@@ -251,7 +256,7 @@ func (b *Backend) runDue(n *node) {
 		return
 	}
 	b.armLocked(n)
-	if err != nil && n.timer != nil { // the ensemble cannot be asked
+	if err != nil && n.timer != nil { // the ensemble did not answer
 		n.timer.Reset(retryPause)
 	}
 }
@@ -276,7 +281,7 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	dirty := !n.writeAt.IsZero() && !now.Before(n.writeAt)
 	watch := !n.watchAt.IsZero() && !now.Before(n.watchAt)
 	foreign := n.foreign
-	if ending.Kind != 0 && foreign { // its keeper ends it
+	if ending.Kind != 0 && foreign { // its creator ends it
 		b.dropLocked(n)
 		b.mu.Unlock()
 		return nil
@@ -290,7 +295,7 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 		b.mu.Lock()
 		polling := n.kind == kindPolling
 		b.mu.Unlock()
-		if len(names) == 1 && polling { // nobody else wants it
+		if len(names) == 1 && polling { // nobody else wants the mutex
 			b.mu.Lock()
 			n.reservedUntil, n.idle = time.Time{}, true
 			b.scheduleWriteLocked(n, 0)
@@ -304,7 +309,7 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 		if errors.Is(err, zk.ErrBadVersion) { // another server was faster
 			err = b.reload(ctx, n)
 		}
-		b.failWaits(n.mutex, err) // who waits behind it has no turn before it goes
+		b.failWaits(n.mutex, err) // the waiters behind it depend on its deletion
 		return ignoreNoNode(err)
 	}
 	if dirty {
@@ -318,7 +323,7 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	return nil
 }
 
-// relook is reload of a node that has changed, as far as we know.
+// reloadWatched is reload after a watch has fired.
 func (b *Backend) reloadWatched(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	blocked := n.kind == kindBlocked && !b.elsewhereLocked(n)
@@ -330,10 +335,10 @@ func (b *Backend) reloadWatched(ctx context.Context, n *node) error {
 	return ignoreNoNode(err)
 }
 
-// elsewhereLocked reports whether a waiter's connection is another server's.
+// elsewhereLocked reports whether the waiter is blocked on a connection of another server.
 func (b *Backend) elsewhereLocked(n *node) bool { return n.kind == kindBlocked && n.server != b.id }
 
-// gone passes over the error of a node that is not there any more.
+// ignoreNoNode returns nil for zk.ErrNoNode, else err.
 func ignoreNoNode(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -341,14 +346,14 @@ func ignoreNoNode(err error) error {
 	return err
 }
 
-// markLocked has the lease node written soon, with what this server's client wants.
+// scheduleWriteLocked schedules a write of the lease node, with what this server's client wants.
 func (b *Backend) scheduleWriteLocked(n *node, after time.Duration) {
 	n.server = b.id
 	n.writeAt = time.Now().Add(after)
 	b.armLocked(n)
 }
 
-// kept returns the nodes of a session that wait, and whether a lease runs.
+// nodesOf returns the waiting nodes of a session, and whether any of its leases is running.
 func (b *Backend) nodesOf(s *session) (waiting []*node, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// ear is the simba.Notices of who subscribes to one channel.
+// subscriberOf is a simba.Notices with one subscribed channel.
 type subscriberOf struct {
 	channel string
 	said    chan string
@@ -26,11 +26,11 @@ func (e subscriberOf) Subscribed(channel string) bool { return channel == e.chan
 func (subscriberOf) SubscribedPattern(string) bool    { return false }
 func (subscriberOf) Any() bool                        { return true }
 
-func TestAWaiterIsToldWhoOwnedTheMutexThoughThatWasNotSeen(t *testing.T) {
+func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
-	told := subscriberOf{simba.ContenderChannel("m", "x"), make(chan string, 10)}
-	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: told, HandoffWindow: time.Minute, QueueGrace: time.Minute})
+	sub := subscriberOf{simba.ContenderChannel("m", "x"), make(chan string, 10)}
+	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: sub, HandoffWindow: time.Minute, QueueGrace: time.Minute})
 	must(t, err)
 	defer here.Close()
 	there, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
@@ -38,10 +38,10 @@ func TestAWaiterIsToldWhoOwnedTheMutexThoughThatWasNotSeen(t *testing.T) {
 	defer there.Close()
 	w := newWatcher("m")
 	here.mu.Lock()
-	here.mutexLocked("m").watcher = w // which has yet to look
+	here.mutexLocked("m").watcher = w // it has yet to list the nodes
 	here.mu.Unlock()
-	getting(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
-	getting(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)
+	acquireAs(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
+	acquireAs(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
@@ -49,16 +49,16 @@ func TestAWaiterIsToldWhoOwnedTheMutexThoughThatWasNotSeen(t *testing.T) {
 	hears := func(what string) {
 		t.Helper()
 		select {
-		case got := <-told.said:
+		case got := <-sub.said:
 			if got != simba.ReleasedNotice("o") {
-				t.Errorf("%s it is told %q", what, got)
+				t.Errorf("%s it gets %q", what, got)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s it is told nothing", what)
+			t.Errorf("%s it gets nothing", what)
 		}
 	}
-	hears("as its turn comes")
-	_, err = here.Subscribed(ctx, told.channel, false)
+	hears("when the mutex is reserved for it")
+	_, err = here.Subscribed(ctx, sub.channel, false)
 	must(t, err)
 	hears("as it subscribes again")
 }

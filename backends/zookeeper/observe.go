@@ -12,23 +12,23 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// head is the first node of a mutex as this server sees it, the zero head if there
-// is none.
+// head describes the first node of a mutex. The zero head means that there is none.
 type head struct {
-	names     []string // of all nodes, in order
+	names     []string // all nodes, in order
 	child     string
 	contender string
 	token     uint64
-	owned     bool // it owns the mutex; else the mutex is kept for it
-	bare      bool // it is a JVM's
+	owned     bool // it owns the mutex; else the mutex is reserved for it
+	bare      bool // a JVM's, without a lease
 
 	acquiredAt, now int64 // Unix milliseconds on the ensemble's clock
 	ttl, transition time.Duration
-	// What is left of the windows; of a mutex that is kept, transitionLeft is for how long.
+	// What is left of the windows. For a reserved mutex, transitionLeft is what is left of the
+	// reservation.
 	ttlLeft, transitionLeft time.Duration
 }
 
-// outcome is that of somebody who does not own the mutex.
+// outcome returns the outcome for a contender that does not own the mutex.
 func (h *head) outcome(status simba.Status) simba.Outcome {
 	out := simba.Outcome{Status: status, Transition: h.transitionLeft}
 	if h.owned {
@@ -37,7 +37,7 @@ func (h *head) outcome(status simba.Status) simba.Outcome {
 	return out
 }
 
-// position is the place in the queue of a node, 0 if it has none.
+// position returns a node's position in the queue, 0 if it is not queued.
 func (h *head) position(child string) int {
 	i := slices.Index(h.names, child)
 	if h.owned {
@@ -46,7 +46,7 @@ func (h *head) position(child string) int {
 	return i + 1
 }
 
-// waiters is how many nodes wait.
+// waiters returns how many nodes wait.
 func (h *head) waiters() int {
 	if h.owned {
 		return len(h.names) - 1
@@ -54,7 +54,7 @@ func (h *head) waiters() int {
 	return len(h.names)
 }
 
-// inspect returns the head as everybody sees it who was told something before.
+// inspect returns the head. It is at least as new as every answer given before the call.
 func (b *Backend) inspect(ctx context.Context, s *session, mutex string) (head, error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return head{}, err
@@ -66,7 +66,7 @@ func (b *Backend) inspect(ctx context.Context, s *session, mutex string) (head, 
 	return b.head(ctx, s, mutex, names)
 }
 
-// head finds out about the first of those nodes. If it is gone by now, it looks again.
+// head describes the first of the nodes. If that node is gone, it lists the nodes again.
 func (b *Backend) head(ctx context.Context, s *session, mutex string, names []string) (head, error) {
 	for {
 		if len(names) == 0 {
@@ -86,7 +86,8 @@ func (b *Backend) head(ctx context.Context, s *session, mutex string, names []st
 	}
 }
 
-// headOf describes a node as the first. That its lease is over is true for everybody when it returns so.
+// headOf describes a node as the first one. Before it reports an ended lease, it records the end in
+// the ensemble (markOver).
 func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (head, error) {
 	for {
 		n, err := b.decided(ctx, s, mutex, child)
@@ -106,10 +107,11 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 	}
 }
 
-// conclude makes it true that a lease is over which is so by a clock, before anybody is told: else a renewal that is on its
-// way may go on with it. It says so in the lease, if nobody has done so or changed it; no more, since the clock may be the ensemble's, and
-// that may step. First its keeper has a moment to delete it. It returns zk.ErrNoNode if that was done,
-// zk.ErrBadVersion if it is not as n says any more.
+// markOver records in the ensemble that a lease has ended by a clock, before anybody reports its
+// end. Otherwise a renewal that is under way could still continue the lease. It gives the creator a
+// moment to delete the node. Then it writes the flag Over to the lease node. It does not delete the
+// node, since the clock may be the ensemble's and that may step. It returns zk.ErrNoNode if the
+// node was deleted, zk.ErrBadVersion if its lease was changed.
 func (b *Backend) markOver(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	s, over, version := n.s, n.over, n.version
@@ -142,15 +144,16 @@ func (b *Backend) markOver(ctx context.Context, n *node) error {
 }
 
 const (
-	// decideWithin is how long we wait for a keeper to write what came of a new first
-	// node. After that it is taken for an owner's: its keeper was cut off, most likely
-	// after it told so.
+	// decideWithin is how long to wait for a creator to write whether a new first node is an
+	// owner's. After that it counts as an owner's: its creator was probably cut off after it
+	// replied so.
 	decideWithin = 10 * ownerWriteDelay
 	decidePause  = 5 * time.Millisecond
 )
 
-// decided returns the first node when it is known whether it is an owner's. For one that we keep, or have renewed, we know
-// better than the ensemble how much is left, unless another server has renewed it.
+// decided returns the first node once it is known whether it is an owner's. If this server created
+// or renewed the node, its own state is more exact than the record, unless another server has
+// renewed it.
 func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		n, err := b.readNode(ctx, s, mutex, child)
@@ -164,27 +167,28 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		if known := b.countedLocked(mutex, child); known != nil && known.version >= n.version {
 			n = known
 		}
-		open := n.undecidedLocked()
+		undecided := n.undecidedLocked()
 		b.mu.Unlock()
-		if open && n.foreign {
+		if undecided && n.foreign {
 			names, pzxid, err := s.childrenAt(ctx, mutex)
 			if err != nil {
 				return nil, err
 			}
 			if len(names) != 0 && names[0] == child && pzxid == int64(n.token) {
-				n.kind = kindOwner // it was the first from the beginning: nothing has changed since
+				n.kind = kindOwner // it was the first from its creation on
 				return n, nil
 			}
 		}
 		b.mu.Lock()
-		if open && n.foreign && time.Now().After(deadline) {
-			if n.kind == kindBlocked && !n.over { // since it became the first, and nobody tells when
+		if undecided && n.foreign && time.Now().After(deadline) {
+			// It owns the mutex since it became the first, and nobody knows when that was.
+			if n.kind == kindBlocked && !n.over {
 				n.since = time.Now()
 			}
-			n.kind, open = kindOwner, false
+			n.kind, undecided = kindOwner, false
 		}
 		b.mu.Unlock()
-		if !open {
+		if !undecided {
 			return n, nil
 		}
 		select {
@@ -195,12 +199,13 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 	}
 }
 
-// openLocked reports whether it is for the node's keeper to say what came of it.
+// undecidedLocked reports whether its creator has yet to write whether it is an owner's.
 func (n *node) undecidedLocked() bool {
 	return n.kind == kindAsking || n.kind == kindBlocked && n.server == n.creator
 }
 
-// knownLocked returns the node with that name if this server counts its lease by its own clock, else nil.
+// countedLocked returns the node of that name if this server counts its lease by its own clock,
+// else nil.
 func (b *Backend) countedLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
 		if n := m.guids[guidOf(child)]; n != nil && (!n.foreign || n.kind == kindOwner && n.server == b.id) {
@@ -210,7 +215,7 @@ func (b *Backend) countedLocked(mutex, child string) *node {
 	return nil
 }
 
-// ownLocked returns the node with that name if this server keeps it, else nil.
+// createdLocked returns the node of that name if this server created it, else nil.
 func (b *Backend) createdLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
 		if n := m.guids[guidOf(child)]; n != nil && !n.foreign {
@@ -220,7 +225,7 @@ func (b *Backend) createdLocked(mutex, child string) *node {
 	return nil
 }
 
-// headLocked is the head that a node makes when it is the first.
+// headLocked returns the head for a node that is the first.
 func (b *Backend) headLocked(n *node) head {
 	now := time.Now()
 	h := head{child: n.child, contender: n.contender, token: n.token, bare: n.bare, now: b.clock.at(now)}
@@ -241,7 +246,7 @@ func (b *Backend) headLocked(n *node) head {
 	return h
 }
 
-// foreign reads a node that another server or a JVM keeps; nil if it is gone.
+// readNode reads a node from the ensemble; nil if it is gone.
 func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	g := guidOf(child)
 	var latch, lease znode
@@ -281,7 +286,7 @@ func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string)
 	}
 	b.mu.Lock()
 	b.adoptLocked(n, rec, &lease.stat)
-	// How much is left, as far as one can tell from afar.
+	// The best estimate of what is left of the lease.
 	if since := b.clock.latest(n.acquiredAt); since.Before(n.since) {
 		n.since = since
 	}
@@ -289,8 +294,8 @@ func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string)
 	return n, nil
 }
 
-// leaseless describes a node that was read and whose lease was not there; nil if it is gone as well by
-// now: one of ours goes with its lease, so that one was none of a JVM.
+// leaseless handles a node whose lease was missing when it was read. It returns nil if the latch
+// node is gone by now: nodes of this engine go together with their leases. Otherwise it is a JVM's.
 func (b *Backend) leaseless(ctx context.Context, n *node, stat *zk.Stat) (*node, error) {
 	_, err := n.s.get(ctx, n.s.latch(n.mutex, n.child))
 	switch {
@@ -303,9 +308,9 @@ func (b *Backend) leaseless(ctx context.Context, n *node, stat *zk.Stat) (*node,
 	return n, nil
 }
 
-// latchOnly describes a node without a lease, as a JVM's LeaderLatch makes it: it owns
-// the mutex while it is the first. How long that will be nobody knows; who asks again after
-// a session's timeout will see.
+// latchOnly sets the state of a node without a lease, as a JVM's LeaderLatch creates it. It owns
+// the mutex while it is the first. Nobody knows how long that will be, so its windows are the
+// session timeout.
 func (b *Backend) latchOnly(n *node, stat *zk.Stat) {
 	n.kind, n.bare, n.acquiredAt = kindOwner, true, stat.Ctime
 	n.ttl = n.s.negotiated()
@@ -333,7 +338,7 @@ func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, 
 	return err == nil && h.owned && h.token == token, 0, err
 }
 
-// observe is inspect as a request of its own.
+// inspectRequest is inspect as a request of its own.
 func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -347,7 +352,8 @@ func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err
 	return h, b.failed(err)
 }
 
-// ask makes a request about a mutex ("" = all) that only reads, or else says errUnknown, again if the connection breaks meanwhile.
+// retryRead runs f, which only reads or else returns errUnknown. It repeats f if the connection
+// breaks. The mutex "" stands for all.
 func (b *Backend) retryRead(ctx context.Context, mutex string, f func(*session) error) error {
 	for {
 		s, err := b.current(ctx, mutex)
@@ -385,8 +391,8 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) (list []si
 // readers is how many nodes are read at a time.
 const readers = 32
 
-// entries reads about nodes that wait. How long each has waited is counted up to one instant, so that the
-// first has waited longest.
+// entries reads waiting nodes. All waiting times are counted up to one instant, so that they keep
+// the order of the queue.
 func (b *Backend) entries(ctx context.Context, s *session, mutex string, names []string) ([]simba.QueueEntry, error) {
 	found, now := make([]*simba.QueueEntry, len(names)), time.Now()
 	err := each(len(names), func(i int) error {
@@ -424,7 +430,7 @@ func (b *Backend) entries(ctx context.Context, s *session, mutex string, names [
 	return list, nil
 }
 
-// each calls f for 0 to n-1, some at a time, and returns their first error.
+// each calls f for 0 to n-1, several at a time, and returns the first error by index.
 func each(n int, f func(i int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, n)

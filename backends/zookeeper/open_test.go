@@ -17,7 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
+func TestOpenErrorsAreOneLine(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	c := raw(t, srv.Addr)
 	if err := c.AddAuth("digest", []byte("owner:secret")); err != nil {
@@ -33,28 +33,29 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	n := newBoard()
+	n := newRecordedNotices()
 	for name, test := range map[string]struct {
 		o    zookeeper.Options
 		want string
 	}{
-		"no notices":            {zookeeper.Options{Servers: srv.Addr}, "notices are missing"},
-		"no servers":            {zookeeper.Options{Notices: n}, "invalid zookeeper servers"},
-		"an empty place":        {zookeeper.Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
-		"a port that is none":   {zookeeper.Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
-		"a relative chroot":     {zookeeper.Options{Notices: n, Servers: "a:1/x/../y"}, "is relative"},
-		"another scheme":        {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
-		"no password":           {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
-		"a negative timeout":    {zookeeper.Options{Notices: n, Servers: srv.Addr, Timeout: -1}, "must not be negative"},
-		"nobody listens":        {zookeeper.Options{Notices: n, Servers: "127.0.0.1:1"}, "cannot connect"},
-		"a server that is mute": {zookeeper.Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
-		"no chroot":             {zookeeper.Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},
-		"no permission":         {zookeeper.Options{Notices: n, Servers: srv.Addr + "/private"}, "give --zookeeper-auth"},
-		"the wrong password":    {zookeeper.Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
+		"no notices":         {zookeeper.Options{Servers: srv.Addr}, "notices are missing"},
+		"no servers":         {zookeeper.Options{Notices: n}, "invalid zookeeper servers"},
+		"an empty element":   {zookeeper.Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
+		"an invalid port":    {zookeeper.Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
+		"a relative chroot":  {zookeeper.Options{Notices: n, Servers: "a:1/x/../y"}, "is relative"},
+		"another scheme":     {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
+		"no password":        {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
+		"a negative timeout": {zookeeper.Options{Notices: n, Servers: srv.Addr, Timeout: -1}, "must not be negative"},
+		"no listener":        {zookeeper.Options{Notices: n, Servers: "127.0.0.1:1"}, "cannot connect"},
+		"a silent server":    {zookeeper.Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
+		"no chroot":          {zookeeper.Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},
+		"no permission":      {zookeeper.Options{Notices: n, Servers: srv.Addr + "/private"}, "give --zookeeper-auth"},
+		"the wrong password": {zookeeper.Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.o.Timeout == 0 && (name == "nobody listens" || name == "a server that is mute") {
-				test.o.Timeout = time.Second // it is waited for; the others are answered, on a busy machine later
+			if test.o.Timeout == 0 && (name == "no listener" || name == "a silent server") {
+				// The servers of other cases may answer late on a busy machine.
+				test.o.Timeout = time.Second
 			}
 			b, err := zookeeper.Open(context.Background(), test.o)
 			if err == nil {
@@ -68,7 +69,7 @@ func TestOpenSaysInOneLineWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestWithAuthNobodyElseMayTouchTheNodes(t *testing.T) {
+func TestAuthProtectsTheNodes(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Auth: "digest:simba:secret"})
 	take(t, b, "m", "a", time.Minute)
@@ -86,7 +87,7 @@ func TestWithAuthNobodyElseMayTouchTheNodes(t *testing.T) {
 	}
 }
 
-func TestBelowAChrootMutexesAreApart(t *testing.T) {
+func TestChrootsSeparateMutexes(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	c := raw(t, srv.Addr)
 	for _, dir := range []string{"/teams", "/teams/a"} {
@@ -130,7 +131,7 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 	}
 }
 
-func TestALeaseOutlivesACloseButWaitersDoNot(t *testing.T) {
+func TestLeaseSurvivesCloseButWaitersDoNot(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: 8 * time.Second})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})

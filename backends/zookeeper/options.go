@@ -19,28 +19,28 @@ const (
 	DefaultSessions       = 4
 )
 
-// Options say which ensemble to use and how.
+// Options configure the engine.
 type Options struct {
-	// Servers is a connect string as ZooKeeper's own clients take it: "h1:2181,h2:2181",
-	// with a chroot behind the last if there is one: "h1:2181,h2:2181/teams/a". A
-	// server without a port has 2181. The chroot must exist.
+	// Servers is a connect string as of ZooKeeper's own clients: "h1:2181,h2:2181", optionally with
+	// a chroot at the end: "h1:2181,h2:2181/teams/a". The default port is 2181. The chroot must
+	// exist.
 	Servers string
-	// Auth is "digest:user:password", or empty for none. With it, nodes are made
-	// so that only that user has any right to them; without, everybody has.
+	// Auth is "digest:user:password", or empty. With it, only that user has rights to the nodes;
+	// without it, everybody has.
 	Auth string
-	// SessionTimeout is how long the ensemble waits for this server before it takes
-	// its nodes, and so the leases that it keeps, away. 0 = DefaultSessionTimeout.
-	// The ensemble may insist on another, which then counts.
+	// SessionTimeout is how long the ensemble waits for this server before it deletes its nodes,
+	// and with them the leases that it granted. 0 = DefaultSessionTimeout. The ensemble may choose
+	// another value, which then applies.
 	SessionTimeout time.Duration
-	// Sessions is how many sessions the server opens; the mutexes are shared out among
-	// them. 0 = DefaultSessions: about twice as fast as one when many clients ask for
-	// mutexes of their own.
+	// Sessions is how many sessions the server opens. Each mutex belongs to one of them. 0 =
+	// DefaultSessions, which is about twice as fast as one session for many clients with mutexes of
+	// their own.
 	Sessions int
-	// Timeout bounds every call that asks the ensemble. 0 = DefaultTimeout.
+	// Timeout bounds every request to the ensemble. 0 = DefaultTimeout.
 	Timeout time.Duration
 
-	HandoffWindow time.Duration // initial, see proxy.QueueSettings; 0 = 0
-	QueueGrace    time.Duration // initial, see proxy.QueueSettings; 0 = 0
+	HandoffWindow time.Duration // initial, see proxy.QueueSettings; 0 = no reservations
+	QueueGrace    time.Duration // initial, see proxy.QueueSettings; 0 = no grace
 
 	Notices simba.Notices // required
 	Logger  *slog.Logger  // nil = discard
@@ -61,7 +61,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// target is what the options say about where to connect and as whom.
+// target is where to connect, and as which user.
 type target struct {
 	servers []string
 	chroot  string // "" or "/a/b"
@@ -90,7 +90,7 @@ func (o *Options) validate() (t target, err error) {
 	return t, nil
 }
 
-// parseServers reads a connect string.
+// parseServers parses a connect string.
 func parseServers(s string) (servers []string, chroot string, err error) {
 	hosts := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {
@@ -106,7 +106,7 @@ func parseServers(s string) (servers []string, chroot string, err error) {
 	}
 	for h := range strings.SplitSeq(hosts, ",") {
 		if h = strings.TrimSpace(h); h == "" {
-			return nil, "", fmt.Errorf("invalid zookeeper servers: %q names no server, or has an empty place in its list", s)
+			return nil, "", fmt.Errorf("invalid zookeeper servers: %q names no server, or has an empty element", s)
 		}
 		if !strings.Contains(h, ":") || strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
 			h += ":2181"

@@ -9,19 +9,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxGhosts bounds what is to be settled: beyond it the session is given up, which
-// settles everything.
+// maxOrphans bounds the orphans. Beyond it the session is given up, which deletes its nodes.
 const maxOrphans = 10000
 
-// haunt notes that a node must be gone, since nobody was told of it, unless another
-// server has changed its lease since version; and sees to it in the background.
+// addOrphan records a node that must be deleted, since no client knows of it. It starts its
+// deletion in the background. If another server has changed its lease since version, the node is
+// kept.
 func (b *Backend) addOrphan(k nodeKey, g guid, version int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.addOrphanLocked(k, g, version)
 }
 
-// hauntLocked is haunt in the step that forgets the node: in between, a follower would take it for a stray.
+// addOrphanLocked is addOrphan for a caller that forgets the node in the same step. Otherwise a
+// watcher could see an unknown node in between.
 func (b *Backend) addOrphanLocked(k nodeKey, g guid, version int32) {
 	if b.orphans[k] == nil {
 		b.orphans[k] = make(map[guid]int32)
@@ -29,13 +30,13 @@ func (b *Backend) addOrphanLocked(k nodeKey, g guid, version int32) {
 	b.orphans[k][g] = version
 	switch {
 	case len(b.orphans) > maxOrphans:
-		b.slotOf(k.mutex).session.end(errors.New("too many of its requests had no answer"))
+		b.slotOf(k.mutex).session.end(errors.New("too many requests of the session had no answer"))
 	case len(b.orphans[k]) == 1 && !b.closed:
 		b.all.Go(func() { b.reconcileInBackground(k) })
 	}
 }
 
-// notedLocked reports whether a node is noted already, by the place that it was.
+// isOrphanLocked reports whether a node is recorded as an orphan.
 func (b *Backend) isOrphanLocked(g guid) bool {
 	for _, list := range b.orphans {
 		if _, noted := list[g]; noted {
@@ -45,7 +46,7 @@ func (b *Backend) isOrphanLocked(g guid) bool {
 	return false
 }
 
-// exorcise settles what is noted of a place.
+// reconcileInBackground reconciles a key until it has no orphans.
 func (b *Backend) reconcileInBackground(k nodeKey) {
 	for b.hasOrphans(k) {
 		if b.tryReconcile(k) != nil && !b.pause(retryPause) {
@@ -75,8 +76,7 @@ func (b *Backend) hasOrphans(k nodeKey) bool {
 	return len(b.orphans[k]) != 0
 }
 
-// settle makes sure that none of the nodes that are noted for a place is there. Who
-// calls it holds the gate of the place.
+// reconcile makes sure that none of the orphans of a key exists. The caller holds the key's lock.
 func (b *Backend) reconcile(ctx context.Context, s *session, k nodeKey) error {
 	b.mu.Lock()
 	list := maps.Clone(b.orphans[k])
@@ -94,8 +94,8 @@ func (b *Backend) reconcile(ctx context.Context, s *session, k nodeKey) error {
 	return nil
 }
 
-// banish deletes what there is of a node, unless its contender has gone on with it through
-// another server: then it is kept.
+// deleteOrphan deletes an orphan's nodes. If its contender continued with it through another
+// server, it keeps them.
 func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g guid, version int32) error {
 	for {
 		child, err := s.find(ctx, k.mutex, g)
@@ -106,15 +106,16 @@ func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g gui
 			return ignoreNoNode(s.remove(ctx, s.lease(g)))
 		}
 		lease, err := s.get(ctx, s.lease(g))
-		if errors.Is(err, zk.ErrNoNode) { // somebody's hand
+		if errors.Is(err, zk.ErrNoNode) { // deleted by hand
 			return ignoreNoNode(s.remove(ctx, s.latch(k.mutex, child)))
 		}
 		if err != nil {
 			return err
 		}
 		rec, err := decodeRecord(lease.data)
-		changed := err == nil && lease.stat.Version != version // what no server wrote goes
-		if changed && rec.Over {                               // which was the last change
+		// A lease that no server wrote does not count.
+		changed := err == nil && lease.stat.Version != version
+		if changed && rec.Over { // writing Over was the last change
 			changed = lease.stat.Version-1 != version
 		}
 		if changed && rec.Server != b.id {
@@ -127,10 +128,10 @@ func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g gui
 	}
 }
 
-// keepGhost begins to keep a node of ours again that another server's client uses.
+// adoptOrphan adds a node of this server that another server's client uses to the known ones again.
 func (b *Backend) adoptOrphan(ctx context.Context, s *session, child string, g guid, rec record, stat *zk.Stat) error {
 	if !g.tagged(s.tag) {
-		return nil // it has another keeper
+		return nil // another server created it
 	}
 	latch, err := s.get(ctx, s.latch(rec.Mutex, child))
 	if err != nil {
@@ -149,11 +150,11 @@ func (b *Backend) adoptOrphan(ctx context.Context, s *session, child string, g g
 	return nil
 }
 
-// strays looks for nodes of ours that we know nothing of: made by requests that were
-// late on their way. Nobody was told of them, so they go. A listing may be older than
-// what we know, so one is suspected first, in suspects, and goes when it is seen again.
-// What is noted by its place is none: who settled it twice, once without the version that it had, would keep
-// what has to go, or take what was kept. It reports whether there is any suspicion.
+// orphanUnknownNodes looks for nodes of this session that this server does not know. Requests that
+// arrived late have created them, and no client knows of them, so they become orphans. A listing
+// may be older than what this server knows. So a node first becomes a suspect, and an orphan when
+// it is listed again. It skips recorded orphans: a second record, without the known version, could
+// keep or delete the wrong node. It reports whether there are suspects.
 func (b *Backend) orphanUnknownNodes(s *session, mutex string, children []string, suspects map[guid]bool) bool {
 	seen := make(map[guid]bool)
 	b.mu.Lock()

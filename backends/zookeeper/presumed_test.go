@@ -10,34 +10,34 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// What holds of a tenure that others had to presume, since the server that made its node was held up.
+// Tenures that other servers had to presume, since the server that created the node was delayed.
 
-// heldUp is a request of x that has made its node behind o's, and is held up until the link heals: as it looks whether o may be
-// passed, or, if its own server keeps o's node and knows that, in its place. Since o is gone meanwhile, the other server takes x for
+// delayedRequest is a request of x that has created its node behind o's. It is delayed until the
+// link heals. At that time it reads whether o's node can be removed. Or it waits in the queue, if
+// its own server created o's node. o's node is deleted meanwhile, so the other server treats x as
 // the owner.
 type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link
 	request   simba.AcquireRequest
 	asked     time.Time
-	begun     time.Time // its node was there
-	told      simba.Tenure
+	begun     time.Time // when its node existed
+	reported  simba.Tenure
 	answered  chan error
-	out       simba.Outcome // after answered
+	out       simba.Outcome // valid after answered
 }
 
-// holdUp makes both windows longer than ttl if a busy machine lets them end before the other server
-// tells of them.
-func delayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
+// delayRequest doubles ttl while a busy machine lets the windows end too early.
+func delayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	for ; ; ttl *= 2 {
-		if h := tryDelayRequest(t, addr, placed, ttl, from); h.presume(t) {
+		if h := tryDelayRequest(t, addr, queued, ttl, from); h.presume(t) {
 			return h
 		}
 	}
 }
 
-func tryDelayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
+func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	ctx := context.Background()
 	h := &delayedRequest{
@@ -55,17 +55,17 @@ func tryDelayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, 
 		t.Cleanup(func() { opened.Close() })
 		*b = opened
 	}
-	keeper := h.near
-	if placed {
-		keeper = h.far
+	creator := h.near
+	if queued {
+		creator = h.far
 	}
-	getting(t, keeper, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
-	o := keeper.nodeAt(nodeKey{h.request.Mutex, "o"})
-	until(t, keeper, "o's lease is written", func() bool {
+	acquireAs(t, creator, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
+	o := creator.nodeAt(nodeKey{h.request.Mutex, "o"})
+	until(t, creator, "o's lease is written", func() bool {
 		if !o.writeAt.IsZero() {
 			return false
 		}
-		o.watchAt = time.Time{} // so that nobody but x's request reads it
+		o.watchAt = time.Time{} // so that only x's request reads it
 		return true
 	})
 	h.asked = time.Now()
@@ -80,25 +80,25 @@ func tryDelayRequest(t *testing.T, addr string, placed bool, ttl time.Duration, 
 	return h
 }
 
-// presume has o go, so that the other server takes x for the owner. It reports false if the tenure
-// was over by then.
+// presume releases o's tenure, so that the other server treats x as the owner. It returns false if
+// the presumed tenure has ended by then.
 func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 	t.Helper()
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("o: %v, %v", ok, err)
 	}
-	h.told = h.owner(t, h.near)
-	if h.told.Owner == "" && time.Since(h.asked) >= h.request.TTL+h.request.Transition {
+	h.reported = h.owner(t, h.near)
+	if h.reported.Owner == "" && time.Since(h.asked) >= h.request.TTL+h.request.Transition {
 		return false
 	}
-	if h.told.Owner != "x" {
-		t.Fatalf("the owner is told to be %+v", h.told)
+	if h.reported.Owner != "x" {
+		t.Fatalf("the owner is reported as %+v", h.reported)
 	}
 	return true
 }
 
-// ends returns when the other server tells that the presumed tenure is over.
-func (h *delayedRequest) ends(t *testing.T) {
+// awaitEnd waits until the other server reports the end of the presumed tenure.
+func (h *delayedRequest) awaitEnd(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); h.owner(t, h.near).Owner != ""; {
 		if time.Now().After(deadline) {
@@ -107,13 +107,13 @@ func (h *delayedRequest) ends(t *testing.T) {
 	}
 }
 
-// asksAgain checks that another request has the windows begin anew.
-func (h *delayedRequest) asksAgain(t *testing.T) {
+// mustRenew checks that another request begins the windows again.
+func (h *delayedRequest) mustRenew(t *testing.T) {
 	t.Helper()
 	before := time.Now()
 	out, _, err := h.far.Acquire(context.Background(), h.request)
-	if err != nil || out.Token != h.told.Token || out.TTL < h.request.TTL-time.Since(before) {
-		t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
+	if err != nil || out.Token != h.reported.Token || out.TTL < h.request.TTL-time.Since(before) {
+		t.Errorf("x: %+v, %v, after %+v was reported", out, err, h.reported)
 	}
 }
 
@@ -124,39 +124,40 @@ func (h *delayedRequest) owner(t *testing.T, b *Backend) simba.Tenure {
 	return o
 }
 
-// goesOn checks that the presumed tenure is x's with the windows that were told; from is before it went on.
-func (h *delayedRequest) goesOn(t *testing.T, from time.Time) {
+// mustKeepWindows checks that the presumed tenure is x's, with the reported windows. from is a time
+// before the request continued.
+func (h *delayedRequest) mustKeepWindows(t *testing.T, from time.Time) {
 	t.Helper()
-	if h.out.Status != simba.StatusAcquired || h.out.Token != h.told.Token {
-		t.Fatalf("x: %+v, after %+v was told", h.out, h.told)
+	if h.out.Status != simba.StatusAcquired || h.out.Token != h.reported.Token {
+		t.Fatalf("x: %+v, after %+v was reported", h.out, h.reported)
 	}
 	if most := h.request.TTL - from.Sub(h.begun); h.out.TTL > most || h.out.Transition > most+h.request.Transition {
 		t.Errorf("x: %+v, though at most %v can be left", h.out, most)
 	}
 	for name, b := range map[string]*Backend{"far": h.far, "near": h.near} {
-		if now := h.owner(t, b); now.Token != h.told.Token || now.TTLAt != h.told.TTLAt || now.TransitionAt != h.told.TransitionAt {
-			t.Errorf("the %s server tells %+v, after %+v was told", name, now, h.told)
+		if now := h.owner(t, b); now.Token != h.reported.Token || now.TTLAt != h.reported.TTLAt || now.TransitionAt != h.reported.TransitionAt {
+			t.Errorf("the %s server reports %+v, after %+v was reported", name, now, h.reported)
 		}
 	}
 }
 
-func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
+func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	for name, placed := range map[string]bool{"before it has a place": false, "in its place": true} {
+	for name, queued := range map[string]bool{"before it is queued": false, "in the queue": true} {
 		t.Run(name, func(t *testing.T) {
-			h := delayRequest(t, srv.Addr, placed, time.Minute, (*stores.Link).BlackholeFrom)
+			h := delayRequest(t, srv.Addr, queued, time.Minute, (*stores.Link).BlackholeFrom)
 			healed := time.Now()
 			h.link.Heal()
 			must(t, <-h.answered)
-			h.goesOn(t, healed)
+			h.mustKeepWindows(t, healed)
 		})
 		t.Run(name+", and another tenure when those are over", func(t *testing.T) {
-			h := delayRequest(t, srv.Addr, placed, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
-			h.ends(t)
+			h := delayRequest(t, srv.Addr, queued, 500*time.Millisecond, (*stores.Link).BlackholeFrom)
+			h.awaitEnd(t)
 			h.link.Heal()
 			must(t, <-h.answered)
-			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.told.Token {
-				t.Errorf("x: %+v, after %+v was told to be over", h.out, h.told)
+			if h.out.Status != simba.StatusAcquired || h.out.Token <= h.reported.Token {
+				t.Errorf("x: %+v, after the end of %+v was reported", h.out, h.reported)
 			}
 		})
 	}
@@ -166,13 +167,13 @@ func TestARequestThatWasHeldUpHasTheWindowsThatOthersToldOf(t *testing.T) {
 		if err := <-h.answered; err == nil {
 			t.Fatalf("x: %+v", h.out)
 		}
-		h.asksAgain(t)
+		h.mustRenew(t)
 	})
 }
 
-func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
-	far, near := two(t)
-	for name, over := range map[string]bool{"while it may be told of": false, "another tenure after that": true} {
+func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
+	far, near := twoServers(t)
+	for name, over := range map[string]bool{"while it may be reported": false, "another tenure afterwards": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			ttl := time.Minute
@@ -181,13 +182,14 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 			}
 			var h *delayedRequest
 			unlock := func() {}
-			// A busy machine may let the presumed tenure end too soon.
+			// A busy machine may let the presumed tenure end too early.
 			for inTime := false; !inTime; ttl *= 2 {
 				unlock()
 				h = &delayedRequest{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
-				getting(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
+				acquireAs(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 				var err error
-				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"}) // so it is not written
+				// So that its lease is not written.
+				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"})
 				must(t, err)
 				h.asked = time.Now()
 				if out, err := far.acquireWithLock(ctx, h.request, nil); err != nil || out.Status != simba.StatusQueued {
@@ -196,36 +198,36 @@ func TestAPlaceThatIsNotWrittenDownIsPresumedToOwn(t *testing.T) {
 				inTime = h.presume(t)
 			}
 			if over {
-				h.ends(t)
+				h.awaitEnd(t)
 			}
 			out, err := far.acquireWithLock(ctx, h.request, nil)
 			unlock()
-			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.told.Token) == over {
-				t.Errorf("x: %+v, %v, after %+v was told", out, err, h.told)
+			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.reported.Token) == over {
+				t.Errorf("x: %+v, %v, after %+v was reported", out, err, h.reported)
 			}
 			if !over {
-				h.asksAgain(t)
+				h.mustRenew(t)
 			}
 		})
 	}
 }
 
-func TestTheWindowsOfANodeThatIsFoundBeginWithTheFirstAttemptToMakeIt(t *testing.T) {
+func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	// A reset that comes for the reply to a request before may take the second attempt along. Then
-	// the third makes the node, and the windows begin with that. It happens hardly each time.
+	// A reset for the reply to an earlier request may also hit the second attempt. Then the third
+	// attempt creates the node, and the windows begin with that. That hardly happens each time.
 	var late time.Duration
 	for try := range 3 {
-		if late = sinceTheSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
+		if late = windowsAfterSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
 			return
 		}
 	}
 	t.Errorf("its windows begin %v after the second attempt may have begun", late)
 }
 
-// sinceTheSecondAttempt returns how long after the second attempt to make a node its windows begin,
-// where the first one is lost, and then a reply.
-func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
+// windowsAfterSecondAttempt returns how long after the second attempt the windows of a node begin.
+// The first attempt is lost, and then a reply.
+func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)
 	ctx := context.Background()
@@ -233,7 +235,7 @@ func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	must(t, err)
 	defer b.Close()
 	r := simba.AcquireRequest{Mutex: mutex, Contender: "insists"}
-	getting(t, b, r, simba.StatusAcquired) // so the mutex' node is there
+	acquireAs(t, b, r, simba.StatusAcquired) // now the mutex' node exists
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender}); !ok || err != nil {
 		t.Fatalf("its release: %v, %v", ok, err)
 	}
@@ -244,7 +246,7 @@ func sinceTheSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 		acquired <- err
 	}()
 	<-begun
-	link.Reset() // the first is lost
+	link.Reset() // the first attempt is lost
 	again := time.Now()
 	lost := link.DropReplyTo(r.Contender)
 	link.Delay(0)

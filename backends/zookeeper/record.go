@@ -11,63 +11,60 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// kind is what a latch node stands for.
+// kind is the state of a latch node.
 type kind string
 
 const (
-	kindAsking  kind = "asking"  // was just made: its server has yet to see, or to write, what came of it
-	kindOwner   kind = "owner"   // holds the mutex when it is the first
+	kindAsking  kind = "asking"  // new: its creator has yet to learn, or to write, the outcome
+	kindOwner   kind = "owner"   // owns the mutex when it is the first
 	kindBlocked kind = "blocked" // waits on a connection: owns the mutex as soon as it is the first
 	kindPolling kind = "polling" // waits without a connection: owns nothing before it asks again
 )
 
-// record is what a lease node says about its latch node, for the other servers: JSON,
-// so that people can read it too. Times are milliseconds. The node's version counts
-// its changes: whoever writes or deletes it names the version that he knows, so
-// nobody undoes what he has not seen.
+// record is the content of a lease node, for the other servers. It is JSON, so that people can read
+// it too. Times are in milliseconds. Every write or deletion names the node's version, so that no
+// server undoes a change that it does not know.
 type record struct {
 	Mutex     string `json:"mutex"`
 	Contender string `json:"contender"`
 	Kind      kind   `json:"kind"`
-	// Keeper is the server that keeps the node, and Server the one whose client the
-	// rest is about, each by a name of its process.
+	// Creator is the server that created the node. Server is the one whose client last asked for
+	// it. Both are ids of a process.
 	Creator    string `json:"keeper"`
 	Server     string `json:"server"`
 	TTL        int64  `json:"ttl"`
 	Transition int64  `json:"transition"`
-	// Acquired is when the windows began, on the ensemble's clock; 0 = when this
-	// record was written.
+	// Acquired is when the windows began on the ensemble's clock; 0 = when this record was written.
 	Acquired int64 `json:"acquired,omitempty"`
-	// Over says that somebody was told that the lease has ended, which was made so by writing this. Only
-	// a renewal by the clock of a server that knows better takes it back; it is about no other client.
+	// Over says that a server has reported the end of the lease. Only a renewal for the same owner,
+	// by a server that counts the lease by its own clock, reverts it.
 	Over bool `json:"over,omitempty"`
-	// Session is the connection that the lease is bound to, with its server.
+	// Session is the connection that the lease is bound to, with its server; "" = none.
 	Session string `json:"session,omitempty"`
-	// Listening says that a polling waiter can be reached through another server
-	// than the one that keeps its node.
+	// Listening says that a polling waiter subscribes at a server other than the creator.
 	Listening bool `json:"listening,omitempty"`
-	// Idle says that a polling waiter is the first, and has had its turn or cannot be
-	// told of it: who wants the mutex may delete its node.
+	// Idle says that a polling waiter is the first, and has missed its reservation or was
+	// unreachable. Another contender may delete its node.
 	Idle bool `json:"idle,omitempty"`
-	// Lapse is for how long a polling waiter keeps its place from here.
+	// Lapse is how long the entry of a polling waiter is kept from this write on.
 	Lapse int64 `json:"lapse,omitempty"`
-	// Turn is for how long the mutex is kept for a polling waiter from here.
+	// Reserved is how long the mutex is reserved for a polling waiter from this write on.
 	Reserved int64 `json:"turn,omitempty"`
 }
 
 func (r *record) encode() []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic("zookeeper: a record does not encode: " + err.Error())
+		panic("zookeeper: cannot encode a record: " + err.Error())
 	}
 	return b
 }
 
-// errNoRecord is decodeRecord's when a lease node holds something else than a server writes.
+// errNoRecord is returned when a lease node holds something that no server writes.
 var errNoRecord = errors.New("zookeeper: a lease node does not hold a lease")
 
-// decodeRecord reads what a lease node says. Whoever may write to the ensemble may have written it, so what no server
-// would write is refused: what is reckoned with it must not overflow, nor end in a tenure of nobody.
+// decodeRecord parses a lease node. Anybody with access to the ensemble may have written it. So it
+// rejects what no server writes, such as values that could overflow or an empty owner.
 func decodeRecord(b []byte) (record, error) {
 	var r record
 	err := json.Unmarshal(b, &r)
@@ -81,9 +78,9 @@ func decodeRecord(b []byte) (record, error) {
 }
 
 const (
-	// longestLapse is that of who asks at the beginning of the longest lease.
+	// maxLapse is the lapse of a waiter that asks at the start of the longest lease.
 	maxLapse = 3 * simba.MaxTTL
-	// lastInstant bounds a clock, Unix milliseconds: the nanoseconds of one that shows more do not fit (year 2248).
+	// lastInstant bounds a clock in Unix ms (year 2248), so that its nanoseconds fit an int64.
 	lastInstant = 1 << 43
 )
 
@@ -113,7 +110,7 @@ func (r *record) check() error {
 	return nil
 }
 
-// began is when the windows of an owner began, on the ensemble's clock.
+// began returns when the windows of an owner began on the ensemble's clock.
 func (r *record) began(stat *zk.Stat) int64 {
 	if r.Acquired != 0 {
 		return r.Acquired

@@ -10,11 +10,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// goodRecords are those of a node in the kinds of its life.
+// goodRecords returns records of a node in each of its states.
 func goodRecords() []*record {
 	now := time.Now()
 	n := node{mutex: "größe", contender: "c1", creator: "s1", server: "s2", ttl: simba.MaxTTL, transition: simba.MaxTransition, binding: "s2/7"}
-	list := []*record{n.recordLocked(now)} // of no kind
+	list := []*record{n.recordLocked(now)} // without a kind
 	for _, k := range []kind{kindAsking, kindOwner, kindBlocked, kindPolling} {
 		n.kind, n.acquiredAt, n.listening, n.expiresAt = k, now.UnixMilli(), k == kindPolling, now.Add(5*time.Second)
 		list = append(list, n.recordLocked(now))
@@ -25,7 +25,7 @@ func goodRecords() []*record {
 	return append(list[1:], n.recordLocked(now), &over)
 }
 
-func TestALeaseNodeThatNoServerWroteIsRefused(t *testing.T) {
+func TestInvalidLeaseNodeIsRejected(t *testing.T) {
 	for _, r := range goodRecords() {
 		if got, err := decodeRecord(r.encode()); err != nil || got != *r {
 			t.Errorf("%s is read as %+v, %v", r.encode(), got, err)
@@ -49,8 +49,8 @@ func TestALeaseNodeThatNoServerWroteIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzRecord checks that whatever a lease node holds, it is refused, or makes a node whose windows are such as a
-// client can ask for, and means the same when it is written again.
+// FuzzRecord checks that a lease node with any content is rejected, or gives a node with windows
+// that a client can ask for. Such a node means the same when it is written again.
 func FuzzRecord(f *testing.F) {
 	for _, r := range goodRecords() {
 		f.Add(r.encode(), int64(1790000000000))
@@ -67,7 +67,7 @@ func FuzzRecord(f *testing.F) {
 		n := &node{foreign: true, mutex: rec.Mutex, contender: rec.Contender}
 		stat := &zk.Stat{Mtime: (mtime&^(-1<<63))%lastInstant + 1}
 		b.adoptLocked(n, rec, stat)
-		if since := b.clock.latest(n.acquiredAt); since.Before(n.since) { // as foreign does
+		if since := b.clock.latest(n.acquiredAt); since.Before(n.since) { // as in readNode
 			n.since = since
 		}
 		ttl, both := n.left(time.Now())

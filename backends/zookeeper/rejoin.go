@@ -9,11 +9,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// reasonSessionLost is the reason of the end of a tenure whose session was lost.
+// reasonSessionLost is the reason of the event when a tenure ends with its session.
 const reasonSessionLost = "zookeeper session lost"
 
-// lost forgets the nodes of a session: the ensemble has deleted them, or will. It returns the places of
-// the polling waiters among them.
+// forgetNodes forgets the nodes of a session, which the ensemble has deleted or will delete. It
+// returns the keys of the polling waiters among them.
 func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 	var events []simba.Event
 	b.mu.Lock()
@@ -41,23 +41,23 @@ func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 	s.mu.Lock()
 	cause := s.cause
 	s.mu.Unlock()
-	b.log.Warn("the session with the ensemble is lost, and with it every lease that this server kept",
+	b.log.Warn("lost the session with the ensemble, and with it the leases of this server",
 		"leases", len(events), "err", cause)
 	b.counters.expired.Add(int64(b.eventLog.Announce(events...)))
 	return polling
 }
 
-// recall publishes a notice to polling waiters that lost their places with a session, so that those who
-// listen ask again. No other notice would come.
-func (b *Backend) notifyPolling(places []nodeKey) {
-	for _, k := range places {
+// notifyPolling publishes a released notice to polling waiters that lost their entries with a
+// session, so that subscribed ones ask again. No other notice would follow.
+func (b *Backend) notifyPolling(keys []nodeKey) {
+	for _, k := range keys {
 		if b.nodeAt(k) == nil { // it has not asked since
 			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(b.lastOwner(k)))
 		}
 	}
 }
 
-// rejoinAll has all who wait in a lane take new places, after its session was lost.
+// rejoinAll queues all blocked waiters of a slot again, after its session was lost.
 func (b *Backend) rejoinAll(l *sessionSlot) {
 	for _, mutex := range b.waiters.Mutexes() {
 		if b.slotOf(mutex) == l {
@@ -66,7 +66,7 @@ func (b *Backend) rejoinAll(l *sessionSlot) {
 	}
 }
 
-// rejoin has those who wait for a mutex take places if they have none.
+// rejoin queues the blocked waiters of a mutex again if they have no node.
 func (b *Backend) rejoin(mutex string) {
 	b.background(func() {
 		for _, t := range b.waiters.Waiting(mutex) {
@@ -92,8 +92,8 @@ func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	return true
 }
 
-// tryRejoin takes a new place for a ticket. The request itself may be doing so just now: then that is waited for, and
-// nothing is acquired for who has been told by then.
+// tryRejoin creates a new node for a ticket. The waiter's own request may be doing so at the
+// moment. Then it waits for that request, and does nothing if the ticket no longer waits.
 func (b *Backend) tryRejoin(t *proxy.Ticket) error {
 	r := t.Request
 	k := nodeKey{r.Mutex, r.Contender}
@@ -112,7 +112,7 @@ func (b *Backend) tryRejoin(t *proxy.Ticket) error {
 		return err
 	}
 	if !b.waiters.Grant(r.Mutex, r.Contender, proxy.Grant{Token: out.Token, Since: time.Now()}) {
-		b.abandonGrantInBackground(k, out.Token) // who waited is gone
+		b.abandonGrantInBackground(k, out.Token) // the waiter is gone
 	}
 	return nil
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// remove deletes a node and tells why, if that is known to have been done; or
-// returns zk.ErrNoNode if it was gone, zk.ErrBadVersion if its lease has changed, errChanged if it is no waiter's, asWaiter.
+// remove deletes a node. If it knows that it has done so, it announces why. It returns zk.ErrNoNode
+// if the node was gone, and zk.ErrBadVersion if its lease was changed. With asWaiter it returns
+// errChanged if the node is no longer a waiter's.
 func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
 	b.mu.Lock()
 	if n.grantedLocked(on) {
@@ -29,7 +30,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	next := b.nextLocked(m, n)
 	var h *nextOwner
 	if next != nil {
-		next.granting, next.succeeding = true, true
+		next.granting, next.becomingOwner = true, true
 		h = &nextOwner{next, next.recordLocked(time.Now()), next.version}
 		h.record.Kind, h.record.Server, h.record.Acquired = kindOwner, b.id, 0
 	}
@@ -38,23 +39,25 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	defer func() {
 		b.mu.Lock()
 		delete(m.endings, n.guid)
-		if n.grantedLocked(on) && !n.forgotten && !n.foreign { // what was heard of its lease meanwhile was passed over
+		// If the node stays, read its lease again: changes were ignored meanwhile.
+		if n.grantedLocked(on) && !n.forgotten && !n.foreign {
 			n.watchAt = time.Now()
 			b.armLocked(n)
 		}
 		if next != nil {
-			next.granting, next.succeeding = false, false
-			if m.watcher != nil && !handed { // it may have waited for us
+			next.granting, next.becomingOwner = false, false
+			if m.watcher != nil && !handed { // it may have waited for this
 				m.watcher.wake()
 			}
 		}
 		b.tidyLocked(m)
 		b.mu.Unlock()
 	}()
-	sure := true // that nothing was deleted by an earlier attempt
+	sure := true // no earlier attempt has deleted it
 	for {
 		b.mu.Lock()
-		granted, version := n.grantedLocked(on), n.version // the end of another's tenure may hand the mutex on to it meanwhile
+		// The end of another's tenure may grant it the mutex meanwhile.
+		granted, version := n.grantedLocked(on), n.version
 		b.mu.Unlock()
 		if granted {
 			return errChanged
@@ -62,7 +65,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		start := time.Now()
 		stat, left, err := n.s.delete(ctx, n, version, h, watched)
 		switch {
-		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)): // of one or the other
+		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)):
+			// The error may concern either node.
 			h = nil
 			continue
 		case err == nil, !sure && errors.Is(err, zk.ErrNoNode):
@@ -83,7 +87,7 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
 			b.mu.Lock()
-			delete(m.endings, n.guid) // it was not us
+			delete(m.endings, n.guid) // another server deleted it
 			b.mu.Unlock()
 			b.forgetDeleted(n)
 			return err
@@ -94,10 +98,11 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		case ctx.Err() != nil:
 			b.mu.Lock()
 			granted, version := n.grantedLocked(on), n.version
-			orphaned := !granted && why.Kind != simba.EventExpired // who asked for it, or is gone, does not ask again
+			// No request repeats such a removal, so the node becomes an orphan.
+			orphaned := !granted && why.Kind != simba.EventExpired
 			if orphaned {
 				b.dropLocked(n)
-				m.resetOwnAheadLocked() // it may still be there, in front of them
+				m.resetOwnAheadLocked() // it may still exist ahead of others
 				b.addOrphanLocked(n.key(), n.guid, version)
 			}
 			b.mu.Unlock()
@@ -110,11 +115,12 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}
 }
 
-// errByWhom is remove's, a kind of zk.ErrNoNode, when the node was gone after an attempt that had no answer: by that, or
-// by another server's request meanwhile.
-var errUnknownRemover = fmt.Errorf("whether this ended it is not known: %w", zk.ErrNoNode)
+// errUnknownRemover is a zk.ErrNoNode that remove returns when the node was gone after an attempt
+// without an answer. That attempt, or a request of another server, has deleted it.
+var errUnknownRemover = fmt.Errorf("cannot tell whether this request or another one ended the tenure: %w", zk.ErrNoNode)
 
-// creditable makes errByWhom errUnknown, for a request whose answer says that it has ended a tenure: only one may say so.
+// asUnknownIfUncertain turns errUnknownRemover into errUnknown, for a request whose reply says that
+// it ended a tenure. Only one request may reply so.
 func asUnknownIfUncertain(err error) error {
 	if errors.Is(err, errUnknownRemover) {
 		return errUnknown
@@ -122,14 +128,15 @@ func asUnknownIfUncertain(err error) error {
 	return err
 }
 
-// grantedLocked reports whether a node that is to go as a waiter's is none any more, or is being made an owner's.
+// grantedLocked reports whether a node that is to be deleted as a waiter's is an owner's by now, or
+// is being made one.
 func (n *node) grantedLocked(on condition) bool {
-	return on == asWaiter && !n.bare && (n.succeeding || n.kind == kindOwner)
+	return on == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
 }
 
-// removeOnce is remove for a request. It returns errChanged if the node is not as the request found it: then it is known as it is, and the
-// request looks again. It returns errUnknown, for which no request is made again, if the session
-// has ended: what the request would find then may be another tenure than the one that it has ended perhaps.
+// removeOnce is remove for a request. It returns errChanged if the node was changed. Then the new
+// state is known, and the request starts again. It returns errUnknown if the session has ended.
+// Then the request must not start again: it could end a later tenure.
 func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on condition) error {
 	err := b.remove(ctx, n, why, on)
 	if errors.Is(err, zk.ErrBadVersion) {
@@ -143,9 +150,9 @@ func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on c
 	return err
 }
 
-// nextLocked returns the node that comes after an owner's, if a connection here waits by it
-// and we know that there is none in between: we keep all that were in front when it took
-// its place. So the end of a tenure hands the mutex on in the same step.
+// nextLocked returns the node after an owner's if the end of the tenure can grant it the mutex in
+// the same step. It must be that of a blocked waiter of this server. No other node may be in
+// between: this server created all nodes ahead of it.
 func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	if n.kind != kindOwner || n.foreign {
 		return nil
@@ -161,10 +168,10 @@ func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	return next
 }
 
-// succeed begins the tenure of a node that was made an owner's by the end of the one before.
+// beginNext begins the tenure of a node that the end of the last tenure made the owner's.
 func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.mu.Lock()
-	if n.kind == kindOwner { // its contender has asked by another connection meanwhile, and was told
+	if n.kind == kindOwner { // its contender has become the owner by another request
 		b.mu.Unlock()
 		b.endOtherWait(n, nil)
 		return
@@ -177,17 +184,17 @@ func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.handOff(n)
 }
 
-// heir is the node that is made an owner's by the end of the one before, if it is as we
-// know it.
+// nextOwner is the node that becomes the owner's in the step that ends a tenure, if it is
+// unchanged.
 type nextOwner struct {
 	*node
 	record  *record
 	version int32
 }
 
-// delete deletes a latch node and its lease, if that has the version (-1 = any), in one step; with an
-// heir, if that node is there and its lease is as we know it, that becomes the owner's in
-// the same step. Then it returns the stat of its lease. With count, it also returns how many nodes are left; else -1.
+// delete deletes a latch node and its lease in one step, if the lease has the version (-1 = any).
+// With h, the same step makes that node the owner's if it is unchanged, and delete returns the stat
+// of its lease. With count it returns how many nodes are left, else -1.
 func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwner, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {
@@ -199,7 +206,7 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwn
 			&zk.SetDataRequest{Path: s.lease(h.guid), Data: h.record.encode(), Version: h.version})
 	}
 	if count = count && h == nil; count {
-		ops = append(ops, &zk.SetDataRequest{Path: s.mutex(n.mutex), Version: -1}) // as create does
+		ops = append(ops, &zk.SetDataRequest{Path: s.mutex(n.mutex), Version: -1}) // as in create
 	}
 	res, err := s.multi(ctx, ops...)
 	if err != nil {
@@ -212,7 +219,7 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwn
 	return stat, -1, nil
 }
 
-// tell tells of an end, and counts it, if nobody has before.
+// announceEnd announces and counts the end of a tenure, if nobody has announced it before.
 func (b *Backend) announceEnd(e simba.Event) {
 	if e.Kind == 0 || b.eventLog.Announce(e) == 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// effect is what a request does: only a write passes the ensemble's leader.
+// effect says whether a request reads or writes. Only writes reach the ensemble's leader.
 type effect bool
 
 const (
@@ -17,8 +17,8 @@ const (
 	writes effect = true
 )
 
-// do makes a request by the deadline of ctx. If certain(err) is false, it may have
-// been done or not.
+// do makes a request before the deadline of ctx. Unless certain(err), a failed request may have
+// been done.
 func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -43,7 +43,7 @@ func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn)
 		if e == writes && (a.err == nil || certain(a.err)) {
 			s.confirm(start)
 		}
-		if !s.alive() { // it may come from the library's next session
+		if !s.alive() { // the answer may come from the library's next session
 			return none, errSessionOver
 		}
 		return a.value, a.err
@@ -57,8 +57,7 @@ func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn)
 	}
 }
 
-// certain reports whether a request failed by the ensemble's own decision, so that it
-// is known not to have been done.
+// certain reports whether the ensemble rejected a request, so that it has not been done.
 func certain(err error) bool {
 	for _, known := range [...]error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL,
@@ -72,7 +71,7 @@ func certain(err error) bool {
 	return false
 }
 
-// node is a node's data and what the ensemble knows of it.
+// znode is a node's data and stat.
 type znode struct {
 	data []byte
 	stat zk.Stat
@@ -88,7 +87,7 @@ func (s *session) get(ctx context.Context, path string) (znode, error) {
 	})
 }
 
-// getAndWatch is get, and session.touch is told of the next change of the node.
+// getAndWatch is get. It also sets a watch that calls session.leaseChanged.
 func (s *session) getAndWatch(ctx context.Context, path string) (znode, error) {
 	return do(ctx, s, reads, func(c *zk.Conn) (znode, error) {
 		data, stat, _, err := c.GetW(path)
@@ -99,14 +98,14 @@ func (s *session) getAndWatch(ctx context.Context, path string) (znode, error) {
 	})
 }
 
-// children returns the sorted names of a mutex' nodes, none if it has no node itself.
+// children returns the sorted nodes of a mutex, none if the mutex' node does not exist.
 func (s *session) children(ctx context.Context, mutex string) ([]string, error) {
 	names, err := s.list(ctx, s.mutex(mutex))
 	sortChildren(names)
 	return names, err
 }
 
-// childrenAt is children and the zxid of the last change of the list.
+// childrenAt is children. It also returns the zxid of the list's last change.
 func (s *session) childrenAt(ctx context.Context, mutex string) ([]string, int64, error) {
 	path := s.mutex(mutex)
 	type listing struct {
@@ -127,7 +126,7 @@ func (s *session) childrenAt(ctx context.Context, mutex string) ([]string, int64
 	return l.names, l.pzxid, err
 }
 
-// list returns the names of a node's children, none if there is no such node.
+// list returns the names of a node's children, none if the node does not exist.
 func (s *session) list(ctx context.Context, path string) ([]string, error) {
 	names, err := do(ctx, s, reads, func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(path)
@@ -139,29 +138,29 @@ func (s *session) list(ctx context.Context, path string) ([]string, error) {
 	return names, err
 }
 
-// remove deletes a node whatever it is.
+// remove deletes a node at any version.
 func (s *session) remove(ctx context.Context, path string) error {
 	_, err := do(ctx, s, writes, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
 	return err
 }
 
-// sync has our server of the ensemble catch up with the leader, so that the next read
-// sees everything that anybody was told before.
+// sync lets the connected server of the ensemble catch up with the leader. The next read is then at
+// least as new as every answer given before.
 func (s *session) sync(ctx context.Context, path string) error {
 	_, err := do(ctx, s, reads, func(c *zk.Conn) (string, error) { return c.Sync(path) })
 	return err
 }
 
-// watched is a listing and the channel that tells when it changes.
+// watchedList is a listing with a watch.
 type watchedList struct {
 	names   []string
-	pzxid   int64 // of the last change of the list
+	pzxid   int64 // of the list's last change
 	exists  bool
-	changed <-chan zk.Event // nil if there is no node, and its making is not waited for
+	changed <-chan zk.Event // nil if there is no node and its creation is not watched
 }
 
-// watch lists the children of a node and watches them; or, if there is none, waits for
-// it to be made if that is wanted.
+// watch lists the children of a node and watches them. If there is no node and made is true, it
+// watches for its creation.
 func (s *session) watch(ctx context.Context, path string, made bool) (watchedList, error) {
 	return do(ctx, s, reads, func(c *zk.Conn) (watchedList, error) {
 		for {
@@ -188,7 +187,7 @@ func (s *session) multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 	return do(ctx, s, writes, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 }
 
-// ensure makes the nodes that a mutex' nodes are in, when one is missing.
+// ensure creates the missing parent nodes of a mutex' nodes.
 func (s *session) ensure(ctx context.Context, mutex string) error {
 	err := s.makeContainer(ctx, s.mutex(mutex))
 	if errors.Is(err, zk.ErrNoNode) {
@@ -196,7 +195,7 @@ func (s *session) ensure(ctx context.Context, mutex string) error {
 			err = s.makeContainer(ctx, s.mutex(mutex))
 		}
 	}
-	if errors.Is(err, zk.ErrNodeExists) { // so it was another that was missing
+	if errors.Is(err, zk.ErrNodeExists) { // so the leases' node was missing
 		return s.ensureLeases(ctx)
 	}
 	return err
@@ -220,7 +219,8 @@ func (s *session) ensureLeases(ctx context.Context) error {
 	return nil
 }
 
-// inChroot judges the making of a node right below the chroot.
+// inChroot turns the error of creating a node directly below the chroot into errNoChroot if the
+// chroot is missing.
 func (s *session) inChroot(err error) error {
 	if errors.Is(err, zk.ErrNoNode) && s.root != "" {
 		return errNoChroot
@@ -228,14 +228,14 @@ func (s *session) inChroot(err error) error {
 	return err
 }
 
-// register makes the session's marker.
+// register creates the session's marker.
 func (s *session) register(ctx context.Context) error {
 	for {
 		_, err := do(ctx, s, writes, func(c *zk.Conn) (string, error) {
 			return c.Create(s.marker(s.tag), nil, zk.FlagEphemeral, s.acl)
 		})
 		switch {
-		case err == nil, errors.Is(err, zk.ErrNodeExists): // an earlier attempt was late
+		case err == nil, errors.Is(err, zk.ErrNodeExists): // an earlier attempt arrived late
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
 			if err := s.ensureLeases(ctx); err != nil {
@@ -247,8 +247,9 @@ func (s *session) register(ctx context.Context) error {
 	}
 }
 
-// outlives reports whether the ensemble has ended the session with that tag, so that nothing that it asked for will be done any more.
-// That is a write, so that the leader answers, and that this session lives is confirmed.
+// hasEnded reports whether the ensemble has ended the session with that tag. Then none of that
+// session's requests can still be executed. It is a write, so that the leader answers, which also
+// confirms this session.
 func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
 	_, err := s.multi(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -257,7 +258,7 @@ func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
 	return false, err
 }
 
-// beat shows the ensemble's leader that we are there, and returns its clock. It returns
+// heartbeat makes a write that confirms the session, and returns the leader's clock. It returns
 // zk.ErrNoNode if the session's marker is missing.
 func (s *session) heartbeat(ctx context.Context) (mtime int64, err error) {
 	res, err := s.multi(ctx,

@@ -11,13 +11,13 @@ import (
 
 const (
 	defaultCount = 10
-	// cursorBits is how many bits of a name's hash a cursor has: what JavaScript and
-	// floating point carry.
+	// cursorBits is how many bits of a name's hash a cursor has. JavaScript numbers hold that
+	// exactly.
 	cursorBits = 48
 )
 
-// Scan implements simba.Backend. The mutexes are visited in the order of a hash of their
-// names, and the cursor is the hash to go on from: no state, and none is missed.
+// Scan implements simba.Backend. It lists mutexes in the order of a hash of their names. The cursor
+// is the next hash. So a scan needs no state and misses none.
 func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, _ simba.Seq, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	return page, 0, b.failed(err)
 }
 
-// candidate is a mutex and its place in a scan.
+// candidate is a mutex and its hash.
 type candidate struct {
 	mutex string
 	hash  uint64
@@ -58,7 +58,7 @@ func (b *Backend) scan(ctx context.Context, s *session, r simba.ScanRequest) (pa
 	}
 	slices.SortFunc(list, func(a, b candidate) int { return cmp.Compare(a.hash, b.hash) })
 	n := min(r.Count, len(list))
-	for n < len(list) && n > 0 && list[n].hash == list[n-1].hash { // equals stay together
+	for n < len(list) && n > 0 && list[n].hash == list[n-1].hash { // keep equal hashes in one page
 		n++
 	}
 	if n < len(list) {
@@ -92,7 +92,7 @@ func (b *Backend) fits(ctx context.Context, s *session, mutex string, r simba.Sc
 	return (h.owned || !r.Held) && (h.waiters() > 0 || !r.Contended), err
 }
 
-// scanHash is never 0, which starts a scan.
+// scanHash returns the hash of a name. It is never 0, since cursor 0 starts a scan.
 func scanHash(mutex string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(mutex))

@@ -11,11 +11,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// What holds when a contender goes on through another server, and its first one cannot
-// be reached or is slow.
+// A contender continues through another server while its first one is slow or cannot be reached.
 
-// nobodyElse fails the test if another contender gets the mutex while d passes.
-func nobodyElse(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
+// noOtherOwner checks that no other contender gets the mutex during d.
+func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
 	t.Helper()
 	end := time.After(d)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -33,12 +32,12 @@ func nobodyElse(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duratio
 	}
 }
 
-func TestAnAcquireWithoutReplyThatWasRepeatedElsewhereIsNotTakenBack(t *testing.T) {
+func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, near, "m", "w", time.Minute) // the mutex' node is there
+	take(t, near, "m", "w", time.Minute) // now the mutex' node exists
 	giveUp(t, near, "m", "w")
 	link.DropReplies()
 	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Minute})
@@ -52,10 +51,10 @@ func TestAnAcquireWithoutReplyThatWasRepeatedElsewhereIsNotTakenBack(t *testing.
 		owner, _, err := far.Owner(ctx, "m")
 		return err == nil && owner.Owner == "x"
 	})
-	nobodyElse(t, near, "m", 3*time.Second)
+	noOtherOwner(t, near, "m", 3*time.Second)
 }
 
-func TestAWaiterWhoseEndWasNotConfirmedMayComeToOwnElsewhere(t *testing.T) {
+func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
@@ -70,10 +69,10 @@ func TestAWaiterWhoseEndWasNotConfirmedMayComeToOwnElsewhere(t *testing.T) {
 		t.Fatalf("x: %+v", x)
 	}
 	link.Heal()
-	nobodyElse(t, near, "m", 3*time.Second)
+	noOtherOwner(t, near, "m", 3*time.Second)
 }
 
-func TestALeaseThatHasEndedIsOverThoughItsServerIsCutOff(t *testing.T) {
+func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
@@ -100,10 +99,10 @@ func TestALeaseThatHasEndedIsOverThoughItsServerIsCutOff(t *testing.T) {
 		t.Errorf("that took %d writes, %v", after.Version-before.Version, err)
 	}
 	link.Heal()
-	nobodyElse(t, near, "m", 2*time.Second)
+	noOtherOwner(t, near, "m", 2*time.Second)
 }
 
-func TestARenewalThroughAnotherServerShortensTheLeaseToo(t *testing.T) {
+func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -115,7 +114,7 @@ func TestARenewalThroughAnotherServerShortensTheLeaseToo(t *testing.T) {
 	woken.await(t)
 }
 
-func TestAWaiterThatMovedToAnotherServerAndIsGoneHoldsUpNobody(t *testing.T) {
+func TestWaiterThatMovedAndLeftDelaysNobody(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	const grace = 300 * time.Millisecond
 	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
@@ -138,7 +137,7 @@ func TestAWaiterThatMovedToAnotherServerAndIsGoneHoldsUpNobody(t *testing.T) {
 	woken.await(t)
 }
 
-func TestAWaiterWhoseServerIsNotItsKeeperIsToldOnlyWhatTheKeeperWillKeep(t *testing.T) {
+func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	const ttl = 1200 * time.Millisecond
@@ -159,17 +158,17 @@ func TestAWaiterWhoseServerIsNotItsKeeperIsToldOnlyWhatTheKeeperWillKeep(t *test
 	giveUp(t, near, "m", "o")
 	woken.await(t)
 	out, err := second.End(simba.EndWoken)
-	told := time.Now()
+	answered := time.Now()
 	if err != nil || out.Status != simba.StatusAcquired {
 		t.Fatalf("x: %+v, %v", out, err)
 	}
 	after.await(t)
-	if left := out.TTL - time.Since(told); left > 3*time.Millisecond {
+	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
 		t.Errorf("z owns it, and x is sure of it for another %v", left)
 	}
 }
 
-func TestAWaiterThatIsGoneWhileItsServerMakesItANewPlaceHoldsUpNobody(t *testing.T) {
+func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: 2 * time.Second})
@@ -195,7 +194,7 @@ func TestAWaiterThatIsGoneWhileItsServerMakesItANewPlaceHoldsUpNobody(t *testing
 	})
 }
 
-func TestALateWordOfAConnectionThatIsGoneDoesNotEndTheWaitOfTheNext(t *testing.T) {
+func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -229,16 +228,16 @@ func TestALateWordOfAConnectionThatIsGoneDoesNotEndTheWaitOfTheNext(t *testing.T
 	if _, err := c.Set(lease, late, -1); err != nil {
 		t.Fatal(err)
 	}
-	// The second server hears of it as it does in truth: its next write fails.
+	// The second server finds out as usual: its next write fails.
 	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	says(`"kind":"blocked"`) // until then the first server takes it for a polling waiter
+	says(`"kind":"blocked"`) // until then the first server treats it as a polling waiter
 	giveUp(t, one, "m", "a")
 	woken.await(t)
 }
 
-func TestATenureThatAnotherServerGrantedIsTheOwnersHereToo(t *testing.T) {
+func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	here := open(t, zookeeper.Options{Servers: srv.Addr})
 	there := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -259,17 +258,17 @@ func TestATenureThatAnotherServerGrantedIsTheOwnersHereToo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			take(t, here, name, "x", time.Minute) // whose end this server does not see
+			take(t, here, name, "x", time.Minute) // its end is not seen by this server
 			giveUp(t, there, name, "x")
 			now := take(t, there, name, "x", time.Minute)
 			if !use(name, now.Token) {
-				t.Error("its owner is told that it is not")
+				t.Error("its owner gets a refusal")
 			}
 		})
 	}
 }
 
-func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
+func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
 	srv := stores.ZooKeeper(t)
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -298,7 +297,8 @@ func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 				take(t, far, m, "x", time.Minute)
 			} else {
 				take(t, near, m, is.owner, time.Minute)
-				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil { // so nothing else has to be written
+				// So that nothing else has to be written.
+				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -330,7 +330,7 @@ func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 			link.Heal()
 			a := <-answered
 			if a.ok {
-				t.Error("it is told as done")
+				t.Error("the reply says that it is done")
 			}
 			unavailable(t, a.err)
 			for name, b := range map[string]*zookeeper.Backend{"far": far, "near": near} {
@@ -345,7 +345,7 @@ func TestARequestOfUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 	}
 }
 
-func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
+func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: 8 * time.Second})
@@ -355,7 +355,8 @@ func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
 		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", time.Minute), nil },
 	} {
 		a := take(t, far, m, "a", time.Second)
-		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil { // so nothing else has to be written
+		// So that nothing else has to be written.
+		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		link.Blackhole()
@@ -367,7 +368,7 @@ func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
 			}
 			answered <- out
 		}()
-		await(t, "others are told that it is over", func() bool {
+		await(t, "its end is reported", func() bool {
 			owner, _, err := near.Owner(ctx, m)
 			return err == nil && owner.Owner == ""
 		})
@@ -379,7 +380,7 @@ func TestARenewalThatIsLateDoesNotReviveWhatWasToldToBeOver(t *testing.T) {
 	}
 }
 
-func TestARenewalWithoutAnswerThatWasDoneIsCounted(t *testing.T) {
+func TestUnansweredRenewalIsCounted(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
@@ -389,13 +390,13 @@ func TestARenewalWithoutAnswerThatWasDoneIsCounted(t *testing.T) {
 	_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
 	unavailable(t, err)
 	link.Heal()
-	nobodyElse(t, near, "m", 2*time.Second)
+	noOtherOwner(t, near, "m", 2*time.Second)
 	if out, err := far.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
 		t.Errorf("%+v, %v, after %+v", out, err, a)
 	}
 }
 
-func TestOneRequestAtMostIsToldThatItEndedATenure(t *testing.T) {
+func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
 	srv := stores.ZooKeeper(t)
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -414,14 +415,15 @@ func TestOneRequestAtMostIsToldThatItEndedATenure(t *testing.T) {
 			link := stores.NewLink(t, srv.Addr)
 			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
 			take(t, near, m, "x", time.Minute)
-			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil { // so nothing else has to be written
+			// So that nothing else has to be written.
+			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			lost := link.DropReplyTo(deletes)
 			ok, err := ends(far, m)
 			<-lost
 			if err == nil {
-				t.Errorf("it is told %v, though another may have ended it meanwhile", ok)
+				t.Errorf("the reply is %v, though another request may have ended it meanwhile", ok)
 			} else {
 				unavailable(t, err)
 			}

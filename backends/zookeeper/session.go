@@ -17,46 +17,48 @@ var (
 	errSessionOver = errors.New("the session with the ensemble is over")
 	errNoAnswer    = errors.New("no answer in time")
 	errCutOff      = errors.New("not connected to the ensemble")
-	errUnknown     = errors.New("the session or the connection with the ensemble ended before the answer came")
+	errUnknown     = errors.New("the session or the connection with the ensemble ended before the answer arrived")
 )
 
-// session is one session with the ensemble. The nodes that it made live as long as
-// it does; one of them, its marker, says no more than that. It reconnects by itself, but is never used again
-// when it is over for us. If the ensemble says that it is over, it makes no more connections: the library would go on with a
-// new session under the old connection, and what was asked before would be done there.
+// session is one session with the ensemble. Its nodes live as long as it does. Its marker node only
+// shows that it exists. A session reconnects by itself, but is not used again once this server has
+// given it up.
 //
-// The library's requests take no context. A session makes them in goroutines of their own
-// and stops waiting at the deadline; the connection is cut then if nothing
-// came from it meanwhile, which ends the request and has the library connect anew.
+// If the ensemble reports that the session has expired, it opens no more connections. Otherwise the
+// library would continue with a new session, and old requests could be executed in that.
+//
+// The library's requests take no context. So a session runs them in goroutines of their own and
+// stops waiting at the deadline. If nothing has arrived on the connection meanwhile, it also cuts
+// the connection. That ends the request, and the library reconnects.
 type session struct {
 	paths
 	tag          tag
 	acl          []zk.ACL
-	leaseChanged func(guid) // is told of lease nodes that changed under a watch
+	leaseChanged func(guid) // is called when a watched lease node has changed
 	log          *slog.Logger
 	conn         *zk.Conn
 	quit         <-chan zk.Event // closed when the library's goroutines have ended
-	calls        sync.WaitGroup  // requests that may still be in the library
+	calls        sync.WaitGroup  // requests that are still in the library
 
 	over chan struct{} // closed when the session is over
 
-	lastRead atomic.Int64 // when bytes last came, in nanoseconds since epoch
-	zxid     atomic.Int64 // the largest that a reply had; see wire
+	lastRead atomic.Int64 // when bytes last arrived, in nanoseconds since epoch
+	zxid     atomic.Int64 // the largest in any reply; see trackedConn
 
 	mu               sync.Mutex    // guards what follows
-	netConn          *trackedConn  // the connection in use, nil = none yet
-	abandoned        bool          // no new connections
-	reconnectAllowed bool          // but to be ended, if it is over for us
+	netConn          *trackedConn  // the current connection; nil = none yet
+	abandoned        bool          // opens no new connections
+	reconnectAllowed bool          // may connect although it was given up, so that it can be closed
 	up               chan struct{} // closed while it is connected
 	ready            bool          // up is closed
 	cause            error         // why it is over
-	timeout          time.Duration // as the ensemble decided
-	confirmed        time.Time     // an exchange that the ensemble's leader took part in began here
+	timeout          time.Duration // as the ensemble chose it
+	confirmed        time.Time     // start of the last exchange that reached the ensemble's leader
 }
 
 var epoch = time.Now()
 
-// openSession connects and returns when the ensemble has given it a session.
+// openSession connects, and returns when the ensemble has created a session.
 func openSession(ctx context.Context, t target, timeout, handshake time.Duration, touch func(guid), log *slog.Logger) (*session, error) {
 	s := &session{
 		paths:        paths{t.chroot},
@@ -71,7 +73,7 @@ func openSession(ctx context.Context, t target, timeout, handshake time.Duration
 		s.acl = zk.AuthACL(zk.PermAll)
 	}
 	d := dialer{s, handshake}
-	s.mu.Lock() // events come before Connect returns
+	s.mu.Lock() // events may arrive before Connect returns
 	conn, quit, err := zk.Connect(t.servers, timeout,
 		zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(s.event),
 		zk.WithLogger(libraryLog{log}), zk.WithLogInfo(false))
@@ -88,7 +90,7 @@ func openSession(ctx context.Context, t target, timeout, handshake time.Duration
 	return s, nil
 }
 
-// greet waits for the session and says who we are.
+// authenticate waits for the session and sends the user's credentials, if any.
 func (s *session) authenticate(ctx context.Context, t target) error {
 	if err := s.await(ctx); err != nil {
 		return err
@@ -105,7 +107,7 @@ func (s *session) authenticate(ctx context.Context, t target) error {
 	return nil
 }
 
-// event takes the library's events. It is called by the library's goroutines.
+// event handles the library's events. It runs on the library's goroutines.
 func (s *session) event(e zk.Event) {
 	if g, ok := strings.CutPrefix(e.Path, s.leases()+"/"); ok && (e.Type == zk.EventNodeDataChanged || e.Type == zk.EventNodeDeleted) {
 		s.leaseChanged(guid(g))
@@ -139,11 +141,11 @@ func (s *session) event(e zk.Event) {
 		s.mu.Lock()
 		s.abandoned = true
 		s.mu.Unlock()
-		s.end(errors.New("the ensemble says that the session has expired"))
+		s.end(errors.New("the ensemble reports that the session has expired"))
 	}
 }
 
-// end ends the session for us, whatever the ensemble thinks.
+// end gives the session up, whatever its state in the ensemble.
 func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +155,7 @@ func (s *session) end(cause error) {
 	}
 }
 
-// alive reports whether the session is not over.
+// alive reports whether the session has not been given up.
 func (s *session) alive() bool {
 	select {
 	case <-s.over:
@@ -163,7 +165,7 @@ func (s *session) alive() bool {
 	}
 }
 
-// await returns when the session can be used.
+// await waits until the session is connected.
 func (s *session) await(ctx context.Context) error {
 	s.mu.Lock()
 	up, ready := s.up, s.ready
@@ -181,7 +183,7 @@ func (s *session) await(ctx context.Context) error {
 	}
 }
 
-// enter notes a request that must have ended before the session is closed.
+// enter registers a request that must return before the session is closed.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +194,7 @@ func (s *session) enter() bool {
 	return true
 }
 
-// confirm notes that an exchange that began at start reached the leader.
+// confirm records that an exchange which began at start reached the leader.
 func (s *session) confirm(start time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,17 +203,18 @@ func (s *session) confirm(start time.Time) {
 	}
 }
 
-// doubtful is when we give the session up, if nothing is confirmed before: two thirds of its
-// timeout after the last exchange that is known to have reached the leader, as
-// ZooKeeper's own clients do. A follower tells the leader late of whom it has heard,
-// so the ensemble may count from somewhat earlier than we do.
+// giveUpAt returns when this server gives the session up, unless an exchange confirms it before.
+// Like ZooKeeper's own clients, it waits two thirds of the timeout after the last confirmed
+// exchange. A follower reports its sessions to the leader with a delay, so the ensemble may count
+// from somewhat earlier.
 func (s *session) giveUpAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed.Add(s.timeout * 2 / 3)
 }
 
-// ended is when the ensemble would end the session by itself, if it heard nothing since the last exchange that is confirmed.
+// expiresAt returns when the ensemble ends the session if it gets nothing after the last confirmed
+// exchange.
 func (s *session) expiresAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +227,7 @@ func (s *session) negotiated() time.Duration {
 	return s.timeout
 }
 
-// hangUp cuts the connection unless something has come from it since start.
+// cutIfSilent cuts the connection unless bytes have arrived since start.
 func (s *session) cutIfSilent(start time.Time) {
 	if s.lastRead.Load() > int64(start.Sub(epoch)) {
 		return
@@ -237,19 +240,20 @@ func (s *session) cutIfSilent(start time.Time) {
 	}
 }
 
-// close ends the session in the ensemble too, if it can be reached, so that its nodes
-// go at once, and waits for the library's goroutines.
+// close ends the session in the ensemble, if it can be reached, so that its nodes are deleted at
+// once. It waits for the library's goroutines.
 func (s *session) close() {
 	s.end(errSessionOver)
 	s.conn.Close()
 	s.leave()
 }
 
-// finish ends a session in the ensemble that was given up: when its timeout has passed, so that its owners have
-// as long to hear of it as if it had ended there by itself. That takes longer by itself if something was on its way until the network
-// was whole again. ctx ends when the session is known to be over, or is to be left to the ensemble.
+// closeAfterTimeout closes a session that was given up, after its timeout. So its owners have as
+// much time to notice as if the ensemble had ended it. If a delayed packet arrives, the ensemble by
+// itself would take longer. ctx ends when the session is known to be over, or is left to the
+// ensemble.
 func (s *session) closeAfterTimeout(ctx context.Context) {
-	defer s.abandon() // nothing, if it was closed
+	defer s.abandon() // does nothing after close
 	if !sleep(ctx, time.Until(s.expiresAt())) {
 		return
 	}
@@ -263,18 +267,18 @@ func (s *session) closeAfterTimeout(ctx context.Context) {
 	}
 }
 
-// recall says whether a session that was given up may connect: only while the ensemble is known to answer. Else each try, whose answer is
-// lost, would have it keep the session for another timeout.
+// allowReconnect sets whether a session that was given up may connect: only while the ensemble
+// answers. Otherwise each attempt whose answer is lost would extend the session by another timeout.
 func (s *session) allowReconnect(answers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reconnectAllowed = answers
 }
 
-// barredLocked reports whether it makes no new connections.
+// isBarredLocked reports whether the session must not open connections.
 func (s *session) isBarredLocked() bool { return s.abandoned || s.cause != nil && !s.reconnectAllowed }
 
-// sleep reports false if ctx has ended before.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -286,7 +290,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// abandon lets the ensemble end the session when it has heard nothing for the session's timeout.
+// abandon stops using the session and leaves it to its timeout in the ensemble.
 func (s *session) abandon() {
 	s.end(errSessionOver)
 	s.silence()
@@ -294,8 +298,8 @@ func (s *session) abandon() {
 	s.leave()
 }
 
-// silence lets nothing more be sent. The library's Close asks the ensemble to end the session; on a
-// connection that fails to send that it returns at once, where on a closed one it waits a second.
+// silence stops all sending. The library's Close asks the ensemble to end the session. If the send
+// fails, Close returns at once; on a closed connection it would wait a second.
 func (s *session) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

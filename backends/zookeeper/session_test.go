@@ -18,10 +18,10 @@ func guardOf(mutex, contender string, ttl time.Duration) simba.GuardRequest {
 	return simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl}
 }
 
-func TestAnOwnerGivesUpBeforeTheEnsembleLetsAnotherIn(t *testing.T) {
+func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	said := newBoard()
+	said := newRecordedNotices()
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Notices: said, SessionTimeout: 2 * time.Second, Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, far, "m", "a", time.Minute)
@@ -39,7 +39,7 @@ func TestAnOwnerGivesUpBeforeTheEnsembleLetsAnotherIn(t *testing.T) {
 		given = given || lost()
 		select {
 		case <-woken:
-			// The ensemble let b in in between, and b's server was told over its network.
+			// The ensemble let b in meanwhile, and b's server answered over its own network.
 			if !given && !lost() {
 				t.Error("b owns it, and a's server still believes in a")
 			}
@@ -58,7 +58,7 @@ func TestAnOwnerGivesUpBeforeTheEnsembleLetsAnotherIn(t *testing.T) {
 	}
 }
 
-func TestWaitersOutliveTheSession(t *testing.T) {
+func TestWaitersSurviveALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: time.Second, Timeout: time.Second})
@@ -71,7 +71,7 @@ func TestWaitersOutliveTheSession(t *testing.T) {
 		return err == nil && len(q) == 0
 	})
 	link.Heal()
-	await(t, "b has a new place", func() bool {
+	await(t, "b has a new node", func() bool {
 		q, _, err := near.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 1 && q[0].Contender == "b" && q[0].Blocked
 	})
@@ -82,7 +82,7 @@ func TestWaitersOutliveTheSession(t *testing.T) {
 	}
 }
 
-func TestAStoppedEnsembleIsWaitedForAndThenServesAgain(t *testing.T) {
+func TestServerRecoversAfterTheEnsembleStops(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: time.Second, Timeout: time.Second})
 	take(t, b, "m", "a", time.Minute)
@@ -100,9 +100,9 @@ func TestAStoppedEnsembleIsWaitedForAndThenServesAgain(t *testing.T) {
 	})
 }
 
-func TestListenersGetANoticeOfALostSession(t *testing.T) {
+func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	heard := newBoard()
+	heard := newRecordedNotices()
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
 	heard.channels[mutex], heard.channels[own] = true, true
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
@@ -122,17 +122,17 @@ func TestListenersGetANoticeOfALostSession(t *testing.T) {
 	})
 	srv.Resume()
 	for _, channel := range []string{mutex, own} {
-		await(t, "a notice comes on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
+		await(t, "a notice is published on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
 	}
 	take(t, b, "m", "b", time.Hour)
 }
 
-func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
+func TestLostReplyLeavesNoNode(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	b := open(t, zookeeper.Options{Servers: link.Addr()})
 	c := raw(t, srv.Addr)
-	take(t, b, "lost", "x", time.Minute) // the mutex' node is there
+	take(t, b, "lost", "x", time.Minute) // now the mutex' node exists
 	giveUp(t, b, "lost", "x")
 
 	dropped := link.DropReplyTo("lost")
@@ -153,7 +153,7 @@ func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
 	_, _, err = b.Acquire(soon, simba.AcquireRequest{Mutex: "lost", Contender: "a", TTL: time.Minute})
 	unavailable(t, err)
 	link.Heal()
-	await(t, "what nobody was told of is gone", func() bool {
+	await(t, "the orphan is deleted", func() bool {
 		names, _, err := c.Children("/simba/lost")
 		return err != nil || len(names) == 0
 	})
@@ -162,7 +162,7 @@ func TestALostReplyLeavesNoNodeBehind(t *testing.T) {
 	}
 }
 
-func TestTokensGrowThoughTheMutexNodeIsMadeAnew(t *testing.T) {
+func TestTokensGrowWhenTheMutexNodeIsRecreated(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
@@ -185,7 +185,7 @@ func TestTokensGrowThoughTheMutexNodeIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
+func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
@@ -209,7 +209,7 @@ func TestANodeThatIsDeletedByHandIsALeaseLost(t *testing.T) {
 	})
 }
 
-func TestAServerThatGaveItsSessionUpSaysNothingUntilTheEnsembleHasEndedIt(t *testing.T) {
+func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
@@ -220,9 +220,9 @@ func TestAServerThatGaveItsSessionUpSaysNothingUntilTheEnsembleHasEndedIt(t *tes
 		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
 		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
 	})
-	// The ensemble has yet to end it, and hears now what the network has kept of it.
+	// The ensemble has yet to end the session, and now receives what the network has delayed.
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Token != a.Token {
-		t.Fatalf("a goes on elsewhere: %+v, %v", out, err)
+		t.Fatalf("a renews elsewhere: %+v, %v", out, err)
 	}
 	link.Heal()
 	healed := time.Now()
@@ -239,7 +239,7 @@ func TestAServerThatGaveItsSessionUpSaysNothingUntilTheEnsembleHasEndedIt(t *tes
 	})
 	t.Logf("it served again %v after the network was whole", time.Since(healed))
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusLost {
-		t.Errorf("a goes on elsewhere though it was told that it lost the mutex: %+v, %v", out, err)
+		t.Errorf("a renews elsewhere though the reply was that it lost the mutex: %+v, %v", out, err)
 	}
 	await(t, "nothing is left of it", func() bool {
 		return len(leases(t, raw(t, srv.Addr))) == 0

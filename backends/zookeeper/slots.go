@@ -11,28 +11,29 @@ import (
 )
 
 const (
-	// beats is how often in a session's timeout we show that we are there.
+	// heartbeatsPerTimeout is how many heartbeats are sent per session timeout.
 	heartbeatsPerTimeout = 3
-	// longestBeat bounds the time between two, so that a dead connection is found soon.
+	// maxHeartbeatInterval bounds the time between two, so that a dead connection is found soon.
 	maxHeartbeatInterval = time.Second
-	// retryPause is between attempts to do something that must be done some time.
+	// retryPause is the pause between attempts of work that must succeed some time.
 	retryPause = 100 * time.Millisecond
-	// sweepEvery is how often we look whether what we follow is still wanted.
+	// unwantedCheckInterval is how often unneeded watchers are stopped.
 	unwantedCheckInterval = 10 * time.Second
 )
 
-// supervise keeps a lane's session with the ensemble until the engine is closed.
+// runSlot keeps a slot supplied with a session until the engine is closed.
 func (b *Backend) runSlot(l *sessionSlot, s *session) {
 	for {
 		b.keepAlive(s)
 		polling := b.forgetNodes(l, s)
 		if b.life.Err() != nil {
-			s.abandon() // nothing, unless it was lost just then
+			s.abandon() // does nothing unless the session was lost at this moment
 			return
 		}
 		ctx, over := context.WithCancel(b.life)
 		ended := s
-		b.all.Go(func() { ended.closeAfterTimeout(ctx) }) // this goroutine is one of all, so that does not race with Close
+		// This goroutine is counted in all, so Go does not race with Wait.
+		b.all.Go(func() { ended.closeAfterTimeout(ctx) })
 		s = b.nextSession(l, ended)
 		over()
 		if s == nil {
@@ -43,13 +44,13 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 		close(l.renewed)
 		l.renewed = make(chan struct{})
 		b.mu.Unlock()
-		b.log.Info("there is a new session with the ensemble")
+		b.log.Info("opened a new session with the ensemble")
 		b.rejoinAll(l)
 		b.notifyPolling(polling)
 	}
 }
 
-// keep shows the ensemble that we are there and finds out if the session is over.
+// keepAlive sends heartbeats, and gives the session up when nothing confirms it in time.
 func (b *Backend) keepAlive(s *session) {
 	ticker := time.NewTicker(min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval))
 	defer ticker.Stop()
@@ -96,20 +97,21 @@ func (b *Backend) heartbeat(s *session) {
 	case err == nil:
 		b.clock.observe(mtime, start, time.Now())
 	case errors.Is(err, zk.ErrNoNode):
-		err = s.register(ctx) // somebody has deleted the marker, or what it was in
+		err = s.register(ctx) // the marker or its parent was deleted
 	}
 	if err != nil && b.life.Err() == nil {
 		b.log.Debug("the ensemble did not confirm the session", "err", err)
 	}
 }
 
-// farewell ends the session at Close, unless somebody may have been told of a tenure in it.
+// closeOrAbandon ends the session at Close. If a client may own a mutex in it, it leaves the
+// session to its timeout.
 func (b *Backend) closeOrAbandon(s *session) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.options.Timeout)
 	defer cancel()
 	waiting, held := b.nodesOf(s)
 	owns := make([]bool, len(waiting))
-	_ = each(len(waiting), func(i int) (err error) { // where it is not known the session is left to its timeout
+	_ = each(len(waiting), func(i int) (err error) { // an unknown outcome counts as owning
 		owns[i], err = b.deleteWaiter(ctx, waiting[i])
 		owns[i] = owns[i] || err != nil
 		return err
@@ -121,8 +123,8 @@ func (b *Backend) closeOrAbandon(s *session) {
 	s.close()
 }
 
-// dismiss deletes a waiter's node, unless its contender has come to own the mutex by it, as it may through another server that
-// we have yet to hear of.
+// deleteWaiter deletes a waiter's node, unless its contender has become the owner, perhaps through
+// another server.
 func (b *Backend) deleteWaiter(ctx context.Context, n *node) (owns bool, err error) {
 	b.mu.Lock()
 	version := n.version
@@ -143,8 +145,9 @@ func (b *Backend) deleteWaiter(ctx context.Context, n *node) (owns bool, err err
 	}
 }
 
-// successor opens the session that comes after one that was given up, and returns it when the ensemble has ended that one: until
-// then other servers may go on with its tenures, and requests of its own may still be on their way.
+// nextSession opens the session after one that was given up. It returns when the ensemble has ended
+// the old one. Until then other servers may renew its tenures, and its own requests may still be
+// executed.
 func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 	logged := false
 	for {
@@ -161,7 +164,7 @@ func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 				return s
 			}
 			if !logged && b.life.Err() == nil {
-				b.log.Warn("waiting until the ensemble has ended the session that was lost", "err", err)
+				b.log.Warn("waiting until the ensemble has ended the lost session", "err", err)
 				logged = true
 			}
 			if !b.pause(retryPause) {
@@ -169,14 +172,14 @@ func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 			}
 		}
 		old.allowReconnect(false)
-		s.close() // nobody has used it
+		s.close() // it has not been used
 		if b.life.Err() != nil {
 			return nil
 		}
 	}
 }
 
-// reconnect opens a lane's next session, however long that takes; nil = the engine is closed.
+// reconnect opens a slot's next session, however long that takes. It returns nil after Close.
 func (b *Backend) reconnect(l *sessionSlot) *session {
 	logged := false
 	for {
@@ -193,7 +196,7 @@ func (b *Backend) reconnect(l *sessionSlot) *session {
 			return nil
 		}
 		if !logged {
-			b.log.Warn("cannot open a session with the ensemble; trying on", "err", err)
+			b.log.Warn("cannot open a session with the ensemble; trying again", "err", err)
 			logged = true
 		}
 		if !b.pause(retryPause) {
@@ -202,24 +205,24 @@ func (b *Backend) reconnect(l *sessionSlot) *session {
 	}
 }
 
-// pause waits; it reports false if the engine is closed.
+// pause waits. It returns false after Close.
 func (b *Backend) pause(d time.Duration) bool { return sleep(b.life, d) }
 
-// lane is one of the sessions side by side: ZooKeeper serves the requests of a session in
-// order, so one alone would be slow for many clients. A mutex has one lane for ever.
+// sessionSlot holds one of several concurrent sessions. ZooKeeper serves the requests of a session
+// in order, so a single one would be slow for many clients. A mutex always uses the same slot.
 type sessionSlot struct {
 	// Guarded by Backend.mu.
 	session *session
 	renewed chan struct{} // closed when session is replaced
-	fault   error         // why there will be no other before somebody mends it; nil = none is known
+	fault   error         // the lasting error that prevents a new session; nil = none
 }
 
-// lane returns the lane of a mutex.
+// slotOf returns the slot of a mutex.
 func (b *Backend) slotOf(mutex string) *sessionSlot {
 	return b.slots[scanHash(mutex)%uint64(len(b.slots))]
 }
 
-// current returns the session to use now for a mutex, waiting for one until ctx ends.
+// current returns the session for a mutex. It waits for one until ctx ends.
 func (b *Backend) current(ctx context.Context, mutex string) (*session, error) {
 	l := b.slotOf(mutex)
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Subscribed implements simba.Backend. A pattern that can match channels of mutexes has
-// every mutex followed as long as somebody subscribes to it.
+// Subscribed implements simba.Backend. While a pattern that can match channels of mutexes is
+// subscribed, every mutex is watched.
 func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -32,8 +32,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	}
 }
 
-// interest begins to follow what a channel is about and returns what tells that it is
-// followed, nil if the channel is none of ours.
+// watchChannel watches the mutexes of a channel or pattern. The returned channel is closed when
+// changes are seen. It returns nil if no mutex has such a channel.
 func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	if pattern {
 		if !mayMatch(channel) {
@@ -66,7 +66,8 @@ func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	if contender != "" {
 		w.listeners[contender] = struct{}{}
 		if n := b.nodeLocked(nodeKey{mutex, contender}); n != nil && n.kind == kindPolling {
-			renotify = time.Now().Before(n.reservedUntil) // what it was told may have gone to a subscription that is no more
+			// The last notice may have gone to a subscription that has ended.
+			renotify = time.Now().Before(n.reservedUntil)
 			n.idle = false
 		}
 		w.wake()
@@ -78,7 +79,7 @@ func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	return w.ready
 }
 
-// mayMatch reports whether a glob of channels may match one of a mutex.
+// mayMatch reports whether a glob may match a channel of a mutex.
 func mayMatch(glob string) bool {
 	literal := glob
 	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
@@ -92,7 +93,7 @@ func mayMatch(glob string) bool {
 	return false
 }
 
-// followAll follows every mutex that there is, and those that are made.
+// runRootWatcher watches every mutex, including new ones.
 func (b *Backend) runRootWatcher(w *watcher) {
 	first := true
 	for {
@@ -156,8 +157,8 @@ func (b *Backend) listAll(fresh bool) (changed <-chan zk.Event, s *session, read
 	return w.changed, s, ready, nil
 }
 
-// listen tells the keepers of the nodes of contenders that listen here that those can
-// be reached.
+// flagListeners tells the creators of other nodes, through the lease nodes, which of their
+// contenders subscribe at this server.
 func (b *Backend) flagListeners(w *watcher, v *view) {
 	b.mu.Lock()
 	var contenders []string

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// begin begins a tenure: the node is the first.
+// beginTenure begins the tenure of the first node.
 func (b *Backend) beginTenure(n *node, t *proxy.Ticket) simba.Outcome {
 	b.mu.Lock()
 	n.kind, n.unacknowledged, n.over, n.presumedUntil = kindOwner, t != nil, false, time.Time{}
@@ -20,7 +20,7 @@ func (b *Backend) beginTenure(n *node, t *proxy.Ticket) simba.Outcome {
 	return b.ownOutcome(n, simba.StatusAcquired)
 }
 
-// began tells of a tenure.
+// announceTenure announces and counts a new tenure.
 func (b *Backend) announceTenure(n *node, reason string) {
 	b.counters.acquired.Add(1)
 	for {
@@ -29,7 +29,8 @@ func (b *Backend) announceTenure(n *node, reason string) {
 			break
 		}
 	}
-	var before []simba.Event // whose ends are certain now, though they may not be confirmed yet
+	// Tenures that have certainly ended, though their deletion has no answer yet.
+	var before []simba.Event
 	b.mu.Lock()
 	at := n.acquiredAt
 	if m := b.mutexes[n.mutex]; m != nil {
@@ -48,16 +49,15 @@ func (b *Backend) announceTenure(n *node, reason string) {
 	})
 }
 
-// free ends the wait of another connection of a contender that has acquired by a
-// request with the ticket t, or without.
+// endOtherWait grants a wait of the same contender on another connection than that of t.
 func (b *Backend) endOtherWait(n *node, t *proxy.Ticket) {
 	if other := b.waiters.Find(n.mutex, n.contender); other != nil && other != t {
 		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
 	}
 }
 
-// takeTurn grants the mutex to a waiter that asks again and whose node is the first, or to a request that has made the node itself and
-// finds it the first late.
+// becomeOwner grants the mutex to a waiter that asks again and whose node is the first. made is
+// true for the request that created the node and finds it the first only later.
 func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
 	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, b.binding(r.Session), made); err != nil {
 		return out, false, err
@@ -68,14 +68,15 @@ func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireReque
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
 }
 
-// leaveUntold takes back that a renewal has told its contender: who is blocked may be gone before it hears of it.
+// setUnacknowledged restores the flag after a renewal: the client of a blocked request may be gone
+// before it gets the reply.
 func (b *Backend) setUnacknowledged(n *node, unacknowledged bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.unacknowledged = unacknowledged
 }
 
-// ownOutcome is the outcome for an owner.
+// ownOutcome returns the outcome for an owner.
 func (b *Backend) ownOutcome(n *node, status simba.Status) simba.Outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// What holds after a request had no answer, while its contender goes on through another server.
+// A request had no answer, and its contender continues through another server.
 
-func TestAWaiterWhoseEndHadNoAnswerIsNotPassedOverByAHandoff(t *testing.T) {
+func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{
 		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: 20 * time.Second, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
-	ears := newBoard()
-	ears.channels["simba:{m}:a"] = true // so that its place is kept when it is the first
-	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: ears})
+	subs := newRecordedNotices()
+	subs.channels["simba:{m}:a"] = true // so that its node stays when it is the first
+	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
 	if _, err := near.Subscribed(ctx, "simba:{m}:a", false); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestAWaiterWhoseEndHadNoAnswerIsNotPassedOverByAHandoff(t *testing.T) {
 	a := take(t, near, "m", "a", time.Minute)
 	select {
 	case <-woken:
-		t.Error("two owners: b is told too")
+		t.Error("two owners: b is granted too")
 	default:
 	}
 	if out, err := second.End(simba.EndTimeout); err != nil || out.Status != simba.StatusTimeout || out.Token != a.Token {
@@ -54,7 +54,7 @@ func TestAWaiterWhoseEndHadNoAnswerIsNotPassedOverByAHandoff(t *testing.T) {
 	}
 }
 
-func TestARequestWhoseSessionEndsIsNotMadeAnew(t *testing.T) {
+func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	const ttl = 12345 * time.Millisecond
 	type answer struct {
 		out simba.Outcome
@@ -69,8 +69,8 @@ func TestARequestWhoseSessionEndsIsNotMadeAnew(t *testing.T) {
 		}
 		return o
 	}
-	// lost has a request done that is never answered, since its session ends. Who asks has a link of its own: replies to others'
-	// requests would be lost too.
+	// lost makes a request that is done but never answered, since its session ends. It uses a link
+	// of its own, so that no other replies are lost.
 	lost := func(t *testing.T, m string, before func(far *zookeeper.Backend), ask func(far *zookeeper.Backend) (simba.Outcome, error), release, done func()) {
 		link := stores.NewLink(t, srv.Addr)
 		far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
@@ -98,7 +98,7 @@ func TestARequestWhoseSessionEndsIsNotMadeAnew(t *testing.T) {
 		link.Heal()
 		a := <-answered
 		if a.out.Status != 0 {
-			t.Errorf("it is told %+v", a.out)
+			t.Errorf("it gets %+v", a.out)
 		}
 		unavailable(t, a.err)
 	}
@@ -113,7 +113,7 @@ func TestARequestWhoseSessionEndsIsNotMadeAnew(t *testing.T) {
 	})
 	t.Run("acquired", func(t *testing.T) {
 		lost(t, "acquired", func(far *zookeeper.Backend) {
-			giveUp(t, far, "acquired", "x") // the mutex' node is there
+			giveUp(t, far, "acquired", "x") // now the mutex' node exists
 		}, func(far *zookeeper.Backend) (simba.Outcome, error) {
 			out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "acquired", Contender: "x", TTL: ttl})
 			return out, err

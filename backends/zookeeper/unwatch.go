@@ -4,7 +4,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// sweep stops following what nobody wants to know any more, now and then.
+// stopUnwantedWatchers periodically stops watchers that no client needs.
 func (b *Backend) stopUnwantedWatchers() {
 	for b.pause(unwantedCheckInterval) {
 		b.mu.Lock()
@@ -41,7 +41,7 @@ func (b *Backend) stopUnwantedWatchers() {
 	}
 }
 
-// wanted reports whether somebody subscribes to what a mutex' follower tells.
+// hasSubscribers reports whether a client subscribes to a channel of the mutex.
 func (b *Backend) hasSubscribers(m *mutex) bool {
 	b.mu.Lock()
 	var contenders []string
@@ -52,30 +52,30 @@ func (b *Backend) hasSubscribers(m *mutex) bool {
 		}
 	}
 	b.mu.Unlock()
-	listens := b.notices.Subscribed(simba.MutexChannel(m.name)) || b.notices.Subscribed(simba.EventChannel(m.name))
+	subscribed := b.notices.Subscribed(simba.MutexChannel(m.name)) || b.notices.Subscribed(simba.EventChannel(m.name))
 	for _, c := range contenders {
 		if b.notices.Subscribed(simba.ContenderChannel(m.name, c)) {
-			listens = true
+			subscribed = true
 			continue
 		}
 		b.mu.Lock()
 		delete(w.listeners, c)
 		b.mu.Unlock()
 	}
-	return listens
+	return subscribed
 }
 
-// unfollowAllBut stops following mutexes that are not there any more and that nobody
-// asked for by name.
+// stopWatchingMissing stops the watchers of mutexes that no longer exist, unless a client
+// subscribes to their channels.
 func (b *Backend) stopWatchingMissing(nodes []string) {
-	there := make(map[string]bool, len(nodes))
+	listed := make(map[string]bool, len(nodes))
 	for _, name := range nodes {
-		there[name] = true
+		listed[name] = true
 	}
 	var missing []*mutex
 	b.mu.Lock()
 	for _, m := range b.mutexes {
-		if m.watcher != nil && !there[encodeName(m.name)] {
+		if m.watcher != nil && !listed[encodeName(m.name)] {
 			missing = append(missing, m)
 		}
 	}
@@ -87,7 +87,7 @@ func (b *Backend) stopWatchingMissing(nodes []string) {
 	}
 }
 
-// unfollow stops following unless somebody waits.
+// stopWatching stops the watcher unless a contender waits.
 func (b *Backend) stopWatching(m *mutex) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// ears subscribe to one mutex and to a pattern.
+// stubNotices has subscribers of one mutex and of a pattern.
 type stubNotices struct{}
 
 func (stubNotices) Publish(string, string) int     { return 1 }
@@ -20,7 +20,7 @@ func (stubNotices) Subscribed(channel string) bool { return channel == "simba:{m
 func (stubNotices) SubscribedPattern(string) bool  { return true }
 func (stubNotices) Any() bool                      { return true }
 
-func TestWhatIsGoneIsNotFollowed(t *testing.T) {
+func TestDeletedMutexIsNotWatched(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
 	b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
@@ -74,6 +74,6 @@ func TestNoLeaseDependsOnTheEnsemblesClock(t *testing.T) {
 	b.clock.observe(now.UnixMilli()+5000, now, now) // a new leader, whose clock is ahead
 	b.adoptLocked(n, record{Kind: kindOwner, TTL: 30000}, stat)
 	if left := n.end().Sub(now); left < 30*time.Second {
-		t.Errorf("the keeper ends a lease of 30 s, renewed elsewhere, in %v", left)
+		t.Errorf("the creator ends a lease of 30 s, renewed elsewhere, in %v", left)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// The ends of blocked waits: proxy.Store.
+// The proxy.Store methods, which end blocked waits.
 
-// Granted implements proxy.Store. A grant without a token is none: the contender was
-// taken out of the queue.
+// Granted implements proxy.Store. A grant without a token is no lease: the contender was removed
+// from the queue.
 func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	ctx, leave, err := b.enter(context.Background())
 	if err != nil {
@@ -33,7 +33,8 @@ func (b *Backend) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, error
 	return b.Acquire(context.Background(), t.Request)
 }
 
-// tells reports whether a node is still the owner's, and notes that the end of its wait tells so then.
+// answerGrant reports whether the node still owns the mutex, and records that Ticket.End returns
+// that.
 func (b *Backend) answerGrant(n *node) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +70,7 @@ func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, er
 	}
 	out, owner, err := b.leaveWait(ctx, k, why)
 	if err != nil {
-		b.unblock(k) // if it could not be taken out, nobody waits there all the same
+		b.unblock(k) // its node remains, but nobody is blocked on it
 	}
 	if owner || err != nil {
 		return out, b.failed(err)
@@ -77,7 +78,7 @@ func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, er
 	return b.outcomeWithoutLease(ctx, t, simba.StatusTimeout)
 }
 
-// quit takes a waiter out of the queue, unless it owns the mutex by now.
+// leaveWait removes a waiter from the queue, unless it owns the mutex by now.
 func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason) (out simba.Outcome, owner bool, err error) {
 	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
@@ -90,7 +91,8 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 	}
 	for {
 		n := b.nodeAt(k)
-		if n == nil || b.waiters.Find(k.mutex, k.contender) != nil { // gone, or another connection waits
+		// The node is gone, or another connection waits.
+		if n == nil || b.waiters.Find(k.mutex, k.contender) != nil {
 			return out, false, nil
 		}
 		b.mu.Lock()
@@ -99,14 +101,14 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 		switch {
 		case b.answerGrant(n):
 			return b.ownOutcome(n, simba.StatusAcquired), true, nil
-		case granted: // and over by now: it is about to go
+		case granted: // the lease has ended and the node is about to be deleted
 			return out, false, nil
 		}
 		err = b.removeOwn(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, asWaiter)
 		switch {
-		case errors.Is(err, errChanged) && ctx.Err() == nil: // it is being handed the mutex
+		case errors.Is(err, errChanged) && ctx.Err() == nil: // it is being granted the mutex
 			b.pause(decidePause)
-		case errors.Is(err, errSessionOver): // and its nodes with it
+		case errors.Is(err, errSessionOver): // the session's nodes are deleted
 			return out, false, nil
 		default:
 			return out, false, ignoreNoNode(err)
@@ -127,8 +129,8 @@ func (b *Backend) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	return b.failed(b.abandonGrant(ctx, nodeKey{t.Request.Mutex, t.Request.Contender}, g.Token, false))
 }
 
-// passOn gives up a tenure whose waiter could not be told, unless it was renewed since.
-// If the ensemble cannot be asked now, it is given up as soon as it can: see remove.
+// abandonGrant releases a tenure whose waiter is gone, unless it was renewed since. If the ensemble
+// does not answer, remove records an orphan.
 func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, unanswered bool) error {
 	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
@@ -148,18 +150,19 @@ func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, una
 	return ignoreNoNode(b.removeOwn(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: "waiter gone"}, thisVersion))
 }
 
-// passOnSoon is passOn in the background, unless the end of the wait has told of the tenure.
+// abandonGrantInBackground is abandonGrant in the background, unless Ticket.End has returned the
+// tenure.
 func (b *Backend) abandonGrantInBackground(k nodeKey, token uint64) {
 	b.background(func() {
 		ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 		defer cancel()
 		if err := b.abandonGrant(ctx, k, token, true); err != nil && b.life.Err() == nil {
-			b.log.Warn("cannot pass on a mutex whose waiter is gone yet", "mutex", k.mutex, "contender", k.contender, "err", err)
+			b.log.Warn("cannot pass on a mutex whose waiter is gone; trying again", "mutex", k.mutex, "contender", k.contender, "err", err)
 		}
 	})
 }
 
-// removeOurs is remove unless the contender goes on through another server.
+// removeOwn is remove, unless the contender continues through another server.
 func (b *Backend) removeOwn(ctx context.Context, n *node, why simba.Event, on condition) error {
 	for {
 		err := b.remove(ctx, n, why, on)
@@ -186,7 +189,7 @@ func (b *Backend) owns(n *node) bool {
 
 func (b *Backend) ownsLocked(n *node) bool { return n.ownsLocked(time.Now()) && n.s.alive() }
 
-// without is the outcome of one who does not own the mutex.
+// outcomeWithoutLease returns the outcome for a contender that does not own the mutex.
 func (b *Backend) outcomeWithoutLease(ctx context.Context, t *proxy.Ticket, status simba.Status) (out simba.Outcome, err error) {
 	err = b.retryRead(ctx, t.Request.Mutex, func(s *session) error {
 		h, err := b.inspect(ctx, s, t.Request.Mutex)

@@ -10,21 +10,21 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// follower watches a mutex' nodes while somebody here wants to know: who waits, or
-// subscribes. One watch serves all of them.
+// watcher watches the nodes of a mutex while clients here wait for it or subscribe to it. One watch
+// serves all of them.
 type watcher struct {
 	mutex string
-	woken chan struct{} // look again at what was listed last
-	stop  chan struct{} // closed when nobody wants to know any more
-	ready chan struct{} // closed when changes are seen from now on
+	woken chan struct{} // evaluate the last listing again
+	stop  chan struct{} // closed when nobody needs it
+	ready chan struct{} // closed once changes are seen
 
 	// Guarded by Backend.mu.
-	fresh     bool                // the mutex is new: even its first owner is news
-	leaseEnd  time.Time           // when the lease of another server's owner ends
-	listeners map[string]struct{} // contenders whose own channel was subscribed to
+	fresh     bool                // the mutex is new, so even its first owner is announced
+	leaseEnd  time.Time           // of the lease of a foreign owner
+	listeners map[string]struct{} // contenders that subscribe to their own channel
 }
 
-// again has the follower look again.
+// wake lets the watcher evaluate the last listing again.
 func (w *watcher) wake() {
 	select {
 	case w.woken <- struct{}{}:
@@ -32,7 +32,7 @@ func (w *watcher) wake() {
 	}
 }
 
-// followLocked returns the follower of a mutex, beginning to follow.
+// watcherLocked returns the watcher of a mutex. It starts one if needed.
 func (b *Backend) watcherLocked(mutex string) *watcher {
 	m := b.mutexLocked(mutex)
 	if m.watcher == nil {
@@ -51,22 +51,22 @@ func newWatcher(mutex string) *watcher {
 	}
 }
 
-// outlook is what a follower has seen so far.
+// view is what a watcher has seen so far.
 type view struct {
 	s        *session
 	names    []string
-	pzxid    int64 // of the last change of the list
+	pzxid    int64 // of the list's last change
 	first    firstNode
-	began    bool // something was seen
+	began    bool // first was set at least once
 	suspects map[guid]bool
-	flagged  map[guid]bool // lease nodes that say that we listen
+	flagged  map[guid]bool // lease nodes with the Listening flag of this server
 }
 
 func (b *Backend) runWatcher(w *watcher) {
 	v := view{suspects: make(map[guid]bool), flagged: make(map[guid]bool)}
 	var seen sync.Once
-	doubt := time.NewTicker(relistInterval)
-	defer doubt.Stop()
+	relist := time.NewTicker(relistInterval)
+	defer relist.Stop()
 	for {
 		changed, err := b.list(w, &v)
 		var later <-chan time.Time
@@ -109,7 +109,7 @@ func (b *Backend) runWatcher(w *watcher) {
 				if b.refresh(&v, w) || b.evaluate(w, &v) {
 					later = time.After(reevaluateDelay)
 				}
-			case <-doubt.C:
+			case <-relist.C:
 				before := v.pzxid
 				if changed != nil && b.isNeeded(w) && (b.refresh(&v, w) || v.pzxid != before) {
 					break waiting
@@ -125,12 +125,12 @@ func (b *Backend) runWatcher(w *watcher) {
 	}
 }
 
-// doubtEvery is how often the queue is read though no watch has told of a change, while
-// somebody waits or listens. The ensemble keeps a change to itself if we may not read the
-// queue when it comes, and forgets the watch (ZooKeeper 3.8.4, CVE-2024-23944).
+// relistInterval is how often the queue is listed although no watch has fired, while a client waits
+// or subscribes. If this server may not read the queue when it changes, the ensemble drops the
+// watch without an event (ZooKeeper 3.8.4, CVE-2024-23944).
 const relistInterval = 10 * time.Second
 
-// reliedOn reports whether somebody here waits for the mutex or listens to it.
+// isNeeded reports whether a client here waits for the mutex or subscribes to it.
 func (b *Backend) isNeeded(w *watcher) bool {
 	if b.waiters.Count(w.mutex) > 0 {
 		return true
@@ -141,15 +141,15 @@ func (b *Backend) isNeeded(w *watcher) bool {
 	return m != nil && b.hasSubscribers(m)
 }
 
-// lookAgain is between two looks at what will be clear soon.
+// reevaluateDelay is the pause before an incomplete evaluation is repeated.
 const reevaluateDelay = 25 * time.Millisecond
 
-// calmness is how late a follower may be while nothing hangs on it: then the changes of
-// a busy queue are listed together.
+// batchDelay delays a listing that is not urgent, so that several changes of a busy queue are
+// listed together.
 const batchDelay = 5 * time.Millisecond
 
-// calm reports whether a client of this server owns the mutex, and goes on owning it as
-// far as we know.
+// canBatch reports whether a client of this server owns the mutex and is not about to lose it, as
+// far as this server knows.
 func (b *Backend) canBatch(w *watcher) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,8 +194,8 @@ func (b *Backend) list(w *watcher, v *view) (changed <-chan zk.Event, err error)
 	return l.changed, nil
 }
 
-// awaits reports whether a follower waits for its mutex' node to be made; one that is there
-// because of a pattern does not: who follows the list of mutexes will see it.
+// waitsForCreation reports whether a watcher waits for its mutex' node to be created. One that
+// serves only a pattern does not: the watcher of the list of mutexes sees the creation.
 func (b *Backend) waitsForCreation(w *watcher) bool {
 	b.mu.Lock()
 	m, pattern := b.mutexes[w.mutex], b.root != nil
@@ -204,8 +204,8 @@ func (b *Backend) waitsForCreation(w *watcher) bool {
 	return !pattern || waiting || m == nil || b.hasSubscribers(m)
 }
 
-// refresh lists the nodes again, under the watch that there is; it reports a failure.
-func (b *Backend) refresh(v *view, w *watcher) bool {
+// refresh lists the nodes again under the existing watch. It reports whether that failed.
+func (b *Backend) refresh(v *view, w *watcher) (failed bool) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
 	start := time.Now()
@@ -218,19 +218,19 @@ func (b *Backend) refresh(v *view, w *watcher) bool {
 	return false
 }
 
-// miss forgets nodes of this server that were there before the listing began and are
-// not in it: another has deleted them.
+// dropMissing forgets nodes that existed before the listing began and are missing from it: another
+// server, or a person, has deleted them.
 func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
-	there := make(map[string]bool, len(v.names))
+	listed := make(map[string]bool, len(v.names))
 	for _, child := range v.names {
-		there[child] = true
+		listed[child] = true
 	}
 	var missing []*node
 	b.mu.Lock()
 	if m := b.mutexes[w.mutex]; m != nil {
 		for _, n := range m.nodes {
 			_, ending := m.endings[n.guid]
-			if n.s == v.s && !there[n.child] && n.made.Before(start) && !ending {
+			if n.s == v.s && !listed[n.child] && n.made.Before(start) && !ending {
 				missing = append(missing, n)
 			}
 		}
@@ -238,7 +238,7 @@ func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
 	b.mu.Unlock()
 	for _, n := range missing {
 		b.forgetDeleted(n)
-		if n.foreign { // its server is gone, or its session: its waiter here takes a new place
+		if n.foreign { // its creator, or its session, is gone: queue its waiter again
 			b.rejoin(w.mutex)
 		} else {
 			b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})

@@ -1,12 +1,15 @@
 package seeds
 
-import _ "embed" // the scripts
+import _ "embed" // for the scripts
 
-// The scripts of Simba 3.2 and later are ours. They were compared with the published scripts of 3.2 and
-// with the published releases of 3.3 and 4.0: steps, messages, and the order of KEYS. They differ:
-//   - 3.2 replies {owner, ms left}; ours adds the token 0, so that all replies have one form.
+// The scripts of Simba 3.2 and later were written for this package. They were compared with the
+// published scripts of 3.2 and with the published releases of 3.3 and 4.0: steps, messages, and the
+// order of KEYS. They differ:
+//
+//   - 3.2 replies {owner, ms left}; this one adds the token 0, so that all replies have one form.
 //
 // Not compared, and so assumed:
+//
 //   - the order of KEYS where 3.3 and later acquire and renew;
 //   - 4.0 to 4.3 acquire and renew as 3.3 does.
 var (
@@ -26,10 +29,10 @@ var (
 	simba40Release string
 )
 
-// Script is a script of a contender, and the keys that it takes.
+// Script is a contender's script and its keys.
 type Script struct {
 	Source string
-	keys   []string // what follows simba:{mutex}
+	keys   []string // suffixes of simba:{mutex}
 }
 
 // Keys returns the script's KEYS for a mutex.
@@ -41,16 +44,16 @@ func (s Script) Keys(mutex string) []string {
 	return keys
 }
 
-// Lease returns the key of a mutex' owner. It is the name of the mutex' channel too.
+// Lease returns the key of a mutex' owner. It is also the name of the mutex' channel.
 func Lease(mutex string) string { return "simba:{" + mutex + "}" }
 
-// Fence returns the key of the counter of a mutex' tokens, which 3.3 and later have.
+// Fence returns the key of a mutex' token counter, which exists since 3.3.
 func Fence(mutex string) string { return Lease(mutex) + fence }
 
-// Token returns the key of the token of the present tenure, which 3.3 and later have.
+// Token returns the key of the current tenure's token, which exists since 3.3.
 func Token(mutex string) string { return Lease(mutex) + token }
 
-// Queue returns the key of the queue of a mutex, which those before 3.2 have.
+// Queue returns the key of a mutex' queue, which exists before 3.2.
 func Queue(mutex string) string { return Lease(mutex) + queue }
 
 const (
@@ -60,19 +63,20 @@ const (
 	queue = ":contender"
 )
 
-// Generation is how some versions of Simba contend on Redis. Each script takes the contender; Acquire
-// and Guard take the milliseconds until the end of its transition window too.
+// Generation is how some versions of Simba contend on Redis. Each script takes the contender.
+// Acquire and Guard also take the milliseconds until the end of its transition window.
 type Generation struct {
 	Name                    string
 	Acquire, Guard, Release Script
-	// Queues means that a waiter has a place in the queue, and that a release tells one of them on a
-	// channel of its own. Without it a release tells everybody on the mutex' channel. The replies
-	// of those that queue are text, "owner@@ms"; those of the others {owner, ms left, token}.
+	// Queues means that a waiter has a queue entry, and that a release notifies one waiter on its
+	// own channel. Without it, a release notifies all on the mutex' channel. With it, replies are
+	// text, "owner@@ms"; without it {owner, ms left, token}.
 	Queues bool
-	// Braceless means that a contender listens on simba:m and simba:m:<id>. Its own scripts publish
-	// on simba:{m} and simba:{m}:<id>, so it hears neither itself nor the others.
+	// Braceless means that a contender subscribes to simba:m and simba:m:<id>. Its own scripts
+	// publish on simba:{m} and simba:{m}:<id>. So it receives neither their notices nor those of
+	// other generations.
 	Braceless bool
-	// Tokens means that Acquire counts a token, and replies have it.
+	// Tokens means that Acquire increments a token, and replies contain it.
 	Tokens bool
 }
 
@@ -116,7 +120,7 @@ var (
 		Tokens:  true,
 	}
 
-	// Generations are all of them, the oldest first.
+	// Generations are all generations, the oldest first.
 	Generations = []Generation{Simba29, Simba31, Simba32, Simba33, Simba40}
 
 	oldAcquire = Script{SimbaAcquire, []string{lease}}

@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestTheScriptsOfEveryGenerationRunOnRedis checks replies, tokens, and the keys that stay.
-func TestTheScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
+// It checks replies, tokens, and the keys that stay.
+func TestScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: stores.Redis(t).Addr})
 	t.Cleanup(func() { rdb.Close() })
 	for _, g := range seeds.Generations {
@@ -37,7 +37,8 @@ func TestTheScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
 			run(free, g.Guard, "a", 60_000)
 			run(state("a", 60_000, 1), g.Acquire, "a", 60_000)
 			run(state("a", 90_000, 1), g.Guard, "a", 90_000)
-			rdb.Persist(t.Context(), seeds.Lease(mutex)) // a key without an expiry has -1 ms left, whenever it is read
+			// A key without an expiry always has -1 ms left.
+			rdb.Persist(t.Context(), seeds.Lease(mutex))
 			run(state("a", -1, 1), g.Acquire, "b", 60_000)
 			run(int64(0), g.Release, "c")
 			if ms := rdb.PTTL(t.Context(), seeds.Token(mutex)).Val(); g.Tokens && ms.Milliseconds() <= 60_000 {

@@ -1,11 +1,11 @@
-// Package seeds has what other systems send to a store, as the documents that this project grew from
-// print it: the scripts of Simba's Redis backend and of Spring's RedisLockRegistry, and the
-// statements of Simba's JDBC backend. Tests contend with them, benchmarks are measured against them.
+// Package seeds has the requests of other systems to a store, as their documents print them. They
+// are the scripts of Simba's Redis backend and of Spring's RedisLockRegistry, and the statements of
+// Simba's JDBC backend. Tests contend with them, and benchmarks compare with them.
 package seeds
 
-import _ "embed" // the scripts
+import _ "embed" // for the scripts
 
-// The scripts of Simba on the JVM. KEYS[1] is the lock key; ARGV are the contender, and the
+// Scripts of Simba on the JVM. KEYS[1] is the lock key. ARGV are the contender, and the
 // milliseconds until the end of its transition window.
 var (
 	//go:embed simba_acquire.lua
@@ -16,7 +16,7 @@ var (
 	SimbaRelease string
 )
 
-// The scripts of Spring's RedisLockRegistry. KEYS[1] is the lock key; ARGV are the client's id and, to
+// Scripts of Spring's RedisLockRegistry. KEYS[1] is the lock key. ARGV are the client's id and, to
 // obtain, the milliseconds of the lease.
 var (
 	//go:embed spring_obtain.lua
@@ -27,8 +27,8 @@ var (
 	SpringDelete string
 )
 
-// The statements of Simba's JDBC backend, with the database's clock in milliseconds for the NOW_MS of
-// its documentation. To acquire is the update and then the read, in one transaction.
+// Statements of Simba's JDBC backend, with the database's clock in milliseconds for the NOW_MS of
+// its documentation. An acquire is the update and then the read, in one transaction.
 const (
 	// MySQLTable is the statement of init-simba-mysql.sql.
 	MySQLTable = `CREATE TABLE IF NOT EXISTS simba_mutex (
@@ -39,7 +39,7 @@ const (
     owner_id      CHAR(32)       NOT NULL,
     version       INT UNSIGNED   NOT NULL
 )`
-	// MySQLFencedTable is the table of 3.3 and later, the default of 4.0. Since 3.1.3 an owner_id has
+	// MySQLFencedTable is the table of 3.3 and later, the default of 4.0. Since 3.1.3 owner_id has
 	// 128 characters.
 	MySQLFencedTable = `CREATE TABLE IF NOT EXISTS simba_mutex (
     mutex         VARCHAR(66)    NOT NULL PRIMARY KEY COMMENT 'mutex name',
@@ -61,18 +61,19 @@ const (
 		SET acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
-	// MySQLFencedAcquire does what the update of Simba 3.3 and later does: a new tenure
-	// adds 1 to fencing_token, a renewal keeps it. MySQL assigns from left to right, so what
-	// asks for the owner of before comes first. It takes owner, ttl, ttl + transition, owner, mutex,
+	// MySQLFencedAcquire does what the update of Simba 3.3 and later does: a new tenure adds 1 to
+	// fencing_token, a renewal keeps it. MySQL assigns from left to right, so the assignment that
+	// depends on the old owner comes first. It takes owner, ttl, ttl + transition, owner, mutex,
 	// and owner again.
 	MySQLFencedAcquire = `UPDATE simba_mutex
 		SET fencing_token = fencing_token + IF(owner_id = ? AND transition_at > ` + mysqlNow + `, 0, 1),
 		    acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
-	// MySQLFencedGet takes the mutex, and gives owner, version, transition_at, the time, and the token.
+	// MySQLFencedGet takes the mutex. It returns owner, version, transition_at, the time, and the
+	// token.
 	MySQLFencedGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + `, fencing_token FROM simba_mutex WHERE mutex = ?`
-	// MySQLGet takes the mutex, and gives owner, version, transition_at and the time.
+	// MySQLGet takes the mutex. It returns owner, version, transition_at and the time.
 	MySQLGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + ` FROM simba_mutex WHERE mutex = ?`
 	// MySQLRelease takes mutex and owner.
 	MySQLRelease = `UPDATE simba_mutex

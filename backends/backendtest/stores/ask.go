@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ask sends one inline command to a Redis on a connection of its own, and returns
-// the reply if it is a status, an integer or a bulk string.
+// ask sends one inline command to a Redis server on its own connection. It returns the reply if it
+// is a status, an integer or a bulk string.
 func ask(addr, command string) (string, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -43,7 +43,7 @@ func ask(addr, command string) (string, error) {
 	return "", fmt.Errorf("%s answers %q with %q", addr, command, strings.TrimSpace(line))
 }
 
-// mustAsk is ask for a command that cannot fail.
+// mustAsk is ask for a command that must succeed.
 func mustAsk(t TB, addr, command string) string {
 	t.Helper()
 	reply, err := ask(addr, command)
@@ -67,7 +67,7 @@ func says(addr, command string, want ...string) bool {
 	return true
 }
 
-// await waits for a condition that comes true by itself.
+// await waits for a condition.
 func await(t TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(readyTimeout)

@@ -7,15 +7,15 @@ import (
 
 const slots = 16384
 
-// Cluster is a Redis Cluster of three masters, each with one replica, whose nodes
-// notice within about a second that one is gone.
+// Cluster is a Redis Cluster of three masters, each with one replica. Its nodes notice within about
+// a second that one is gone.
 type Cluster struct {
-	Nodes []*Server // three that began as masters, then their replicas in the same order
+	Nodes []*Server // the initial masters, then their replicas in the same order
 	Addrs []string  // of Nodes
 }
 
-// RedisCluster starts a cluster, and returns when each node finds it in order and
-// each replica follows its master. Arguments are those of redis-server.
+// RedisCluster starts a cluster. It returns when each node reports it as complete and each replica
+// follows its master. The arguments are those of redis-server.
 func RedisCluster(t TB, args ...string) *Cluster {
 	t.Helper()
 	const masters = 3
@@ -48,7 +48,7 @@ func RedisCluster(t TB, args ...string) *Cluster {
 			if !says(s.Addr, "CLUSTER INFO", "cluster_state:ok", "cluster_known_nodes:6", "cluster_slots_ok:16384") {
 				return false
 			}
-			// Each knows who replicates whom, as clients ask any of them.
+			// Every node must know every replica, since clients ask any node.
 			if reply, err := ask(s.Addr, "CLUSTER NODES"); err != nil || strings.Count(reply, "slave") != masters {
 				return false
 			}
@@ -61,8 +61,7 @@ func RedisCluster(t TB, args ...string) *Cluster {
 	return c
 }
 
-// Master returns the node that serves a key's slot now, nil if no node that runs
-// says it does.
+// Master returns the node that serves a key's slot now, or nil.
 func (c *Cluster) Master(key string) *Server {
 	for _, s := range c.Nodes {
 		// Only the master of the slot answers; others redirect.

@@ -2,8 +2,8 @@ package stores
 
 import "syscall"
 
-// DieWithParent has the kernel kill a process when the thread ends that started it, with the test's process
-// at the latest.
+// DieWithParent lets the kernel kill a process when the thread that started it ends, at the latest
+// with the test's process.
 func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

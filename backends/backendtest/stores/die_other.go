@@ -4,6 +4,5 @@ package stores
 
 import "syscall"
 
-// DieWithParent can ask only Linux for it: elsewhere a test that is killed leaves
-// its processes behind.
+// DieWithParent does nothing on other systems: a killed test leaves its processes behind.
 func DieWithParent() *syscall.SysProcAttr { return nil }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Etcd starts an etcd of one member.
+// Etcd starts an etcd with one member.
 func Etcd(t TB, args ...string) *Server {
 	t.Helper()
 	client, peer := FreePort(t), FreePort(t)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Freeze stops a process that the caller's has started (SIGSTOP), and returns when it stands still, or is gone:
-// the signal alone leaves its threads on other processors time to answer once more.
+// Freeze stops a child process with SIGSTOP. It returns when the process has stopped or is gone.
+// After the signal alone, its threads on other processors might still send an answer.
 func Freeze(p *os.Process) {
 	if p.Signal(syscall.SIGSTOP) != nil {
 		return // it is gone

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// Freeze stops a process (SIGSTOP). Elsewhere than on Linux it may answer once more.
+// Freeze stops a process with SIGSTOP. On systems other than Linux it may still send an answer.
 func Freeze(p *os.Process) { _ = p.Signal(syscall.SIGSTOP) } // fails if it is gone

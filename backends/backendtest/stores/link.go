@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Link is a TCP proxy in front of a store that plays the network's faults. It begins
-// whole. A fault lasts until Heal or another fault takes its place.
+// Link is a TCP proxy in front of a store that simulates network faults. It starts without a fault.
+// A fault lasts until Heal or the next fault.
 type Link struct {
 	t    TB
 	addr string
 	all  sync.WaitGroup // every goroutine
 
-	mu       sync.Mutex // guards what follows; held for no I/O but the listener's
-	target   string     // where new connections go
+	mu       sync.Mutex // guards what follows; held during no I/O but the listener's
+	target   string     // for new connections
 	changed  chan struct{}
 	fault    fault
 	delay    time.Duration
@@ -31,26 +31,27 @@ type fault uint8
 
 const (
 	whole       fault = iota
-	blackhole         // nothing passes
-	refused           // no connections
-	dropReplies       // requests pass, replies are lost
+	blackhole         // no bytes are passed on
+	refused           // connections are reset and refused
+	dropReplies       // requests are passed on, replies are dropped
 )
 
-// pair is a client's connection and the one to the store that belongs to it.
+// pair is a client's connection and its connection to the store.
 type pair struct {
 	client, store *net.TCPConn
-	maimed        bool // replies were lost: what comes later belongs to other requests. Guarded by Link.mu
-	armed         bool // its next reply is the one to be lost. Guarded by Link.mu
+	// replyDropped means that later replies belong to other requests. Guarded by Link.mu.
+	replyDropped bool
+	armed        bool // its next reply is dropped; guarded by Link.mu
 }
 
-// trap waits for a request whose reply is to be lost, or after which a fault begins.
+// trap waits for a request whose reply is dropped, or that starts a fault.
 type trap struct {
 	text []byte
-	next fault // whole = only its reply is lost
+	next fault // whole = only its reply is dropped
 	done chan struct{}
 }
 
-// NewLink returns a link to the store at target (host:port), closed when the test ends.
+// NewLink returns a link to the store at target (host:port). It is closed when the test ends.
 func NewLink(t TB, target string) *Link {
 	t.Helper()
 	l := &Link{t: t, addr: local(FreePort(t)), target: target, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
@@ -61,14 +62,14 @@ func NewLink(t TB, target string) *Link {
 	return l
 }
 
-// Addr is where clients connect, the same all the time.
+// Addr returns the address for clients. It never changes.
 func (l *Link) Addr() string { return l.addr }
 
-// Blackhole stops everything, as a cable that was pulled: connections are accepted
-// and stay open, and nothing passes. What was sent meanwhile arrives after Heal.
+// Blackhole stops all traffic, like a pulled cable. Connections are accepted and stay open, but
+// nothing is passed on. Requests and replies sent meanwhile arrive after Heal.
 func (l *Link) Blackhole() { l.set(blackhole, 0) }
 
-// Refuse resets all connections and refuses new ones, as a machine without the store.
+// Refuse resets all connections and refuses new ones, like a machine without the store.
 func (l *Link) Refuse() {
 	l.set(refused, 0)
 	l.mu.Lock()
@@ -81,7 +82,7 @@ func (l *Link) Refuse() {
 	l.Reset()
 }
 
-// Reset resets the connections that are open, once. It is no fault that lasts.
+// Reset resets the open connections once.
 func (l *Link) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,37 +91,36 @@ func (l *Link) Reset() {
 	}
 }
 
-// Retarget leads new connections to another store. Those that are open stay where they
-// are, as after a failover that moves an address.
+// Retarget directs new connections to another store. Open ones stay where they are, as after a
+// failover that moves an address.
 func (l *Link) Retarget(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = target
 }
 
-// Delay lets everything pass late by d, on the way to the store and on the way back.
+// Delay delays all traffic by d in each direction.
 func (l *Link) Delay(d time.Duration) { l.set(whole, d) }
 
-// DropReplies lets requests pass and loses what the store sends. Heal resets the
-// connections on which something was lost.
+// DropReplies passes requests on and drops what the store sends. Heal resets the connections on
+// which something was dropped.
 func (l *Link) DropReplies() { l.set(dropReplies, 0) }
 
-// DropNextReply is DropReplyTo any request.
+// DropNextReply is DropReplyTo for any request.
 func (l *Link) DropNextReply() (lost <-chan struct{}) { return l.DropReplyTo("") }
 
-// DropReplyTo waits for a request that contains the text. It is delivered, the store
-// answers, and instead of the answer the client sees its connection reset. That
-// happens once, and the channel is closed then. It is no fault that lasts.
+// DropReplyTo waits for a request that contains the text. The store gets it and replies, but the
+// client sees its connection reset instead. That happens once, and then the channel is closed.
 func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, whole) }
 
-// DropRepliesFrom is DropReplies from the first request on that contains the text. The channel
-// is closed then.
+// DropRepliesFrom is DropReplies from the first request that contains the text. Then the channel is
+// closed.
 func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) {
 	return l.setTrap(text, dropReplies)
 }
 
-// BlackholeFrom is Blackhole from the first request on that contains the text, which arrives after Heal. The channel is
-// closed when it begins.
+// BlackholeFrom is Blackhole from the first request that contains the text. That request arrives
+// after Heal. The channel is closed when the fault begins.
 func (l *Link) BlackholeFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, blackhole) }
 
 func (l *Link) setTrap(text string, next fault) <-chan struct{} {
@@ -143,21 +143,21 @@ func (l *Link) Heal() {
 	l.trap = nil
 	for p := range l.pairs {
 		p.armed = false
-		if p.maimed {
-			p.reset() // before anything can pass again
+		if p.replyDropped {
+			p.reset() // before anything else is passed on
 		}
 	}
 	l.setLocked(whole, 0)
 }
 
-// Whole reports whether no fault is on, nor one to come.
+// Whole reports whether there is no fault, and none is waiting for a request.
 func (l *Link) Whole() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fault == whole && l.trap == nil
 }
 
-// Connections returns how many clients are connected.
+// Connections returns the number of connected clients.
 func (l *Link) Connections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +212,7 @@ func (l *Link) accept(listener net.Listener) {
 	}
 }
 
-// serve connects a client to the store and passes bytes until either side is done.
+// serve connects a client to the store and passes bytes on until either side ends.
 func (l *Link) serve(client *net.TCPConn) {
 	p := &pair{client: client}
 	defer client.Close()
@@ -221,7 +221,7 @@ func (l *Link) serve(client *net.TCPConn) {
 	l.mu.Unlock()
 	store, err := net.Dial("tcp", target)
 	if err != nil {
-		p.reset() // nobody listens at the store: the client finds a broken connection
+		p.reset() // the store does not listen: the client sees a broken connection
 		return
 	}
 	p.store = store.(*net.TCPConn)
@@ -245,7 +245,7 @@ func (l *Link) serve(client *net.TCPConn) {
 	both.Wait()
 }
 
-// pump passes what comes from src on to dst, if pass says so.
+// pump passes bytes from src on to dst if pass allows it.
 func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) bool) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -263,8 +263,8 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 			}
 		}
 		if err != nil {
-			// The end of one direction is the end of both, for the stores' protocols; but
-			// a cable that was pulled does not tell that a side has closed.
+			// For the stores' protocols the end of one direction is the end of both. But a pulled
+			// cable does not show that a side has closed.
 			if l.hold() && errors.Is(err, io.EOF) {
 				_ = dst.CloseWrite()
 				return
@@ -275,8 +275,7 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 	}
 }
 
-// hold waits as long as the fault that is on now asks for. It reports false when
-// there is no link any more.
+// hold waits while the current fault blocks traffic. It returns false when the link is closed.
 func (l *Link) hold() bool {
 	l.mu.Lock()
 	delay := l.delay
@@ -299,7 +298,7 @@ func (l *Link) hold() bool {
 	}
 }
 
-// request looks at bytes on their way to the store.
+// request handles bytes on their way to the store.
 func (l *Link) request(p *pair, b []byte) bool {
 	l.mu.Lock()
 	begins := false
@@ -317,7 +316,7 @@ func (l *Link) request(p *pair, b []byte) bool {
 	return !begins || l.hold()
 }
 
-// reply looks at bytes on their way back.
+// reply handles bytes on their way back.
 func (l *Link) reply(p *pair, _ []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,13 +327,13 @@ func (l *Link) reply(p *pair, _ []byte) bool {
 		return false
 	}
 	if l.fault == dropReplies {
-		p.maimed = true
+		p.replyDropped = true
 		return false
 	}
 	return true
 }
 
-// reset ends both connections with a RST, so that whoever waits for them knows at once.
+// reset ends both connections with a RST, so that both sides notice at once.
 func (p *pair) reset() {
 	for _, c := range []*net.TCPConn{p.client, p.store} {
 		if c != nil {

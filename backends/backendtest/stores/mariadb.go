@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// MariaDB starts a MariaDB with an empty database "simba" and the user root, who has
-// no password (root@tcp(Addr)/simba). What was committed outlives Stop and Kill.
-// Arguments are those of mariadbd and win over the defaults.
+// MariaDB starts a MariaDB with an empty database "simba" and the user root without a password
+// (root@tcp(Addr)/simba). Committed data survives Stop and Kill. Arguments are those of mariadbd
+// and override the defaults.
 func MariaDB(t TB, args ...string) *Server {
 	t.Helper()
 	return mariaDB(t, []string{createDatabase}, args...)
@@ -21,8 +21,8 @@ func MariaDB(t TB, args ...string) *Server {
 
 const createDatabase = "CREATE DATABASE IF NOT EXISTS simba"
 
-// initFile is the file below Server.Dir that a MariaDB executes at each start, before it
-// accepts connections: one statement a line.
+// initFile is the file below Server.Dir that a MariaDB executes at each start, before it accepts
+// connections. It has one statement a line.
 const initFile = "begin.sql"
 
 func mariaDB(t TB, begin []string, args ...string) *Server {
@@ -36,12 +36,12 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 	}
 	cheap := []string{
 		"--datadir=" + filepath.Join(s.Dir, "data"),
-		"--tmpdir=" + tmp, // one that starts deletes the temporary tables there, whosever they are
+		"--tmpdir=" + tmp, // a starting server deletes all temporary tables there
 		"--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M", "--innodb-use-native-aio=0",
-		"--innodb-flush-log-at-trx-commit=2", // survives a crash of the process, without an fsync
+		"--innodb-flush-log-at-trx-commit=2", // survives a crash of the process, without fsync
 	}
 	if os.Geteuid() == 0 {
-		cheap = append(cheap, "--user=root") // it refuses to run as root unless told
+		cheap = append(cheap, "--user=root") // it refuses to run as root without this
 	}
 	install := exec.Command(Need(t, "mariadb-install-db", "mariadb-server"),
 		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, cheap...)...)
@@ -52,7 +52,7 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 	s.args = append([]string{"--no-defaults"}, cheap...)
 	s.args = append(s.args,
 		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(port), "--skip-name-resolve",
-		"--socket=sock", // relative to the data: the path of a socket must be short
+		"--socket=sock", // relative to the data folder, since a socket's path must be short
 		"--pid-file=pid", "--init-file="+filepath.Join(s.Dir, initFile), "--performance-schema=off", "--max-connections=500")
 	s.args = append(s.args, args...)
 	s.ready = func() error { return greets(s.Addr) }
@@ -67,8 +67,8 @@ func writeInitFile(t TB, s *Server, statements []string) {
 	}
 }
 
-// greets reports whether a MariaDB greets whoever connects: it does so only when it
-// is ready, and says why not otherwise.
+// greets reports by a nil error whether a MariaDB sends its greeting. It does so only when it is
+// ready.
 func greets(addr string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -76,7 +76,7 @@ func greets(addr string) error {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
-	head := make([]byte, 5) // length and number of the packet, version of the protocol
+	head := make([]byte, 5) // length and number of the packet, protocol version
 	if _, err := c.Read(head); err != nil {
 		return err
 	}

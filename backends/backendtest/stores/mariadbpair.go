@@ -10,32 +10,31 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
 )
 
-// MariaDBPair is a Pair of two MariaDB servers. The replica follows asynchronously, by
-// GTID. A server that is restarted keeps its role.
+// MariaDBPair is a Pair of two MariaDB servers. The replica follows asynchronously, by GTID. A
+// restarted server keeps its role.
 type MariaDBPair struct {
 	t                TB
 	link             *Link
-	primary, replica *Server // the replica is fed by nobody between Failover and Rejoin
+	primary, replica *Server // the replica replicates from nobody between Failover and Rejoin
 }
 
 var _ Pair = (*MariaDBPair)(nil)
 
-// pairUser is the user of clients. It may not write to a server that is read_only, as
-// root may.
+// pairUser is the clients' user. Unlike root, it may not write to a read_only server.
 const pairUser = "simba"
 
 // pairTimeout bounds each step of a Failover or Rejoin.
 const pairTimeout = 60 * time.Second
 
-// NewMariaDBPair starts both servers, and returns when the replica follows. Arguments
-// are those of mariadbd, for both.
+// NewMariaDBPair starts both servers and returns when the replica follows. The arguments are those
+// of mariadbd, for both.
 func NewMariaDBPair(t TB, args ...string) *MariaDBPair {
 	t.Helper()
 	p := &MariaDBPair{t: t}
 	node := func(id string, readOnly bool) *Server {
 		own := []string{
 			"--server-id=" + id, "--log-bin=bin", "--binlog-format=ROW", "--log-slave-updates", "--slave-net-timeout=4",
-			"--gtid-strict-mode=1", // a server that went its own way is an error, not followed in silence
+			"--gtid-strict-mode=1", // a server with transactions of its own is an error
 		}
 		return mariaDB(t, pairStart(readOnly), append(own, args...)...)
 	}
@@ -45,8 +44,8 @@ func NewMariaDBPair(t TB, args ...string) *MariaDBPair {
 	return p
 }
 
-// pairStart is what a server of a pair executes at its start. None of it goes into the
-// binary log: both do it.
+// pairStart returns what a server of a pair executes at its start. None of it is written to the
+// binary log, since both servers execute it.
 func pairStart(readOnly bool) []string {
 	list := []string{
 		"SET SESSION sql_log_bin = 0", createDatabase,
@@ -62,8 +61,8 @@ func pairStart(readOnly bool) []string {
 // Link implements Pair.
 func (p *MariaDBPair) Link() *Link { return p.link }
 
-// DSN is how clients log in at addr, which is the Link's or leads to it: as a user without
-// a password who may not write to a server that is read_only.
+// DSN returns the DSN of clients for addr, which is the Link's or leads to it. The user has no
+// password and may not write to a read_only server.
 func (p *MariaDBPair) DSN(addr string) string { return pairUser + "@tcp(" + addr + ")/simba" }
 
 // Primary implements Pair.
@@ -78,8 +77,7 @@ func (p *MariaDBPair) Failover() {
 	old, next := p.connect(p.primary), p.connect(p.replica)
 	defer old.close()
 	defer next.close()
-	// It returns when nobody is in the middle of a write any more. A transaction that is
-	// open can no longer commit.
+	// It returns when no write is in progress. Open transactions can no longer commit.
 	old.exec("SET GLOBAL read_only = ON")
 	writeInitFile(p.t, p.primary, pairStart(true))
 	next.catchUp(old.position())
@@ -97,7 +95,7 @@ func (p *MariaDBPair) Rejoin() {
 	p.follow()
 }
 
-// follow makes the replica follow the primary.
+// follow makes the replica replicate from the primary.
 func (p *MariaDBPair) follow() {
 	p.t.Helper()
 	primary, replica := p.connect(p.primary), p.connect(p.replica)
@@ -107,7 +105,7 @@ func (p *MariaDBPair) follow() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	// What it has done itself as a primary counts as replicated.
+	// Its own transactions as a primary count as replicated.
 	replica.exec("SET GLOBAL gtid_slave_pos = '" + replica.position() + "'")
 	replica.exec(fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_PASSWORD = '',"+
 		" MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_HEARTBEAT_PERIOD = 1", host, port))
@@ -115,7 +113,7 @@ func (p *MariaDBPair) follow() {
 	replica.catchUp(primary.position())
 }
 
-// administrator is one session of root on one of the servers.
+// administrator is a session of root on one of the servers.
 type administrator struct {
 	t    TB
 	addr string
@@ -132,7 +130,7 @@ func (p *MariaDBPair) connect(s *Server) administrator {
 	return administrator{p.t, s.Addr, db}
 }
 
-func (a administrator) close() { _ = a.db.Close() } // nothing is open but an idle connection
+func (a administrator) close() { _ = a.db.Close() } // only an idle connection is open
 
 func (a administrator) exec(statement string) {
 	a.t.Helper()
@@ -143,14 +141,14 @@ func (a administrator) exec(statement string) {
 	}
 }
 
-// position is the last transaction of the server's binary log.
+// position returns the last transaction of the server's binary log.
 func (a administrator) position() (gtid string) {
 	a.t.Helper()
 	a.get(&gtid, "SELECT @@GLOBAL.gtid_binlog_pos")
 	return gtid
 }
 
-// catchUp waits until a replica has done everything up to a position.
+// catchUp waits until a replica has executed everything up to a position.
 func (a administrator) catchUp(gtid string) {
 	a.t.Helper()
 	var state int

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// TestAFailoverOfMariaDBLosesNoAcknowledgedWrite, in round after round under load; and the old primary refuses writes on the
-// connections that it keeps.
-func TestAFailoverOfMariaDBLosesNoAcknowledgedWrite(t *testing.T) {
+// Several failovers run under load. The old primary refuses writes on its open connections.
+func TestMariaDBFailoverLosesNoAcknowledgedWrite(t *testing.T) {
 	p := NewMariaDBPair(t)
 	open := func() *sql.DB {
 		db, err := sql.Open("mysql", p.DSN(p.Link().Addr()))
@@ -38,7 +37,7 @@ func TestAFailoverOfMariaDBLosesNoAcknowledgedWrite(t *testing.T) {
 					return
 				default:
 				}
-				// A number whose write failed is not used again: it may have been done.
+				// A number whose write failed is not used again: it may have been written.
 				if _, err := db.Exec("INSERT INTO x VALUES (?, ?)", client, n); err == nil {
 					acknowledged[client].Add(1)
 					continue
@@ -49,7 +48,7 @@ func TestAFailoverOfMariaDBLosesNoAcknowledgedWrite(t *testing.T) {
 		})
 	}
 	for round := range 3 {
-		time.Sleep(200 * time.Millisecond) // some load
+		time.Sleep(200 * time.Millisecond) // time for some load
 		kept, err := first.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,20 +1,20 @@
 package stores
 
-// A Pair is a primary and its replica behind one address, the Link's. Each server is a
-// real one, and the replica follows by the store's own replication.
+// Pair is a primary and its replica behind one address, that of the Link. Both are real servers,
+// and the replica follows by the store's own replication.
 type Pair interface {
-	// Link is the way to the primary. Clients know no other address.
+	// Link leads to the primary. Clients know no other address.
 	Link() *Link
 	// Primary returns the server that takes writes.
 	Primary() *Server
-	// Other returns the server that is not the primary: its replica or, between Failover
-	// and Rejoin, the old primary.
+	// Other returns the server that is not the primary: its replica or, between Failover and
+	// Rejoin, the old primary.
 	Other() *Server
-	// Failover makes the replica the primary, without losing an acknowledged write, and
-	// leads new connections to it. The old primary lives on: it refuses writes, is fed no
-	// longer, and keeps the connections that it has.
+	// Failover promotes the replica without losing an acknowledged write, and directs new
+	// connections to it. The old primary keeps running. It refuses writes, replicates no longer,
+	// and keeps its connections.
 	Failover()
-	// Rejoin makes the old primary the replica of the new one, and returns when it has
-	// caught up. Failover may be called again after it.
+	// Rejoin makes the old primary the replica of the new one. It returns when that has caught up.
+	// Then Failover may be called again.
 	Rejoin()
 }

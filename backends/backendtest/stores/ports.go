@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Ports of stores lie below those that the kernel gives to outgoing connections
-// (32768 and more on Linux): else one could take the port of a store that is down
-// for a moment. A node of a Redis Cluster needs the port 10,000 above its own too.
+// Ports of stores are below the kernel's range for outgoing connections (from 32768 on Linux).
+// Otherwise an outgoing connection could take the port of a store that is down. A node of a Redis
+// Cluster also needs the port 10,000 above its own.
 const (
 	firstPort = 11000
 	lastPort  = 21999
@@ -25,8 +25,8 @@ var (
 	given   = make(map[int]net.Listener)
 )
 
-// FreePort returns a port that nobody listens on and that no other store of this
-// process was given; on Linux, nor one of another process' tests.
+// FreePort returns a free port that no other store of this process got. On Linux, no other test
+// process got it either.
 func FreePort(t TB) int {
 	t.Helper()
 	portsMu.Lock()
@@ -41,7 +41,8 @@ func FreePort(t TB) int {
 	return 0
 }
 
-// reserve takes a port for this process, until it ends: by a name that the kernel gives to one only.
+// reserve reserves a port for this process until it ends, by a name that the kernel gives only
+// once.
 func reserve(port int) bool {
 	if _, ok := given[port]; ok {
 		return false
@@ -69,8 +70,8 @@ func free(port int) bool {
 	return l.Close() == nil
 }
 
-// listen listens on a port that FreePort has given. A program that another goroutine is about to start holds for a moment all
-// that this process has open, and so a listener on that port that is closed meanwhile.
+// listen listens on a port of FreePort. A child process that another goroutine is starting holds
+// this process' files for a moment. Among them may be a listener that was just closed on that port.
 func listen(addr string) (net.Listener, error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		l, err := net.Listen("tcp", addr)

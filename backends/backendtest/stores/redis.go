@@ -4,9 +4,9 @@ import (
 	"strconv"
 )
 
-// Redis starts a redis-server that keeps its data through Stop and Kill (an append
-// only file, which the kernel writes back when it likes). Arguments are those of
-// redis-server and win over the defaults: "--requirepass", "secret".
+// Redis starts a redis-server that keeps its data through Stop and Kill, in an append only file
+// without fsync. Arguments are those of redis-server and override the defaults: "--requirepass",
+// "secret".
 func Redis(t TB, args ...string) *Server {
 	t.Helper()
 	return start(t, redisServer(t, args...))
@@ -24,7 +24,7 @@ func redisServer(t TB, args ...string) *Server {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.Dir,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 	}, args...)
-	// One that wants a password answers too.
+	// A server that wants a password answers too.
 	s.ready = func() error { return answers(s.Addr, "PING\r\n", "+PONG", "-NOAUTH") }
 	return s
 }

@@ -6,23 +6,22 @@ import (
 	"sync"
 )
 
-// RedisPair is a Pair of two Redis servers. The replica follows asynchronously. Failover and
-// Rejoin must not overlap.
+// RedisPair is a Pair of two Redis servers. The replica follows asynchronously. Failover and Rejoin
+// must not overlap.
 type RedisPair struct {
 	t    TB
 	link *Link
 
-	mu               sync.Mutex // guards what follows; held for no I/O
+	mu               sync.Mutex // guards what follows; never held during I/O
 	primary, replica *Server
 }
 
-// NewRedisPair starts both, and returns when the replica follows. A primary that is restarted
-// is the primary again, and its replica follows. The arguments are those of
-// redis-server, for both.
+// NewRedisPair starts both servers and returns when the replica follows. A restarted primary is the
+// primary again, and its replica follows it. The arguments are those of redis-server, for both.
 func NewRedisPair(t TB, args ...string) *RedisPair {
 	t.Helper()
 	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
-	// No argument makes the replica one: after a failover it must restart as the primary.
+	// The replica gets no argument for its role: after a failover it must restart as the primary.
 	p := &RedisPair{t: t, primary: Redis(t, args...), replica: Redis(t, args...)}
 	p.Rejoin()
 	p.link = NewLink(t, p.primary.Addr)
@@ -48,15 +47,15 @@ func (p *RedisPair) Other() *Server {
 	return p.replica
 }
 
-// Failover implements Pair. The old primary is demoted before the new one is promoted, so
-// that no two servers take writes at any time.
+// Failover implements Pair. It demotes the old primary before it promotes the new one, so that
+// never both take writes.
 func (p *RedisPair) Failover() {
 	p.t.Helper()
 	old, next := p.Primary(), p.Other()
-	// Writes, and scripts, wait until the old primary is demoted. Then they fail.
+	// Writes and scripts wait until the old primary is demoted. Then they fail.
 	mustAsk(p.t, old.Addr, "CLIENT PAUSE 60000 WRITE")
 	p.awaitSync()
-	mustAsk(p.t, old.Addr, "REPLICAOF 127.0.0.1 1") // nobody listens there
+	mustAsk(p.t, old.Addr, "REPLICAOF 127.0.0.1 1") // a port without a listener
 	mustAsk(p.t, old.Addr, "CLIENT UNPAUSE")
 	mustAsk(p.t, next.Addr, "REPLICAOF NO ONE")
 	p.link.Retarget(next.Addr)
@@ -84,7 +83,7 @@ func (p *RedisPair) awaitSync() {
 	})
 }
 
-// offset is how much of the primary's stream of changes a server has.
+// offset returns a server's replication offset.
 func offset(t TB, addr string) int64 {
 	t.Helper()
 	_, rest, _ := strings.Cut(mustAsk(t, addr, "INFO replication"), "master_repl_offset:")

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Sentinel is a Redis primary with one replica, watched by three sentinels, two of
-// which must agree that the primary is down, after one second of silence.
+// Sentinel is a Redis primary with one replica and three sentinels. Two of them must agree that the
+// primary is down, after one second of silence.
 type Sentinel struct {
 	MasterName    string
 	SentinelAddrs []string
-	Nodes         []*Server // the one that began as primary, then its replica
+	Nodes         []*Server // the initial primary, then its replica
 	Sentinels     []*Server
 }
 
-// RedisSentinel starts them, and returns when every sentinel could fail over. The
-// arguments are those of redis-server, for the two nodes.
+// RedisSentinel starts them and returns when every sentinel could fail over. The arguments are
+// those of redis-server, for the two nodes.
 func RedisSentinel(t TB, args ...string) *Sentinel {
 	t.Helper()
 	s := &Sentinel{MasterName: "mymaster"}
@@ -31,8 +31,8 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 		w := s.watcher(t, host, port)
 		s.Sentinels = append(s.Sentinels, start(t, w))
 		s.SentinelAddrs = append(s.SentinelAddrs, w.Addr)
-		// A sentinel that was held up for 2 s, as all programs of a busy machine are at times, does nothing for the
-		// 30 s that follow, and every time again. (Before Redis 7 that cannot be set.)
+		// A sentinel that was delayed by 2 s, as on a busy machine, does nothing for the next 30 s.
+		// (This cannot be set before Redis 7.)
 		_, _ = ask(w.Addr, "SENTINEL DEBUG tilt-period 3000")
 	}
 	await(t, "the sentinels know each other and the replica", func() bool {
@@ -46,7 +46,7 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 	return s
 }
 
-// Primary returns the node that is primary by its own word, nil if there is none.
+// Primary returns the node that reports itself as the primary, or nil.
 func (s *Sentinel) Primary() *Server {
 	for _, n := range s.Nodes {
 		if says(n.Addr, "INFO replication", "role:master") {
@@ -56,8 +56,8 @@ func (s *Sentinel) Primary() *Server {
 	return nil
 }
 
-// Hold keeps the sentinels from replacing the primary that they have, as they would after one second in which a
-// busy machine let it stand still.
+// Hold keeps the sentinels from replacing the current primary. Otherwise they would do so when a
+// busy machine delays it for one second.
 func (s *Sentinel) Hold(t TB) {
 	t.Helper()
 	for _, addr := range s.SentinelAddrs {
@@ -76,7 +76,7 @@ sentinel monitor %[3]s %[4]s %[5]s 2
 sentinel down-after-milliseconds %[3]s 1000
 sentinel failover-timeout %[3]s 5000
 `, own, w.Dir, s.MasterName, host, port)
-	// It writes what it learns into its configuration.
+	// The sentinel writes what it learns into its configuration.
 	if err := os.WriteFile(filepath.Join(w.Dir, "sentinel.conf"), []byte(conf), 0o644); err != nil {
 		t.Fatal(err)
 	}

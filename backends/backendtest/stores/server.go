@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// readyTimeout is how long a store may take to answer after its start. Machines that
-// run tests are slow at times.
+// readyTimeout is how long a store may take to answer after its start. Test machines are slow at
+// times.
 const readyTimeout = 60 * time.Second
 
 // Server is one process of a store.
 type Server struct {
-	Addr string // host:port at which it serves, the same through all restarts
-	Dir  string // its data, and its log in the file "log"
+	Addr string // host:port, the same through all restarts
+	Dir  string // its data, and its output in the file "log"
 
 	t       TB
 	program string
 	args    []string
-	ready   func() error // nil error: it answers
+	ready   func() error // returns nil when the server answers
 
-	mu   sync.Mutex // guards what follows, which changes at each Start
+	mu   sync.Mutex // guards what follows, which each Start sets
 	proc *process
 }
 
-// start runs a new server and waits until it is ready.
+// start starts a new server and waits until it is ready.
 func start(t TB, s *Server) *Server {
 	t.Helper()
 	s.t = t
@@ -41,12 +41,11 @@ func start(t TB, s *Server) *Server {
 	return s
 }
 
-// Start starts the server, again after Stop or Kill: on the same port, with the data
-// that it had. It returns when the server answers; if it does not, the test fails.
-// A server that runs is left alone.
+// Start starts the server, again after Stop or Kill, on the same port and with its data. It returns
+// when the server answers; otherwise the test fails. It does nothing if the server is running.
 func (s *Server) Start() { s.StartWith() }
 
-// StartWith is Start with more arguments, this time only.
+// StartWith is Start with additional arguments for this run only.
 func (s *Server) StartWith(args ...string) {
 	s.t.Helper()
 	p, err := s.launch(args)
@@ -91,25 +90,23 @@ func (s *Server) awaitReady(p *process) error {
 	}
 }
 
-// Stop ends the server in good order (SIGTERM) and waits for its end.
+// Stop stops the server with SIGTERM and waits for its end.
 func (s *Server) Stop() { s.end(syscall.SIGTERM) }
 
-// Kill ends the server at once (SIGKILL), as a crash of the process does, and waits
-// for its end.
+// Kill kills the server with SIGKILL, like a crash of the process, and waits for its end.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
-// Pause freezes the server: its connections stay open and nothing is answered, until
-// Resume.
+// Pause freezes the server until Resume: its connections stay open, and it answers nothing.
 func (s *Server) Pause() {
 	if p := s.current(); p != nil {
 		Freeze(p.cmd.Process)
 	}
 }
 
-// Resume lets a server go on that was paused.
+// Resume continues a paused server.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
-// Log returns what the server has logged so far.
+// Log returns the server's output so far.
 func (s *Server) Log() string {
 	text, err := os.ReadFile(filepath.Join(s.Dir, "log"))
 	if err != nil {
@@ -118,7 +115,7 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
-// Pid is the process of the server that runs, or ran last.
+// Pid returns the process id of the current or the last run.
 func (s *Server) Pid() int { return s.current().cmd.Process.Pid }
 
 func (s *Server) current() *process {
@@ -140,7 +137,7 @@ func (s *Server) end(sig syscall.Signal) {
 	}
 	p.signal(sig)
 	if sig != syscall.SIGKILL {
-		p.signal(syscall.SIGCONT) // a frozen process ends when it goes on
+		p.signal(syscall.SIGCONT) // a frozen process cannot end
 		select {
 		case <-p.ended:
 			return
@@ -155,14 +152,14 @@ func (s *Server) end(sig syscall.Signal) {
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
-	err   error // of Wait; after ended
+	err   error // of Wait; valid after ended is closed
 }
 
-// memory is where Linux keeps files in memory.
+// memory is Linux' file system in memory.
 const memory = "/dev/shm"
 
-// Scratch is a folder for the data of a store until the test ends: in memory if there is some, since
-// a store that waits for a disk that others keep busy answers late. A TB with a StoreDir has its own mind.
+// Scratch returns a folder for a store's data until the test ends. It is in memory if possible,
+// since a store on a busy disk answers late. A TB with a method StoreDir chooses the folder itself.
 func Scratch(t TB) string {
 	t.Helper()
 	if own, ok := t.(interface{ StoreDir() string }); ok {
@@ -176,9 +173,9 @@ func Scratch(t TB) string {
 	return dir
 }
 
-// run starts a program in a folder, with its output in the file "log" there. The
-// kernel kills it when the thread ends that started it, so one goroutine, bound to
-// its thread, starts it and waits for its end.
+// run starts a program in a folder, with its output in the file "log" there. The kernel kills the
+// program when the thread that started it ends. So one goroutine, locked to its thread, starts it
+// and waits for its end.
 func run(program string, args []string, dir string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -213,7 +210,7 @@ func (p *process) hasEnded() bool {
 }
 
 func (p *process) signal(sig syscall.Signal) {
-	_ = p.cmd.Process.Signal(sig) // it may have ended: then there is nothing to do
+	_ = p.cmd.Process.Signal(sig) // fails if it has ended
 }
 
 // Need returns the path of a program, and skips the test if it is missing.
@@ -221,7 +218,7 @@ func Need(t TB, program, pkg string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
-		// Debian has servers in folders that are not on everyone's path.
+		// Debian installs servers in folders that are not in every PATH.
 		for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
 			if found, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
 				return found
@@ -240,8 +237,7 @@ func missing(t TB, what, pkg string) {
 	t.Skipf("NOT TESTED: %s is missing: apt-get install %s", what, pkg)
 }
 
-// answers reports, by a nil error, whether the server at addr replies to a request
-// with a text that contains one of the wanted.
+// answers returns nil if the server's reply to a request contains one of the wanted texts.
 func answers(addr, request string, want ...string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 )
 
-// talk is a connection to a Redis by inline commands.
+// talk is a connection to a Redis server with inline commands.
 type talk struct {
 	t TB
 	c net.Conn
@@ -71,7 +71,7 @@ func TestRedisKeepsPortAndDataThroughKillAndStop(t *testing.T) {
 	}
 }
 
-func TestPausedServerGoesOnWithWhatWasAsked(t *testing.T) {
+func TestPausedServerAnswersAfterResume(t *testing.T) {
 	s := Redis(t)
 	k := dial(t, s.Addr)
 	s.Pause()
@@ -83,7 +83,7 @@ func TestPausedServerGoesOnWithWhatWasAsked(t *testing.T) {
 	k.expect("+PONG")
 }
 
-func TestMariaDBHasADatabaseAndKeepsIt(t *testing.T) {
+func TestMariaDBKeepsItsDatabase(t *testing.T) {
 	s := MariaDB(t)
 	db, err := sql.Open("mysql", "root@tcp("+s.Addr+")/simba")
 	if err != nil {
@@ -99,7 +99,7 @@ func TestMariaDBHasADatabaseAndKeepsIt(t *testing.T) {
 	s.Kill()
 	s.Start()
 	var a int
-	for range 3 { // the pool has connections to the one that was killed
+	for range 3 { // the pool has connections to the killed server
 		if err = db.QueryRow("SELECT a FROM x").Scan(&a); err == nil {
 			break
 		}
@@ -144,7 +144,7 @@ func TestLinkPassesAndRefusesAndHeals(t *testing.T) {
 	k.expect("+PONG")
 }
 
-func TestLinkBlackholeHoldsWhatWasSentUntilItHeals(t *testing.T) {
+func TestLinkBlackholeDelaysUntilHeal(t *testing.T) {
 	l := NewLink(t, Redis(t).Addr)
 	k := dial(t, l.Addr())
 	l.Blackhole()
@@ -160,7 +160,7 @@ func TestLinkBlackholeHoldsWhatWasSentUntilItHeals(t *testing.T) {
 	late.expect("+PONG")
 }
 
-func TestLinkLosesOneReplyAfterTheStoreHasAppliedTheRequest(t *testing.T) {
+func TestLinkDropReplyToDropsOneReply(t *testing.T) {
 	s := Redis(t)
 	l := NewLink(t, s.Addr)
 	other, k := dial(t, l.Addr()), dial(t, l.Addr())
@@ -177,7 +177,7 @@ func TestLinkLosesOneReplyAfterTheStoreHasAppliedTheRequest(t *testing.T) {
 	other.expect("1")
 }
 
-func TestLinkDropRepliesLosesAllAndHealBreaksTheConnectionsThatLostSome(t *testing.T) {
+func TestLinkDropRepliesDropsAllAndHealResetsAffectedConnections(t *testing.T) {
 	l := NewLink(t, Redis(t).Addr)
 	idle, k := dial(t, l.Addr()), dial(t, l.Addr())
 	idle.send("PING")
@@ -281,12 +281,13 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
 	primary := s.Primary().Addr
-	await(t, "every sentinel knows", func() bool { // else it may take the old one, when it is back, for the primary still
+	// Otherwise it may treat the old primary as the current one when that is back.
+	await(t, "every sentinel knows", func() bool {
 		return !slices.ContainsFunc(s.SentinelAddrs, func(addr string) bool {
 			return !says(addr, "INFO sentinel", "address="+primary)
 		})
 	})
-	s.Hold(t) // else the old one, once it is back, may take over in its turn, and follows nobody
+	s.Hold(t) // otherwise the old primary may be promoted when it is back
 	old.Start()
 	await(t, "the old primary follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
 }
@@ -295,7 +296,7 @@ func TestRedisPairFailsOverUnderLoadWithoutLosingAWrite(t *testing.T) {
 	p := NewRedisPair(t)
 	acknowledged := make(chan int)
 	stop := make(chan struct{})
-	go func() { // writes 1, 2, 3, … and says how far it came
+	go func() { // writes 1, 2, 3, … and reports the last
 		n := 0
 		defer func() { acknowledged <- n }()
 		for c := (net.Conn)(nil); ; {

@@ -1,6 +1,6 @@
 package stores
 
-// TB is what a store needs of whoever starts it: a testing.TB, or a program of its own that is no test.
+// TB is what a store needs of its caller: a testing.TB, or a program that is no test.
 type TB interface {
 	Helper()
 	Error(args ...any)

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// zookeeperJar has a manifest that names the other jars which it needs.
+// zookeeperJar's manifest names the other jars that it needs.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
-// ZooKeeper starts a ZooKeeper on its own. Sessions may be as short as 1 s, its tick
-// is 200 ms, empty container nodes go after a second or two, and nothing is synced.
-// Arguments are lines of zoo.cfg, which win over the defaults.
+// ZooKeeper starts a single ZooKeeper. Sessions may be as short as 1 s, and its tick is 200 ms.
+// Empty container nodes are deleted after a second or two. It does not fsync. Arguments are lines
+// of zoo.cfg and override the defaults.
 func ZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
 	s := zookeeper(t, cheap...)
@@ -21,8 +21,7 @@ func ZooKeeper(t TB, config ...string) *Server {
 	return start(t, s)
 }
 
-// SyncingZooKeeper is a ZooKeeper as people run it, to be measured: it syncs what it is told, and
-// its JVM takes what it likes.
+// SyncingZooKeeper is a ZooKeeper with fsync and the JVM's defaults, for benchmarks.
 func SyncingZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
 	s := zookeeper(t, "-Xmx1g")
@@ -35,8 +34,7 @@ type Ensemble struct {
 	Servers []*Server
 }
 
-// ZooKeeperEnsemble starts n ZooKeepers that elect a leader, and returns when each
-// of them serves.
+// ZooKeeperEnsemble starts n ZooKeepers that elect a leader. It returns when each of them serves.
 func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 	t.Helper()
 	e := &Ensemble{}
@@ -50,7 +48,7 @@ func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 		s.t = t
 		t.Cleanup(s.Kill)
 	}
-	for _, s := range e.Servers { // none serves before most of them run
+	for _, s := range e.Servers { // none serves before most of them are running
 		if _, err := s.launch(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +59,7 @@ func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 	return e
 }
 
-// Connect is the connect string of a client: the addresses, with commas between.
+// Connect returns the connect string: the addresses, separated by commas.
 func (e *Ensemble) Connect() string {
 	var addrs []string
 	for _, s := range e.Servers {
@@ -70,7 +68,7 @@ func (e *Ensemble) Connect() string {
 	return strings.Join(addrs, ",")
 }
 
-// Leader returns the server that leads now, nil if there is none.
+// Leader returns the current leader, or nil.
 func (e *Ensemble) Leader() *Server {
 	for _, s := range e.Servers {
 		if answers(s.Addr, "srvr", "Mode: leader") == nil {
@@ -80,7 +78,7 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
-// cheap are options of a JVM for tests: little memory, and no fsync.
+// cheap are JVM options for tests: little memory, and no fsync.
 var cheap = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"}
 
 func zookeeper(t TB, options ...string) *Server {
