@@ -30,7 +30,7 @@ type client struct {
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC
-	watched   watch        // the keys of WATCH
+	watched   watches      // the keys of WATCH
 	session   sessionLeases
 
 	watching   sync.Mutex  // held while a MONITOR is shown a command, and while it ends

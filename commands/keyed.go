@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -26,39 +27,40 @@ type keyTx struct {
 	final bool
 
 	steps int  // counted by step
-	again bool // it conflicted with others' before
+	again bool // it has conflicted before
 }
 
-// giveWay is the client's, but for who begins anew: what others change meanwhile would have it conflict once more.
+// giveWay lets other connections have the processor. A transaction that runs again does not give
+// way: other clients' changes meanwhile would make it conflict once more.
 func (t *keyTx) giveWay() {
 	if !t.again {
 		t.c.giveWay()
 	}
 }
 
-// step is called in what may be done thousands of times: others have the processor in between.
+// step is called for each key of a command that may have thousands.
 func (t *keyTx) step() {
 	if t.steps++; t.steps%64 == 0 {
 		t.giveWay()
 	}
 }
 
-// Lock is that of the Tx, which a command may call for each of a thousand keys.
+// Lock wraps Tx.Lock, which a command may call for each of a thousand keys.
 func (t *keyTx) Lock(mutex string) simba.Lock {
 	t.step()
 	return t.Tx.Lock(mutex)
 }
 
-// Queue is that of the Tx. It copies all of the queue, however long that is, so the client's connection is detached before.
-func (t *keyTx) Queue(mutex string) []simba.Place {
+// Queue wraps Tx.Queue. It copies the whole queue, so it detaches the client's connection before.
+func (t *keyTx) Queue(mutex string) []simba.QueueMember {
 	t.conn.Detach()
 	return t.Tx.Queue(mutex)
 }
 
-// Place is that of the Tx, which looks through the queue.
-func (t *keyTx) Place(mutex, contender string) (simba.Place, bool) {
+// Queued wraps Tx.Queued, which searches the whole queue.
+func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
 	t.conn.Detach()
-	return t.Tx.Place(mutex, contender)
+	return t.Tx.Queued(mutex, contender)
 }
 
 // keyedCommand runs a command of the keyspace: it parses every argument, reads, changes, and
@@ -66,9 +68,6 @@ func (t *keyTx) Place(mutex, contender string) (simba.Place, bool) {
 // (a script, which may have, sets t.torn). It may be called again with the same arguments in
 // another transaction, so it changes nothing but by t.
 type keyedCommand func(t *keyTx, args [][]byte) error
-
-// maxAttempts is how often a transaction is tried that conflicts with other clients'.
-const maxAttempts = 100
 
 const errContended replyError = "TRYAGAIN the keys change too often"
 
@@ -94,71 +93,69 @@ func (c *client) runKeyed(args [][]byte) {
 	}
 }
 
-// transact runs do in a transaction until it does not conflict with others. What do has
-// written is kept only then.
+// keyUpdate is a call of simba.Keyspace.Update by a client.
+type keyUpdate struct {
+	t     keyTx
+	do    func(t *keyTx) error
+	start int   // of the reply
+	err   error // of the last run
+
+	bound func(simba.Tx) error // run
+}
+
+// idleUpdates are calls that have ended, for their memory.
+var idleUpdates = sync.Pool{New: func() any {
+	u := new(keyUpdate)
+	u.bound = u.run
+	return u
+}}
+
+// transact runs do in a transaction. It may run it several times, and keeps the reply of the last
+// run, unless that fails.
 func (c *client) transact(do func(t *keyTx) error) error {
 	space, err := c.keyspace()
 	if err != nil {
 		return err
 	}
-	start := c.w.Len()
-	for i := range maxAttempts {
-		if i > 0 {
-			c.giveWay() // while nothing is read that could change
-		}
-		err = c.attempt(space.Begin(), i > 0, do)
-		if !errors.Is(err, simba.ErrConflict) {
-			break
-		}
-		c.w.Truncate(start)
+	u := idleUpdates.Get().(*keyUpdate)
+	defer idleUpdates.Put(u)
+	u.do, u.start, u.err = do, c.w.Len(), nil
+	u.t = keyTx{x: c.x, w: c.w, c: c, conn: c.conn}
+	seq, err := space.Update(u.bound)
+	c.conn.RestOn(seq)
+	switch {
+	case u.t.final && u.err != nil:
+		err = u.err
+	case errors.Is(err, simba.ErrConflict):
 		err = errContended
 	}
 	if err != nil {
-		c.w.Truncate(start)
+		c.w.Truncate(u.start)
 	}
+	u.do, u.err, u.t = nil, nil, keyTx{}
 	return err
 }
 
-// attempt runs do in tx and commits it, or nothing of it if do fails.
-func (c *client) attempt(tx simba.Tx, again bool, do func(t *keyTx) error) error {
-	defer tx.Close()
-	user := c.user()
-	if user == nil { // it was removed this moment
-		c.conn.CloseAfterReply()
+// run is one run of the transaction.
+func (u *keyUpdate) run(tx simba.Tx) error {
+	t := &u.t
+	if t.again = t.Tx != nil; t.again {
+		if t.final && u.err != nil {
+			return u.err
+		}
+		t.c.giveWay() // while nothing is read that could change
+	}
+	t.w.Truncate(u.start)
+	t.Tx, t.torn, t.final, t.steps = tx, false, false, 0
+	if t.user = t.c.user(); t.user == nil { // it was removed this moment
+		t.conn.CloseAfterReply()
 		return errUserGone
 	}
-	t := &keyTx{Tx: tx, x: c.x, w: c.w, c: c, user: user, conn: c.conn, again: again}
-	failed := do(t)
-	if m, ok := t.DroppedToken(); ok && failed == nil {
-		failed = replyErrorf("ERR '%s' cannot be deleted: its mutex is owned, and keeps its token", shorten([]byte(simba.Key{Mutex: m, Part: simba.KeyToken}.String())))
+	u.err = u.do(t)
+	if m, ok := t.DroppedToken(); ok && u.err == nil {
+		u.err = replyErrorf("ERR '%s' cannot be deleted: its mutex is owned, and keeps its token", shorten([]byte(simba.Key{Mutex: m, Part: simba.KeyToken}.String())))
 	}
-	if failed != nil {
-		tx.Discard() // the error tells of what was read
-	}
-	seq, err := tx.Commit(c.conn.Context())
-	c.conn.RestOn(seq)
-	if err != nil && (failed == nil || !t.final) {
-		return err
-	}
-	return failed
-}
-
-// resume goes on with a transaction that has only watched keys so far. It returns ErrConflict,
-// and what do did is nothing, if one of them has changed.
-func (c *client) resume(watched simba.Tx, do func(t *keyTx) error) error {
-	start := c.w.Len()
-	alive := watched.Resume()
-	if !alive {
-		do = func(*keyTx) error { return nil } // Commit says on what the failure rests
-	}
-	err := c.attempt(watched, false, do)
-	if err == nil && !alive {
-		err = simba.ErrConflict
-	}
-	if err != nil {
-		c.w.Truncate(start)
-	}
-	return err
+	return u.err
 }
 
 // execution is how a command of an EXEC went.

@@ -23,7 +23,7 @@ const (
 )
 
 // queueAt returns the queue behind a key, which is empty if the key does not exist.
-func queueAt(t *keyTx, key []byte) (simba.Key, []simba.Place, error) {
+func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
 	k := parseKey(key)
 	if k.Part == simba.KeyQueue {
 		return k, t.Queue(k.Mutex), nil
@@ -37,7 +37,7 @@ func queueAt(t *keyTx, key []byte) (simba.Key, []simba.Place, error) {
 // queueAdd is a parsed ZADD.
 type queueAdd struct {
 	nx, xx, gt, lt, changed, incr bool
-	places                        []simba.Place
+	places                        []simba.QueueMember
 }
 
 func parseQueueAdd(args [][]byte) (a queueAdd, err error) {
@@ -76,7 +76,7 @@ options:
 		if !ok || !inRange {
 			return a, errNotDouble
 		}
-		a.places = append(a.places, simba.Place{Contender: string(rest[1]), Score: score})
+		a.places = append(a.places, simba.QueueMember{Contender: string(rest[1]), Score: score})
 	}
 	return a, nil
 }
@@ -109,7 +109,7 @@ func zadd(t *keyTx, args [][]byte) error {
 	var score float64
 	var done bool
 	for _, p := range a.places {
-		was, member := t.Place(k.Mutex, p.Contender)
+		was, member := t.Queued(k.Mutex, p.Contender)
 		old := was.Score
 		score, done = a.score(member, old, p.Score)
 		switch {
@@ -154,7 +154,7 @@ func zrem(t *keyTx, args [][]byte) error {
 	for _, member := range args[2:] {
 		asked[string(member)] = true
 	}
-	queue = slices.DeleteFunc(slices.Clone(queue), func(p simba.Place) bool { return !asked[p.Contender] })
+	queue = slices.DeleteFunc(slices.Clone(queue), func(p simba.QueueMember) bool { return !asked[p.Contender] })
 	for _, p := range queue {
 		t.Dequeue(k.Mutex, p.Contender)
 	}
@@ -194,13 +194,13 @@ func zpopmin(t *keyTx, args [][]byte) error {
 
 // placing makes a command of what writes the reply from a member's place, which has the index
 // i of n; a member that is not in the queue is answered by null.
-func placing(reply func(w *resp.Writer, p simba.Place, i, n int)) keyedCommand {
+func placing(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		_, queue, err := queueAt(t, args[1])
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(queue, func(p simba.Place) bool { return p.Contender == string(args[2]) })
+		i := slices.IndexFunc(queue, func(p simba.QueueMember) bool { return p.Contender == string(args[2]) })
 		if i < 0 {
 			t.w.Null()
 			return nil
@@ -219,7 +219,7 @@ func zscore(t *keyTx, args [][]byte) error {
 		t.w.Null()
 		return nil
 	}
-	p, ok := t.Place(k.Mutex, string(args[2]))
+	p, ok := t.Queued(k.Mutex, string(args[2]))
 	if !ok {
 		t.w.Null()
 		return nil
@@ -228,8 +228,8 @@ func zscore(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-func zrank(w *resp.Writer, _ simba.Place, i, _ int)    { w.Int(int64(i)) }
-func zrevrank(w *resp.Writer, _ simba.Place, i, n int) { w.Int(int64(n - 1 - i)) }
+func zrank(w *resp.Writer, _ simba.QueueMember, i, _ int)    { w.Int(int64(i)) }
+func zrevrank(w *resp.Writer, _ simba.QueueMember, i, n int) { w.Int(int64(n - 1 - i)) }
 
 func zcard(t *keyTx, args [][]byte) error {
 	_, queue, err := queueAt(t, args[1])

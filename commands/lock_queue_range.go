@@ -101,7 +101,7 @@ func (r *queueRange) parseScores(low, high []byte) error {
 }
 
 // of returns the places of a queue that are in the range.
-func (r *queueRange) of(queue []simba.Place) []simba.Place {
+func (r *queueRange) of(queue []simba.QueueMember) []simba.QueueMember {
 	n := int64(len(queue))
 	var from, to int64
 	if r.byScore {
@@ -137,7 +137,7 @@ func (r *queueRange) of(queue []simba.Place) []simba.Place {
 }
 
 // writePlaces writes members, or pairs of a member and its score: RESP2 has them flat.
-func writePlaces(w *resp.Writer, places []simba.Place, scores bool) {
+func writePlaces(w *resp.Writer, places []simba.QueueMember, scores bool) {
 	pairs := scores && w.Proto() == 3
 	n := len(places)
 	if scores && !pairs {
@@ -157,7 +157,7 @@ func writePlaces(w *resp.Writer, places []simba.Place, scores bool) {
 	}
 }
 
-func writePlace(w *resp.Writer, p simba.Place) {
+func writePlace(w *resp.Writer, p simba.QueueMember) {
 	w.BulkString(p.Contender)
 	w.Double(p.Score)
 }

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -83,17 +82,19 @@ func scan(t *keyTx, args [][]byte) error {
 }
 
 // ofType keeps the mutexes that are a key of that type. It reads each in a transaction of its
-// own: one who scans must not be made to begin anew because some lock was renewed meanwhile.
+// own, so that a lock that is renewed meanwhile does not make SCAN run again.
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
 	var rests simba.Seq
 	for _, m := range mutexes {
 		t.step()
-		look := *t
-		look.Tx = t.x.keyspace.Begin()
-		is := look.typeOf(simba.Key{Mutex: m})
-		seq, err := look.Commit(t.conn.Context())
-		look.Close()
-		if err != nil && !errors.Is(err, simba.ErrConflict) {
+		var is string
+		seq, err := t.x.keyspace.Update(func(tx simba.Tx) error {
+			one := *t
+			one.Tx = tx
+			is = one.typeOf(simba.Key{Mutex: m})
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
 		rests = max(rests, seq)

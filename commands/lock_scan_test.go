@@ -154,10 +154,11 @@ type changingEngine struct {
 
 func (e *changingEngine) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
 	if e.scans++; e.scans == 2 {
-		tx := e.Begin()
-		defer tx.Close()
-		tx.Take("k", simba.Lock{Owner: "w", TTL: simba.Endless})
-		if _, err := tx.Commit(ctx); err != nil {
+		_, err := e.Update(func(tx simba.Tx) error {
+			tx.Take("k", simba.Lock{Owner: "w", TTL: simba.Endless})
+			return nil
+		})
+		if err != nil {
 			return simba.ScanPage{}, 0, err
 		}
 	}

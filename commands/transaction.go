@@ -150,23 +150,21 @@ func (c *client) endTransaction() {
 // of them are commands of the keyspace, else each by itself, with other clients' in between.
 func (c *client) exec(args [][]byte) {
 	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
-	tx, watched := c.tx, c.watched.tx
+	tx, watched := c.tx, c.watched
 	if tx == nil {
 		c.fail(replyError("ERR EXEC without MULTI"))
 		return
 	}
 	defer tx.recycle()
-	c.watched = watch{}
+	c.watched = nil
+	defer c.unwatchAll(watched)
 	c.endTransaction()
-	if watched != nil {
-		defer watched.Close()
-	}
 	switch {
 	case tx.broken:
 		c.fail(replyError("EXECABORT Transaction discarded because of previous errors."))
 	case c.x.keyspace != nil && tx.keyed():
 		c.execKeyed(tx, watched)
-	case watched == nil || c.unchanged(watched):
+	case len(watched) == 0 || c.unchanged(watched):
 		c.execEach(tx)
 	}
 }
@@ -200,18 +198,16 @@ func (c *client) execEach(tx *transaction) {
 	c.failed, c.parked = false, parked // they were the inner commands'
 }
 
-// execKeyed runs the commands in one transaction: in that of the watched keys, if there is
-// one, and then only once.
-func (c *client) execKeyed(tx *transaction, watched simba.Tx) {
-	do := func(t *keyTx) error { return t.runAll(tx) }
-	var err error
-	if watched == nil {
-		err = c.transact(do)
-	} else {
-		err = c.resume(watched, do)
-	}
+// execKeyed runs the commands in one transaction, if no watched key has changed.
+func (c *client) execKeyed(tx *transaction, watched watches) {
+	err := c.transact(func(t *keyTx) error {
+		if err := t.checkWatched(watched); err != nil {
+			return err
+		}
+		return t.runAll(tx)
+	})
 	switch {
-	case errors.Is(err, simba.ErrConflict):
+	case errors.Is(err, errWatchedChanged):
 		c.nullArray()
 	case err != nil:
 		c.fail(err)
@@ -250,11 +246,10 @@ func (c *client) nullArray() {
 	c.w.Array(-1)
 }
 
-// watch are the keys that WATCH looks at, by a transaction that has read them.
-type watch struct {
-	tx   simba.Tx // nil = there are none
-	keys map[simba.Key]struct{}
-}
+// watches are the keys of WATCH, with the version that each had then.
+type watches map[simba.Key]uint64
+
+func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
 
 // maxWatched is how many keys a connection may watch: the engine counts the changes of each.
 const maxWatched = 1000
@@ -272,20 +267,21 @@ func (c *client) watchKeys(args [][]byte) {
 	var added []simba.Key
 	for _, a := range args[1:] {
 		k := parseKey(a)
-		if _, ok := c.watched.keys[k]; !ok {
+		if _, ok := c.watched[k]; !ok {
 			added = append(added, k)
 		}
 	}
-	if len(c.watched.keys)+len(added) > maxWatched {
+	if len(c.watched)+len(added) > maxWatched {
 		c.fail(replyErrorf("ERR too many watched keys: a connection may watch at most %d", maxWatched))
 		return
 	}
-	if c.watched.tx == nil {
-		c.watched = watch{space.Begin(), make(map[simba.Key]struct{})}
+	if c.watched == nil {
+		c.watched = make(watches)
 	}
 	for _, k := range added {
-		c.watched.keys[k] = struct{}{}
-		c.watched.tx.Watch(k.Mutex, k.Part == simba.KeyQueue)
+		if _, ok := c.watched[k]; !ok { // it may be given twice
+			c.watched[k] = space.Watch(k.Mutex, isQueue(k))
+		}
 	}
 	c.w.Simple("OK")
 }
@@ -302,17 +298,35 @@ func unwatchKeyed(t *keyTx, _ [][]byte) error {
 }
 
 func (c *client) forgetWatch() {
-	if c.watched.tx != nil {
-		c.watched.tx.Close()
+	c.unwatchAll(c.watched)
+	c.watched = nil
+}
+
+func (c *client) unwatchAll(watched watches) {
+	for k := range watched {
+		c.x.keyspace.Unwatch(k.Mutex)
 	}
-	c.watched = watch{}
+}
+
+// errWatchedChanged is returned when a watched key has changed. EXEC replies with a null array.
+var errWatchedChanged = errors.New("a watched key has changed")
+
+// checkWatched returns errWatchedChanged if a watched key has changed. The transaction conflicts
+// if one changes before the commit.
+func (t *keyTx) checkWatched(watched watches) error {
+	for k, version := range watched {
+		if !t.Unchanged(k.Mutex, isQueue(k), version) {
+			return errWatchedChanged
+		}
+	}
+	return nil
 }
 
 // unchanged reports whether no watched key has changed; otherwise EXEC is answered.
-func (c *client) unchanged(watched simba.Tx) bool {
-	err := c.resume(watched, func(*keyTx) error { return nil })
+func (c *client) unchanged(watched watches) bool {
+	err := c.transact(func(t *keyTx) error { return t.checkWatched(watched) })
 	switch {
-	case errors.Is(err, simba.ErrConflict):
+	case errors.Is(err, errWatchedChanged):
 		c.nullArray()
 	case err != nil:
 		c.fail(err)

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -307,7 +306,9 @@ type countingTx struct {
 	space *counting
 }
 
-func (s *counting) Begin() simba.Tx { return countingTx{s.Engine.Begin(), s} }
+func (s *counting) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return s.Engine.Update(func(tx simba.Tx) error { return do(countingTx{tx, s}) })
+}
 
 func (t countingTx) Lock(mutex string) simba.Lock {
 	t.space.reads.Add(1)
@@ -366,20 +367,26 @@ type conflicting struct {
 	times int
 }
 
-type conflictingTx struct {
-	simba.Tx
-	space *conflicting
-}
-
-func (s *conflicting) Begin() simba.Tx { return conflictingTx{s.Engine.Begin(), s} }
-
-func (t conflictingTx) Commit(ctx context.Context) (simba.Seq, error) {
-	if t.space.times == 0 {
-		return t.Tx.Commit(ctx)
-	}
-	t.space.times--
-	t.Close()
-	return 0, simba.ErrConflict
+// Update changes a key of its own, which the transaction has read, after each run that is to
+// conflict.
+func (s *conflicting) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return s.Engine.Update(func(tx simba.Tx) error {
+		if s.times == 0 {
+			return do(tx)
+		}
+		tx.Unchanged("conflicting", false, 0) // reads its version
+		err := do(tx)
+		s.times--
+		_, _ = s.Engine.Update(func(other simba.Tx) error {
+			other.Take("conflicting", simba.Lock{Owner: "other", TTL: simba.Endless})
+			return nil
+		})
+		_, _ = s.Engine.Update(func(other simba.Tx) error {
+			other.Drop("conflicting")
+			return nil
+		})
+		return err
+	})
 }
 
 func newConflicting(t *testing.T) *conflicting {
@@ -421,17 +428,45 @@ func TestATransactionThatConflictsRunsAgainAndCountsOnce(t *testing.T) {
 func TestATransactionThatAlwaysConflictsIsGivenUp(t *testing.T) {
 	s, space := newConflictingSite(t)
 	p := s.dial()
-	space.times = 2 * maxAttempts
+	space.times = 200 // twice as often as an engine runs it
 	p.expect("SET a w1", failed(string(errContended)))
 	p.expectTransaction(failed(string(errContended)), "SET a w1")
 	p.expect("GET a", "$-1\r\n")
 }
 
-func TestAWatchedTransactionThatConflictsIsNotTriedAgain(t *testing.T) {
+func TestAConflictIsNoChangeOfAWatchedKey(t *testing.T) {
 	s, space := newConflictingSite(t)
 	p := s.dial()
 	p.expect("WATCH a", ok)
 	space.times = 1
-	p.expectTransaction(nullTwo, "SET a w1")
-	p.expect("GET a", "$-1\r\n")
+	p.expectTransaction("*1\r\n"+ok, "SET a w1")
+	p.expect("GET a", bulk("w1"))
+}
+
+// watchedChanges changes a key while the transaction of an EXEC runs.
+type watchedChanges struct {
+	*engine.Engine
+	runs int
+}
+
+func (s *watchedChanges) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return s.Engine.Update(func(tx simba.Tx) error {
+		err := do(tx)
+		if s.runs++; s.runs == 1 {
+			_, _ = s.Engine.Update(func(other simba.Tx) error {
+				other.Take("a", simba.Lock{Owner: "other", TTL: simba.Endless})
+				return nil
+			})
+		}
+		return err
+	})
+}
+
+func TestAWatchedKeyThatChangesDuringExecPreventsIt(t *testing.T) {
+	space := &watchedChanges{Engine: newConflicting(t).Engine}
+	p := newSite(t, Config{Backend: space}).dial()
+	p.expect("WATCH a", ok)
+	p.expectTransaction(nullTwo, "SET b w1")
+	p.expect("GET b", "$-1\r\n")
+	p.expect("GET a", bulk("other"))
 }
