@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
-	"time"
 )
 
 // audit is the log of who did what that matters to those who run the server: a line for each command of
@@ -124,77 +122,4 @@ func (a *audit) denied(c *client, d *denial, where string) {
 
 func whoAsked(c *client) []slog.Attr {
 	return []slog.Attr{slog.String("user", c.account.Load().Name()), slog.String("addr", c.conn.RemoteAddr())}
-}
-
-// valve lets a burst pass and then one a second. What it keeps back it counts: the next that passes is told how
-// many, or late is, if for a second none comes that could pass.
-type valve struct {
-	late func(missed int) // set once; called by a timer, or by close
-
-	mu     sync.Mutex // protects the rest
-	opened time.Time  // when the first of the present burst would have passed, one a second
-	missed int
-	closed bool
-	timer  *time.Timer    // runs while something was missed
-	timers sync.WaitGroup // those that will call overdue, or do
-}
-
-const (
-	valveBurst = 20
-	valvePause = time.Second // between two that pass
-)
-
-// pass reports whether one more may pass, and how many did not since the last that did.
-func (v *valve) pass() (open bool, missed int) {
-	now := time.Now()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if full := now.Add(-valveBurst * valvePause); v.opened.Before(full) {
-		v.opened = full
-	}
-	if opens := v.opened.Add(valvePause); opens.After(now) && !v.closed {
-		if v.missed++; v.missed == 1 {
-			v.timers.Add(1)
-			v.timer = time.AfterFunc(opens.Add(valvePause).Sub(now), v.overdue)
-		}
-		return false, 0
-	}
-	return true, v.takeLocked()
-}
-
-// takeLocked has one pass, and returns how many did not before it.
-func (v *valve) takeLocked() (missed int) {
-	v.opened = v.opened.Add(valvePause)
-	missed, v.missed = v.missed, 0
-	if v.timer != nil && v.timer.Stop() {
-		v.timers.Done()
-	}
-	return missed
-}
-
-// overdue is called by the timer.
-func (v *valve) overdue() {
-	defer v.timers.Done()
-	v.tellMissed()
-}
-
-func (v *valve) tellMissed() {
-	v.mu.Lock()
-	missed := 0
-	if v.missed > 0 { // else one came at the same moment and was told
-		missed = v.takeLocked()
-	}
-	v.mu.Unlock()
-	if missed > 0 {
-		v.late(missed)
-	}
-}
-
-// close tells what was missed and has everything pass from now on.
-func (v *valve) close() {
-	v.mu.Lock()
-	v.closed = true
-	v.mu.Unlock()
-	v.tellMissed()
-	v.timers.Wait()
 }

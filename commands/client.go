@@ -174,3 +174,8 @@ func (c *client) backend() simba.Backend {
 	}
 	return c.x.backend
 }
+
+func (c *client) writeField(name, value string) {
+	c.w.BulkString(name)
+	c.w.BulkString(value)
+}

@@ -4,7 +4,7 @@
 //	resp.Server ── Serve ──► find in the table ─► admit ─► handler ─► simba.Backend
 //	            ── Closed ─► release what SESSION bound to the connection
 //
-// One table, the slices in the files table_*.go, says everything there is to
+// One table, the slices in the files cmd_*.go, says everything there is to
 // know of a command. Dispatch, arity errors, COMMAND, the HELP subcommands,
 // SIMBA.HELP and the table in the README are all made from it.
 //

@@ -77,9 +77,9 @@ func (x *Commands) dataset() uint64 {
 	return uint64(max(0, x.keyspace.Bytes()))
 }
 
-// What a full server refuses. Everything is marked in the table as Redis marks it; a command that
-// may renew is judged when it runs, since then it is known: SIMBA.ACQUIRE by the engine
-// (simba.AcquireRequest.Full), SET and its kin by keyTx.mayGrow.
+// The table marks the commands that a full server refuses, as Redis marks them. A command that may
+// renew a lease is checked when it runs: SIMBA.ACQUIRE by the engine (simba.AcquireRequest.Full),
+// SET and similar commands by keyTx.mayGrow.
 
 // mayGrow reports whether a full server refuses e on this connection, whatever it would do.
 //

@@ -222,8 +222,13 @@ const maxName = 32
 // families are the tables of this package, in the order in which documents show
 // them.
 func families() [][]command {
-	return [][]command{simbaCommands, connectionCommands, pubsubCommands, transactionCommands, scriptingCommands,
-		keyspaceCommands, stringCommands, genericCommands, hashCommands, queueCommands, serverCommands}
+	return [][]command{
+		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
+		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
+		queueCommands, queueRangeCommands,
+		aclCommands, commandCommands, configCommands, infoCommands, latencyCommands, memoryCommands, monitorCommands,
+		serverCommands, slowlogCommands,
+	}
 }
 
 func newTable() *table {

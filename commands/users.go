@@ -2,7 +2,6 @@ package commands
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
@@ -89,28 +88,6 @@ func (c *client) noteDenial(err error, context string) {
 	name := c.account.Load().Name()
 	c.x.aclLog.add(c, aclRecord{reason: d.reason, context: context, object: d.object, user: name})
 	c.x.audit.denied(c, d, context)
-}
-
-// blockedCall is an ACQUIRE that waits.
-type blockedCall struct {
-	mutex, contender string
-	wait             *resp.Wait
-	revoked          atomic.Pointer[denial] // why it must not wait any longer
-}
-
-// judge ends the wait if the user of its client may no longer wait so.
-func (b *blockedCall) judge(c *client) {
-	u := c.user()
-	if u == nil {
-		return // the connection is closed
-	}
-	e := c.x.table.byName["simba.acquire"]
-	d := e.deny(u, [][]byte{nil, []byte(b.mutex), []byte(b.contender)})
-	if d == nil {
-		return
-	}
-	b.revoked.Store(d.direct())
-	b.wait.Wake()
 }
 
 // rejudge applies new rules to those connections that do not ask by running a command: it ends what they
