@@ -15,7 +15,7 @@ import (
 // next line, or if none comes soon, by one of its own: so that all of them add up.
 type audit struct {
 	log                      *slog.Logger
-	logins, refusals, others valve
+	logins, refusals, others logLimiter
 }
 
 // The messages.
@@ -41,7 +41,7 @@ func (a *audit) leftOut(level slog.Level, of string) func(missed int) {
 
 // close logs what is left out so far. What comes later is logged each, since nobody would count it.
 func (a *audit) close() {
-	for _, v := range []*valve{&a.logins, &a.refusals, &a.others} {
+	for _, v := range []*logLimiter{&a.logins, &a.refusals, &a.others} {
 		v.close()
 	}
 }
@@ -54,7 +54,7 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	missed := 0
 	if e.acl()&(catAdmin|catDangerous) == 0 { // such as SCRIPT FLUSH
 		open := false
-		if open, missed = a.others.pass(); !open {
+		if open, missed = a.others.allow(); !open {
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func quoteForAudit(b []byte) string { return string(cutArgument(b, maxAuditText)
 
 // failedLogin logs a name and a password that do not fit, without the password.
 func (a *audit) failedLogin(c *client, name []byte) {
-	if open, missed := a.logins.pass(); open {
+	if open, missed := a.logins.allow(); open {
 		a.log.LogAttrs(context.Background(), slog.LevelWarn, auditLogin,
 			slog.String("user", quoteForAudit(name)), slog.String("addr", c.conn.RemoteAddr()), slog.Int("unlogged", missed))
 	}
@@ -109,7 +109,7 @@ func (a *audit) failedLogin(c *client, name []byte) {
 
 // denied logs a denial.
 func (a *audit) denied(c *client, d *denial, where string) {
-	open, missed := a.refusals.pass()
+	open, missed := a.refusals.allow()
 	if !open {
 		return
 	}

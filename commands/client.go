@@ -121,7 +121,7 @@ func (c *client) run(e *entry, args [][]byte) {
 		c.x.monitors.feed(c, args)
 	}
 
-	if c.x.keyspace == nil || !e.brief() { // an engine without keys waits for its store
+	if c.x.keyspace == nil || !e.runsInline() { // an engine without keys waits for its store
 		c.conn.Detach()
 	}
 	c.started = c.x.age()
@@ -133,7 +133,7 @@ func (c *client) run(e *entry, args [][]byte) {
 
 	took := ended - started - c.parked
 	c.lost().note(took)
-	c.tell(e, args, took, c.failed)
+	c.record(e, args, took, c.failed)
 	c.x.rates.tick(c.x, ended)
 }
 
@@ -146,7 +146,7 @@ func (c *client) where() string {
 }
 
 // tell adds a command that has just run to the statistics, and to the log if it is audited.
-func (c *client) tell(e *entry, args [][]byte, took time.Duration, failed bool) {
+func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool) {
 	e.tally.add(took, failed)
 	c.x.slowlog.consider(c, e, args, took)
 	c.x.latency.consider(commandEvent(e), took)
@@ -155,8 +155,8 @@ func (c *client) tell(e *entry, args [][]byte, took time.Duration, failed bool) 
 	}
 }
 
-// giveWay is Conn.GiveWay in the midst of a command, for which it is no work.
-func (c *client) giveWay() { c.parked += c.conn.GiveWay() }
+// yield is Conn.GiveWay in the midst of a command, for which it is no work.
+func (c *client) yield() { c.parked += c.conn.GiveWay() }
 
 // lost is what this batch has lost to the engine's store.
 func (c *client) lost() *outage {

@@ -102,7 +102,7 @@ func (c *client) clientList(args [][]byte) {
 	for _, conn := range conns {
 		text.WriteString(describe(conn, now))
 		text.WriteByte('\n')
-		c.giveWay()
+		c.yield()
 	}
 	c.w.Verbatim("txt", text.String())
 }

@@ -219,7 +219,7 @@ func (c *client) flushLocks(args [][]byte) error {
 			if err != nil {
 				return err
 			}
-			c.giveWay()
+			c.yield()
 		}
 		if r.Cursor = page.Cursor; r.Cursor == 0 {
 			return nil

@@ -53,7 +53,7 @@ var latencySubcommands = []command{
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"
-	settleEvent      = "settle"
+	commitEvent      = "settle"
 )
 
 func commandEvent(e *entry) string {

@@ -54,11 +54,11 @@ var scanCommands = []command{
 // page returns a part of the keyspace that may be told.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
-	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.giveWay)
+	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.yield)
 	if err != nil {
 		return page, err
 	}
-	t.giveWay()
+	t.yield()
 	t.conn.RestOn(seq)
 	return page, nil
 }
@@ -258,9 +258,9 @@ func (c *client) countHeld() (n int64, err error) {
 // pageLength is at how many mutexes a scan of an engine that has them in memory looks without a pause.
 const pageLength = 1000
 
-// scanPage is a backend's Scan. Where that computes, others have the processor now and then, by giveWay: whoever asks for many
+// scanPage is a backend's Scan. Where that computes, others have the processor now and then, by yield: whoever asks for many
 // mutexes gets them of several pages.
-func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, giveWay func()) (all simba.ScanPage, rests simba.Seq, err error) {
+func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, rests simba.Seq, err error) {
 	if c.x.keyspace == nil {
 		return scan(c.conn.Context(), r)
 	}
@@ -280,7 +280,7 @@ func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.S
 		if r.Cursor = page.Cursor; r.Cursor == 0 || left <= 0 {
 			return all, rests, nil
 		}
-		giveWay()
+		yield()
 	}
 }
 
@@ -335,7 +335,7 @@ func (c *client) scan(args [][]byte) {
 	if s.matching {
 		s.Match = func(mutex string) bool { return resp.Match(s.glob, simba.MutexChannel(mutex)) }
 	}
-	page, seq, err := c.scanPage(c.backend().Scan, s.ScanRequest, c.giveWay)
+	page, seq, err := c.scanPage(c.backend().Scan, s.ScanRequest, c.yield)
 	if err != nil {
 		c.fail(err)
 		return

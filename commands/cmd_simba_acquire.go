@@ -171,7 +171,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	c.waiting.Store(nil)
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
-		err = c.keepTrue(&a, &out)
+		err = c.commitGrant(&a, &out)
 	}
 	switch { // a lease is told, whatever else has happened
 	case err != nil:
@@ -194,9 +194,9 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	return out, nil, nil
 }
 
-// keepTrue settles a lease that a wait ended with, and takes off its windows what that took: who waits cannot count
+// commitGrant settles a lease that a wait ended with, and takes off its windows what that took: who waits cannot count
 // them from when it asked. One that ran out meanwhile is told as a wait that ended without.
-func (c *client) keepTrue(a *acquisition, out *simba.Outcome) error {
+func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
 	if c.conn.Commit() != nil {
 		return nil

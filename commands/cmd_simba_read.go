@@ -177,7 +177,7 @@ func (c *client) simbaScan(args [][]byte) {
 		c.fail(err)
 		return
 	}
-	page, seq, err := c.scanPage(c.backend().Scan, r, c.giveWay)
+	page, seq, err := c.scanPage(c.backend().Scan, r, c.yield)
 	if err != nil {
 		c.fail(err)
 		return

@@ -47,14 +47,14 @@ var queueCommands = []command{
 	},
 	{
 		name: "zrank", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO", "access"),
-		group: "sorted-set", since: "2.0.0", keyed: placing(zrank),
+		group: "sorted-set", since: "2.0.0", keyed: memberReply(zrank),
 		summary:    "Determine the index of a contender in the queue of a mutex",
 		complexity: "O(N) with N members of the queue",
 		args:       []argument{keyArg, memberArg},
 	},
 	{
 		name: "zrevrank", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO", "access"),
-		group: "sorted-set", since: "2.0.0", keyed: placing(zrevrank),
+		group: "sorted-set", since: "2.0.0", keyed: memberReply(zrevrank),
 		summary:    "Determine the index of a contender in the queue of a mutex, counted from its end",
 		complexity: "O(N) with N members of the queue",
 		args:       []argument{keyArg, memberArg},
@@ -99,7 +99,7 @@ func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
 // queueAdd is a parsed ZADD.
 type queueAdd struct {
 	nx, xx, gt, lt, changed, incr bool
-	places                        []simba.QueueMember
+	members                       []simba.QueueMember
 }
 
 func parseQueueAdd(args [][]byte) (a queueAdd, err error) {
@@ -138,7 +138,7 @@ options:
 		if !ok || !inRange {
 			return a, errNotDouble
 		}
-		a.places = append(a.places, simba.QueueMember{Contender: string(rest[1]), Score: score})
+		a.members = append(a.members, simba.QueueMember{Contender: string(rest[1]), Score: score})
 	}
 	return a, nil
 }
@@ -170,7 +170,7 @@ func zadd(t *keyTx, args [][]byte) error {
 	var added, updated int64
 	var score float64
 	var done bool
-	for _, p := range a.places {
+	for _, p := range a.members {
 		was, member := t.Queued(k.Mutex, p.Contender)
 		old := was.Score
 		score, done = a.score(member, old, p.Score)
@@ -247,16 +247,16 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	}
 	if len(args) == 2 && len(first) == 1 { // without a count, RESP3 has no pairs either
 		t.w.Array(2)
-		writePlace(t.w, first[0])
+		writeMember(t.w, first[0])
 		return nil
 	}
-	writePlaces(t.w, first, true)
+	writeMembers(t.w, first, true)
 	return nil
 }
 
 // placing makes a command of what writes the reply from a member's place, which has the index
 // i of n; a member that is not in the queue is answered by null.
-func placing(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
+func memberReply(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		_, queue, err := queueAt(t, args[1])
 		if err != nil {

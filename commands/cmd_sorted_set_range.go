@@ -64,7 +64,7 @@ func ranging(form queueRange, free bool) keyedCommand {
 		if err != nil {
 			return err
 		}
-		writePlaces(t.w, r.of(queue), r.scores)
+		writeMembers(t.w, r.of(queue), r.scores)
 		return nil
 	}
 }
@@ -162,8 +162,8 @@ func (r *queueRange) of(queue []simba.QueueMember) []simba.QueueMember {
 	return part
 }
 
-// writePlaces writes members, or pairs of a member and its score: RESP2 has them flat.
-func writePlaces(w *resp.Writer, places []simba.QueueMember, scores bool) {
+// writeMembers writes members, or pairs of a member and its score: RESP2 has them flat.
+func writeMembers(w *resp.Writer, places []simba.QueueMember, scores bool) {
 	pairs := scores && w.Proto() == 3
 	n := len(places)
 	if scores && !pairs {
@@ -174,16 +174,16 @@ func writePlaces(w *resp.Writer, places []simba.QueueMember, scores bool) {
 		switch {
 		case pairs:
 			w.Array(2)
-			writePlace(w, p)
+			writeMember(w, p)
 		case scores:
-			writePlace(w, p)
+			writeMember(w, p)
 		default:
 			w.BulkString(p.Contender)
 		}
 	}
 }
 
-func writePlace(w *resp.Writer, p simba.QueueMember) {
+func writeMember(w *resp.Writer, p simba.QueueMember) {
 	w.BulkString(p.Contender)
 	w.Double(p.Score)
 }

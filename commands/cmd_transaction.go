@@ -114,7 +114,7 @@ func (c *client) execEach(tx *transaction) {
 			continue
 		}
 		c.run(q.entry, args)
-		c.giveWay()
+		c.yield()
 		parked += c.parked
 	}
 	c.executing = false
@@ -156,7 +156,7 @@ func (c *client) executed(tx *transaction) {
 		if !q.entry.has(secret | unmonitored) {
 			c.x.monitors.feed(c, args)
 		}
-		c.tell(q.entry, args, call.took, call.err != nil)
+		c.record(q.entry, args, call.took, call.err != nil)
 	}
 }
 
@@ -221,7 +221,7 @@ func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.w.Array(len(tx.queue))
 	for i, q := range tx.queue {
-		t.giveWay()
+		t.yield()
 		from, call := t.w.Len(), &tx.calls[i]
 		switch {
 		case i < known && call.err != nil:

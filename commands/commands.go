@@ -114,7 +114,7 @@ type Commands struct {
 	memory      memoryLimit
 	waits       waitLimit
 	audit       audit
-	guesses     guesses
+	loginDelays loginDelays
 
 	certificateName func(*resp.Conn) string // that of the connection; a test's own
 	memPeak         atomic.Uint64           // largest used_memory that INFO has seen
@@ -219,7 +219,7 @@ func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
 }
 
 // Settled is a resp.Config.Settled: LATENCY shows the waits for the disk.
-func (x *Commands) Settled(took time.Duration) { x.latency.consider(settleEvent, took) }
+func (x *Commands) Settled(took time.Duration) { x.latency.consider(commitEvent, took) }
 
 // Closed implements resp.Handler. A connection that the server closes while it
 // stops keeps the leases that SESSION bound to it: its client comes back.

@@ -28,18 +28,18 @@ type keyTx struct {
 	again bool // it has conflicted before
 }
 
-// giveWay lets other connections have the processor. A transaction that runs again does not give
+// yield lets other connections have the processor. A transaction that runs again does not give
 // way: other clients' changes meanwhile would make it conflict once more.
-func (t *keyTx) giveWay() {
+func (t *keyTx) yield() {
 	if !t.again {
-		t.c.giveWay()
+		t.c.yield()
 	}
 }
 
 // step is called for each key of a command that may have thousands.
 func (t *keyTx) step() {
 	if t.steps++; t.steps%64 == 0 {
-		t.giveWay()
+		t.yield()
 	}
 }
 
@@ -141,7 +141,7 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 		if t.final && u.err != nil {
 			return u.err
 		}
-		t.c.giveWay() // while nothing is read that could change
+		t.c.yield() // while nothing is read that could change
 	}
 	t.w.Truncate(u.start)
 	t.Tx, t.torn, t.final, t.steps = tx, false, false, 0

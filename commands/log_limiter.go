@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// valve lets a burst pass and then one a second. What it keeps back it counts: the next that passes is told how
+// logLimiter lets a burst pass and then one a second. What it keeps back it counts: the next that passes is told how
 // many, or late is, if for a second none comes that could pass.
-type valve struct {
+type logLimiter struct {
 	late func(missed int) // set once; called by a timer, or by close
 
 	mu     sync.Mutex // protects the rest
@@ -19,22 +19,22 @@ type valve struct {
 }
 
 const (
-	valveBurst = 20
-	valvePause = time.Second // between two that pass
+	logBurst = 20
+	logPause = time.Second // between two that pass
 )
 
 // pass reports whether one more may pass, and how many did not since the last that did.
-func (v *valve) pass() (open bool, missed int) {
+func (v *logLimiter) allow() (open bool, missed int) {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if full := now.Add(-valveBurst * valvePause); v.opened.Before(full) {
+	if full := now.Add(-logBurst * logPause); v.opened.Before(full) {
 		v.opened = full
 	}
-	if opens := v.opened.Add(valvePause); opens.After(now) && !v.closed {
+	if opens := v.opened.Add(logPause); opens.After(now) && !v.closed {
 		if v.missed++; v.missed == 1 {
 			v.timers.Add(1)
-			v.timer = time.AfterFunc(opens.Add(valvePause).Sub(now), v.overdue)
+			v.timer = time.AfterFunc(opens.Add(logPause).Sub(now), v.overdue)
 		}
 		return false, 0
 	}
@@ -42,8 +42,8 @@ func (v *valve) pass() (open bool, missed int) {
 }
 
 // takeLocked has one pass, and returns how many did not before it.
-func (v *valve) takeLocked() (missed int) {
-	v.opened = v.opened.Add(valvePause)
+func (v *logLimiter) takeLocked() (missed int) {
+	v.opened = v.opened.Add(logPause)
 	missed, v.missed = v.missed, 0
 	if v.timer != nil && v.timer.Stop() {
 		v.timers.Done()
@@ -52,12 +52,12 @@ func (v *valve) takeLocked() (missed int) {
 }
 
 // overdue is called by the timer.
-func (v *valve) overdue() {
+func (v *logLimiter) overdue() {
 	defer v.timers.Done()
-	v.tellMissed()
+	v.reportMissed()
 }
 
-func (v *valve) tellMissed() {
+func (v *logLimiter) reportMissed() {
 	v.mu.Lock()
 	missed := 0
 	if v.missed > 0 { // else one came at the same moment and was told
@@ -70,10 +70,10 @@ func (v *valve) tellMissed() {
 }
 
 // close tells what was missed and has everything pass from now on.
-func (v *valve) close() {
+func (v *logLimiter) close() {
 	v.mu.Lock()
 	v.closed = true
 	v.mu.Unlock()
-	v.tellMissed()
+	v.reportMissed()
 	v.timers.Wait()
 }

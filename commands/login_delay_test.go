@@ -58,15 +58,15 @@ func guessOn(p *peer) {
 
 func TestOthersDoNotWaitForWhoGuesses(t *testing.T) {
 	guarded(t, func(t *testing.T, s *site) {
-		guesser := s.dialFrom("192.0.2.1:1000")
-		guessOn(guesser)
+		loginFailures := s.dialFrom("192.0.2.1:1000")
+		guessOn(loginFailures)
 		if d := took(s.dialFrom("192.0.2.1:2000"), "AUTH sesam", ok); d != 0 {
 			t.Errorf("a right password from the same address took %v", d)
 		}
 		if d := took(s.dialFrom("192.0.2.2:1000"), "AUTH guess", wrongPass); d != 0 {
 			t.Errorf("a wrong one from another address took %v", d)
 		}
-		if d := took(s.dialFrom("192.0.2.1:3000"), "AUTH guess", wrongPass); d != lastGuessWait {
+		if d := took(s.dialFrom("192.0.2.1:3000"), "AUTH guess", wrongPass); d != maxDelay {
 			t.Errorf("a wrong one from the same address on another connection took %v", d)
 		}
 	})
@@ -94,13 +94,13 @@ func TestWhoGuessesFromManyConnectionsDelaysARightPasswordByOneSecondAtMost(t *t
 				t.Fatalf("a right password from another address took %v", d)
 			}
 		}
-		if slowest != tollWait {
+		if slowest != debtDelay {
 			t.Errorf("the slowest right password from the same address took %v", slowest)
 		}
 		all.Wait()
-		each := long/(tollWait+lastGuessWait) + 2 // the first ones wait less
+		each := long/(debtDelay+maxDelay) + 2 // the first ones wait less
 		if n := s.x.aclLog.count(deniedAuth); n > uint64(connections*each) {
-			t.Errorf("%d guesses of %d connections in %v", n, connections, long)
+			t.Errorf("%d loginDelays of %d connections in %v", n, connections, long)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestGuessesAreForgotten(t *testing.T) {
 		for range 8 {
 			p.expect("AUTH guess", wrongPass)
 		}
-		time.Sleep(forgetGuesses)
+		time.Sleep(forgetFailures)
 		if d := took(p, "AUTH guess", wrongPass); d != 0 {
 			t.Errorf("it took %v", d)
 		}
@@ -131,10 +131,10 @@ func TestWhoDoesNotListenToTheReplyPaysBeforeTheNextGuess(t *testing.T) {
 		if d := time.Since(began); d != 0 {
 			t.Fatalf("time has passed: %v", d)
 		}
-		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != tollWait {
+		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != debtDelay {
 			t.Errorf("after so many, a password was looked at after %v", d)
 		}
-		time.Sleep(2 * maxOwed)
+		time.Sleep(2 * maxOwedDelay)
 		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != 0 {
 			t.Errorf("long after, a password was looked at after %v", d)
 		}
@@ -185,18 +185,18 @@ func TestAddressesOfOneNetworkAreOneGuesser(t *testing.T) {
 
 func TestGuessersAreBoundedInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g guesses
+		var g loginDelays
 		host := func(i int) netip.Prefix {
 			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		}
-		for i := range maxGuessers + 100 {
+		for i := range maxHosts + 100 {
 			g.failed(host(i))
 			time.Sleep(time.Millisecond)
 		}
-		if len(g.hosts) != maxGuessers || g.hosts[host(0)] != nil || g.hosts[host(maxGuessers+99)] == nil {
-			t.Errorf("%d in memory, the first %v, the last %v", len(g.hosts), g.hosts[host(0)], g.hosts[host(maxGuessers+99)])
+		if len(g.hosts) != maxHosts || g.hosts[host(0)] != nil || g.hosts[host(maxHosts+99)] == nil {
+			t.Errorf("%d in memory, the first %v, the last %v", len(g.hosts), g.hosts[host(0)], g.hosts[host(maxHosts+99)])
 		}
-		time.Sleep(forgetGuesses)
+		time.Sleep(forgetFailures)
 		g.failed(host(0))
 		if len(g.hosts) != 1 {
 			t.Errorf("%d in memory long after", len(g.hosts))

@@ -47,7 +47,7 @@ var (
 	oldMembers     = actor{ids: func(args [][]byte) [][]byte { return args[2:] }}
 	newMembers     = actor{ids: func(args [][]byte) [][]byte {
 		if a, err := parseQueueAdd(args); err == nil {
-			return everySecond(args[len(args)-2*len(a.places)+1:])
+			return everySecond(args[len(args)-2*len(a.members)+1:])
 		}
 		return nil // it will fail
 	}}

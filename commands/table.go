@@ -199,7 +199,7 @@ func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 
 // brief reports whether the command takes microseconds, or waits by Await. What Redis calls fast does, but to publish is to
 // do something for each subscriber. What looks at a queue detaches by itself.
-func (e *entry) brief() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
+func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments, the command's name (and the container's)
 // included, fit the arity.

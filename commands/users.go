@@ -50,20 +50,20 @@ func userName(conn *resp.Conn) string {
 	return access.DefaultName
 }
 
-// authenticate logs the connection in by command, or says why not: who guesses has to wait for that.
+// authenticate logs the connection in by command, or says why not: who loginDelays has to wait for that.
 func (c *client) authenticate(command, name, password []byte) error {
 	if c.executing { // where it cannot wait
 		return errNoMulti
 	}
 	host := hostOf(c.conn.RemoteAddr())
-	c.pause(c.x.guesses.toll(host))
+	c.pause(c.x.loginDelays.beforeCheck(host))
 	if account := c.x.users.Authenticate(name, password); account != nil {
 		c.become(account)
 		return nil
 	}
 	c.x.aclLog.add(c, aclRecord{reason: deniedAuth, context: "toplevel", object: string(command), user: string(shorten(name))})
 	c.x.audit.failedLogin(c, name)
-	c.pause(c.x.guesses.failed(host))
+	c.pause(c.x.loginDelays.failed(host))
 	return errWrongPass
 }
 
