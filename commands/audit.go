@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// audit is the log of who did what that matters to those who run the server: a line for each command of
-// administrators and each that the table marks besides, for each failed login and for each denial. All lines are
-// written here.
+// audit logs the actions that matter to an operator: each command of administrators, each command
+// that the table marks as audited, each failed login and each denial. It is the only place that
+// writes these lines.
 //
-// What anybody can cause is bounded: of failed logins, of denials and of commands that are not for
-// administrators, each for itself, a burst is logged and then one a second. What is left out is counted by the
-// next line, or if none comes soon, by one of its own: so that all of them add up.
+// Any client can cause failed logins, denials and audited commands that are not for administrators.
+// For each of these three, audit logs a burst and then one line a second. The next line counts the
+// lines that were left out. If no line follows soon, a line of its own reports the number.
 type audit struct {
 	log                      *slog.Logger
 	logins, refusals, others logLimiter
@@ -23,7 +23,7 @@ const (
 	auditCommand = "audit: command"
 	auditLogin   = "audit: authentication failed"
 	auditDenied  = "audit: permission denied"
-	auditLeftOut = "audit: left out" // key of: the message that was
+	auditLeftOut = "audit: left out" // the key "of" has the message
 )
 
 func (a *audit) init(log *slog.Logger) {
@@ -39,14 +39,14 @@ func (a *audit) leftOut(level slog.Level, of string) func(missed int) {
 	}
 }
 
-// close logs what is left out so far. What comes later is logged each, since nobody would count it.
+// close logs how many lines were left out. After close nothing is left out.
 func (a *audit) close() {
 	for _, v := range []*logLimiter{&a.logins, &a.refusals, &a.others} {
 		v.close()
 	}
 }
 
-// maxAuditText bounds what a line quotes of a client's words.
+// maxAuditText is the longest quote of a client's argument in a line, in bytes.
 const maxAuditText = 256
 
 // command logs a command that has run.
@@ -72,9 +72,10 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, attrs...)
 }
 
-// auditedWords are the arguments after the mutex, or after the name of a command without one. Of a command that
-// may hold a password they are the first, which is none, or of CONFIG SET the settings that there are: what is
-// none may be a value that has slipped.
+// auditedWords returns the arguments after the mutex, or after the name of a command without a
+// mutex. For a command that may hold a password it returns only the first argument, which is not
+// the password. For CONFIG SET it returns the names of known settings: an unknown name may be a
+// value in the wrong position.
 func auditedWords(x *Commands, e *entry, args [][]byte) string {
 	first := max(1, e.keys.first+1)
 	if e.container != nil {
@@ -99,7 +100,7 @@ func auditedWords(x *Commands, e *entry, args [][]byte) string {
 
 func quoteForAudit(b []byte) string { return string(cutArgument(b, maxAuditText)) }
 
-// failedLogin logs a name and a password that do not fit, without the password.
+// failedLogin logs the name of a failed login, without the password.
 func (a *audit) failedLogin(c *client, name []byte) {
 	if open, missed := a.logins.allow(); open {
 		a.log.LogAttrs(context.Background(), slog.LevelWarn, auditLogin,

@@ -113,7 +113,7 @@ func (c *client) aclList([][]byte) {
 	}
 }
 
-// findUser returns the user of that name, nil if there is none.
+// findUser returns the user with that name, nil if there is none.
 func (x *Commands) findUser(name string) *access.User {
 	if a := x.users.Find(name); a != nil {
 		return a.User()
@@ -181,7 +181,7 @@ func (c *client) aclCat(args [][]byte) {
 	}
 }
 
-// aclLoad reads the file again and applies it to those who are connected.
+// aclLoad reads the file again and applies it to all connections.
 func (c *client) aclLoad([][]byte) {
 	changed, err := c.x.users.Load()
 	switch {
@@ -202,7 +202,7 @@ func (c *client) aclReadOnly([][]byte) {
 		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " "))))
 }
 
-// aclDryRun tells whether a user may run a command, which is not run.
+// aclDryRun replies whether a user may run a command. It does not run the command.
 func (c *client) aclDryRun(args [][]byte) {
 	u := c.x.findUser(string(args[2]))
 	if u == nil {
@@ -231,7 +231,7 @@ const (
 	maxPassBits     = 4096
 )
 
-// aclGenPass makes up a password of so many bits, in hex.
+// aclGenPass generates a password of the given number of bits, in hex.
 func (c *client) aclGenPass(args [][]byte) {
 	bits := int64(defaultPassBits)
 	switch len(args) {

@@ -15,15 +15,15 @@ var aclLogRow = command{
 		{name: "count", kind: integer}, {name: "reset", token: "RESET", kind: pureToken}}}},
 }
 
-// aclLog is what ACL LOG shows: the last denials and failed logins, those of the same kind within a minute as
-// one.
+// aclLog has the last denials and failed logins for ACL LOG. Equal ones within a minute are one
+// entry.
 type aclLog struct {
 	mu      sync.Mutex // protects the rest
 	entries []aclEntry // from old to new
 	counts  [denialReasons]uint64
 }
 
-// aclRecord is one denial; of the same kind are those that are equal.
+// aclRecord is one denial. Two denials are of the same kind if their records are equal.
 type aclRecord struct {
 	reason  denialReason
 	context string // "toplevel", "multi", "lua"
@@ -35,7 +35,7 @@ type aclEntry struct {
 	aclRecord
 	count  int64
 	at     time.Time // of the last
-	client string    // that caused it, as in CLIENT LIST
+	client string    // its line in CLIENT LIST
 }
 
 const (
@@ -76,14 +76,14 @@ func (l *aclLog) reset() {
 	l.entries = nil
 }
 
-// resetCounts sets what count returns to 0.
+// resetCounts sets all counts to 0.
 func (l *aclLog) resetCounts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts = [denialReasons]uint64{}
 }
 
-// count is how often something was denied for that reason.
+// count returns how often a request was denied for that reason.
 func (l *aclLog) count(r denialReason) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,6 +129,6 @@ func (c *client) aclLogShow(args [][]byte) {
 
 // milliseconds returns d in seconds, to the millisecond.
 func milliseconds(d time.Duration) float64 {
-	s, _ := strconv.ParseFloat(strconv.FormatFloat(d.Seconds(), 'f', 3, 64), 64) // of its own making
+	s, _ := strconv.ParseFloat(strconv.FormatFloat(d.Seconds(), 'f', 3, 64), 64)
 	return s
 }

@@ -80,8 +80,8 @@ var toggle = []argument{
 	{name: "off", token: "OFF", kind: pureToken},
 }
 
-// maxClientName bounds, in bytes, what a client tells of itself: CLIENT LIST shows
-// it for each connection, and the slow log keeps the name for each entry.
+// maxClientName is the longest name of a client or a library, in bytes. CLIENT LIST shows it for
+// each connection, and the slow log keeps it for each entry.
 const maxClientName = 128
 
 func (c *client) clientID([][]byte) { c.w.Uint(c.conn.ID()) }
@@ -139,8 +139,8 @@ func (c *client) clientSetInfo(args [][]byte) {
 	c.w.Simple("OK")
 }
 
-// clientToggle serves NO-EVICT and NO-TOUCH, which a client may set and see in
-// CLIENT LIST, but which change nothing here: nothing is evicted.
+// clientToggle serves NO-EVICT and NO-TOUCH. CLIENT LIST shows them, but they have no effect
+// because nothing is evicted.
 func (c *client) clientToggle(args [][]byte) {
 	var on bool
 	switch {

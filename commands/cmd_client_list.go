@@ -66,7 +66,7 @@ var clientUnblockRow = command{
 	},
 }
 
-// kindOf is the connection's type as the filters of LIST and KILL name it.
+// kindOf returns the connection's type in the filters of LIST and KILL.
 func kindOf(conn *resp.Conn) string {
 	if conn.SubscriptionCount() > 0 {
 		return "pubsub"
@@ -74,7 +74,7 @@ func kindOf(conn *resp.Conn) string {
 	return "normal"
 }
 
-// parseKind reads a TYPE. master and replica are types that no connection has.
+// parseKind reads a TYPE. No connection has the types master and replica.
 func parseKind(b []byte) (string, error) {
 	for _, kind := range [...]string{"normal", "replica", "pubsub", "master"} {
 		if equalFold(b, strings.ToUpper(kind)) {
@@ -139,12 +139,12 @@ func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
 	return conns, nil
 }
 
-// describe is a connection's line in CLIENT LIST: Redis' fields, without those
-// about memory that this server doesn't account for a connection.
+// describe returns a connection's line in CLIENT LIST. It has the fields of Redis, except those
+// about memory that this server does not count for a connection.
 func describe(conn *resp.Conn, now time.Time) string {
 	c, ok := conn.State().(*client)
 	if !ok {
-		c = new(client) // has sent nothing yet
+		c = new(client) // it has sent no command yet
 		c.queued.Store(-1)
 	}
 	lastCommand := "NULL"
@@ -166,7 +166,7 @@ func describe(conn *resp.Conn, now time.Time) string {
 		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
 }
 
-// flags are the letters that CLIENT LIST shows of a connection's state.
+// flags returns the letters of a connection's state in CLIENT LIST.
 func (c *client) flags(conn *resp.Conn) string {
 	var letters []byte
 	for _, f := range [...]struct {
@@ -190,8 +190,7 @@ func (c *client) flags(conn *resp.Conn) string {
 	return string(letters)
 }
 
-// victims is a parsed CLIENT KILL: the connections that match every filter that
-// is set.
+// victims is a parsed CLIENT KILL. It selects the connections that match all filters.
 type victims struct {
 	id          uint64
 	kind        string
@@ -251,8 +250,8 @@ func (v *victims) match(conn *resp.Conn, now time.Time) bool {
 		(v.maxAge == 0 || now.Sub(conn.Created()) >= v.maxAge)
 }
 
-// clientKill replies OK to the old form with an address, the number of killed
-// connections to the form with filters.
+// clientKill replies OK to the old form with an address, and the number of killed connections to
+// the form with filters.
 func (c *client) clientKill(args [][]byte) {
 	if len(args) == 3 {
 		if c.kill(victims{addr: string(args[2])}) == 0 {

@@ -86,7 +86,7 @@ func (c *client) writeInfos(entries []*entry) {
 	}
 }
 
-// writeInfo writes what COMMAND INFO tells of a command.
+// writeInfo writes the reply of COMMAND INFO for one command.
 func (c *client) writeInfo(e *entry) {
 	w := c.w
 	w.Array(10)
@@ -282,7 +282,8 @@ func (c *client) commandGetKeys(args [][]byte) {
 	}
 }
 
-// keysOf returns the keys of a whole command; none if it miscounts them, as in Redis.
+// keysOf returns the keys of a whole command. It returns none if the count of keys is wrong, as
+// Redis does.
 func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	if e.keyCount > 0 {
 		after := args[e.keyCount+1:]
@@ -301,8 +302,8 @@ func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	return found
 }
 
-// commandList replies with the names of all commands, subcommands included, or
-// of those that a filter lets through.
+// commandList replies with the names of all commands, subcommands included, or of those that a
+// filter selects.
 func (c *client) commandList(args [][]byte) {
 	keep := func(*entry) bool { return true }
 	switch {

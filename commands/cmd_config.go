@@ -46,18 +46,17 @@ var configSubcommands = []command{
 	},
 }
 
-// Setting is a parameter of CONFIG GET and SET. Its functions may be called from
-// any goroutine.
+// Setting is a parameter of CONFIG GET and SET. Any goroutine may call its functions.
 type Setting struct {
 	Name string // lower case
 	// Get returns the value in a form that Set takes.
 	Get func() string
-	// Set validates and applies a value; its error says what is wrong with it. nil =
-	// the setting cannot be changed while the server runs.
+	// Set validates and applies a value. Its error says what is wrong with the value. nil = the
+	// setting cannot be changed while the server runs.
 	Set func(string) error
-	// Together names settings that may be valid only together, such as a certificate and its
-	// key: those of one CONFIG SET that have the same Together are given to SetAll, by name,
-	// instead of each to its Set; "" = none. SetAll applies all or none.
+	// Together names a group of settings that are valid only together, such as a certificate and
+	// its key; "" = none. CONFIG SET passes the values of a group to one SetAll, by name, instead
+	// of each to its Set. SetAll applies all or none.
 	Together string
 	SetAll   func(map[string]string) error
 }
@@ -65,8 +64,8 @@ type Setting struct {
 // immutable reports whether the setting cannot be changed while the server runs.
 func (s *Setting) immutable() bool { return s.Set == nil && s.SetAll == nil }
 
-// mergeSettings adds the commands' own settings, and those that tools of Redis
-// ask every server for, to the others. On a clash the other one counts.
+// mergeSettings adds the commands' own settings to the others, and settings that Redis tools expect
+// of every server. If both have a name, the others' setting is used.
 func (x *Commands) mergeSettings(others []Setting) []Setting {
 	appendonly := "yes"
 	if x.info.Durability == "memory" {
@@ -117,7 +116,7 @@ func integerSetting(name string, v *atomic.Int64, lo, hi int64) Setting {
 	}
 }
 
-// findSetting returns the setting of that name, in lower case, or nil.
+// findSetting returns the setting with that name in lower case, or nil.
 func findSetting(settings []Setting, name string) *Setting {
 	for i := range settings {
 		if settings[i].Name == name {
@@ -223,7 +222,7 @@ func (x *Commands) assign(assignments []assignment) error {
 		}
 		for _, done := range slices.Backward(steps[:i]) {
 			if undo := done.set(func(a *assignment) string { return a.previous }); undo != nil {
-				x.log.Error("cannot put a setting back", "setting", done[0].setting.Name, "err", undo)
+				x.log.Error("cannot restore a setting after a failed CONFIG SET", "setting", done[0].setting.Name, "err", undo)
 			}
 		}
 		return configSetError(step[0].name, err.Error())
@@ -231,10 +230,10 @@ func (x *Commands) assign(assignments []assignment) error {
 	return nil
 }
 
-// step is what is set at once: one assignment, or those that are valid together.
+// step is a part of CONFIG SET that is applied at once: one assignment, or a group.
 type step []*assignment
 
-// stepsOf puts together what belongs together.
+// stepsOf puts the assignments of a group together.
 func stepsOf(assignments []assignment) []step {
 	var steps []step
 	at := make(map[string]int)
@@ -251,7 +250,7 @@ func stepsOf(assignments []assignment) []step {
 	return steps
 }
 
-// set gives the settings what value says.
+// set applies to each setting the value that value returns.
 func (s step) set(value func(*assignment) string) error {
 	if s[0].setting.SetAll == nil {
 		return s[0].setting.Set(value(s[0]))
@@ -267,8 +266,8 @@ func (c *client) configRewrite([][]byte) {
 	c.fail(replyError("ERR CONFIG REWRITE is not supported: the server does not write its configuration file"))
 }
 
-// configResetStat sets the figures of INFO back that count since the start; the
-// engine's stay, since they describe mutexes and not the server.
+// configResetStat resets the counters of INFO. It does not reset those of the engine, because they
+// describe mutexes and not the server.
 func (c *client) configResetStat([][]byte) {
 	for e := range c.x.table.all() {
 		e.tally.reset()

@@ -63,8 +63,8 @@ var connectionCommands = []command{
 	},
 }
 
-// redisVersion is the Redis whose commands and replies this server's are modelled
-// on; clients choose what to send by it.
+// redisVersion is the version of Redis that this server reports. Clients choose by it which
+// commands they send.
 const redisVersion = "7.2.0"
 
 const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -162,7 +162,7 @@ func (c *client) hello(args [][]byte) {
 	w.Array(0)
 }
 
-// printable reports whether b can be a name in CLIENT LIST: visible ASCII.
+// printable reports whether b can be a name in CLIENT LIST, which is visible ASCII.
 func printable(b []byte) bool {
 	for _, ch := range b {
 		if ch < '!' || ch > '~' {
@@ -179,8 +179,8 @@ func echoKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// ping replies in the form of a message to a RESP2 connection that has
-// subscriptions, which expects nothing else.
+// ping replies with a message to a RESP2 connection that has subscriptions, because such a client
+// expects nothing else.
 func (c *client) ping(args [][]byte) {
 	if len(args) > 2 {
 		c.fail(arityError(c.running))
@@ -202,7 +202,7 @@ func (c *client) ping(args [][]byte) {
 	}
 }
 
-// pingKeyed is PING where no connection is that has subscriptions in RESP2.
+// pingKeyed is PING in a transaction or script, where the connection has no RESP2 subscriptions.
 func pingKeyed(t *keyTx, args [][]byte) error {
 	switch len(args) {
 	case 1:
@@ -220,7 +220,7 @@ func (c *client) quit([][]byte) {
 	c.conn.CloseAfterReply()
 }
 
-// reset makes the connection as a new one, except that it keeps its leases.
+// reset gives the connection the state of a new one. It keeps its leases.
 func (c *client) reset([][]byte) {
 	c.conn.Detach() // it may have thousands of subscriptions
 	c.endTransaction()
@@ -256,7 +256,7 @@ func selectKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// checkDB refuses every database but the only one.
+// checkDB refuses every database except 0.
 func checkDB(index []byte) error {
 	switch n, ok := parseInt(index); {
 	case !ok:

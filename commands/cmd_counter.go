@@ -40,7 +40,7 @@ var counterCommands = []command{
 	},
 }
 
-// increase adds to a counter; a key that does not exist counts from 0.
+// increase adds to a counter. A key that does not exist counts from 0.
 func (t *keyTx) increase(args [][]byte, by int64) error {
 	k := parseKey(args[1])
 	if k.Part == simba.KeyFence && by == 1 {

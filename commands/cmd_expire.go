@@ -77,7 +77,7 @@ var expireCommands = []command{
 	},
 }
 
-// expireIf are the conditions of EXPIRE and its kin.
+// expireIf has the conditions of EXPIRE and similar commands.
 type expireIf struct{ nx, xx, gt, lt bool }
 
 func parseExpireIf(options [][]byte) (c expireIf, err error) {
@@ -104,8 +104,7 @@ func parseExpireIf(options [][]byte) (c expireIf, err error) {
 	return c, nil
 }
 
-// allows reports whether a key that expires at current, 0 = never, may from now on expire at
-// next.
+// allows reports whether a key that expires at current (0 = never) may expire at next instead.
 func (c expireIf) allows(current, next int64) bool {
 	switch {
 	case c.nx && current != 0, c.xx && current == 0:
@@ -118,8 +117,8 @@ func (c expireIf) allows(current, next int64) bool {
 	return true
 }
 
-// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. The token of an owner expires with its lease,
-// whatever they say, and a queue does not.
+// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. The token of an owner expires only with its
+// lease, and a queue never expires.
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		condition, err := parseExpireIf(args[3:])
@@ -183,7 +182,7 @@ func remaining(f expiryForm) keyedCommand {
 	}
 }
 
-// round turns milliseconds into units as Redis does, the half up.
+// round converts milliseconds into units. It rounds half up, as Redis does.
 func (f expiryForm) round(ms int64) int64 {
 	unit := int64(f.unit / time.Millisecond)
 	return (ms + unit/2) / unit

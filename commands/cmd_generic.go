@@ -40,7 +40,7 @@ var genericCommands = []command{
 }
 
 func del(t *keyTx, args [][]byte) error {
-	for _, key := range args[1:] { // before anything is changed
+	for _, key := range args[1:] { // checked before the first change
 		k := parseKey(key)
 		if _, exists := t.lookup(k); exists && k.Part == simba.KeyFence {
 			return viewError(args, k)
@@ -49,7 +49,7 @@ func del(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, t.drop)
 }
 
-// exists is TOUCH too: a lock has no time of its last access.
+// exists is also TOUCH, because a lock has no time of last access.
 func exists(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, func(k simba.Key) bool {
 		_, exists := t.lookup(k)
@@ -57,7 +57,8 @@ func exists(t *keyTx, args [][]byte) error {
 	})
 }
 
-// countKeys replies with how many of the keys did; one that is given twice may count twice.
+// countKeys replies with the number of keys for which did returns true. A key that is given twice
+// may count twice.
 func (t *keyTx) countKeys(args [][]byte, did func(simba.Key) bool) error {
 	var n int64
 	for _, key := range args[1:] {

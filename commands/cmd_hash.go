@@ -13,7 +13,6 @@ import (
 // a hash. The field that is set first takes the mutex and is its owner. HDEL of the last field
 // releases the mutex. The expiry of the key is the end of the lease, as for a string.
 
-// A hash is a lock: the field that was set first is its owner.
 var hashCommands = []command{
 	{
 		name: "hset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "update"), actor: fieldValues,
@@ -104,7 +103,7 @@ var hashCommands = []command{
 	},
 }
 
-// The limits of a hash: a tenure is one record on the disk.
+// The limits of a hash. A tenure is one record on disk.
 const (
 	maxHashFields = 1024
 	maxHashBytes  = 64 << 10 // of all names and values
@@ -117,7 +116,7 @@ const (
 	errIncrOverflow   replyError = "ERR increment or decrement would overflow"
 )
 
-// hash is what is behind a key as a hash. Of a key that does not exist, the lock is zero.
+// hash is the lock behind a key. For a key that does not exist, lock is zero.
 type hash struct {
 	key  simba.Key
 	lock simba.Lock
@@ -134,8 +133,8 @@ func hashAt(t *keyTx, key []byte) (hash, error) {
 	return h, nil
 }
 
-// hashToSet is hashAt for the command in args that sets fields: the hash may be changed, and
-// then stored.
+// hashToSet is hashAt for the command in args that sets fields. The caller may change the hash and
+// store it.
 func hashToSet(t *keyTx, args [][]byte) (hash, error) {
 	h, err := hashAt(t, args[1])
 	switch {
@@ -164,7 +163,7 @@ func (h *hash) set(name []byte, value string) bool {
 	return true
 }
 
-// store takes the mutex for a new hash, and keeps the tenure of one that there was.
+// store takes the mutex for a new hash, and keeps the tenure of an existing one.
 func (h *hash) store(t *keyTx) error {
 	size := 0
 	for _, f := range h.lock.Fields {
@@ -183,7 +182,7 @@ func (h *hash) store(t *keyTx) error {
 	return nil
 }
 
-// setFields is what HSET and HMSET do; it returns how many fields are new.
+// setFields is HSET and HMSET. It returns how many fields are new.
 func setFields(t *keyTx, args [][]byte) (added int64, err error) {
 	if len(args)%2 != 0 {
 		return 0, replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
@@ -217,8 +216,8 @@ func hmset(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// hsetnx waits its turn as SET NX does: a hash that does not exist is a mutex that may be
-// another's next.
+// hsetnx fails while the mutex of a hash that does not exist is reserved for another waiter, as SET
+// NX does.
 func hsetnx(t *keyTx, args [][]byte) error {
 	h, err := hashToSet(t, args)
 	if err != nil {
@@ -272,7 +271,7 @@ func hdel(t *keyTx, args [][]byte) error {
 		gone[string(name)] = true
 	}
 	var left []simba.Field
-	owned := false // by a field that is left
+	owned := false // the owner is one of the fields that are left
 	for _, f := range h.lock.Fields {
 		if !gone[f.Name] {
 			left = append(left, f)
@@ -295,7 +294,7 @@ func hdel(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// reading makes a command of what writes the reply from a hash.
+// reading makes a command of a function that writes the reply from a hash.
 func reading(reply func(w *resp.Writer, h *hash, args [][]byte)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		h, err := hashAt(t, args[1])

@@ -18,7 +18,7 @@ var infoCommands = []command{
 	},
 }
 
-// report is the text of INFO in the making.
+// report builds the text of INFO.
 type report struct {
 	strings.Builder
 	x   *Commands
@@ -28,7 +28,7 @@ type report struct {
 
 // section is a part of INFO.
 type section struct {
-	name  string // as in its heading; clients ask for it in any case
+	name  string // in its heading; clients may send it in any case
 	extra bool   // not part of INFO without arguments
 	write func(*report)
 }
@@ -79,14 +79,13 @@ func (s *section) wanted(names [][]byte) bool {
 	})
 }
 
-// line appends a field. A value that could be taken for further lines is cut
-// short of that.
+// line appends a field. It cuts a value at a line break.
 func (r *report) line(name string, value any) {
 	text, _, _ := strings.Cut(fmt.Sprint(value), "\n")
 	r.WriteString(name + ":" + strings.TrimSuffix(text, "\r") + "\r\n")
 }
 
-// more appends the fields that others give, if there are any.
+// more appends the fields that a function returns, unless it is nil.
 func (r *report) more(fields func() []Field) {
 	if fields == nil {
 		return
@@ -96,8 +95,7 @@ func (r *report) more(fields func() []Field) {
 	}
 }
 
-// known appends a figure of the engine unless it is below 0, which says that the
-// engine does not have it.
+// known appends a figure of the engine. The engine has no such figure if it is below 0.
 func (r *report) known(name string, value int64) {
 	if value >= 0 {
 		r.line(name, value)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// memory is what the process uses, in bytes.
+// memory is the memory of the process, in bytes.
 type memory struct {
-	used     uint64 // heap, stacks and Go's runtime, with garbage; not what is free or was given back
-	resident uint64 // of it in RAM, as the kernel counts; used, where it doesn't tell
+	used     uint64 // heap with garbage, stacks and Go's runtime; without free memory
+	resident uint64 // in RAM, by the kernel; equal to used if the kernel does not report it
 	system   uint64 // RAM of the machine; 0 = unknown
 	goal     uint64 // size of the heap at which the collector runs
 	cycles   uint64 // of the collector
@@ -85,7 +85,7 @@ func (x *Commands) notePeak(used uint64) uint64 {
 	}
 }
 
-// cpuTime is what the process has used so far.
+// cpuTime returns the CPU time of the process.
 func cpuTime() (user, system time.Duration) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -52,7 +52,7 @@ func (r *report) memory() {
 	peak := r.x.notePeak(m.used)
 	r.line("used_memory", m.used)
 	r.line("used_memory_human", human(m.used))
-	r.line("used_memory_dataset", r.x.dataset()) // what maxmemory is compared with
+	r.line("used_memory_dataset", r.x.dataset()) // maxmemory limits it
 	r.line("used_memory_rss", m.resident)
 	r.line("used_memory_rss_human", human(m.resident))
 	r.line("used_memory_peak", peak)
@@ -70,14 +70,14 @@ func (r *report) memory() {
 }
 
 func (r *report) persistence() {
-	r.line("loading", 0) // it serves only when everything is loaded
+	r.line("loading", 0) // the server opens its port after loading
 	if r.x.info.Durability != "" {
 		r.line("durability", r.x.info.Durability)
 	}
 	if r.x.info.Survives {
 		r.line("survives_restart", "yes")
 	} else {
-		r.line("survives_restart", "no") // leases are granted anew while their owners may believe in them
+		r.line("survives_restart", "no")
 	}
 	r.more(r.x.persistence)
 }

@@ -9,8 +9,6 @@ import (
 // Commands about the keys as a whole, and about any key. An engine without keys shows each mutex
 // that has an owner as the string key simba:{m}, as the engine on Redis stores it.
 
-// In an engine that has no keys, the key of mutex m is simba:{m}; a tool that walks the keys
-// of a Redis sees the mutexes that have an owner.
 var keyspaceCommands = []command{
 	{
 		name: "flushall", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
@@ -55,8 +53,8 @@ var memoryCommands = []command{
 	},
 }
 
-// withoutKeys is how a command of the keyspace runs that tools need on every engine: fallback
-// serves it on those that have no keys.
+// withoutKeys makes the run function of a keyspace command that tools need on every engine.
+// fallback serves it on engines without keys.
 func withoutKeys(fallback func(*client, [][]byte)) func(*client, [][]byte) {
 	return func(c *client, args [][]byte) {
 		if c.x.keyspace == nil {
@@ -67,16 +65,15 @@ func withoutKeys(fallback func(*client, [][]byte)) func(*client, [][]byte) {
 	}
 }
 
-// stats returns the engine's figures; what they count must be settled before it
-// is told, like anything else.
+// stats returns the engine's figures. The reply waits until the changes that they count are
+// durable.
 func (c *client) stats() simba.Stats {
 	s := c.backend().Stats()
 	c.conn.RestOn(s.Seq)
 	return s
 }
 
-// ownerOfKey returns the tenure behind a lock key, the zero Tenure for a key that
-// does not exist.
+// ownerOfKey returns the tenure behind a lock key, the zero Tenure if the key does not exist.
 func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error) {
 	mutex, ok := simba.ParseMutexChannel(string(key))
 	if !ok {
@@ -98,9 +95,8 @@ func (c *client) typeOf(args [][]byte) {
 	}
 }
 
-// What a mutex and a waiter take in the embedded engine besides their names: its
-// BenchmarkHeldMutexBytes and the sizes of what a waiter needs, rounded up. For an
-// estimate.
+// The memory of a mutex and of a waiter in the embedded engine without their names, rounded up:
+// BenchmarkHeldMutexBytes and the sizes of a waiter's parts. They are for an estimate.
 const (
 	mutexOverhead  = 112
 	waiterOverhead = 192
@@ -144,7 +140,7 @@ func checkMemoryUsage(args [][]byte) error {
 	return nil
 }
 
-// memoryUsage is MEMORY USAGE of a lock key. A queue counts with its mutex, if it has a lock.
+// memoryUsage is MEMORY USAGE of a lock key. It adds the queue if the mutex has a lock.
 func memoryUsage(t *keyTx, args [][]byte) error {
 	k := parseKey(args[2])
 	l, exists := t.lookup(k)
@@ -160,8 +156,8 @@ func memoryUsage(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures: in a Redis they
-// tidy up, here somebody's lock would be gone.
+// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. In Redis they clean up;
+// here they would remove locks that clients hold.
 const flushHeldLocks = "flush-held-locks"
 
 func flushSetting() Setting {
@@ -186,8 +182,8 @@ func flushSetting() Setting {
 	}
 }
 
-// flush is FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one: what is
-// taken meanwhile may stay, and so do the queues, whose first ones get the mutexes.
+// flush is FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one. It keeps the
+// queues, so their first waiters get the mutexes. A mutex that is taken meanwhile may stay.
 func (c *client) flush(args [][]byte) {
 	if err := c.flushLocks(args); err != nil {
 		c.fail(err)

@@ -48,8 +48,8 @@ var latencySubcommands = []command{
 	},
 }
 
-// The events of the latency monitor: Redis' two for commands, and the wait for the disk that the
-// commands of a batch share, if they had to wait.
+// The events of the latency monitor: the two of Redis for commands, and the wait for the disk that
+// the commands of a batch share.
 const (
 	slowCommandEvent = "command"
 	fastCommandEvent = "fast-command"
@@ -63,10 +63,10 @@ func commandEvent(e *entry) string {
 	return slowCommandEvent
 }
 
-// latencySamples is how many samples are kept of an event, as in Redis.
+// latencySamples is the number of samples kept for an event, as in Redis.
 const latencySamples = 160
 
-// latencyMonitor keeps samples of what took long, at most one a second and event.
+// latencyMonitor keeps samples of slow events, at most one a second for each event.
 type latencyMonitor struct {
 	threshold atomic.Int64 // milliseconds; 0 = off
 
@@ -84,7 +84,7 @@ type latencySample struct {
 	took time.Duration
 }
 
-// consider adds a sample if the event, which has just ended, took long.
+// consider adds a sample if the event, which has just ended, was slow.
 func (m *latencyMonitor) consider(event string, took time.Duration) {
 	threshold := m.threshold.Load()
 	if threshold == 0 || took.Milliseconds() < threshold {
@@ -162,8 +162,8 @@ func (c *client) latencyReset(args [][]byte) {
 	c.w.Int(int64(before - len(m.events)))
 }
 
-// latencyHistogram replies with the cumulative distribution of the durations of
-// the commands named, or of all, as far as they were called.
+// latencyHistogram replies with the cumulative distribution of the durations of the given commands,
+// or of all. It omits commands without calls.
 func (c *client) latencyHistogram(args [][]byte) {
 	var called []*entry
 	for e := range c.x.table.all() {
@@ -178,8 +178,7 @@ func (c *client) latencyHistogram(args [][]byte) {
 	}
 }
 
-// namesEntry reports whether one of the names is the command's or its
-// container's.
+// namesEntry reports whether one of the names is the command's or its container's.
 func namesEntry(names [][]byte, e *entry) bool {
 	for _, n := range names {
 		if strings.EqualFold(string(n), e.full) || e.container != nil && strings.EqualFold(string(n), e.container.full) {

@@ -18,16 +18,15 @@ var monitorCommands = []command{
 	},
 }
 
-// monitors are the connections that see every command. While there is none they
-// cost a command one atomic load.
+// monitors are the connections that receive every command. Without any, they cost a command one
+// atomic load.
 type monitors struct {
 	n       atomic.Int32
 	mu      sync.RWMutex // protects clients
 	clients map[*client]struct{}
 }
 
-// monitor makes the connection one that sees every command, the first one after
-// its own OK.
+// monitor makes the connection a monitor. Its own OK comes before the first command.
 func (c *client) monitor([][]byte) {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()
@@ -47,7 +46,7 @@ func (m *monitors) add(c *client) {
 	m.n.Store(int32(len(m.clients)))
 }
 
-// remove makes c see no command any more once it returns.
+// remove ends the monitoring of c. After it returns, c receives no command.
 func (m *monitors) remove(c *client) {
 	if !c.monitoring.Load() {
 		return
@@ -59,7 +58,7 @@ func (m *monitors) remove(c *client) {
 	m.n.Store(int32(len(m.clients)))
 }
 
-// feed shows a command to the monitors.
+// feed sends a command to the monitors.
 func (m *monitors) feed(c *client, args [][]byte) {
 	if m.n.Load() == 0 {
 		return
@@ -79,8 +78,8 @@ func (c *client) setMonitoring(on bool) {
 	c.monitoring.Store(on)
 }
 
-// watch pushes a line to a monitor, unless it has ceased to be one: after the reply
-// to its RESET no client could tell the line from a reply.
+// watch sends a line to a monitor, unless its monitoring has ended. After the reply to RESET, the
+// client could not distinguish the line from a reply.
 func (c *client) watch(line []byte) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
@@ -89,15 +88,15 @@ func (c *client) watch(line []byte) {
 	}
 }
 
-// What a monitor is shown of a command, so that a large one does not overflow what
-// may wait for the monitor.
+// The limits of a command's line, so that a large command does not overflow the output queue of a
+// monitor.
 const (
 	monitorArgBytes  = 1 << 10
 	monitorLineBytes = 64 << 10
-	monitorNoteBytes = 64 // of a line, for saying what is left out
+	monitorNoteBytes = 64 // of a line, for the number of arguments left out
 )
 
-// monitorLine is a command as Redis shows it:
+// monitorLine returns a command as Redis shows it:
 //
 //	+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"
 func monitorLine(now time.Time, addr string, args [][]byte) []byte {

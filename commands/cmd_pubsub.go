@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// A shard channel is routed like a key but is none.
+// Clients route a shard channel like a key, but it is no key.
 var (
 	shardChannel  = keys{1, 1, 1, []string{"not_key"}}
 	shardChannels = keys{1, -1, 1, []string{"not_key"}}
@@ -121,8 +121,8 @@ const (
 	maxSubscriptions = 10000 // of a connection
 )
 
-// checkChannels refuses what a connection may not subscribe to. A name that it has
-// subscribed to already counts as another one: near the limit that is no loss.
+// checkChannels refuses channels that the connection may not subscribe to. It counts a name twice
+// if the connection has subscribed to it already.
 func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	if c.conn.SubscriptionCount()+len(channels) > maxSubscriptions {
 		return replyErrorf("ERR too many subscriptions: a connection may have at most %d", maxSubscriptions)
@@ -153,17 +153,17 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
 	c.endIfRevoked()
 }
 
-// subscribed tells the backend that a channel has one more subscriber: a contender
-// whose turn came while it could not be told is told now. A backend that could not
-// take note of it yet will: until then the client may miss notices.
+// subscribed reports a new subscription to the backend. The backend then notifies a contender that
+// has a reservation and could not be reached before. If the backend cannot record the subscription
+// now, it will do so later, and until then the client may miss notices.
 func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
 	if err != nil {
 		c.lost().met(err)
 		c.lost().note(time.Since(began))
-		c.x.storeFaults.met(err) // the client's reply does not say it
-		c.x.log.Debug("cannot tell the engine of a subscriber yet", "channel", channel, "err", err)
+		c.x.storeFaults.met(err) // the reply has no error
+		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
 		return
 	}
 	c.conn.RestOn(seq)
@@ -188,8 +188,8 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 	}
 }
 
-// confirm appends the frame that confirms a change of the subscriptions, with
-// the number of those that are left of its sort.
+// confirm appends the frame that confirms a subscription or its end, with the number of
+// subscriptions of its kind that are left.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.conn.Confirm()
 	c.w.Push(3)
@@ -216,8 +216,8 @@ func (c *client) publish(args [][]byte) {
 	c.w.Int(int64(n))
 }
 
-// publishKeyed is PUBLISH in a transaction: the message is sent when that is durable, and the
-// reply counts who would get it now.
+// publishKeyed is PUBLISH in a transaction. The message is sent when the transaction is durable.
+// The reply counts the present receivers.
 func publishKeyed(t *keyTx, args [][]byte) error {
 	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
 		return err
@@ -230,7 +230,7 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// receivers is how many subscriptions a message on a channel reaches.
+// receivers returns how many subscriptions a message on a channel reaches.
 func (x *Commands) receivers(channel string) int {
 	broker := x.server.Broker()
 	n := broker.Subscribers(resp.Channel, channel)

@@ -51,7 +51,7 @@ var scanCommands = []command{
 	},
 }
 
-// page returns a part of the keyspace that may be told.
+// page returns a page of the keyspace, and lets the reply wait until it is durable.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
 	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.yield)
@@ -63,8 +63,8 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	return page, nil
 }
 
-// keyGlob picks keys by a glob, and says in which spelling. They are listed as mutexes are
-// called; but a glob that begins with simba:{ asks for that spelling.
+// keyGlob selects keys by a glob. The keys are the names of the mutexes, but in the form simba:{m}
+// if the glob begins with simba:{.
 type keyGlob struct {
 	glob   string
 	tagged bool
@@ -165,7 +165,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 		t.step()
 		return strings.Compare(a, b)
 	})
-	found = slices.Compact(found) // a scan may show one twice
+	found = slices.Compact(found) // a scan may return a mutex twice
 	size := len("*1000000\r\n")
 	for _, k := range found {
 		size += len(k) + len("$100\r\n\r\n")
@@ -179,11 +179,11 @@ func keysOf(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// samples is how many keys RANDOMKEY picks one of: with fewer keys than that, each has about
-// the same chance.
+// samples is the number of keys of which RANDOMKEY picks one. With fewer keys, each has about the
+// same chance.
 const samples = 1000
 
-// randomkey scans from a random place. A cursor may be any number.
+// randomkey scans from a random cursor. A cursor may be any number.
 func randomkey(t *keyTx, _ [][]byte) error {
 	var found []string
 	for _, r := range [...]simba.ScanRequest{{Cursor: rand.Uint64(), Count: samples}, {Count: samples}} {
@@ -230,8 +230,8 @@ func (c *client) dbsize([][]byte) {
 	c.w.Int(held)
 }
 
-// countHeld counts the mutexes that have an owner in an engine that has no figure
-// for them. As with SCAN, one may count twice if others come and go meanwhile.
+// countHeld counts the mutexes that have an owner, for an engine that does not count them. As in
+// SCAN, a mutex may count twice if others come and go meanwhile.
 func (c *client) countHeld() (n int64, err error) {
 	ctx := c.conn.Context()
 	if limit := c.x.storeTimeout; limit > 0 {
@@ -242,7 +242,7 @@ func (c *client) countHeld() (n int64, err error) {
 	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
 		page, seq, err := c.backend().Scan(ctx, r)
 		switch over := errors.Is(context.Cause(ctx), errCounting); {
-		case over && r.Cursor != 0: // the store answers, but has too many
+		case over && r.Cursor != 0: // the store answers, but it has too many mutexes
 			return 0, errCounting
 		case err != nil:
 			return 0, err
@@ -255,11 +255,11 @@ func (c *client) countHeld() (n int64, err error) {
 	}
 }
 
-// pageLength is at how many mutexes a scan of an engine that has them in memory looks without a pause.
+// pageLength is how many mutexes a scan of an engine in memory reads without a pause.
 const pageLength = 1000
 
-// scanPage is a backend's Scan. Where that computes, others have the processor now and then, by yield: whoever asks for many
-// mutexes gets them of several pages.
+// scanPage calls a backend's Scan. For an engine in memory it splits a large page and calls yield
+// in between.
 func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, rests simba.Seq, err error) {
 	if c.x.keyspace == nil {
 		return scan(c.conn.Context(), r)

@@ -26,7 +26,7 @@ var (
 	scriptKeysRead    = keys{flags: []string{"RO", "access"}}
 )
 
-// scriptArgs are the arguments of EVAL and its kin, which name their script in one of two ways.
+// scriptArgs are the arguments of EVAL and EVALSHA, which name the script in different ways.
 func scriptArgs(name string) []argument {
 	return []argument{{name: name, kind: str}, {name: "numkeys", kind: integer},
 		{name: "key", kind: key, optional: true, multiple: true}, {name: "arg", kind: str, optional: true, multiple: true}}
@@ -112,7 +112,7 @@ var scriptingCommands = []command{
 	},
 }
 
-// scripting is what EVAL and its kin need.
+// scripting runs the scripts of EVAL and similar commands.
 type scripting struct {
 	runner    *script.Runner
 	busyAfter atomic.Int64 // milliseconds
@@ -151,8 +151,8 @@ func (t *keyTx) evalSHA(args [][]byte, readOnly bool) error {
 	return t.runScript(script.Call{SHA: strings.ToLower(string(args[1]))}, args, readOnly)
 }
 
-// runScript runs a script in t. Unless it ends well, what it did is to be forgotten: in Redis
-// it would stay, half done.
+// runScript runs a script in t. If the script fails, t.torn reports whether it has changed
+// anything: its changes must be discarded. In Redis they would stay.
 func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error {
 	n, err := parseKeyCount(args)
 	if err != nil {
@@ -170,7 +170,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	return nil
 }
 
-// parseKeyCount reads how many of the arguments of EVAL are keys.
+// parseKeyCount reads the number of keys among the arguments of EVAL.
 func parseKeyCount(args [][]byte) (int, error) {
 	n, ok := parseInt(args[2])
 	switch {
@@ -193,10 +193,10 @@ func scriptError(err error) error {
 
 // scriptHost runs the commands that a script calls. It is a script.Host.
 type scriptHost struct {
-	tx       keyTx       // the script's, but for where the replies go
-	reply    resp.Writer // that of the last call
+	tx       keyTx       // the script's, with reply as its writer
+	reply    resp.Writer // to the last call
 	readOnly bool
-	full     bool // there was no memory for more when the script began
+	full     bool // maxmemory was exceeded when the script began
 	changed  bool // a command has changed something
 }
 
@@ -229,7 +229,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	e, err := h.tx.x.table.find(args)
 	writes := e != nil && e.has(write|mayReplicate)
 	switch {
-	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // the second: its subcommand is unknown
+	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // the second case: the subcommand is unknown
 		return errScriptUnknown
 	case err != nil:
 		return errScriptArity
@@ -246,7 +246,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	case h.full && h.tx.mayGrow(e, args):
 		return simba.ErrOutOfMemory
 	}
-	for _, a := range args { // those of a client are bounded on the wire
+	for _, a := range args { // resp limits only the arguments of clients
 		if err := checkLength("an argument", a, resp.DefaultMaxArg); err != nil {
 			return err
 		}
@@ -258,8 +258,8 @@ func (h *scriptHost) run(args [][]byte) error {
 	return err
 }
 
-// onScripts makes a command of one about the scripts themselves. It is no part of a transaction:
-// what it does is done at once, and stays.
+// onScripts makes a command of a function about the scripts themselves. It is no part of a
+// transaction: its effect is immediate and stays.
 func onScripts(do keyedCommand) func(c *client, args [][]byte) {
 	return func(c *client, args [][]byte) {
 		_, err := c.keyspace()
@@ -302,7 +302,7 @@ func scriptFlush(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// scriptDebug refuses the debugger that it could only turn on.
+// scriptDebug refuses to turn a debugger on, because there is none.
 func scriptDebug(t *keyTx, args [][]byte) error {
 	switch {
 	case equalFold(args[2], "NO"):

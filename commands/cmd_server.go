@@ -55,7 +55,7 @@ var serverCommands = []command{
 
 func (c *client) time([][]byte) { writeTime(c.w, time.Now()) }
 
-// timeKeyed is TIME in a transaction, where it does not move.
+// timeKeyed is TIME in a transaction, where the time does not move.
 func timeKeyed(t *keyTx, _ [][]byte) error {
 	writeTime(t.w, t.Now())
 	return nil
@@ -80,9 +80,9 @@ func (c *client) cluster([][]byte) {
 	c.fail(replyError("ERR This instance has cluster support disabled"))
 }
 
-// shutdown asks the server to stop. As in Redis there is no reply: the
-// connection's end is it. What SAVE, NOW and FORCE would choose does not arise:
-// leases are on disk, or in memory by choice, and there are no replicas.
+// shutdown asks the server to stop. As in Redis, the end of the connection is the only reply. SAVE,
+// NOW and FORCE have no effect: leases are on disk or only in memory by choice, and there are no
+// replicas.
 func (c *client) shutdown(args [][]byte) {
 	abort := false
 	for _, arg := range args[1:] {

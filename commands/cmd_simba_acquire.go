@@ -194,8 +194,9 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	return out, nil, nil
 }
 
-// commitGrant settles a lease that a wait ended with, and takes off its windows what that took: who waits cannot count
-// them from when it asked. One that ran out meanwhile is told as a wait that ended without.
+// commitGrant settles a lease that a wait ended with, and takes off its windows what that took: who
+// waits cannot count them from when it asked. One that ran out meanwhile is told as a wait that
+// ended without.
 func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	began := time.Now()
 	if c.conn.Commit() != nil {

@@ -215,8 +215,8 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 	return nil
 }
 
-// runSome runs the commands until one leaves the transaction torn, or too large, and returns its index.
-// Of those before known it knows which ones fail: they don't run.
+// runSome runs the commands until one leaves the transaction torn, or too large, and returns its
+// index. Of those before known it knows which ones fail: they don't run.
 func (t *keyTx) runSome(tx *transaction, known int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.w.Array(len(tx.queue))

@@ -168,8 +168,8 @@ func New(cfg Config) *Commands {
 // server as much as the server its handler.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
 
-// Close ends what goes on in background, and has the log tell what it has left out. The server that is served
-// must have been shut down.
+// Close ends what goes on in background, and has the log tell what it has left out. The server that
+// is served must have been shut down.
 func (x *Commands) Close() {
 	x.audit.close()
 }

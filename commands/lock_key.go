@@ -22,8 +22,8 @@ func viewError(args [][]byte, k simba.Key) error {
 	}
 }
 
-// view returns what a string key shows that is no lock's: a token, with the expiry of the lease. The
-// zero Lock is a key that does not exist.
+// view returns what a string key shows that is no lock's: a token, with the expiry of the lease.
+// The zero Lock is a key that does not exist.
 func (t *keyTx) view(k simba.Key) simba.Lock {
 	n, l := uint64(0), simba.Lock{TTL: simba.Endless}
 	switch k.Part {

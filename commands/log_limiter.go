@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// logLimiter lets a burst pass and then one a second. What it keeps back it counts: the next that passes is told how
-// many, or late is, if for a second none comes that could pass.
+// logLimiter allows a burst of log lines and then one a second. It counts the lines that it does
+// not allow. The next allowed line reports their number. If none follows within a second, late
+// does.
 type logLimiter struct {
-	late func(missed int) // set once; called by a timer, or by close
+	late func(missed int) // set once; a timer or close calls it
 
 	mu     sync.Mutex // protects the rest
-	opened time.Time  // when the first of the present burst would have passed, one a second
+	opened time.Time  // when the present burst would have begun at one line a second
 	missed int
 	closed bool
-	timer  *time.Timer    // runs while something was missed
-	timers sync.WaitGroup // those that will call overdue, or do
+	timer  *time.Timer    // runs while missed is not 0
+	timers sync.WaitGroup // whose overdue has not returned
 }
 
 const (
 	logBurst = 20
-	logPause = time.Second // between two that pass
+	logPause = time.Second // between two lines
 )
 
-// pass reports whether one more may pass, and how many did not since the last that did.
+// allow reports whether a line may be logged, and how many were not since the last one.
 func (v *logLimiter) allow() (open bool, missed int) {
 	now := time.Now()
 	v.mu.Lock()
@@ -41,7 +42,7 @@ func (v *logLimiter) allow() (open bool, missed int) {
 	return true, v.takeLocked()
 }
 
-// takeLocked has one pass, and returns how many did not before it.
+// takeLocked counts a line as logged, and returns how many were not before it.
 func (v *logLimiter) takeLocked() (missed int) {
 	v.opened = v.opened.Add(logPause)
 	missed, v.missed = v.missed, 0
@@ -51,7 +52,7 @@ func (v *logLimiter) takeLocked() (missed int) {
 	return missed
 }
 
-// overdue is called by the timer.
+// overdue is the function of the timer.
 func (v *logLimiter) overdue() {
 	defer v.timers.Done()
 	v.reportMissed()
@@ -60,7 +61,7 @@ func (v *logLimiter) overdue() {
 func (v *logLimiter) reportMissed() {
 	v.mu.Lock()
 	missed := 0
-	if v.missed > 0 { // else one came at the same moment and was told
+	if v.missed > 0 { // 0 if a line that was allowed at this moment has reported them
 		missed = v.takeLocked()
 	}
 	v.mu.Unlock()
@@ -69,7 +70,7 @@ func (v *logLimiter) reportMissed() {
 	}
 }
 
-// close tells what was missed and has everything pass from now on.
+// close reports what was missed and allows everything from now on.
 func (v *logLimiter) close() {
 	v.mu.Lock()
 	v.closed = true

@@ -8,12 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// loginDelays slow down who tries passwords: the reply to a wrong one waits, longer with each, on the
-// connection's own goroutine. They are counted by address, so that another connection is no way around it;
-// others of the same address whose password is right do not wait.
+// loginDelays slow down who tries passwords: the reply to a wrong one waits, longer with each, on
+// the connection's own goroutine. They are counted by address, so that another connection is no way
+// around it; others of the same address whose password is right do not wait.
 //
-// Who does not listen to the reply but tries again on a new connection pays otherwise: when an address owes
-// more waiting than maxOwedDelay, its next password is looked at only after a wait, right or wrong.
+// Who does not listen to the reply but tries again on a new connection pays otherwise: when an
+// address owes more waiting than maxOwedDelay, its next password is looked at only after a wait,
+// right or wrong.
 type loginDelays struct {
 	mu    sync.Mutex
 	hosts map[netip.Prefix]*loginFailures
@@ -35,8 +36,8 @@ const (
 	maxHosts       = 4096             // addresses in memory
 )
 
-// hostOf is the part of an address that one attacker has for sure: the machine's, of IPv6 the network's.
-// What is no address is all one host.
+// hostOf is the part of an address that one attacker has for sure: the machine's, of IPv6 the
+// network's. What is no address is all one host.
 func hostOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -113,8 +114,8 @@ func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	return who
 }
 
-// pause has the command wait. Its connection notices meanwhile that the client has left, or that the server
-// stops: then the wait is over.
+// pause has the command wait. Its connection notices meanwhile that the client has left, or that
+// the server stops: then the wait is over.
 func (c *client) pause(d time.Duration) resp.Wakeup {
 	if d <= 0 {
 		return resp.TimedOut

@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// This file decides what a user may do, by the user's rules and by the keys, channels and contenders
-// of a command.
+// This file decides what a user may do, by the user's rules and by the keys, channels and
+// contenders of a command.
 
 // Catalog returns all commands as the rules of users name them.
 func Catalog() *access.Catalog {
@@ -37,8 +37,9 @@ const (
 // actor says in whose name a command acts: which of its arguments are contender ids.
 type actor struct {
 	ids func(args [][]byte) [][]byte // nil = none
-	// values says that they are what lock code for Redis makes up at random, such as the values of lock keys:
-	// they need not be names of the user's, but must not be another's (access.User.MayName).
+	// values says that they are what lock code for Redis makes up at random, such as the values of
+	// lock keys: they need not be names of the user's, but must not be another's
+	// (access.User.MayName).
 	values bool
 }
 
@@ -54,14 +55,14 @@ var (
 	oneValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
 	secondValue = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
 	fieldValues = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
-	// A notice names the contender that took the mutex or gave it up. Contenders with scripts of their own
-	// publish those of themselves; of what another one is told to have done some believe it: Simba's on the JVM
-	// are owners once they hear that they are.
+	// A notice names the contender that took the mutex or gave it up. Contenders with scripts of
+	// their own publish those of themselves; of what another one is told to have done some believe
+	// it: Simba's on the JVM are owners once they hear that they are.
 	noticeOwner = actor{values: true, ids: func(args [][]byte) [][]byte { return namedByNotice(args[1], args[2]) }}
 )
 
-// namedByNotice are the contenders that a message names if it is a notice of a mutex. One that has several
-// parts names each: who knows at which @@ its readers cut it.
+// namedByNotice are the contenders that a message names if it is a notice of a mutex. One that has
+// several parts names each: who knows at which @@ its readers cut it.
 func namedByNotice(channel, message []byte) [][]byte {
 	owner, acquired := bytes.CutPrefix(message, []byte(simba.AcquiredNotice("")))
 	owner, released := bytes.CutPrefix(owner, []byte(simba.ReleasedNotice("")))
@@ -141,8 +142,9 @@ const (
 	denialReasons
 )
 
-// denialWords are what is told of a denial: by ACL LOG, to who runs a command, in EXEC if the rules have
-// changed since it was queued, to a script, and by ACL DRYRUN. They are Redis' own, but for contenders.
+// denialWords are what is told of a denial: by ACL LOG, to who runs a command, in EXEC if the rules
+// have changed since it was queued, to a script, and by ACL DRYRUN. They are Redis' own, but for
+// contenders.
 var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun string }{
 	deniedCommand: {
 		"command",
@@ -233,7 +235,8 @@ func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
 	})
 }
 
-// firstNot returns the first argument that is not allowed, nil if all are; never nil for one that is not.
+// firstNot returns the first argument that is not allowed, nil if all are; never nil for one that
+// is not.
 func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	for _, a := range args {
 		if !allowed(a) {
@@ -243,10 +246,10 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 	return nil
 }
 
-// mayListen reports whether a user may subscribe to a channel: by a rule for channels, or since it is one
-// of a mutex that the user may read. The channel of a contender is for who may act in its name: its
-// subscriber is the one whom the server takes for reached. So it needs a rule for channels if it may be
-// that of another contender too: of simba:m:<id> nobody knows where m ends.
+// mayListen reports whether a user may subscribe to a channel: by a rule for channels, or since it
+// is one of a mutex that the user may read. The channel of a contender is for who may act in its
+// name: its subscriber is the one whom the server takes for reached. So it needs a rule for
+// channels if it may be that of another contender too: of simba:m:<id> nobody knows where m ends.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
@@ -261,9 +264,9 @@ func mayListen(u *access.User, channel string) bool {
 	return ok && !strings.Contains(m, "}:") && u.MayUse(m, access.Read) && u.MayActAs(contender)
 }
 
-// mayPublish reports whether a user may publish to a channel: by a rule for channels, or since it is one on
-// which contenders tell each other of a mutex that the user may write. What the server itself says of a
-// mutex, its events, nobody may say by a rule for the mutex.
+// mayPublish reports whether a user may publish to a channel: by a rule for channels, or since it
+// is one on which contenders tell each other of a mutex that the user may write. What the server
+// itself says of a mutex, its events, nobody may say by a rule for the mutex.
 func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

@@ -197,8 +197,9 @@ type entry struct {
 
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 
-// brief reports whether the command takes microseconds, or waits by Await. What Redis calls fast does, but to publish is to
-// do something for each subscriber. What looks at a queue detaches by itself.
+// brief reports whether the command takes microseconds, or waits by Await. What Redis calls fast
+// does, but to publish is to do something for each subscriber. What looks at a queue detaches by
+// itself.
 func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments, the command's name (and the container's)

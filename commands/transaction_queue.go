@@ -31,11 +31,13 @@ const (
 	maxQueuedBytes    = 8 << 20
 	maxExecReply      = 16 << 20
 
-	// argumentOverhead is what an argument counts besides its bytes: what EXEC makes of it costs memory too.
+	// argumentOverhead is what an argument counts besides its bytes: what EXEC makes of it costs
+	// memory too.
 	argumentOverhead = 40
 )
 
-// queueChunk is the memory for the arguments of several commands, in bytes. What would leave much of one unused has its own.
+// queueChunk is the memory for the arguments of several commands, in bytes. What would leave much
+// of one unused has its own.
 const queueChunk = 4 << 10
 
 // lengthSize is what an argument takes there besides its bytes.
@@ -80,10 +82,12 @@ func (tx *transaction) keyed() bool {
 	return !slices.ContainsFunc(tx.queue, func(q queuedCommand) bool { return q.entry.keyed == nil })
 }
 
-// idleTransactions are transactions that are over, for their memory: who sends them without end would make garbage without end.
+// idleTransactions are transactions that are over, for their memory: who sends them without end
+// would make garbage without end.
 var idleTransactions = sync.Pool{New: func() any { return new(transaction) }}
 
-// mostKept is how many commands, and how many arguments of one, a transaction has room for that is used again.
+// mostKept is how many commands, and how many arguments of one, a transaction has room for that is
+// used again.
 const mostKept = 2 << 10
 
 // recycle is called at the end, when nobody has anything of the transaction any more.

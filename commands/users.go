@@ -10,15 +10,15 @@ import (
 // errUserGone is the last reply of a connection whose user was removed.
 const errUserGone replyError = "NOAUTH the user of this connection was removed."
 
-// RequireAuth reports whether clients have to authenticate now: the default user is off, or has a password.
-// It is a resp.Config.RequireAuth.
+// RequireAuth reports whether clients have to authenticate now: the default user is off, or has a
+// password. It is a resp.Config.RequireAuth.
 func (x *Commands) RequireAuth() bool {
 	u := x.users.Default().User()
 	return !u.Enabled() || !u.NeedsNoPassword()
 }
 
-// begin makes the client the user that a new connection is: that of its certificate, if such a user is on,
-// else the default one.
+// begin makes the client the user that a new connection is: that of its certificate, if such a user
+// is on, else the default one.
 func (c *client) begin() {
 	c.account.Store(c.x.users.Default())
 	// One that needed no password stays authenticated if one is set later, as in Redis.
@@ -50,7 +50,8 @@ func userName(conn *resp.Conn) string {
 	return access.DefaultName
 }
 
-// authenticate logs the connection in by command, or says why not: who loginDelays has to wait for that.
+// authenticate logs the connection in by command, or says why not: who loginDelays has to wait for
+// that.
 func (c *client) authenticate(command, name, password []byte) error {
 	if c.executing { // where it cannot wait
 		return errNoMulti
@@ -90,8 +91,8 @@ func (c *client) noteDenial(err error, context string) {
 	c.x.audit.denied(c, d, context)
 }
 
-// rejudge applies new rules to those connections that do not ask by running a command: it ends what they
-// may no longer do. by is the connection that asked for it.
+// rejudge applies new rules to those connections that do not ask by running a command: it ends what
+// they may no longer do. by is the connection that asked for it.
 func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	affected := make(map[*access.Account]bool, len(changed))
 	for _, a := range changed {
