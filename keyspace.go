@@ -1,7 +1,6 @@
 package simba
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -21,28 +20,40 @@ const MaxLockTTL = 100 * 365 * 24 * time.Hour
 // value the owner, its expiry the end of the lease. Names and owners may be any bytes.
 type Keyspace interface {
 	Backend
-	// Begin begins a transaction. Its user must Close it.
-	Begin() Tx
+	// Update runs do in a transaction and commits its changes as one step. If something that do
+	// has read has changed by then, Update runs do again with a new Tx. After 100 runs it returns
+	// ErrConflict. So do must not change anything but through its Tx. It may call Update itself.
+	//
+	// If do returns an error, Update changes nothing and returns that error. It runs do again in
+	// this case too, because the error may depend on what do has read. Update returns
+	// ErrRecovering, ErrTooLarge or ErrStopped if it cannot commit.
+	//
+	// The Seq must be committed before any result of the transaction is acknowledged, whatever
+	// the error is.
+	Update(do func(Tx) error) (Seq, error)
+	// Watch counts the changes of a mutex until Unwatch and returns the present count, for
+	// Tx.Unchanged. It counts changes of the lock, or of the queue if queue is true.
+	Watch(mutex string, queue bool) (version uint64)
+	// Unwatch ends one Watch of the mutex.
+	Unwatch(mutex string)
 	// Bytes is about how much memory the mutexes take, with their queues and fields.
 	Bytes() int64
-	// SetKeyEvents chooses the changes that are told on the channels of Redis' keyspace
-	// notifications; none at first.
+	// SetKeyEvents chooses which keyspace notifications of Redis are published; none at first.
 	SetKeyEvents(KeyEvents)
 }
 
-// ErrConflict is returned by Tx.Commit when something that the transaction has read is no
-// longer so: nothing is done, and it may be tried from its beginning.
+// ErrConflict is returned by Update when other clients keep changing what the transaction reads.
 var ErrConflict = errors.New("the keys have changed meanwhile")
 
-// ErrRecovering is returned by Tx.Commit when it would begin a tenure in the quiet time after an
-// unclean stop.
+// ErrRecovering is returned by Update when it would begin a tenure during the recovery delay
+// after an unclean stop.
 var ErrRecovering = errors.New("nobody new is granted anything until the leases that a crash may have forgotten have ended")
 
 // MaxTxKeys is how many keys a transaction may read or change, and how many messages it may
-// publish: while it is committed, the others wait.
+// publish. Other requests wait while it is committed.
 const MaxTxKeys = 10_000
 
-// ErrTooLarge is returned by Tx.Commit for a transaction that has more.
+// ErrTooLarge is returned by Update for a transaction that has more.
 var ErrTooLarge = fmt.Errorf("transaction too large: at most %d keys and %[1]d messages", MaxTxKeys)
 
 // Lock is a mutex as a key. The zero Lock is a key that does not exist.
@@ -67,86 +78,75 @@ type Field struct{ Name, Value string }
 // Exists reports whether there is a lock.
 func (l Lock) Exists() bool { return l.Token != 0 }
 
-// Place is a contender's in a mutex' queue, which is a sorted set too.
-type Place struct {
+// QueueMember is an entry of a mutex' queue as a member of a sorted set.
+type QueueMember struct {
 	Contender string
-	Score     float64 // of one that no ZADD has set: when it came, in Unix seconds
+	Score     float64 // without a ZADD, the time of arrival in Unix seconds
 }
 
-// Tx reads and changes some keys in one step. What it has changed it sees itself, and
-// nobody else before Commit. Nothing is locked meanwhile: Commit fails with ErrConflict if
-// what was read is another by then. For one goroutine.
+// Tx reads and changes some keys in one step. It sees its own changes; other clients see them
+// after the commit. It holds no lock between its calls. It is for one goroutine, and valid only
+// until the function that Update calls returns.
 type Tx interface {
-	// Now is when the transaction began, or was resumed; it does not move.
+	// Now is the time of the transaction. It does not move.
 	Now() time.Time
-	// Watch has Commit fail if a key changes at all, also if it is as it was by then; with
-	// queue, the queue of that mutex. It comes before everything else.
-	Watch(mutex string, queue bool)
-	// Resume lets a transaction that only watched keys so far go on now. It reports false
-	// if one of them has changed: Commit can only fail.
-	Resume() bool
+	// Unchanged reports whether a mutex that Keyspace.Watch counts still has this version. The
+	// transaction conflicts if the version changes before the commit.
+	Unchanged(mutex string, queue bool, version uint64) bool
 
 	// Lock returns the lock behind a key.
 	Lock(mutex string) Lock
-	// Open reports whether owner may have a mutex that has no lock: it is not another's
-	// turn, and no quiet time. If not, from then on Lock shows whose turn it is as if it had
-	// the lock: scripts look who has what they could not get. Take is possible all the same
-	// in another's turn.
+	// Open reports whether owner may take a mutex that has no lock. It is false while the mutex
+	// is reserved for another waiter, and during the recovery delay. From then on Lock shows the
+	// waiter with the reservation as if it had the lock, because scripts read who has what they
+	// could not get. Take is possible all the same while the mutex is reserved.
 	Open(mutex, owner string) bool
-	// Take begins a tenure with a lock's Owner, Fields and lease. A tenure that the mutex
-	// has is broken by that.
+	// Take begins a tenure with a lock's Owner, Fields and lease. It breaks a tenure that the
+	// mutex has.
 	Take(mutex string, l Lock)
-	// Change sets the Owner and Fields of a lock without ending its tenure; with renew the
-	// lease too, anew from now.
+	// Change sets the Owner and Fields of a lock without ending its tenure. With renew it also
+	// renews the lease from now.
 	Change(mutex string, l Lock, renew bool)
-	// Drop ends the tenure; the mutex is handed on to its next waiter, unless the
+	// Drop ends the tenure. The commit hands the mutex off to its next waiter, unless the
 	// transaction itself takes it.
 	Drop(mutex string)
 
-	// Token returns the fencing token of a mutex' tenure, 0 if it has none. That of a tenure which the
-	// transaction has begun is reserved by this. After Drop it is that of the tenure which ended,
-	// until DropToken: a key beside the lock's does not end with it.
+	// Token returns the fencing token of a mutex' tenure, 0 if it has none. For a tenure that the
+	// transaction has begun, it reserves the token. After Drop it returns the token of the
+	// tenure that ended, until DropToken: the token's key does not end with the lock's.
 	Token(mutex string) uint64
 	// DropToken has Token return 0. It changes no tenure; see DroppedToken.
 	DropToken(mutex string)
-	// DroppedToken returns a mutex whose token was dropped though its tenure goes on.
+	// DroppedToken returns a mutex whose token was dropped although its tenure goes on.
 	DroppedToken() (mutex string, ok bool)
-	// Fence returns the largest token of a mutex so far: that of its tenure, if it has one; else
-	// the largest that any mutex had.
+	// Fence returns the largest token of a mutex so far: the token of its tenure, if it has one,
+	// else the largest token of any mutex.
 	Fence(mutex string) uint64
-	// NextToken reserves a token, larger than all before. The tenure that the transaction has begun, or
-	// begins next, has it; if it begins none, the token of the next tenure is larger. One that is not
-	// committed is not used.
+	// NextToken reserves a token, larger than all before. It becomes the token of the tenure that
+	// the transaction has begun or begins next. If it begins none, the next tenure gets a larger
+	// token. A token that is not committed is not used.
 	NextToken(mutex string) uint64
 
-	// Queue returns who waits for a mutex, in order. It is not to be changed, and valid until
-	// the next Enqueue or Dequeue.
-	Queue(mutex string) []Place
-	// Place returns a contender's place in the queue; ok is false if it has none.
-	Place(mutex, contender string) (p Place, ok bool)
-	// Enqueue gives a contender a place by score, or moves it there. Of those with the same
-	// score the first to come is the first.
+	// Queue returns the waiters of a mutex, in order. The caller must not change the list, which
+	// is valid until the next Enqueue or Dequeue.
+	Queue(mutex string) []QueueMember
+	// Queued returns a contender's entry in the queue; ok is false if it has none.
+	Queued(mutex, contender string) (m QueueMember, ok bool)
+	// Enqueue adds a contender to the queue by score, or moves it. Entries with the same score
+	// are in the order of their arrival.
 	Enqueue(mutex, contender string, score float64)
-	// Dequeue takes a contender out of the queue. If the mutex is free at the end of the
-	// transaction, it is its turn.
+	// Dequeue removes a contender from the queue. If the mutex is free at the end of the
+	// transaction, the contender is its next waiter.
 	Dequeue(mutex, contender string)
 
 	// Publish sends a message when the transaction is durable.
 	Publish(channel, payload string)
 
-	// Discard forgets the changes so far and keeps the reads: what is read again is as it was
-	// first. If nothing follows, Commit only tells whether that is so, and by its Seq what it
-	// rests on.
+	// Discard forgets the changes so far and keeps the reads: reading again returns the same.
 	Discard()
-	// TooLarge reports whether it has more keys or messages than Commit takes. Keys that it has not seen before look then as if
-	// they did not exist.
+	// TooLarge reports whether the transaction has more keys or messages than MaxTxKeys. From
+	// then on, keys that it has not read before look as if they did not exist.
 	TooLarge() bool
-	// Commit does it all, or nothing with ErrConflict, ErrRecovering, ErrTooLarge or ErrStopped. The Seq must be
-	// settled before anything of the transaction is told, also after ErrConflict and ErrRecovering.
-	// The transaction is over then.
-	Commit(ctx context.Context) (Seq, error)
-	// Close gives the transaction up, if it is not over. It may be called more than once.
-	Close()
 }
 
 // KeyEvents is a set of kinds of keyspace notifications.

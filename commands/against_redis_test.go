@@ -36,7 +36,7 @@ import (
 //	CLIENT REPLY in a MULTI        leaves holes in EXEC's array there
 //	CLIENT REPLY SKIP              is used up by an empty command there
 //	UNSUBSCRIBE of all             ends them in order here, in that of a hash table there
-//	AUTH, and HELLO with it        are refused in a MULTI: who guesses could not be made to wait there
+//	AUTH, and HELLO with it        are refused in a MULTI: who loginDelays could not be made to wait there
 //	DBSIZE in a MULTI              does not see what the MULTI itself changes
 //	SUBSCRIBE and its kin          are refused in a MULTI: what they answer has no place in EXEC's array
 //	TLS                            ends the connection, and is told so; Redis waits for the end of a line
@@ -168,7 +168,7 @@ func newComparedSite(t testing.TB, password string) *site {
 type comparedOnly struct{ *Commands }
 
 func (x comparedOnly) Serve(c *resp.Conn, args [][]byte) {
-	x.forgetGuesses() // Redis answers each wrong password at once
+	x.forgetFailures() // Redis answers each wrong password at once
 	if c.ID() > 1 {
 		e, _ := x.table.find(args)
 		if e == nil || !slices.Contains(compared, e.full) {
@@ -178,10 +178,10 @@ func (x comparedOnly) Serve(c *resp.Conn, args [][]byte) {
 	x.Commands.Serve(c, args)
 }
 
-func (x comparedOnly) forgetGuesses() {
-	x.guesses.mu.Lock()
-	defer x.guesses.mu.Unlock()
-	clear(x.guesses.hosts)
+func (x comparedOnly) forgetFailures() {
+	x.loginDelays.mu.Lock()
+	defer x.loginDelays.mu.Unlock()
+	clear(x.loginDelays.hosts)
 }
 
 const notCompared = "not-compared"

@@ -4,20 +4,18 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
-	"time"
 )
 
-// audit is the log of who did what that matters to those who run the server: a line for each command of
-// administrators and each that the table marks besides, for each failed login and for each denial. All lines are
-// written here.
+// audit logs the actions that matter to an operator: each command of administrators, each command
+// that the table marks as audited, each failed login and each denial. It is the only place that
+// writes these lines.
 //
-// What anybody can cause is bounded: of failed logins, of denials and of commands that are not for
-// administrators, each for itself, a burst is logged and then one a second. What is left out is counted by the
-// next line, or if none comes soon, by one of its own: so that all of them add up.
+// Any client can cause failed logins, denials and audited commands that are not for administrators.
+// For each of these three, audit logs a burst and then one line a second. The next line counts the
+// lines that were left out. If no line follows soon, a line of its own reports the number.
 type audit struct {
 	log                      *slog.Logger
-	logins, refusals, others valve
+	logins, refusals, others logLimiter
 }
 
 // The messages.
@@ -25,7 +23,7 @@ const (
 	auditCommand = "audit: command"
 	auditLogin   = "audit: authentication failed"
 	auditDenied  = "audit: permission denied"
-	auditLeftOut = "audit: left out" // key of: the message that was
+	auditLeftOut = "audit: left out" // the key "of" has the message
 )
 
 func (a *audit) init(log *slog.Logger) {
@@ -41,14 +39,14 @@ func (a *audit) leftOut(level slog.Level, of string) func(missed int) {
 	}
 }
 
-// close logs what is left out so far. What comes later is logged each, since nobody would count it.
+// close logs how many lines were left out. After close nothing is left out.
 func (a *audit) close() {
-	for _, v := range []*valve{&a.logins, &a.refusals, &a.others} {
+	for _, v := range []*logLimiter{&a.logins, &a.refusals, &a.others} {
 		v.close()
 	}
 }
 
-// maxAuditText bounds what a line quotes of a client's words.
+// maxAuditText is the longest quote of a client's argument in a line, in bytes.
 const maxAuditText = 256
 
 // command logs a command that has run.
@@ -56,7 +54,7 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	missed := 0
 	if e.acl()&(catAdmin|catDangerous) == 0 { // such as SCRIPT FLUSH
 		open := false
-		if open, missed = a.others.pass(); !open {
+		if open, missed = a.others.allow(); !open {
 			return
 		}
 	}
@@ -74,9 +72,10 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, attrs...)
 }
 
-// auditedWords are the arguments after the mutex, or after the name of a command without one. Of a command that
-// may hold a password they are the first, which is none, or of CONFIG SET the settings that there are: what is
-// none may be a value that has slipped.
+// auditedWords returns the arguments after the mutex, or after the name of a command without a
+// mutex. For a command that may hold a password it returns only the first argument, which is not
+// the password. For CONFIG SET it returns the names of known settings: an unknown name may be a
+// value in the wrong position.
 func auditedWords(x *Commands, e *entry, args [][]byte) string {
 	first := max(1, e.keys.first+1)
 	if e.container != nil {
@@ -101,9 +100,9 @@ func auditedWords(x *Commands, e *entry, args [][]byte) string {
 
 func quoteForAudit(b []byte) string { return string(cutArgument(b, maxAuditText)) }
 
-// failedLogin logs a name and a password that do not fit, without the password.
+// failedLogin logs the name of a failed login, without the password.
 func (a *audit) failedLogin(c *client, name []byte) {
-	if open, missed := a.logins.pass(); open {
+	if open, missed := a.logins.allow(); open {
 		a.log.LogAttrs(context.Background(), slog.LevelWarn, auditLogin,
 			slog.String("user", quoteForAudit(name)), slog.String("addr", c.conn.RemoteAddr()), slog.Int("unlogged", missed))
 	}
@@ -111,7 +110,7 @@ func (a *audit) failedLogin(c *client, name []byte) {
 
 // denied logs a denial.
 func (a *audit) denied(c *client, d *denial, where string) {
-	open, missed := a.refusals.pass()
+	open, missed := a.refusals.allow()
 	if !open {
 		return
 	}
@@ -124,77 +123,4 @@ func (a *audit) denied(c *client, d *denial, where string) {
 
 func whoAsked(c *client) []slog.Attr {
 	return []slog.Attr{slog.String("user", c.account.Load().Name()), slog.String("addr", c.conn.RemoteAddr())}
-}
-
-// valve lets a burst pass and then one a second. What it keeps back it counts: the next that passes is told how
-// many, or late is, if for a second none comes that could pass.
-type valve struct {
-	late func(missed int) // set once; called by a timer, or by close
-
-	mu     sync.Mutex // protects the rest
-	opened time.Time  // when the first of the present burst would have passed, one a second
-	missed int
-	closed bool
-	timer  *time.Timer    // runs while something was missed
-	timers sync.WaitGroup // those that will call overdue, or do
-}
-
-const (
-	valveBurst = 20
-	valvePause = time.Second // between two that pass
-)
-
-// pass reports whether one more may pass, and how many did not since the last that did.
-func (v *valve) pass() (open bool, missed int) {
-	now := time.Now()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if full := now.Add(-valveBurst * valvePause); v.opened.Before(full) {
-		v.opened = full
-	}
-	if opens := v.opened.Add(valvePause); opens.After(now) && !v.closed {
-		if v.missed++; v.missed == 1 {
-			v.timers.Add(1)
-			v.timer = time.AfterFunc(opens.Add(valvePause).Sub(now), v.overdue)
-		}
-		return false, 0
-	}
-	return true, v.takeLocked()
-}
-
-// takeLocked has one pass, and returns how many did not before it.
-func (v *valve) takeLocked() (missed int) {
-	v.opened = v.opened.Add(valvePause)
-	missed, v.missed = v.missed, 0
-	if v.timer != nil && v.timer.Stop() {
-		v.timers.Done()
-	}
-	return missed
-}
-
-// overdue is called by the timer.
-func (v *valve) overdue() {
-	defer v.timers.Done()
-	v.tellMissed()
-}
-
-func (v *valve) tellMissed() {
-	v.mu.Lock()
-	missed := 0
-	if v.missed > 0 { // else one came at the same moment and was told
-		missed = v.takeLocked()
-	}
-	v.mu.Unlock()
-	if missed > 0 {
-		v.late(missed)
-	}
-}
-
-// close tells what was missed and has everything pass from now on.
-func (v *valve) close() {
-	v.mu.Lock()
-	v.closed = true
-	v.mu.Unlock()
-	v.tellMissed()
-	v.timers.Wait()
 }

@@ -174,11 +174,11 @@ func TestWhatIsNotAnsweredIsAudited(t *testing.T) {
 func storm(s *site, first, addresses int) int {
 	for i := range addresses {
 		p := s.dialFrom(fmt.Sprintf("192.0.2.%d:1000", first+i))
-		for range freeGuesses {
+		for range freeFailures {
 			p.expect("AUTH boss guess", wrongPass)
 		}
 	}
-	return freeGuesses * addresses
+	return freeFailures * addresses
 }
 
 // accounted adds up what lines say of failed logins.
@@ -202,12 +202,12 @@ func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		n := storm(s, 0, 100)
 		got := log.lines()
-		if len(got) != valveBurst || accounted(t, got) != valveBurst {
+		if len(got) != logBurst || accounted(t, got) != logBurst {
 			t.Errorf("at once: %d lines", len(got))
 		}
-		time.Sleep(2*valvePause + 1)
-		if got = log.lines(); len(got) != 1 || accounted(t, got) != n-valveBurst {
-			t.Errorf("soon after, when nothing more has come: %q, want the %d that were left out", got, n-valveBurst)
+		time.Sleep(2*logPause + 1)
+		if got = log.lines(); len(got) != 1 || accounted(t, got) != n-logBurst {
+			t.Errorf("soon after, when nothing more has come: %q, want the %d that were left out", got, n-logBurst)
 		}
 		time.Sleep(time.Hour)
 		if got = log.lines(); len(got) != 0 {
@@ -215,7 +215,7 @@ func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
 		}
 		n = storm(s, 100, 50)
 		s.x.Close()
-		if got = log.lines(); len(got) != valveBurst+1 || accounted(t, got) != n {
+		if got = log.lines(); len(got) != logBurst+1 || accounted(t, got) != n {
 			t.Errorf("at the end: %d lines that tell of %d, want %d", len(got), accounted(t, got), n)
 		}
 	})
@@ -223,7 +223,7 @@ func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
 
 func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var v valve
+		var v logLimiter
 		var asked, told, lines atomic.Int64
 		tell := func(n int) { told.Add(int64(n)); lines.Add(1) }
 		v.late = tell
@@ -233,11 +233,11 @@ func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
 			all.Go(func() {
 				for time.Since(began) < time.Hour {
-					// Often at the very moment when the valve opens, or a timer is due.
-					time.Sleep([]time.Duration{0, 0, 0, valvePause, valvePause / 2, 3 * valvePause, time.Minute}[random.IntN(7)])
+					// Often at the very moment when the logLimiter opens, or a timer is due.
+					time.Sleep([]time.Duration{0, 0, 0, logPause, logPause / 2, 3 * logPause, time.Minute}[random.IntN(7)])
 					for range random.IntN(40) {
 						asked.Add(1)
-						if open, missed := v.pass(); open {
+						if open, missed := v.allow(); open {
 							tell(1 + missed)
 						}
 					}
@@ -249,7 +249,7 @@ func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
 		if asked.Load() == 0 || told.Load() != asked.Load() {
 			t.Errorf("%d are told of, %d were asked for", told.Load(), asked.Load())
 		}
-		if most := int64(valveBurst + time.Since(began)/valvePause + 1); lines.Load() > most {
+		if most := int64(logBurst + time.Since(began)/logPause + 1); lines.Load() > most {
 			t.Errorf("%d lines, at most %d are allowed", lines.Load(), most)
 		}
 	})
@@ -261,8 +261,8 @@ func TestNobodyCanFloodTheLog(t *testing.T) {
 		for range 1000 {
 			p.expect("FLUSHALL", noCommand("flushall"))
 		}
-		if got := log.lines(); len(got) != valveBurst {
-			t.Errorf("%d lines of 1000 denials, want %d", len(got), valveBurst)
+		if got := log.lines(); len(got) != logBurst {
+			t.Errorf("%d lines of 1000 denials, want %d", len(got), logBurst)
 		}
 		p.expect("AUTH boss guess", wrongPass)
 		if got := log.lines(); len(got) != 1 {
@@ -318,8 +318,8 @@ func TestWhoIsNoAdministratorCannotFloodTheLogByCommands(t *testing.T) {
 		for range 1000 {
 			p.do("SCRIPT FLUSH")
 		}
-		if n := len(log.lines()); n != valveBurst {
-			t.Errorf("1000 of SCRIPT FLUSH left %d lines, want %d", n, valveBurst)
+		if n := len(log.lines()); n != logBurst {
+			t.Errorf("1000 of SCRIPT FLUSH left %d lines, want %d", n, logBurst)
 		}
 		time.Sleep(time.Second)
 		p.do("SCRIPT FLUSH")

@@ -11,9 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// client is what the commands know of one connection. Handlers are its methods
-// and run on the connection's own goroutine; only the atomic fields are read by
-// others.
+// client is the state of one connection. Handlers are its methods and run on the connection's
+// goroutine. Other goroutines read only the atomic fields.
 type client struct {
 	x    *Commands
 	conn *resp.Conn
@@ -21,24 +20,24 @@ type client struct {
 
 	// The command that runs.
 	running *entry
-	started time.Duration // from the server's start, as all times here: it takes one clock to be read, a time.Time two
-	parked  time.Duration // blocked so far, which is not work
+	started time.Duration // since the server's start: reading one clock is enough
+	parked  time.Duration // time that the command has waited
 	failed  bool          // it replied with an error
 
-	outage outage // see lost
-	batch  uint64 // of outage
+	outage outage // of batch; use lost
+	batch  uint64 // the batch of outage
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC
-	watched   watch        // the keys of WATCH
+	watched   watches      // the keys of WATCH
 	session   sessionLeases
 
-	watching   sync.Mutex  // held while a MONITOR is shown a command, and while it ends
+	watching   sync.Mutex  // held while a line is sent to a MONITOR, and while it ends
 	monitoring atomic.Bool // set under watching
 
-	judged  *access.User                   // by whose rules the last command was admitted
-	full    bool                           // there was no memory for more then
-	account atomic.Pointer[access.Account] // whose connection it is
+	judged  *access.User                   // the rules by which the last command was admitted
+	full    bool                           // maxmemory was exceeded when it was admitted
+	account atomic.Pointer[access.Account] // the user of the connection
 	waiting atomic.Pointer[blockedCall]    // the ACQUIRE that is blocked
 
 	// For CLIENT LIST of any connection.
@@ -49,10 +48,10 @@ type client struct {
 	noTouch atomic.Bool
 }
 
-// library is what CLIENT SETINFO told of the client's library.
+// library has the values of CLIENT SETINFO.
 type library struct{ name, version string }
 
-// client returns the state of conn, made at its first command.
+// client returns the state of conn, and makes it for the first command.
 func (x *Commands) client(conn *resp.Conn) *client {
 	if c, ok := conn.State().(*client); ok {
 		return c
@@ -64,7 +63,7 @@ func (x *Commands) client(conn *resp.Conn) *client {
 	return c
 }
 
-// admit says why e must not run on this connection now, if so.
+// admit returns why e must not run on this connection now, or nil.
 func (c *client) admit(e *entry, args [][]byte) error {
 	u := c.user()
 	c.judged = u
@@ -92,8 +91,8 @@ func (c *client) admit(e *entry, args [][]byte) error {
 	return nil
 }
 
-// onlySubscribes reports whether the connection's protocol has no place for
-// ordinary replies now, among the messages of its subscriptions.
+// onlySubscribes reports whether the connection cannot take ordinary replies now: in RESP2 it has
+// subscriptions, and only their messages.
 func (c *client) onlySubscribes() bool {
 	return c.conn.SubscriptionCount() > 0 && c.w.Proto() == 2
 }
@@ -115,13 +114,13 @@ func (c *client) reject(e *entry, err error) {
 	c.fail(err)
 }
 
-// run executes a command and measures it.
+// run executes a command and records it.
 func (c *client) run(e *entry, args [][]byte) {
 	if !e.has(secret | unmonitored) {
 		c.x.monitors.feed(c, args)
 	}
 
-	if c.x.keyspace == nil || !e.brief() { // an engine without keys waits for its store
+	if c.x.keyspace == nil || !e.runsInline() { // an engine without keys waits for its store
 		c.conn.Detach()
 	}
 	c.started = c.x.age()
@@ -133,11 +132,11 @@ func (c *client) run(e *entry, args [][]byte) {
 
 	took := ended - started - c.parked
 	c.lost().note(took)
-	c.tell(e, args, took, c.failed)
+	c.record(e, args, took, c.failed)
 	c.x.rates.tick(c.x, ended)
 }
 
-// where is what ACL LOG calls the place of a command.
+// where returns the context of a command for ACL LOG.
 func (c *client) where() string {
 	if c.tx != nil || c.executing {
 		return "multi"
@@ -145,8 +144,8 @@ func (c *client) where() string {
 	return "toplevel"
 }
 
-// tell adds a command that has just run to the statistics, and to the log if it is audited.
-func (c *client) tell(e *entry, args [][]byte, took time.Duration, failed bool) {
+// record adds a command that has just run to the statistics, and to the audit log if it is audited.
+func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool) {
 	e.tally.add(took, failed)
 	c.x.slowlog.consider(c, e, args, took)
 	c.x.latency.consider(commandEvent(e), took)
@@ -155,10 +154,10 @@ func (c *client) tell(e *entry, args [][]byte, took time.Duration, failed bool) 
 	}
 }
 
-// giveWay is Conn.Yield in the midst of a command, for which it is no work.
-func (c *client) giveWay() { c.parked += c.conn.Yield() }
+// yield calls Conn.Yield in the middle of a command. The time does not count as the command's.
+func (c *client) yield() { c.parked += c.conn.Yield() }
 
-// lost is what this batch has lost to the engine's store.
+// lost returns what the commands of this batch have lost to an outage of the store.
 func (c *client) lost() *outage {
 	if now := c.conn.Batch(); c.batch != now {
 		c.batch, c.outage = now, outage{}
@@ -173,4 +172,9 @@ func (c *client) backend() simba.Backend {
 		return refusing{c.x.backend, c.outage.err}
 	}
 	return c.x.backend
+}
+
+func (c *client) writeField(name, value string) {
+	c.w.BulkString(name)
+	c.w.BulkString(value)
 }

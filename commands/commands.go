@@ -4,7 +4,7 @@
 //	resp.Server ── Serve ──► find in the table ─► admit ─► handler ─► simba.Backend
 //	            ── Closed ─► release what SESSION bound to the connection
 //
-// One table, the slices in the files table_*.go, says everything there is to
+// One table, the slices in the files cmd_*.go, says everything there is to
 // know of a command. Dispatch, arity errors, COMMAND, the HELP subcommands,
 // SIMBA.HELP and the table in the README are all made from it.
 //
@@ -114,7 +114,7 @@ type Commands struct {
 	memory      memoryLimit
 	waits       waitLimit
 	audit       audit
-	guesses     guesses
+	loginDelays loginDelays
 
 	certificateName func(*resp.Conn) string // that of the connection; a test's own
 	memPeak         atomic.Uint64           // largest used_memory that INFO has seen
@@ -168,8 +168,8 @@ func New(cfg Config) *Commands {
 // server as much as the server its handler.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
 
-// Close ends what goes on in background, and has the log tell what it has left out. The server that is served
-// must have been shut down.
+// Close ends what goes on in background, and has the log tell what it has left out. The server that
+// is served must have been shut down.
 func (x *Commands) Close() {
 	x.audit.close()
 }
@@ -218,8 +218,8 @@ func (x *Commands) Serve(conn *resp.Conn, args [][]byte) {
 	}
 }
 
-// Settled is a resp.Config.CommitWaited: LATENCY shows the waits for the disk.
-func (x *Commands) Settled(took time.Duration) { x.latency.consider(settleEvent, took) }
+// CommitWaited is a resp.Config.CommitWaited: LATENCY shows the waits for the disk.
+func (x *Commands) CommitWaited(took time.Duration) { x.latency.consider(commitEvent, took) }
 
 // Closed implements resp.Handler. A connection that the server closes while it
 // stops keeps the leases that SESSION bound to it: its client comes back.

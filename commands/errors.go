@@ -33,11 +33,11 @@ const (
 	errWrongPass  replyError = "WRONGPASS invalid username-password pair or user is disabled."
 )
 
-// wireText turns an error into the text of an error reply, code first. What an
-// engine failed at may be tried again: every request of a contender is idempotent
-// by its id. What its store refuses until an operator mends it is no TRYAGAIN: clients
-// would ask for ever, and nobody would look. The one command that must not be repeated blindly is BREAK: it names
-// no tenure, so the second may end that of the next owner.
+// wireText turns an error into the text of an error reply, code first. What an engine failed at may
+// be tried again: every request of a contender is idempotent by its id. What its store refuses
+// until an operator mends it is no TRYAGAIN: clients would ask for ever, and nobody would look. The
+// one command that must not be repeated blindly is BREAK: it names no tenure, so the second may end
+// that of the next owner.
 func wireText(err error) string {
 	var reply replyError
 	var scripted scriptedError

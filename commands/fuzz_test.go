@@ -243,12 +243,15 @@ func stateOf(t *testing.T, eng *engine.Engine, helper *fuzzPeer) string {
 		t.Fatalf("scan: %v, %d", err, page.Cursor)
 	}
 	slices.Sort(page.Mutexes)
-	tx := eng.Begin()
-	defer tx.Close()
 	for _, m := range page.Mutexes {
 		tenure, _, _ := eng.Owner(ctx, m)
 		queue, _, _ := eng.Queue(ctx, m, simba.MaxCount)
-		fmt.Fprintf(&b, "%q: %+v %+v %+v\n", m, tenure, queue, tx.Lock(m).Fields)
+		var lock simba.Lock
+		_, _ = eng.Update(func(tx simba.Tx) error {
+			lock = tx.Lock(m)
+			return nil
+		})
+		fmt.Fprintf(&b, "%q: %+v %+v %+v\n", m, tenure, queue, lock.Fields)
 	}
 	stats := eng.Stats()
 	fmt.Fprintf(&b, "changes %d, tokens %d\n", stats.Seq, stats.Token)

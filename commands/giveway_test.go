@@ -27,7 +27,9 @@ func (l *laborious) work() {
 	}
 }
 
-func (l *laborious) Begin() simba.Tx { return laboriousTx{l.conflicting.Begin(), l} }
+func (l *laborious) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return l.conflicting.Update(func(tx simba.Tx) error { return do(laboriousTx{tx, l}) })
+}
 
 func (t laboriousTx) Lock(mutex string) simba.Lock {
 	t.space.work()

@@ -194,8 +194,8 @@ func newSite(t testing.TB, cfg Config) *site {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s.x = New(cfg)
-	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // who guesses passwords takes longer than strangers may
-	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, CommitWaited: s.x.Settled, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
+	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // a test that guesses passwords takes longer than the default allows
+	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, CommitWaited: s.x.CommitWaited, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s

@@ -77,14 +77,15 @@ func (x *Commands) dataset() uint64 {
 	return uint64(max(0, x.keyspace.Bytes()))
 }
 
-// What a full server refuses. Everything is marked in the table as Redis marks it; a command that
-// may renew is judged when it runs, since then it is known: SIMBA.ACQUIRE by the engine
-// (simba.AcquireRequest.Full), SET and its kin by keyTx.mayGrow.
+// The table marks the commands that a full server refuses, as Redis marks them. A command that may
+// renew a lease is checked when it runs: SIMBA.ACQUIRE by the engine (simba.AcquireRequest.Full),
+// SET and similar commands by keyTx.mayGrow.
 
 // mayGrow reports whether a full server refuses e on this connection, whatever it would do.
 //
-// Inside MULTI that is nearly everything, as in Redis: to queue takes memory. GUARD, RELEASE, DEL and their kin are
-// queued all the same. What may renew or begin is not, ACQUIRE and SET: only when it runs it would be known which.
+// Inside MULTI that is nearly everything, as in Redis: to queue takes memory. GUARD, RELEASE, DEL
+// and their kin are queued all the same. What may renew or begin is not, ACQUIRE and SET: only when
+// it runs it would be known which.
 func (c *client) mayGrow(e *entry) bool {
 	switch {
 	case c.tx == nil:
@@ -95,8 +96,8 @@ func (c *client) mayGrow(e *entry) bool {
 	return !e.has(write) || e.has(denyoom)
 }
 
-// mayGrow reports whether a full server refuses e with these arguments in the transaction: unless it gives
-// a lock key the value that it has, which renews the tenure.
+// mayGrow reports whether a full server refuses e with these arguments in the transaction: unless
+// it gives a lock key the value that it has, which renews the tenure.
 func (t *keyTx) mayGrow(e *entry, args [][]byte) bool {
 	if !e.has(denyoom) || !e.has(renewing) {
 		return e.has(denyoom)

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -213,3 +214,5 @@ func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {
 func (o *options) unknown() {
 	o.err = replyErrorf("ERR syntax error: unknown option '%s'", shorten(o.word))
 }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -197,9 +197,10 @@ type entry struct {
 
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 
-// brief reports whether the command takes microseconds, or waits by Await. What Redis calls fast does, but to publish is to
-// do something for each subscriber. What looks at a queue detaches by itself.
-func (e *entry) brief() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
+// brief reports whether the command takes microseconds, or waits by Await. What Redis calls fast
+// does, but to publish is to do something for each subscriber. What looks at a queue detaches by
+// itself.
+func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments, the command's name (and the container's)
 // included, fit the arity.
@@ -222,8 +223,13 @@ const maxName = 32
 // families are the tables of this package, in the order in which documents show
 // them.
 func families() [][]command {
-	return [][]command{simbaCommands, connectionCommands, pubsubCommands, transactionCommands, scriptingCommands,
-		keyspaceCommands, stringCommands, genericCommands, hashCommands, queueCommands, serverCommands}
+	return [][]command{
+		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
+		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
+		queueCommands, queueRangeCommands,
+		aclCommands, commandCommands, configCommands, infoCommands, latencyCommands, memoryCommands, monitorCommands,
+		serverCommands, slowlogCommands,
+	}
 }
 
 func newTable() *table {

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
@@ -11,15 +10,15 @@ import (
 // errUserGone is the last reply of a connection whose user was removed.
 const errUserGone replyError = "NOAUTH the user of this connection was removed."
 
-// RequireAuth reports whether clients have to authenticate now: the default user is off, or has a password.
-// It is a resp.Config.RequireAuth.
+// RequireAuth reports whether clients have to authenticate now: the default user is off, or has a
+// password. It is a resp.Config.RequireAuth.
 func (x *Commands) RequireAuth() bool {
 	u := x.users.Default().User()
 	return !u.Enabled() || !u.NeedsNoPassword()
 }
 
-// begin makes the client the user that a new connection is: that of its certificate, if such a user is on,
-// else the default one.
+// begin makes the client the user that a new connection is: that of its certificate, if such a user
+// is on, else the default one.
 func (c *client) begin() {
 	c.account.Store(c.x.users.Default())
 	// One that needed no password stays authenticated if one is set later, as in Redis.
@@ -51,20 +50,21 @@ func userName(conn *resp.Conn) string {
 	return access.DefaultName
 }
 
-// authenticate logs the connection in by command, or says why not: who guesses has to wait for that.
+// authenticate logs the connection in by command, or says why not: who loginDelays has to wait for
+// that.
 func (c *client) authenticate(command, name, password []byte) error {
 	if c.executing { // where it cannot wait
 		return errNoMulti
 	}
 	host := hostOf(c.conn.RemoteAddr())
-	c.pause(c.x.guesses.toll(host))
+	c.pause(c.x.loginDelays.beforeCheck(host))
 	if account := c.x.users.Authenticate(name, password); account != nil {
 		c.become(account)
 		return nil
 	}
 	c.x.aclLog.add(c, aclRecord{reason: deniedAuth, context: "toplevel", object: string(command), user: string(shorten(name))})
 	c.x.audit.failedLogin(c, name)
-	c.pause(c.x.guesses.failed(host))
+	c.pause(c.x.loginDelays.failed(host))
 	return errWrongPass
 }
 
@@ -91,30 +91,8 @@ func (c *client) noteDenial(err error, context string) {
 	c.x.audit.denied(c, d, context)
 }
 
-// blockedCall is an ACQUIRE that waits.
-type blockedCall struct {
-	mutex, contender string
-	wait             *resp.Wait
-	revoked          atomic.Pointer[denial] // why it must not wait any longer
-}
-
-// judge ends the wait if the user of its client may no longer wait so.
-func (b *blockedCall) judge(c *client) {
-	u := c.user()
-	if u == nil {
-		return // the connection is closed
-	}
-	e := c.x.table.byName["simba.acquire"]
-	d := e.deny(u, [][]byte{nil, []byte(b.mutex), []byte(b.contender)})
-	if d == nil {
-		return
-	}
-	b.revoked.Store(d.direct())
-	b.wait.Wake()
-}
-
-// rejudge applies new rules to those connections that do not ask by running a command: it ends what they
-// may no longer do. by is the connection that asked for it.
+// rejudge applies new rules to those connections that do not ask by running a command: it ends what
+// they may no longer do. by is the connection that asked for it.
 func (x *Commands) rejudge(by *client, changed []*access.Account) {
 	affected := make(map[*access.Account]bool, len(changed))
 	for _, a := range changed {

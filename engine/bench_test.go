@@ -91,15 +91,15 @@ func benchKeys(b *testing.B, keys int) {
 	b.ResetTimer()
 	for i := range b.N {
 		name := names[i%keys]
-		tx := e.Begin()
+		tx := e.begin()
 		if l := tx.Lock(name); l.Exists() {
 			tx.Change(name, simba.Lock{Owner: l.Owner, TTL: time.Hour}, true)
 		} else {
 			tx.Take(name, simba.Lock{Owner: "owner", TTL: time.Hour})
 		}
-		if _, err := tx.Commit(context.Background()); err != nil {
+		if _, err := tx.commit(); err != nil {
 			b.Fatal(err)
 		}
-		tx.Close()
+		tx.end()
 	}
 }

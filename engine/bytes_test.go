@@ -33,10 +33,10 @@ func TestBytesAreWhatTheHeapHolds(t *testing.T) {
 	}
 	value := strings.Repeat("v", 1000)
 	commit := func(e *Engine, work func(tx simba.Tx)) {
-		tx := e.Begin()
-		defer tx.Close()
+		tx := e.begin()
+		defer tx.end()
 		work(tx)
-		if _, err := tx.Commit(context.Background()); err != nil {
+		if _, err := tx.commit(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -159,12 +159,12 @@ func TestNothingIsKeptOfTheNamesInAStep(t *testing.T) {
 			w := newWorld(t, Recovery{})
 			w.e.ledger.history.Limit = 0
 			before := heap()
-			tx := w.e.Begin()
+			tx := w.e.begin()
 			for i := range n {
 				tx.Enqueue("m", fmt.Sprint(i, strings.Repeat("x", length)), 1)
 			}
-			w.settle(tx.Commit(context.Background()))
-			tx.Close()
+			w.settle(tx.commit())
+			tx.end()
 			if counted := w.e.Bytes(); counted < int64(n*length) {
 				t.Errorf("%d bytes are counted of %d", counted, n*length)
 			}
@@ -244,7 +244,7 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 				case 5:
 					time.Sleep(time.Duration(rng.IntN(2000)) * ms)
 				default:
-					tx := w.e.Begin()
+					tx := w.e.begin()
 					for range 1 + rng.IntN(4) {
 						switch rng.IntN(6) {
 						case 0:
@@ -263,10 +263,10 @@ func TestTheCountIsWhatAWalkFinds(t *testing.T) {
 							m = string("xyz"[rng.IntN(3)])
 						}
 					}
-					if seq, err := tx.Commit(context.Background()); err != simba.ErrRecovering {
+					if seq, err := tx.commit(); err != simba.ErrRecovering {
 						w.settle(seq, err)
 					}
-					tx.Close()
+					tx.end()
 				}
 				synctest.Wait()
 				w.audit()

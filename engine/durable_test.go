@@ -171,10 +171,10 @@ func TestWhatIsToldOfAMutexWaitsForItsOwnChangesAlone(t *testing.T) {
 			views["CHECK"] = settles(w.e, seq)
 			busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true})
 			views["another's reply"] = settles(w.e, busy.Seq)
-			tx := w.e.Begin()
+			tx := w.e.begin()
 			tx.Lock("m")
-			seq, _ = tx.Commit(ctx)
-			tx.Close()
+			seq, _ = tx.commit()
+			tx.end()
 			views["GET"] = settles(w.e, seq)
 			return views
 		}

@@ -148,20 +148,20 @@ func (m *mutex) reservedFor() string {
 	return ""
 }
 
-// places is the queue as a sorted set.
-func (m *mutex) places() []simba.Place {
+// members returns the queue as a sorted set.
+func (m *mutex) members() []simba.QueueMember {
 	if m.contention == nil {
 		return nil
 	}
-	list := make([]simba.Place, 0, m.waiters())
+	list := make([]simba.QueueMember, 0, m.waiters())
 	for _, e := range m.contention.all {
-		list = append(list, simba.Place{Contender: e.contender, Score: e.place.score})
+		list = append(list, simba.QueueMember{Contender: e.contender, Score: e.place.score})
 	}
 	return list
 }
 
 // queueIs reports whether the queue is as it was read.
-func (m *mutex) queueIs(places []simba.Place) bool {
+func (m *mutex) queueIs(places []simba.QueueMember) bool {
 	if m.waiters() != len(places) {
 		return false
 	}

@@ -70,12 +70,7 @@ func (t *tx) reserve(k *txKey) {
 	if t.tooLarge {
 		return
 	}
-	t.read(k, func(*mutex, *step) {
-		if k.watch == nil {
-			k.watch = k.shard.watch(k.name)
-		}
-		k.seen.add(k.watch, false)
-	})
+	t.read(k, func(*mutex, *step) { k.watchVersion(false) })
 	for i := range k.work {
 		if o := &k.work[i]; o.token == 0 && (o.kind == opTake || o.kind == opChange) {
 			o.token = k.draw()

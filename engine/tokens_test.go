@@ -79,7 +79,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 
 func TestATokenThatIsReservedIsOnlyUsedIfNobodyHadTheMutexMeanwhile(t *testing.T) {
 	inBubble(t, func(w *world) {
-		tx := w.e.Begin()
+		tx := w.e.begin()
 		tx.Take("m", str("a", sec))
 		reserved := tx.NextToken("m")
 		between := w.acquire("m", "b", sec, 0).Token
@@ -162,10 +162,10 @@ func TestATokenIsNotToldBeforeACrashCannotRepeatIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGate()
 				w := newWorldOn(t, g, Recovery{Token: 7})
-				tx := w.e.Begin()
-				defer tx.Close()
+				tx := w.e.begin()
+				defer tx.end()
 				told := ask(tx)
-				seq, err := tx.Commit(t.Context())
+				seq, err := tx.commit()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -13,16 +12,15 @@ import (
 var _ simba.Keyspace = (*Engine)(nil)
 
 // tx is a transaction: what it has read, as copies that its own changes alter, and what is to
-// be done with the mutexes themselves if what it has read is still so at Commit.
+// be done with the mutexes themselves if what it has read is still so at the commit.
 type tx struct {
 	engine   *Engine
-	now      time.Time
+	now      time.Time         // zero = nobody has asked for it
 	keys     []*txKey          // in the order of their first use
 	byName   map[string]*txKey // if there are many
 	messages []message
 	stopped  bool // the engine has stopped
 	tooLarge bool
-	over     bool
 
 	first txKey // room for one key, which is what most have
 	one   [1]*txKey
@@ -36,20 +34,20 @@ type txKey struct {
 	index int // of the shard: they are locked in this order
 
 	// What was read.
-	readLock   simba.Lock
-	readPlaces []simba.Place
-	queueRead  bool
-	reserved   string        // whose turn it is
-	quiet      bool          // nobody new is granted anything
-	kept       time.Duration // how long either lasts
-	refused    bool          // lock is that of whose turn it is, who does not have it yet
-	rests      simba.Seq
-	watch      *watch // nil = it may change and change back
-	seen       sights
+	readLock  simba.Lock
+	readQueue []simba.QueueMember
+	queueRead bool
+	reserved  string        // whose turn it is
+	quiet     bool          // nobody new is granted anything
+	kept      time.Duration // how long either lasts
+	refused   bool          // lock is that of whose turn it is, who does not have it yet
+	rests     simba.Seq
+	watch     *watch // nil = it may change and change back
+	seen      seenVersions
 
 	// The same with what was done to it.
 	lock   simba.Lock
-	places places
+	queue  txQueue
 	ended  uint64 // the token of the tenure that was dropped last
 	hidden bool   // the token of the present tenure was dropped
 
@@ -83,36 +81,64 @@ const (
 	opEnqueue
 )
 
-// idleTxs are transactions that are over.
+// idleTxs are transactions that have ended, for their memory.
 var idleTxs = sync.Pool{New: func() any { return new(tx) }}
 
-// Begin implements simba.Keyspace.
-func (e *Engine) Begin() simba.Tx {
-	t := idleTxs.Get().(*tx)
-	t.engine, t.now = e, e.clock.wallNow()
-	t.keys = t.one[:0]
-	return &handle{t}
+// maxAttempts is how often Update runs a transaction that conflicts.
+const maxAttempts = 100
+
+// Update implements simba.Keyspace.
+func (e *Engine) Update(do func(simba.Tx) error) (seq simba.Seq, err error) {
+	t := e.begin()
+	defer t.end()
+	for range maxAttempts {
+		failed := do(t)
+		if failed != nil {
+			t.Discard()
+		}
+		var rests simba.Seq
+		rests, err = t.commit()
+		seq = max(seq, rests)
+		if err == nil {
+			return seq, failed
+		}
+		if err != simba.ErrConflict {
+			break
+		}
+		t.reset(e)
+	}
+	return seq, err
 }
 
-// handle is a tx for its user, who may Close it again when the tx is another's already.
-type handle struct{ *tx }
+// begin returns a transaction. The caller must call end.
+func (e *Engine) begin() *tx {
+	t := idleTxs.Get().(*tx)
+	t.engine, t.keys = e, t.one[:0]
+	return t
+}
 
-// Close implements simba.Tx.
-func (h *handle) Close() {
-	if h.tx == nil {
-		return
-	}
-	t := h.tx
-	h.tx = nil
+// reset empties the transaction.
+func (t *tx) reset(e *Engine) {
 	for _, k := range t.keys {
 		k.unwatch()
 	}
-	*t = tx{}
+	*t = tx{engine: e}
+	t.keys = t.one[:0]
+}
+
+func (t *tx) end() {
+	t.reset(nil)
 	idleTxs.Put(t)
 }
 
-// Now implements simba.Tx.
-func (t *tx) Now() time.Time { return t.now }
+// Now implements simba.Tx. The time begins with the first read, not with the transaction: do may
+// wait before it reads anything.
+func (t *tx) Now() time.Time {
+	if t.now.IsZero() {
+		t.now = t.engine.clock.wallNow()
+	}
+	return t.now
+}
 
 // key returns the mutex as the transaction sees it.
 func (t *tx) key(name string) *txKey {
@@ -180,6 +206,7 @@ func (k *txKey) load(m *mutex, s *step) {
 
 // read lets time do its work on a mutex, and then looks at it.
 func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
+	t.Now()
 	e, sh := t.engine, k.shard
 	if !e.enter() {
 		t.stopped = true
@@ -196,35 +223,33 @@ func (t *tx) read(k *txKey, look func(m *mutex, s *step)) {
 	k.rests = m.rests
 }
 
-// Watch implements simba.Tx.
-func (t *tx) Watch(name string, queue bool) {
+// Unchanged implements simba.Tx.
+func (t *tx) Unchanged(name string, queue bool, version uint64) (same bool) {
 	k := t.find(name)
-	if k == nil {
+	fresh := k == nil
+	if fresh {
 		k = t.add(name)
 	}
 	if t.tooLarge {
-		return
+		return false
 	}
 	t.read(k, func(m *mutex, s *step) {
-		k.load(m, s)
-		if k.watch == nil {
-			k.watch = k.shard.watch(name)
+		if fresh {
+			k.load(m, s)
 		}
-		k.seen.add(k.watch, queue)
+		same = k.watchVersion(queue) == version
 	})
+	return same || bugs.On(bugs.LostUpdate)
 }
 
-// Resume implements simba.Tx.
-func (t *tx) Resume() bool {
-	t.now = t.engine.clock.wallNow()
-	same := !t.stopped
-	for _, k := range t.keys {
-		t.read(k, func(m *mutex, s *step) {
-			k.load(m, s)
-			same = same && k.isUnwatched()
-		})
+// watchVersion watches the mutex until the transaction ends, and returns its version. The caller
+// holds the lock of its shard.
+func (k *txKey) watchVersion(queue bool) uint64 {
+	if k.watch == nil {
+		k.watch = k.shard.watch(k.name)
 	}
-	return same
+	k.seen.add(k.watch, queue)
+	return k.watch.version(queue)
 }
 
 // isUnwatched reports whether what is watched of the key has not changed.
@@ -235,7 +260,7 @@ func (k *txKey) isUnwatched() bool {
 // isFresh reports whether what was read of the key is still so. The caller holds the lock of
 // its shard.
 func (k *txKey) isFresh(m *mutex, s *step) bool {
-	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readPlaces))
+	return k.isUnwatched() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
 }
 
 func (k *txKey) unwatch() {
@@ -282,7 +307,7 @@ func (t *tx) Take(name string, l simba.Lock) {
 	}
 	k.next, k.ended, k.hidden = 0, 0, false
 	if k.queueRead {
-		k.places.remove(l.Owner)
+		k.queue.remove(l.Owner)
 	}
 }
 
@@ -314,7 +339,7 @@ func (k *txKey) change(l simba.Lock, renew bool) {
 
 // timed is a lock as it will be read, when it is written now.
 func (t *tx) timed(l simba.Lock) simba.Lock {
-	now := t.now.UnixMilli()
+	now := t.Now().UnixMilli()
 	switch {
 	case l.EndsAt != 0:
 		l.TTL = time.Duration(l.EndsAt-now) * time.Millisecond
@@ -336,8 +361,8 @@ func (t *tx) Drop(name string) {
 }
 
 // Queue implements simba.Tx.
-func (t *tx) Queue(name string) []simba.Place {
-	return t.queued(name).places.inOrder()
+func (t *tx) Queue(name string) []simba.QueueMember {
+	return t.queued(name).queue.inOrder()
 }
 
 // queued is key for one whose queue counts too.
@@ -348,23 +373,23 @@ func (t *tx) queued(name string) *txKey {
 	}
 	t.read(k, func(m *mutex, _ *step) {
 		k.queueRead = true
-		k.readPlaces = m.places()
-		k.places = places{list: k.readPlaces}
+		k.readQueue = m.members()
+		k.queue = txQueue{list: k.readQueue}
 	})
 	for i := range k.work {
 		if o := &k.work[i]; o.kind == opTake {
-			k.places.remove(o.lock.Owner)
+			k.queue.remove(o.lock.Owner)
 		}
 	}
 	return k
 }
 
-// Place implements simba.Tx.
-func (t *tx) Place(name, contender string) (simba.Place, bool) {
-	p := &t.queued(name).places
+// Queued implements simba.Tx.
+func (t *tx) Queued(name, contender string) (simba.QueueMember, bool) {
+	p := &t.queued(name).queue
 	i, ok := p.find(contender)
 	if !ok {
-		return simba.Place{}, false
+		return simba.QueueMember{}, false
 	}
 	return p.list[i], true
 }
@@ -374,14 +399,14 @@ func (t *tx) Enqueue(name, contender string, score float64) {
 	k := t.queued(name)
 	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
 	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender }) // it is back
-	k.places.add(simba.Place{Contender: contender, Score: score})
+	k.queue.add(simba.QueueMember{Contender: contender, Score: score})
 }
 
 // Dequeue implements simba.Tx.
 func (t *tx) Dequeue(name, contender string) {
 	k := t.queued(name)
 	k.dequeued = append(k.dequeued, contender)
-	k.places.remove(contender)
+	k.queue.remove(contender)
 }
 
 // Publish implements simba.Tx.
@@ -400,17 +425,17 @@ func (t *tx) Discard() {
 	for _, k := range t.keys {
 		k.work, k.dequeued = k.room[:0], nil
 		k.ended, k.hidden, k.next = 0, false, 0
-		k.lock, k.places, k.refused = k.readLock, places{list: k.readPlaces}, false
+		k.lock, k.queue, k.refused = k.readLock, txQueue{list: k.readQueue}, false
 	}
 }
 
-// Commit implements simba.Tx.
-func (t *tx) Commit(context.Context) (simba.Seq, error) {
-	if t.stopped || t.over || !t.engine.enter() {
+// commit does what the transaction has to do, or returns why it did nothing. The Seq covers what
+// the transaction has read.
+func (t *tx) commit() (simba.Seq, error) {
+	if t.stopped || !t.engine.enter() {
 		return 0, simba.ErrStopped
 	}
 	defer t.engine.leave()
-	t.over = true
 	if t.tooLarge {
 		return 0, simba.ErrTooLarge
 	}

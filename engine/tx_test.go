@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,10 +16,10 @@ import (
 // commit runs a transaction that must not conflict.
 func (w *world) commit(do func(tx simba.Tx)) {
 	w.t.Helper()
-	tx := w.e.Begin()
-	defer tx.Close()
+	tx := w.e.begin()
+	defer tx.end()
 	do(tx)
-	w.settle(tx.Commit(context.Background()))
+	w.settle(tx.commit())
 }
 
 func (w *world) lock(key string) (l simba.Lock) {
@@ -29,9 +28,9 @@ func (w *world) lock(key string) (l simba.Lock) {
 	return l
 }
 
-func conflicts(t *testing.T, tx simba.Tx) {
+func conflicts(t *testing.T, tx *tx) {
 	t.Helper()
-	if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrConflict) {
+	if _, err := tx.commit(); !errors.Is(err, simba.ErrConflict) {
 		t.Errorf("committed: %v", err)
 	}
 }
@@ -85,13 +84,13 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 
 func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
 	inBubble(t, func(w *world) {
-		one, two := w.e.Begin(), w.e.Begin()
-		for i, tx := range []simba.Tx{one, two} {
+		one, two := w.e.begin(), w.e.begin()
+		for i, tx := range []*tx{one, two} {
 			if !tx.Lock("m").Exists() {
 				tx.Take("m", str(fmt.Sprint("c", i), sec))
 			}
 		}
-		w.settle(one.Commit(context.Background()))
+		w.settle(one.commit())
 		conflicts(w.t, two)
 		if o := w.owner("m"); o.Owner != "c0" {
 			w.t.Errorf("%+v", o)
@@ -113,7 +112,7 @@ func TestWhatWasReadMustBeSoAtTheCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				w.acquire("m", "a", 5*sec, 0)
-				tx := w.e.Begin()
+				tx := w.e.begin()
 				tx.Lock("m")
 				tx.Lock("free")
 				tx.Take("new", str("x", simba.Endless))
@@ -145,17 +144,22 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
-				tx := w.e.Begin()
-				defer tx.Close()
-				tx.Watch("m", test.queue)
-				test.change(w)
-				if tx.Resume() == test.fails {
-					w.t.Errorf("resumed: %v", !test.fails)
+				version := w.e.Watch("m", test.queue)
+				before, tx := w.e.begin(), w.e.begin()
+				defer before.end()
+				defer tx.end()
+				if !before.Unchanged("m", test.queue, version) {
+					w.t.Error("it has changed at once")
 				}
-				tx.Take("x", str("y", sec))
-				if _, err := tx.Commit(context.Background()); errors.Is(err, simba.ErrConflict) != test.fails {
+				before.Take("x", str("y", sec))
+				test.change(w)
+				if tx.Unchanged("m", test.queue, version) == test.fails {
+					w.t.Errorf("unchanged: %t", test.fails)
+				}
+				if _, err := before.commit(); errors.Is(err, simba.ErrConflict) != test.fails {
 					w.t.Errorf("committed: %v", err)
 				}
+				w.e.Unwatch("m")
 			})
 		})
 	}
@@ -164,28 +168,38 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 func TestAQueueThatWasNotReadMayChange(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 5*sec, 0)
-		tx, reader := w.e.Begin(), w.e.Begin()
+		tx, reader := w.e.begin(), w.e.begin()
 		tx.Lock("m")
 		tx.Change("m", str("a", 9*sec), true)
 		reader.Queue("m")
 		reader.Take("x", str("y", sec))
 		w.acquire("m", "b", sec, 0)
 		conflicts(w.t, reader)
-		w.settle(tx.Commit(context.Background()))
+		w.settle(tx.commit())
 		if l := w.lock("m"); l.TTL != 9*sec {
 			w.t.Errorf("%+v", l)
 		}
 	})
 }
 
-func TestATransactionThatIsOverWatchesNothing(t *testing.T) {
+func TestNothingStaysWatched(t *testing.T) {
 	inBubble(t, func(w *world) {
-		tx := w.e.Begin()
-		tx.Watch("m", false)
-		tx.Watch("n", true)
-		tx.Close()
-		tx.Close()
-		w.lock("m")
+		lock, queue := w.e.Watch("m", false), w.e.Watch("n", true)
+		for range 2 { // a tx is used again
+			_, err := w.e.Update(func(tx simba.Tx) error {
+				if !tx.Unchanged("m", false, lock) || !tx.Unchanged("n", true, queue) {
+					w.t.Error("they have changed")
+				}
+				tx.NextToken("o")
+				return nil
+			})
+			if err != nil {
+				w.t.Error(err)
+			}
+		}
+		w.e.Unwatch("m")
+		w.e.Unwatch("n")
+		w.e.Unwatch("never watched")
 		for i := range w.e.shards {
 			if n := len(w.e.shards[i].watched); n != 0 {
 				w.t.Errorf("%d are watched", n)
@@ -277,14 +291,14 @@ func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
 			{"an end after none", []op{{lock: str("j", simba.Endless), renew: true}, {lock: str("j", 6*sec), renew: true}}, str("j", 6*sec)},
 			{"no end", []op{{lock: str("k", 6*sec), renew: true}, {lock: str("k", simba.Endless), renew: true}, {lock: str("l", sec)}}, str("l", simba.Endless)},
 		} {
-			w.commit(func(tx simba.Tx) {
+			w.commit(func(t simba.Tx) {
 				for _, o := range c.changes {
-					tx.Change("m", o.lock, o.renew)
+					t.Change("m", o.lock, o.renew)
 				}
-				if n := len(tx.(*handle).first.work); n != 1 {
+				if n := len(t.(*tx).first.work); n != 1 {
 					w.t.Errorf("%s: %d changes", c.what, n)
 				}
-				if l := tx.Lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL {
+				if l := t.Lock("m"); l.Owner != c.want.Owner || l.TTL != c.want.TTL {
 					w.t.Errorf("%s: it sees %+v, want %+v", c.what, l, c.want)
 				}
 			})
@@ -381,7 +395,7 @@ func (w *world) queueScores(m string) map[string]float64 {
 	return scores
 }
 
-func contenders(places []simba.Place) string {
+func contenders(places []simba.QueueMember) string {
 	var names []string
 	for _, p := range places {
 		names = append(names, p.Contender)
@@ -476,12 +490,12 @@ func TestWhoIsTakenOutOfTheQueueOfAFreeMutexHasItsTurn(t *testing.T) {
 func TestInTheQuietTimeNoKeyIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Quiet: 5 * sec})
-		tx := w.e.Begin()
+		tx := w.e.begin()
 		if tx.Open("m", "a") {
 			t.Error("it is open")
 		}
 		tx.Take("m", str("a", sec))
-		if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrRecovering) {
+		if _, err := tx.commit(); !errors.Is(err, simba.ErrRecovering) {
 			t.Errorf("committed: %v", err)
 		}
 		time.Sleep(5 * sec)
@@ -493,11 +507,11 @@ func TestNothingOfATransactionIsToldBeforeAllOfItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		w := newWorldOn(t, g, Recovery{})
-		tx := w.e.Begin()
+		tx := w.e.begin()
 		tx.Take("a", str("x", sec))
 		tx.Take("b", str("x", sec))
 		tx.Publish("news", "done")
-		seq, err := tx.Commit(context.Background())
+		seq, err := tx.commit()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -525,15 +539,15 @@ func TestATransactionHoldsUpOthersForABoundedTime(t *testing.T) {
 			"messages": func(tx simba.Tx, i int) { tx.Publish("news", "x") },
 		} {
 			for _, n := range []int{simba.MaxTxKeys, simba.MaxTxKeys + 1} {
-				tx := w.e.Begin()
+				tx := w.e.begin()
 				for i := range n {
 					fill(tx, i)
 				}
-				seq, err := tx.Commit(context.Background())
+				seq, err := tx.commit()
 				if errors.Is(err, simba.ErrTooLarge) != (n > simba.MaxTxKeys) {
 					w.t.Errorf("%d %s: %v", n, name, err)
 				}
-				tx.Close()
+				tx.end()
 				w.settle(seq, nil)
 			}
 		}
@@ -550,21 +564,21 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 			tx.Enqueue("held", "b", 1)
 		})
 		for range 2 { // a tx is used again
-			tx := w.e.Begin()
+			tx := w.e.begin()
 			for i := range 2 * simba.MaxTxKeys {
-				tx.Watch(fmt.Sprint("w", i), false)
+				tx.Unchanged(fmt.Sprint("w", i), false, 0)
 				tx.Lock(fmt.Sprint("k", i))
 			}
-			if n := len(tx.(*handle).keys); n != simba.MaxTxKeys {
+			if n := len(tx.keys); n != simba.MaxTxKeys {
 				w.t.Errorf("it remembers %d keys", n)
 			}
 			if l, places := tx.Lock("held"), tx.Queue("held"); !tx.TooLarge() || l.Exists() || len(places) > 0 {
 				w.t.Errorf("it goes on reading: %v, %v", l, places)
 			}
-			if _, err := tx.Commit(context.Background()); !errors.Is(err, simba.ErrTooLarge) {
+			if _, err := tx.commit(); !errors.Is(err, simba.ErrTooLarge) {
 				w.t.Error(err)
 			}
-			tx.Close()
+			tx.end()
 			for i := range w.e.shards {
 				if n := len(w.e.shards[i].watched); n != 0 {
 					w.t.Fatalf("shard %d has %d watches left", i, n)
@@ -588,7 +602,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 		if w.lock("m").Exists() || len(w.radio.told("news")) != 0 {
 			w.t.Error("something is left")
 		}
-		tx := w.e.Begin()
+		tx := w.e.begin()
 		tx.Lock("m")
 		tx.Lock("n")
 		tx.Discard()
@@ -634,14 +648,16 @@ func TestTransactionsAreSerializable(t *testing.T) {
 		all.Go(func() {
 			for n := range 300 {
 				for {
-					tx := e.Begin()
-					first, same := tx.Lock(keys[(i+n)%4]).Owner, true
-					for _, k := range keys {
-						same = same && tx.Lock(k).Owner == first
-						tx.Take(k, str(fmt.Sprint(i, "-", n), simba.Endless))
-					}
-					_, err := tx.Commit(context.Background())
-					tx.Close()
+					var same bool
+					_, err := e.Update(func(tx simba.Tx) error {
+						first := tx.Lock(keys[(i+n)%4]).Owner
+						same = true
+						for _, k := range keys {
+							same = same && tx.Lock(k).Owner == first
+							tx.Take(k, str(fmt.Sprint(i, "-", n), simba.Endless))
+						}
+						return nil
+					})
 					if err == nil {
 						if !same {
 							t.Error("it has read half of another's changes")
@@ -659,5 +675,55 @@ func TestTransactionsAreSerializable(t *testing.T) {
 	all.Wait()
 	if n := e.Stats().Held; n != 4 {
 		t.Errorf("%d are held", n)
+	}
+}
+
+func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
+	interfere := func(w *world, i int) { // changes m
+		if i%2 == 0 {
+			w.acquire("m", "other", sec, 0)
+		} else {
+			w.release(simba.ReleaseRequest{Mutex: "m", Contender: "other"})
+		}
+	}
+	failed := errors.New("failed")
+	for _, test := range []struct {
+		name      string
+		conflicts int
+		err, want error
+		runs      int
+	}{
+		{"no conflict", 0, nil, nil, 1},
+		{"three conflicts", 3, nil, nil, 4},
+		{"an error depends on what was read", 3, failed, failed, 4},
+		{"too many conflicts", maxAttempts, nil, simba.ErrConflict, maxAttempts},
+		{"too many conflicts of an error", maxAttempts, failed, simba.ErrConflict, maxAttempts},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				runs := 0
+				seq, err := w.e.Update(func(tx simba.Tx) error {
+					runs++
+					if tx.Lock("x").Exists() {
+						w.t.Error("it sees changes of the run before")
+					}
+					tx.Lock("m")
+					tx.Take("x", str("y", sec))
+					if runs <= test.conflicts {
+						interfere(w, runs-1)
+					}
+					return test.err
+				})
+				if !errors.Is(err, test.want) || runs != test.runs {
+					w.t.Errorf("%d runs: %v", runs, err)
+				}
+				if w.lock("x").Exists() != (err == nil) {
+					w.t.Errorf("x is taken: %t", err != nil)
+				}
+				if test.conflicts > 0 && seq == 0 {
+					w.t.Error("the result rests on no change")
+				}
+			})
+		})
 	}
 }

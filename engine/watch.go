@@ -1,17 +1,17 @@
 package engine
 
-// watched are the mutexes of a shard that transactions have read, by name. It is guarded by
-// the shard's lock.
+// watched are the mutexes of a shard whose changes are counted, by name. It is guarded by the
+// shard's lock.
 type watched map[string]*watch
 
-// watch counts the changes of a mutex while any transaction looks at it.
+// watch counts the changes of a mutex while clients or transactions watch it.
 type watch struct {
 	refs  int
-	lock  uint64 // changes of the lock, or of whose turn it is
-	queue uint64 // changes of who waits
+	lock  uint64 // changes of the lock or of its reservation
+	queue uint64 // changes of the queue
 }
 
-// touch counts what a step has changed. It costs nothing if nobody looks.
+// touch counts what a step has changed. It costs nothing if nobody watches.
 func (w watched) touch(m *mutex, s *step, before census) {
 	if len(w) == 0 {
 		return
@@ -29,13 +29,21 @@ func (w watched) touch(m *mutex, s *step, before census) {
 	}
 }
 
-// sights are what a transaction saw of a watch.
-type sights struct {
+// version returns the count of the lock's changes, or of the queue's.
+func (x *watch) version(queue bool) uint64 {
+	if queue {
+		return x.queue
+	}
+	return x.lock
+}
+
+// seenVersions are the versions of a mutex that a transaction has read.
+type seenVersions struct {
 	lock, queue     uint64
 	ofLock, ofQueue bool
 }
 
-func (s *sights) add(x *watch, queue bool) {
+func (s *seenVersions) add(x *watch, queue bool) {
 	if queue && !s.ofQueue {
 		s.ofQueue, s.queue = true, x.queue
 	}
@@ -44,7 +52,7 @@ func (s *sights) add(x *watch, queue bool) {
 	}
 }
 
-func (s *sights) same(x *watch) bool {
+func (s *seenVersions) same(x *watch) bool {
 	return (!s.ofLock || s.lock == x.lock) && (!s.ofQueue || s.queue == x.queue)
 }
 
@@ -68,5 +76,31 @@ func (sh *shard) unwatch(name string, x *watch) {
 	}
 	if len(sh.watched) == 0 {
 		sh.watched = nil // a map never shrinks
+	}
+}
+
+// Watch implements simba.Keyspace.
+func (e *Engine) Watch(name string, queue bool) (version uint64) {
+	if !e.enter() {
+		return 0
+	}
+	defer e.leave()
+	sh, hash := e.shard(name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := sh.begin()
+	m, before := sh.find(name, hash)
+	m.advance(s)
+	sh.finish(m, s, before)
+	return sh.watch(name).version(queue)
+}
+
+// Unwatch implements simba.Keyspace.
+func (e *Engine) Unwatch(name string) {
+	sh, _ := e.shard(name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if x := sh.watched[name]; x != nil { // nil if the engine had stopped before Watch
+		sh.unwatch(name, x)
 	}
 }

@@ -88,7 +88,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		Logger:       log.Logger,
 		Broker:       broker,
 		Committer:    a.engine,
-		CommitWaited: a.handler.Settled,
+		CommitWaited: a.handler.CommitWaited,
 		InUse:        a.handler.InUse,
 		RequireAuth:  a.handler.RequireAuth,
 		Poll:         a.cfg.Engine == engineEmbedded, // others wait for their stores

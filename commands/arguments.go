@@ -1,0 +1,51 @@
+package commands
+
+import (
+	"strings"
+)
+
+// oneKey is the first argument, as a key that is used so.
+func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
+
+// Arguments that most of these commands take.
+var (
+	keyArg     = argument{name: "key", kind: key}
+	fieldArg   = argument{name: "field", kind: str}
+	fieldsArg  = argument{name: "field", kind: str, multiple: true}
+	valueArg   = argument{name: "value", kind: str}
+	fieldValue = argument{name: "field_value", kind: block, multiple: true, args: []argument{fieldArg, valueArg}}
+
+	memberArg   = argument{name: "member", kind: str}
+	startArg    = argument{name: "start", kind: integer}
+	stopArg     = argument{name: "stop", kind: integer}
+	withScores  = argument{name: "withscores", token: "WITHSCORES", kind: pureToken, optional: true}
+	limitOption = argument{name: "offset_count", token: "LIMIT", kind: block, optional: true, args: []argument{
+		{name: "offset", kind: integer}, {name: "count", kind: integer},
+	}}
+)
+
+// manyKeys is all arguments, as keys that are used so.
+func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
+
+var (
+	keysArg = argument{name: "key", kind: key, multiple: true}
+
+	expireCondition = argument{name: "condition", kind: oneof, optional: true, args: []argument{
+		{name: "nx", token: "NX", kind: pureToken}, {name: "xx", token: "XX", kind: pureToken},
+		{name: "gt", token: "GT", kind: pureToken}, {name: "lt", token: "LT", kind: pureToken},
+	}}
+)
+
+const unixTime kind = "unix-time"
+
+// expiryOptions are the ways to give an expiry, and one that gives none.
+func expiryOptions(other string) argument {
+	return argument{name: "expiration", kind: oneof, optional: true, args: []argument{
+		{name: "seconds", token: "EX", kind: integer}, {name: "milliseconds", token: "PX", kind: integer},
+		{name: "unix-time-seconds", token: "EXAT", kind: unixTime},
+		{name: "unix-time-milliseconds", token: "PXAT", kind: unixTime},
+		{name: strings.ToLower(other), token: other, kind: pureToken},
+	}}
+}
+
+var keyRead = keys{1, 1, 1, []string{"RO"}}

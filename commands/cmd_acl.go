@@ -1,0 +1,258 @@
+package commands
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/simba-resp/simba-resp/access"
+)
+
+// ACL. The users are in a file that only the operator writes, so SETUSER, DELUSER and SAVE are
+// refused.
+
+var aclCommands = []command{
+	{
+		name: "acl", arity: -2, group: "server", since: "6.0.0",
+		summary:    "A container for Access List Control commands",
+		complexity: "Depends on subcommand.",
+		subs:       aclSubcommands,
+	},
+}
+
+var aclSubcommands = []command{
+	{
+		name: "cat", arity: -2, flags: control, since: "6.0.0", run: (*client).aclCat,
+		summary:    "List the ACL categories or the commands inside a category",
+		complexity: "O(1) since the categories and commands are a fixed set.",
+		args:       []argument{{name: "categoryname", kind: str, optional: true}},
+	},
+	{
+		name: "deluser", arity: -3, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
+		summary:    "Refused: users are kept in their file",
+		complexity: "O(1)",
+		args:       []argument{{name: "username", kind: str, multiple: true}},
+	},
+	{
+		name: "dryrun", arity: -4, flags: adminControl | secret, since: "7.0.0", run: (*client).aclDryRun,
+		summary:    "Returns whether the user can execute the given command without executing the command.",
+		complexity: "O(1).",
+		args: []argument{{name: "username", kind: str}, {name: "command", kind: str},
+			{name: "arg", kind: str, optional: true, multiple: true}},
+	},
+	{
+		name: "genpass", arity: -2, flags: control, since: "6.0.0", run: (*client).aclGenPass,
+		summary:    "Generate a pseudorandom secure password to use for ACL users",
+		complexity: "O(1)",
+		args:       []argument{{name: "bits", kind: integer, optional: true}},
+	},
+	{
+		name: "getuser", arity: 3, flags: adminControl, since: "6.0.0", run: (*client).aclGetUser,
+		summary:    "Get the rules for a specific ACL user",
+		complexity: "O(N). Where N is the number of password, command and pattern rules that the user has.",
+		args:       []argument{{name: "username", kind: str}},
+	},
+	{
+		name: "list", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclList,
+		summary:    "List the current ACL rules in ACL config file format",
+		complexity: "O(N). Where N is the number of configured users.",
+	},
+	{
+		name: "load", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclLoad,
+		summary:    "Reload the ACLs from the configured ACL file",
+		complexity: "O(N). Where N is the number of configured users.",
+	},
+	aclLogRow,
+	{
+		name: "save", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
+		summary:    "Refused: the server does not write the file of its users",
+		complexity: "O(1)",
+	},
+	{
+		name: "setuser", arity: -3, flags: adminControl | secret, since: "6.0.0", run: (*client).aclReadOnly,
+		summary:    "Refused: users are kept in their file",
+		complexity: "O(1)",
+		args: []argument{{name: "username", kind: str},
+			{name: "rule", kind: str, optional: true, multiple: true}},
+	},
+	{
+		name: "users", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclUsers,
+		summary:    "List the username of all the configured ACL rules",
+		complexity: "O(N). Where N is the number of configured users.",
+	},
+	{
+		name: "whoami", arity: 2, flags: control, since: "6.0.0", run: (*client).aclWhoami,
+		summary:    "Return the name of the user associated to the current connection",
+		complexity: "O(1)",
+	},
+}
+
+func (c *client) aclWhoami([][]byte) { c.w.BulkString(c.account.Load().Name()) }
+
+func (c *client) aclUsers([][]byte) {
+	names := c.x.users.Names()
+	c.w.Array(len(names))
+	for _, n := range names {
+		c.w.BulkString(n)
+	}
+}
+
+func (c *client) aclList([][]byte) {
+	var lines []string
+	for _, name := range c.x.users.Names() {
+		if u := c.x.findUser(name); u != nil {
+			lines = append(lines, u.String())
+		}
+	}
+	c.w.Array(len(lines))
+	for _, l := range lines {
+		c.w.BulkString(l)
+	}
+}
+
+// findUser returns the user with that name, nil if there is none.
+func (x *Commands) findUser(name string) *access.User {
+	if a := x.users.Find(name); a != nil {
+		return a.User()
+	}
+	return nil
+}
+
+func (c *client) aclGetUser(args [][]byte) {
+	u := c.x.findUser(string(args[2]))
+	if u == nil {
+		c.w.Null()
+		return
+	}
+	fields := 6
+	if u.NamesContenders() {
+		fields++
+	}
+	w := c.w
+	w.Map(fields)
+	w.BulkString("flags")
+	flags := u.Flags()
+	w.Set(len(flags))
+	for _, f := range flags {
+		w.BulkString(f)
+	}
+	w.BulkString("passwords")
+	passwords := u.Passwords()
+	w.Array(len(passwords))
+	for _, p := range passwords {
+		w.BulkString(p)
+	}
+	c.writeField("commands", u.Commands())
+	c.writeField("keys", u.Keys())
+	c.writeField("channels", u.Channels())
+	w.BulkString("selectors")
+	w.Array(0)
+	if u.NamesContenders() {
+		c.writeField("contenders", u.Contenders())
+	}
+}
+
+func (c *client) aclCat(args [][]byte) {
+	var names []string
+	switch {
+	case len(args) > 3:
+		c.fail(tryHelp(c.running, args))
+		return
+	case len(args) == 2:
+		names = categoryNames[:]
+	default:
+		i := slices.Index(categoryNames[:], strings.ToLower(string(args[2])))
+		if i < 0 {
+			c.fail(replyErrorf("ERR Unknown category '%s'", shorten(args[2])))
+			return
+		}
+		for e := range c.x.table.all() {
+			if e.acl()&(1<<i) != 0 {
+				names = append(names, e.full)
+			}
+		}
+	}
+	c.w.Array(len(names))
+	for _, n := range names {
+		c.w.BulkString(n)
+	}
+}
+
+// aclLoad reads the file again and applies it to all connections.
+func (c *client) aclLoad([][]byte) {
+	changed, err := c.x.users.Load()
+	switch {
+	case errors.Is(err, access.ErrNoFile):
+		c.fail(replyError("ERR This instance is not configured to use an ACL file. Start it with the option aclfile."))
+		return
+	case err != nil:
+		c.fail(replyErrorf("ERR %s. ACL errors detected, no change to the previously active ACL rules was performed", strings.NewReplacer("\r", " ", "\n", " ").Replace(err.Error())))
+		return
+	}
+	c.w.Simple("OK")
+	c.x.rejudge(c, changed)
+}
+
+// aclReadOnly refuses SETUSER, DELUSER and SAVE.
+func (c *client) aclReadOnly([][]byte) {
+	c.fail(replyErrorf("ERR %s is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD",
+		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " "))))
+}
+
+// aclDryRun replies whether a user may run a command. It does not run the command.
+func (c *client) aclDryRun(args [][]byte) {
+	u := c.x.findUser(string(args[2]))
+	if u == nil {
+		c.fail(replyErrorf("ERR User '%s' not found", shorten(args[2])))
+		return
+	}
+	call := args[3:]
+	e, err := c.x.table.find(call)
+	switch {
+	case e == nil, err != nil && e.bySub != nil && len(call) > 1:
+		c.fail(replyErrorf("ERR Command '%s' not found", shorten(call[0])))
+		return
+	case err != nil:
+		c.fail(err)
+		return
+	}
+	if d := e.deny(u, call); d != nil {
+		c.w.BulkString(fmt.Sprintf(denialWords[d.reason].dryrun, d.object))
+		return
+	}
+	c.w.Simple("OK")
+}
+
+const (
+	defaultPassBits = 256
+	maxPassBits     = 4096
+)
+
+// aclGenPass generates a password of the given number of bits, in hex.
+func (c *client) aclGenPass(args [][]byte) {
+	bits := int64(defaultPassBits)
+	switch len(args) {
+	case 2:
+	case 3:
+		n, ok := parseInt(args[2])
+		switch {
+		case !ok:
+			c.fail(errNotInteger)
+			return
+		case n <= 0 || n > maxPassBits:
+			c.fail(replyErrorf("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to %d", maxPassBits))
+			return
+		}
+		bits = n
+	default:
+		c.fail(tryHelp(c.running, args))
+		return
+	}
+	digits := int(bits+3) / 4
+	b := make([]byte, (digits+1)/2)
+	rand.Read(b)
+	c.w.BulkString(hex.EncodeToString(b)[:digits])
+}

@@ -1,0 +1,134 @@
+package commands
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+var aclLogRow = command{
+	name: "log", arity: -2, flags: adminControl, since: "6.0.0", run: (*client).aclLogShow,
+	summary:    "List latest events denied because of ACLs in place",
+	complexity: "O(N) with N being the number of entries shown.",
+	args: []argument{{name: "operation", kind: oneof, optional: true, args: []argument{
+		{name: "count", kind: integer}, {name: "reset", token: "RESET", kind: pureToken}}}},
+}
+
+// aclLog has the last denials and failed logins for ACL LOG. Equal ones within a minute are one
+// entry.
+type aclLog struct {
+	mu      sync.Mutex // protects the rest
+	entries []aclEntry // from old to new
+	counts  [denialReasons]uint64
+}
+
+// aclRecord is one denial. Two denials are of the same kind if their records are equal.
+type aclRecord struct {
+	reason  denialReason
+	context string // "toplevel", "multi", "lua"
+	object  string
+	user    string
+}
+
+type aclEntry struct {
+	aclRecord
+	count  int64
+	at     time.Time // of the last
+	client string    // its line in CLIENT LIST
+}
+
+const (
+	maxACLLog    = 128
+	aclLogWindow = time.Minute
+)
+
+func (l *aclLog) add(c *client, r aclRecord) {
+	now := time.Now()
+	who := describe(c.conn, now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts[r.reason]++
+	e := aclEntry{aclRecord: r, count: 1, at: now, client: who}
+	if i := slices.IndexFunc(l.entries, func(e aclEntry) bool { return e.aclRecord == r && now.Sub(e.at) <= aclLogWindow }); i >= 0 {
+		e.count += l.entries[i].count
+		l.entries = slices.Delete(l.entries, i, i+1)
+	}
+	l.entries = append(l.entries, e)
+	if over := len(l.entries) - maxACLLog; over > 0 {
+		l.entries = slices.Delete(l.entries, 0, over)
+	}
+}
+
+// newest returns the last n entries, the newest first.
+func (l *aclLog) newest(n int64) []aclEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n = max(0, min(n, int64(len(l.entries))))
+	last := slices.Clone(l.entries[len(l.entries)-int(n):])
+	slices.Reverse(last)
+	return last
+}
+
+func (l *aclLog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = nil
+}
+
+// resetCounts sets all counts to 0.
+func (l *aclLog) resetCounts() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts = [denialReasons]uint64{}
+}
+
+// count returns how often a request was denied for that reason.
+func (l *aclLog) count(r denialReason) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts[r]
+}
+
+const defaultACLLog = 10
+
+func (c *client) aclLogShow(args [][]byte) {
+	count := int64(defaultACLLog)
+	switch {
+	case len(args) > 3:
+		c.fail(tryHelp(c.running, args))
+		return
+	case len(args) == 3 && equalFold(args[2], "RESET"):
+		c.x.aclLog.reset()
+		c.w.Simple("OK")
+		return
+	case len(args) == 3:
+		n, ok := parseInt(args[2])
+		if !ok {
+			c.fail(errNotInteger)
+			return
+		}
+		count = n
+	}
+	now := time.Now()
+	entries := c.x.aclLog.newest(count)
+	c.w.Array(len(entries))
+	for _, e := range entries {
+		c.w.Map(7)
+		c.w.BulkString("count")
+		c.w.Int(e.count)
+		c.writeField("reason", denialWords[e.reason].name)
+		c.writeField("context", e.context)
+		c.writeField("object", e.object)
+		c.writeField("username", e.user)
+		c.w.BulkString("age-seconds")
+		c.w.Double(milliseconds(now.Sub(e.at)))
+		c.writeField("client-info", e.client)
+	}
+}
+
+// milliseconds returns d in seconds, to the millisecond.
+func milliseconds(d time.Duration) float64 {
+	s, _ := strconv.ParseFloat(strconv.FormatFloat(d.Seconds(), 'f', 3, 64), 64)
+	return s
+}

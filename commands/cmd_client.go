@@ -1,0 +1,196 @@
+package commands
+
+import "github.com/simba-resp/simba-resp/resp"
+
+// CLIENT, with the subcommands about the connection itself.
+
+var clientCommands = []command{
+	{
+		name: "client", arity: -2, group: "connection", since: "2.4.0",
+		summary:    "A container for client connection commands",
+		complexity: "Depends on subcommand.",
+		subs:       clientSubcommands,
+	},
+}
+
+var clientSubcommands = []command{
+	{
+		name: "getname", arity: 2, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientGetName,
+		summary:    "Get the current connection name",
+		complexity: "O(1)",
+	},
+	{
+		name: "id", arity: 2, flags: control, categories: catConnection, since: "5.0.0", run: (*client).clientID,
+		summary:    "Returns the client ID for the current connection",
+		complexity: "O(1)",
+	},
+	clientInfoRow,
+	clientKillRow,
+	clientListRow,
+	{
+		name: "no-evict", arity: 3, flags: adminControl, categories: catConnection, since: "7.0.0", run: (*client).clientToggle,
+		summary:    "Set client eviction mode for the current connection; no connection is ever evicted",
+		complexity: "O(1)",
+		args:       []argument{{name: "enabled", kind: oneof, args: toggle}},
+	},
+	{
+		name: "no-touch", arity: 3, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientToggle,
+		summary:    "Control whether commands affect the LRU/LFU of keys; there is none",
+		complexity: "O(1)",
+		args:       []argument{{name: "enabled", kind: oneof, args: toggle}},
+	},
+	{
+		name: "reply", arity: 3, flags: control | unqueued, categories: catConnection, since: "3.2.0", run: (*client).clientReply,
+		summary:    "Instruct the server whether to reply to commands",
+		complexity: "O(1)",
+		args: []argument{{name: "on_off_skip", kind: oneof, args: append(toggle[:2:2],
+			argument{name: "skip", token: "SKIP", kind: pureToken})}},
+	},
+	{
+		name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
+		summary:    "Set client or connection specific info",
+		complexity: "O(1)",
+		args: []argument{{name: "attr", kind: oneof, args: []argument{
+			{name: "libname", token: "LIB-NAME", kind: str},
+			{name: "libver", token: "LIB-VER", kind: str},
+		}}},
+	},
+	{
+		name: "setname", arity: 3, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientSetName,
+		summary:    "Set the current connection name",
+		complexity: "O(1)",
+		args:       []argument{{name: "connection-name", kind: str}},
+	},
+	{
+		name: "tracking", arity: -3, flags: control, categories: catConnection, since: "6.0.0", run: (*client).clientTracking,
+		summary:    "Enable or disable server assisted client side caching, which is not supported",
+		complexity: "O(1)",
+		args:       []argument{{name: "status", kind: oneof, args: toggle}},
+	},
+	{
+		name: "trackinginfo", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientTrackingInfo,
+		summary:    "Return information about server assisted client side caching for the current connection",
+		complexity: "O(1)",
+	},
+	clientUnblockRow,
+}
+
+var toggle = []argument{
+	{name: "on", token: "ON", kind: pureToken},
+	{name: "off", token: "OFF", kind: pureToken},
+}
+
+// maxClientName is the longest name of a client or a library, in bytes. CLIENT LIST shows it for
+// each connection, and the slow log keeps it for each entry.
+const maxClientName = 128
+
+func (c *client) clientID([][]byte) { c.w.Uint(c.conn.ID()) }
+
+func (c *client) clientGetName([][]byte) {
+	if name := c.conn.Name(); name != "" {
+		c.w.BulkString(name)
+	} else {
+		c.w.Null()
+	}
+}
+
+func checkClientName(name []byte) error {
+	if !printable(name) {
+		return errClientName
+	}
+	return checkLength("client name", name, maxClientName)
+}
+
+func (c *client) clientSetName(args [][]byte) {
+	if err := checkClientName(args[2]); err != nil {
+		c.fail(err)
+		return
+	}
+	c.conn.SetName(string(args[2]))
+	c.w.Simple("OK")
+}
+
+func (c *client) clientSetInfo(args [][]byte) {
+	lib := library{}
+	if l := c.library.Load(); l != nil {
+		lib = *l
+	}
+	var field *string
+	var option string
+	switch {
+	case equalFold(args[2], "LIB-NAME"):
+		field, option = &lib.name, "LIB-NAME"
+	case equalFold(args[2], "LIB-VER"):
+		field, option = &lib.version, "LIB-VER"
+	default:
+		c.fail(replyErrorf("ERR Unrecognized option '%s'", shorten(args[2])))
+		return
+	}
+	if !printable(args[3]) {
+		c.fail(replyErrorf("ERR %s cannot contain spaces, newlines or special characters.", args[2]))
+		return
+	}
+	if err := checkLength(option, args[3], maxClientName); err != nil {
+		c.fail(err)
+		return
+	}
+	*field = string(args[3])
+	c.library.Store(&lib)
+	c.w.Simple("OK")
+}
+
+// clientToggle serves NO-EVICT and NO-TOUCH. CLIENT LIST shows them, but they have no effect
+// because nothing is evicted.
+func (c *client) clientToggle(args [][]byte) {
+	var on bool
+	switch {
+	case equalFold(args[2], "ON"):
+		on = true
+	case !equalFold(args[2], "OFF"):
+		c.fail(errSyntax)
+		return
+	}
+	if equalFold(args[1], "NO-EVICT") {
+		c.noEvict.Store(on)
+	} else {
+		c.noTouch.Store(on)
+	}
+	c.w.Simple("OK")
+}
+
+func (c *client) clientReply(args [][]byte) {
+	switch {
+	case equalFold(args[2], "ON"):
+		c.conn.SetReplyMode(resp.ReplyOn)
+		c.w.Simple("OK")
+	case equalFold(args[2], "OFF"):
+		c.conn.SetReplyMode(resp.ReplyOff)
+	case equalFold(args[2], "SKIP"):
+		c.conn.SetReplyMode(resp.ReplySkipNext)
+	default:
+		c.fail(errSyntax)
+	}
+}
+
+func (c *client) clientTracking(args [][]byte) {
+	switch {
+	case equalFold(args[2], "OFF"):
+		c.w.Simple("OK")
+	case equalFold(args[2], "ON"):
+		c.fail(replyError("ERR client side caching is not supported: this server keeps locks, not values"))
+	default:
+		c.fail(errSyntax)
+	}
+}
+
+func (c *client) clientTrackingInfo([][]byte) {
+	w := c.w
+	w.Map(3)
+	w.BulkString("flags")
+	w.Set(1)
+	w.BulkString("off")
+	w.BulkString("redirect")
+	w.Int(-1)
+	w.BulkString("prefixes")
+	w.Array(0)
+}

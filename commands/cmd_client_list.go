@@ -1,0 +1,313 @@
+package commands
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// The subcommands of CLIENT that show or change any connection.
+
+var clientInfoRow = command{
+	name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
+	summary:    "Returns information about the current client connection.",
+	complexity: "O(1)",
+	tips:       []string{"nondeterministic_output"},
+}
+
+var clientListRow = command{
+	name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
+	summary:    "Get the list of client connections",
+	complexity: "O(N) where N is the number of client connections",
+	tips:       []string{"nondeterministic_output"},
+	args: []argument{connectionType,
+		{name: "id", token: "ID", kind: block, optional: true, args: []argument{
+			{name: "client-id", kind: integer, multiple: true}}},
+	},
+}
+
+var connectionType = argument{name: "type", token: "TYPE", kind: oneof, optional: true, args: []argument{
+	{name: "normal", token: "NORMAL", kind: pureToken},
+	{name: "master", token: "MASTER", kind: pureToken},
+	{name: "replica", token: "REPLICA", kind: pureToken},
+	{name: "pubsub", token: "PUBSUB", kind: pureToken},
+}}
+
+var clientKillRow = command{
+	name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
+	summary:    "Kill the connection of a client",
+	complexity: "O(N) where N is the number of client connections",
+	args: []argument{{name: "filter", kind: oneof, args: []argument{
+		{name: "ip:port", kind: str},
+		{name: "new-format", kind: oneof, multiple: true, args: []argument{
+			{name: "client-id", token: "ID", kind: integer, optional: true},
+			connectionType,
+			{name: "username", token: "USER", kind: str, optional: true},
+			{name: "ip:port", token: "ADDR", kind: str, optional: true},
+			{name: "ip:port", token: "LADDR", kind: str, optional: true},
+			{name: "yes/no", token: "SKIPME", kind: str, optional: true},
+			{name: "maxage", token: "MAXAGE", kind: integer, optional: true},
+		}},
+	}}},
+}
+
+var clientUnblockRow = command{
+	name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
+	summary:    "Unblock a client blocked in a blocking command from a different connection",
+	complexity: "O(1)",
+	args: []argument{{name: "client-id", kind: integer},
+		{name: "timeout_error", kind: oneof, optional: true, args: []argument{
+			{name: "timeout", token: "TIMEOUT", kind: pureToken},
+			{name: "error", token: "ERROR", kind: pureToken},
+		}},
+	},
+}
+
+// kindOf returns the connection's type in the filters of LIST and KILL.
+func kindOf(conn *resp.Conn) string {
+	if conn.SubscriptionCount() > 0 {
+		return "pubsub"
+	}
+	return "normal"
+}
+
+// parseKind reads a TYPE. No connection has the types master and replica.
+func parseKind(b []byte) (string, error) {
+	for _, kind := range [...]string{"normal", "replica", "pubsub", "master"} {
+		if equalFold(b, strings.ToUpper(kind)) {
+			return kind, nil
+		}
+	}
+	if equalFold(b, "SLAVE") {
+		return "replica", nil
+	}
+	return "", replyErrorf("ERR Unknown client type '%s'", shorten(b))
+}
+
+func (c *client) clientInfo([][]byte) {
+	c.w.Verbatim("txt", describe(c.conn, time.Now())+"\n")
+}
+
+func (c *client) clientList(args [][]byte) {
+	conns, err := c.listed(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	now := time.Now()
+	var text strings.Builder
+	for _, conn := range conns {
+		text.WriteString(describe(conn, now))
+		text.WriteByte('\n')
+		c.yield()
+	}
+	c.w.Verbatim("txt", text.String())
+}
+
+// listed returns the connections that LIST asks for.
+func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
+	var conns []*resp.Conn
+	switch {
+	case len(args) == 2:
+		return c.x.server.Conns(), nil
+	case len(args) == 4 && equalFold(args[2], "TYPE"):
+		kind, err := parseKind(args[3])
+		if err != nil {
+			return nil, err
+		}
+		for _, conn := range c.x.server.Conns() {
+			if kindOf(conn) == kind {
+				conns = append(conns, conn)
+			}
+		}
+	case len(args) > 3 && equalFold(args[2], "ID"):
+		for _, arg := range args[3:] {
+			id, ok := parseInt(arg)
+			if !ok {
+				return nil, replyError("ERR Invalid client ID")
+			}
+			if conn := c.x.server.Conn(uint64(id)); conn != nil {
+				conns = append(conns, conn)
+			}
+		}
+	default:
+		return nil, errSyntax
+	}
+	return conns, nil
+}
+
+// describe returns a connection's line in CLIENT LIST. It has the fields of Redis, except those
+// about memory that this server does not count for a connection.
+func describe(conn *resp.Conn, now time.Time) string {
+	c, ok := conn.State().(*client)
+	if !ok {
+		c = new(client) // it has sent no command yet
+		c.queued.Store(-1)
+	}
+	lastCommand := "NULL"
+	if e := c.last.Load(); e != nil {
+		lastCommand = e.full
+	}
+	lib := c.library.Load()
+	if lib == nil {
+		lib = new(library)
+	}
+	used, free := conn.QueryBuffered()
+	queued := conn.OutputQueued()
+	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d idle=%d flags=%s db=0 sub=%d psub=%d ssub=%d multi=%d"+
+		" qbuf=%d qbuf-free=%d omem=%d tot-mem=%d cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
+		conn.ID(), conn.RemoteAddr(), conn.LocalAddr(), conn.Name(),
+		int64(now.Sub(conn.Created()).Seconds()), int64(now.Sub(conn.LastActive()).Seconds()), c.flags(conn),
+		conn.SubscriptionCountOf(resp.Channel), conn.SubscriptionCountOf(resp.Pattern), conn.SubscriptionCountOf(resp.Shard),
+		c.queued.Load(), used, free, queued, used+free+queued,
+		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
+}
+
+// flags returns the letters of a connection's state in CLIENT LIST.
+func (c *client) flags(conn *resp.Conn) string {
+	var letters []byte
+	for _, f := range [...]struct {
+		set    bool
+		letter byte
+	}{
+		{c.monitoring.Load(), 'O'},
+		{conn.SubscriptionCount() > 0, 'P'},
+		{c.queued.Load() >= 0, 'x'},
+		{conn.Blocked(), 'b'},
+		{c.noEvict.Load(), 'e'},
+		{c.noTouch.Load(), 'T'},
+	} {
+		if f.set {
+			letters = append(letters, f.letter)
+		}
+	}
+	if letters == nil {
+		return "N"
+	}
+	return string(letters)
+}
+
+// victims is a parsed CLIENT KILL. It selects the connections that match all filters.
+type victims struct {
+	id          uint64
+	kind        string
+	addr, laddr string
+	user        string
+	maxAge      time.Duration
+	skipMe      bool
+}
+
+func parseKill(args [][]byte) (v victims, err error) {
+	v.skipMe = true
+	if len(args)%2 != 0 {
+		return v, errSyntax
+	}
+	for i := 2; i < len(args); i += 2 {
+		value := args[i+1]
+		switch {
+		case equalFold(args[i], "ID"):
+			id, ok := parseInt(value)
+			if !ok || id < 1 {
+				return v, replyError("ERR client-id should be greater than 0")
+			}
+			v.id = uint64(id)
+		case equalFold(args[i], "TYPE"):
+			if v.kind, err = parseKind(value); err != nil {
+				return v, err
+			}
+		case equalFold(args[i], "ADDR"):
+			v.addr = string(value)
+		case equalFold(args[i], "LADDR"):
+			v.laddr = string(value)
+		case equalFold(args[i], "USER"):
+			v.user = string(value)
+		case equalFold(args[i], "MAXAGE"):
+			seconds, err := parseRange("MAXAGE", value, 1, math.MaxInt64/int64(time.Second))
+			if err != nil {
+				return v, err
+			}
+			v.maxAge = time.Duration(seconds) * time.Second
+		case equalFold(args[i], "SKIPME") && equalFold(value, "YES"):
+			v.skipMe = true
+		case equalFold(args[i], "SKIPME") && equalFold(value, "NO"):
+			v.skipMe = false
+		default:
+			return v, errSyntax
+		}
+	}
+	return v, nil
+}
+
+func (v *victims) match(conn *resp.Conn, now time.Time) bool {
+	return (v.id == 0 || conn.ID() == v.id) &&
+		(v.kind == "" || kindOf(conn) == v.kind) &&
+		(v.addr == "" || conn.RemoteAddr() == v.addr) &&
+		(v.laddr == "" || conn.LocalAddr() == v.laddr) &&
+		(v.user == "" || userName(conn) == v.user) &&
+		(v.maxAge == 0 || now.Sub(conn.Created()) >= v.maxAge)
+}
+
+// clientKill replies OK to the old form with an address, and the number of killed connections to
+// the form with filters.
+func (c *client) clientKill(args [][]byte) {
+	if len(args) == 3 {
+		if c.kill(victims{addr: string(args[2])}) == 0 {
+			c.fail(replyError("ERR No such client"))
+			return
+		}
+		c.w.Simple("OK")
+		return
+	}
+	v, err := parseKill(args)
+	if err == nil && v.user != "" && c.x.users.Find(v.user) == nil {
+		err = replyErrorf("ERR No such user '%s'", shorten([]byte(v.user)))
+	}
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Int(int64(c.kill(v)))
+}
+
+func (c *client) kill(v victims) (killed int) {
+	now := time.Now()
+	for _, conn := range c.x.server.Conns() {
+		switch {
+		case !v.match(conn, now):
+			continue
+		case conn != c.conn:
+			conn.Close()
+		case v.skipMe:
+			continue
+		default:
+			conn.CloseAfterReply()
+		}
+		killed++
+	}
+	return killed
+}
+
+func (c *client) clientUnblock(args [][]byte) {
+	id, ok := parseInt(args[2])
+	if !ok {
+		c.fail(errNotInteger)
+		return
+	}
+	asError := false
+	switch {
+	case len(args) > 4:
+		c.fail(tryHelp(c.running, args))
+		return
+	case len(args) == 3 || equalFold(args[3], "TIMEOUT"):
+	case equalFold(args[3], "ERROR"):
+		asError = true
+	default:
+		c.fail(replyError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))
+		return
+	}
+	conn := c.x.server.Conn(uint64(id))
+	c.replyYes(conn != nil && conn.Unblock(asError), 0)
+}

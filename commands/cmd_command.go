@@ -1,0 +1,344 @@
+package commands
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// COMMAND shows clients the table of commands.
+
+var commandCommands = []command{
+	{
+		name: "command", arity: -1, flags: loading | stale, categories: catConnection,
+		group: "server", since: "2.8.13", run: (*client).commandAll,
+		summary:    "Get array of command details",
+		complexity: "O(N) where N is the total number of commands",
+		tips:       []string{"nondeterministic_output_order"},
+		subs:       commandSubcommands,
+	},
+}
+
+var commandSubcommands = []command{
+	{
+		name: "count", arity: 2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandCount,
+		summary:    "Get total number of commands",
+		complexity: "O(1)",
+	},
+	{
+		name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
+		summary:    "Get array of specific command documentation",
+		complexity: "O(N) where N is the number of commands to look up",
+		tips:       []string{"nondeterministic_output_order"},
+		args:       []argument{{name: "command-name", kind: str, optional: true, multiple: true}},
+	},
+	{
+		name: "getkeys", arity: -3, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandGetKeys,
+		summary:    "Extract keys given a full command",
+		complexity: "O(N) where N is the number of arguments to the command",
+		args: []argument{{name: "command", kind: str},
+			{name: "arg", kind: str, optional: true, multiple: true}},
+	},
+	{
+		name: "info", arity: -2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandInfo,
+		summary:    "Get array of specific command details, or all when no argument is given.",
+		complexity: "O(N) where N is the number of commands to look up",
+		tips:       []string{"nondeterministic_output_order"},
+		args:       []argument{{name: "command-name", kind: str, optional: true, multiple: true}},
+	},
+	{
+		name: "list", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandList,
+		summary:    "Get an array of command names",
+		complexity: "O(N) where N is the total number of commands",
+		tips:       []string{"nondeterministic_output_order"},
+		args: []argument{{name: "filterby", token: "FILTERBY", kind: oneof, optional: true, args: []argument{
+			{name: "module-name", token: "MODULE", kind: str},
+			{name: "category", token: "ACLCAT", kind: str},
+			{name: "pattern", token: "PATTERN", kind: pattern},
+		}}},
+	},
+}
+
+func (c *client) commandAll([][]byte) { c.writeInfos(c.x.table.entries) }
+
+func (c *client) commandCount([][]byte) { c.w.Int(int64(len(c.x.table.entries))) }
+
+func (c *client) commandInfo(args [][]byte) {
+	if len(args) == 2 {
+		c.writeInfos(c.x.table.entries)
+		return
+	}
+	c.w.Array(len(args) - 2)
+	for _, name := range args[2:] {
+		if e := c.x.table.named(name); e != nil {
+			c.writeInfo(e)
+		} else {
+			c.w.Null()
+		}
+	}
+}
+
+func (c *client) writeInfos(entries []*entry) {
+	c.w.Array(len(entries))
+	for _, e := range entries {
+		c.writeInfo(e)
+	}
+}
+
+// writeInfo writes the reply of COMMAND INFO for one command.
+func (c *client) writeInfo(e *entry) {
+	w := c.w
+	w.Array(10)
+	w.BulkString(e.full)
+	w.Int(int64(e.arity))
+	c.writeStatusSet(slices.Collect(members(e.flags, flagNames[:])))
+	w.Int(int64(e.keys.first))
+	w.Int(int64(e.keys.last))
+	w.Int(int64(e.keys.step))
+	categories := slices.Collect(members(e.acl(), categoryNames[:]))
+	for i, name := range categories {
+		categories[i] = "@" + name
+	}
+	c.writeStatusSet(categories)
+	w.Set(len(e.tips))
+	for _, tip := range e.tips {
+		w.BulkString(tip)
+	}
+	c.writeKeySpec(e)
+	w.Set(len(e.subs))
+	for _, s := range e.subs {
+		c.writeInfo(s)
+	}
+}
+
+// writeStatusSet writes a set of simple strings. redis-cli 7 aborts if flags are
+// bulk strings.
+func (c *client) writeStatusSet(names []string) {
+	c.w.Set(len(names))
+	for _, n := range names {
+		c.w.Simple(n)
+	}
+}
+
+func (c *client) writeKeySpec(e *entry) {
+	w, k := c.w, e.keys
+	index := max(k.first, e.keyCount)
+	if index == 0 {
+		w.Set(0)
+		return
+	}
+	w.Set(1)
+	if e.keyNotes != "" {
+		w.Map(4)
+		c.writeField("notes", e.keyNotes)
+	} else {
+		w.Map(3)
+	}
+	w.BulkString("flags")
+	c.writeStatusSet(k.flags)
+	w.BulkString("begin_search")
+	w.Map(2)
+	c.writeField("type", "index")
+	w.BulkString("spec")
+	w.Map(1)
+	c.writeNumber("index", index)
+	w.BulkString("find_keys")
+	w.Map(2)
+	if e.keyCount > 0 {
+		c.writeField("type", "keynum")
+		w.BulkString("spec")
+		w.Map(3)
+		c.writeNumber("keynumidx", 0)
+		c.writeNumber("firstkey", 1)
+		c.writeNumber("keystep", 1)
+		return
+	}
+	last := k.last
+	if last > 0 {
+		last -= k.first // relative to the first, unless counted from the end
+	}
+	c.writeField("type", "range")
+	w.BulkString("spec")
+	w.Map(3)
+	c.writeNumber("lastkey", last)
+	c.writeNumber("keystep", k.step)
+	c.writeNumber("limit", 0)
+}
+
+func (c *client) writeNumber(name string, n int) {
+	c.w.BulkString(name)
+	c.w.Int(int64(n))
+}
+
+func (c *client) commandDocs(args [][]byte) {
+	entries := c.x.table.entries
+	if len(args) > 2 {
+		entries = nil
+		for _, name := range args[2:] {
+			if e := c.x.table.named(name); e != nil {
+				entries = append(entries, e)
+			}
+		}
+	}
+	c.writeDocs(entries)
+}
+
+// writeDocs writes a map from names to documentation.
+func (c *client) writeDocs(entries []*entry) {
+	c.w.Map(len(entries))
+	for _, e := range entries {
+		c.w.BulkString(e.full)
+		c.writeDoc(e)
+	}
+}
+
+func (c *client) writeDoc(e *entry) {
+	w := c.w
+	fields := 3
+	for _, present := range [...]bool{e.complexity != "", len(e.args) > 0, len(e.subs) > 0} {
+		if present {
+			fields++
+		}
+	}
+	w.Map(fields)
+	c.writeField("summary", e.summary)
+	c.writeField("since", e.since)
+	c.writeField("group", e.group)
+	if e.complexity != "" {
+		c.writeField("complexity", e.complexity)
+	}
+	if len(e.args) > 0 {
+		w.BulkString("arguments")
+		c.writeArguments(e.args)
+	}
+	if len(e.subs) > 0 {
+		w.BulkString("subcommands")
+		c.writeDocs(e.subs)
+	}
+}
+
+func (c *client) writeArguments(args []argument) {
+	c.w.Array(len(args))
+	for i := range args {
+		c.writeArgument(&args[i])
+	}
+}
+
+func (c *client) writeArgument(a *argument) {
+	w := c.w
+	var flags []string
+	if a.optional {
+		flags = append(flags, "optional")
+	}
+	if a.multiple {
+		flags = append(flags, "multiple")
+	}
+	fields := 2
+	for _, present := range [...]bool{a.kind == key, a.token != "", len(flags) > 0, len(a.args) > 0} {
+		if present {
+			fields++
+		}
+	}
+	w.Map(fields)
+	c.writeField("name", a.name)
+	c.writeField("type", string(a.kind))
+	if a.kind == key {
+		w.BulkString("key_spec_index")
+		w.Int(0)
+	}
+	if a.token != "" {
+		c.writeField("token", a.token)
+	}
+	if len(flags) > 0 {
+		w.BulkString("flags")
+		c.writeStatusSet(flags)
+	}
+	if len(a.args) > 0 {
+		w.BulkString("arguments")
+		c.writeArguments(a.args)
+	}
+}
+
+// commandGetKeys replies with the keys of a whole command.
+func (c *client) commandGetKeys(args [][]byte) {
+	args = args[2:]
+	e, _ := c.x.table.find(args)
+	switch {
+	case e == nil, e.bySub != nil && len(args) > 1: // unknown, or its subcommand is
+		c.fail(replyError("ERR Invalid command specified"))
+		return
+	case e.keys.first == 0 && e.keyCount == 0:
+		c.fail(replyError("ERR The command has no key arguments"))
+		return
+	case !e.accepts(len(args)):
+		c.fail(replyError("ERR Invalid number of arguments specified for command"))
+		return
+	}
+	found := e.keysOf(args)
+	c.w.Array(len(found))
+	for _, k := range found {
+		c.w.Bulk(k)
+	}
+}
+
+// keysOf returns the keys of a whole command. It returns none if the count of keys is wrong, as
+// Redis does.
+func (e *entry) keysOf(args [][]byte) (found [][]byte) {
+	if e.keyCount > 0 {
+		after := args[e.keyCount+1:]
+		if n, ok := parseInt(args[e.keyCount]); ok && n >= 0 && n <= int64(len(after)) {
+			return after[:n]
+		}
+		return nil
+	}
+	last := e.keys.last
+	if last < 0 {
+		last += len(args)
+	}
+	for i := e.keys.first; i <= last && i < len(args); i += e.keys.step {
+		found = append(found, args[i])
+	}
+	return found
+}
+
+// commandList replies with the names of all commands, subcommands included, or of those that a
+// filter selects.
+func (c *client) commandList(args [][]byte) {
+	keep := func(*entry) bool { return true }
+	switch {
+	case len(args) == 2:
+	case len(args) != 5 || !equalFold(args[2], "FILTERBY"):
+		c.fail(errSyntax)
+		return
+	case equalFold(args[3], "MODULE"):
+		keep = func(*entry) bool { return false }
+	case equalFold(args[3], "ACLCAT"):
+		set := category(0)
+		if i := slices.Index(categoryNames[:], strings.ToLower(string(args[4]))); i >= 0 {
+			set = 1 << i
+		}
+		keep = func(e *entry) bool { return e.acl()&set != 0 }
+	case equalFold(args[3], "PATTERN"):
+		glob, err := parseGlob("PATTERN", args[4])
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		glob = strings.ToLower(glob)
+		keep = func(e *entry) bool { return resp.Match(glob, e.full) }
+	default:
+		c.fail(errSyntax)
+		return
+	}
+	var names []string
+	for e := range c.x.table.all() {
+		if keep(e) {
+			names = append(names, e.full)
+		}
+	}
+	c.w.Array(len(names))
+	for _, n := range names {
+		c.w.BulkString(n)
+	}
+}

@@ -1,0 +1,270 @@
+package commands
+
+import (
+	"math"
+
+	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+var connectionCommands = []command{
+	{
+		name: "auth", arity: -2, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
+		group: "connection", since: "1.0.0", run: (*client).auth,
+		summary:    "Authenticate to the server",
+		complexity: "O(1)",
+		args:       []argument{{name: "username", kind: str, optional: true}, {name: "password", kind: str}},
+	},
+	{
+		name: "echo", arity: 2, flags: loading | stale | fast, categories: catConnection,
+		group: "connection", since: "1.0.0", run: (*client).echo, keyed: echoKeyed,
+		summary:    "Echo the given string",
+		complexity: "O(1)",
+		args:       []argument{{name: "message", kind: str}},
+	},
+	{
+		name: "hello", arity: -1, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
+		group: "connection", since: "6.0.0", run: (*client).hello,
+		summary:    "Handshake with the server",
+		complexity: "O(1)",
+		args: []argument{{name: "arguments", kind: block, optional: true, args: []argument{
+			{name: "protover", kind: integer},
+			{name: "username_password", token: "AUTH", kind: block, optional: true, args: []argument{
+				{name: "username", kind: str}, {name: "password", kind: str}}},
+			{name: "clientname", token: "SETNAME", kind: str, optional: true},
+		}}},
+	},
+	{
+		name: "ping", arity: -1, flags: fast | subMode, categories: catConnection,
+		group: "connection", since: "1.0.0", run: (*client).ping, keyed: pingKeyed,
+		summary:    "Ping the server",
+		complexity: "O(1)",
+		tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		args:       []argument{{name: "message", kind: str, optional: true}},
+	},
+	{
+		name: "quit", arity: -1, flags: control | fast | noAuth | allowBusy | immediate | subMode, categories: catConnection,
+		group: "connection", since: "1.0.0", run: (*client).quit,
+		summary:    "Close the connection",
+		complexity: "O(1)",
+	},
+	{
+		name: "reset", arity: 1, flags: control | fast | noAuth | allowBusy | immediate | subMode, categories: catConnection,
+		group: "connection", since: "6.2.0", run: (*client).reset,
+		summary:    "Reset the connection",
+		complexity: "O(1)",
+	},
+	{
+		name: "select", arity: 2, flags: loading | stale | fast, categories: catConnection,
+		group: "connection", since: "1.0.0", run: (*client).selectDB, keyed: selectKeyed,
+		summary:    "Change the selected database for the current connection; there is only 0",
+		complexity: "O(1)",
+		args:       []argument{{name: "index", kind: integer}},
+	},
+}
+
+// redisVersion is the version of Redis that this server reports. Clients choose by it which
+// commands they send.
+const redisVersion = "7.2.0"
+
+const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
+
+func (c *client) auth(args [][]byte) {
+	user, password := []byte(access.DefaultName), args[len(args)-1]
+	switch {
+	case len(args) > 3:
+		c.fail(errSyntax)
+		return
+	case len(args) == 3:
+		user = args[1]
+	case c.x.users.Default().User().NeedsNoPassword():
+		c.fail(replyError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"))
+		return
+	}
+	if err := c.authenticate(args[0], user, password); err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Simple("OK")
+}
+
+// handshake is a parsed HELLO.
+type handshake struct {
+	proto          int // 0 = as it is
+	user, password []byte
+	name           []byte // nil = as it is
+}
+
+func parseHello(args [][]byte) (h handshake, err error) {
+	if len(args) == 1 {
+		return h, nil
+	}
+	proto, ok := parseInt(args[1])
+	switch {
+	case !ok:
+		return h, replyError("ERR Protocol version is not an integer or out of range")
+	case proto < 2 || proto > 3:
+		return h, replyError("NOPROTO unsupported protocol version")
+	}
+	h.proto = int(proto)
+	for i := 2; i < len(args); i++ {
+		more := len(args) - 1 - i
+		switch {
+		case equalFold(args[i], "AUTH") && more >= 2:
+			h.user, h.password = args[i+1], args[i+2]
+			i += 2
+		case equalFold(args[i], "SETNAME") && more >= 1:
+			h.name = args[i+1]
+			i++
+			if err := checkClientName(h.name); err != nil {
+				return h, err
+			}
+		default:
+			return h, replyErrorf("ERR Syntax error in HELLO option '%s'", shorten(args[i]))
+		}
+	}
+	return h, nil
+}
+
+func (c *client) hello(args [][]byte) {
+	h, err := parseHello(args)
+	if err == nil && h.user != nil {
+		err = c.authenticate(args[0], h.user, h.password)
+	}
+	if err == nil && !c.conn.Authenticated() && c.x.RequireAuth() {
+		err = replyError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+	}
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if h.name != nil {
+		c.conn.SetName(string(h.name))
+	}
+	if h.proto != 0 {
+		c.conn.SetProto(h.proto)
+	}
+	w := c.w
+	w.Map(7)
+	w.BulkString("server")
+	w.BulkString("redis")
+	w.BulkString("version")
+	w.BulkString(redisVersion)
+	w.BulkString("proto")
+	w.Int(int64(w.Proto()))
+	w.BulkString("id")
+	w.Uint(c.conn.ID())
+	w.BulkString("mode")
+	w.BulkString("standalone")
+	w.BulkString("role")
+	w.BulkString("master")
+	w.BulkString("modules")
+	w.Array(0)
+}
+
+// printable reports whether b can be a name in CLIENT LIST, which is visible ASCII.
+func printable(b []byte) bool {
+	for _, ch := range b {
+		if ch < '!' || ch > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *client) echo(args [][]byte) { c.w.Bulk(args[1]) }
+
+func echoKeyed(t *keyTx, args [][]byte) error {
+	t.w.Bulk(args[1])
+	return nil
+}
+
+// ping replies with a message to a RESP2 connection that has subscriptions, because such a client
+// expects nothing else.
+func (c *client) ping(args [][]byte) {
+	if len(args) > 2 {
+		c.fail(arityError(c.running))
+		return
+	}
+	switch {
+	case c.onlySubscribes():
+		c.w.Array(2)
+		c.w.BulkString("pong")
+		if len(args) == 2 {
+			c.w.Bulk(args[1])
+		} else {
+			c.w.BulkString("")
+		}
+	case len(args) == 2:
+		c.w.Bulk(args[1])
+	default:
+		c.w.Simple("PONG")
+	}
+}
+
+// pingKeyed is PING in a transaction or script, where the connection has no RESP2 subscriptions.
+func pingKeyed(t *keyTx, args [][]byte) error {
+	switch len(args) {
+	case 1:
+		t.w.Simple("PONG")
+	case 2:
+		t.w.Bulk(args[1])
+	default:
+		return replyError("ERR wrong number of arguments for 'ping' command")
+	}
+	return nil
+}
+
+func (c *client) quit([][]byte) {
+	c.w.Simple("OK")
+	c.conn.CloseAfterReply()
+}
+
+// reset gives the connection the state of a new one. It keeps its leases.
+func (c *client) reset([][]byte) {
+	c.conn.Detach() // it may have thousands of subscriptions
+	c.endTransaction()
+	c.x.monitors.remove(c)
+	c.conn.SetListening(false)
+	for _, kind := range [...]resp.Kind{resp.Channel, resp.Pattern, resp.Shard} {
+		for _, channel := range c.conn.Subscriptions(kind) {
+			c.conn.Unsubscribe(kind, channel)
+		}
+	}
+	c.noEvict.Store(false)
+	c.noTouch.Store(false)
+	c.conn.SetName("")
+	c.conn.ResetReplyMode()
+	c.conn.SetProto(2)
+	c.begin()
+	c.w.Simple("RESET")
+}
+
+func (c *client) selectDB(args [][]byte) {
+	if err := checkDB(args[1]); err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Simple("OK")
+}
+
+func selectKeyed(t *keyTx, args [][]byte) error {
+	if err := checkDB(args[1]); err != nil {
+		return err
+	}
+	t.w.Simple("OK")
+	return nil
+}
+
+// checkDB refuses every database except 0.
+func checkDB(index []byte) error {
+	switch n, ok := parseInt(index); {
+	case !ok:
+		return errNotInteger
+	case n != int64(int32(n)):
+		return replyErrorf("ERR value is out of range, value must between %d and %d", math.MinInt32, math.MaxInt32)
+	case n != 0:
+		return replyError("ERR DB index is out of range")
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package commands
+
+import (
+	"math"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// A counter is a lock key whose value is an integer. Counting changes neither the tenure nor the
+// lease. INCR of simba:{m}:fence reserves a fencing token of mutex m.
+
+var counterCommands = []command{
+	{
+		name: "decr", arity: 2, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
+		group: "string", since: "1.0.0", keyed: decr,
+		summary:    "Decrement the integer value of a lock key by one; its tenure goes on",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "decrby", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
+		group: "string", since: "1.0.0", keyed: decrby,
+		summary:    "Decrement the integer value of a lock key by the given number",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "decrement", kind: integer}},
+	},
+	{
+		name: "incr", arity: 2, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
+		group: "string", since: "1.0.0", keyed: incr,
+		summary:    "Increment the integer value of a lock key by one; its tenure goes on",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "incrby", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"),
+		group: "string", since: "1.0.0", keyed: incrby,
+		summary:    "Increment the integer value of a lock key by the given amount",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "increment", kind: integer}},
+	},
+}
+
+// increase adds to a counter. A key that does not exist counts from 0.
+func (t *keyTx) increase(args [][]byte, by int64) error {
+	k := parseKey(args[1])
+	if k.Part == simba.KeyFence && by == 1 {
+		t.w.Int(int64(t.NextToken(k.Mutex)))
+		return nil
+	}
+	l, err := t.str(k)
+	switch {
+	case err != nil:
+		return err
+	case k.Part != simba.KeyLock:
+		return viewError(args, k)
+	}
+	var n int64
+	if l.Exists() {
+		var ok bool
+		if n, ok = parseInt([]byte(l.Owner)); !ok {
+			return errNotInteger
+		}
+	}
+	if by > 0 && n > math.MaxInt64-by || by < 0 && n < math.MinInt64-by {
+		return errIncrOverflow
+	}
+	exists := l.Exists()
+	l.Owner = decimal(n + by)
+	if exists {
+		t.Change(k.Mutex, l, false)
+	} else {
+		t.Take(k.Mutex, forever().of(l))
+	}
+	t.w.Int(n + by)
+	return nil
+}
+
+func incr(t *keyTx, args [][]byte) error { return t.increase(args, 1) }
+
+func decr(t *keyTx, args [][]byte) error { return t.increase(args, -1) }
+
+func incrby(t *keyTx, args [][]byte) error {
+	by, ok := parseInt(args[2])
+	if !ok {
+		return errNotInteger
+	}
+	return t.increase(args, by)
+}
+
+func decrby(t *keyTx, args [][]byte) error {
+	by, ok := parseInt(args[2])
+	switch {
+	case !ok:
+		return errNotInteger
+	case by == math.MinInt64:
+		return replyError("ERR decrement would overflow")
+	}
+	return t.increase(args, -by)
+}

@@ -1,0 +1,189 @@
+package commands
+
+import (
+	"math"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// The expiry of a lock key is the end of its owner's lease. A queue never expires.
+
+var expireCommands = []command{
+	{
+		name: "expire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		group: "generic", since: "1.0.0", keyed: expire(inSeconds),
+		summary:    "Set a lock key's time to live in seconds: a new lease for its owner",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "seconds", kind: integer}, expireCondition},
+	},
+	{
+		name: "expireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		group: "generic", since: "1.2.0", keyed: expire(atSeconds),
+		summary:    "Set the expiration for a lock key as a UNIX timestamp",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "unix-time-seconds", kind: unixTime}, expireCondition},
+	},
+	{
+		name: "expiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		group: "generic", since: "7.0.0", keyed: remaining(atSeconds),
+		summary:    "Get the expiration Unix timestamp for a lock key",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "persist", arity: 2, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		group: "generic", since: "2.2.0", keyed: persist,
+		summary:    "Remove the expiration from a lock key: its lease does not end",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "pexpire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		group: "generic", since: "2.6.0", keyed: expire(inMillis),
+		summary:    "Set a lock key's time to live in milliseconds",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "milliseconds", kind: integer}, expireCondition},
+	},
+	{
+		name: "pexpireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		group: "generic", since: "2.6.0", keyed: expire(atMillis),
+		summary:    "Set the expiration for a lock key as a UNIX timestamp specified in milliseconds",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "unix-time-milliseconds", kind: unixTime}, expireCondition},
+	},
+	{
+		name: "pexpiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		group: "generic", since: "7.0.0", keyed: remaining(atMillis),
+		summary:    "Get the expiration Unix timestamp for a lock key in milliseconds",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "pttl", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		group: "generic", since: "2.6.0", keyed: remaining(inMillis),
+		summary:    "Get the time to live for a lock key in milliseconds",
+		complexity: "O(1)",
+		tips:       []string{"nondeterministic_output"},
+		args:       []argument{keyArg},
+	},
+	{
+		name: "ttl", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		group: "generic", since: "1.0.0", keyed: remaining(inSeconds),
+		summary:    "Get the time to live for a lock key in seconds",
+		complexity: "O(1)",
+		tips:       []string{"nondeterministic_output"},
+		args:       []argument{keyArg},
+	},
+}
+
+// expireIf has the conditions of EXPIRE and similar commands.
+type expireIf struct{ nx, xx, gt, lt bool }
+
+func parseExpireIf(options [][]byte) (c expireIf, err error) {
+	for _, o := range options {
+		switch {
+		case equalFold(o, "NX"):
+			c.nx = true
+		case equalFold(o, "XX"):
+			c.xx = true
+		case equalFold(o, "GT"):
+			c.gt = true
+		case equalFold(o, "LT"):
+			c.lt = true
+		default:
+			return c, replyErrorf("ERR Unsupported option %s", shorten(o))
+		}
+	}
+	switch {
+	case c.nx && (c.xx || c.gt || c.lt):
+		return c, replyError("ERR NX and XX, GT or LT options at the same time are not compatible")
+	case c.gt && c.lt:
+		return c, replyError("ERR GT and LT options at the same time are not compatible")
+	}
+	return c, nil
+}
+
+// allows reports whether a key that expires at current (0 = never) may expire at next instead.
+func (c expireIf) allows(current, next int64) bool {
+	switch {
+	case c.nx && current != 0, c.xx && current == 0:
+		return false
+	case c.gt:
+		return current != 0 && next > current
+	case c.lt:
+		return current == 0 || next < current
+	}
+	return true
+}
+
+// expire is EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT. The token of an owner expires only with its
+// lease, and a queue never expires.
+func expire(f expiryForm) keyedCommand {
+	return func(t *keyTx, args [][]byte) error {
+		condition, err := parseExpireIf(args[3:])
+		if err != nil {
+			return err
+		}
+		d, err := f.parse(t, args, args[2], math.MinInt64)
+		if err != nil {
+			return err
+		}
+		k := parseKey(args[1])
+		l, exists := t.lookup(k)
+		switch {
+		case !exists, !condition.allows(l.EndsAt, d.end(t.Now())):
+			t.w.Int(0)
+			return nil
+		case k.Part == simba.KeyFence:
+			return viewError(args, k)
+		case d.over:
+			t.drop(k)
+		case k.Part == simba.KeyQueue:
+			t.w.Int(0)
+			return nil
+		case k.Part == simba.KeyToken:
+		default:
+			t.renew(k.Mutex, l, d)
+		}
+		t.w.Int(1)
+		return nil
+	}
+}
+
+func persist(t *keyTx, args [][]byte) error {
+	k := parseKey(args[1])
+	l, exists := t.lookup(k)
+	ends := exists && l.EndsAt != 0
+	switch {
+	case ends && k.Part != simba.KeyLock:
+		return viewError(args, k)
+	case ends:
+		t.renew(k.Mutex, l, forever())
+	}
+	t.writeFlag(ends)
+	return nil
+}
+
+// remaining is TTL, PTTL, EXPIRETIME and PEXPIRETIME.
+func remaining(f expiryForm) keyedCommand {
+	return func(t *keyTx, args [][]byte) error {
+		switch l, exists := t.lookup(parseKey(args[1])); {
+		case !exists:
+			t.w.Int(-2)
+		case l.EndsAt == 0:
+			t.w.Int(-1)
+		case f.absolute:
+			t.w.Int(f.round(l.EndsAt))
+		default:
+			t.w.Int(f.round(l.TTL.Milliseconds()))
+		}
+		return nil
+	}
+}
+
+// round converts milliseconds into units. It rounds half up, as Redis does.
+func (f expiryForm) round(ms int64) int64 {
+	unit := int64(f.unit / time.Millisecond)
+	return (ms + unit/2) / unit
+}

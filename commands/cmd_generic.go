@@ -1,0 +1,71 @@
+package commands
+
+import (
+	"github.com/simba-resp/simba-resp"
+)
+
+var genericCommands = []command{
+	{
+		name: "del", arity: -2, flags: write | cheap, categories: catKeyspace, keys: manyKeys("RM", "delete"),
+		group: "generic", since: "1.0.0", keyed: del,
+		summary:    "Release the mutexes of lock keys, or empty queues",
+		complexity: "O(N) where N is the number of keys that will be removed.",
+		tips:       []string{"request_policy:multi_shard", "response_policy:agg_sum"},
+		args:       []argument{keysArg},
+	},
+	{
+		name: "exists", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys("RO"),
+		group: "generic", since: "1.0.0", keyed: exists,
+		summary:    "Determine if a lock key exists",
+		complexity: "O(N) where N is the number of keys to check.",
+		tips:       []string{"request_policy:multi_shard", "response_policy:agg_sum"},
+		args:       []argument{keysArg},
+	},
+	{
+		name: "touch", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys("RO"),
+		group: "generic", since: "3.2.1", keyed: exists,
+		summary:    "Determine if lock keys exist, as EXISTS",
+		complexity: "O(N) where N is the number of keys that will be touched.",
+		tips:       []string{"request_policy:multi_shard", "response_policy:agg_sum"},
+		args:       []argument{keysArg},
+	},
+	{
+		name: "unlink", arity: -2, flags: write | fast, categories: catKeyspace, keys: manyKeys("RM", "delete"),
+		group: "generic", since: "4.0.0", keyed: del,
+		summary:    "Release the mutexes of lock keys, or empty queues, as DEL",
+		complexity: "O(N) where N is the number of keys that will be removed.",
+		tips:       []string{"request_policy:multi_shard", "response_policy:agg_sum"},
+		args:       []argument{keysArg},
+	},
+}
+
+func del(t *keyTx, args [][]byte) error {
+	for _, key := range args[1:] { // checked before the first change
+		k := parseKey(key)
+		if _, exists := t.lookup(k); exists && k.Part == simba.KeyFence {
+			return viewError(args, k)
+		}
+	}
+	return t.countKeys(args, t.drop)
+}
+
+// exists is also TOUCH, because a lock has no time of last access.
+func exists(t *keyTx, args [][]byte) error {
+	return t.countKeys(args, func(k simba.Key) bool {
+		_, exists := t.lookup(k)
+		return exists
+	})
+}
+
+// countKeys replies with the number of keys for which did returns true. A key that is given twice
+// may count twice.
+func (t *keyTx) countKeys(args [][]byte, did func(simba.Key) bool) error {
+	var n int64
+	for _, key := range args[1:] {
+		if did(parseKey(key)) {
+			n++
+		}
+	}
+	t.w.Int(n)
+	return nil
+}

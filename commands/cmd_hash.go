@@ -1,0 +1,354 @@
+package commands
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// A hash is a tenure with fields. Reentrant locks of other libraries keep a count for each owner in
+// a hash. The field that is set first takes the mutex and is its owner. HDEL of the last field
+// releases the mutex. The expiry of the key is the end of the lease, as for a string.
+
+var hashCommands = []command{
+	{
+		name: "hset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "update"), actor: fieldValues,
+		group: "hash", since: "2.0.0", keyed: hset,
+		summary:    "Set the string value of a hash field; the first field of a hash takes the mutex",
+		complexity: "O(N) for every field/value pair, with N fields in the hash",
+		args:       []argument{keyArg, fieldValue},
+	},
+	{
+		name: "hsetnx", arity: 4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "insert"), actor: oneValue,
+		group: "hash", since: "2.0.0", keyed: hsetnx,
+		summary:    "Set the value of a hash field, only if the field does not exist",
+		complexity: "O(N) with N fields in the hash",
+		args:       []argument{keyArg, fieldArg, valueArg},
+	},
+	{
+		name: "hmset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "update"), actor: fieldValues,
+		group: "hash", since: "2.0.0", keyed: hmset,
+		summary:    "Set multiple hash fields to multiple values",
+		complexity: "O(N) for every field/value pair, with N fields in the hash",
+		args:       []argument{keyArg, fieldValue},
+	},
+	{
+		name: "hget", arity: 3, flags: readonly | fast, categories: catHash, keys: oneKey("RO", "access"),
+		group: "hash", since: "2.0.0", keyed: reading(hget),
+		summary:    "Get the value of a hash field",
+		complexity: "O(N) with N fields in the hash",
+		args:       []argument{keyArg, fieldArg},
+	},
+	{
+		name: "hmget", arity: -3, flags: readonly | fast, categories: catHash, keys: oneKey("RO", "access"),
+		group: "hash", since: "2.0.0", keyed: reading(hmget),
+		summary:    "Get the values of all the given hash fields",
+		complexity: "O(N) for every field, with N fields in the hash",
+		args:       []argument{keyArg, fieldsArg},
+	},
+	{
+		name: "hgetall", arity: 2, flags: readonly, categories: catHash, keys: oneKey("RO", "access"),
+		group: "hash", since: "2.0.0", keyed: reading(hgetall),
+		summary:    "Get all the fields and values in a hash",
+		complexity: "O(N) with N fields in the hash",
+		tips:       []string{"nondeterministic_output_order"},
+		args:       []argument{keyArg},
+	},
+	{
+		name: "hdel", arity: -3, flags: write | fast, categories: catHash, keys: oneKey("RW", "delete"),
+		group: "hash", since: "2.0.0", keyed: hdel,
+		summary:    "Delete one or more hash fields; without a field left, the mutex is free",
+		complexity: "O(N) with N fields in the hash",
+		args:       []argument{keyArg, fieldsArg},
+	},
+	{
+		name: "hexists", arity: 3, flags: readonly | fast, categories: catHash, keys: oneKey("RO"),
+		group: "hash", since: "2.0.0", keyed: reading(hexists),
+		summary:    "Determine if a hash field exists",
+		complexity: "O(N) with N fields in the hash",
+		args:       []argument{keyArg, fieldArg},
+	},
+	{
+		name: "hincrby", arity: 4, flags: write | denyoom | fast, categories: catHash, keys: oneKey("RW", "access", "update"), actor: oneValue,
+		group: "hash", since: "2.0.0", keyed: hincrby,
+		summary:    "Increment the integer value of a hash field by the given number",
+		complexity: "O(N) with N fields in the hash",
+		args:       []argument{keyArg, fieldArg, {name: "increment", kind: integer}},
+	},
+	{
+		name: "hlen", arity: 2, flags: readonly | fast, categories: catHash, keys: oneKey("RO"),
+		group: "hash", since: "2.0.0", keyed: reading(hlen),
+		summary:    "Get the number of fields in a hash",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "hkeys", arity: 2, flags: readonly, categories: catHash, keys: oneKey("RO", "access"),
+		group: "hash", since: "2.0.0", keyed: reading(hkeys),
+		summary:    "Get all the fields in a hash",
+		complexity: "O(N) with N fields in the hash",
+		tips:       []string{"nondeterministic_output_order"},
+		args:       []argument{keyArg},
+	},
+	{
+		name: "hvals", arity: 2, flags: readonly, categories: catHash, keys: oneKey("RO", "access"),
+		group: "hash", since: "2.0.0", keyed: reading(hvals),
+		summary:    "Get all the values in a hash",
+		complexity: "O(N) with N fields in the hash",
+		tips:       []string{"nondeterministic_output_order"},
+		args:       []argument{keyArg},
+	},
+}
+
+// The limits of a hash. A tenure is one record on disk.
+const (
+	maxHashFields = 1024
+	maxHashBytes  = 64 << 10 // of all names and values
+)
+
+var errHashTooLarge = replyErrorf("ERR hash too large: at most %d fields of %d bytes in all are allowed", maxHashFields, maxHashBytes)
+
+const (
+	errHashNotInteger replyError = "ERR hash value is not an integer"
+	errIncrOverflow   replyError = "ERR increment or decrement would overflow"
+)
+
+// hash is the lock behind a key. For a key that does not exist, lock is zero.
+type hash struct {
+	key  simba.Key
+	lock simba.Lock
+}
+
+// hashAt returns the hash behind a key.
+func hashAt(t *keyTx, key []byte) (hash, error) {
+	h := hash{key: parseKey(key)}
+	lock, exists := t.lookup(h.key)
+	if exists && lock.Fields == nil {
+		return h, errWrongType
+	}
+	h.lock = lock
+	return h, nil
+}
+
+// hashToSet is hashAt for the command in args that sets fields. The caller may change the hash and
+// store it.
+func hashToSet(t *keyTx, args [][]byte) (hash, error) {
+	h, err := hashAt(t, args[1])
+	switch {
+	case err != nil:
+	case h.key.Part == simba.KeyQueue:
+		err = replyErrorf("ERR '%s' does not work on the queue of a mutex, which is a sorted set", nameOf(args))
+	case h.key.Part != simba.KeyLock:
+		err = viewError(args, h.key)
+	}
+	h.lock.Fields = slices.Clone(h.lock.Fields)
+	return h, err
+}
+
+// find returns the index of a field, or -1.
+func (h *hash) find(name []byte) int {
+	return slices.IndexFunc(h.lock.Fields, func(f simba.Field) bool { return f.Name == string(name) })
+}
+
+// set gives a field a value and reports whether the field is new.
+func (h *hash) set(name []byte, value string) bool {
+	if i := h.find(name); i >= 0 {
+		h.lock.Fields[i].Value = value
+		return false
+	}
+	h.lock.Fields = append(h.lock.Fields, simba.Field{Name: string(name), Value: value})
+	return true
+}
+
+// store takes the mutex for a new hash, and keeps the tenure of an existing one.
+func (h *hash) store(t *keyTx) error {
+	size := 0
+	for _, f := range h.lock.Fields {
+		size += len(f.Name) + len(f.Value)
+	}
+	if size > maxHashBytes || len(h.lock.Fields) > maxHashFields {
+		return errHashTooLarge
+	}
+	if h.lock.Exists() {
+		t.Change(h.key.Mutex, h.lock, false)
+		return nil
+	}
+	h.lock.Owner = h.lock.Fields[0].Name
+	h.lock.TTL = simba.Endless
+	t.Take(h.key.Mutex, h.lock)
+	return nil
+}
+
+// setFields is HSET and HMSET. It returns how many fields are new.
+func setFields(t *keyTx, args [][]byte) (added int64, err error) {
+	if len(args)%2 != 0 {
+		return 0, replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
+	}
+	h, err := hashToSet(t, args)
+	if err != nil {
+		return 0, err
+	}
+	for i := 2; i < len(args); i += 2 {
+		if h.set(args[i], string(args[i+1])) {
+			added++
+		}
+	}
+	return added, h.store(t)
+}
+
+func hset(t *keyTx, args [][]byte) error {
+	added, err := setFields(t, args)
+	if err != nil {
+		return err
+	}
+	t.w.Int(added)
+	return nil
+}
+
+func hmset(t *keyTx, args [][]byte) error {
+	if _, err := setFields(t, args); err != nil {
+		return err
+	}
+	t.w.Simple("OK")
+	return nil
+}
+
+// hsetnx fails while the mutex of a hash that does not exist is reserved for another waiter, as SET
+// NX does.
+func hsetnx(t *keyTx, args [][]byte) error {
+	h, err := hashToSet(t, args)
+	if err != nil {
+		return err
+	}
+	if h.find(args[2]) >= 0 || !h.lock.Exists() && !t.Open(h.key.Mutex, string(args[2])) {
+		t.w.Int(0)
+		return nil
+	}
+	h.set(args[2], string(args[3]))
+	if err := h.store(t); err != nil {
+		return err
+	}
+	t.w.Int(1)
+	return nil
+}
+
+func hincrby(t *keyTx, args [][]byte) error {
+	by, ok := parseInt(args[3])
+	if !ok {
+		return errNotInteger
+	}
+	h, err := hashToSet(t, args)
+	if err != nil {
+		return err
+	}
+	var n int64
+	if i := h.find(args[2]); i >= 0 {
+		if n, ok = parseInt([]byte(h.lock.Fields[i].Value)); !ok {
+			return errHashNotInteger
+		}
+	}
+	if by > 0 && n > math.MaxInt64-by || by < 0 && n < math.MinInt64-by {
+		return errIncrOverflow
+	}
+	h.set(args[2], strconv.FormatInt(n+by, 10))
+	if err := h.store(t); err != nil {
+		return err
+	}
+	t.w.Int(n + by)
+	return nil
+}
+
+func hdel(t *keyTx, args [][]byte) error {
+	h, err := hashAt(t, args[1])
+	if err != nil {
+		return err
+	}
+	gone := make(map[string]bool, len(args)-2)
+	for _, name := range args[2:] {
+		gone[string(name)] = true
+	}
+	var left []simba.Field
+	owned := false // the owner is one of the fields that are left
+	for _, f := range h.lock.Fields {
+		if !gone[f.Name] {
+			left = append(left, f)
+			owned = owned || f.Name == h.lock.Owner
+		}
+	}
+	deleted := len(h.lock.Fields) - len(left)
+	switch {
+	case deleted == 0:
+	case left == nil:
+		t.Drop(h.key.Mutex)
+	default:
+		h.lock.Fields = left
+		if !owned {
+			h.lock.Owner = left[0].Name
+		}
+		t.Change(h.key.Mutex, h.lock, false)
+	}
+	t.w.Int(int64(deleted))
+	return nil
+}
+
+// reading makes a command of a function that writes the reply from a hash.
+func reading(reply func(w *resp.Writer, h *hash, args [][]byte)) keyedCommand {
+	return func(t *keyTx, args [][]byte) error {
+		h, err := hashAt(t, args[1])
+		if err != nil {
+			return err
+		}
+		reply(t.w, &h, args)
+		return nil
+	}
+}
+
+func hget(w *resp.Writer, h *hash, args [][]byte) {
+	if i := h.find(args[2]); i >= 0 {
+		w.BulkString(h.lock.Fields[i].Value)
+		return
+	}
+	w.Null()
+}
+
+func hmget(w *resp.Writer, h *hash, args [][]byte) {
+	w.Array(len(args) - 2)
+	for i := range args[2:] {
+		hget(w, h, args[i:])
+	}
+}
+
+func hgetall(w *resp.Writer, h *hash, _ [][]byte) {
+	w.Map(len(h.lock.Fields))
+	for _, f := range h.lock.Fields {
+		w.BulkString(f.Name)
+		w.BulkString(f.Value)
+	}
+}
+
+func hkeys(w *resp.Writer, h *hash, _ [][]byte) {
+	w.Array(len(h.lock.Fields))
+	for _, f := range h.lock.Fields {
+		w.BulkString(f.Name)
+	}
+}
+
+func hvals(w *resp.Writer, h *hash, _ [][]byte) {
+	w.Array(len(h.lock.Fields))
+	for _, f := range h.lock.Fields {
+		w.BulkString(f.Value)
+	}
+}
+
+func hexists(w *resp.Writer, h *hash, args [][]byte) {
+	if h.find(args[2]) >= 0 {
+		w.Int(1)
+		return
+	}
+	w.Int(0)
+}
+
+func hlen(w *resp.Writer, h *hash, _ [][]byte) { w.Int(int64(len(h.lock.Fields))) }

@@ -1,0 +1,103 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+var infoCommands = []command{
+	{
+		name: "info", arity: -1, flags: loading | stale, categories: catDangerous,
+		group: "server", since: "1.0.0", run: (*client).info,
+		summary:    "Get information and statistics about the server",
+		complexity: "O(1)",
+		tips:       []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
+		args:       []argument{{name: "section", kind: str, optional: true, multiple: true}},
+	},
+}
+
+// report builds the text of INFO.
+type report struct {
+	strings.Builder
+	x   *Commands
+	c   *client
+	now time.Time
+}
+
+// section is a part of INFO.
+type section struct {
+	name  string // in its heading; clients may send it in any case
+	extra bool   // not part of INFO without arguments
+	write func(*report)
+}
+
+// sections of INFO, in their order.
+var sections = []section{
+	{name: "Server", write: (*report).server},
+	{name: "Clients", write: (*report).clients},
+	{name: "Memory", write: (*report).memory},
+	{name: "Persistence", write: (*report).persistence},
+	{name: "Stats", write: (*report).stats},
+	{name: "Replication", write: (*report).replication},
+	{name: "CPU", write: (*report).cpu},
+	{name: "Commandstats", extra: true, write: (*report).commandstats},
+	{name: "Errorstats", write: (*report).errorstats},
+	{name: "Cluster", write: (*report).cluster},
+	{name: "Simba", write: (*report).simba},
+	{name: "Keyspace", write: (*report).keyspace},
+}
+
+func (c *client) info(args [][]byte) {
+	r := &report{x: c.x, c: c, now: time.Now()}
+	for _, s := range sections {
+		if !s.wanted(args[1:]) {
+			continue
+		}
+		if r.Len() > 0 {
+			r.WriteString("\r\n")
+		}
+		r.WriteString("# " + s.name + "\r\n")
+		s.write(r)
+	}
+	c.w.Verbatim("txt", r.String())
+}
+
+func (s *section) wanted(names [][]byte) bool {
+	if len(names) == 0 {
+		return !s.extra
+	}
+	return slices.ContainsFunc(names, func(name []byte) bool {
+		switch {
+		case equalFold(name, "ALL"), equalFold(name, "EVERYTHING"):
+			return true
+		case equalFold(name, "DEFAULT"):
+			return !s.extra
+		}
+		return equalFold(name, strings.ToUpper(s.name))
+	})
+}
+
+// line appends a field. It cuts a value at a line break.
+func (r *report) line(name string, value any) {
+	text, _, _ := strings.Cut(fmt.Sprint(value), "\n")
+	r.WriteString(name + ":" + strings.TrimSuffix(text, "\r") + "\r\n")
+}
+
+// more appends the fields that a function returns, unless it is nil.
+func (r *report) more(fields func() []Field) {
+	if fields == nil {
+		return
+	}
+	for _, f := range fields() {
+		r.line(f.Name, f.Value)
+	}
+}
+
+// known appends a figure of the engine. The engine has no such figure if it is below 0.
+func (r *report) known(name string, value int64) {
+	if value >= 0 {
+		r.line(name, value)
+	}
+}

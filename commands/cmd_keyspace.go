@@ -1,0 +1,249 @@
+package commands
+
+import (
+	"sync/atomic"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Commands about the keys as a whole, and about any key. An engine without keys shows each mutex
+// that has an owner as the string key simba:{m}, as the engine on Redis stores it.
+
+var keyspaceCommands = []command{
+	{
+		name: "flushall", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
+		group: "generic", since: "1.0.0", run: (*client).flush,
+		summary:    "Break all tenures, if the setting flush-held-locks allows it",
+		complexity: "O(N) where N is the number of mutexes",
+		tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		args:       flushMode,
+	},
+	{
+		name: "flushdb", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
+		group: "generic", since: "1.0.0", run: (*client).flush,
+		summary:    "Break all tenures, as FLUSHALL: there is one database",
+		complexity: "O(N) where N is the number of mutexes",
+		tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		args:       flushMode,
+	},
+	{
+		name: "type", arity: 2, flags: readonly | fast, categories: catKeyspace,
+		keys: keyRead, group: "generic", since: "1.0.0", run: withoutKeys((*client).typeOf), keyed: typeOf,
+		summary:    "Determine the type of a key: string or hash for a mutex that has an owner, zset for a queue",
+		complexity: "O(1)",
+		args:       []argument{{name: "key", kind: key}},
+	},
+}
+
+var flushMode = []argument{{name: "mode", kind: oneof, optional: true, args: []argument{
+	{name: "async", token: "ASYNC", kind: pureToken}, {name: "sync", token: "SYNC", kind: pureToken}}}}
+
+var memoryCommands = []command{
+	{
+		name: "memory", arity: -2, group: "server", since: "4.0.0",
+		summary:    "A container for memory diagnostics commands",
+		complexity: "Depends on subcommand.",
+		subs: []command{{
+			name: "usage", arity: -3, flags: readonly, keys: keys{2, 2, 1, []string{"RO"}}, since: "4.0.0", run: (*client).memoryUsage,
+			summary:    "Estimate the memory usage of a key",
+			complexity: "O(1)",
+			args: []argument{{name: "key", kind: key},
+				{name: "count", token: "SAMPLES", kind: integer, optional: true}},
+		}},
+	},
+}
+
+// withoutKeys makes the run function of a keyspace command that tools need on every engine.
+// fallback serves it on engines without keys.
+func withoutKeys(fallback func(*client, [][]byte)) func(*client, [][]byte) {
+	return func(c *client, args [][]byte) {
+		if c.x.keyspace == nil {
+			fallback(c, args)
+		} else {
+			c.runKeyed(args)
+		}
+	}
+}
+
+// stats returns the engine's figures. The reply waits until the changes that they count are
+// durable.
+func (c *client) stats() simba.Stats {
+	s := c.backend().Stats()
+	c.conn.RestOn(s.Seq)
+	return s
+}
+
+// ownerOfKey returns the tenure behind a lock key, the zero Tenure if the key does not exist.
+func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error) {
+	mutex, ok := simba.ParseMutexChannel(string(key))
+	if !ok {
+		return "", t, nil
+	}
+	t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
+	c.conn.RestOn(seq)
+	return mutex, t, err
+}
+
+func (c *client) typeOf(args [][]byte) {
+	switch _, t, err := c.ownerOfKey(args[1]); {
+	case err != nil:
+		c.fail(err)
+	case t.Owner == "":
+		c.w.Simple(typeNone)
+	default:
+		c.w.Simple(typeString)
+	}
+}
+
+// The memory of a mutex and of a waiter in the embedded engine without their names, rounded up:
+// BenchmarkHeldMutexBytes and the sizes of a waiter's parts. They are for an estimate.
+const (
+	mutexOverhead  = 112
+	waiterOverhead = 192
+	fieldOverhead  = 32 // two strings
+)
+
+func (c *client) memoryUsage(args [][]byte) {
+	if err := checkMemoryUsage(args); err != nil {
+		c.fail(err)
+		return
+	}
+	if c.x.keyspace != nil {
+		if err := c.transact(func(t *keyTx) error { return memoryUsage(t, args) }); err != nil {
+			c.fail(err)
+		}
+		return
+	}
+	switch mutex, t, err := c.ownerOfKey(args[2]); {
+	case err != nil:
+		c.fail(err)
+	case t.Owner == "":
+		c.w.Null()
+	default:
+		c.w.Int(int64(mutexOverhead + len(mutex) + len(t.Owner) + t.Waiters*waiterOverhead))
+	}
+}
+
+func checkMemoryUsage(args [][]byte) error {
+	switch {
+	case len(args) == 3:
+		return nil
+	case len(args) != 5 || !equalFold(args[3], "SAMPLES"):
+		return errSyntax
+	}
+	switch n, ok := parseInt(args[4]); {
+	case !ok:
+		return errNotInteger
+	case n < 0:
+		return errSyntax
+	}
+	return nil
+}
+
+// memoryUsage is MEMORY USAGE of a lock key. It adds the queue if the mutex has a lock.
+func memoryUsage(t *keyTx, args [][]byte) error {
+	k := parseKey(args[2])
+	l, exists := t.lookup(k)
+	if !exists {
+		t.w.Null()
+		return nil
+	}
+	size := mutexOverhead + len(k.Mutex) + len(l.Owner) + len(t.Queue(k.Mutex))*waiterOverhead
+	for _, f := range l.Fields {
+		size += fieldOverhead + len(f.Name) + len(f.Value)
+	}
+	t.w.Int(int64(size))
+	return nil
+}
+
+// flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. In Redis they clean up;
+// here they would remove locks that clients hold.
+const flushHeldLocks = "flush-held-locks"
+
+func flushSetting() Setting {
+	var allowed atomic.Bool
+	return Setting{
+		Name: flushHeldLocks,
+		Get: func() string {
+			if allowed.Load() {
+				return "yes"
+			}
+			return "no"
+		},
+		Set: func(s string) error {
+			switch yes := equalFold([]byte(s), "YES"); {
+			case !yes && !equalFold([]byte(s), "NO"):
+				return replyError("argument must be 'yes' or 'no'")
+			default:
+				allowed.Store(yes)
+				return nil
+			}
+		},
+	}
+}
+
+// flush is FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one. It keeps the
+// queues, so their first waiters get the mutexes. A mutex that is taken meanwhile may stay.
+func (c *client) flush(args [][]byte) {
+	if err := c.flushLocks(args); err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Simple("OK")
+}
+
+func (c *client) flushLocks(args [][]byte) error {
+	if len(args) > 2 || len(args) == 2 && !equalFold(args[1], "ASYNC") && !equalFold(args[1], "SYNC") {
+		return errSyntax
+	}
+	if _, err := c.keyspace(); err != nil {
+		return err
+	}
+	held := c.stats().Held
+	if held > 0 && findSetting(c.x.settings, flushHeldLocks).Get() != "yes" {
+		return replyErrorf("ERR refused: %d locks are held; CONFIG SET %s yes allows it", held, flushHeldLocks)
+	}
+	for r := (simba.ScanRequest{Count: pageLength, Held: true}); ; {
+		page, seq, err := c.backend().Scan(c.conn.Context(), r)
+		if err != nil {
+			return err
+		}
+		c.conn.RestOn(seq)
+		for _, mutex := range page.Mutexes {
+			_, seq, err := c.backend().Break(c.conn.Context(), mutex, c.running.full)
+			c.conn.RestOn(seq)
+			if err != nil {
+				return err
+			}
+			c.yield()
+		}
+		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// The types that a key may have.
+const (
+	typeNone   = "none"
+	typeString = "string"
+	typeHash   = "hash"
+	typeQueue  = "zset"
+)
+
+func (t *keyTx) typeOf(k simba.Key) string {
+	switch l, exists := t.lookup(k); {
+	case !exists:
+		return typeNone
+	case k.Part == simba.KeyQueue:
+		return typeQueue
+	case l.Fields != nil:
+		return typeHash
+	}
+	return typeString
+}
+
+func typeOf(t *keyTx, args [][]byte) error {
+	t.w.Simple(t.typeOf(parseKey(args[1])))
+	return nil
+}

@@ -1,0 +1,289 @@
+package commands
+
+import (
+	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// Clients route a shard channel like a key, but it is no key.
+var (
+	shardChannel  = keys{1, 1, 1, []string{"not_key"}}
+	shardChannels = keys{1, -1, 1, []string{"not_key"}}
+)
+
+var pubsubCommands = []command{
+	{
+		name: "psubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listensByGlob,
+		group: "pubsub", since: "2.0.0", run: (*client).psubscribe,
+		summary:    "Listen for messages published to channels matching the given patterns",
+		complexity: "O(N) where N is the number of patterns given",
+		args:       []argument{{name: "pattern", kind: pattern, multiple: true}},
+	},
+	{
+		name: "publish", arity: 3, flags: pubsub | loading | stale | fast | mayReplicate, channels: publishes, actor: noticeOwner,
+		group: "pubsub", since: "2.0.0", run: (*client).publish, keyed: publishKeyed,
+		summary:    "Post a message to a channel",
+		complexity: "O(N+M) where N is the number of clients subscribed to the channel and M is the number of subscribed patterns",
+		args:       []argument{{name: "channel", kind: str}, {name: "message", kind: str}},
+	},
+	{
+		name: "pubsub", arity: -2, group: "pubsub", since: "2.8.0",
+		summary:    "A container for Pub/Sub commands",
+		complexity: "Depends on subcommand.",
+		subs: []command{
+			{
+				name: "channels", arity: -2, flags: pubsub | loading | stale, since: "2.8.0", run: (*client).pubsubChannels,
+				summary:    "List active channels",
+				complexity: "O(N) where N is the number of active channels",
+				args:       []argument{{name: "pattern", kind: pattern, optional: true}},
+			},
+			{
+				name: "numpat", arity: 2, flags: pubsub | loading | stale, since: "2.8.0", run: (*client).pubsubNumPat,
+				summary:    "Get the count of unique patterns pattern subscriptions",
+				complexity: "O(1)",
+			},
+			{
+				name: "numsub", arity: -2, flags: pubsub | loading | stale, since: "2.8.0", run: (*client).pubsubNumSub,
+				summary:    "Get the count of subscribers for channels",
+				complexity: "O(N) where N is the number of channels given",
+				args:       []argument{{name: "channel", kind: str, optional: true, multiple: true}},
+			},
+			{
+				name: "shardchannels", arity: -2, flags: pubsub | loading | stale, since: "7.0.0", run: (*client).pubsubShardChannels,
+				summary:    "List active shard channels",
+				complexity: "O(N) where N is the number of active shard channels",
+				args:       []argument{{name: "pattern", kind: pattern, optional: true}},
+			},
+			{
+				name: "shardnumsub", arity: -2, flags: pubsub | loading | stale, since: "7.0.0", run: (*client).pubsubShardNumSub,
+				summary:    "Get the count of subscribers for shard channels",
+				complexity: "O(N) where N is the number of shard channels given",
+				args:       []argument{{name: "shardchannel", kind: str, optional: true, multiple: true}},
+			},
+		},
+	},
+	{
+		name: "punsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode,
+		group: "pubsub", since: "2.0.0", run: (*client).punsubscribe,
+		summary:    "Stop listening for messages posted to channels matching the given patterns",
+		complexity: "O(N) where N is the number of patterns given",
+		args:       []argument{{name: "pattern", kind: pattern, optional: true, multiple: true}},
+	},
+	{
+		name: "spublish", arity: 3, flags: pubsub | loading | stale | fast, keys: shardChannel, channels: publishes, actor: noticeOwner,
+		group: "pubsub", since: "7.0.0", run: (*client).spublish,
+		summary:    "Post a message to a shard channel",
+		complexity: "O(N) where N is the number of clients subscribed to the shard channel",
+		args:       []argument{{name: "shardchannel", kind: str}, {name: "message", kind: str}},
+	},
+	{
+		name: "ssubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, keys: shardChannels, channels: listens,
+		group: "pubsub", since: "7.0.0", run: (*client).ssubscribe,
+		summary:    "Listen for messages published to the given shard channels",
+		complexity: "O(N) where N is the number of shard channels given",
+		args:       []argument{{name: "shardchannel", kind: str, multiple: true}},
+	},
+	{
+		name: "subscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listens,
+		group: "pubsub", since: "2.0.0", run: (*client).subscribe,
+		summary:    "Listen for messages published to the given channels",
+		complexity: "O(N) where N is the number of channels given",
+		args:       []argument{{name: "channel", kind: str, multiple: true}},
+	},
+	{
+		name: "sunsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode, keys: shardChannels,
+		group: "pubsub", since: "7.0.0", run: (*client).sunsubscribe,
+		summary:    "Stop listening for messages posted to the given shard channels",
+		complexity: "O(N) where N is the number of shard channels given",
+		args:       []argument{{name: "shardchannel", kind: str, optional: true, multiple: true}},
+	},
+	{
+		name: "unsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode,
+		group: "pubsub", since: "2.0.0", run: (*client).unsubscribe,
+		summary:    "Stop listening for messages posted to the given channels",
+		complexity: "O(N) where N is the number of channels given",
+		args:       []argument{{name: "channel", kind: str, optional: true, multiple: true}},
+	},
+}
+
+func (c *client) subscribe(args [][]byte)   { c.subscribeTo(resp.Channel, "subscribe", args[1:]) }
+func (c *client) psubscribe(args [][]byte)  { c.subscribeTo(resp.Pattern, "psubscribe", args[1:]) }
+func (c *client) ssubscribe(args [][]byte)  { c.subscribeTo(resp.Shard, "ssubscribe", args[1:]) }
+func (c *client) unsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Channel, "unsubscribe", args[1:]) }
+func (c *client) punsubscribe(args [][]byte) {
+	c.unsubscribeFrom(resp.Pattern, "punsubscribe", args[1:])
+}
+func (c *client) sunsubscribe(args [][]byte) { c.unsubscribeFrom(resp.Shard, "sunsubscribe", args[1:]) }
+
+const (
+	maxChannelLen    = 1024  // bytes of a channel's name
+	maxSubscriptions = 10000 // of a connection
+)
+
+// checkChannels refuses channels that the connection may not subscribe to. It counts a name twice
+// if the connection has subscribed to it already.
+func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
+	if c.conn.SubscriptionCount()+len(channels) > maxSubscriptions {
+		return replyErrorf("ERR too many subscriptions: a connection may have at most %d", maxSubscriptions)
+	}
+	for _, ch := range channels {
+		err := checkLength("channel", ch, maxChannelLen)
+		if kind == resp.Pattern {
+			err = checkLength("pattern", ch, maxGlobLen)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) {
+	if err := c.checkChannels(kind, channels); err != nil {
+		c.fail(err)
+		return
+	}
+	for _, ch := range channels {
+		channel := string(ch)
+		c.conn.Subscribe(kind, channel)
+		c.confirm(kind, word, &channel)
+		c.subscribed(channel, kind == resp.Pattern)
+	}
+	c.endIfRevoked()
+}
+
+// subscribed reports a new subscription to the backend. The backend then notifies a contender that
+// has a reservation and could not be reached before. If the backend cannot record the subscription
+// now, it will do so later, and until then the client may miss notices.
+func (c *client) subscribed(channel string, pattern bool) {
+	began := time.Now()
+	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
+	if err != nil {
+		c.lost().met(err)
+		c.lost().note(time.Since(began))
+		c.x.storeFaults.met(err) // the reply has no error
+		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
+		return
+	}
+	c.conn.RestOn(seq)
+}
+
+func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte) {
+	if len(channels) > 0 {
+		for _, ch := range channels {
+			channel := string(ch)
+			c.conn.Unsubscribe(kind, channel)
+			c.confirm(kind, word, &channel)
+		}
+		return
+	}
+	all := c.conn.Subscriptions(kind)
+	for _, channel := range all {
+		c.conn.Unsubscribe(kind, channel)
+		c.confirm(kind, word, &channel)
+	}
+	if len(all) == 0 {
+		c.confirm(kind, word, nil)
+	}
+}
+
+// confirm appends the frame that confirms a subscription or its end, with the number of
+// subscriptions of its kind that are left.
+func (c *client) confirm(kind resp.Kind, word string, channel *string) {
+	c.conn.Confirm()
+	c.w.Push(3)
+	c.w.BulkString(word)
+	if channel != nil {
+		c.w.BulkString(*channel)
+	} else {
+		c.w.Null()
+	}
+	left := c.conn.SubscriptionCountOf(resp.Shard)
+	if kind != resp.Shard {
+		left = c.conn.SubscriptionCount() - left
+	}
+	c.w.Int(int64(left))
+}
+
+func (c *client) publish(args [][]byte) {
+	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
+		c.fail(err)
+		return
+	}
+	n := c.x.server.Broker().Publish(string(args[1]), string(args[2]))
+	c.conn.Published(n)
+	c.w.Int(int64(n))
+}
+
+// publishKeyed is PUBLISH in a transaction. The message is sent when the transaction is durable.
+// The reply counts the present receivers.
+func publishKeyed(t *keyTx, args [][]byte) error {
+	if err := checkLength("channel", args[1], maxChannelLen); err != nil {
+		return err
+	}
+	channel := string(args[1])
+	t.Publish(channel, string(args[2]))
+	n := t.x.receivers(channel)
+	t.conn.Published(n)
+	t.w.Int(int64(n))
+	return nil
+}
+
+// receivers returns how many subscriptions a message on a channel reaches.
+func (x *Commands) receivers(channel string) int {
+	broker := x.server.Broker()
+	n := broker.Subscribers(resp.Channel, channel)
+	if broker.Patterns() == 0 {
+		return n
+	}
+	for _, p := range broker.Channels(resp.Pattern, "") {
+		if resp.Match(p, channel) {
+			n += broker.Subscribers(resp.Pattern, p)
+		}
+	}
+	return n
+}
+
+func (c *client) spublish(args [][]byte) {
+	n := c.x.server.Broker().PublishShard(string(args[1]), string(args[2]))
+	c.conn.Published(n)
+	c.w.Int(int64(n))
+}
+
+func (c *client) pubsubChannels(args [][]byte)      { c.activeChannels(resp.Channel, args) }
+func (c *client) pubsubShardChannels(args [][]byte) { c.activeChannels(resp.Shard, args) }
+
+func (c *client) activeChannels(kind resp.Kind, args [][]byte) {
+	glob := "*"
+	var err error
+	switch len(args) {
+	case 2:
+	case 3:
+		glob, err = parseGlob("pattern", args[2])
+	default:
+		err = tryHelp(c.running, args)
+	}
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	channels := c.x.server.Broker().Channels(kind, glob)
+	c.w.Array(len(channels))
+	for _, ch := range channels {
+		c.w.BulkString(ch)
+	}
+}
+
+func (c *client) pubsubNumSub(args [][]byte)      { c.countSubscribers(resp.Channel, args[2:]) }
+func (c *client) pubsubShardNumSub(args [][]byte) { c.countSubscribers(resp.Shard, args[2:]) }
+
+func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
+	c.w.Array(2 * len(channels))
+	for _, ch := range channels {
+		c.w.Bulk(ch)
+		c.w.Int(int64(c.x.server.Broker().Subscribers(kind, string(ch))))
+	}
+}
+
+func (c *client) pubsubNumPat([][]byte) { c.w.Int(int64(c.x.server.Broker().Patterns())) }

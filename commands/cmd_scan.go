@@ -1,0 +1,361 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// SCAN, KEYS, RANDOMKEY and DBSIZE read the whole keyspace. In a transaction they do not see its
+// changes, and they cause no conflict.
+
+var scanCommands = []command{
+	{
+		name: "dbsize", arity: 1, flags: readonly | fast, categories: catKeyspace,
+		group: "generic", since: "1.0.0", run: withoutKeys((*client).dbsize), keyed: dbsize,
+		summary:    "Return the number of mutexes that have an owner",
+		complexity: "O(1)",
+		tips:       []string{"request_policy:all_shards", "response_policy:agg_sum"},
+	},
+	{
+		name: "keys", arity: 2, flags: readonly, categories: catKeyspace | catDangerous,
+		group: "generic", since: "1.0.0", keyed: keysOf,
+		summary:    "Find all lock keys matching the given pattern",
+		complexity: "O(N) with N being the number of mutexes",
+		tips:       []string{"request_policy:all_shards", "nondeterministic_output_order"},
+		args:       []argument{{name: "pattern", kind: pattern}},
+	},
+	{
+		name: "randomkey", arity: 1, flags: readonly, categories: catKeyspace,
+		group: "generic", since: "1.0.0", keyed: randomkey,
+		summary:    "Return a random lock key",
+		complexity: "O(1)",
+		tips:       []string{"request_policy:all_shards", "nondeterministic_output"},
+	},
+	{
+		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,
+		group: "generic", since: "2.8.0", run: withoutKeys((*client).scan), keyed: scan,
+		summary:    "Iterate over the keys of the mutexes that have an owner",
+		complexity: "O(1) for every call. O(N) for a complete iteration over N mutexes",
+		tips:       []string{"nondeterministic_output", "request_policy:special"},
+		args: []argument{{name: "cursor", kind: integer},
+			{name: "pattern", token: "MATCH", kind: pattern, optional: true}, countOption,
+			{name: "type", token: "TYPE", kind: str, optional: true},
+		},
+	},
+}
+
+// page returns a page of the keyspace, and lets the reply wait until it is durable.
+func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
+	r.Held = true
+	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.yield)
+	if err != nil {
+		return page, err
+	}
+	t.yield()
+	t.conn.RestOn(seq)
+	return page, nil
+}
+
+// keyGlob selects keys by a glob. The keys are the names of the mutexes, but in the form simba:{m}
+// if the glob begins with simba:{.
+type keyGlob struct {
+	glob   string
+	tagged bool
+}
+
+func newKeyGlob(glob string) keyGlob {
+	return keyGlob{glob, strings.HasPrefix(glob, "simba:{")}
+}
+
+func (g keyGlob) key(mutex string) string {
+	if g.tagged {
+		return simba.TaggedKeyOf(mutex)
+	}
+	return simba.KeyOf(mutex)
+}
+
+func (g keyGlob) match(mutex string) bool { return resp.Match(g.glob, g.key(mutex)) }
+
+// keys returns the keys of mutexes.
+func (g keyGlob) keys(mutexes []string) []string {
+	for i, m := range mutexes {
+		mutexes[i] = g.key(m)
+	}
+	return mutexes
+}
+
+func scan(t *keyTx, args [][]byte) error {
+	s, err := parseKeyScan(args)
+	if err != nil {
+		return err
+	}
+	g := newKeyGlob(s.glob)
+	if s.matching {
+		s.Match = g.match
+	}
+	page, err := t.page(s.ScanRequest)
+	if err != nil {
+		return err
+	}
+	if s.typed {
+		if page.Mutexes, err = t.ofType(page.Mutexes, s.kind); err != nil {
+			return err
+		}
+	}
+	found := g.keys(page.Mutexes)
+	t.w.Array(2)
+	t.w.BulkString(strconv.FormatUint(page.Cursor, 10))
+	t.w.Array(len(found))
+	for _, k := range found {
+		t.w.BulkString(k)
+	}
+	return nil
+}
+
+// ofType keeps the mutexes that are a key of that type. It reads each in a transaction of its
+// own, so that a lock that is renewed meanwhile does not make SCAN run again.
+func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
+	var rests simba.Seq
+	for _, m := range mutexes {
+		t.step()
+		var is string
+		seq, err := t.x.keyspace.Update(func(tx simba.Tx) error {
+			one := *t
+			one.Tx = tx
+			is = one.typeOf(simba.Key{Mutex: m})
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		rests = max(rests, seq)
+		if strings.EqualFold(is, kind) {
+			list = append(list, m)
+		}
+	}
+	t.conn.RestOn(rests)
+	return list, nil
+}
+
+func keysOf(t *keyTx, args [][]byte) error {
+	glob, err := parseGlob("pattern", args[1])
+	if err != nil {
+		return err
+	}
+	g := newKeyGlob(glob)
+	var found []string
+	for r := (simba.ScanRequest{Count: simba.MaxCount, Match: g.match}); ; {
+		page, err := t.page(r)
+		if err != nil {
+			return err
+		}
+		found = append(found, g.keys(page.Mutexes)...)
+		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b string) int {
+		t.step()
+		return strings.Compare(a, b)
+	})
+	found = slices.Compact(found) // a scan may return a mutex twice
+	size := len("*1000000\r\n")
+	for _, k := range found {
+		size += len(k) + len("$100\r\n\r\n")
+	}
+	t.w.Grow(size)
+	t.w.Array(len(found))
+	for _, k := range found {
+		t.step()
+		t.w.BulkString(k)
+	}
+	return nil
+}
+
+// samples is the number of keys of which RANDOMKEY picks one. With fewer keys, each has about the
+// same chance.
+const samples = 1000
+
+// randomkey scans from a random cursor. A cursor may be any number.
+func randomkey(t *keyTx, _ [][]byte) error {
+	var found []string
+	for _, r := range [...]simba.ScanRequest{{Cursor: rand.Uint64(), Count: samples}, {Count: samples}} {
+		for len(found) < samples {
+			page, err := t.page(r)
+			if err != nil {
+				return err
+			}
+			found = append(found, page.Mutexes...)
+			if r.Cursor = page.Cursor; r.Cursor == 0 {
+				break
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.w.Null()
+		return nil
+	}
+	t.w.BulkString(found[rand.IntN(len(found))])
+	return nil
+}
+
+func dbsize(t *keyTx, _ [][]byte) error {
+	s := t.x.keyspace.Stats()
+	t.conn.RestOn(s.Seq)
+	t.w.Int(s.Held)
+	return nil
+}
+
+const (
+	errCursor   replyError = "ERR invalid cursor"
+	errCounting replyError = "TRYAGAIN the engine cannot count its mutexes in time; SIMBA.SCAN lists them"
+)
+
+func (c *client) dbsize([][]byte) {
+	held := c.stats().Held
+	if held < 0 {
+		var err error
+		if held, err = c.countHeld(); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+	c.w.Int(held)
+}
+
+// countHeld counts the mutexes that have an owner, for an engine that does not count them. As in
+// SCAN, a mutex may count twice if others come and go meanwhile.
+func (c *client) countHeld() (n int64, err error) {
+	ctx := c.conn.Context()
+	if limit := c.x.storeTimeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errCounting)
+		defer cancel()
+	}
+	for r := (simba.ScanRequest{Count: simba.MaxCount, Held: true}); ; {
+		page, seq, err := c.backend().Scan(ctx, r)
+		switch over := errors.Is(context.Cause(ctx), errCounting); {
+		case over && r.Cursor != 0: // the store answers, but it has too many mutexes
+			return 0, errCounting
+		case err != nil:
+			return 0, err
+		}
+		c.conn.RestOn(seq)
+		n += int64(len(page.Mutexes))
+		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			return n, nil
+		}
+	}
+}
+
+// pageLength is how many mutexes a scan of an engine in memory reads without a pause.
+const pageLength = 1000
+
+// scanPage calls a backend's Scan. For an engine in memory it splits a large page and calls yield
+// in between.
+func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, rests simba.Seq, err error) {
+	if c.x.keyspace == nil {
+		return scan(c.conn.Context(), r)
+	}
+	for left := r.Count; ; {
+		r.Count = min(left, pageLength)
+		page, seq, err := scan(c.conn.Context(), r)
+		if err != nil {
+			return simba.ScanPage{}, 0, err
+		}
+		if all.Cursor = page.Cursor; all.Mutexes == nil {
+			all.Mutexes = page.Mutexes
+		} else {
+			all.Mutexes = append(slices.Grow(all.Mutexes, left), page.Mutexes...)
+		}
+		rests = max(rests, seq)
+		left -= r.Count
+		if r.Cursor = page.Cursor; r.Cursor == 0 || left <= 0 {
+			return all, rests, nil
+		}
+		yield()
+	}
+}
+
+// keyScan is a parsed SCAN.
+type keyScan struct {
+	simba.ScanRequest
+	matching, typed bool
+	glob, kind      string // of MATCH and TYPE
+}
+
+func parseKeyScan(args [][]byte) (s keyScan, err error) {
+	cursor, ok := parseUint(args[1])
+	if !ok {
+		return s, errCursor
+	}
+	s.Cursor, s.Count, s.Held = cursor, defaultCount, true
+	for i := 2; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return s, errSyntax
+		}
+		value := args[i+1]
+		switch {
+		case equalFold(args[i], "MATCH"):
+			if s.glob, err = parseGlob("MATCH", value); err != nil {
+				return s, err
+			}
+			s.matching = true
+		case equalFold(args[i], "TYPE"):
+			s.typed, s.kind = true, string(value)
+		case equalFold(args[i], "COUNT"):
+			n, ok := parseInt(value)
+			if !ok {
+				return s, errNotInteger
+			}
+			if n < 1 {
+				return s, errSyntax
+			}
+			s.Count = int(min(n, simba.MaxCount))
+		default:
+			return s, errSyntax
+		}
+	}
+	return s, nil
+}
+
+func (c *client) scan(args [][]byte) {
+	s, err := parseKeyScan(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if s.matching {
+		s.Match = func(mutex string) bool { return resp.Match(s.glob, simba.MutexChannel(mutex)) }
+	}
+	page, seq, err := c.scanPage(c.backend().Scan, s.ScanRequest, c.yield)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.conn.RestOn(seq)
+	var names []string
+	if !s.typed || strings.EqualFold(s.kind, typeString) {
+		for _, m := range page.Mutexes {
+			names = append(names, simba.MutexChannel(m))
+		}
+	}
+	c.writePage(page.Cursor, names)
+}
+
+// writePage replies with a page of a scan and the cursor of the next.
+func (c *client) writePage(cursor uint64, names []string) {
+	c.w.Array(2)
+	c.w.BulkString(strconv.FormatUint(cursor, 10))
+	c.w.Array(len(names))
+	for _, n := range names {
+		c.w.BulkString(n)
+	}
+}

@@ -1,0 +1,197 @@
+package commands
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+)
+
+func TestScanArgumentsAreReadAsInRedis(t *testing.T) {
+	expectSameAsRedis(t, []string{
+		"SCAN", "SCAN x", "SCAN 0 x", "SCAN 0 x y", "SCAN 0 MATCH", "SCAN 0 COUNT 0", "SCAN 0 COUNT x MATCH", "SCAN 0 COUNT 0 MATCH", "SCAN 0 MATCH a COUNT 1.5", "SCAN 0 TYPE", "SCAN 0 COUNT",
+		"KEYS", "KEYS a b", "KEYS *", "RANDOMKEY", "RANDOMKEY x", "DBSIZE", "DBSIZE x",
+		"SET one v", "KEYS *", "KEYS o?e", "KEYS [a-n]*", "KEYS simba:*", "RANDOMKEY", "DBSIZE", "SCAN 0 TYPE string COUNT 100", "SCAN 0 TYPE STRING COUNT 100", "SCAN 0 TYPE hash COUNT 100", "SCAN 0 TYPE nonsense COUNT 100",
+		"DEL one", "RANDOMKEY", "HSET h f v", "SCAN 0 TYPE string COUNT 100", "SCAN 0 TYPE hash COUNT 100", "KEYS h",
+	})
+}
+
+// listed are the words of a flat array, sorted.
+func listed(reply string) []string {
+	var words []string
+	lines := strings.Split(reply, "\r\n")
+	for i := 2; i < len(lines); i += 2 {
+		words = append(words, lines[i])
+	}
+	slices.Sort(words)
+	return words
+}
+
+func TestKeysAreListedByTheirPlainNames(t *testing.T) {
+	p := newEngineSite(t).dial()
+	for _, key := range []string{"job", "simba:{jam}", "simba:{a{b}", "simba:x", "simba:{simba:{job}}"} {
+		p.expect("SET "+key+" v", ok)
+	}
+	p.do("ZADD simba:{free}:contender 1 a")
+	for glob, want := range map[string][]string{
+		"*":                   {"a{b", "jam", "job", "simba:x", "simba:{simba:{job}}"},
+		"j*":                  {"jam", "job"},
+		"s*":                  {"simba:x", "simba:{simba:{job}}"},
+		"simba:{*":            {"simba:{a{b}", "simba:{jam}", "simba:{job}", "simba:{simba:x}", "simba:{simba:{job}}"},
+		"simba:{ja?}":         {"simba:{jam}"},
+		"simba:{*}:contender": nil,
+	} {
+		if got := listed(p.do("KEYS " + glob)); !slices.Equal(got, want) {
+			t.Errorf("KEYS %s: %q, want %q", glob, got, want)
+		}
+		_, page, _ := strings.Cut(p.do("SCAN 0 COUNT 1000 MATCH "+glob), "\r\n0\r\n")
+		if got := listed(page); !slices.Equal(got, want) {
+			t.Errorf("SCAN MATCH %s: %q, want %q", glob, got, want)
+		}
+		for _, key := range want {
+			p.expect("EXISTS "+key, ":1\r\n")
+		}
+	}
+}
+
+func TestEveryKeyIsListed(t *testing.T) {
+	const n = 25_000 // many pages
+	p := newEngineSite(t).dial()
+	for i := range n {
+		p.do("SET k" + decimal(int64(i)) + " v")
+	}
+	if got := listed(p.do("KEYS k*")); len(got) != n || len(slices.Compact(got)) != n {
+		t.Errorf("KEYS lists %d keys of %d", len(got), n)
+	}
+	p.expect("DBSIZE", ":25000\r\n")
+	for _, scan := range []string{"SCAN 0 COUNT 10000", "SIMBA.SCAN 0 COUNT 10000", "SCAN 0 COUNT 10000 MATCH k*"} {
+		if n := len(listed(p.do(scan))); n < 10_000 || n > 11_000 {
+			t.Errorf("%s lists %d", scan, n)
+		}
+	}
+}
+
+func TestRandomkeyComesFromTheWholeKeyspace(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.expect("RANDOMKEY", "$-1\r\n")
+	for i := range 3 * samples {
+		p.do("SET k" + decimal(int64(i)) + " v")
+	}
+	came := map[string]bool{}
+	for range 20 * samples {
+		key := p.do("RANDOMKEY")
+		if came[key] {
+			continue
+		}
+		came[key] = true
+		p.expect("EXISTS "+strings.Fields(key)[1], ":1\r\n")
+		if len(came) == 2*samples {
+			return
+		}
+	}
+	t.Errorf("only %d keys ever came", len(came))
+}
+
+// claimingEngine says of what it lists that it rests on one particular change.
+type claimingEngine struct {
+	*engine.Engine
+	claim   simba.Seq
+	settled map[simba.Seq]bool
+}
+
+func (e *claimingEngine) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+	page, _, err := e.Engine.Scan(ctx, r)
+	e.claim++
+	return page, e.claim, err
+}
+
+func (e *claimingEngine) Stats() simba.Stats {
+	s := e.Engine.Stats()
+	e.claim++
+	s.Seq = e.claim
+	return s
+}
+
+func (*claimingEngine) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
+
+func (e *claimingEngine) Commit(_ context.Context, seq simba.Seq) error {
+	e.settled[seq] = true
+	return nil
+}
+
+func TestWhatIsListedIsSettledFirst(t *testing.T) {
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	claiming := &claimingEngine{e, 1 << 60, map[simba.Seq]bool{}}
+	p := newSite(t, Config{Backend: claiming}).dial()
+	p.do("SET k v")
+	for _, command := range []string{"KEYS *", "SCAN 0", "SCAN 0 TYPE string", "RANDOMKEY", "DBSIZE"} {
+		for _, run := range [][]string{{command}, {"MULTI", command, "EXEC"}} {
+			before := claiming.claim
+			for _, c := range run {
+				if reply := p.do(c); reply[0] == '-' {
+					t.Fatalf("%s: %s", c, reply)
+				}
+			}
+			if !claiming.settled[claiming.claim] || claiming.claim == before {
+				t.Errorf("%q is told before it is settled", run)
+			}
+		}
+	}
+}
+
+// changingEngine changes the key k when a second listing begins.
+type changingEngine struct {
+	*engine.Engine
+	scans int
+}
+
+func (e *changingEngine) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+	if e.scans++; e.scans == 2 {
+		_, err := e.Update(func(tx simba.Tx) error {
+			tx.Take("k", simba.Lock{Owner: "w", TTL: simba.Endless})
+			return nil
+		})
+		if err != nil {
+			return simba.ScanPage{}, 0, err
+		}
+	}
+	return e.Engine.Scan(ctx, r)
+}
+
+func TestAListingCausesNoConflict(t *testing.T) {
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	p := newSite(t, Config{Backend: &changingEngine{Engine: e}}).dial()
+	for _, command := range []string{"SET k v", "WATCH watched", "MULTI", "SCAN 0 COUNT 100 TYPE string", "KEYS *"} {
+		p.do(command)
+	}
+	if got := p.do("EXEC"); !strings.HasPrefix(got, "*2\r\n*2\r\n") {
+		t.Errorf("%q", got)
+	}
+	p.expect("GET k", bulk("w"))
+}
+
+func TestMemoryUsageCountsAllOfALock(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.do("SET job abc")
+	p.do("ZADD simba:{job}:contender 1 a 2 b")
+	p.do("HSET h f value")
+	for key, size := range map[string]int{
+		"job": mutexOverhead + 6 + 2*waiterOverhead, "simba:{job}": mutexOverhead + 6 + 2*waiterOverhead, "h": mutexOverhead + 2 + fieldOverhead + 6,
+		"simba:{job}:contender": mutexOverhead + 3 + 2*waiterOverhead,
+	} {
+		p.expect("MEMORY USAGE "+key, ":"+decimal(int64(size))+"\r\n")
+	}
+	p.expect("MEMORY USAGE none", "$-1\r\n")
+	p.expect("MEMORY USAGE job SAMPLES x", failed("ERR value is not an integer or out of range"))
+}

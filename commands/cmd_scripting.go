@@ -1,0 +1,323 @@
+package commands
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+	"github.com/simba-resp/simba-resp/script"
+)
+
+const (
+	scriptFlags   = noscript | stale | skipMonitor | mayReplicate | noMandatoryKeys | movableKeys
+	scriptRead    = scriptFlags | readonly
+	scriptKeyArg  = 2 // the number of keys
+	anyKeyWritten = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
+	anyKeyRead    = "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
+)
+
+// How the keys of a script may be used.
+var (
+	scriptKeysWritten = keys{flags: []string{"RW", "access", "update"}}
+	scriptKeysRead    = keys{flags: []string{"RO", "access"}}
+)
+
+// scriptArgs are the arguments of EVAL and EVALSHA, which name the script in different ways.
+func scriptArgs(name string) []argument {
+	return []argument{{name: name, kind: str}, {name: "numkeys", kind: integer},
+		{name: "key", kind: key, optional: true, multiple: true}, {name: "arg", kind: str, optional: true, multiple: true}}
+}
+
+const scriptComplexity = "Depends on the script that is executed."
+
+var scriptingCommands = []command{
+	{
+		name: "eval", arity: -3, flags: scriptFlags | longArgs, categories: catScripting,
+		keys: scriptKeysWritten, keyCount: scriptKeyArg, keyNotes: anyKeyWritten,
+		group: "scripting", since: "2.6.0", keyed: eval,
+		summary:    "Execute a Lua script server side: all of what it does, or nothing if it fails",
+		complexity: scriptComplexity, args: scriptArgs("script"),
+	},
+	{
+		name: "evalsha", arity: -3, flags: scriptFlags, categories: catScripting,
+		keys: scriptKeysWritten, keyCount: scriptKeyArg,
+		group: "scripting", since: "2.6.0", keyed: evalStored,
+		summary:    "Execute a Lua script server side",
+		complexity: scriptComplexity, args: scriptArgs("sha1"),
+	},
+	{
+		name: "evalsha_ro", arity: -3, flags: scriptRead, categories: catScripting,
+		keys: scriptKeysRead, keyCount: scriptKeyArg,
+		group: "scripting", since: "7.0.0", keyed: evalStoredRO,
+		summary:    "Execute a read-only Lua script server side",
+		complexity: scriptComplexity, args: scriptArgs("sha1"),
+	},
+	{
+		name: "eval_ro", arity: -3, flags: scriptRead | longArgs, categories: catScripting,
+		keys: scriptKeysRead, keyCount: scriptKeyArg, keyNotes: anyKeyRead,
+		group: "scripting", since: "7.0.0", keyed: evalRO,
+		summary:    "Execute a read-only Lua script server side",
+		complexity: scriptComplexity, args: scriptArgs("script"),
+	},
+	{
+		name: "script", arity: -2, group: "scripting", since: "2.6.0",
+		summary:    "A container for Lua scripts management commands",
+		complexity: "Depends on subcommand.",
+		subs: []command{
+			{
+				name: "debug", arity: 3, flags: noscript, categories: catScripting, since: "3.2.0", run: onScripts(scriptDebug),
+				summary:    "Turn the debug mode off, which it always is.",
+				complexity: "O(1)",
+				args: []argument{{name: "mode", kind: oneof, args: []argument{
+					{name: "yes", token: "YES", kind: pureToken},
+					{name: "sync", token: "SYNC", kind: pureToken},
+					{name: "no", token: "NO", kind: pureToken},
+				}}},
+			},
+			{
+				name: "exists", arity: -3, flags: noscript, categories: catScripting, since: "2.6.0", run: onScripts(scriptExists),
+				summary:    "Check existence of scripts in the script cache.",
+				complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).",
+				tips:       []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
+				args:       []argument{{name: "sha1", kind: str, multiple: true}},
+			},
+			{
+				name: "flush", arity: -2, flags: noscript | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptFlush),
+				summary:    "Remove all the scripts from the script cache.",
+				complexity: "O(N) with N being the number of scripts in cache",
+				tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+				args: []argument{{name: "async", kind: oneof, optional: true, args: []argument{
+					{name: "async", token: "ASYNC", kind: pureToken},
+					{name: "sync", token: "SYNC", kind: pureToken},
+				}}},
+			},
+			{
+				name: "kill", arity: 2, flags: noscript | allowBusy | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptKill),
+				summary:    "Kill the scripts that have run too long.",
+				complexity: "O(1)",
+				tips:       []string{"request_policy:all_shards", "response_policy:one_succeeded"},
+			},
+			{
+				name: "load", arity: 3, flags: noscript | stale | longArgs, categories: catScripting, since: "2.6.0", run: onScripts(scriptLoad),
+				summary:    "Load the specified Lua script into the script cache.",
+				complexity: "O(N) with N being the length in bytes of the script body.",
+				tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+				args:       []argument{{name: "script", kind: str}},
+			},
+		},
+	},
+}
+
+// scripting runs the scripts of EVAL and similar commands.
+type scripting struct {
+	runner    *script.Runner
+	busyAfter atomic.Int64 // milliseconds
+}
+
+const defaultBusyAfter = 5000
+
+func (s *scripting) init(log *slog.Logger) {
+	s.busyAfter.Store(defaultBusyAfter)
+	s.runner = script.New(script.Config{
+		BusyAfter: func() time.Duration {
+			ms := min(s.busyAfter.Load(), int64(simba.Endless/time.Millisecond))
+			return max(time.Duration(ms)*time.Millisecond, 1) // 0 would be the default
+		},
+		Logger: log,
+	})
+}
+
+func eval(t *keyTx, args [][]byte) error       { return t.evalSource(args, false) }
+func evalRO(t *keyTx, args [][]byte) error     { return t.evalSource(args, true) }
+func evalStored(t *keyTx, args [][]byte) error { return t.evalSHA(args, false) }
+func evalStoredRO(t *keyTx, args [][]byte) error {
+	return t.evalSHA(args, true)
+}
+
+func (t *keyTx) evalSource(args [][]byte, readOnly bool) error {
+	return t.runScript(script.Call{Source: string(args[1])}, args, readOnly)
+}
+
+const shaLength = 40
+
+func (t *keyTx) evalSHA(args [][]byte, readOnly bool) error {
+	if len(args[1]) != shaLength {
+		return replyError(script.ErrNoScript) // before the keys are counted, as in Redis
+	}
+	return t.runScript(script.Call{SHA: strings.ToLower(string(args[1]))}, args, readOnly)
+}
+
+// runScript runs a script in t. If the script fails, t.torn reports whether it has changed
+// anything: its changes must be discarded. In Redis they would stay.
+func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error {
+	n, err := parseKeyCount(args)
+	if err != nil {
+		return err
+	}
+	call.Keys, call.Args = args[3:3+n], args[3+n:]
+	call.Proto, call.Yield = t.w.Proto(), t.yield
+	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
+	h.tx.w = &h.reply
+	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
+		t.torn = h.changed
+		t.final = errors.As(err, new(*script.StoppedError))
+		return scriptError(err)
+	}
+	return nil
+}
+
+// parseKeyCount reads the number of keys among the arguments of EVAL.
+func parseKeyCount(args [][]byte) (int, error) {
+	n, ok := parseInt(args[2])
+	switch {
+	case !ok:
+		return 0, errNotInteger
+	case n > int64(len(args)-3):
+		return 0, replyError("ERR Number of keys can't be greater than number of args")
+	case n < 0:
+		return 0, replyError("ERR Number of keys can't be negative")
+	}
+	return int(n), nil
+}
+
+func scriptError(err error) error {
+	if failure := script.Error(""); errors.As(err, &failure) {
+		return scriptedError(failure)
+	}
+	return err
+}
+
+// scriptHost runs the commands that a script calls. It is a script.Host.
+type scriptHost struct {
+	tx       keyTx       // the script's, with reply as its writer
+	reply    resp.Writer // to the last call
+	readOnly bool
+	full     bool // maxmemory was exceeded when the script began
+	changed  bool // a command has changed something
+}
+
+// Why a script may not call a command, in Redis' words.
+const (
+	errScriptUnknown  replyError = "ERR Unknown Redis command called from script"
+	errScriptArity    replyError = "ERR Wrong number of args calling Redis command from script"
+	errScriptRefused  replyError = "ERR This Redis command is not allowed from script"
+	errScriptReadOnly replyError = "ERR Write commands are not allowed from read-only scripts."
+)
+
+// ForbidWrites implements script.Host.
+func (h *scriptHost) ForbidWrites() { h.readOnly = true }
+
+// Call implements script.Host.
+func (h *scriptHost) Call(args [][]byte, proto int) []byte {
+	h.reply.Truncate(0)
+	h.reply.SetProto(proto)
+	if err := h.run(args); err != nil {
+		h.reply.Truncate(0)
+		h.reply.Error(wireText(err))
+	}
+	return h.reply.Bytes()
+}
+
+func (h *scriptHost) run(args [][]byte) error {
+	if h.tx.TooLarge() {
+		return simba.ErrTooLarge
+	}
+	e, err := h.tx.x.table.find(args)
+	writes := e != nil && e.has(write|mayReplicate)
+	switch {
+	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // the second case: the subcommand is unknown
+		return errScriptUnknown
+	case err != nil:
+		return errScriptArity
+	case e.keyed == nil || e.has(noscript):
+		return errScriptRefused
+	}
+	if d := e.deny(h.tx.user, args); d != nil {
+		h.tx.c.noteDenial(d, "lua")
+		return replyError(denialWords[d.reason].script)
+	}
+	switch {
+	case writes && h.readOnly:
+		return errScriptReadOnly
+	case h.full && h.tx.mayGrow(e, args):
+		return simba.ErrOutOfMemory
+	}
+	for _, a := range args { // resp limits only the arguments of clients
+		if err := checkLength("an argument", a, resp.DefaultMaxArg); err != nil {
+			return err
+		}
+	}
+	err = e.keyed(&h.tx, args)
+	if err == nil && writes {
+		h.changed = true
+	}
+	return err
+}
+
+// onScripts makes a command of a function about the scripts themselves. It is no part of a
+// transaction: its effect is immediate and stays.
+func onScripts(do keyedCommand) func(c *client, args [][]byte) {
+	return func(c *client, args [][]byte) {
+		_, err := c.keyspace()
+		if err == nil {
+			err = do(&keyTx{x: c.x, w: c.w, c: c, user: c.user(), conn: c.conn}, args)
+		}
+		if err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+func scriptLoad(t *keyTx, args [][]byte) error {
+	sha, err := t.x.scripting.runner.Load(string(args[2]))
+	if err != nil {
+		return scriptError(err)
+	}
+	t.w.BulkString(sha)
+	return nil
+}
+
+func scriptExists(t *keyTx, args [][]byte) error {
+	t.w.Array(len(args) - 2)
+	for _, sha := range args[2:] {
+		n := int64(0)
+		if len(sha) == shaLength && t.x.scripting.runner.Exists(strings.ToLower(string(sha))) {
+			n = 1
+		}
+		t.w.Int(n)
+	}
+	return nil
+}
+
+func scriptFlush(t *keyTx, args [][]byte) error {
+	if len(args) > 3 || len(args) == 3 && !equalFold(args[2], "SYNC") && !equalFold(args[2], "ASYNC") {
+		return replyError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+	}
+	t.x.scripting.runner.Flush()
+	t.w.Simple("OK")
+	return nil
+}
+
+// scriptDebug refuses to turn a debugger on, because there is none.
+func scriptDebug(t *keyTx, args [][]byte) error {
+	switch {
+	case equalFold(args[2], "NO"):
+		t.w.Simple("OK")
+		return nil
+	case equalFold(args[2], "YES"), equalFold(args[2], "SYNC"):
+		return replyError("ERR SCRIPT DEBUG YES is not served: there is no debugger")
+	}
+	return replyError("ERR Use SCRIPT DEBUG YES/SYNC/NO")
+}
+
+func scriptKill(t *keyTx, _ [][]byte) error {
+	if err := t.x.scripting.runner.Kill(); err != nil {
+		return scriptError(err)
+	}
+	t.w.Simple("OK")
+	return nil
+}

@@ -1,0 +1,109 @@
+package commands
+
+import (
+	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+var serverCommands = []command{
+	{
+		name: "cluster", arity: -2, group: "cluster", since: "3.0.0", run: (*client).cluster,
+		summary:    "Refused: cluster support is disabled",
+		complexity: "O(1)",
+	},
+	{
+		name: "module", arity: -2, group: "server", since: "4.0.0",
+		summary:    "A container for module commands",
+		complexity: "Depends on subcommand.",
+		subs: []command{{
+			name: "list", arity: 2, flags: adminHidden | noscript, since: "4.0.0", run: (*client).moduleList,
+			summary:    "List all modules loaded by the server: there are none",
+			complexity: "O(1)",
+			tips:       []string{"nondeterministic_output_order"},
+		}},
+	},
+	{
+		name: "role", arity: 1, flags: control | fast, categories: catAdmin | catDangerous,
+		group: "server", since: "2.8.12", run: (*client).role,
+		summary:    "Return the role of the instance in the context of replication",
+		complexity: "O(1)",
+	},
+	{
+		name: "shutdown", arity: -1, flags: adminControl | noMulti | allowBusy,
+		group: "server", since: "1.0.0", run: (*client).shutdown,
+		summary:    "Stop the server; leases stay, on disk",
+		complexity: "O(1)",
+		args: []argument{
+			{name: "nosave_save", kind: oneof, optional: true, args: []argument{
+				{name: "nosave", token: "NOSAVE", kind: pureToken},
+				{name: "save", token: "SAVE", kind: pureToken},
+			}},
+			{name: "now", token: "NOW", kind: pureToken, optional: true},
+			{name: "force", token: "FORCE", kind: pureToken, optional: true},
+			{name: "abort", token: "ABORT", kind: pureToken, optional: true},
+		},
+	},
+	{
+		name: "time", arity: 1, flags: loading | stale | fast,
+		group: "server", since: "2.6.0", run: (*client).time, keyed: timeKeyed,
+		summary:    "Return the current server time",
+		complexity: "O(1)",
+		tips:       []string{"nondeterministic_output"},
+	},
+}
+
+func (c *client) time([][]byte) { writeTime(c.w, time.Now()) }
+
+// timeKeyed is TIME in a transaction, where the time does not move.
+func timeKeyed(t *keyTx, _ [][]byte) error {
+	writeTime(t.w, t.Now())
+	return nil
+}
+
+func writeTime(w *resp.Writer, now time.Time) {
+	w.Array(2)
+	w.BulkString(decimal(now.Unix()))
+	w.BulkString(decimal(int64(now.Nanosecond() / 1000)))
+}
+
+func (c *client) role([][]byte) {
+	c.w.Array(3)
+	c.w.BulkString("master")
+	c.w.Int(0)
+	c.w.Array(0)
+}
+
+func (c *client) moduleList([][]byte) { c.w.Array(0) }
+
+func (c *client) cluster([][]byte) {
+	c.fail(replyError("ERR This instance has cluster support disabled"))
+}
+
+// shutdown asks the server to stop. As in Redis, the end of the connection is the only reply. SAVE,
+// NOW and FORCE have no effect: leases are on disk or only in memory by choice, and there are no
+// replicas.
+func (c *client) shutdown(args [][]byte) {
+	abort := false
+	for _, arg := range args[1:] {
+		switch {
+		case equalFold(arg, "ABORT"):
+			abort = true
+		case equalFold(arg, "NOSAVE"), equalFold(arg, "SAVE"), equalFold(arg, "NOW"), equalFold(arg, "FORCE"):
+		default:
+			c.fail(errSyntax)
+			return
+		}
+	}
+	switch {
+	case abort && len(args) > 2:
+		c.fail(errSyntax)
+	case abort:
+		c.fail(replyError("ERR No shutdown in progress."))
+	case c.x.shutdown == nil:
+		c.fail(replyError("ERR SHUTDOWN is not served here"))
+	default:
+		c.conn.CloseAfterReply()
+		c.x.shutdown()
+	}
+}

@@ -1,0 +1,88 @@
+package commands
+
+import "github.com/simba-resp/simba-resp"
+
+// simbaGroup are this server's own commands.
+const simbaGroup = "simba"
+
+// The keys of SIMBA.*: the mutex is always the first argument, so that proxies
+// and cluster clients route by it.
+var (
+	mutexWritten = keys{1, 1, 1, []string{"RW", "access", "update"}}
+	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
+)
+
+// Arguments that most of SIMBA.* take.
+var (
+	mutexArg     = argument{name: "mutex", kind: key}
+	contenderArg = argument{name: "contender", kind: str}
+	ttlArg       = argument{name: "ttl", kind: integer}
+	transition   = argument{name: "ms", token: "TRANSITION", kind: integer, optional: true}
+	tokenOption  = argument{name: "token", token: "TOKEN", kind: integer, optional: true}
+	countOption  = argument{name: "count", token: "COUNT", kind: integer, optional: true}
+)
+
+var simbaCommands = []command{
+	simbaAcquireRow,
+	simbaGuardRow,
+	simbaReleaseRow,
+	simbaOwnerRow,
+	simbaQueueRow,
+	simbaScanRow,
+	simbaCheckRow,
+	simbaBreakRow,
+	simbaHistoryRow,
+	{
+		name: "simba.help", arity: 1, flags: loading | stale | fast,
+		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,
+		summary:    "Shows helpful text about the SIMBA commands",
+		complexity: "O(1)",
+	},
+}
+
+// parseNames reads the mutex and the contender.
+func parseNames(mutex, contender []byte) (m, c string, err error) {
+	if m, err = parseMutex(mutex); err == nil {
+		err = simba.CheckContender(contender)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	return m, string(contender), nil
+}
+
+// parseMutex reads a mutex. What is no name may be of any length, and is not copied.
+func parseMutex(b []byte) (string, error) {
+	if err := simba.CheckMutex(b); err != nil {
+		return "", err
+	}
+	return string(b), nil
+}
+
+// replyYes replies 1 or 0.
+func (c *client) replyYes(yes bool, seq simba.Seq) {
+	c.conn.RestOn(seq)
+	if yes {
+		c.w.Int(1)
+	} else {
+		c.w.Int(0)
+	}
+}
+
+// defaultCount is the COUNT of listings that go on in a later call or that show
+// the newest of many.
+const defaultCount = 10
+
+func (o *options) count() int { return int(o.integer(1, simba.MaxCount)) }
+
+// simbaHelp replies with the syntax and the summary of each SIMBA command.
+func (c *client) simbaHelp([][]byte) {
+	var lines []string
+	for _, e := range c.x.table.entries {
+		if e.group == simbaGroup {
+			lines = append(lines, usage(e.command), "    "+e.summary+".")
+		}
+	}
+	lines = append(lines, "All times are in milliseconds.")
+	c.writeLines(lines)
+}

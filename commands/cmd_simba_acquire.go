@@ -1,0 +1,327 @@
+package commands
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+var simbaAcquireRow = command{
+	name: "simba.acquire", arity: -4, flags: write | denyoom | renewing | noscript | blocking, keys: mutexWritten, actor: contenderActor,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaAcquire,
+	summary:    "Takes a mutex, renews it for its owner, or queues or waits for it",
+	complexity: "O(1), O(log N) with N waiters of the mutex",
+	args: []argument{mutexArg, contenderArg, ttlArg, transition,
+		{name: "patience", kind: oneof, optional: true, args: []argument{
+			{name: "ms", token: "WAIT", kind: integer},
+			{name: "noqueue", token: "NOQUEUE", kind: pureToken},
+		}},
+		{name: "session", token: "SESSION", kind: pureToken, optional: true},
+	},
+}
+
+const (
+	// maxWait is the largest WAIT, 2^53 ms: clients that mean "for ever" send
+	// large numbers, some of them from floating point.
+	maxWait = 1 << 53
+	// endless is where a WAIT becomes one without limit, so that the deadline stays
+	// within the range of time.Time.
+	endless = 100 * 365 * 24 * time.Hour
+)
+
+// acquisition is a parsed SIMBA.ACQUIRE.
+type acquisition struct {
+	simba.AcquireRequest
+	wait    bool          // WAIT was given
+	limit   time.Duration // of the wait, 0 = none
+	session bool          // SESSION was given
+}
+
+func parseAcquire(args [][]byte) (a acquisition, err error) {
+	if a.Mutex, a.Contender, err = parseNames(args[1], args[2]); err != nil {
+		return a, err
+	}
+	if a.TTL, err = parseMillis("ttl", args[3], simba.MinTTL, simba.MaxTTL); err != nil {
+		return a, err
+	}
+	o := options{rest: args[4:]}
+	for o.next() {
+		switch {
+		case o.is("TRANSITION"):
+			a.Transition = o.millis(0, simba.MaxTransition)
+		case o.is("WAIT"):
+			a.wait, a.limit = true, o.wait()
+		case o.is("NOQUEUE"):
+			a.NoQueue = true
+		case o.is("SESSION"):
+			a.session = true
+		default:
+			o.unknown()
+		}
+	}
+	if o.err == nil && a.wait && a.NoQueue {
+		o.err = replyError("ERR syntax error: WAIT and NOQUEUE exclude each other")
+	}
+	return a, o.err
+}
+
+// wait takes the value of WAIT: milliseconds, 0 = without limit.
+func (o *options) wait() time.Duration {
+	ms := optionValue(o, func(v []byte) (int64, error) {
+		n, ok := parseInt(v)
+		if !ok || n < 0 || n > maxWait {
+			return 0, replyErrorf("ERR WAIT is not an integer or out of range: 0 to %d milliseconds, 0 = no limit", maxWait)
+		}
+		return n, nil
+	})
+	if ms > endless.Milliseconds() {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+func (c *client) simbaAcquire(args [][]byte) {
+	a, err := parseAcquire(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if a.session {
+		a.Session = c.conn.ID()
+	}
+	a.Full = c.full
+	var out simba.Outcome
+	var ticket simba.Ticket // of a wait that ended with the mutex
+	switch {
+	case a.wait && c.executing:
+		out, err = c.acquireUnwaiting(a)
+	case a.wait && c.x.waits.enter(c.x.server.MaxClients()):
+		out, ticket, err = c.acquireWaiting(a)
+		c.x.waits.leave()
+	case a.wait:
+		out, err = c.acquireOrRefuse(a)
+	default:
+		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	}
+	if err != nil {
+		c.bindUnknown(&a, err)
+		c.fail(err)
+		return
+	}
+	c.noteOwner(&a, &out)
+	c.writeOutcome(&out)
+	if ticket != nil {
+		c.deliver(&a, &out, ticket)
+	}
+}
+
+// acquireUnwaiting is ACQUIRE ... WAIT inside EXEC, where nothing blocks: the
+// wait's time runs out at once.
+func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
+	a.Waiter = c.conn.NewWait()
+	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if err != nil || ticket == nil {
+		return out, err
+	}
+	return ticket.End(simba.EndTimeout)
+}
+
+// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may be blocked: an owner renews, a free
+// mutex is granted, and who would have to wait is refused.
+func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
+	a.NoQueue = true
+	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if err == nil && out.Status == simba.StatusBusy {
+		c.conn.RestOn(out.Seq)
+		err = errTooManyWaiting
+	}
+	return out, err
+}
+
+// acquireWaiting is ACQUIRE ... WAIT. A ticket comes with a mutex that was granted
+// after the client was blocked.
+func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.Ticket, err error) {
+	w := c.conn.NewWait()
+	a.Waiter = w
+	out, ticket, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if err != nil || ticket == nil {
+		return out, nil, err
+	}
+	var deadline time.Time
+	if a.limit > 0 {
+		deadline = c.x.info.Started.Add(c.started + a.limit)
+	}
+	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
+	c.waiting.Store(call)
+	call.judge(c) // who changes the rules from now on sees the call
+	var why resp.Wakeup
+	var revoked *denial
+	for out.Status == simba.StatusWaiting && err == nil {
+		parked := time.Now()
+		why = w.Await(deadline)
+		c.parked += time.Since(parked)
+		reason := endReason(why)
+		if revoked = call.revoked.Load(); revoked != nil && why == resp.Woken {
+			reason = simba.EndLeft
+		}
+		out, err = ticket.End(reason)
+		c.conn.RestOn(out.Seq)
+	}
+	c.waiting.Store(nil)
+	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
+		err = c.commitGrant(&a, &out)
+	}
+	switch { // a lease is told, whatever else has happened
+	case err != nil:
+		return out, nil, err
+	case out.Status == simba.StatusAcquired:
+		return out, ticket, nil
+	case out.Status == simba.StatusRenewed:
+		return out, nil, nil
+	}
+	if revoked != nil {
+		c.noteDenial(revoked, c.where())
+		return out, nil, revoked
+	}
+	switch why {
+	case resp.UnblockedError:
+		return out, nil, replyError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+	case resp.ShuttingDown:
+		return out, nil, replyError("UNBLOCKED the server is shutting down; ask again when it is back")
+	}
+	return out, nil, nil
+}
+
+// commitGrant settles a lease that a wait ended with, and takes off its windows what that took: who
+// waits cannot count them from when it asked. One that ran out meanwhile is told as a wait that
+// ended without.
+func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
+	began := time.Now()
+	if c.conn.Commit() != nil {
+		return nil
+	}
+	c.parked += time.Since(began)
+	took := time.Since(began).Truncate(time.Millisecond)
+	if took < out.Transition {
+		out.TTL, out.Transition = max(0, out.TTL-took), out.Transition-took
+		return nil
+	}
+	t, seq, err := c.backend().Owner(c.conn.Context(), a.Mutex)
+	if err != nil {
+		return err
+	}
+	c.conn.RestOn(seq)
+	status := simba.StatusTimeout
+	if t.Token == out.Token { // its contender has renewed it
+		status = out.Status
+	}
+	*out = simba.Outcome{Status: status, Owner: t.Owner, Token: t.Token, TTL: t.TTL, Transition: t.Transition, Seq: seq}
+	return nil
+}
+
+func endReason(w resp.Wakeup) simba.EndReason {
+	switch w {
+	case resp.Woken:
+		return simba.EndWoken
+	case resp.TimedOut, resp.UnblockedTimeout:
+		return simba.EndTimeout
+	case resp.UnblockedError, resp.ShuttingDown:
+		return simba.EndLeft
+	default:
+		return simba.EndGone
+	}
+}
+
+// noteOwner keeps the session's leases in step with what came of an acquire.
+func (c *client) noteOwner(a *acquisition, out *simba.Outcome) {
+	owns := out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed
+	switch {
+	case owns && a.session:
+		c.bind(a.Mutex, a.Contender, out.Token)
+	case owns:
+		delete(c.session.byMutex, a.Mutex) // asked for again, without SESSION
+	default:
+		c.unbind(a.Mutex, out.Token)
+	}
+}
+
+// deliver sends the reply of a grant that a blocked client waited for. Should
+// the client be gone it cannot have been told, so the mutex goes to the next
+// waiter at once instead of idling for a whole lease.
+func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket) {
+	if c.conn.Flush() == nil {
+		return
+	}
+	delete(c.session.byMutex, a.Mutex)
+	seq, err := ticket.Abandon()
+	if err == nil {
+		c.conn.RestOn(seq)
+		err = c.conn.Commit()
+	}
+	if err != nil {
+		c.x.log.Warn("cannot pass on a mutex whose waiter is gone; its lease will expire",
+			"mutex", a.Mutex, "contender", a.Contender, "token", out.Token, "err", err)
+	}
+}
+
+// writeOutcome replies with the record of ACQUIRE and GUARD.
+func (c *client) writeOutcome(out *simba.Outcome) {
+	c.conn.RestOn(out.Seq)
+	w := c.w
+	w.Map(6)
+	w.BulkString("status")
+	w.BulkString(out.Status.String())
+	w.BulkString("owner")
+	w.BulkString(out.Owner)
+	w.BulkString("token")
+	w.Uint(out.Token)
+	w.BulkString("ttl")
+	w.Int(out.TTL.Milliseconds())
+	w.BulkString("transition")
+	w.Int(out.Transition.Milliseconds())
+	w.BulkString("position")
+	w.Int(int64(out.Position))
+}
+
+// errTooManyWaiting is the answer to a WAIT beyond the limit. Its beginning is known to clients.
+const errTooManyWaiting replyError = "ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT"
+
+// waitLimit bounds how many connections WAIT may block: three quarters of maxclients, and one at
+// least. So waiters alone never keep an owner from connecting to renew its lease.
+type waitLimit struct{ blocked atomic.Int64 }
+
+// enter reports whether one more may be blocked. If so, leave is to be called when it is not any
+// more.
+func (l *waitLimit) enter(maxClients int) bool {
+	if l.blocked.Add(1) <= max(1, int64(maxClients)*3/4) {
+		return true
+	}
+	l.leave()
+	return false
+}
+
+func (l *waitLimit) leave() { l.blocked.Add(-1) }
+
+// blockedCall is an ACQUIRE that waits.
+type blockedCall struct {
+	mutex, contender string
+	wait             *resp.Wait
+	revoked          atomic.Pointer[denial] // why it must not wait any longer
+}
+
+// judge ends the wait if the user of its client may no longer wait so.
+func (b *blockedCall) judge(c *client) {
+	u := c.user()
+	if u == nil {
+		return // the connection is closed
+	}
+	e := c.x.table.byName["simba.acquire"]
+	d := e.deny(u, [][]byte{nil, []byte(b.mutex), []byte(b.contender)})
+	if d == nil {
+		return
+	}
+	b.revoked.Store(d.direct())
+	b.wait.Wake()
+}

@@ -1,0 +1,168 @@
+package commands
+
+import (
+	"github.com/simba-resp/simba-resp"
+)
+
+var simbaGuardRow = command{
+	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaGuard,
+	summary:    "Renews the lease, only if still the owner",
+	complexity: "O(1)",
+	args:       []argument{mutexArg, contenderArg, ttlArg, transition, tokenOption},
+}
+
+var simbaReleaseRow = command{
+	name: "simba.release", arity: -3, flags: write | fast, keys: mutexWritten, actor: contenderActor,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaRelease,
+	summary:    "Gives the mutex up, or the place in its queue",
+	complexity: "O(1), O(log N) with N waiters of the mutex",
+	args:       []argument{mutexArg, contenderArg, tokenOption},
+}
+
+var simbaCheckRow = command{
+	name: "simba.check", arity: 3, flags: readonly | fast, keys: mutexRead,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaCheck,
+	summary:    "Tells whether a token is the current tenure's: the check that a protected resource makes",
+	complexity: "O(1)",
+	args:       []argument{mutexArg, {name: "token", kind: integer}},
+}
+
+var simbaBreakRow = command{
+	name: "simba.break", arity: -2, flags: write | admin, keys: mutexWritten,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaBreak,
+	summary:    "Frees the mutex whoever owns it; the next waiter gets it",
+	complexity: "O(1), O(log N) with N waiters of the mutex",
+	args:       []argument{mutexArg, {name: "text", token: "REASON", kind: str, optional: true}},
+}
+
+func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
+	if g.Mutex, g.Contender, err = parseNames(args[1], args[2]); err != nil {
+		return g, err
+	}
+	if g.TTL, err = parseMillis("ttl", args[3], simba.MinTTL, simba.MaxTTL); err != nil {
+		return g, err
+	}
+	o := options{rest: args[4:]}
+	for o.next() {
+		switch {
+		case o.is("TRANSITION"):
+			g.Transition = o.millis(0, simba.MaxTransition)
+		case o.is("TOKEN"):
+			g.Token = o.token()
+		default:
+			o.unknown()
+		}
+	}
+	return g, o.err
+}
+
+func (c *client) simbaGuard(args [][]byte) {
+	g, err := parseGuard(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	out, err := c.backend().Guard(c.conn.Context(), g)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.unbind(g.Mutex, out.Token)
+	c.writeOutcome(&out)
+}
+
+func parseRelease(args [][]byte) (r simba.ReleaseRequest, err error) {
+	if r.Mutex, r.Contender, err = parseNames(args[1], args[2]); err != nil {
+		return r, err
+	}
+	o := options{rest: args[3:]}
+	for o.next() {
+		switch {
+		case o.is("TOKEN"):
+			r.Token = o.token()
+		default:
+			o.unknown()
+		}
+	}
+	return r, o.err
+}
+
+func (c *client) simbaRelease(args [][]byte) {
+	r, err := parseRelease(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	released, seq, err := c.backend().Release(c.conn.Context(), r)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if released {
+		delete(c.session.byMutex, r.Mutex)
+	}
+	c.replyYes(released, seq)
+}
+
+func (c *client) simbaCheck(args [][]byte) {
+	mutex, err := parseMutex(args[1])
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	token, err := parseAnyToken("token", args[2])
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if token == 0 { // what replies call no token is no tenure's, whatever the engine
+		c.replyYes(false, 0)
+		return
+	}
+	current, seq, err := c.backend().Check(c.conn.Context(), mutex, token)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.replyYes(current, seq)
+}
+
+func parseBreak(args [][]byte) (mutex, reason string, err error) {
+	if mutex, err = parseMutex(args[1]); err != nil {
+		return "", "", err
+	}
+	o := options{rest: args[2:]}
+	for o.next() {
+		switch {
+		case o.is("REASON"):
+			reason = o.reason()
+		default:
+			o.unknown()
+		}
+	}
+	return mutex, reason, o.err
+}
+
+func (o *options) reason() string {
+	return optionValue(o, func(v []byte) (string, error) {
+		if len(v) > simba.MaxReasonLen {
+			return "", replyErrorf("ERR REASON has %d bytes, at most %d are allowed", len(v), simba.MaxReasonLen)
+		}
+		return string(v), nil
+	})
+}
+
+func (c *client) simbaBreak(args [][]byte) {
+	mutex, reason, err := parseBreak(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	freed, seq, err := c.backend().Break(c.conn.Context(), mutex, reason)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.replyYes(freed, seq)
+}

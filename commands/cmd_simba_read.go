@@ -1,0 +1,245 @@
+package commands
+
+import (
+	"math"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+var simbaOwnerRow = command{
+	name: "simba.owner", arity: 2, flags: readonly | fast, keys: mutexRead,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaOwner,
+	summary:    "Shows who owns the mutex, by which token and until when",
+	complexity: "O(1)",
+	args:       []argument{mutexArg},
+}
+
+var simbaQueueRow = command{
+	name: "simba.queue", arity: -2, flags: readonly, keys: mutexRead,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaQueue,
+	summary:    "Lists who waits for the mutex, in order",
+	complexity: "O(N) with N waiters returned",
+	args:       []argument{mutexArg, countOption},
+}
+
+var simbaScanRow = command{
+	name: "simba.scan", arity: -2, flags: readonly,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaScan,
+	summary:    "Iterates over the mutexes that are held or waited for",
+	complexity: "O(1) a call, O(N) for a whole iteration over N mutexes",
+	tips:       []string{"nondeterministic_output", "request_policy:special"},
+	args: []argument{{name: "cursor", kind: integer},
+		{name: "pattern", token: "MATCH", kind: pattern, optional: true}, countOption,
+		{name: "state", token: "STATE", kind: oneof, optional: true, args: []argument{
+			{name: "held", token: "held", kind: pureToken},
+			{name: "contended", token: "contended", kind: pureToken},
+		}},
+	},
+}
+
+var simbaHistoryRow = command{
+	name: "simba.history", arity: -2, flags: readonly, keys: mutexRead,
+	group: simbaGroup, since: "0.1.0", run: (*client).simbaHistory,
+	summary:    "Lists what happened to the mutex and its queue, from old to new",
+	complexity: "O(N) with N events kept by the server",
+	args: []argument{mutexArg, countOption,
+		{name: "seq", token: "SINCE", kind: integer, optional: true}},
+}
+
+func (c *client) simbaOwner(args [][]byte) {
+	mutex, err := parseMutex(args[1])
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.conn.RestOn(seq)
+	w := c.w
+	if t.IsFree() {
+		w.Null()
+		return
+	}
+	w.Map(9)
+	w.BulkString("owner")
+	w.BulkString(t.Owner)
+	w.BulkString("token")
+	w.Uint(t.Token)
+	w.BulkString("acquired_at")
+	w.Int(t.AcquiredAt)
+	w.BulkString("ttl_at")
+	w.Int(t.TTLAt)
+	w.BulkString("transition_at")
+	w.Int(t.TransitionAt)
+	w.BulkString("now")
+	w.Int(t.Now)
+	w.BulkString("ttl")
+	w.Int(t.TTL.Milliseconds())
+	w.BulkString("transition")
+	w.Int(t.Transition.Milliseconds())
+	w.BulkString("waiters")
+	w.Int(int64(t.Waiters))
+}
+
+// parseQueue reads SIMBA.QUEUE. Without COUNT the whole queue is shown, as far as
+// a COUNT could.
+func parseQueue(args [][]byte) (mutex string, count int, err error) {
+	if mutex, err = parseMutex(args[1]); err != nil {
+		return "", 0, err
+	}
+	count = simba.MaxCount
+	o := options{rest: args[2:]}
+	for o.next() {
+		switch {
+		case o.is("COUNT"):
+			count = o.count()
+		default:
+			o.unknown()
+		}
+	}
+	return mutex, count, o.err
+}
+
+func (c *client) simbaQueue(args [][]byte) {
+	mutex, count, err := parseQueue(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	entries, seq, err := c.backend().Queue(c.conn.Context(), mutex, count)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.conn.RestOn(seq)
+	w := c.w
+	w.Array(len(entries))
+	for _, e := range entries {
+		w.Map(4)
+		w.BulkString("contender")
+		w.BulkString(e.Contender)
+		w.BulkString("position")
+		w.Int(int64(e.Position))
+		w.BulkString("waiting")
+		w.Int(e.Waiting.Milliseconds())
+		w.BulkString("kind")
+		if e.Blocked {
+			w.BulkString("blocked")
+		} else {
+			w.BulkString("polling")
+		}
+	}
+}
+
+func parseScan(args [][]byte) (r simba.ScanRequest, err error) {
+	cursor, ok := parseUint(args[1])
+	if !ok {
+		return r, errCursor
+	}
+	r.Cursor, r.Count = cursor, defaultCount
+	o := options{rest: args[2:]}
+	for o.next() {
+		switch {
+		case o.is("MATCH"):
+			glob := o.glob()
+			r.Match = func(mutex string) bool { return resp.Match(glob, mutex) }
+		case o.is("COUNT"):
+			r.Count = o.count()
+		case o.is("STATE"):
+			r.Held, r.Contended = o.state()
+		default:
+			o.unknown()
+		}
+	}
+	return r, o.err
+}
+
+func (o *options) state() (held, contended bool) {
+	switch v := o.value(); {
+	case o.err != nil:
+	case equalFold(v, "HELD"):
+		return true, false
+	case equalFold(v, "CONTENDED"):
+		return false, true
+	default:
+		o.err = replyErrorf("ERR STATE must be held or contended, not '%s'", shorten(v))
+	}
+	return false, false
+}
+
+func (c *client) simbaScan(args [][]byte) {
+	r, err := parseScan(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	page, seq, err := c.scanPage(c.backend().Scan, r, c.yield)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.conn.RestOn(seq)
+	c.writePage(page.Cursor, page.Mutexes)
+}
+
+// parseHistory reads SIMBA.HISTORY. One who asks SINCE an event wants to close a
+// gap, so without COUNT no event is left out.
+func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
+	if r.Mutex, err = parseMutex(args[1]); err != nil {
+		return r, err
+	}
+	o := options{rest: args[2:]}
+	for o.next() {
+		switch {
+		case o.is("COUNT"):
+			r.Count = o.count()
+		case o.is("SINCE"):
+			r.Since = simba.Seq(o.integer(0, math.MaxInt64))
+		default:
+			o.unknown()
+		}
+	}
+	switch {
+	case r.Count > 0:
+	case o.has("SINCE"):
+		r.Count = simba.MaxCount
+	default:
+		r.Count = defaultCount
+	}
+	return r, o.err
+}
+
+func (c *client) simbaHistory(args [][]byte) {
+	r, err := parseHistory(args)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	events, seq, err := c.backend().History(c.conn.Context(), r)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.conn.RestOn(seq)
+	w := c.w
+	w.Array(len(events))
+	for _, e := range events {
+		w.Map(6)
+		w.BulkString("seq")
+		w.Uint(uint64(e.Seq))
+		w.BulkString("at")
+		w.Int(e.At)
+		w.BulkString("event")
+		w.BulkString(e.Kind.String())
+		w.BulkString("owner")
+		w.BulkString(e.Owner)
+		w.BulkString("token")
+		w.Uint(e.Token)
+		w.BulkString("reason")
+		w.BulkString(e.Reason)
+	}
+}

@@ -1,0 +1,181 @@
+package commands
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var slowlogCommands = []command{
+	{
+		name: "slowlog", arity: -2, group: "server", since: "2.2.12",
+		summary:    "A container for slow log commands",
+		complexity: "Depends on subcommand.",
+		subs:       slowlogSubcommands,
+	},
+}
+
+var slowlogSubcommands = []command{
+	{
+		name: "get", arity: -2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
+		summary:    "Get the slow log's entries",
+		complexity: "O(N) where N is the number of entries returned",
+		tips:       []string{"request_policy:all_nodes", "nondeterministic_output"},
+		args:       []argument{{name: "count", kind: integer, optional: true}},
+	},
+	{
+		name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
+		summary:    "Get the slow log's length",
+		complexity: "O(1)",
+		tips:       []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
+	},
+	{
+		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
+		summary:    "Clear all entries from the slow log",
+		complexity: "O(N) where N is the number of entries in the slowlog",
+		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+	},
+}
+
+const (
+	defaultSlowlogThreshold = 10000 // microseconds
+	defaultSlowlogLimit     = 128   // entries
+	maxSlowlogLimit         = 10000
+
+	// What an entry keeps of a command, as in Redis.
+	slowlogArgs     = 32
+	slowlogArgBytes = 128
+)
+
+// slowlog keeps the last commands that took long. Time spent blocked, or waiting
+// for the disk together with a batch's other commands, is not a command's own.
+type slowlog struct {
+	threshold atomic.Int64 // microseconds; negative = off
+	limit     atomic.Int64 // entries
+
+	mu      sync.Mutex // protects the rest
+	entries []slowCall // from old to new
+	nextID  int64
+}
+
+type slowCall struct {
+	id     int64
+	at     time.Time
+	took   time.Duration
+	args   []string
+	client string // address
+	name   string
+}
+
+// consider adds the command, which has just run, to the log if it took long.
+func (l *slowlog) consider(c *client, e *entry, args [][]byte, took time.Duration) {
+	threshold := l.threshold.Load()
+	if threshold < 0 || took.Microseconds() < threshold || e.has(secret|skipSlowlog) {
+		return
+	}
+	call := slowCall{at: time.Now(), took: took, args: slowlogQuote(args), client: c.conn.RemoteAddr(), name: c.conn.Name()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	call.id = l.nextID
+	l.nextID++
+	l.entries = append(l.entries, call)
+	l.trim()
+}
+
+// trim drops the oldest entries beyond the limit.
+func (l *slowlog) trim() {
+	if over := len(l.entries) - int(l.limit.Load()); over > 0 {
+		l.entries = slices.Delete(l.entries, 0, over)
+	}
+}
+
+func slowlogQuote(args [][]byte) []string {
+	kept := make([]string, 0, min(len(args), slowlogArgs))
+	for i, a := range args {
+		switch {
+		case i == slowlogArgs-1 && len(args) > slowlogArgs:
+			return append(kept, fmt.Sprintf("... (%d more arguments)", len(args)-i))
+		default:
+			kept = append(kept, string(cutArgument(a, slowlogArgBytes)))
+		}
+	}
+	return kept
+}
+
+// cutArgument cuts an argument that is longer than limit, and says so.
+func cutArgument(a []byte, limit int) []byte {
+	if len(a) <= limit {
+		return a
+	}
+	return fmt.Appendf(nil, "%s... (%d more bytes)", a[:limit], len(a)-limit)
+}
+
+// newest returns the last n entries, the newest first; n < 0 = all.
+func (l *slowlog) newest(n int64) []slowCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trim()
+	if n < 0 || n > int64(len(l.entries)) {
+		n = int64(len(l.entries))
+	}
+	calls := make([]slowCall, 0, n)
+	for i := len(l.entries) - 1; int64(len(calls)) < n; i-- {
+		calls = append(calls, l.entries[i])
+	}
+	return calls
+}
+
+func (l *slowlog) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trim()
+	return len(l.entries)
+}
+
+func (l *slowlog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = nil
+}
+
+func (c *client) slowlogGet(args [][]byte) {
+	count := int64(10)
+	switch len(args) {
+	case 2:
+	case 3:
+		n, ok := parseInt(args[2])
+		if !ok || n < -1 || n > math.MaxInt32 {
+			c.fail(replyError("ERR count should be greater than or equal to -1"))
+			return
+		}
+		count = n
+	default:
+		c.fail(tryHelp(c.running, args))
+		return
+	}
+	calls := c.x.slowlog.newest(count)
+	w := c.w
+	w.Array(len(calls))
+	for _, call := range calls {
+		w.Array(6)
+		w.Int(call.id)
+		w.Int(call.at.Unix())
+		w.Int(call.took.Microseconds())
+		w.Array(len(call.args))
+		for _, a := range call.args {
+			w.BulkString(a)
+		}
+		w.BulkString(call.client)
+		w.BulkString(call.name)
+	}
+}
+
+func (c *client) slowlogLen([][]byte) { c.w.Int(int64(c.x.slowlog.size())) }
+
+func (c *client) slowlogReset([][]byte) {
+	c.x.slowlog.reset()
+	c.w.Simple("OK")
+}

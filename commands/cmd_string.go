@@ -1,0 +1,324 @@
+package commands
+
+import "github.com/simba-resp/simba-resp"
+
+// The value of a lock key is the owner of its mutex.
+
+// A lock key is a mutex, its value the owner, its expiry the end of the lease.
+var stringCommands = []command{
+	{
+		name: "get", arity: 2, flags: readonly | fast, categories: catString, keys: oneKey("RO", "access"),
+		group: "string", since: "1.0.0", keyed: get,
+		summary:    "Get the value of a lock key, the owner of its mutex",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "getdel", arity: 2, flags: write | fast, categories: catString, keys: oneKey("RW", "access", "delete"),
+		group: "string", since: "6.2.0", keyed: getdel,
+		summary:    "Get the value of a lock key and release its mutex",
+		complexity: "O(1)",
+		args:       []argument{keyArg},
+	},
+	{
+		name: "getex", arity: -2, flags: write | fast, categories: catString, keys: oneKey("RW", "access", "update"),
+		keyNotes: "RW and UPDATE because it changes the TTL",
+		group:    "string", since: "6.2.0", keyed: getex,
+		summary:    "Get the value of a lock key and optionally set its expiration",
+		complexity: "O(1)",
+		args:       []argument{keyArg, expiryOptions("PERSIST")},
+	},
+	{
+		name: "getset", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"), actor: oneValue,
+		group: "string", since: "1.0.0", keyed: getset,
+		summary:    "Take the mutex of a lock key from its owner and return who that was",
+		complexity: "O(1)",
+		args:       []argument{keyArg, valueArg},
+	},
+	{
+		name: "mget", arity: -2, flags: readonly | fast, categories: catString, keys: manyKeys("RO", "access"),
+		group: "string", since: "1.0.0", keyed: mget,
+		summary:    "Get the values of all the given lock keys",
+		complexity: "O(N) where N is the number of keys to retrieve.",
+		tips:       []string{"request_policy:multi_shard"},
+		args:       []argument{keysArg},
+	},
+	{
+		name: "psetex", arity: 4, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
+		group: "string", since: "2.6.0", keyed: setExpiring(inMillis),
+		summary:    "Set the value and expiration in milliseconds of a lock key",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "milliseconds", kind: integer}, valueArg},
+	},
+	{
+		name: "set", arity: -3, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("RW", "access", "update", "variable_flags"), actor: oneValue,
+		keyNotes: "RW and ACCESS due to the optional `GET` argument",
+		group:    "string", since: "1.0.0", keyed: set,
+		summary:    "Set the value of a lock key: its mutex has a new owner, or the same with a new lease",
+		complexity: "O(1)",
+		args: []argument{
+			keyArg, valueArg,
+			{name: "condition", kind: oneof, optional: true, args: []argument{
+				{name: "nx", token: "NX", kind: pureToken}, {name: "xx", token: "XX", kind: pureToken}}},
+			{name: "get", token: "GET", kind: pureToken, optional: true}, expiryOptions("KEEPTTL"),
+		},
+	},
+	{
+		name: "setex", arity: 4, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
+		group: "string", since: "2.0.0", keyed: setExpiring(inSeconds),
+		summary:    "Set the value and expiration of a lock key",
+		complexity: "O(1)",
+		args:       []argument{keyArg, {name: "seconds", kind: integer}, valueArg},
+	},
+	{
+		name: "setnx", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("OW", "insert"), actor: oneValue,
+		group: "string", since: "1.0.0", keyed: setnx,
+		summary:    "Set the value of a lock key only if its mutex is free",
+		complexity: "O(1)",
+		args:       []argument{keyArg, valueArg},
+	},
+	{
+		name: "strlen", arity: 2, flags: readonly | fast, categories: catString, keys: keyRead,
+		group: "string", since: "2.2.0", run: withoutKeys((*client).strlen), keyed: strlen,
+		summary:    "Get the length of the owner's id, the value behind the key of a mutex",
+		complexity: "O(1)",
+		args:       []argument{{name: "key", kind: key}},
+	},
+}
+
+// put makes a mutex whose lock is old a string. The owner that it has keeps its tenure and gets
+// a new lease; any other value is a new tenure.
+func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
+	switch {
+	case d.over && old.Exists():
+		t.Drop(mutex)
+	case d.over: // it would live no moment
+	case old.Exists() && old.Fields == nil && old.Owner == value:
+		t.Change(mutex, d.of(old), !d.kept)
+	default:
+		t.Take(mutex, d.of(simba.Lock{Owner: value}))
+	}
+}
+
+// writeValue replies with the value of a string key.
+func (t *keyTx) writeValue(l simba.Lock) {
+	if !l.Exists() {
+		t.w.Null()
+		return
+	}
+	t.w.BulkString(l.Owner)
+}
+
+func get(t *keyTx, args [][]byte) error {
+	l, err := t.str(parseKey(args[1]))
+	if err != nil {
+		return err
+	}
+	t.writeValue(l)
+	return nil
+}
+
+func mget(t *keyTx, args [][]byte) error {
+	t.w.Array(len(args) - 1)
+	for _, key := range args[1:] {
+		l, _ := t.str(parseKey(key)) // what is no string has no value here
+		t.writeValue(l)
+	}
+	return nil
+}
+
+func strlen(t *keyTx, args [][]byte) error {
+	l, err := t.str(parseKey(args[1]))
+	if err != nil {
+		return err
+	}
+	t.w.Int(int64(len(l.Owner)))
+	return nil
+}
+
+// setOptions are the options of SET and GETEX.
+type setOptions struct {
+	nx, xx, get   bool
+	keep, persist bool
+	expiry        expiryForm
+	at            []byte // the expiry's argument; nil = none is given
+}
+
+// parseSetOptions reads them as Redis does: the same one may come twice, and the last counts.
+func parseSetOptions(rest [][]byte, getex bool) (o setOptions, err error) {
+	for i := 0; i < len(rest); i++ {
+		word, set := rest[i], !getex
+		form, expires := expiryOption(word)
+		switch {
+		case set && equalFold(word, "NX") && !o.xx:
+			o.nx = true
+		case set && equalFold(word, "XX") && !o.nx:
+			o.xx = true
+		case set && equalFold(word, "GET"):
+			o.get = true
+		case set && equalFold(word, "KEEPTTL") && o.at == nil:
+			o.keep = true
+		case getex && equalFold(word, "PERSIST") && o.at == nil:
+			o.persist = true
+		case expires && !o.keep && !o.persist && (o.at == nil || o.expiry == form) && i+1 < len(rest):
+			i++
+			o.expiry, o.at = form, rest[i]
+		default:
+			return o, errSyntax
+		}
+	}
+	return o, nil
+}
+
+func expiryOption(word []byte) (expiryForm, bool) {
+	switch {
+	case equalFold(word, "EX"):
+		return inSeconds, true
+	case equalFold(word, "PX"):
+		return inMillis, true
+	case equalFold(word, "EXAT"):
+		return atSeconds, true
+	case equalFold(word, "PXAT"):
+		return atMillis, true
+	}
+	return expiryForm{}, false
+}
+
+func set(t *keyTx, args [][]byte) error {
+	o, err := parseSetOptions(args[3:], false)
+	if err != nil {
+		return err
+	}
+	d := forever()
+	if o.at != nil {
+		if d, err = o.expiry.parse(t, args, o.at, 1); err != nil {
+			return err
+		}
+	}
+	k, value := parseKey(args[1]), string(args[2])
+	old, exists := t.lookup(k)
+	if o.get {
+		if _, err := t.str(k); err != nil {
+			return err
+		}
+	}
+	if o.keep && exists {
+		d = unchanged()
+	}
+	done, err := t.setIf(k, args, value, d, o)
+	switch {
+	case err != nil:
+		return err
+	case o.get:
+		t.writeValue(old)
+	case done:
+		t.w.Simple("OK")
+	default:
+		t.w.Null()
+	}
+	return nil
+}
+
+// setIf sets a string unless NX or XX forbids it, and reports whether it did. NX asks for the
+// mutex as a contender does, so it fails too while it is another's turn.
+func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (bool, error) {
+	old, exists := t.lookup(k)
+	switch {
+	case o.nx && exists, o.xx && !exists:
+		return false, nil
+	case k.Part == simba.KeyToken && exists && old.Owner == value:
+		return true, nil // as a contender writes what it was told
+	case k.Part != simba.KeyLock:
+		return false, viewError(args, k)
+	case o.nx && !t.Open(k.Mutex, value):
+		return false, nil
+	}
+	t.put(k.Mutex, old, value, d)
+	return true, nil
+}
+
+func setnx(t *keyTx, args [][]byte) error {
+	done, err := t.setIf(parseKey(args[1]), args, string(args[2]), forever(), setOptions{nx: true})
+	if err != nil {
+		return err
+	}
+	t.writeFlag(done)
+	return nil
+}
+
+// setExpiring is SETEX and PSETEX.
+func setExpiring(f expiryForm) keyedCommand {
+	return func(t *keyTx, args [][]byte) error {
+		d, err := f.parse(t, args, args[2], 1)
+		if err != nil {
+			return err
+		}
+		if _, err := t.setIf(parseKey(args[1]), args, string(args[3]), d, setOptions{}); err != nil {
+			return err
+		}
+		t.w.Simple("OK")
+		return nil
+	}
+}
+
+func getset(t *keyTx, args [][]byte) error {
+	k := parseKey(args[1])
+	old, err := t.str(k)
+	if err != nil {
+		return err
+	}
+	if _, err := t.setIf(k, args, string(args[2]), forever(), setOptions{}); err != nil {
+		return err
+	}
+	t.writeValue(old)
+	return nil
+}
+
+func getdel(t *keyTx, args [][]byte) error {
+	k := parseKey(args[1])
+	l, err := t.str(k)
+	if err != nil {
+		return err
+	}
+	if l.Exists() && k.Part == simba.KeyFence {
+		return viewError(args, k)
+	}
+	t.drop(k)
+	t.writeValue(l)
+	return nil
+}
+
+func getex(t *keyTx, args [][]byte) error {
+	o, err := parseSetOptions(args[2:], true)
+	if err != nil {
+		return err
+	}
+	k := parseKey(args[1])
+	l, err := t.str(k)
+	switch {
+	case err != nil:
+		return err
+	case !l.Exists(): // Redis looks at the time only then
+	case (o.at != nil || o.persist) && k.Part != simba.KeyLock:
+		return viewError(args, k)
+	case o.at != nil:
+		d, err := o.expiry.parse(t, args, o.at, 1)
+		if err != nil {
+			return err
+		}
+		t.renew(k.Mutex, l, d)
+	case o.persist && l.EndsAt != 0:
+		t.renew(k.Mutex, l, forever())
+	}
+	t.writeValue(l)
+	return nil
+}
+
+func (c *client) strlen(args [][]byte) {
+	_, t, err := c.ownerOfKey(args[1])
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.w.Int(int64(len(t.Owner)))
+}

@@ -1,0 +1,248 @@
+package commands
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+var transactionCommands = []command{
+	{
+		name: "discard", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
+		group: "transactions", since: "2.0.0", run: (*client).discard,
+		summary:    "Discard all commands issued after MULTI",
+		complexity: "O(1)",
+	},
+	{
+		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, categories: catTransaction,
+		group: "transactions", since: "1.2.0", run: (*client).exec,
+		summary:    "Execute all commands issued after MULTI: in one step, unless SIMBA.* is among them; nothing blocks in between",
+		complexity: "Depends on commands in the transaction",
+	},
+	{
+		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
+		group: "transactions", since: "1.2.0", run: (*client).multi,
+		summary:    "Mark the start of a transaction block",
+		complexity: "O(1)",
+	},
+}
+
+const errExecReply replyError = "ERR not executed: the replies of this transaction are too large"
+
+func (c *client) multi([][]byte) {
+	if c.tx != nil {
+		c.fail(replyError("ERR MULTI calls can not be nested"))
+		return
+	}
+	c.tx = idleTransactions.Get().(*transaction)
+	c.queued.Store(0)
+	c.w.Simple("OK")
+}
+
+// enqueue keeps a command for EXEC.
+func (c *client) enqueue(e *entry, args [][]byte) {
+	size := len(args) * argumentOverhead
+	for _, a := range args {
+		size += len(a)
+	}
+	if len(c.tx.queue) == maxQueuedCommands || c.tx.bytes+size > maxQueuedBytes {
+		c.reject(e, replyErrorf("ERR transaction too large: at most %d commands and %d bytes", maxQueuedCommands, maxQueuedBytes))
+		return
+	}
+	c.tx.queue = append(c.tx.queue, queuedCommand{e, c.tx.pack(args)})
+	c.tx.bytes += size
+	c.tx.grows = c.tx.grows || e.has(denyoom)
+	c.queued.Store(int32(len(c.tx.queue)))
+	c.w.Simple("QUEUED")
+}
+
+func (c *client) discard([][]byte) {
+	if c.tx == nil {
+		c.fail(replyError("ERR DISCARD without MULTI"))
+		return
+	}
+	defer c.tx.recycle()
+	c.endTransaction()
+	c.w.Simple("OK")
+}
+
+func (c *client) endTransaction() {
+	c.tx = nil
+	c.queued.Store(-1)
+	c.forgetWatch()
+}
+
+// exec runs what was queued and replies with the array of their replies: in one step if all
+// of them are commands of the keyspace, else each by itself, with other clients' in between.
+func (c *client) exec(args [][]byte) {
+	defer c.x.monitors.feed(c, args) // after its commands, as in Redis
+	tx, watched := c.tx, c.watched
+	if tx == nil {
+		c.fail(replyError("ERR EXEC without MULTI"))
+		return
+	}
+	defer tx.recycle()
+	c.watched = nil
+	defer c.unwatchAll(watched)
+	c.endTransaction()
+	switch {
+	case tx.broken:
+		c.fail(replyError("EXECABORT Transaction discarded because of previous errors."))
+	case c.x.keyspace != nil && tx.keyed():
+		c.execKeyed(tx, watched)
+	case len(watched) == 0 || c.unchanged(watched):
+		c.execEach(tx)
+	}
+}
+
+// execEach runs the commands one after the other, each as if it were alone.
+func (c *client) execEach(tx *transaction) {
+	c.executing = true
+	start, parked := c.w.Len(), time.Duration(0)
+	c.w.Array(len(tx.queue))
+	for _, q := range tx.queue {
+		args := tx.unpack(q)
+		// What came before in the transaction may have changed what is allowed.
+		err := c.admit(q.entry, args)
+		if c.w.Len()-start > maxExecReply {
+			err = errExecReply
+		}
+		if err != nil {
+			c.reject(q.entry, err)
+			continue
+		}
+		c.run(q.entry, args)
+		c.yield()
+		parked += c.parked
+	}
+	c.executing = false
+	c.failed, c.parked = false, parked // they were the inner commands'
+}
+
+// execKeyed runs the commands in one transaction, if no watched key has changed.
+func (c *client) execKeyed(tx *transaction, watched watches) {
+	err := c.transact(func(t *keyTx) error {
+		if err := t.checkWatched(watched); err != nil {
+			return err
+		}
+		return t.runAll(tx)
+	})
+	switch {
+	case errors.Is(err, errWatchedChanged):
+		c.nullArray()
+	case err != nil:
+		c.fail(err)
+	default:
+		c.executed(tx)
+	}
+}
+
+// executed notes the commands of an EXEC where each would be noted that runs alone. It waits
+// for the end of the transaction, since one that conflicts begins anew.
+func (c *client) executed(tx *transaction) {
+	for i, q := range tx.queue {
+		call := &tx.calls[i]
+		if call.err != nil {
+			c.x.errors.add(call.err)
+			c.noteDenial(call.err, "multi")
+			if errors.Is(call.err, errExecReply) || errors.As(call.err, new(*denial)) {
+				q.entry.tally.rejected.Add(1)
+				continue
+			}
+		}
+		args := tx.unpack(q)
+		if !q.entry.has(secret | unmonitored) {
+			c.x.monitors.feed(c, args)
+		}
+		c.record(q.entry, args, call.took, call.err != nil)
+	}
+}
+
+// nullArray is the reply of an EXEC that was not executed.
+func (c *client) nullArray() {
+	if c.w.Proto() == 3 {
+		c.w.Null()
+		return
+	}
+	c.w.Array(-1)
+}
+
+// execution is how a command of an EXEC went.
+type execution struct {
+	took time.Duration
+	err  error // its reply
+}
+
+// maxTorn is how many scripts of one EXEC may fail after they have changed something: all
+// that ran before has to run again for each.
+const maxTorn = 16
+
+const errTorn replyError = "ERR nothing executed: too many scripts of this transaction failed half done"
+
+// runAll runs the commands of an EXEC and replies with the array of their replies. A command
+// that fails has an error for its reply, and the others go on, as in Redis.
+func (t *keyTx) runAll(tx *transaction) error {
+	tx.calls = slices.Grow(tx.calls[:0], len(tx.queue))[:len(tx.queue)]
+	start, torn := t.w.Len(), 0
+	for from := 0; ; {
+		i := t.runSome(tx, from)
+		switch {
+		case t.TooLarge():
+			return simba.ErrTooLarge
+		case i == len(tx.queue):
+			return nil
+		}
+		// What the script did before it failed must go, and the transaction can only forget
+		// everything. The commands before run again, with the same result: what they read
+		// and the time are the same.
+		if torn++; torn > maxTorn {
+			return errTorn
+		}
+		t.Discard()
+		t.torn = false
+		t.w.Truncate(start)
+		from = i + 1
+	}
+}
+
+// mayRun says why a command that was queued must not run any more.
+func (t *keyTx) mayRun(e *entry, args [][]byte) error {
+	if d := e.deny(t.user, args); d != nil {
+		return d.inExec()
+	}
+	return nil
+}
+
+// runSome runs the commands until one leaves the transaction torn, or too large, and returns its
+// index. Of those before known it knows which ones fail: they don't run.
+func (t *keyTx) runSome(tx *transaction, known int) int {
+	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
+	t.w.Array(len(tx.queue))
+	for i, q := range tx.queue {
+		t.yield()
+		from, call := t.w.Len(), &tx.calls[i]
+		switch {
+		case i < known && call.err != nil:
+		case from-start > maxExecReply:
+			call.err = errExecReply
+		default:
+			args := tx.unpack(q)
+			if call.err = t.mayRun(q.entry, args); call.err == nil {
+				call.err = q.entry.keyed(t, args)
+			}
+			now := t.x.age()
+			call.took = now - ended - (t.c.parked - parked)
+			ended, parked = now, t.c.parked
+		}
+		if t.torn || t.TooLarge() {
+			return i
+		}
+		if call.err != nil {
+			t.w.Truncate(from)
+			t.w.Error(wireText(call.err))
+		}
+	}
+	return len(tx.queue)
+}

@@ -1,0 +1,472 @@
+package commands
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+const (
+	queued  = "+QUEUED\r\n"
+	nullTwo = "*-1\r\n" // EXEC of what a watched key forbids, in RESP2
+)
+
+// transaction sends commands between MULTI and EXEC and returns what EXEC replies.
+func (p *peer) transaction(commands ...string) string {
+	p.t.Helper()
+	p.expect("MULTI", ok)
+	for _, c := range commands {
+		p.expect(c, queued)
+	}
+	return p.do("EXEC")
+}
+
+func (p *peer) expectTransaction(reply string, commands ...string) {
+	p.t.Helper()
+	if got := p.transaction(commands...); got != reply {
+		p.t.Errorf("%s:\n got %q\nwant %q", strings.Join(commands, "; "), got, reply)
+	}
+}
+
+func TestATransactionIsOneStepForOthers(t *testing.T) {
+	s := newLockSite(t)
+	const writers, rounds = 3, 50
+	var all sync.WaitGroup
+	for range writers {
+		p := s.dial()
+		all.Go(func() {
+			for range rounds {
+				p.send("MULTI", "INCR a", "INCR b", "EXEC")
+				for range 4 {
+					p.reply()
+				}
+			}
+		})
+	}
+	reader := s.dial()
+	all.Go(func() {
+		for range rounds {
+			reader.send("MULTI", "GET a", "GET b", "EXEC")
+			for range 3 {
+				reader.reply()
+			}
+			reply := strings.TrimPrefix(reader.reply(), "*2\r\n")
+			if half := len(reply) / 2; reply[:half] != reply[half:] {
+				t.Errorf("saw %q between two changes of one transaction", reply)
+			}
+		}
+	})
+	all.Wait()
+	reader.expect("GET a", bulk(fmt.Sprint(writers*rounds)))
+}
+
+func TestACommandThatFailsLeavesTheOthersOfItsTransaction(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expect("SET s word", ok)
+	p.expectTransaction("*4\r\n"+ok+failed(string(errNotInteger))+bulk("1")+bulk("word"),
+		"SET a 1", "INCR s", "GET a", "GET s")
+}
+
+// TestALongTransactionMakesLittleGarbage: what Go collects holds up everybody.
+func TestALongTransactionMakesLittleGarbage(t *testing.T) {
+	const commands = 1000
+	words := func(line string) [][]byte { return bytes.Fields([]byte(line)) }
+	multi, set, exec := words("MULTI"), words("SET key value PX 1000"), words("EXEC")
+	var made testing.BenchmarkResult
+	onConnectionTo(t, newEngine(t), func(x *Commands, conn *resp.Conn) {
+		made = testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				x.Serve(conn, multi)
+				for range commands {
+					x.Serve(conn, set)
+				}
+				x.Serve(conn, exec)
+				conn.Reply().Truncate(0)
+				if err := conn.Commit(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+	if n := made.AllocedBytesPerOp() / commands; n > 150 {
+		t.Errorf("%d bytes for a command", n)
+	}
+}
+
+func TestQueuedArgumentsAreKeptAsTheyCame(t *testing.T) {
+	tx := new(transaction)
+	var want [][][]byte
+	for i, size := range []int{0, 1, 100, 500, queueChunk/4 - 12, queueChunk/4 - 11, queueChunk/4 - 10, queueChunk / 4, queueChunk, 10 * queueChunk, 7, 1000, 1000, 1000, 1000, 1000} {
+		long := bytes.Repeat([]byte{byte(i)}, size)
+		for _, args := range [][][]byte{{[]byte("SET"), long}, {long, {}, long}, {{}}} {
+			want = append(want, args)
+			tx.queue = append(tx.queue, queuedCommand{packed: tx.pack(args)})
+		}
+	}
+	for i, q := range tx.queue {
+		if got := tx.unpack(q); !slices.EqualFunc(got, want[i], bytes.Equal) {
+			t.Errorf("command %d is %.40q, want %.40q", i, got, want[i])
+		}
+	}
+}
+
+func TestATransactionHasNothingOfTheOneBefore(t *testing.T) {
+	tx := &transaction{broken: true, grows: true, bytes: 1, calls: []execution{{took: 1, err: errWrongType}}}
+	for _, args := range [][][]byte{{[]byte("GET"), []byte("a")}, {[]byte("QUIT")}} {
+		tx.queue = append(tx.queue, queuedCommand{new(entry), tx.pack(args)})
+		tx.unpack(tx.queue[len(tx.queue)-1])
+	}
+	tx.reset()
+	if len(tx.queue)+len(tx.chunk)+len(tx.args)+len(tx.calls)+tx.bytes > 0 || tx.broken || tx.grows {
+		t.Errorf("%+v", tx)
+	}
+	for i, a := range tx.args[:cap(tx.args)] {
+		if a != nil {
+			t.Errorf("argument %d holds %q", i, a)
+		}
+	}
+	if q, c := tx.queue[:2], tx.calls[:1]; q[0].entry != nil || q[1].packed != nil || c[0].err != nil {
+		t.Errorf("it holds %+v, %+v", q, c)
+	}
+
+	p := newLockSite(t).dial()
+	p.expectTransaction("*2\r\n+OK\r\n-"+string(errWrongType)+"\r\n", "SET a 1 PX 1000000", "HGET a f")
+	p.expect("MULTI", ok)
+	p.expect("SET b 1", queued)
+	p.expect("SET b", failed("ERR wrong number of arguments for 'set' command"))
+	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
+	p.expect("MULTI", ok)
+	p.expect("SET c 1", queued)
+	p.expect("DISCARD", ok)
+	p.expectTransaction("*2\r\n$1\r\n1\r\n:1\r\n", "GET a", "EXISTS a b c")
+	p.expectTransaction("*0\r\n")
+}
+
+func TestATransactionReadsWhatItHasWritten(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expectTransaction("*5\r\n"+ok+bulk("w1")+":1\r\n$-1\r\n"+ok, "SET a w1", "GET a", "DEL a", "GET a", "SET a w2 NX")
+	p.expect("GET a", bulk("w2"))
+}
+
+func TestATransactionWithOtherCommandsRunsOneByOne(t *testing.T) {
+	p := newLockSite(t).dial()
+	reply := p.transaction("SET a w1 PX 60000", "SIMBA.ACQUIRE a w2 1000 NOQUEUE", "ACL WHOAMI", "GET a")
+	if !strings.HasPrefix(reply, "*4\r\n"+ok) || !strings.HasSuffix(reply, bulk("default")+bulk("w1")) {
+		t.Errorf("EXEC replied %q", reply)
+	}
+}
+
+func TestAWatchedKeyThatChangesStopsTheTransaction(t *testing.T) {
+	for name, change := range map[string]string{
+		"set":     "SET a other",
+		"same":    "SET a w1", // a new lease is a change too
+		"deleted": "DEL a",
+		"expire":  "PEXPIRE a 1000",
+		"other":   "SET simba:{a} other", // the other spelling
+		"broken":  "SIMBA.BREAK a",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLockSite(t)
+			p, q := s.dial(), s.dial()
+			q.expect("SET a w1", ok)
+			p.expect("WATCH x a", ok)
+			q.do(change)
+			p.expectTransaction(nullTwo, "SET done 1")
+			p.expect("EXISTS done", ":0\r\n")
+			p.expectTransaction("*1\r\n"+ok, "SET done 1") // EXEC has ended the watch
+		})
+	}
+}
+
+func TestAWatchedKeyThatDoesNotChangeLetsTheTransactionRun(t *testing.T) {
+	s := newLockSite(t)
+	p, q := s.dial(), s.dial()
+	p.expect("WATCH a b", ok)
+	q.expect("SET c w1", ok)
+	q.expect("GET a", "$-1\r\n")
+	p.expectTransaction("*2\r\n"+ok+bulk("w2"), "SET a w2", "GET a")
+	p.expect("GET a", bulk("w2"))
+
+	p.expect("WATCH a", ok)
+	p.expectTransaction("*0\r\n")
+}
+
+func TestAWatchedKeyMayBeChangedByItsWatcherToo(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expect("WATCH a", ok)
+	p.expect("SET a w1", ok)
+	p.expectTransaction(nullTwo, "SET a w2")
+	p.expect("HELLO 3", p.do("HELLO 3"))
+	p.expect("WATCH a", ok)
+	p.expect("DEL a", ":1\r\n")
+	p.expectTransaction("_\r\n", "SET a w2")
+}
+
+func TestAWatchedKeyThatEndsStopsTheTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLockSite(t)
+		p := s.dial()
+		p.expect("SET a w1 PX 100", ok)
+		p.expect("WATCH a", ok)
+		time.Sleep(101 * time.Millisecond)
+		p.expectTransaction(nullTwo, "SET a w2")
+		p.expect("GET a", "$-1\r\n")
+		s.stop()
+	})
+}
+
+func TestAWatchedQueueStopsTheTransactionToo(t *testing.T) {
+	s := newLockSite(t)
+	p, q := s.dial(), s.dial()
+	q.expect("SET a w1 PX 60000", ok)
+	p.expect("WATCH simba:{a}:contender", ok)
+	p.expectTransaction("*1\r\n"+bulk("w1"), "GET a")
+	p.expect("WATCH simba:{a}:contender", ok)
+	q.do("SIMBA.ACQUIRE a w2 1000")
+	p.expectTransaction(nullTwo, "GET a")
+}
+
+func TestAWatchHoldsForOtherCommandsToo(t *testing.T) {
+	s := newLockSite(t)
+	p, q := s.dial(), s.dial()
+	p.expect("WATCH a", ok)
+	p.expectTransaction("*1\r\n:0\r\n", "SIMBA.RELEASE a w1")
+	p.expect("WATCH a", ok)
+	q.expect("SET a w1", ok)
+	p.expectTransaction(nullTwo, "SIMBA.RELEASE a w1")
+	p.expect("GET a", bulk("w1"))
+}
+
+func TestAWatchEndsWithoutItsTransactionToo(t *testing.T) {
+	for name, end := range map[string][]string{
+		"unwatch":         {"UNWATCH"},
+		"discard":         {"MULTI", "DISCARD"},
+		"aborted":         {"MULTI", "nonsense", "EXEC"},
+		"reset":           {"RESET"},
+		"exec, bad arity": {"EXEC x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLockSite(t)
+			p, q := s.dial(), s.dial()
+			p.expect("WATCH a", ok)
+			q.expect("SET a w1", ok)
+			for _, command := range end {
+				p.do(command)
+			}
+			p.expectTransaction("*1\r\n"+bulk("w1"), "GET a")
+		})
+	}
+}
+
+func TestAWatchIsRefusedInsideMultiAndBeyondItsLimit(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expect("MULTI", ok)
+	p.expect("WATCH a", failed("ERR WATCH inside MULTI is not allowed"))
+	p.expect("GET a", queued)
+	p.expect("UNWATCH", queued)
+	p.expect("EXEC", "*2\r\n$-1\r\n"+ok)
+
+	keys := "WATCH"
+	for i := range maxWatched {
+		keys += fmt.Sprint(" ", i)
+	}
+	p.expect(keys, ok)
+	p.expect(keys, ok) // they count once
+	p.expect("WATCH a", failed("ERR too many watched keys: a connection may watch at most 1000"))
+	p.expect("UNWATCH", ok)
+	p.expect("WATCH a", ok)
+}
+
+func TestAnEngineWithoutKeysWatchesNone(t *testing.T) {
+	p := newSite(t, Config{Info: Info{Engine: "redis"}}).dial()
+	p.expect("WATCH a", failed("ERR 'watch' is served by the embedded engine only, and this server keeps its mutexes in redis"))
+	p.expect("UNWATCH", ok)
+	p.expectTransaction("*1\r\n"+ok, "UNWATCH")
+}
+
+// counting is a keyspace that counts the locks that are read.
+type counting struct {
+	*engine.Engine
+	reads atomic.Int64
+}
+
+type countingTx struct {
+	simba.Tx
+	space *counting
+}
+
+func (s *counting) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return s.Engine.Update(func(tx simba.Tx) error { return do(countingTx{tx, s}) })
+}
+
+func (t countingTx) Lock(mutex string) simba.Lock {
+	t.space.reads.Add(1)
+	return t.Tx.Lock(mutex)
+}
+
+func TestATransactionThatIsTooLargeIsNotFinished(t *testing.T) {
+	space := &counting{Engine: newConflicting(t).Engine}
+	p := newSite(t, Config{Backend: space}).dial()
+	const most = simba.MaxTxKeys + 1000
+	mgets := make([]string, 0, 100)
+	for n := 0; len(mgets) < cap(mgets); {
+		command := new(strings.Builder)
+		command.WriteString("MGET")
+		for range 500 {
+			fmt.Fprintf(command, " k%d", n)
+			n++
+		}
+		mgets = append(mgets, command.String())
+	}
+	for _, c := range []struct {
+		name  string
+		reply string
+	}{
+		{"EXEC", p.transaction(mgets...)},
+		{"a script", p.do(`EVAL "for i=1,100000 do redis.call('GET','k'..i) end" 0`)},
+		{"a script that would go on", p.do(`EVAL "for i=1,100000 do redis.pcall('GET','k'..i) end" 0`)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.reply != failed("ERR "+simba.ErrTooLarge.Error()) {
+				t.Errorf("%.100q", c.reply)
+			}
+		})
+	}
+	if n := space.reads.Load(); n > 3*most {
+		t.Errorf("%d locks were read", n)
+	}
+}
+
+func TestTheReplyOfATransactionOverKeysIsBounded(t *testing.T) {
+	p := newLockSite(t).dial()
+	p.expect("SET a "+strings.Repeat("x", 60<<10), ok)
+	get := make([]string, maxExecReply/(60<<10)+10)
+	for i := range get {
+		get[i] = "GET a"
+	}
+	reply := p.transaction(get...)
+	if n := strings.Count(reply, failed(string(errExecReply))); n == 0 || n > 10 {
+		t.Errorf("%d of %d commands were refused", n, len(get))
+	}
+}
+
+// conflicting is a keyspace whose transactions conflict some times before they do not.
+type conflicting struct {
+	*engine.Engine
+	times int
+}
+
+// Update changes a key of its own, which the transaction has read, after each run that is to
+// conflict.
+func (s *conflicting) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return s.Engine.Update(func(tx simba.Tx) error {
+		if s.times == 0 {
+			return do(tx)
+		}
+		tx.Unchanged("conflicting", false, 0) // reads its version
+		err := do(tx)
+		s.times--
+		_, _ = s.Engine.Update(func(other simba.Tx) error {
+			other.Take("conflicting", simba.Lock{Owner: "other", TTL: simba.Endless})
+			return nil
+		})
+		_, _ = s.Engine.Update(func(other simba.Tx) error {
+			other.Drop("conflicting")
+			return nil
+		})
+		return err
+	})
+}
+
+func newConflicting(t *testing.T) *conflicting {
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	return &conflicting{Engine: e}
+}
+
+func newConflictingSite(t *testing.T) (*site, *conflicting) {
+	space := newConflicting(t)
+	return newSite(t, Config{Backend: space}), space
+}
+
+func TestATransactionThatConflictsRunsAgainAndCountsOnce(t *testing.T) {
+	s, space := newConflictingSite(t)
+	p, monitor := s.dial(), s.dial()
+	monitor.expect("MONITOR", ok)
+	space.times = 7
+	p.expectTransaction("*3\r\n:1\r\n"+failed(string(errNotInteger))+":2\r\n", "INCR a", "INCRBY a x", "INCR a")
+	p.expect("ECHO end", bulk("end")) // nothing is left of the replies before
+	for _, command := range []string{"MULTI", "INCR", "INCRBY", "INCR", "EXEC"} {
+		if line := monitor.reply(); !strings.Contains(line, `"`+command+`"`) {
+			t.Errorf("MONITOR shows %q, want %s", line, command)
+		}
+	}
+	for name, want := range map[string]uint64{"incr": 2, "incrby": 1, "exec": 1} {
+		if e := s.x.table.named([]byte(name)); e.tally.calls() != want {
+			t.Errorf("%s was called %d times, want %d", name, e.tally.calls(), want)
+		}
+	}
+	if n := s.x.errors.sum(); n != 1 {
+		t.Errorf("%d errors, want 1", n)
+	}
+}
+
+func TestATransactionThatAlwaysConflictsIsGivenUp(t *testing.T) {
+	s, space := newConflictingSite(t)
+	p := s.dial()
+	space.times = 200 // twice as often as an engine runs it
+	p.expect("SET a w1", failed(string(errContended)))
+	p.expectTransaction(failed(string(errContended)), "SET a w1")
+	p.expect("GET a", "$-1\r\n")
+}
+
+func TestAConflictIsNoChangeOfAWatchedKey(t *testing.T) {
+	s, space := newConflictingSite(t)
+	p := s.dial()
+	p.expect("WATCH a", ok)
+	space.times = 1
+	p.expectTransaction("*1\r\n"+ok, "SET a w1")
+	p.expect("GET a", bulk("w1"))
+}
+
+// watchedChanges changes a key while the transaction of an EXEC runs.
+type watchedChanges struct {
+	*engine.Engine
+	runs int
+}
+
+func (s *watchedChanges) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return s.Engine.Update(func(tx simba.Tx) error {
+		err := do(tx)
+		if s.runs++; s.runs == 1 {
+			_, _ = s.Engine.Update(func(other simba.Tx) error {
+				other.Take("a", simba.Lock{Owner: "other", TTL: simba.Endless})
+				return nil
+			})
+		}
+		return err
+	})
+}
+
+func TestAWatchedKeyThatChangesDuringExecPreventsIt(t *testing.T) {
+	space := &watchedChanges{Engine: newConflicting(t).Engine}
+	p := newSite(t, Config{Backend: space}).dial()
+	p.expect("WATCH a", ok)
+	p.expectTransaction(nullTwo, "SET b w1")
+	p.expect("GET b", "$-1\r\n")
+	p.expect("GET a", bulk("other"))
+}

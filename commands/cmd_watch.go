@@ -1,0 +1,112 @@
+package commands
+
+import (
+	"errors"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+var watchCommands = []command{
+	{
+		name: "unwatch", arity: 1, flags: control | fast | allowBusy, categories: catTransaction,
+		group: "transactions", since: "2.2.0", run: (*client).unwatch, keyed: unwatchKeyed,
+		summary:    "Forget about all watched keys",
+		complexity: "O(1)",
+	},
+	{
+		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, categories: catTransaction,
+		keys:  keys{1, -1, 1, []string{"RO"}},
+		group: "transactions", since: "2.2.0", run: (*client).watchKeys,
+		summary:    "Watch the given keys to determine execution of the MULTI/EXEC block",
+		complexity: "O(1) for every key.",
+		args:       []argument{{name: "key", kind: key, multiple: true}},
+	},
+}
+
+// watches are the keys of WATCH, with the version that each had then.
+type watches map[simba.Key]uint64
+
+func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
+
+// maxWatched is how many keys a connection may watch: the engine counts the changes of each.
+const maxWatched = 1000
+
+func (c *client) watchKeys(args [][]byte) {
+	space, err := c.keyspace()
+	switch {
+	case err != nil:
+		c.fail(err)
+		return
+	case c.tx != nil:
+		c.fail(replyError("ERR WATCH inside MULTI is not allowed"))
+		return
+	}
+	var added []simba.Key
+	for _, a := range args[1:] {
+		k := parseKey(a)
+		if _, ok := c.watched[k]; !ok {
+			added = append(added, k)
+		}
+	}
+	if len(c.watched)+len(added) > maxWatched {
+		c.fail(replyErrorf("ERR too many watched keys: a connection may watch at most %d", maxWatched))
+		return
+	}
+	if c.watched == nil {
+		c.watched = make(watches)
+	}
+	for _, k := range added {
+		if _, ok := c.watched[k]; !ok { // it may be given twice
+			c.watched[k] = space.Watch(k.Mutex, isQueue(k))
+		}
+	}
+	c.w.Simple("OK")
+}
+
+func (c *client) unwatch([][]byte) {
+	c.forgetWatch()
+	c.w.Simple("OK")
+}
+
+// unwatchKeyed is UNWATCH inside EXEC, which has ended the watch.
+func unwatchKeyed(t *keyTx, _ [][]byte) error {
+	t.w.Simple("OK")
+	return nil
+}
+
+func (c *client) forgetWatch() {
+	c.unwatchAll(c.watched)
+	c.watched = nil
+}
+
+func (c *client) unwatchAll(watched watches) {
+	for k := range watched {
+		c.x.keyspace.Unwatch(k.Mutex)
+	}
+}
+
+// errWatchedChanged is returned when a watched key has changed. EXEC replies with a null array.
+var errWatchedChanged = errors.New("a watched key has changed")
+
+// checkWatched returns errWatchedChanged if a watched key has changed. The transaction conflicts
+// if one changes before the commit.
+func (t *keyTx) checkWatched(watched watches) error {
+	for k, version := range watched {
+		if !t.Unchanged(k.Mutex, isQueue(k), version) {
+			return errWatchedChanged
+		}
+	}
+	return nil
+}
+
+// unchanged reports whether no watched key has changed; otherwise EXEC is answered.
+func (c *client) unchanged(watched watches) bool {
+	err := c.transact(func(t *keyTx) error { return t.checkWatched(watched) })
+	switch {
+	case errors.Is(err, errWatchedChanged):
+		c.nullArray()
+	case err != nil:
+		c.fail(err)
+	}
+	return err == nil
+}

@@ -1,0 +1,166 @@
+package commands
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// keyTx is the transaction in which a command of the keyspace runs: its own, or one that it
+// shares with the other commands of an EXEC or of a script.
+type keyTx struct {
+	simba.Tx
+	x    *Commands
+	w    *resp.Writer // where the reply goes
+	c    *client      // who asks
+	user *access.User // who that is, by the rules when the transaction began
+	conn *resp.Conn   // of the client
+
+	// torn says that a script has failed after it changed something, which nobody must see.
+	torn bool
+	// final says that a script was stopped: not even a conflict makes it run again.
+	final bool
+
+	steps int  // counted by step
+	again bool // it has conflicted before
+}
+
+// yield lets other connections have the processor. A transaction that runs again does not give
+// way: other clients' changes meanwhile would make it conflict once more.
+func (t *keyTx) yield() {
+	if !t.again {
+		t.c.yield()
+	}
+}
+
+// step is called for each key of a command that may have thousands.
+func (t *keyTx) step() {
+	if t.steps++; t.steps%64 == 0 {
+		t.yield()
+	}
+}
+
+// Lock wraps Tx.Lock, which a command may call for each of a thousand keys.
+func (t *keyTx) Lock(mutex string) simba.Lock {
+	t.step()
+	return t.Tx.Lock(mutex)
+}
+
+// Queue wraps Tx.Queue. It copies the whole queue, so it detaches the client's connection before.
+func (t *keyTx) Queue(mutex string) []simba.QueueMember {
+	t.conn.Detach()
+	return t.Tx.Queue(mutex)
+}
+
+// Queued wraps Tx.Queued, which searches the whole queue.
+func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
+	t.conn.Detach()
+	return t.Tx.Queued(mutex, contender)
+}
+
+// keyedCommand runs a command of the keyspace: it parses every argument, reads, changes, and
+// writes one reply to t.w; or it returns an error for the reply, and has changed nothing
+// (a script, which may have, sets t.torn). It may be called again with the same arguments in
+// another transaction, so it changes nothing but by t.
+type keyedCommand func(t *keyTx, args [][]byte) error
+
+const errContended replyError = "TRYAGAIN the keys change too often"
+
+// keyspace returns the keys of the engine, or why it has none.
+func (c *client) keyspace() (simba.Keyspace, error) {
+	if c.x.keyspace == nil {
+		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
+	}
+	c.conn.RestOn(0)
+	return c.x.keyspace, nil
+}
+
+// runKeyed runs one command in a transaction of its own.
+func (c *client) runKeyed(args [][]byte) {
+	err := c.transact(func(t *keyTx) error {
+		if c.full && t.mayGrow(c.running, args) {
+			return simba.ErrOutOfMemory
+		}
+		return c.running.keyed(t, args)
+	})
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// keyUpdate is a call of simba.Keyspace.Update by a client.
+type keyUpdate struct {
+	t     keyTx
+	do    func(t *keyTx) error
+	start int   // of the reply
+	err   error // of the last run
+
+	bound func(simba.Tx) error // run
+}
+
+// idleUpdates are calls that have ended, for their memory.
+var idleUpdates = sync.Pool{New: func() any {
+	u := new(keyUpdate)
+	u.bound = u.run
+	return u
+}}
+
+// transact runs do in a transaction. It may run it several times, and keeps the reply of the last
+// run, unless that fails.
+func (c *client) transact(do func(t *keyTx) error) error {
+	space, err := c.keyspace()
+	if err != nil {
+		return err
+	}
+	u := idleUpdates.Get().(*keyUpdate)
+	defer idleUpdates.Put(u)
+	u.do, u.start, u.err = do, c.w.Len(), nil
+	u.t = keyTx{x: c.x, w: c.w, c: c, conn: c.conn}
+	seq, err := space.Update(u.bound)
+	c.conn.RestOn(seq)
+	switch {
+	case u.t.final && u.err != nil:
+		err = u.err
+	case errors.Is(err, simba.ErrConflict):
+		err = errContended
+	}
+	if err != nil {
+		c.w.Truncate(u.start)
+	}
+	u.do, u.err, u.t = nil, nil, keyTx{}
+	return err
+}
+
+// run is one run of the transaction.
+func (u *keyUpdate) run(tx simba.Tx) error {
+	t := &u.t
+	if t.again = t.Tx != nil; t.again {
+		if t.final && u.err != nil {
+			return u.err
+		}
+		t.c.yield() // while nothing is read that could change
+	}
+	t.w.Truncate(u.start)
+	t.Tx, t.torn, t.final, t.steps = tx, false, false, 0
+	if t.user = t.c.user(); t.user == nil { // it was removed this moment
+		t.conn.CloseAfterReply()
+		return errUserGone
+	}
+	u.err = u.do(t)
+	if m, ok := t.DroppedToken(); ok && u.err == nil {
+		u.err = replyErrorf("ERR '%s' cannot be deleted: its mutex is owned, and keeps its token", shorten([]byte(simba.Key{Mutex: m, Part: simba.KeyToken}.String())))
+	}
+	return u.err
+}
+
+// writeFlag replies with 1 or 0.
+func (t *keyTx) writeFlag(b bool) {
+	if b {
+		t.w.Int(1)
+	} else {
+		t.w.Int(0)
+	}
+}

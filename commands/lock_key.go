@@ -1,0 +1,87 @@
+package commands
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// parseKey reads a key: a mutex, or one of its views.
+func parseKey(key []byte) simba.Key { return simba.ParseKey(string(key)) }
+
+// viewError is why a command cannot write to a view of a mutex.
+func viewError(args [][]byte, k simba.Key) error {
+	switch k.Part {
+	case simba.KeyQueue:
+		return replyErrorf("ERR '%s' cannot make a lock of '%s': it is the queue of a mutex", nameOf(args), shorten([]byte(k.String())))
+	case simba.KeyFence:
+		return replyErrorf("ERR '%s' cannot change '%s': it counts the fencing tokens of a mutex, and only INCR does so", nameOf(args), shorten([]byte(k.String())))
+	default:
+		return replyErrorf("ERR '%s' cannot change '%s': it is the fencing token of the mutex' owner", nameOf(args), shorten([]byte(k.String())))
+	}
+}
+
+// view returns what a string key shows that is no lock's: a token, with the expiry of the lease.
+// The zero Lock is a key that does not exist.
+func (t *keyTx) view(k simba.Key) simba.Lock {
+	n, l := uint64(0), simba.Lock{TTL: simba.Endless}
+	switch k.Part {
+	case simba.KeyFence:
+		n = t.Fence(k.Mutex)
+	case simba.KeyToken:
+		if n = t.Token(k.Mutex); n != 0 {
+			lease := t.Lock(k.Mutex)
+			l.TTL, l.EndsAt = lease.TTL, lease.EndsAt
+		}
+	}
+	if n == 0 {
+		return simba.Lock{}
+	}
+	l.Token, l.Owner = n, strconv.FormatUint(n, 10)
+	return l
+}
+
+const errWrongType replyError = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+// lookup returns the lock behind a key and whether the key exists. The key of a queue has no
+// lock; a token looks like one.
+func (t *keyTx) lookup(k simba.Key) (l simba.Lock, exists bool) {
+	switch k.Part {
+	case simba.KeyQueue:
+		return l, len(t.Queue(k.Mutex)) > 0
+	case simba.KeyLock:
+		l = t.Lock(k.Mutex)
+	default:
+		l = t.view(k)
+	}
+	return l, l.Exists()
+}
+
+// str returns the lock behind a string key, the zero Lock for a key that does not exist.
+func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
+	l, exists := t.lookup(k)
+	if exists && (k.Part == simba.KeyQueue || l.Fields != nil) {
+		return simba.Lock{}, errWrongType
+	}
+	return l, nil
+}
+
+// drop deletes a key of any type but a counter of tokens, and reports whether it existed.
+//
+// Who waits keeps its place when the queue is deleted: contenders of Simba 3.2 and 3.3, which have
+// no queue, do that at each release. A token goes with its tenure.
+func (t *keyTx) drop(k simba.Key) bool {
+	_, exists := t.lookup(k)
+	switch {
+	case !exists:
+	case k.Part == simba.KeyLock:
+		t.Drop(k.Mutex)
+	case k.Part == simba.KeyToken:
+		t.DropToken(k.Mutex)
+	}
+	return exists
+}
+
+// nameOf returns the name of the command in args as errors show it.
+func nameOf(args [][]byte) string { return strings.ToLower(string(args[0])) }

@@ -1,0 +1,205 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const wrongPass = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+
+// guarded runs a test in fake time against a server whose password is sesam.
+func guarded(t *testing.T, test func(t *testing.T, s *site)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
+		test(t, s)
+	})
+}
+
+// took returns how long a command takes to be answered so.
+func took(p *peer, command, want string) time.Duration {
+	p.t.Helper()
+	began := time.Now()
+	p.expect(command, want)
+	return time.Since(began)
+}
+
+func TestWrongPasswordsAreAnsweredEverMoreSlowly(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		p := s.dialFrom("192.0.2.1:1000")
+		for i, ms := range []int{0, 0, 0, 100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000} {
+			command := "AUTH guess"
+			if i%2 == 1 {
+				command = "HELLO 3 AUTH default guess"
+			}
+			if d := took(p, command, wrongPass); d != time.Duration(ms)*time.Millisecond {
+				t.Errorf("guess %d took %v, want %d ms", i+1, d, ms)
+			}
+		}
+		if d := took(p, "AUTH sesam", ok); d != 0 {
+			t.Errorf("the right one took %v", d)
+		}
+	})
+}
+
+// guessOn has a client guess until it waits for an answer as long as anybody.
+func guessOn(p *peer) {
+	p.t.Helper()
+	for range 12 {
+		p.expect("AUTH guess", wrongPass)
+	}
+	p.send("AUTH guess")
+	synctest.Wait()
+}
+
+func TestOthersDoNotWaitForWhoGuesses(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		loginFailures := s.dialFrom("192.0.2.1:1000")
+		guessOn(loginFailures)
+		if d := took(s.dialFrom("192.0.2.1:2000"), "AUTH sesam", ok); d != 0 {
+			t.Errorf("a right password from the same address took %v", d)
+		}
+		if d := took(s.dialFrom("192.0.2.2:1000"), "AUTH guess", wrongPass); d != 0 {
+			t.Errorf("a wrong one from another address took %v", d)
+		}
+		if d := took(s.dialFrom("192.0.2.1:3000"), "AUTH guess", wrongPass); d != maxDelay {
+			t.Errorf("a wrong one from the same address on another connection took %v", d)
+		}
+	})
+}
+
+// What the bound is, and what it is not: many connections get many tries, but nobody is locked out by them.
+func TestWhoGuessesFromManyConnectionsDelaysARightPasswordByOneSecondAtMost(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		const connections, long = 200, time.Minute
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range connections {
+			p := s.dialFrom(fmt.Sprintf("192.0.2.1:%d", 1000+i))
+			all.Go(func() {
+				for time.Since(began) < long {
+					p.expect("AUTH guess", wrongPass)
+				}
+			})
+		}
+		slowest := time.Duration(0)
+		for time.Since(began) < long {
+			time.Sleep(700 * time.Millisecond)
+			slowest = max(slowest, took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok))
+			if d := took(s.dialFrom("192.0.2.2:9"), "AUTH sesam", ok); d != 0 {
+				t.Fatalf("a right password from another address took %v", d)
+			}
+		}
+		if slowest != debtDelay {
+			t.Errorf("the slowest right password from the same address took %v", slowest)
+		}
+		all.Wait()
+		each := long/(debtDelay+maxDelay) + 2 // the first ones wait less
+		if n := s.x.aclLog.count(deniedAuth); n > uint64(connections*each) {
+			t.Errorf("%d loginDelays of %d connections in %v", n, connections, long)
+		}
+	})
+}
+
+func TestGuessesAreForgotten(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		p := s.dialFrom("192.0.2.1:1000")
+		for range 8 {
+			p.expect("AUTH guess", wrongPass)
+		}
+		time.Sleep(forgetFailures)
+		if d := took(p, "AUTH guess", wrongPass); d != 0 {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+func TestWhoDoesNotListenToTheReplyPaysBeforeTheNextGuess(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		began := time.Now()
+		for i := range 60 { // each on a new connection, which does not wait for the answer
+			p := s.dialFrom(fmt.Sprintf("192.0.2.1:%d", 1000+i))
+			p.send("AUTH guess")
+			synctest.Wait()
+			p.nc.Close()
+		}
+		synctest.Wait()
+		if d := time.Since(began); d != 0 {
+			t.Fatalf("time has passed: %v", d)
+		}
+		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != debtDelay {
+			t.Errorf("after so many, a password was looked at after %v", d)
+		}
+		time.Sleep(2 * maxOwedDelay)
+		if d := took(s.dialFrom("192.0.2.1:9"), "AUTH sesam", ok); d != 0 {
+			t.Errorf("long after, a password was looked at after %v", d)
+		}
+	})
+}
+
+func TestAStopDoesNotWaitForWhoGuesses(t *testing.T) {
+	guarded(t, func(t *testing.T, s *site) {
+		p := s.dialFrom("192.0.2.1:1000")
+		guessOn(p)
+		began := time.Now()
+		go s.server.Shutdown(context.Background())
+		if got := p.reply(); got != wrongPass {
+			t.Errorf("got %q", got)
+		}
+		p.expectEnd()
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+func TestATransactionIsNoWayAroundTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newSite(t, Config{Users: newUsersFile(t, append(team, "user target on >secret")...).open()}).dial()
+		p.expect("MULTI", ok)
+		p.expect("AUTH target secret", "+QUEUED\r\n")
+		p.expect("HELLO 3 AUTH target secret", "+QUEUED\r\n")
+		p.expect("EXEC", "*2\r\n"+failed(string(errNoMulti))+failed(string(errNoMulti)))
+		p.expect("ACL WHOAMI", bulk("default"))
+	})
+}
+
+func TestAddressesOfOneNetworkAreOneGuesser(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"192.0.2.1:1", "192.0.2.1:2", true}, {"192.0.2.1:1", "192.0.2.2:1", false}, {"[::ffff:192.0.2.1]:1", "192.0.2.1:1", true},
+		{"[2001:db8::1]:1", "[2001:db8::ffff:1]:2", true}, {"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false}, {"[fe80::1%eth0]:1", "[fe80::2%eth1]:1", true},
+		{"pipe", "@", true}, {"pipe", "192.0.2.1:1", false},
+	} {
+		if same := hostOf(c.a) == hostOf(c.b); same != c.same {
+			t.Errorf("%s and %s: %v", c.a, c.b, same)
+		}
+	}
+}
+
+func TestGuessersAreBoundedInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g loginDelays
+		host := func(i int) netip.Prefix {
+			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		}
+		for i := range maxHosts + 100 {
+			g.failed(host(i))
+			time.Sleep(time.Millisecond)
+		}
+		if len(g.hosts) != maxHosts || g.hosts[host(0)] != nil || g.hosts[host(maxHosts+99)] == nil {
+			t.Errorf("%d in memory, the first %v, the last %v", len(g.hosts), g.hosts[host(0)], g.hosts[host(maxHosts+99)])
+		}
+		time.Sleep(forgetFailures)
+		g.failed(host(0))
+		if len(g.hosts) != 1 {
+			t.Errorf("%d in memory long after", len(g.hosts))
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package commands
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ratePeriod is how long the instantaneous figures of INFO look back, about.
+const ratePeriod = time.Second
+
+// rates are the figures of INFO that are per second. There is no goroutine that
+// samples: the first command after a period does, so that an idle
+// server stays idle.
+type rates struct {
+	due atomic.Int64 // when the next sample is, in nanoseconds since start
+
+	mu   sync.Mutex // protects the rest
+	last totals
+	rate rate
+}
+
+// totals are counters at one time.
+type totals struct {
+	at                time.Duration
+	commands, in, out int64
+}
+
+// rate is per second.
+type rate struct{ commands, in, out float64 }
+
+// tick takes a sample if the last one is a period old.
+func (r *rates) tick(x *Commands, now time.Duration) {
+	due := r.due.Load()
+	if int64(now) < due || !r.due.CompareAndSwap(due, int64(now+ratePeriod)) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := x.totals(now)
+	r.rate = t.since(r.last)
+	r.last = t
+}
+
+// read returns the rates of the last period; of the time since its end if that is
+// longer, so they fall to zero when nothing happens any more.
+func (r *rates) read(x *Commands, now time.Duration) rate {
+	r.tick(x, now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rate
+}
+
+func (r *rates) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.rate = totals{}, rate{}
+}
+
+// since returns the rates between two samples, 0 when there is no earlier one.
+func (t totals) since(earlier totals) rate {
+	seconds := (t.at - earlier.at).Seconds()
+	if earlier.at == 0 || seconds <= 0 {
+		return rate{}
+	}
+	return rate{
+		commands: float64(t.commands-earlier.commands) / seconds,
+		in:       float64(t.in-earlier.in) / seconds,
+		out:      float64(t.out-earlier.out) / seconds,
+	}
+}
+
+func (x *Commands) totals(now time.Duration) totals {
+	s := x.server.Stats()
+	return totals{at: now, commands: int64(x.commandsProcessed()), in: s.BytesIn, out: s.BytesOut}
+}
+
+func (x *Commands) commandsProcessed() (n uint64) {
+	for e := range x.table.all() {
+		n += e.tally.calls()
+	}
+	return n
+}
+
+// tally counts the calls of one command. All connections add to it without locks.
+type tally struct {
+	// buckets counts calls by their duration: bucket i those of up to 2^i
+	// microseconds that are longer than bucket i-1's. Their sum is the number of
+	// calls, so that the histogram costs nothing extra.
+	buckets  [durationBuckets]atomic.Uint64
+	nanos    atomic.Int64
+	rejected atomic.Uint64 // refused before it ran: arity, NOAUTH, ...
+	failed   atomic.Uint64 // ran and replied with an error
+}
+
+// durationBuckets reach up to 2^24 microseconds, 17 s; the last takes the rest.
+const durationBuckets = 26
+
+func (t *tally) add(took time.Duration, failed bool) {
+	t.buckets[bucketOf(took)].Add(1)
+	t.nanos.Add(int64(took))
+	if failed {
+		t.failed.Add(1)
+	}
+}
+
+func bucketOf(took time.Duration) int {
+	if took <= time.Microsecond {
+		return 0
+	}
+	micros := uint64((took + time.Microsecond - 1) / time.Microsecond)
+	return min(bits.Len64(micros-1), durationBuckets-1)
+}
+
+func (t *tally) calls() (n uint64) {
+	for i := range t.buckets {
+		n += t.buckets[i].Load()
+	}
+	return n
+}
+
+func (t *tally) reset() {
+	for i := range t.buckets {
+		t.buckets[i].Store(0)
+	}
+	t.nanos.Store(0)
+	t.rejected.Store(0)
+	t.failed.Store(0)
+}

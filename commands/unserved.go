@@ -1,0 +1,38 @@
+package commands
+
+import (
+	"slices"
+	"strings"
+)
+
+// unserved are the other commands of Redis 7.0 that work on keys, sorted: what COMMAND LIST
+// FILTERBY ACLCAT says for each data type and for keyspace, less what this server has.
+var unserved = []string{
+	"append", "bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "blmove", "blmpop",
+	"blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "copy", "dump", "geoadd",
+	"geodist", "geohash", "geopos", "georadius", "georadius_ro", "georadiusbymember",
+	"georadiusbymember_ro", "geosearch", "geosearchstore", "getbit", "getrange", "hincrbyfloat",
+	"hrandfield", "hscan", "hstrlen", "incrbyfloat", "lcs", "lindex", "linsert", "llen", "lmove",
+	"lmpop", "lpop", "lpos", "lpush", "lpushx", "lrange", "lrem", "lset", "ltrim", "migrate",
+	"move", "mset", "msetnx", "object", "pfadd", "pfcount", "pfmerge", "rename", "renamenx",
+	"restore", "rpop", "rpoplpush", "rpush", "rpushx", "sadd", "scard", "sdiff", "sdiffstore",
+	"setbit", "setrange", "sinter", "sintercard", "sinterstore", "sismember", "smembers",
+	"smismember", "smove", "sort", "sort_ro", "spop", "srandmember", "srem", "sscan", "substr",
+	"sunion", "sunionstore", "xack", "xadd", "xautoclaim", "xclaim", "xdel", "xgroup", "xinfo",
+	"xlen", "xpending", "xrange", "xread", "xreadgroup", "xrevrange", "xsetid", "xtrim",
+	"zcount", "zdiff", "zdiffstore", "zincrby", "zinter", "zintercard", "zinterstore",
+	"zlexcount", "zmpop", "zmscore", "zpopmax", "zrandmember", "zrangebylex", "zrangestore",
+	"zremrangebylex", "zremrangebyrank", "zremrangebyscore", "zrevrangebylex",
+	"zrevrangebyscore", "zscan", "zunion", "zunionstore",
+}
+
+// notServed is the error of a command for data types that a lock server has not, nil for a
+// name that Redis does not know either. Such a command is not in the table: COMMAND tells
+// clients what they can use.
+func notServed(name []byte) error {
+	lower := strings.ToLower(string(shorten(name)))
+	if _, found := slices.BinarySearch(unserved, lower); !found {
+		return nil
+	}
+	return replyErrorf("ERR '%s' is not served: this is a lock server, its keys are locks (strings, hashes) and queues", lower)
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// txQueue is a copy of a queue that a transaction changes. It does not change the list that it is
+// made from.
+type txQueue struct {
+	list    []simba.QueueMember
+	index   map[string]int // in list; nil until it is needed
+	removed map[int]bool   // indexes in list
+	own     bool           // list is no one else's
+	dirty   bool           // list has removed members, or is not in order
+}
+
+func (q *txQueue) find(contender string) (int, bool) {
+	if q.index == nil {
+		q.index = make(map[string]int, len(q.list))
+		for i, m := range q.list {
+			q.index[m.Contender] = i
+		}
+		q.removed = make(map[int]bool)
+	}
+	i, ok := q.index[contender]
+	return i, ok
+}
+
+func (q *txQueue) remove(contender string) {
+	if i, ok := q.find(contender); ok {
+		q.removed[i] = true
+		q.dirty = true
+		delete(q.index, contender)
+	}
+}
+
+// add puts a member behind all that have the same score.
+func (q *txQueue) add(m simba.QueueMember) {
+	q.remove(m.Contender)
+	q.dirty = true
+	if !q.own {
+		q.list, q.own = slices.Clone(q.list), true
+	}
+	q.index[m.Contender] = len(q.list)
+	q.list = append(q.list, m)
+}
+
+// inOrder returns the members that are left, in order.
+func (q *txQueue) inOrder() []simba.QueueMember {
+	if !q.dirty {
+		return q.list
+	}
+	list := make([]simba.QueueMember, 0, len(q.index))
+	for i, m := range q.list {
+		if !q.removed[i] {
+			list = append(list, m)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b simba.QueueMember) int { return cmp.Compare(a.Score, b.Score) })
+	*q = txQueue{list: list, own: true}
+	return list
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+func TestAnOwnerHasNoPlaceInItsOwnQueue(t *testing.T) {
+	t.Run("that a script gives it", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.acquire("m", "a", 9*sec, 0)
+			w.commit(func(tx simba.Tx) { tx.Enqueue("m", "a", 1) })
+			if got := w.queue("m"); len(got) != 0 {
+				w.t.Errorf("queue %q", got)
+			}
+		})
+	})
+	t.Run("and one that waits and is made the owner is told", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			w.commit(func(tx simba.Tx) { tx.Take("m", str("1", 9*sec)) })
+			two := w.block("m", "2", sec, 0)
+			w.commit(func(tx simba.Tx) { tx.Change("m", str("2", 0), false) })
+			if o := two.granted(); o.Owner != "2" || o.TTL != 9*sec {
+				w.t.Errorf("%+v", o)
+			}
+		})
+	})
+}
+
+func TestPlacesOfTheSameScoreAreThoseOfDifferentContenders(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.commit(func(tx simba.Tx) { tx.Enqueue("m", "polls", float64(time.Now().UnixMilli())/1000) })
+		blocks := w.block("m", "blocks", sec, 0)
+		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "polls") })
+		if got := w.queue("m"); !slices.Equal(got, []string{"blocks"}) {
+			w.t.Errorf("queue %q", got)
+		}
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		blocks.granted()
+	})
+}
+
+func TestOfTheSameScoreTheFirstToComeIsTheFirstAlsoAfterOthersLeft(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		for _, c := range []string{"c1", "c2"} {
+			w.commit(func(tx simba.Tx) { tx.Enqueue("m", c, 100) })
+		}
+		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c1") })
+		w.commit(func(tx simba.Tx) {
+			tx.Enqueue("m", "c3", 100)
+			if got := contenders(tx.Queue("m")); got != "c2 c3" {
+				w.t.Errorf("in the transaction: %s", got)
+			}
+		})
+		if got := strings.Join(w.queue("m"), " "); got != "c2 c3" {
+			w.t.Error(got)
+		}
+	})
+}
+
+func TestAMoveInTheQueueIsAChange(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.commit(func(tx simba.Tx) {
+			tx.Enqueue("m", "b", 1)
+			tx.Enqueue("m", "c", 2)
+		})
+		watching, reading := w.e.begin(), w.e.begin()
+		defer watching.end()
+		defer reading.end()
+		watching.Unchanged("m", true, 0)
+		reading.Queue("m")
+		reading.Take("x", str("y", sec))
+		w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 3) })
+		conflicts(w.t, watching)
+		conflicts(w.t, reading)
+	})
+}
+
+func TestATurnIsAChange(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.listen("m", "c")
+		w.acquire("m", "c", sec, 0)
+		w.radio.unsubscribe(simba.ContenderChannel("m", "c"))
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		watching, taking := w.e.begin(), w.e.begin()
+		defer watching.end()
+		defer taking.end()
+		watching.Unchanged("m", false, 0)
+		if !taking.Open("m", "d") {
+			w.t.Fatal("it is not open")
+		}
+		taking.Take("m", str("d", sec))
+		w.radio.subscribe(simba.ContenderChannel("m", "c"))
+		w.commit(func(tx simba.Tx) { tx.Dequeue("m", "c") }) // it is its turn now
+		conflicts(w.t, taking)
+		conflicts(w.t, watching)
+	})
+}
+
+func TestAReadOfAKeyAndItsQueueIsOfOneInstant(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.acquire("m", "b", sec, 0)
+		tx := w.e.begin()
+		defer tx.end()
+		tx.Lock("m")
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "b"})
+		w.release(simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		tx.Queue("m")
+		conflicts(w.t, tx)
+	})
+}
+
+func TestWhoTakesItIsNotInTheQueueThatIsReadAfterwards(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.acquire("m", "b", sec, 0)
+		w.commit(func(tx simba.Tx) {
+			tx.Take("m", str("b", sec))
+			if got := contenders(tx.Queue("m")); got != "" {
+				w.t.Error(got)
+			}
+		})
+	})
+}
+
+func TestATenureMayTakeOverTheLease(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, sec)
+		time.Sleep(2500 * time.Microsecond)
+		before := w.lock("m")
+		w.commit(func(tx simba.Tx) {
+			tx.Take("m", str("b", simba.KeepTTL))
+			if l := tx.Lock("m"); l.TTL != before.TTL || l.EndsAt != before.EndsAt {
+				w.t.Errorf("%+v", l)
+			}
+		})
+		if l := w.lock("m"); l.Owner != "b" || l.Token == before.Token || l.EndsAt != before.EndsAt || l.TTL != before.TTL {
+			w.t.Errorf("%+v after %+v", l, before)
+		}
+	})
+}
+
+// What async may lose: not a count that someone was told, nor the end of an endless lock.
+func TestWhatNothingWouldBringBackIsForced(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after simba.Lock
+		renew, forced bool
+	}{
+		"another value":        {str("1", sec), str("2", 0), false, true},
+		"another field":        {str("1", sec), simba.Lock{Owner: "1", Fields: []simba.Field{{Name: "1", Value: "2"}}}, false, true},
+		"an end":               {str("1", simba.Endless), str("1", sec), true, true},
+		"the same for longer":  {str("1", sec), str("1", 2*sec), true, false},
+		"no end, in any event": {str("1", sec), str("1", simba.Endless), true, false}, // the journal holds it back
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate()
+			g.set(true)
+			w := newWorldOn(t, g, Recovery{})
+			w.commit(func(tx simba.Tx) { tx.Take("m", test.before) })
+			w.commit(func(tx simba.Tx) { tx.Change("m", test.after, test.renew) })
+			if got := g.changes[len(g.changes)-1].Forced; got != test.forced {
+				t.Errorf("forced: %v", got)
+			}
+		})
+	}
+}
+
+func TestTheHistoryDoesNotKeepWhatAKeyHolds(t *testing.T) {
+	w := newWorld(t, Recovery{})
+	name, value := strings.Repeat("n", 1<<16), strings.Repeat("v", 1<<16)
+	w.commit(func(tx simba.Tx) { tx.Take(name, str(value, sec)) })
+	events, _, err := w.e.History(context.Background(), simba.HistoryRequest{Mutex: name[:simba.MaxMutexLen]})
+	if err != nil || len(events) != 1 || len(events[0].Owner) != simba.MaxContenderLen {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+	if l := w.lock(name); l.Owner != value {
+		t.Error("the value is cut")
+	}
+}
