@@ -27,7 +27,7 @@ PROGRAMS ?= 50000
 DURATION ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs
+.PHONY: help run build test test-long lint fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -118,8 +118,11 @@ bugs: ## the tests tested: each bug that can be turned on must be caught, by the
 	go test -tags bugs -count 1 -v -p 1 -run 'SeededBugs|WithoutABug' ./persist/journal ./tests/simulation ./tests/chaos
 
 # A module of its own: the server's need not know the clients of its peers.
-bench: ## this server beside what one would take instead, some 10 minutes: docs/BENCHMARKS.md
+bench: ## this server beside what one would take instead, some 10 minutes: docs/development/benchmarks.md
 	cd bench && go run .
+
+docs: ## write the generated pages and tables of docs/ anew; make bench writes docs/development/benchmarks.md
+	go test -count 1 -run 'PageOfCommands|PageOfSettings|TableOfPromises' ./commands ./cmd/simba-resp ./backends/backendtest -update
 
 gobench: ## Go benchmarks of the hot paths, with allocations
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
