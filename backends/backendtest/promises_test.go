@@ -30,7 +30,7 @@ func markdown() string {
 				table.WriteString(" [if](#conditions) |")
 			case notKept:
 				table.WriteString(" [**no**](#conditions) |")
-			case moot:
+			default:
 				table.WriteString(" – |")
 			}
 			if k.state == keptIf || k.state == notKept {
