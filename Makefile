@@ -90,12 +90,25 @@ jvm: ## Simba 2.9.5 and 2.5.0 themselves beside this server, hundreds of changes
 
 # The same tests as in make test, told to do it more often by -long. Without the race detector: what is counted is
 # what users run. The table's path is absolute, since each package's tests run in its folder.
+define CAMPAIGNS_PAGE
+# Campaigns
+
+<!-- make campaigns writes this page. Do not edit it. -->
+
+Crashes, kills, handoffs and outages of the last `make campaigns`. [Testing](testing.md) says what
+they attack. Figures of a loaded machine, or of another one, differ.
+
+| campaign | engine | count | violations | figures |
+| --- | --- | --- | --- | --- |
+endef
+export CAMPAIGNS_PAGE
+
 CAMPAIGNS := 'NothingToldIsLost|KillLosesNothing|$(TIMED)|NoHandoffIsLost|MayBeCutOffAndHeal'
-campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minutes; a table of them at the end
+campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minutes: docs/development/campaigns.md
 	@tools/install
 	@rm -f bin/campaigns; mkdir -p bin
 	@go test -p 2 -timeout 60m -count 1 -run $(CAMPAIGNS) ./tests ./tests/contenders ./tests/handoffs -long -table $(CURDIR)/bin/campaigns; \
-	code=$$?; { echo '| campaign | engine | count | violations | figures |'; echo '| --- | --- | --- | --- | --- |'; sort bin/campaigns; }; exit $$code
+	code=$$?; { echo "$$CAMPAIGNS_PAGE"; sort bin/campaigns; } | tee docs/development/campaigns.md; exit $$code
 
 programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed unless SEED=… says one, some 5 minutes
 	@tools/install
