@@ -27,7 +27,7 @@ PROGRAMS ?= 50000
 DURATION ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long lint prose fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs
+.PHONY: help run build test test-long lint prose fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -90,12 +90,25 @@ jvm: ## Simba 2.9.5 and 2.5.0 themselves beside this server, hundreds of changes
 
 # The same tests as in make test, told to do it more often by -long. Without the race detector: what is counted is
 # what users run. The table's path is absolute, since each package's tests run in its folder.
+define CAMPAIGNS_PAGE
+# Campaigns
+
+<!-- make campaigns writes this page. Do not edit it. -->
+
+Crashes, kills, handoffs and outages of the last `make campaigns`. [Testing](testing.md) says what
+they attack. Figures of a loaded machine, or of another one, differ.
+
+| campaign | engine | count | violations | figures |
+| --- | --- | --- | --- | --- |
+endef
+export CAMPAIGNS_PAGE
+
 CAMPAIGNS := 'NothingToldIsLost|KillLosesNothing|$(TIMED)|NoHandoffIsLost|MayBeCutOffAndHeal'
-campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minutes; a table of them at the end
+campaigns: ## crashes, kills, handoffs and outages by the thousand, some 15 minutes: docs/development/campaigns.md
 	@tools/install
 	@rm -f bin/campaigns; mkdir -p bin
 	@go test -p 2 -timeout 60m -count 1 -run $(CAMPAIGNS) ./tests ./tests/contenders ./tests/handoffs -long -table $(CURDIR)/bin/campaigns; \
-	code=$$?; { echo '| campaign | engine | count | violations | figures |'; echo '| --- | --- | --- | --- | --- |'; sort bin/campaigns; }; exit $$code
+	code=$$?; { echo "$$CAMPAIGNS_PAGE"; sort bin/campaigns; } | tee docs/development/campaigns.md; exit $$code
 
 programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed unless SEED=… says one, some 5 minutes
 	@tools/install
@@ -122,8 +135,11 @@ bugs: ## the tests tested: each bug that can be turned on must be caught, by the
 	go test -tags bugs -count 1 -v -p 1 -run 'SeededBugs|WithoutABug' ./persist/journal ./tests/simulation ./tests/chaos
 
 # A module of its own: the server's need not know the clients of its peers.
-bench: ## this server beside what one would take instead, some 10 minutes: docs/BENCHMARKS.md
+bench: ## this server beside what one would take instead, some 10 minutes: docs/development/benchmarks.md
 	cd bench && go run .
+
+docs: ## write the generated pages and tables of docs/ anew; make bench writes docs/development/benchmarks.md
+	go test -count 1 -run 'PageOfCommands|PageOfSettings|TableOfPromises' ./commands ./cmd/simba-resp ./backends/backendtest -update
 
 gobench: ## Go benchmarks of the hot paths, with allocations
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)

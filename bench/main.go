@@ -1,5 +1,5 @@
 // Bench measures simba-resp beside its alternatives, in one run on one machine, and writes the page
-// docs/BENCHMARKS.md with its pictures.
+// docs/development/benchmarks.md with its pictures.
 //
 //	make bench
 //
@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	out    = flag.String("out", "../docs/BENCHMARKS.md", "the page to write, with its pictures beside it")
+	out    = flag.String("out", "../docs/development/benchmarks.md", "the page to write, with its pictures beside it")
 	dir    = flag.String("dir", "../bin", "folder for the data of all servers, on the disk that is measured")
 	rounds = flag.Int("rounds", 6, "how often each load runs on each server; an even number has both orders as often")
 	during = flag.Duration("time", time.Second, "how long a load runs each time")

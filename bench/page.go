@@ -45,7 +45,7 @@ func (b *bench) page(disk, run string, names []string) (string, error) {
 		"Machine": machine(), "Disk": disk, "Run": run,
 		"Rates": b.rateRows(), "Pictures": pictureList(names), "Aims": b.aimRows(),
 		"Acquires": figure(acquires), "Names": figure(mutexNames), "Probed": probed, "Renewing": renewing,
-		"Subjects": subjectList(), "Versions": strings.Join(versions(), "; "), "Gaps": b.gaps(),
+		"Subjects": subjectList(), "Versions": strings.Join(versions(), ";\n"), "Gaps": b.gaps(),
 	})
 	return strings.TrimRight(w.String(), "\n") + "\n", err
 }

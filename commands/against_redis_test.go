@@ -27,7 +27,7 @@ import (
 // with the same frames, and go on to wait or close the connection alike. These differ, for a reason (where the
 // reader is concerned, that no client is left to wait that has sent nonsense):
 //
-//	the limits of a command        are lower here (docs/PROTOCOL.md): this server is given those of Redis, but for those of names
+//	the limits of a command        are lower here (docs/reference/limits.md): this server is given those of Redis, but for those of names
 //	the end of an argument         must be a line end here; Redis skips two bytes, whatever they are
 //	the end of a length            must be a line end here; Redis skips a \r and a byte, and waits for a \r if there is none
 //	a NUL in a line                is a byte like others here; Redis does not see the end of that line, and waits for more

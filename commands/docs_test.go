@@ -12,29 +12,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var update = cli.Bool("update", false, "rewrite the table of commands in README.md")
+var update = cli.Bool("update", false, "rewrite docs/reference/commands.md")
 
-func TestReadmeShowsTheTableOfCommands(t *testing.T) {
-	const readme, begin, end = "../README.md", "<!-- commands -->\n", "<!-- /commands -->"
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	shown, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("README.md has no place for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
-	}
-	if shown == Markdown() {
-		return
-	}
+const commandsPage = "../docs/reference/commands.md"
+
+// commandsHead is the text above the tables of the page.
+const commandsHead = `# Commands
+
+<!-- make docs writes this page from the command table. Do not edit it. -->
+
+Every command that the server serves, by group. [Protocol](protocol.md) describes the commands of
+group ` + "`simba`" + `, and [Redis keys](redis-keys.md) those that work on keys. redis-cli shows the same
+texts: ` + "`help @simba`, `help SIMBA.ACQUIRE`" + `. The ACL categories are for
+[rules of users](users.md).
+`
+
+func TestPageOfCommandsIsCurrent(t *testing.T) {
+	want := commandsHead + Markdown()
 	if *update {
-		if err := os.WriteFile(readme, []byte(before+begin+Markdown()+end+after), 0o644); err != nil {
+		if err := os.WriteFile(commandsPage, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	t.Error("README.md shows another table of commands; run: go test ./commands -run Readme -update")
+	shown, err := os.ReadFile(commandsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(shown) != want {
+		t.Error("docs/reference/commands.md is not what the command table gives; run: make docs")
+	}
 }
 
 func TestEveryCommandIsDocumented(t *testing.T) {

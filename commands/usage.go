@@ -68,24 +68,40 @@ func (c *client) help([][]byte) {
 	c.writeLines(lines)
 }
 
-// Markdown returns the table of all commands for a document. "Since" is the
-// version of this server for SIMBA.*, and for the others the version of Redis
-// that first had them.
+// Markdown returns the tables of all commands for a document, one for each group. "Since" is
+// the version of this server for SIMBA.*, and for the others the version of Redis that first
+// had them.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("| command | what it does | since |\n| --- | --- | --- |\n")
+	var groups []string
+	rows := make(map[string]string)
 	for _, e := range newTable().entries {
-		shown := "`" + usage(e.command) + "`"
-		if e.subs != nil {
-			shown = "`" + strings.ToUpper(e.name) + "` " + subcommandNames(e)
+		if rows[e.group] == "" {
+			groups = append(groups, e.group)
 		}
-		since := e.since
-		if e.group != simbaGroup {
-			since = "Redis " + since
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.ReplaceAll(shown, "|", `\|`), e.summary, since)
+		rows[e.group] += row(e)
+	}
+	for _, group := range groups {
+		fmt.Fprintf(&b, "\n## %s\n\n| command | what it does | ACL categories | since |\n| --- | --- | --- | --- |\n%s", group, rows[group])
 	}
 	return b.String()
+}
+
+// row is a command's row in a table of Markdown.
+func row(e *entry) string {
+	shown := "`" + usage(e.command) + "`"
+	if e.subs != nil {
+		shown = "`" + strings.ToUpper(e.name) + "` " + subcommandNames(e)
+	}
+	since := e.since
+	if e.group != simbaGroup {
+		since = "Redis " + since
+	}
+	categories := ""
+	for name := range members(e.acl(), categoryNames[:]) {
+		categories += " @" + name
+	}
+	return fmt.Sprintf("| %s | %s |%s | %s |\n", strings.ReplaceAll(shown, "|", `\|`), e.summary, categories, since)
 }
 
 func subcommandNames(e *entry) string {

@@ -34,7 +34,8 @@
 // assignments, loops and iterators, capture.go variables that functions share, constants.go what Lua
 // computes when it compiles, arithmetic.go the operators, jumps.go the starts of loops. The machine
 // also loses values at a yield: yield.go. Numbers and their text are C's (numbers.go).
-// TestRandomProgramsAnswerAsOnRedis looks for more; what is known to differ is in docs/REDIS.md.
+// TestRandomProgramsAnswerAsOnRedis looks for more; what is known to differ is in
+// docs/reference/redis-keys.md.
 //
 // # What remains
 //

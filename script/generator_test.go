@@ -57,7 +57,7 @@ func (n *node) write(b *strings.Builder) {
 }
 
 // prelude has what programs show their values with. It shows a key 0 without its sign, which
-// differs (docs/REDIS.md).
+// differs (docs/reference/redis-keys.md).
 const prelude = `local out, keep, fuel = {}, {}, 200
 local function show(v, deep)
   deep = deep or 0

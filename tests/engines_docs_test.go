@@ -11,14 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// shown returns the lines of the block that docs/ENGINES.md has between the markers
-// of a name.
-func shown(t *testing.T, name string) []string {
-	t.Helper()
-	return shownIn(t, "ENGINES.md", name)
-}
-
-// shownIn is shown for another page.
+// shownIn returns the lines of the block that a page of docs/ has between the markers of a name.
 func shownIn(t *testing.T, file, name string) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/" + file)
@@ -64,7 +57,7 @@ func TestTheUserOfRedisThatTheDocsShowIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	for _, line := range shown(t, "redis-acl") {
+	for _, line := range shownIn(t, "guides/redis.md", "redis-acl") {
 		words := strings.Fields(line)
 		args := make([]any, len(words)-1)
 		for i, word := range words[1:] {
@@ -89,7 +82,7 @@ func TestTheGrantsOfMySQLThatTheDocsShowAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, statement := range shown(t, "mysql-grants") {
+	for _, statement := range shownIn(t, "guides/mysql.md", "mysql-grants") {
 		if _, err := db.ExecContext(t.Context(), strings.TrimSuffix(statement, ";")); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}

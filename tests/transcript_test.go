@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The README shows what to type in several terminals and what comes out. Each step
-// is a block like
+// The README and some guides show what to type in several terminals and what comes out. Each
+// step is a block like
 //
 //	```console
 //	# terminal 1
@@ -42,21 +42,45 @@ const (
 	prompt     = "$ "
 )
 
-// Both ways in one copy of the source tree: what is built in it is built anew for each copy.
-func TestTranscriptOfTheReadme(t *testing.T) {
+// All in one copy of the source tree: what is built in it is built anew for each copy.
+func TestTranscriptsOfTheDocs(t *testing.T) {
 	needRedisTools(t)
 	home := copyTree(t)
-	t.Run("runs as written", func(t *testing.T) { newPlayer(t, home).playAll(readme(t)) })
-	t.Run("runs on every engine", func(t *testing.T) { playedOnEveryStore(t, home) })
+	for _, page := range transcripts(t) {
+		t.Run(page, func(t *testing.T) {
+			newPlayer(t, home).playAll(readPage(t, page))
+		})
+		if err := os.RemoveAll(filepath.Join(home, "simba-data")); err != nil { // the next begins at token 1
+			t.Fatal(err)
+		}
+	}
+	t.Run("README.md on every engine", func(t *testing.T) { playedOnEveryStore(t, home) })
+}
+
+// transcripts returns the pages that have a transcript, from the root of the source tree.
+func transcripts(t *testing.T) []string {
+	t.Helper()
+	pages := []string{"README.md"}
+	guides, err := filepath.Glob("../docs/*/*.md")
+	if err != nil || len(guides) == 0 {
+		t.Fatalf("there are no guides: %v", err)
+	}
+	for _, guide := range guides {
+		page := strings.TrimPrefix(guide, "../")
+		if strings.Contains(readPage(t, page), "```console\n") {
+			pages = append(pages, page)
+		}
+	}
+	return pages
 }
 
 // The first part of the transcript is the same on every engine, except for figures
 // that are the store's own: tokens, and what is left of a lease that the store's
 // answer took a moment of.
 func playedOnEveryStore(t *testing.T, home string) {
-	page, _, ok := strings.Cut(readme(t), "\n## ")
+	page, _, ok := strings.Cut(readPage(t, "README.md"), "\n## ")
 	if !ok {
-		t.Fatal("the README has no sections")
+		t.Fatal("the page has no sections")
 	}
 	onEveryStore(t, func(t *testing.T, s *shared) {
 		p := newPlayer(t, home)
@@ -69,13 +93,14 @@ func playedOnEveryStore(t *testing.T, home string) {
 	})
 }
 
-func readme(t *testing.T) string {
+// readPage returns a page, by its path from the root of the source tree.
+func readPage(t *testing.T, page string) string {
 	t.Helper()
-	page, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile(filepath.Join("..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(page)
+	return string(text)
 }
 
 // copyTree returns a copy of the source tree, so that what the README's commands
@@ -135,7 +160,7 @@ func (p *player) playAll(page string) {
 	p.t.Helper()
 	blocks := blockPattern.FindAllStringSubmatch(page, -1)
 	if len(blocks) == 0 {
-		p.t.Fatal("the README has no transcript")
+		p.t.Fatal("the page has no transcript")
 	}
 	for _, block := range blocks {
 		p.play(block[1], strings.Split(strings.TrimSuffix(block[2], "\n"), "\n"))
@@ -208,7 +233,7 @@ func (p *player) endOrBlock(term *terminal) {
 		select {
 		case line := <-term.out:
 			if line != endOfCommand {
-				p.t.Fatalf("%s shows\n%s\nthe README has nothing", term.name, line)
+				p.t.Fatalf("%s shows\n%s\nthe page has nothing", term.name, line)
 			}
 			term.running = false
 			return
@@ -247,7 +272,7 @@ func (p *player) expect(term *terminal, want string) {
 			}
 			return
 		case term.name != serverName:
-			p.t.Fatalf("%s shows\n%s\nthe README has\n%s", term.name, got, want)
+			p.t.Fatalf("%s shows\n%s\nthe page has\n%s", term.name, got, want)
 		case got == endOfCommand:
 			term.running = false
 		}
@@ -261,7 +286,7 @@ func (p *player) finish(term *terminal) {
 		case got == endOfCommand:
 			term.running = false
 		case term.name != serverName:
-			p.t.Fatalf("%s shows\n%s\nthe README has nothing more", term.name, got)
+			p.t.Fatalf("%s shows\n%s\nthe page has nothing more", term.name, got)
 		}
 	}
 }
@@ -274,11 +299,11 @@ func (p *player) read(term *terminal, want string) string {
 	select {
 	case line, ok := <-term.out:
 		if !ok {
-			p.t.Fatalf("the shell of %s ended; the README has\n%s", term.name, want)
+			p.t.Fatalf("the shell of %s ended; the page has\n%s", term.name, want)
 		}
 		return line
 	case <-time.After(limit):
-		p.t.Fatalf("%s shows nothing; the README has\n%s", term.name, want)
+		p.t.Fatalf("%s shows nothing; the page has\n%s", term.name, want)
 		return ""
 	}
 }

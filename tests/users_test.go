@@ -54,7 +54,7 @@ func allowed(t *testing.T, what string, err error) {
 }
 
 func TestTheTeamThatTheDocsShowWorksAsTheySay(t *testing.T) {
-	file := writeUsers(t, shownIn(t, "PROTOCOL.md", "users")...)
+	file := writeUsers(t, shownIn(t, "reference/users.md", "users")...)
 	s := start(t, "--aclfile", file)
 	ctx := t.Context()
 	billing, workers := login(t, s, "billing", "change-me-1"), login(t, s, "workers", "change-me-2")
@@ -87,6 +87,10 @@ func TestTheTeamThatTheDocsShowWorksAsTheySay(t *testing.T) {
 	allowed(t, "a worker", acquire(workers, "jobs:1", "worker-1"))
 	allowed(t, "a worker's key", workers.SetNX(ctx, "jobs:2", "worker-2", 0).Err())
 	denied(t, "a worker's key in another's name", workers.SetNX(ctx, "jobs:3", "billing", 0).Err())
+	denied(t, "a worker's key with a random value", workers.SetNX(ctx, "jobs:3", "4f1c-random", 0).Err())
+	locks := login(t, s, "locks", "change-me-5")
+	allowed(t, "lock code with a random value", locks.SetNX(ctx, "locks:1", "4f1c-random", 0).Err())
+	denied(t, "lock code in the workers' mutexes", locks.SetNX(ctx, "jobs:3", "4f1c-random", 0).Err())
 	denied(t, "a worker's script", workers.Eval(ctx, "return redis.call('get', KEYS[1])", []string{"billing:invoices"}).Err())
 	denied(t, "a worker's CONFIG", workers.ConfigGet(ctx, "*").Err())
 
@@ -109,7 +113,7 @@ func TestTheTeamThatTheDocsShowWorksAsTheySay(t *testing.T) {
 
 func TestUsersAreServedToRedisCLI(t *testing.T) {
 	needRedisTools(t)
-	s := start(t, "--aclfile", writeUsers(t, shownIn(t, "PROTOCOL.md", "users")...))
+	s := start(t, "--aclfile", writeUsers(t, shownIn(t, "reference/users.md", "users")...))
 	for _, protocol := range []string{"-2", "-3"} {
 		as := []string{protocol, "--no-auth-warning", "--user", "ops", "--pass", "change-me-4"}
 		ops := func(args ...string) string { return cli(t, s, append(as[:len(as):len(as)], args...)...) }
@@ -162,7 +166,7 @@ func TestAFileOfUsersWithFaultsIsRefusedAtTheStart(t *testing.T) {
 
 func TestUsersAreTheSameInFrontOfAStore(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, store *shared) {
-		s := store.serve(t, "--aclfile", writeUsers(t, shownIn(t, "PROTOCOL.md", "users")...))
+		s := store.serve(t, "--aclfile", writeUsers(t, shownIn(t, "reference/users.md", "users")...))
 		billing, ops := login(t, s, "billing", "change-me-1"), login(t, s, "ops", "change-me-4")
 		ctx := context.WithoutCancel(t.Context())
 		allowed(t, "billing's own mutex", billing.Do(ctx, "SIMBA.ACQUIRE", "billing:1", "billing", 60_000).Err())

@@ -123,7 +123,7 @@ var Promises = []Promise{
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Redis:     KeptIf("Redis' clock is not set back while its data is lost. A JVM owner up to Simba 3.2 takes no token: two of its tenures share one if no server saw the time between them"),
-		MySQL:     KeptIf("no row of the table is deleted by hand, and the column `fencing_token` is not dropped. Without the column, a JVM owner's token changes with each renewal. With it, a JVM owner that takes no token can have that of the JVM owner before it, until a server that knows that one reads the row. For such owners' tokens at a start, Simba's own migration, and every millionth tenure of JVM owners alone, see [below](#mysql-and-mariadb)"),
+		MySQL:     KeptIf("no row of the table is deleted by hand, and the column `fencing_token` is not dropped. Without the column, a JVM owner's token changes with each renewal. With it, a JVM owner that takes no token can have that of the JVM owner before it, until a server that knows that one reads the row. For such owners' tokens at a start, Simba's own migration, and every millionth tenure of JVM owners alone, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
 	{ID: "4t", Rule: "With TOKEN, GUARD and RELEASE act only on that tenure"},

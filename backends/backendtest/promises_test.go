@@ -9,22 +9,63 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of promises in docs/ENGINES.md")
+var update = flag.Bool("update", false, "rewrite the table of promises in docs/reference/guarantees.md")
 
-// markdown returns the table of promises for the documentation.
+// markdown is the table of promises for the documentation, and the list of their conditions. Each
+// row has an anchor, so that other pages can name a promise.
 func markdown() string {
-	var b strings.Builder
-	b.WriteString("| rule | embedded | redis | mysql | zookeeper |\n| --- | --- | --- | --- | --- |\n")
+	var table, conditions strings.Builder
+	table.WriteString("| promise | rule | embedded | redis | mysql | zookeeper |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, p := range Promises {
-		fmt.Fprintf(&b, "| %s | %v | %v | %v | %v |\n", p.Rule, p.Embedded, p.Redis, p.MySQL, p.ZooKeeper)
+		fmt.Fprintf(&table, "| <a id=\"promise-%s\"></a>%s | %s |", p.ID, p.ID, p.Rule)
+		for _, engine := range engines {
+			k := p.of(engine)
+			switch k.state {
+			case kept:
+				table.WriteString(" kept |")
+			case keptIf:
+				table.WriteString(" [if](#conditions) |")
+			case notKept:
+				table.WriteString(" [**no**](#conditions) |")
+			default:
+				table.WriteString(" – |")
+			}
+			if k.state == keptIf || k.state == notKept {
+				conditions.WriteString(fold(fmt.Sprintf("- **%s, %s**: %v.", p.ID, engine, k)))
+			}
+		}
+		table.WriteByte('\n')
 	}
-	return b.String()
+	return table.String() + "\n### Conditions\n\n" + conditions.String()
+}
+
+// fold breaks an item of a list into lines of at most 100 columns.
+func fold(item string) string {
+	const columns, indent = 100, "  "
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(item) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case length+1+n > columns:
+			b.WriteString("\n" + indent)
+			length = len(indent)
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += n
+	}
+	return b.String() + "\n"
 }
 
 func TestDocsShowTheTableOfPromises(t *testing.T) {
-	const page, begin, end = root + "/docs/ENGINES.md", "<!-- promises -->\n", "<!-- /promises -->"
+	const page, begin, end = root + "/docs/reference/guarantees.md", "<!-- promises -->\n", "<!-- /promises -->"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +73,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	shown, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
-		t.Fatalf("docs/ENGINES.md has no markers for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
+		t.Fatalf("docs/reference/guarantees.md has no place for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
 	}
 	if shown == markdown() {
 		return
@@ -43,7 +84,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 		}
 		return
 	}
-	t.Error("docs/ENGINES.md shows another table of promises; run: go test ./backends/backendtest -update")
+	t.Error("docs/reference/guarantees.md shows another table of promises; run: make docs")
 }
 
 func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {

@@ -2,7 +2,7 @@ package chaos
 
 import "time"
 
-// guarantees are what an engine says of itself in docs/ENGINES.md and docs/OPERATIONS.md, as far
+// guarantees are what an engine says of itself in docs/reference/guarantees.md and docs/explanation, as far
 // as a history can show it. The zero value promises everything, to the nanosecond.
 type guarantees struct {
 	early time.Duration // a lease may end so long before its windows: the store's clock has a resolution
@@ -63,7 +63,7 @@ const (
 // sessionTimeout is what the servers of engine zookeeper ask for.
 const sessionTimeout = 4 * time.Second
 
-// documented has a line for each engine, with the settings that ENGINES.md asks for.
+// documented has a line for each engine, with the settings that docs/guides ask for.
 var documented = map[string]guarantees{
 	"embedded": {},
 	// "memory: nothing is left. Tokens grow as long as the wall clock does."

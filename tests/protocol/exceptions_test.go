@@ -13,7 +13,7 @@ type exception struct {
 }
 
 var exceptions = []exception{
-	{"a command has 1,024 arguments at most, and an argument 64 KiB (docs/PROTOCOL.md, Limits)", []string{
+	{"a command has 1,024 arguments at most, and an argument 64 KiB (docs/reference/limits.md)", []string{
 		"test large number of args",
 		"Very big payload in GET/SET",
 		"trim on SET with big value",
@@ -43,14 +43,14 @@ var exceptions = []exception{
 		"MULTI with SAVE",
 	}},
 	{"a subscriber of everything gets the notices of mutexes too, and a change that a hash or a script made in steps " +
-		"is told once (docs/REDIS.md)", []string{
+		"is told once (docs/reference/redis-keys.md)", []string{
 		"/^Keyspace notifications: we (receive|can receive)",
 		"Keyspace notifications: general events test",
 		"Keyspace notifications: hash events test",
 		"/^Keyspace notifications: expired events",
 		"Keyspace notifications: new key test",
 	}},
-	{"a script that runs long does not hold others up (docs/REDIS.md, What gets better)", []string{
+	{"a script that runs long does not hold others up (docs/guides/redis-locks.md)", []string{
 		"/script timeout$",
 	}},
 	{"it does not wait for the reply to what it asks on one connection before it looks on another: here they are served side by side", []string{

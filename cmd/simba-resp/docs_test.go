@@ -1,0 +1,106 @@
+package main
+
+import (
+	cli "flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = cli.Bool("update", false, "rewrite docs/reference/configuration.md")
+
+const configurationPage = "../../docs/reference/configuration.md"
+
+// configurationHead is the text above the settings of the page.
+const configurationHead = `# Configuration
+
+<!-- make docs writes this page from the table of settings. Do not edit it. -->
+
+A flag wins over its environment variable, the variable over the key of the same name in the TOML
+file of ` + "`--config`" + `, and the key over the default. In the file, a key has the name of the flag:
+` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s`, `500ms` or `1h30m`" + `.
+
+- ` + "`simba-resp --help`" + ` prints the same list.
+- ` + "`simba-resp --check-config`" + ` reports every error at once and does not serve.
+- ` + "`CONFIG GET *`" + ` shows the current values, except secret ones.
+- ` + "`CONFIG SET`" + ` changes the settings marked "at run time", until the next start.
+- A ` + "`SIMBA_*`" + ` variable that is no setting is ignored.
+- A byte order mark before a value, and line ends after it, are not part of the value.
+
+`
+
+// configurationMarkdown is the page, made from the table of settings.
+func configurationMarkdown() string {
+	live := newSettings(&app{cfg: new(config)}).live
+	var b strings.Builder
+	b.WriteString(configurationHead)
+	b.WriteString("| setting | value | default | engine | changes |\n| --- | --- | --- | --- | --- |\n")
+	for _, f := range fields {
+		initial := "none"
+		if f.initial != "" {
+			initial = "`" + f.initial + "`"
+		}
+		engine := "all"
+		if f.engine != "" {
+			engine = "`" + f.engine + "`"
+		}
+		changes := "at start"
+		if _, ok := live[f.name]; ok || slices.Contains(tlsLive, f.name) {
+			changes = "at run time"
+		}
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s |\n", f.name, f.name, strings.ReplaceAll(f.kind, "|", `\|`), initial, engine, changes)
+	}
+	for _, f := range fields {
+		fmt.Fprintf(&b, "\n## %s\n\n`--%s`, `%s`", f.name, f.name, variable(f.name))
+		if name, ok := redisNames[f.name]; ok {
+			fmt.Fprintf(&b, "; in `CONFIG` `%s`", name)
+		}
+		if f.secret {
+			b.WriteString("; secret: `CONFIG GET` does not show it")
+		}
+		fmt.Fprintf(&b, "\n\n%s", fold(strings.ToUpper(f.help[:1])+f.help[1:]))
+	}
+	return b.String()
+}
+
+// fold breaks a text into lines of at most 100 columns.
+func fold(text string) string {
+	const columns = 100
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case length+1+n > columns:
+			b.WriteByte('\n')
+			length = 0
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += n
+	}
+	return b.String() + "\n"
+}
+
+func TestPageOfSettingsIsCurrent(t *testing.T) {
+	want := configurationMarkdown()
+	if *update {
+		if err := os.WriteFile(configurationPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	shown, err := os.ReadFile(configurationPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(shown) != want {
+		t.Error("docs/reference/configuration.md is not what the table of settings gives; run: make docs")
+	}
+}
