@@ -26,6 +26,13 @@ RACE     ?=
 PROGRAMS ?= 50000
 DURATION ?= 10m
 
+# The modules: the server, and each folder with a go.mod of its own. `go` takes only packages of the module that
+# it runs in, so a recipe runs once for each module. In-module is the part of PKG that a module has, as seen from
+# its folder: of PKG="./engine ./client/worker" it is ./engine for the server and ./worker for client.
+OTHERS    := $(patsubst %/go.mod,%,$(wildcard */go.mod))
+MODULES   := . $(OTHERS)
+in-module  = $(if $(filter ./...,$(PKG)),./...,$(if $(filter .,$1),$(filter-out $(OTHERS:%=./%) $(OTHERS:%=./%/%),$(PKG)),$(patsubst ./$1%,.%,$(filter ./$1 ./$1/%,$(PKG)))))
+
 .DEFAULT_GOAL := help
 .PHONY: help run build test test-long lint prose fuzz bench gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs
 
@@ -64,9 +71,10 @@ test: ## what must pass on any machine: all tests but those of test-long, with t
 ifeq ($(PKG),./...)
 	$(TEST) -race -p 4 -timeout 12m -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(SIMBA)|$(VARIANTS)') $(FIRST) $(REST)
 	$(TEST) -timeout 12m -run '$(RUN)' $(SIMULATION)
-	cd bench && $(TEST) -run '$(RUN)' ./...
+	cd client && $(TEST) -race -timeout 12m -run '$(RUN)' ./...
+	@set -e; for m in $(filter-out client,$(OTHERS)); do echo "cd $$m && $(TEST) ./..."; (cd $$m && $(TEST) -timeout 12m -run '$(RUN)' ./...); done
 else
-	$(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(PKG)
+	@set -e; $(foreach m,$(MODULES),$(if $(call in-module,$m),(cd $m && $(TEST) $(if $(filter $(PKG),$(ATTACKS) $(SIMULATION)),,-race) -p 3 -timeout 12m -run '$(RUN)' $(call in-module,$m));))
 endif
 
 test-long: attacks variants timed jvm bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 70 minutes
@@ -117,9 +125,8 @@ programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed 
 lint: ## look for bugs and dead code, and hold the rules of who may import whom
 	@go -C tools test ./lint ./prose
 	@mkdir -p bin && go -C tools build -o ../bin/lint ./lint
-	go vet -vettool=$(CURDIR)/bin/lint ./...
+	@set -e; for m in $(MODULES); do echo "cd $$m && go vet -vettool=bin/lint ./..."; (cd $$m && go vet -vettool=$(CURDIR)/bin/lint ./...); done
 	go vet -vettool=$(CURDIR)/bin/lint -tags bugs ./tests/simulation ./tests/chaos
-	cd bench && go vet ./...
 
 prose: ## check the language of comments and Markdown: length, clauses as subjects, words
 	@mkdir -p bin && go -C tools build -o ../bin/prose ./prose
@@ -128,7 +135,7 @@ prose: ## check the language of comments and Markdown: length, clauses as subjec
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
 		echo "go test -fuzz $${func#func } $$(dirname $$file)"; \
-		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
+		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 	done
 
 bugs: ## the tests tested: each bug that can be turned on must be caught, by the rule that it breaks
@@ -142,7 +149,7 @@ docs: ## write the generated pages and tables of docs/ anew; make bench writes d
 	go test -count 1 -run 'PageOfCommands|PageOfSettings|TableOfPromises' ./commands ./cmd/simba-resp ./backends/backendtest -update
 
 gobench: ## Go benchmarks of the hot paths, with allocations
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
+	@set -e; $(foreach m,$(MODULES),$(if $(call in-module,$m),(cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m));))
 
 simulate: ## whole servers in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))

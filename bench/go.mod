@@ -62,7 +62,10 @@ require (
 	google.golang.org/protobuf v1.33.0 // indirect
 )
 
-replace github.com/simba-resp/simba-resp => ../
+replace (
+	github.com/simba-resp/simba-resp => ../
+	github.com/simba-resp/simba-resp/client => ../client
+)
 
 // The server itself, which is built here to be measured.
 tool github.com/simba-resp/simba-resp/cmd/simba-resp

@@ -77,7 +77,7 @@ func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error)
 	if err != nil {
 		return "", 0, err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // harmless after Commit
 	ms := lease.Milliseconds()
 	if _, err := tx.ExecContext(c.ctx, seeds.MySQLAcquire, ms, ms, c.id, c.mutex, c.id); err != nil {
 		return "", 0, err

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // NoTransition as a Transition means a lease without a transition window.
@@ -157,7 +155,7 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 // Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	if token == 0 || token > math.MaxInt64 { // nobody's
-		return false, simba.CheckMutex(mutex)
+		return false, checkMutex(mutex)
 	}
 	err = c.question(ctx, mutex, func(ctx context.Context) (err error) {
 		holds, err = c.check(ctx, mutex, token)
@@ -168,7 +166,7 @@ func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds b
 
 // question asks something that changes nothing.
 func (c *Client) question(ctx context.Context, mutex string, ask func(context.Context) error) error {
-	if err := simba.CheckMutex(mutex); err != nil {
+	if err := checkMutex(mutex); err != nil {
 		return err
 	}
 	if c.roster.isClosed() {
@@ -217,20 +215,20 @@ func (c *Client) terms(mutex, id string, ttl, transition time.Duration) (terms, 
 	}
 	ttl, transition = c.windows(ttl, transition)
 	t := terms{mutex, id, ttl, transition}
-	if err := simba.CheckMutex(t.mutex); err != nil {
+	if err := checkMutex(t.mutex); err != nil {
 		return terms{}, err
 	}
-	if err := simba.CheckContender(t.id); err != nil {
+	if err := checkContender(t.id); err != nil {
 		return terms{}, err
 	}
 	return t, checkWindows(t.ttl, t.transition)
 }
 
 func checkWindows(ttl, transition time.Duration) error {
-	if err := checkMillis("TTL", ttl, simba.MinTTL, simba.MaxTTL); err != nil {
+	if err := checkMillis("TTL", ttl, minTTL, maxTTL); err != nil {
 		return err
 	}
-	return checkMillis("Transition", transition, 0, simba.MaxTransition)
+	return checkMillis("Transition", transition, 0, maxTransition)
 }
 
 func checkMillis(name string, d, lowest, highest time.Duration) error {

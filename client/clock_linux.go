@@ -2,22 +2,29 @@ package client
 
 import (
 	"sync/atomic"
+	"syscall"
 	"time"
+	"unsafe"
+)
 
-	"golang.org/x/sys/unix"
+// Linux' numbers of its clocks.
+const (
+	clockMonotonic = 1
+	clockBoottime  = 7
 )
 
 // longest is the most that suspended has seen, in nanoseconds.
 var longest atomic.Int64
 
-// suspended is how long the machine has slept since it booted. Go's monotonic clock stands
-// still meanwhile, and the server's may not. What is read is never more than the truth,
-// but less if this process is held up between the two clocks. The truth never falls: so
-// the most that was ever read holds, and a lease does not seem longer because of a late reading.
+// suspended returns how long the machine has slept since it booted. Go's monotonic clock stands
+// still meanwhile, and the server's may not. The difference of the two clocks may be less than the
+// truth if this process is held up between reading them. The truth never falls, so suspended
+// returns the largest difference so far: a late reading does not make a lease seem longer.
 func suspended() time.Duration {
-	var boot, mono unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) == nil && unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) == nil {
-		slept := boot.Nano() - mono.Nano()
+	boot, ok1 := clock(clockBoottime)
+	mono, ok2 := clock(clockMonotonic)
+	if ok1 && ok2 {
+		slept := boot - mono
 		for most := longest.Load(); slept > most; most = longest.Load() {
 			if longest.CompareAndSwap(most, slept) {
 				break
@@ -25,4 +32,11 @@ func suspended() time.Duration {
 		}
 	}
 	return time.Duration(longest.Load())
+}
+
+// clock returns the nanoseconds of one of Linux' clocks.
+func clock(id uintptr) (ns int64, ok bool) {
+	var ts syscall.Timespec
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano(), errno == 0
 }

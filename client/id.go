@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // NewID returns a random contender id: a UUID of version 4 without dashes.
@@ -25,11 +23,11 @@ var (
 	counter atomic.Uint64
 	origin  = sync.OnceValue(func() string {
 		host, err := os.Hostname()
-		if err != nil || simba.CheckContender(host) != nil || strings.HasPrefix(host, "@") {
+		if err != nil || checkContender(host) != nil || strings.HasPrefix(host, "@") {
 			host = "localhost"
 		}
 		const digits = 20 + 1 + 20 + 1 + 1 + 8 // counter, ':', pid, '@', '~', random
-		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), simba.MaxContenderLen-digits)]
+		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), maxContenderLen-digits)]
 	})
 )
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // ObserverConfig says which mutex an Observer watches and what it calls.
@@ -48,7 +46,7 @@ type Observer struct {
 
 // NewObserver returns a stopped Observer. The error names the field of cfg that is not valid.
 func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
-	if err := simba.CheckMutex(cfg.Mutex); err != nil {
+	if err := checkMutex(cfg.Mutex); err != nil {
 		return nil, err
 	}
 	if cfg.OnChange == nil {

@@ -2,8 +2,6 @@ package client
 
 import (
 	"time"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // Owner is who owns a mutex, as a client sees it. The zero Owner is nobody.
@@ -36,11 +34,10 @@ type State struct {
 	Before, After Owner // either may be zero
 }
 
-// ownerOf is the owner in an outcome that was asked for at sent. Of one's own tenure base is
-// sent, so that it is never too long, of another's it is when the reply came.
-func ownerOf(out simba.Outcome, base time.Time) Owner {
-	if out.Owner == "" {
+// ownerOf returns the owner in a reply that came at the time at.
+func ownerOf(r reply, at time.Time) Owner {
+	if r.owner == "" {
 		return Owner{}
 	}
-	return Owner{ID: out.Owner, Token: out.Token, TTLAt: base.Add(out.TTL), TransitionAt: base.Add(out.Transition)}
+	return Owner{ID: r.owner, Token: r.token, TTLAt: at.Add(r.ttl), TransitionAt: at.Add(r.transition)}
 }

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 const (
@@ -155,7 +153,7 @@ func (p *pursuit) step() bool {
 	case over: // the process was stopped, or nobody answered
 		return p.lose(ErrLost, Owner{}) && p.afterwards()
 	}
-	out, sent, err := p.ask()
+	r, sent, err := p.ask()
 	if p.quitting() {
 		return false
 	}
@@ -171,16 +169,16 @@ func (p *pursuit) step() bool {
 		p.refused = false
 		p.c.log.Info("the server refuses a contender no more", "mutex", p.mutex, "contender", p.id)
 	}
-	switch out.Status {
-	case simba.StatusAcquired, simba.StatusRenewed:
-		return p.hold(out, sent)
-	case simba.StatusLost:
+	switch r.status {
+	case statusAcquired, statusRenewed:
+		return p.hold(r, sent)
+	case statusLost:
 		p.present, p.uncertain = len(p.slots) != 0, false // an ACQUIRE may be on its way still
-		return p.lose(ErrLost, ownerOf(out, time.Now())) && p.afterwards()
+		return p.lose(ErrLost, ownerOf(r, time.Now())) && p.afterwards()
 	}
 	late := len(p.slots) != 0 // an earlier request is on its way still
-	p.present, p.uncertain = out.Status == simba.StatusQueued || late, late
-	return p.wait(out)
+	p.present, p.uncertain = r.status == statusQueued || late, late
+	return p.wait(r)
 }
 
 // answer is that of the server to a request.
@@ -188,14 +186,14 @@ type answer struct {
 	n     uint64 // the request's number
 	token uint64 // of the tenure that it was to renew; 0 = it was an ACQUIRE
 	sent  instant
-	out   simba.Outcome
+	reply reply
 	err   error
 }
 
 // ask makes the request that is due: GUARD by an owner, ACQUIRE by all others. A request that is
 // not answered in time, or when it is to stop, is left alone; what it says of the
 // tenure is heard if it comes before the lease is over.
-func (p *pursuit) ask() (out simba.Outcome, sent instant, err error) {
+func (p *pursuit) ask() (r reply, sent instant, err error) {
 	limit, life, token := p.c.timeout, p.c.timeout, uint64(0)
 	if p.own != nil {
 		life, token = p.own.left(), p.own.token
@@ -216,15 +214,15 @@ func (p *pursuit) ask() (out simba.Outcome, sent instant, err error) {
 				continue
 			}
 			p.uncertain = p.uncertain || token == 0 && a.err != nil && (!refused(a.err) || misconfigured(a.err))
-			return a.out, a.sent, a.err
+			return a.reply, a.sent, a.err
 		case <-over:
-			return out, sent, errOver
+			return r, sent, errOver
 		case <-enough.C:
 			p.uncertain = p.uncertain || token == 0
-			return out, sent, errUnanswered
+			return r, sent, errUnanswered
 		case <-p.quit:
 			p.uncertain = p.uncertain || token == 0
-			return out, sent, ErrReleased
+			return r, sent, ErrReleased
 		}
 	}
 }
@@ -249,9 +247,9 @@ func (p *pursuit) send(token uint64, life time.Duration) uint64 {
 		ctx, cancel := context.WithTimeout(under, life)
 		defer cancel()
 		if token != 0 {
-			a.out, a.err = p.c.guard(ctx, p.terms, token)
+			a.reply, a.err = p.c.guard(ctx, p.terms, token)
 		} else {
-			a.out, a.err = p.c.acquire(ctx, p.terms, p.noQueue)
+			a.reply, a.err = p.c.acquire(ctx, p.terms, p.noQueue)
 		}
 		<-p.slots // before the answer: who has it knows that this one is not under way
 		select {
@@ -311,14 +309,14 @@ func (p *pursuit) fail(err error) bool {
 }
 
 // hold is after the mutex was acquired or renewed by a request that was sent at from.
-func (p *pursuit) hold(out simba.Outcome, from instant) bool {
-	if p.own == nil && out.Token == p.ended { // by the server's clock it was not over yet; but it was told to be
-		return p.drop(out.Token)
+func (p *pursuit) hold(r reply, from instant) bool {
+	if p.own == nil && r.token == p.ended { // by the server's clock it was not over yet; but it was told to be
+		return p.drop(r.token)
 	}
-	lease := min(p.lease(), out.Transition)
+	lease := min(p.lease(), r.transition)
 	o := p.own
 	if o == nil {
-		o = newOwnership(p.base, &p.c.vigil, out.Token, from, lease)
+		o = newOwnership(p.base, &p.c.vigil, r.token, from, lease)
 	} else {
 		o.renew(from, lease)
 	}
@@ -332,7 +330,7 @@ func (p *pursuit) hold(out simba.Outcome, from instant) bool {
 	}
 	p.pause, p.uncertain = retryPause, false
 	before := p.seen
-	p.seen = Owner{ID: p.id, Token: out.Token, TTLAt: from.at.Add(min(p.ttl, out.TTL)), TransitionAt: from.at.Add(lease)}
+	p.seen = Owner{ID: p.id, Token: r.token, TTLAt: from.at.Add(min(p.ttl, r.ttl)), TransitionAt: from.at.Add(lease)}
 	if p.own == nil {
 		p.own = o
 		p.owning.Store(true)
@@ -436,9 +434,9 @@ func renewIn(ttl, transition time.Duration) time.Duration {
 }
 
 // wait waits until another's lease, or turn, is over, or a notice comes.
-func (p *pursuit) wait(out simba.Outcome) bool {
+func (p *pursuit) wait(r reply) bool {
 	p.pause = retryPause
-	p.seen = ownerOf(out, time.Now())
+	p.seen = ownerOf(r, time.Now())
 	if p.waiting != nil {
 		p.waiting(p.seen)
 	}
@@ -449,7 +447,7 @@ func (p *pursuit) wait(out simba.Outcome) bool {
 		return p.sleep(p.every, p.poke)
 	}
 	p.listen()
-	return p.sleep(contendIn(out.TTL, out.Transition), p.poke)
+	return p.sleep(contendIn(r.ttl, r.transition), p.poke)
 }
 
 // contendIn is when a contender asks again that no notice calls, from what is left of the owner's
@@ -510,7 +508,7 @@ func (p *pursuit) awaitCallbacks(enough <-chan struct{}) bool {
 // listen begins to hear notices.
 func (p *pursuit) listen() {
 	if p.ear == nil {
-		p.ear = p.c.radio.listen(p.heard, simba.ContenderChannel(p.mutex, p.id), simba.MutexChannel(p.mutex))
+		p.ear = p.c.radio.listen(p.heard, contenderChannel(p.mutex, p.id), mutexChannel(p.mutex))
 	}
 }
 
@@ -518,12 +516,12 @@ func (p *pursuit) listen() {
 // the mutex' that it is free and nobody is next. An owner must hear of another there, and of its
 // own end, but not of the one before. After a break anything may have happened.
 func (p *pursuit) heard(n notice) {
-	turn := n.channel == simba.ContenderChannel(p.mutex, p.id)
-	free := !turn && strings.HasPrefix(n.payload, simba.ReleasedNotice(""))
+	turn := n.channel == contenderChannel(p.mutex, p.id)
+	free := !turn && strings.HasPrefix(n.payload, releasedPrefix)
 	news := n.fresh || turn || free
 	if p.owning.Load() {
-		rival := !turn && !n.fresh && !free && n.payload != simba.AcquiredNotice(p.id)
-		over := free && n.payload == simba.ReleasedNotice(p.id)
+		rival := !turn && !n.fresh && !free && n.payload != acquiredNotice(p.id)
+		over := free && n.payload == releasedPrefix+p.id
 		news = rival || over || (n.fresh || turn) && !p.fixed // what a break may have hidden must not renew what is not to be renewed
 	}
 	if news {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 func TestOwnerRenewsAtItsTTLWithAThirdOfTheLeaseLeft(t *testing.T) {
@@ -91,7 +89,7 @@ func TestTokenOfAnyOtherContextIsZero(t *testing.T) {
 }
 
 func TestANoticeCallsWhomItConcerns(t *testing.T) {
-	own, everybodys := simba.ContenderChannel("job", "me"), simba.MutexChannel("job")
+	own, everybodys := contenderChannel("job", "me"), mutexChannel("job")
 	for _, c := range []struct {
 		n                    notice
 		waiter, owner, fixed bool // who asks now: fixed is an owner that does not renew

@@ -1,12 +1,15 @@
 package client
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
-// reply is an error that a server answers.
-type reply string
+// serverError is an error that a server answers.
+type serverError string
 
-func (r reply) Error() string { return string(r) }
-func (reply) RedisError()     {}
+func (r serverError) Error() string { return string(r) }
+func (serverError) RedisError()     {}
 
 func TestAServerThatIsFullIsAskedAgain(t *testing.T) {
 	for text, want := range map[string]bool{
@@ -16,8 +19,25 @@ func TestAServerThatIsFullIsAskedAgain(t *testing.T) {
 		"ERR syntax error":                        true,
 		"NOPERM User a has no permissions to run": true,
 	} {
-		if got := refused(reply(text)); got != want {
+		if got := refused(serverError(text)); got != want {
 			t.Errorf("%s is for good: %v", text, got)
+		}
+	}
+}
+
+func TestOnlyTheEnginesOwnWordsAreTakenForAMisconfiguredStore(t *testing.T) {
+	for text, want := range map[string]bool{
+		"ERR engine mysql misconfigured: table simba_mutex does not exist": true,
+		"ERR engine zookeeper misconfigured: x":                            true,
+		"ERR engine zookeeper is not misconfigured: x":                     false,
+		"ERR the engine misconfigured: x":                                  false,
+		"TRYAGAIN engine mysql unavailable: misconfigured: maybe":          false,
+	} {
+		if got := misconfigured(serverError(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+		if misconfigured(errors.New(text)) {
+			t.Errorf("%q: it is no reply", text)
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // RegistryMode is how the locks of a Registry wait for others.
@@ -104,16 +102,16 @@ func (c *Client) NewRegistry(cfg RegistryConfig) (*Registry, error) {
 	if cfg.Capacity == 0 {
 		cfg.Capacity = defaultCapacity
 	}
-	if err := simba.CheckMutex(cfg.Prefix); err != nil {
+	if err := checkMutex(cfg.Prefix); err != nil {
 		return nil, fmt.Errorf("Prefix: %w", err)
 	}
-	if err := simba.CheckContender(cfg.ID); err != nil {
+	if err := checkContender(cfg.ID); err != nil {
 		return nil, fmt.Errorf("ID: %w", err)
 	}
-	if longest := simba.MaxContenderLen - len(":18446744073709551615"); len(cfg.ID) > longest {
+	if longest := maxContenderLen - len(":18446744073709551615"); len(cfg.ID) > longest {
 		return nil, fmt.Errorf("ID has %d bytes, at most %d are allowed", len(cfg.ID), longest)
 	}
-	if err := checkMillis("ExpireAfter", cfg.ExpireAfter, simba.MinTTL, simba.MaxTTL); err != nil {
+	if err := checkMillis("ExpireAfter", cfg.ExpireAfter, minTTL, maxTTL); err != nil {
 		return nil, err
 	}
 	switch {
@@ -144,7 +142,7 @@ func (r *Registry) Obtain(key string) (*RegistryLock, error) {
 	if key == "" {
 		return nil, errors.New("the key is empty")
 	}
-	if err := simba.CheckMutex(mutex); err != nil {
+	if err := checkMutex(mutex); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()

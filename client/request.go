@@ -8,25 +8,23 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // The requests, one round trip each. Times of the outcomes are what is left when the
 // server answered.
 
 // acquire asks for the mutex, or renews it if the contender owns it.
-func (c *Client) acquire(ctx context.Context, t terms, noQueue bool) (simba.Outcome, error) {
+func (c *Client) acquire(ctx context.Context, t terms, noQueue bool) (reply, error) {
 	args := []any{"simba.acquire", t.mutex, t.id, t.ttl.Milliseconds(), "transition", t.transition.Milliseconds()}
 	if noQueue {
 		args = append(args, "noqueue")
 	}
-	return outcome(c.rdb.Do(ctx, args...))
+	return parseReply(c.rdb.Do(ctx, args...))
 }
 
 // guard renews that tenure.
-func (c *Client) guard(ctx context.Context, t terms, token uint64) (simba.Outcome, error) {
-	return outcome(c.rdb.Do(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
+func (c *Client) guard(ctx context.Context, t terms, token uint64) (reply, error) {
+	return parseReply(c.rdb.Do(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
 		"transition", t.transition.Milliseconds(), "token", token))
 }
 
@@ -64,27 +62,42 @@ func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	if err != nil {
 		return Owner{}, err
 	}
-	out := simba.Outcome{Owner: r.text("owner"), Token: uint64(r.number("token")), TTL: r.millis("ttl"), Transition: r.millis("transition")}
-	return ownerOf(out, time.Now()), r.fault
+	return ownerOf(reply{owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition")}, time.Now()), r.fault
 }
 
-var statuses = map[string]simba.Status{
-	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "queued": simba.StatusQueued,
-	"busy": simba.StatusBusy, "timeout": simba.StatusTimeout, "lost": simba.StatusLost,
+// The statuses of a reply.
+const (
+	statusAcquired = "acquired" // a new tenure
+	statusRenewed  = "renewed"  // already the owner: the lease is extended, the token is the same
+	statusQueued   = "queued"   // not now; the contender has a queue entry
+	statusBusy     = "busy"     // not now, and NOQUEUE was sent
+	statusLost     = "lost"     // GUARD by a contender that is not the owner
+)
+
+// reply is that of the server to ACQUIRE and GUARD. Its times are what is left of the owner's
+// windows when the server replied.
+type reply struct {
+	status          string
+	owner           string // "" = the mutex is free
+	token           uint64 // of the present tenure; 0 = the mutex is free
+	ttl, transition time.Duration
 }
 
-func outcome(cmd *redis.Cmd) (simba.Outcome, error) {
+func parseReply(cmd *redis.Cmd) (reply, error) {
 	r, err := record(cmd)
 	if err != nil {
-		return simba.Outcome{}, err
+		return reply{}, err
 	}
-	status := r.text("status")
-	out := simba.Outcome{
-		Status: statuses[status], Owner: r.text("owner"), Token: uint64(r.number("token")),
-		TTL: r.millis("ttl"), Transition: r.millis("transition"), Position: int(r.number("position")),
+	out := reply{
+		status: r.text("status"), owner: r.text("owner"), token: uint64(r.number("token")),
+		ttl: r.millis("ttl"), transition: r.millis("transition"),
 	}
-	if r.fault == nil && out.Status == 0 {
-		r.fault = fmt.Errorf("the server answers status %q, which this client does not know", status)
+	switch out.status {
+	case statusAcquired, statusRenewed, statusQueued, statusBusy, statusLost:
+	default:
+		if r.fault == nil {
+			r.fault = fmt.Errorf("the server replies with the status %q, which this client does not know", out.status)
+		}
 	}
 	return out, r.fault
 }

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 const (
@@ -88,7 +86,7 @@ func newWatch(o *Observer) *watch {
 // observe first subscribes and then looks, so that no change after the first report is missed. If
 // the subscription takes longer than a request may, it looks all the same.
 func (w *watch) observe() {
-	l := w.o.c.radio.listen(w.heard, simba.EventChannel(w.o.cfg.Mutex))
+	l := w.o.c.radio.listen(w.heard, eventChannel(w.o.cfg.Mutex))
 	defer w.o.c.radio.leave(l)
 	due := time.NewTimer(w.o.c.timeout)
 	defer due.Stop()
@@ -115,7 +113,7 @@ func (w *watch) heard(n notice) {
 	if !n.fresh && json.Unmarshal([]byte(n.payload), &e) != nil {
 		e = ownerEvent{}
 	}
-	if e.Kind == simba.EventQueued.String() || e.Kind == simba.EventLeft.String() {
+	if e.Kind == eventQueued || e.Kind == eventLeft {
 		return
 	}
 	w.mu.Lock()
@@ -157,10 +155,10 @@ func (w *watch) follow(e ownerEvent) (d time.Duration, look bool) {
 	case e.gap:
 		w.gap, w.subscribed, w.ahead = true, true, nil
 		return 0, true
-	case e.Kind == simba.EventAcquired.String() && e.Token > w.newest:
+	case e.Kind == eventAcquired && e.Token > w.newest:
 		return w.acquired(Owner{ID: e.Owner, Token: e.Token}), true
-	case e.Kind == simba.EventReleased.String(), e.Kind == simba.EventExpired.String(),
-		e.Kind == simba.EventBroken.String():
+	case e.Kind == eventReleased, e.Kind == eventExpired,
+		e.Kind == eventBroken:
 		if now := w.o.Owner(); !now.IsZero() && now.Token == e.Token {
 			w.led(Owner{})
 			return 0, false

@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"backends/redis":     {module, module + "/backends/proxy", "github.com/redis/go-redis/v9"},
 	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
 	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
-	"client":             {module, "github.com/redis/go-redis/v9", "golang.org/x/sys"},
+	"client":             {"github.com/redis/go-redis/v9"}, // a module of its own
 }
 
 // program is what only main packages are: nobody depends on it.

@@ -27,6 +27,9 @@ func TestImportsRunOnlyDownwards(t *testing.T) {
 		{"/resp", "conn.go", module + "/commands", false},
 		{"/backends/redis", "wait.go", module + "/backends/mysql", false},
 		{"/backends/redis/below", "wait.go", module + "/engine", false},
+		{"/client", "lock.go", "github.com/redis/go-redis/v9", true},
+		{"/client", "lock.go", module, false},
+		{"/client", "lock.go", "golang.org/x/sys/unix", false},
 		{"/tests/abuse", "abuse.go", "github.com/redis/go-redis/v9", true},
 		{"/tests/abuse", "abuse_test.go", program + "/simba-resp", false},
 	} {

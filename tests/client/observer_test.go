@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/engine"
 )
 
@@ -19,10 +20,10 @@ import (
 type sightings struct {
 	mu     sync.Mutex // guards what follows
 	seen   []string
-	states []State
+	states []client.State
 }
 
-func (s *sightings) add(st State) {
+func (s *sightings) add(st client.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, st.Before.ID+"→"+st.After.ID)
@@ -49,10 +50,10 @@ func (s *sightings) want(t *testing.T, want ...string) {
 }
 
 // observe starts an Observer; it is stopped before the world ends.
-func observe(t *testing.T, g *guest) (*Observer, *sightings) {
+func observe(t *testing.T, g *guest) (*client.Observer, *sightings) {
 	t.Helper()
 	s := new(sightings)
-	o, err := g.NewObserver(ObserverConfig{Mutex: "job", OnChange: s.add})
+	o, err := g.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: s.add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,17 +72,17 @@ func observe(t *testing.T, g *guest) (*Observer, *sightings) {
 // take has a contender acquire or renew, drop has it release.
 func (g *guest) take(t *testing.T, id string, ttl time.Duration) uint64 {
 	t.Helper()
-	out, err := g.acquire(context.Background(), terms{"job", id, ttl, 0}, true)
-	if err != nil || out.Owner != id {
-		t.Fatalf("%s does not get it: %+v, %v", id, out, err)
+	r, err := g.acquire(context.Background(), "job", id, ttl)
+	if err != nil || r["owner"] != id {
+		t.Fatalf("%s does not get it: %+v, %v", id, r, err)
 	}
-	return out.Token
+	return uint64(r["token"].(int64))
 }
 
 func (g *guest) drop(t *testing.T, id string) {
 	t.Helper()
-	if ok, err := g.release(context.Background(), terms{mutex: "job", id: id}, 0); !ok || err != nil {
-		t.Fatal(ok, err)
+	if n, err := g.release(context.Background(), "job", id); n != 1 || err != nil {
+		t.Fatal(n, err)
 	}
 }
 
@@ -276,9 +277,9 @@ func TestObserverFollowsAServerThatCountsAnew(t *testing.T) {
 
 func TestObserverSeesAnOwnerWithoutNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.client(), w.client()
-		seer.radio.close() // it hears nothing
-		o, s := observe(t, seer)
+		seer, g := w.lateClient(0), w.client()
+		seer.losing.Store(true)
+		o, s := observe(t, seer.guest)
 		time.Sleep(3 * time.Second) // as long as a request may take
 		s.want(t, "→")
 		g.take(t, "a", time.Minute)
@@ -299,11 +300,11 @@ func TestObserverSeesAnOwnerWithoutNotices(t *testing.T) {
 
 func TestObserverLooksWhenTheLeaseItKnowsOfIsOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		seer, g := w.client(), w.client()
+		seer, g := w.lateClient(0), w.client()
 		g.take(t, "a", 2*time.Second)
-		_, s := observe(t, seer)
+		_, s := observe(t, seer.guest)
 		s.want(t, "→a")
-		seer.radio.close() // so it does not hear the end
+		seer.losing.Store(true) // so it does not hear the end
 		time.Sleep(2*time.Second + aheadLooks*aheadPause)
 		s.want(t, "a→")
 	})
@@ -337,7 +338,7 @@ func TestObserverThatIsSlowTellsAllTheSame(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var s sightings
 		running := false
-		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			if running {
 				t.Error("two calls at a time")
 			}
@@ -373,7 +374,7 @@ func TestObserverLooksInsteadWhenThereIsTooMuchToTell(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var s sightings
 		var slow sync.Once
-		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			s.add(st)
 			slow.Do(func() { time.Sleep(time.Minute) })
 		}})
@@ -449,9 +450,7 @@ func TestObserverLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * idleAfter)
-		seer.radio.mu.Lock()
-		defer seer.radio.mu.Unlock()
-		if n := len(seer.radio.stations); n != 0 {
+		if n := seer.subscribers(); n != 0 {
 			t.Errorf("%d subscriber's connections are left", n)
 		}
 	})
@@ -461,7 +460,7 @@ func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		var s sightings
-		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			time.Sleep(time.Minute)
 			s.add(st)
 		}})
@@ -481,7 +480,7 @@ func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 		if err := o.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("stop: %v", err)
 		}
-		if err := o.Start(); !errors.Is(err, ErrInUse) {
+		if err := o.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("start while a call runs: %v", err)
 		}
 		g.drop(t, "a")
@@ -506,7 +505,7 @@ func TestObserverStopsWhileItAsks(t *testing.T) {
 		if err := o.Start(); err != nil {
 			t.Error(err)
 		}
-		if err := o.Start(); !errors.Is(err, ErrInUse) {
+		if err := o.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("a second start: %v", err)
 		}
 	})
@@ -515,8 +514,8 @@ func TestObserverStopsWhileItAsks(t *testing.T) {
 func TestObserverConfigIsChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client()
-		for want, cfg := range map[string]ObserverConfig{
-			"mutex":           {Mutex: "", OnChange: func(State) {}},
+		for want, cfg := range map[string]client.ObserverConfig{
+			"mutex":           {Mutex: "", OnChange: func(client.State) {}},
 			"OnChange is nil": {Mutex: "job"},
 		} {
 			if _, err := c.NewObserver(cfg); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -8,42 +8,56 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 var bg = context.Background()
 
-// registry returns a Registry that is closed before the world ends.
-func (g *guest) registry(t *testing.T, cfg RegistryConfig) *Registry {
+// registry is a Registry, and what the tests have obtained from it.
+type registry struct {
+	*client.Registry
+	mode  client.RegistryMode
+	locks map[string]*client.RegistryLock
+}
+
+// registry returns a Registry that is closed before the world ends. Then it must remember no lock
+// but those that are locked.
+func (g *guest) registry(t *testing.T, cfg client.RegistryConfig) *registry {
 	t.Helper()
 	if cfg.Prefix == "" {
 		cfg.Prefix = "spring"
 	}
-	r, err := g.NewRegistry(cfg)
+	made, err := g.NewRegistry(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := &registry{made, cfg.Mode, make(map[string]*client.RegistryLock)}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for key, e := range r.locks { // all but those that are held may be forgotten
-			if e.pins != min(e.count, 1) || e.busy || len(e.queue) != 0 {
-				t.Errorf("of %s there is left: %d pins, %d locks, busy %v, %d wait", key, e.pins, e.count, e.busy, len(e.queue))
+		r.ExpireUnusedOlderThan(-1)
+		for key, l := range r.locks {
+			now, err := r.Obtain(key)
+			if remembered := now == l; err != nil || remembered && !l.IsHeldInThisProcess() {
+				t.Errorf("of %s something is left, and it is not locked: %v", key, err)
 			}
 		}
 	})
 	return r
 }
 
-func obtain(t *testing.T, r *Registry, key string) *RegistryLock {
+func obtain(t *testing.T, r *registry, key string) *client.RegistryLock {
 	t.Helper()
 	l, err := r.Obtain(key)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.locks[key] = l
 	return l
 }
 
@@ -67,12 +81,12 @@ func tried(t *testing.T, want bool) func(bool, error) {
 }
 
 // inBothModes runs a test in a world with two registries that share their locks.
-func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *Registry)) {
-	for _, mode := range []RegistryMode{Notified, Spin} {
+func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *registry)) {
+	for _, mode := range []client.RegistryMode{client.Notified, client.Spin} {
 		t.Run(mode.String(), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				a := w.client().registry(t, RegistryConfig{ID: "a", Mode: mode, ExpireAfter: 10 * time.Second})
-				b := w.client().registry(t, RegistryConfig{ID: "b", Mode: mode, ExpireAfter: 10 * time.Second})
+				a := w.client().registry(t, client.RegistryConfig{ID: "a", Mode: mode, ExpireAfter: 10 * time.Second})
+				b := w.client().registry(t, client.RegistryConfig{ID: "b", Mode: mode, ExpireAfter: 10 * time.Second})
 				test(t, w, a, b)
 			})
 		})
@@ -81,7 +95,7 @@ func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *Registry)
 
 func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, RegistryConfig{})
+		r := w.client().registry(t, client.RegistryConfig{})
 		l := obtain(t, r, "x")
 		if obtain(t, r, "x") != l || obtain(t, r, "y") == l || l.Key() != "x" {
 			t.Error("not the same lock")
@@ -97,7 +111,7 @@ func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
 
 func TestRegistryRefusesKeysThatCannotBeMutexes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, RegistryConfig{})
+		r := w.client().registry(t, client.RegistryConfig{})
 		for _, key := range []string{"", "a b", "a{b", strings.Repeat("x", 255), "\x00"} {
 			if _, err := r.Obtain(key); err == nil {
 				t.Errorf("%q is a key", key)
@@ -108,7 +122,7 @@ func TestRegistryRefusesKeysThatCannotBeMutexes(t *testing.T) {
 
 func TestRegistryConfigIsChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for want, cfg := range map[string]RegistryConfig{
+		for want, cfg := range map[string]client.RegistryConfig{
 			"Prefix":                         {},
 			"ID":                             {Prefix: "p", ID: "a b"},
 			"ExpireAfter is -1ms":            {Prefix: "p", ExpireAfter: -time.Millisecond},
@@ -126,7 +140,7 @@ func TestRegistryConfigIsChecked(t *testing.T) {
 }
 
 func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l := obtain(t, a, "x")
 		h, other := a.NewHolder(), a.NewHolder()
 		must(t, l.Lock(bg, h))
@@ -136,10 +150,10 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 		tried(t, true)(l.TryLockFor(bg, h, time.Second))
 		tried(t, false)(l.TryLock(bg, other))
 		tried(t, false)(l.TryLockFor(bg, other, time.Second))
-		if token == 0 || l.Token() != token || Token(l.Context(h)) != token {
-			t.Errorf("tokens %d, %d, %d", token, l.Token(), Token(l.Context(h)))
+		if token == 0 || l.Token() != token || client.Token(l.Context(h)) != token {
+			t.Errorf("tokens %d, %d, %d", token, l.Token(), client.Token(l.Context(h)))
 		}
-		if !errors.Is(context.Cause(l.Context(other)), ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), ErrNotHolder) {
+		if !errors.Is(context.Cause(l.Context(other)), client.ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), client.ErrNotHolder) {
 			t.Error("who does not have it has a context")
 		}
 		own := l.Context(h)
@@ -151,23 +165,23 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 		}
 		must(t, l.Unlock(bg, h))
 		w.nothingLeft("spring:x")
-		if !errors.Is(context.Cause(own), ErrReleased) || l.IsHeldInThisProcess() || l.Token() != 0 {
+		if !errors.Is(context.Cause(own), client.ErrReleased) || l.IsHeldInThisProcess() || l.Token() != 0 {
 			t.Error("it is held after the last unlock")
 		}
-		if err := l.Unlock(bg, h); !errors.Is(err, ErrNotHolder) {
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrNotHolder) {
 			t.Errorf("one unlock too many: %v", err)
 		}
 	})
 }
 
 func TestUnlockByWhoDoesNotHoldIt(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l := obtain(t, a, "x")
 		h := a.NewHolder()
 		must(t, l.Lock(bg, h))
-		for _, other := range []*Holder{nil, a.NewHolder()} {
+		for _, other := range []*client.Holder{nil, a.NewHolder()} {
 			err := l.Unlock(bg, other)
-			if !errors.Is(err, ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
+			if !errors.Is(err, client.ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
 				t.Error(err)
 			}
 		}
@@ -182,7 +196,7 @@ func TestUnlockByWhoDoesNotHoldIt(t *testing.T) {
 }
 
 func TestRegistriesExcludeEachOther(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, la.Lock(bg, ha))
@@ -199,13 +213,13 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 		got := make(chan error)
 		go func() { got <- lb.Lock(bg, hb) }()
 		time.Sleep(3 * time.Second)
-		if q := w.queue("spring:x"); (len(q) == 1) != (b.cfg.Mode == Notified) {
+		if q := w.queue("spring:x"); (len(q) == 1) != (b.mode == client.Notified) {
 			t.Errorf("%q wait in the queue", q)
 		}
 		must(t, la.Unlock(bg, ha))
 		freed := time.Now()
 		must(t, <-got)
-		if d := time.Since(freed); b.cfg.Mode == Notified && d != 0 || d > defaultSpinEvery {
+		if d := time.Since(freed); b.mode == client.Notified && d != 0 || d > spinEvery {
 			t.Errorf("it is handed over after %v", d)
 		}
 		must(t, lb.Unlock(bg, hb))
@@ -216,8 +230,8 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 
 func TestSpinAsksEverySpinEvery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.client().registry(t, RegistryConfig{ID: "a"})
-		b := w.client().registry(t, RegistryConfig{ID: "b", Mode: Spin, SpinEvery: 700 * time.Millisecond})
+		a := w.client().registry(t, client.RegistryConfig{ID: "a"})
+		b := w.client().registry(t, client.RegistryConfig{ID: "b", Mode: client.Spin, SpinEvery: 700 * time.Millisecond})
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, la.Lock(bg, ha))
@@ -235,7 +249,7 @@ func TestSpinAsksEverySpinEvery(t *testing.T) {
 }
 
 func TestHoldersInAProcessTakeTurns(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l := obtain(t, a, "x")
 		const n = 20
 		var order []int
@@ -275,7 +289,7 @@ func TestHoldersInAProcessTakeTurns(t *testing.T) {
 }
 
 func TestALeaseIsNotRenewedByItself(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, lb.Lock(bg, hb))
@@ -288,20 +302,20 @@ func TestALeaseIsNotRenewedByItself(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.guests[0].cut() // neither by what is heard anew
 		<-own.Done()
-		if d := time.Since(since); d >= 10*time.Second || d < 9800*time.Millisecond || !errors.Is(context.Cause(own), ErrLost) {
+		if d := time.Since(since); d >= 10*time.Second || d < 9800*time.Millisecond || !errors.Is(context.Cause(own), client.ErrLost) {
 			t.Errorf("it ended after %v: %v", d, context.Cause(own))
 		}
-		if !la.IsHeldInThisProcess() || la.Token() != Token(own) {
+		if !la.IsHeldInThisProcess() || la.Token() != client.Token(own) {
 			t.Error("its holder has not unlocked it yet")
 		}
-		if err := la.Lock(bg, ha); !errors.Is(err, ErrLost) {
+		if err := la.Lock(bg, ha); !errors.Is(err, client.ErrLost) {
 			t.Errorf("locked again after it was lost: %v", err)
 		}
 		tried(t, false)(la.TryLock(bg, a.NewHolder()))
 		time.Sleep(time.Second)
 		must(t, lb.Lock(bg, hb)) // another may have it
 		err := la.Unlock(bg, ha)
-		if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "integrity of data protected by this lock may have been compromised") {
+		if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity of data protected by this lock may have been compromised") {
 			t.Errorf("unlock of a lost lock: %v", err)
 		}
 		if !ours(w.owner("spring:x"), "b") || la.IsHeldInThisProcess() {
@@ -314,7 +328,7 @@ func TestALeaseIsNotRenewedByItself(t *testing.T) {
 }
 
 func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		own := l.Context(h)
@@ -333,26 +347,26 @@ func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
 }
 
 func TestUnlockFindsThatTheStoreHasNotTheLock(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.breakOff("spring:x")
-		if err := l.Unlock(bg, h); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "integrity") {
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity") {
 			t.Error(err)
 		}
 		must(t, l.Lock(bg, h))
 		w.breakOff("spring:x")
-		if err := l.Lock(bg, h); !errors.Is(err, ErrLost) {
+		if err := l.Lock(bg, h); !errors.Is(err, client.ErrLost) {
 			t.Errorf("locked again: %v", err)
 		}
-		if err := l.Unlock(bg, h); !errors.Is(err, ErrLost) {
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
 			t.Error(err)
 		}
 	})
 }
 
 func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		ended, cancel := context.WithCancel(bg)
@@ -371,7 +385,7 @@ func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
 			fault(w.guests[0])
 			ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
 			err := la.Lock(ctx, ha)
-			if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 			cancel()
@@ -393,7 +407,7 @@ func TestALockThatIsGivenUpIsNotOwnedLater(t *testing.T) {
 }
 
 func TestWhoWaitsInTheProcessCanGiveUp(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h, second, third := obtain(t, a, "x"), a.NewHolder(), a.NewHolder(), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		ctx, cancel := context.WithCancel(bg)
@@ -403,7 +417,7 @@ func TestWhoWaitsInTheProcessCanGiveUp(t *testing.T) {
 		go func() { got <- l.Lock(bg, third) }()
 		synctest.Wait()
 		cancel()
-		if err := <-got; !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotAcquired) {
+		if err := <-got; !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrNotAcquired) {
 			t.Error(err)
 		}
 		must(t, l.Unlock(bg, h))
@@ -413,7 +427,7 @@ func TestWhoWaitsInTheProcessCanGiveUp(t *testing.T) {
 }
 
 func TestUnlockGoesOnInTheBackground(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		ended, cancel := context.WithCancel(bg)
 		cancel()
@@ -441,7 +455,7 @@ func TestUnlockGoesOnInTheBackground(t *testing.T) {
 }
 
 func TestRegistryWithoutAServer(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		w.stop()
 		if ok, err := l.TryLock(bg, h); ok || err == nil {
@@ -478,7 +492,7 @@ func TestRegistryWithoutAServer(t *testing.T) {
 }
 
 func TestTryLockForOfAHolderThatHasItSaysThatNobodyAnswers(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.guests[0].slow(time.Second, 0)
@@ -491,12 +505,12 @@ func TestTryLockForOfAHolderThatHasItSaysThatNobodyAnswers(t *testing.T) {
 }
 
 func TestUnlockOfWhatCannotBeReleasedSaysSoInTime(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.stop()
 		began := time.Now()
-		if err := l.Unlock(bg, h); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) || time.Since(began) != 3*time.Second {
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrLost) || time.Since(began) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		w.begin()
@@ -506,10 +520,15 @@ func TestUnlockOfWhatCannotBeReleasedSaysSoInTime(t *testing.T) {
 }
 
 func TestRefusalsAreErrorsAtOnce(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
-		l.mutex = "no{name" // Obtain would not let it pass
-		if err := l.Lock(bg, h); err == nil || errors.Is(err, ErrNotAcquired) || !refused(err) {
+		s := w.withStore()
+		s.refuses.Store(true)
+		refused := func(err error) bool {
+			var said redis.Error
+			return errors.As(err, &said) && said.Error() == noTable
+		}
+		if err := l.Lock(bg, h); err == nil || errors.Is(err, client.ErrNotAcquired) || !refused(err) {
 			t.Error(err)
 		}
 		if ok, err := l.TryLock(bg, h); ok || !refused(err) {
@@ -522,7 +541,7 @@ func TestRefusalsAreErrorsAtOnce(t *testing.T) {
 }
 
 func TestAHolderThatIsSharedSharesItsLocks(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		w.guests[0].slow(100*time.Millisecond, 0)
 		const n = 10
@@ -551,7 +570,7 @@ func TestAHolderThatIsSharedSharesItsLocks(t *testing.T) {
 		synctest.Wait()
 		w.breakOff("spring:x") // now it cannot be locked again
 		must(t, l.Unlock(bg, h))
-		if err := <-got; !errors.Is(err, ErrLost) || l.IsHeldInThisProcess() {
+		if err := <-got; !errors.Is(err, client.ErrLost) || l.IsHeldInThisProcess() {
 			t.Error(err)
 		}
 		must(t, l.Lock(bg, a.NewHolder()))
@@ -560,13 +579,13 @@ func TestAHolderThatIsSharedSharesItsLocks(t *testing.T) {
 
 func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, RegistryConfig{Capacity: 3})
+		r := w.client().registry(t, client.RegistryConfig{Capacity: 3})
 		h := r.NewHolder()
 		one, two, three := obtain(t, r, "1"), obtain(t, r, "2"), obtain(t, r, "3")
 		must(t, one.Lock(bg, h))
 		obtain(t, r, "2") // used: 3 is older now
-		obtain(t, r, "4")
-		if obtain(t, r, "1") != one || obtain(t, r, "2") != two || len(r.locks) != 3 {
+		four := obtain(t, r, "4")
+		if obtain(t, r, "1") != one || obtain(t, r, "2") != two || obtain(t, r, "4") != four {
 			t.Error("the wrong one is forgotten")
 		}
 		if obtain(t, r, "3") == three {
@@ -580,23 +599,23 @@ func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 		for i := range 10 {
 			must(t, obtain(t, r, fmt.Sprint("m", i)).Lock(bg, h))
 		}
-		if len(r.locks) != 11 {
-			t.Errorf("it remembers %d", len(r.locks))
+		if n := r.ExpireUnusedOlderThan(-1); n != 0 {
+			t.Errorf("it remembers %d that are not locked", n)
 		}
 		for i := range 10 {
 			must(t, obtain(t, r, fmt.Sprint("m", i)).Unlock(bg, h))
 		}
 		must(t, one.Unlock(bg, h))
 		synctest.Wait()
-		if len(r.locks) != 3 || r.idle.Len() != 3 {
-			t.Errorf("it remembers %d", len(r.locks))
+		if n := r.ExpireUnusedOlderThan(-1); n != 3 {
+			t.Errorf("it remembers %d", n)
 		}
 	})
 }
 
 func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, RegistryConfig{ExpireAfter: time.Hour})
+		r := w.client().registry(t, client.RegistryConfig{ExpireAfter: time.Hour})
 		h := r.NewHolder()
 		held, old := obtain(t, r, "held"), obtain(t, r, "old")
 		must(t, held.Lock(bg, h))
@@ -625,18 +644,20 @@ func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
 }
 
 func TestUnlockAfterTheProcessWasStopped(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
-		l.held(h).span.Store(&span{now(), -1}) // it wakes when the lease is over, and no timer has fired yet
-		if err := l.Unlock(bg, h); !errors.Is(err, ErrLost) {
+		before := longest.Load()
+		defer longest.Store(before)
+		longest.Add(int64(time.Hour)) // it wakes when the lease is over, and no timer has fired yet
+		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
 			t.Error(err)
 		}
 	})
 }
 
 func TestTryLockDoesNotWaitForEverForAnEarlierRelease(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *registry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.guests[0].silence()
@@ -656,7 +677,7 @@ func TestTryLockDoesNotWaitForEverForAnEarlierRelease(t *testing.T) {
 
 func TestALockIsNotForgottenWhileItIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, RegistryConfig{})
+		r := w.client().registry(t, client.RegistryConfig{})
 		l, h := obtain(t, r, "x"), r.NewHolder()
 		must(t, l.Lock(bg, h))
 		w.guests[0].slow(time.Second, 0)
@@ -676,7 +697,7 @@ func TestALockIsNotForgottenWhileItIsReleased(t *testing.T) {
 }
 
 func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *Registry) {
+	inBothModes(t, func(t *testing.T, w *world, a, b *registry) {
 		for i := range 10 {
 			must(t, obtain(t, a, fmt.Sprint("k", i)).Lock(bg, a.NewHolder()))
 		}
@@ -684,7 +705,7 @@ func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
 		must(t, l.Lock(bg, h))
 		lb := obtain(t, b, "x")
 		got := make(chan error, 4)
-		wait := func(l *RegistryLock, h *Holder) {
+		wait := func(l *client.RegistryLock, h *client.Holder) {
 			go func() { got <- l.Lock(bg, h) }()
 			synctest.Wait()
 		}
@@ -695,11 +716,11 @@ func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
 		must(t, b.Close())
 		must(t, a.Close())
 		for range 3 {
-			if err := <-got; !errors.Is(err, ErrClosed) {
+			if err := <-got; !errors.Is(err, client.ErrClosed) {
 				t.Error(err)
 			}
 		}
-		if !errors.Is(context.Cause(own), ErrReleased) {
+		if !errors.Is(context.Cause(own), client.ErrReleased) {
 			t.Error(context.Cause(own))
 		}
 		w.nothingLeft("spring:x")
@@ -707,10 +728,10 @@ func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
 			w.nothingLeft(fmt.Sprint("spring:k", i))
 		}
 		must(t, l.Unlock(bg, h))
-		if err := l.Lock(bg, h); !errors.Is(err, ErrClosed) {
+		if err := l.Lock(bg, h); !errors.Is(err, client.ErrClosed) {
 			t.Errorf("a closed registry: %v", err)
 		}
-		if _, err := l.TryLock(bg, h); !errors.Is(err, ErrClosed) {
+		if _, err := l.TryLock(bg, h); !errors.Is(err, client.ErrClosed) {
 			t.Errorf("a closed registry: %v", err)
 		}
 		must(t, a.Close())
@@ -719,8 +740,7 @@ func TestCloseUnlocksAllAndEndsAllWaiting(t *testing.T) {
 
 func TestCloseDoesNotWaitForEverForTheServer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r, err := w.client().NewRegistry(RegistryConfig{Prefix: "spring"})
-		must(t, err)
+		r := w.client().registry(t, client.RegistryConfig{})
 		must(t, obtain(t, r, "x").Lock(bg, r.NewHolder()))
 		w.guests[0].silence()
 		began := time.Now()

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/engine"
 )
 
@@ -66,8 +67,8 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 
 func TestAnswerLaterThanTheLeaseIsNoOwnership(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		g := w.clientWith(Options{Timeout: time.Minute})
-		k := w.contendOver(g, "k", lease(time.Second, time.Second), func(cfg *ContenderConfig) { cfg.InitialDelay = time.Second })
+		g := w.clientWith(client.Options{Timeout: time.Minute})
+		k := w.contendOver(g, "k", lease(time.Second, time.Second), func(cfg *client.ContenderConfig) { cfg.InitialDelay = time.Second })
 		g.slow(0, 2*time.Second)
 		time.Sleep(10 * time.Minute)
 		if got := k.said(); got != "[]" {
@@ -177,10 +178,10 @@ func TestBrokenOwnerThatHasRenewedOnceKnowsAtOnce(t *testing.T) {
 
 func TestCallbacksComeInOrderOneAtATimeHoweverSlow(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		slow := func(cfg *ContenderConfig) {
+		slow := func(cfg *client.ContenderConfig) {
 			acquired, released := cfg.OnAcquired, cfg.OnReleased
-			cfg.OnAcquired = func(ctx context.Context, s State) { time.Sleep(rand.N(30 * time.Second)); acquired(ctx, s) }
-			cfg.OnReleased = func(s State) { time.Sleep(rand.N(30 * time.Second)); released(s) }
+			cfg.OnAcquired = func(ctx context.Context, s client.State) { time.Sleep(rand.N(30 * time.Second)); acquired(ctx, s) }
+			cfg.OnReleased = func(s client.State) { time.Sleep(rand.N(30 * time.Second)); released(s) }
 		}
 		a, b := w.contend("a", slow), w.contend("b", slow)
 		for range 100 {
@@ -255,7 +256,7 @@ func TestNeverTwoOwnersWhateverBreaks(t *testing.T) {
 						w.begin()
 					case 11:
 						err := k.Stop(context.Background())
-						if err != nil && !errors.Is(err, ErrLost) { // the release may come yet, and would end its next tenure
+						if err != nil && !errors.Is(err, client.ErrLost) { // the release may come yet, and would end its next tenure
 							all[slices.Index(all, k)] = contend(k.guest)
 						} else if err := k.Start(); err != nil {
 							t.Fatal(err)

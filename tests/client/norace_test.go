@@ -1,5 +1,5 @@
 //go:build !race
 
-package client
+package clienttest
 
 const underRace = false

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 // crowd is contenders of many mutexes on a few Clients.
 type crowd struct {
 	b        *testing.B
-	clients  []*Client
-	all      []*Contender
+	clients  []*client.Client
+	all      []*client.Contender
 	acquired atomic.Int64
 	released atomic.Int64
 }
@@ -30,7 +32,7 @@ func newCrowd(b *testing.B, addr string, clients, n int) *crowd {
 	c := &crowd{b: b}
 	for range clients {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, PoolSize: 20})
-		cl, err := New(rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+		cl, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -40,10 +42,10 @@ func newCrowd(b *testing.B, addr string, clients, n int) *crowd {
 		})
 		c.clients = append(c.clients, cl)
 		for i := range n {
-			k, err := cl.NewContender(ContenderConfig{
+			k, err := cl.NewContender(client.ContenderConfig{
 				Mutex: fmt.Sprint("job", i), TTL: 10 * time.Second, Transition: 2 * time.Second,
-				OnAcquired: func(context.Context, State) { c.acquired.Add(1) },
-				OnReleased: func(State) { c.released.Add(1) },
+				OnAcquired: func(context.Context, client.State) { c.acquired.Add(1) },
+				OnReleased: func(client.State) { c.released.Add(1) },
 			})
 			if err != nil {
 				b.Fatal(err)

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
@@ -29,12 +30,12 @@ type storm struct {
 
 	mu  sync.Mutex // guards what follows
 	rdb *redis.Client
-	c   *Client
-	all []*Contender
-	sch []*Scheduler
-	wrk []*Worker
-	obs []*Observer
-	reg *Registry
+	c   *client.Client
+	all []*client.Contender
+	sch []*client.Scheduler
+	wrk []*client.Worker
+	obs []*client.Observer
+	reg *client.Registry
 }
 
 // begin makes a new Client and all that uses it.
@@ -46,22 +47,22 @@ func (s *storm) begin() {
 	}
 	s.rdb = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	var err error
-	s.c, err = New(s.rdb, Options{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	s.c, err = client.New(s.rdb, client.Options{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	must(err)
 	s.all, s.sch, s.wrk, s.obs = nil, nil, nil, nil
 	for i := range s.inside {
 		mutex := s.mutex(i)
-		k, err := s.c.NewContender(ContenderConfig{Mutex: mutex, OnAcquired: func(ctx context.Context, _ State) { s.work(ctx, i) }})
+		k, err := s.c.NewContender(client.ContenderConfig{Mutex: mutex, OnAcquired: func(ctx context.Context, _ client.State) { s.work(ctx, i) }})
 		must(err)
-		sch, err := s.c.NewScheduler(ScheduleConfig{Mutex: mutex, Period: time.Millisecond, Work: func(ctx context.Context) error { s.work(ctx, i); return nil }})
+		sch, err := s.c.NewScheduler(client.ScheduleConfig{Mutex: mutex, Period: time.Millisecond, Work: func(ctx context.Context) error { s.work(ctx, i); return nil }})
 		must(err)
-		w, err := s.c.NewWorker(WorkerConfig{Mutex: mutex, StartWork: func(ctx context.Context) error { s.work(ctx, i); return nil }})
+		w, err := s.c.NewWorker(client.WorkerConfig{Mutex: mutex, StartWork: func(ctx context.Context) error { s.work(ctx, i); return nil }})
 		must(err)
-		o, err := s.c.NewObserver(ObserverConfig{Mutex: mutex, OnChange: func(State) {}})
+		o, err := s.c.NewObserver(client.ObserverConfig{Mutex: mutex, OnChange: func(client.State) {}})
 		must(err)
 		s.all, s.sch, s.wrk, s.obs = append(s.all, k), append(s.sch, sch), append(s.wrk, w), append(s.obs, o)
 	}
-	s.reg, err = s.c.NewRegistry(RegistryConfig{Prefix: "spring"})
+	s.reg, err = s.c.NewRegistry(client.RegistryConfig{Prefix: "spring"})
 	must(err)
 }
 
@@ -121,7 +122,7 @@ func (s *storm) once() {
 	case 14, 15:
 		err = c.Do(ctx, s.mutex(i), work)
 	case 16:
-		var l *Lock
+		var l *client.Lock
 		if l, err = c.Lock(ctx, s.mutex(i)); err == nil {
 			s.work(l.Context(), i)
 			cancel()
@@ -143,7 +144,7 @@ func (s *storm) once() {
 		}
 	}
 	switch {
-	case err == nil, errors.Is(err, ErrInUse), errors.Is(err, ErrClosed), errors.Is(err, ErrNotAcquired), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case err == nil, errors.Is(err, client.ErrInUse), errors.Is(err, client.ErrClosed), errors.Is(err, client.ErrNotAcquired), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	default:
 		s.t.Error(err)
 	}
@@ -203,7 +204,7 @@ func TestUnlockTellsALossFromItself(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
 	lost := make(chan string, 1000)
-	c, err := New(rdb, Options{Timeout: time.Minute, Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { lost <- m }})})
+	c, err := client.New(rdb, client.Options{Timeout: time.Minute, Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { lost <- m }})})
 	must(t, err)
 	defer c.Close()
 	for i := range 1000 {
@@ -215,7 +216,7 @@ func TestUnlockTellsALossFromItself(t *testing.T) {
 			must(t, err)
 			must(t, e.Commit(bg, seq))
 		}
-		if err := l.Unlock(bg); errors.Is(err, ErrLost) != broken || !broken && err != nil {
+		if err := l.Unlock(bg); errors.Is(err, client.ErrLost) != broken || !broken && err != nil {
 			t.Fatalf("lock %d, broken: %v: Unlock says %v", i, broken, err)
 		}
 		for len(lost) > 0 {

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 )
 
 // lateGuest is a guest whose subscriber connection delivers late, or not at all. Replies on its
@@ -35,7 +36,7 @@ func (w *world) lateClient(late time.Duration) *lateGuest {
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	c, err := New(g.rdb, Options{})
+	c, err := client.New(g.rdb, client.Options{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 func TestObserverReportsItsFirstLookAlsoWhenNobodyOwns(t *testing.T) {
@@ -39,7 +41,7 @@ func TestObserverReportsWithoutASubscriptionAfterTheTimeout(t *testing.T) {
 		seer := w.lateClient(0)
 		seer.losing.Store(true) // so no SUBSCRIBE is confirmed
 		_, s := observe(t, seer.guest)
-		time.Sleep(seer.timeout - time.Millisecond)
+		time.Sleep(timeout - time.Millisecond)
 		s.want(t)
 		time.Sleep(time.Millisecond)
 		s.want(t, "→")
@@ -49,7 +51,7 @@ func TestObserverReportsWithoutASubscriptionAfterTheTimeout(t *testing.T) {
 func TestObserverRunEndsWithItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var s sightings
-		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			time.Sleep(time.Minute)
 			s.add(st)
 		}})
@@ -60,10 +62,10 @@ func TestObserverRunEndsWithItsContext(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- o.Run(ctx) }()
 		synctest.Wait()
-		if err := o.Run(t.Context()); !errors.Is(err, ErrInUse) {
+		if err := o.Run(t.Context()); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("a second Run: %v", err)
 		}
-		if err := o.Start(); !errors.Is(err, ErrInUse) {
+		if err := o.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start beside Run: %v", err)
 		}
 		cancel()
@@ -82,7 +84,7 @@ func TestObserverRunEndsWithItsContext(t *testing.T) {
 func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var s sightings
-		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: s.add})
+		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: s.add})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,9 +112,9 @@ func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
 func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 	over, end := context.WithCancel(context.Background())
 	end()
-	for name, stop := range map[string]func(t *testing.T, o *Observer){
-		"Quit": func(_ *testing.T, o *Observer) { o.Quit() },
-		"Stop with a context that has ended": func(t *testing.T, o *Observer) {
+	for name, stop := range map[string]func(t *testing.T, o *client.Observer){
+		"Quit": func(_ *testing.T, o *client.Observer) { o.Quit() },
+		"Stop with a context that has ended": func(t *testing.T, o *client.Observer) {
 			if err := o.Stop(over); !errors.Is(err, context.Canceled) {
 				t.Errorf("Stop in OnChange: %v", err)
 			}
@@ -121,12 +123,12 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				var s sightings
-				var o *Observer
-				o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(st State) {
+				var o *client.Observer
+				o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 					s.add(st)
 					if st.After.ID == "a" {
 						stop(t, o)
-						if err := o.Start(); !errors.Is(err, ErrInUse) {
+						if err := o.Start(); !errors.Is(err, client.ErrInUse) {
 							t.Errorf("Start in OnChange: %v", err)
 						}
 					}
@@ -165,7 +167,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var running sync.Mutex
-		o, err := w.client().NewObserver(ObserverConfig{Mutex: "job", OnChange: func(State) {
+		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {
 			if !running.TryLock() {
 				t.Error("two calls of OnChange at a time")
 				return
@@ -195,7 +197,7 @@ func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 						_ = o.Owner()
 					}
 					cancel()
-					if err != nil && !errors.Is(err, ErrInUse) && !errors.Is(err, context.DeadlineExceeded) {
+					if err != nil && !errors.Is(err, client.ErrInUse) && !errors.Is(err, context.DeadlineExceeded) {
 						t.Error(err)
 					}
 					time.Sleep(time.Duration(i) * time.Millisecond)

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 type ctxKey struct{}
@@ -18,12 +20,12 @@ func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
 		g := w.client()
 		ctx := context.WithValue(bg, ctxKey{}, "value")
 		err := g.Do(ctx, "job", func(ctx context.Context) error {
-			if Token(ctx) != 1 || ctx.Value(ctxKey{}) != "value" || w.owner("job") != "a" {
-				t.Errorf("token %d, value %v, owner %q", Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
+			if client.Token(ctx) != 1 || ctx.Value(ctxKey{}) != "value" || w.owner("job") != "a" {
+				t.Errorf("token %d, value %v, owner %q", client.Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
 			}
 			time.Sleep(time.Hour)
 			return ctx.Err()
-		}, WithID("a"))
+		}, client.WithID("a"))
 		must(t, err)
 		w.nothingLeft("job")
 	})
@@ -32,7 +34,7 @@ func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
 func TestDoReturnsTheErrorOfWorkAsItIs(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		failure := errors.New("no paper")
-		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...LockOption) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
+		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...client.LockOption) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
 			if err := do(bg, "job", func(context.Context) error { return failure }); err != failure {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -57,7 +59,7 @@ func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		if !errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrLost) {
 			t.Error(err)
 		}
 		w.nothingLeft("job")
@@ -92,7 +94,7 @@ func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
 		err := w.client().Do(ctx, "job", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLost) || w.elapsed() != time.Minute {
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrLost) || w.elapsed() != time.Minute {
 			t.Errorf("%v after %v", err, w.elapsed())
 		}
 	})
@@ -113,7 +115,7 @@ func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 				ended <- w.owner("job")
 			}()
 			return nil
-		}, WithID("a")))
+		}, client.WithID("a")))
 		if owner := <-ended; owner != "a" {
 			t.Errorf("%q owns the mutex as the context ends", owner)
 		}
@@ -138,7 +140,7 @@ func TestABrokenLockIsKnownToBeWithinASecond(t *testing.T) {
 			w.breakOff("job")
 			<-l.Context().Done()
 			most := max(0, time.Second-after)
-			if took := w.elapsed() - at; took > most || !errors.Is(context.Cause(l.Context()), ErrLost) {
+			if took := w.elapsed() - at; took > most || !errors.Is(context.Cause(l.Context()), client.ErrLost) {
 				t.Errorf("broken after %v: known after %v, cause %v", after, took, context.Cause(l.Context()))
 			}
 		}
@@ -160,12 +162,12 @@ func TestDoSaysThatTheMutexWasLost(t *testing.T) {
 						return returns(ctx)
 					}
 					time.Sleep(time.Minute)
-					if !errors.Is(context.Cause(ctx), ErrLost) {
+					if !errors.Is(context.Cause(ctx), client.ErrLost) {
 						t.Errorf("cause %v", context.Cause(ctx))
 					}
 					return returns(ctx)
 				})
-				if !errors.Is(err, ErrLost) || name == "work fails" && !errors.Is(err, failure) {
+				if !errors.Is(err, client.ErrLost) || name == "work fails" && !errors.Is(err, failure) {
 					t.Error(err)
 				}
 			})
@@ -179,12 +181,12 @@ func TestTheContextOfDoKnowsAtOnceThatTheMachineSlept(t *testing.T) {
 		defer longest.Store(before)
 		err := w.client().Do(bg, "job", func(ctx context.Context) error {
 			longest.Add(int64(time.Hour))
-			if ctx.Err() == nil || !errors.Is(context.Cause(ctx), ErrLost) {
+			if ctx.Err() == nil || !errors.Is(context.Cause(ctx), client.ErrLost) {
 				t.Errorf("%v, cause %v", ctx.Err(), context.Cause(ctx))
 			}
 			return nil
 		})
-		if !errors.Is(err, ErrLost) {
+		if !errors.Is(err, client.ErrLost) {
 			t.Error(err)
 		}
 	})
@@ -213,7 +215,7 @@ func TestTryDoDoesNotRunWhatAnotherDoes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.contend("other")
 		synctest.Wait()
-		var held *NotAcquiredError
+		var held *client.NotAcquiredError
 		err := w.client().TryDo(bg, "job", func(context.Context) error { t.Error("it runs"); return nil })
 		if !errors.As(err, &held) || held.Owner.ID != "other" || held.Mutex != "job" || w.elapsed() != 0 {
 			t.Errorf("%v after %v", err, w.elapsed())
@@ -257,21 +259,21 @@ func TestCheckAsksOfTheTokenAlone(t *testing.T) {
 		if _, err := g.Check(ctx, "job", 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("its own context ended: %v", err)
 		}
-		if _, err := g.Check(bg, "job", 1); !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.Check(bg, "job", 1); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("no answer: %v", err)
 		}
 	})
 }
 
 func TestWhoWasNotServedIsToldWhoHasIt(t *testing.T) {
-	held := &NotAcquiredError{Mutex: "job", Owner: Owner{ID: "a"}}
+	held := &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}}
 	for want, err := range map[string]error{
 		"lock job: the mutex is not acquired, a owns it":                            held,
-		"lock job: the mutex is not acquired, another waiter is next":               &NotAcquiredError{Mutex: "job"},
-		"lock job: the mutex is not acquired: context canceled":                     &NotAcquiredError{Mutex: "job", Err: context.Canceled},
-		"lock job: the mutex is not acquired: context deadline exceeded, a owns it": &NotAcquiredError{Mutex: "job", Owner: Owner{ID: "a"}, Err: context.DeadlineExceeded},
+		"lock job: the mutex is not acquired, another waiter is next":               &client.NotAcquiredError{Mutex: "job"},
+		"lock job: the mutex is not acquired: context canceled":                     &client.NotAcquiredError{Mutex: "job", Err: context.Canceled},
+		"lock job: the mutex is not acquired: context deadline exceeded, a owns it": &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}, Err: context.DeadlineExceeded},
 	} {
-		if err.Error() != want || !errors.Is(err, ErrNotAcquired) || !strings.Contains(fmt.Sprint(err), "job") {
+		if err.Error() != want || !errors.Is(err, client.ErrNotAcquired) || !strings.Contains(fmt.Sprint(err), "job") {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

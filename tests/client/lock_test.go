@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -15,10 +15,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 )
 
 // lock locks "job" by a Client, and fails if it cannot.
-func (w *world) lock(g *guest) *Lock {
+func (w *world) lock(g *guest) *client.Lock {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
 	defer cancel()
@@ -29,7 +30,7 @@ func (w *world) lock(g *guest) *Lock {
 	return l
 }
 
-func (w *world) unlock(l *Lock) {
+func (w *world) unlock(l *client.Lock) {
 	w.t.Helper()
 	if err := l.Unlock(bg); err != nil {
 		w.t.Error(err)
@@ -39,12 +40,12 @@ func (w *world) unlock(l *Lock) {
 func TestALockThatCannotBeIsRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		for want, opts := range map[string][]LockOption{
-			"TTL is -1s, not":   {WithTTL(-time.Second)},
-			"Transition is -1m": {WithTransition(-time.Millisecond)},
-			"contender":         {WithID("two words")},
+		for want, opts := range map[string][]client.LockOption{
+			"TTL is -1s, not":   {client.WithTTL(-time.Second)},
+			"Transition is -1m": {client.WithTransition(-time.Millisecond)},
+			"contender":         {client.WithID("two words")},
 		} {
-			for name, lock := range map[string]func(context.Context, string, ...LockOption) (*Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
+			for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
 				if l, err := lock(bg, "job", opts...); l != nil || err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v, want %q", name, err, want)
 				}
@@ -58,11 +59,11 @@ func TestALockThatCannotBeIsRefused(t *testing.T) {
 
 func TestALockHasTheWindowsThatItIsToHave(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for want, opts := range map[[2]time.Duration][]LockOption{
+		for want, opts := range map[[2]time.Duration][]client.LockOption{
 			{10 * time.Second, 12 * time.Second}: nil,
-			{time.Second, 3 * time.Second}:       {WithTTL(time.Second)},
-			{10 * time.Second, 10 * time.Second}: {WithTransition(NoTransition)},
-			{time.Minute, 61 * time.Second}:      {WithTTL(time.Minute), WithTransition(time.Second)},
+			{time.Second, 3 * time.Second}:       {client.WithTTL(time.Second)},
+			{10 * time.Second, 10 * time.Second}: {client.WithTransition(client.NoTransition)},
+			{time.Minute, 61 * time.Second}:      {client.WithTTL(time.Minute), client.WithTransition(time.Second)},
 		} {
 			g := w.client()
 			l, err := g.Lock(bg, "job", opts...)
@@ -74,7 +75,7 @@ func TestALockHasTheWindowsThatItIsToHave(t *testing.T) {
 			}
 			w.unlock(l)
 		}
-		g := w.clientWith(Options{TTL: 4 * time.Second, Transition: NoTransition})
+		g := w.clientWith(client.Options{TTL: 4 * time.Second, Transition: client.NoTransition})
 		w.lock(g)
 		if o, err := g.Owner(bg, "job"); err != nil || time.Until(o.TransitionAt) != 4*time.Second {
 			t.Errorf("by the Client's options: %+v, %v", o, err)
@@ -89,11 +90,11 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 			l := w.lock(g)
 			own := l.Context()
 			time.Sleep(time.Hour)
-			if own.Err() != nil || Token(own) != i+1 || l.Token() != i+1 || w.owner("job") == "" {
-				t.Errorf("after an hour: %v, token %d, owner %q", own.Err(), Token(own), w.owner("job"))
+			if own.Err() != nil || client.Token(own) != i+1 || l.Token() != i+1 || w.owner("job") == "" {
+				t.Errorf("after an hour: %v, token %d, owner %q", own.Err(), client.Token(own), w.owner("job"))
 			}
 			w.unlock(l)
-			if own.Err() == nil || !errors.Is(context.Cause(own), ErrReleased) {
+			if own.Err() == nil || !errors.Is(context.Cause(own), client.ErrReleased) {
 				t.Errorf("after Unlock: %v, cause %v", own.Err(), context.Cause(own))
 			}
 			w.nothingLeft("job")
@@ -135,13 +136,13 @@ func TestLocksAreHadInTheOrderOfTheirAsking(t *testing.T) {
 func TestTryLockDoesNotWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.client(), w.client()
-		has, err := a.TryLock(bg, "job", WithID("a"))
+		has, err := a.TryLock(bg, "job", client.WithID("a"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		l, err := b.TryLock(bg, "job")
-		var not *NotAcquiredError
-		if l != nil || !errors.Is(err, ErrNotAcquired) || !errors.As(err, &not) || not.Owner.ID != "a" || w.elapsed() != 0 {
+		var not *client.NotAcquiredError
+		if l != nil || !errors.Is(err, client.ErrNotAcquired) || !errors.As(err, &not) || not.Owner.ID != "a" || w.elapsed() != 0 {
 			t.Errorf("what another has: %v after %v", err, w.elapsed())
 		}
 		if q := w.queue("job"); len(q) != 0 {
@@ -164,7 +165,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 		w.unlock(l)
 		b.silence()
 		at := w.elapsed()
-		if _, err := b.TryLock(bg, "job"); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotAcquired) ||
+		if _, err := b.TryLock(bg, "job"); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrNotAcquired) ||
 			errors.Is(err, context.DeadlineExceeded) || w.elapsed()-at > 3*time.Second {
 			t.Errorf("without an answer: %v after %v", err, w.elapsed()-at)
 		}
@@ -205,7 +206,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 					}
 					at := w.elapsed()
 					l, err := g.Lock(ctx, "job")
-					if l != nil || !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+					if l != nil || !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
 						t.Errorf("%v", err)
 					}
 					if took := w.elapsed() - at; took != after && enter != nil {
@@ -217,7 +218,7 @@ func TestLockThatIsGivenUpNeverOwnsTheMutex(t *testing.T) {
 					if name == "another has it" && !strings.Contains(err.Error(), "other owns it") {
 						t.Errorf("%v does not say who has it", err)
 					}
-					if unavailable := name == "nobody answers" || want != nil; unavailable && after > 3*time.Second && !errors.Is(err, ErrUnavailable) {
+					if unavailable := name == "nobody answers" || want != nil; unavailable && after > 3*time.Second && !errors.Is(err, client.ErrUnavailable) {
 						t.Errorf("%v does not match ErrUnavailable", err)
 					}
 					time.Sleep(5 * time.Second)
@@ -254,22 +255,22 @@ func TestUnlockOfWhatIsUnlockedIsHarmless(t *testing.T) {
 func TestTwoOfAClientDoNotContendByOneID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		l, err := g.Lock(bg, "job", WithID("a"))
+		l, err := g.Lock(bg, "job", client.WithID("a"))
 		must(t, err)
-		if _, err := g.Lock(bg, "job", WithID("a")); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), `"a" contends for job already`) {
+		if _, err := g.Lock(bg, "job", client.WithID("a")); !errors.Is(err, client.ErrInUse) || !strings.Contains(err.Error(), `"a" contends for job already`) {
 			t.Errorf("Lock: %v", err)
 		}
-		k, err := g.NewContender(ContenderConfig{Mutex: "job", ID: "a", OnAcquired: func(context.Context, State) {}})
+		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", ID: "a", OnAcquired: func(context.Context, client.State) {}})
 		must(t, err)
-		if err := k.Start(); !errors.Is(err, ErrInUse) {
+		if err := k.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Contender: %v", err)
 		}
-		worker, err := g.NewWorker(WorkerConfig{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
+		worker, err := g.NewWorker(client.WorkerConfig{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
 		must(t, err)
-		if err := worker.Start(); !errors.Is(err, ErrInUse) {
+		if err := worker.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Worker: %v", err)
 		}
-		other, err := g.Lock(bg, "another", WithID("a"))
+		other, err := g.Lock(bg, "another", client.WithID("a"))
 		must(t, err)
 		w.unlock(other)
 		w.unlock(l)
@@ -297,11 +298,11 @@ func TestLostLockEndsItsOwnershipAndUnlockSaysSo(t *testing.T) {
 				d.begins(own)
 				lose(w, g)
 				<-own.Done()
-				if !errors.Is(context.Cause(own), ErrLost) {
+				if !errors.Is(context.Cause(own), client.ErrLost) {
 					t.Errorf("cause %v", context.Cause(own))
 				}
 				for range 2 {
-					if err := l.Unlock(bg); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "others may have changed") {
+					if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "others may have changed") {
 						t.Errorf("Unlock: %v", err)
 					}
 				}
@@ -334,7 +335,7 @@ func TestLostLockIsNotHadAgainBehindItsHoldersBack(t *testing.T) {
 		if got := w.tenures("job"); len(got) != 1 {
 			t.Errorf("tenures: %+v", got)
 		}
-		if err := l.Unlock(bg); !errors.Is(err, ErrLost) {
+		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
 			t.Error(err)
 		}
 	})
@@ -345,7 +346,7 @@ func TestUnlockOfABrokenLockSaysSo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
 		w.breakOff("job")
-		if err := l.Unlock(bg); !errors.Is(err, ErrLost) {
+		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -378,7 +379,7 @@ func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 		if took := w.elapsed() - at; took > 3*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 		g.heal()
@@ -407,7 +408,7 @@ func TestCloseUnlocksWhatIsLockedAndEndsALockThatWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		must(t, waits.Close())
-		if err := <-failed; !errors.Is(err, ErrClosed) {
+		if err := <-failed; !errors.Is(err, client.ErrClosed) {
 			t.Errorf("the Lock that waited: %v", err)
 		}
 		if q := w.queue("job"); len(q) != 0 {
@@ -467,7 +468,7 @@ func TestWhatPassesIsWaitedFor(t *testing.T) {
 			ctx, cancel := context.WithTimeout(bg, time.Minute)
 			defer cancel()
 			_, err := g.Lock(ctx, "job")
-			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), string(passing)) {
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), string(passing)) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -477,7 +478,7 @@ func TestWhatPassesIsWaitedFor(t *testing.T) {
 func TestLocksOfAClientShareItsConnections(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var all []*Lock
+		var all []*client.Lock
 		for i := range 50 {
 			l, err := g.Lock(bg, fmt.Sprint("job", i))
 			must(t, err)
@@ -488,7 +489,7 @@ func TestLocksOfAClientShareItsConnections(t *testing.T) {
 			t.Errorf("%d subscribers", n)
 		}
 		time.Sleep(time.Minute)
-		if n := g.count() - int(g.rdb.PoolStats().TotalConns); n != 1 {
+		if n := g.subscribers(); n != 1 {
 			t.Errorf("%d connections besides those of go-redis' pool", n)
 		}
 		for _, l := range all {

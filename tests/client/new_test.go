@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
@@ -23,20 +25,20 @@ func TestAClientThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 	defer cluster.Close()
 	for _, c := range []struct {
 		rdb  redis.UniversalClient
-		o    Options
+		o    client.Options
 		want string
 	}{
-		{nil, Options{}, "rdb is nil"},
-		{(*redis.Client)(nil), Options{}, "rdb is a nil *redis.Client"},
-		{(*redis.ClusterClient)(nil), Options{}, "rdb is a nil *redis.ClusterClient"},
-		{ring, Options{}, "rdb is a *redis.Ring"},
-		{cluster, Options{}, "rdb is a *redis.ClusterClient"},
-		{rdb, Options{Timeout: -time.Second}, "Timeout is -1s"},
-		{rdb, Options{Timeout: 500 * time.Microsecond}, "Timeout is 500µs"},
-		{rdb, Options{TTL: time.Microsecond}, "TTL is 1µs"},
-		{rdb, Options{Transition: 48 * time.Hour}, "Transition is 48h0m0s"},
+		{nil, client.Options{}, "rdb is nil"},
+		{(*redis.Client)(nil), client.Options{}, "rdb is a nil *redis.Client"},
+		{(*redis.ClusterClient)(nil), client.Options{}, "rdb is a nil *redis.ClusterClient"},
+		{ring, client.Options{}, "rdb is a *redis.Ring"},
+		{cluster, client.Options{}, "rdb is a *redis.ClusterClient"},
+		{rdb, client.Options{Timeout: -time.Second}, "Timeout is -1s"},
+		{rdb, client.Options{Timeout: 500 * time.Microsecond}, "Timeout is 500µs"},
+		{rdb, client.Options{TTL: time.Microsecond}, "TTL is 1µs"},
+		{rdb, client.Options{Transition: 48 * time.Hour}, "Transition is 48h0m0s"},
 	} {
-		if got, err := New(c.rdb, c.o); got != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+		if got, err := client.New(c.rdb, c.o); got != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
@@ -47,7 +49,7 @@ func TestNewWarnsOfAGoRedisThatDoesNotHeedContexts(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds})
 		defer rdb.Close()
 		log := new(bytes.Buffer)
-		_, err := New(rdb, Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		_, err := client.New(rdb, client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 		must(t, err)
 		if got := strings.Count(log.String(), "ContextTimeoutEnabled"); got != want {
 			t.Errorf("ContextTimeoutEnabled is %v: the log is %q", heeds, log)
@@ -56,16 +58,16 @@ func TestNewWarnsOfAGoRedisThatDoesNotHeedContexts(t *testing.T) {
 }
 
 // everyStart is each way to begin something by a Client.
-func everyStart(t *testing.T, c *Client) map[string]func() error {
-	k, err := c.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) {}})
+func everyStart(t *testing.T, c *client.Client) map[string]func() error {
+	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {}})
 	must(t, err)
-	s, err := c.NewScheduler(ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { return nil }})
+	s, err := c.NewScheduler(client.ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { return nil }})
 	must(t, err)
-	w, err := c.NewWorker(WorkerConfig{Mutex: "job", StartWork: func(context.Context) error { return nil }})
+	w, err := c.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: func(context.Context) error { return nil }})
 	must(t, err)
-	o, err := c.NewObserver(ObserverConfig{Mutex: "job", OnChange: func(State) {}})
+	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
 	must(t, err)
-	r, err := c.NewRegistry(RegistryConfig{Prefix: "spring"})
+	r, err := c.NewRegistry(client.RegistryConfig{Prefix: "spring"})
 	must(t, err)
 	rl, err := r.Obtain("x")
 	must(t, err)
@@ -92,7 +94,7 @@ func TestWhatIsClosedSaysSo(t *testing.T) {
 			all := everyStart(t, g.Client)
 			must(t, g.Close())
 			for name, start := range all {
-				if err := start(); !errors.Is(err, ErrClosed) || w.elapsed() != 0 {
+				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed() != 0 {
 					t.Errorf("%s: %v after %v", name, err, w.elapsed())
 				}
 			}
@@ -109,11 +111,11 @@ func TestWhatIsClosedSaysSo(t *testing.T) {
 				if name == "Observer.Run" {
 					most = 3 * time.Second // it waits for its subscription first
 				}
-				if err := start(); !errors.Is(err, ErrClosed) || w.elapsed()-at > most {
+				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed()-at > most {
 					t.Errorf("%s: %v after %v", name, err, w.elapsed()-at)
 				}
 			}
-			if err := g.Close(); err != nil && !errors.Is(err, ErrClosed) { // what has just been refused may be on its way out
+			if err := g.Close(); err != nil && !errors.Is(err, client.ErrClosed) { // what has just been refused may be on its way out
 				t.Error(err)
 			}
 			g.Client = w.client().Client                                                    // the world closes it once more
@@ -134,7 +136,7 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 			}
 			must(t, g.Close())
 			w.nothingLeft("job")
-			if err := <-ended; !errors.Is(err, ErrClosed) {
+			if err := <-ended; !errors.Is(err, client.ErrClosed) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -145,9 +147,9 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 func TestCloseAwaitsWhatStopHasBegunWithAnEndedContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var all []*Worker
+		var all []*client.Worker
 		for i := range 100 {
-			k, err := g.NewWorker(WorkerConfig{
+			k, err := g.NewWorker(client.WorkerConfig{
 				Mutex: fmt.Sprint("job", i), StartWork: func(context.Context) error { return nil },
 				StopWork: func() error { time.Sleep(time.Second); return nil },
 			})
@@ -176,7 +178,7 @@ func TestCloseDoesNotFreeWhatDoWorksUnder(t *testing.T) {
 			worked <- g.Do(bg, "job", func(ctx context.Context) error {
 				<-ctx.Done()
 				time.Sleep(time.Second)
-				if err := w.client().TryDo(bg, "job", func(context.Context) error { return nil }); !errors.Is(err, ErrNotAcquired) {
+				if err := w.client().TryDo(bg, "job", func(context.Context) error { return nil }); !errors.Is(err, client.ErrNotAcquired) {
 					t.Errorf("another while it works: %v", err)
 				}
 				return nil
@@ -194,7 +196,7 @@ func TestCloseSaysWhatItCouldNotGiveUp(t *testing.T) {
 		g := w.client()
 		w.lock(g)
 		must(t, g.rdb.Close())
-		if err := g.Close(); !errors.Is(err, ErrClosed) {
+		if err := g.Close(); !errors.Is(err, client.ErrClosed) {
 			t.Errorf("with go-redis closed: %v", err)
 		}
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
@@ -208,7 +210,7 @@ func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
 		other, err := w.client().Lock(bg, "spring:x")
 		must(t, err)
 		g := w.client()
-		r, err := g.NewRegistry(RegistryConfig{Prefix: "spring"})
+		r, err := g.NewRegistry(client.RegistryConfig{Prefix: "spring"})
 		must(t, err)
 		l, err := r.Obtain("x")
 		must(t, err)
@@ -216,27 +218,10 @@ func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
 		go func() { ended <- l.Lock(bg, r.NewHolder()) }()
 		synctest.Wait()
 		must(t, g.Close())
-		if err := <-ended; !errors.Is(err, ErrClosed) {
+		if err := <-ended; !errors.Is(err, client.ErrClosed) {
 			t.Error(err)
 		}
 		w.unlock(other)
-	})
-}
-
-func TestAnOutageThatFollowsSoonIsLoggedIfItLasts(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g, log := w.logged()
-		g.outage.met(terms{mutex: "job"}, errUnanswered)
-		g.outage.answered()
-		time.Sleep(500 * time.Millisecond)
-		for range 10 {
-			g.outage.met(terms{mutex: "job"}, errUnanswered)
-			time.Sleep(time.Minute)
-		}
-		g.outage.answered()
-		if got := log(); strings.Count(got, "cannot ask") != 2 || strings.Count(got, "answers again") != 2 {
-			t.Errorf("the log:\n%s", got)
-		}
 	})
 }
 
@@ -245,10 +230,10 @@ func TestTheIdOfATryLockThatFailedMayBeUsedAgain(t *testing.T) {
 		w.lock(w.client())
 		g := w.client()
 		for range 100 {
-			if _, err := g.TryLock(bg, "job", WithID("x")); !errors.Is(err, ErrNotAcquired) {
+			if _, err := g.TryLock(bg, "job", client.WithID("x")); !errors.Is(err, client.ErrNotAcquired) {
 				t.Fatal(err)
 			}
-			if err := g.TryDo(bg, "job", func(context.Context) error { return nil }, WithID("x")); !errors.Is(err, ErrNotAcquired) {
+			if err := g.TryDo(bg, "job", func(context.Context) error { return nil }, client.WithID("x")); !errors.Is(err, client.ErrNotAcquired) {
 				t.Fatal(err)
 			}
 		}
@@ -266,8 +251,8 @@ func TestALockThatGivesUpNamesTheOwnerThatItSaw(t *testing.T) {
 			time.Sleep(time.Second)
 			g.silence()
 		}()
-		var held *NotAcquiredError
-		if _, err := g.Lock(ctx, "job"); !errors.As(err, &held) || held.Owner.ID != "boss" || !errors.Is(err, ErrUnavailable) {
+		var held *client.NotAcquiredError
+		if _, err := g.Lock(ctx, "job"); !errors.As(err, &held) || held.Owner.ID != "boss" || !errors.Is(err, client.ErrUnavailable) {
 			t.Errorf("%v", err)
 		}
 		g.heal()
@@ -278,7 +263,7 @@ func TestTheLogTellsOfAnOutageOnceForAThousandMutexes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		for i := range 1000 {
-			k, err := g.NewContender(ContenderConfig{Mutex: fmt.Sprint("job", i), TTL: time.Minute, OnAcquired: func(context.Context, State) {}})
+			k, err := g.NewContender(client.ContenderConfig{Mutex: fmt.Sprint("job", i), TTL: time.Minute, OnAcquired: func(context.Context, client.State) {}})
 			must(t, err)
 			must(t, k.Start())
 		}

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 )
 
 func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
@@ -37,15 +38,15 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 			}
 			switch name {
 			case "Contender":
-				k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ State) { _ = note(ctx) }})
+				k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ client.State) { _ = note(ctx) }})
 				must(t, err)
 				run = k.Run
 			case "Scheduler":
-				s, err := g.NewScheduler(ScheduleConfig{Mutex: "job", Period: time.Hour, Work: note})
+				s, err := g.NewScheduler(client.ScheduleConfig{Mutex: "job", Period: time.Hour, Work: note})
 				must(t, err)
 				run = s.Run
 			case "Worker":
-				k, err := g.NewWorker(WorkerConfig{Mutex: "job", StartWork: note})
+				k, err := g.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: note})
 				must(t, err)
 				run = k.Run
 			}
@@ -54,7 +55,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 			if got := <-leads; got != "value" {
 				t.Errorf("%s: the callback's context has not the values of Run's: %v", name, got)
 			}
-			if err := run(ctx); !errors.Is(err, ErrInUse) {
+			if err := run(ctx); !errors.Is(err, client.ErrInUse) {
 				t.Errorf("%s: a second Run: %v", name, err)
 			}
 			at := w.elapsed()
@@ -71,14 +72,14 @@ func TestWhatIsStoppedMayBeStartedAtOnce(t *testing.T) {
 	addr, _ := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
-	c, err := New(rdb, Options{Timeout: time.Minute})
+	c, err := client.New(rdb, client.Options{Timeout: time.Minute})
 	must(t, err)
 	defer c.Close()
-	k, err := c.NewContender(ContenderConfig{Mutex: "job", ID: "k", OnAcquired: func(context.Context, State) {}})
+	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", ID: "k", OnAcquired: func(context.Context, client.State) {}})
 	must(t, err)
-	w, err := c.NewWorker(WorkerConfig{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
+	w, err := c.NewWorker(client.WorkerConfig{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
 	must(t, err)
-	o, err := c.NewObserver(ObserverConfig{Mutex: "job", OnChange: func(State) {}})
+	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
 	must(t, err)
 	for range 300 {
 		must(t, k.Start())
@@ -87,7 +88,7 @@ func TestWhatIsStoppedMayBeStartedAtOnce(t *testing.T) {
 		must(t, w.Stop(bg))
 		must(t, o.Start())
 		must(t, o.Stop(bg))
-		l, err := c.Lock(bg, "job", WithID("l"))
+		l, err := c.Lock(bg, "job", client.WithID("l"))
 		must(t, err)
 		must(t, l.Unlock(bg))
 	}
@@ -97,15 +98,15 @@ func TestStopInACallbackWithItsContextDoesNotWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
 		stopped := make(chan error, 3)
-		var k *Contender
+		var k *client.Contender
 		var err error
-		k, err = g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ State) { stopped <- k.Stop(ctx) }})
+		k, err = g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ client.State) { stopped <- k.Stop(ctx) }})
 		must(t, err)
-		var s *Scheduler
-		s, err = g.NewScheduler(ScheduleConfig{Mutex: "job2", Period: time.Second, Work: func(ctx context.Context) error { stopped <- s.Stop(ctx); return nil }})
+		var s *client.Scheduler
+		s, err = g.NewScheduler(client.ScheduleConfig{Mutex: "job2", Period: time.Second, Work: func(ctx context.Context) error { stopped <- s.Stop(ctx); return nil }})
 		must(t, err)
-		var x *Worker
-		x, err = g.NewWorker(WorkerConfig{Mutex: "job3", StartWork: func(ctx context.Context) error { stopped <- x.Stop(ctx); return nil }})
+		var x *client.Worker
+		x, err = g.NewWorker(client.WorkerConfig{Mutex: "job3", StartWork: func(ctx context.Context) error { stopped <- x.Stop(ctx); return nil }})
 		must(t, err)
 		must(t, k.Run(bg))
 		must(t, s.Run(bg))
@@ -122,15 +123,15 @@ func TestStopInACallbackWithItsContextDoesNotWait(t *testing.T) {
 func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var k *Contender
-		k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) { k.Resign() }, OnReleased: func(State) { k.Quit() }})
+		var k *client.Contender
+		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) { k.Resign() }, OnReleased: func(client.State) { k.Quit() }})
 		must(t, err)
 		must(t, k.Run(bg))
-		var x *Worker
-		x, err = g.NewWorker(WorkerConfig{
+		var x *client.Worker
+		x, err = g.NewWorker(client.WorkerConfig{
 			Mutex: "job", StartWork: func(context.Context) error { return nil },
-			Changed: func(_, to WorkerState) {
-				if to == Working {
+			Changed: func(_, to client.WorkerState) {
+				if to == client.Working {
 					x.Quit()
 				}
 			},
@@ -150,7 +151,7 @@ func TestStopThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 		k.freeze()
 		at := w.elapsed()
 		err := k.Stop(bg)
-		if took := w.elapsed() - at; took > 3*time.Second || err != nil && (!errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)) {
+		if took := w.elapsed() - at; took > 3*time.Second || err != nil && (!errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)) {
 			t.Errorf("%v after %v", err, took)
 		}
 		k.silence()
@@ -220,11 +221,11 @@ func TestAContenderThatResignsAllTheTimeGoesOn(t *testing.T) {
 	addr, _ := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	defer rdb.Close()
-	c, err := New(rdb, Options{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	c, err := client.New(rdb, client.Options{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	defer c.Close()
 	acquired := make(chan struct{}, 1)
-	k, err := c.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) {
+	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {
 		select {
 		case acquired <- struct{}{}:
 		default:
@@ -252,7 +253,7 @@ func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		ends := make(chan error, 1)
-		k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ State) {
+		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(ctx context.Context, _ client.State) {
 			context.AfterFunc(ctx, func() { ends <- context.Cause(ctx) })
 		}})
 		must(t, err)
@@ -262,7 +263,7 @@ func TestResignOfALeaseThatIsOverIsALoss(t *testing.T) {
 		defer longest.Store(before)
 		longest.Add(int64(time.Hour)) // as if the machine had slept
 		k.Resign()
-		if cause := <-ends; !errors.Is(cause, ErrLost) {
+		if cause := <-ends; !errors.Is(cause, client.ErrLost) {
 			t.Errorf("cause %v", cause)
 		}
 		synctest.Wait()
@@ -298,7 +299,7 @@ func TestStopSoonAfterResignTakesNoLongerThanTimeout(t *testing.T) {
 		k.Resign()
 		time.Sleep(100 * time.Millisecond)
 		at := w.elapsed()
-		if err := k.Stop(bg); !errors.Is(err, ErrUnavailable) || w.elapsed()-at > 3*time.Second {
+		if err := k.Stop(bg); !errors.Is(err, client.ErrUnavailable) || w.elapsed()-at > 3*time.Second {
 			t.Errorf("%v after %v", err, w.elapsed()-at)
 		}
 	})
@@ -308,7 +309,7 @@ func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		starts := 0
-		k, err := g.NewWorker(WorkerConfig{Mutex: "job", StartWork: func(context.Context) error {
+		k, err := g.NewWorker(client.WorkerConfig{Mutex: "job", StartWork: func(context.Context) error {
 			if starts++; starts == 1 {
 				runtime.Goexit()
 			}
@@ -322,7 +323,7 @@ func TestAWorkerWhoseStartEndsItsGoroutineGivesUp(t *testing.T) {
 			t.Errorf("the log: %s", log())
 		}
 		time.Sleep(11 * time.Second)
-		if k.State() != Working {
+		if k.State() != client.Working {
 			t.Errorf("a TTL later it is %v", k.State())
 		}
 		must(t, k.Stop(bg))
@@ -351,7 +352,7 @@ func TestAnOverdueCallbackIsLoggedOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		back := make(chan struct{})
-		k, err := g.NewContender(ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, State) { <-back }})
+		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) { <-back }})
 		must(t, err)
 		must(t, k.Start())
 		time.Sleep(time.Hour)
@@ -372,7 +373,7 @@ func TestScheduledWorkThatEndsItsGoroutineResigns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
 		var works atomic.Int32
-		s, _ := w.scheduler(g, ScheduleConfig{Period: time.Second, Work: func(context.Context) error {
+		s, _ := w.scheduler(g, client.ScheduleConfig{Period: time.Second, Work: func(context.Context) error {
 			n := works.Add(1)
 			if n == 1 {
 				runtime.Goexit()
@@ -403,9 +404,9 @@ func TestWithoutALoggerTheDefaultOneIsTold(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		c, err := New(g.rdb, Options{})
+		c, err := client.New(g.rdb, client.Options{})
 		must(t, err)
-		s, err := c.NewScheduler(ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { panic("no paper") }})
+		s, err := c.NewScheduler(client.ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { panic("no paper") }})
 		must(t, err)
 		must(t, s.Start())
 		time.Sleep(500 * time.Millisecond)
@@ -429,9 +430,9 @@ func TestAnAlignedScheduleRunsOnceAnHourThoughLeadershipChanges(t *testing.T) {
 				return nil
 			}
 		}
-		var list []*Scheduler
+		var list []*client.Scheduler
 		for _, id := range []string{"a", "b", "c"} {
-			s, err := w.client().NewScheduler(ScheduleConfig{Mutex: "job", ID: id, Period: time.Hour, AlignToClock: true, Work: work(id)})
+			s, err := w.client().NewScheduler(client.ScheduleConfig{Mutex: "job", ID: id, Period: time.Hour, AlignToClock: true, Work: work(id)})
 			must(t, err)
 			must(t, s.Start())
 			synctest.Wait()
@@ -457,7 +458,7 @@ func TestAnAlignedScheduleRunsOnceAnHourThoughLeadershipChanges(t *testing.T) {
 func TestAnAlignedScheduleLeavesOutWhatItMissed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		takes := []time.Duration{0, 150 * time.Second, 0, 0}
-		_, b := w.scheduler(w.client(), ScheduleConfig{Period: time.Minute, AlignToClock: true}, func(n int) time.Duration { return takes[n] })
+		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Minute, AlignToClock: true}, func(n int) time.Duration { return takes[n] })
 		time.Sleep(6*time.Minute + time.Second)
 		if got := b.said(); got != "[1m0s 2m0s 5m0s 6m0s]" {
 			t.Error(got)

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 )
 
 // store is a backend before an engine whose store refuses when it is told to.
@@ -72,7 +73,7 @@ func (w *world) withStore() *store {
 // logged is a client and what it has logged so far.
 func (w *world) logged() (_ *guest, read func() string) {
 	log := new(bytes.Buffer)
-	return w.clientWith(Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
+	return w.clientWith(client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
 		synctest.Wait()
 		return log.String()
 	}
@@ -149,7 +150,7 @@ func TestALockReturnsThatTheStoreRefuses(t *testing.T) {
 		s := w.withStore()
 		g := w.client()
 		s.refuses.Store(true)
-		for name, lock := range map[string]func(context.Context, string, ...LockOption) (*Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
+		for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
 			var said redis.Error
 			if _, err := lock(t.Context(), "job"); !errors.As(err, &said) || said.Error() != noTable || w.elapsed() != 0 {
 				t.Errorf("%s: %v after %v", name, err, w.elapsed())
@@ -192,21 +193,4 @@ func TestAnObserverReportsOnceThatTheStoreRefusesBacksOffAndRecovers(t *testing.
 			t.Errorf("the log:\n%s", got)
 		}
 	})
-}
-
-func TestOnlyTheEnginesOwnWordsAreTakenForAMisconfiguredStore(t *testing.T) {
-	for text, want := range map[string]bool{
-		noTable:                                 true,
-		"ERR engine zookeeper misconfigured: x": true,
-		"ERR engine zookeeper is not misconfigured: x":            false,
-		"ERR the engine misconfigured: x":                         false,
-		"TRYAGAIN engine mysql unavailable: misconfigured: maybe": false,
-	} {
-		if got := misconfigured(reply(text)); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-		if misconfigured(errors.New(text)) {
-			t.Errorf("%q: it is no reply", text)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
@@ -52,11 +53,11 @@ func realServer(b testing.TB) (addr string, _ *engine.Engine) {
 
 // realClient returns a Client and its go-redis client, connected by TCP to a server in this
 // process.
-func realClient(b *testing.B) (*Client, *redis.Client) {
+func realClient(b *testing.B) (*client.Client, *redis.Client) {
 	b.Helper()
 	addr, _ := realServer(b)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
-	c, err := New(rdb, Options{})
+	c, err := client.New(rdb, client.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func realClient(b *testing.B) (*Client, *redis.Client) {
 func BenchmarkThousandLocks(b *testing.B) {
 	const n = 1000
 	c, rdb := realClient(b)
-	all := make([]*Lock, n)
+	all := make([]*client.Lock, n)
 	each := func(do func(i int) error) {
 		var wg sync.WaitGroup
 		for i := range all {
@@ -86,7 +87,7 @@ func BenchmarkThousandLocks(b *testing.B) {
 		wg.Wait()
 	}
 	lock := func(i int) (err error) {
-		all[i], err = c.Lock(bg, fmt.Sprint("job", i), WithTTL(2*time.Second), WithTransition(10*time.Second))
+		all[i], err = c.Lock(bg, fmt.Sprint("job", i), client.WithTTL(2*time.Second), client.WithTransition(10*time.Second))
 		return err
 	}
 	unlock := func(i int) error { return all[i].Unlock(bg) }

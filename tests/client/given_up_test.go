@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 // What must hold when requests are late, callbacks and loggers misbehave, and things are
@@ -34,7 +36,7 @@ func TestNobodyIsToldOfATenureAfterStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var k *contender
 		var stopped atomic.Bool
-		g := w.clientWith(Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) {
+		g := w.clientWith(client.Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) {
 			t.Log(w.elapsed(), m)
 			if strings.Contains(m, "answers again") {
 				ctx, cancel := context.WithCancel(bg)
@@ -44,13 +46,13 @@ func TestNobodyIsToldOfATenureAfterStop(t *testing.T) {
 			}
 		}})})
 		w.stop()
-		k = w.contendOver(g, "k", func(c *ContenderConfig) {
-			c.OnAcquired = func(ctx context.Context, s State) {
+		k = w.contendOver(g, "k", func(c *client.ContenderConfig) {
+			c.OnAcquired = func(ctx context.Context, s client.State) {
 				if stopped.Load() {
 					t.Errorf("OnAcquired after Stop returned; ctx: %v", ctx.Err())
 				}
 			}
-			c.OnReleased = func(State) {}
+			c.OnReleased = func(client.State) {}
 		})
 		time.Sleep(20 * time.Second)
 		w.begin()
@@ -61,7 +63,7 @@ func TestNobodyIsToldOfATenureAfterStop(t *testing.T) {
 func TestALoggerThatHangsKeepsNoOwnership(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		block := make(chan struct{})
-		g := w.clientWith(Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { <-block }})})
+		g := w.clientWith(client.Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) { <-block }})})
 		a := w.contendOver(g, "a")
 		synctest.Wait()
 		b := w.contend("b")
@@ -84,12 +86,12 @@ func TestWhatALateAcquireGotIsReleased(t *testing.T) {
 		g.connect(w.server)
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379", DisableIdentity: true, PoolSize: 10_000,
 			ReadTimeout: 10 * time.Second, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
-		c, err := New(g.rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+		c, err := client.New(g.rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		g.Client = c
 		w.guests = append(w.guests, g)
-		a := g.registry(t, RegistryConfig{ID: "a", Mode: Spin})
-		b := w.client().registry(t, RegistryConfig{ID: "b"})
+		a := g.registry(t, client.RegistryConfig{ID: "a", Mode: client.Spin})
+		b := w.client().registry(t, client.RegistryConfig{ID: "b"})
 		la, lb := obtain(t, a, "k"), obtain(t, b, "k")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, lb.Lock(bg, hb))
@@ -110,7 +112,7 @@ func TestWhatALateAcquireGotIsReleased(t *testing.T) {
 
 func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		k, err := w.client().NewWorker(WorkerConfig{Mutex: "job", TTL: time.Second, StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil }})
+		k, err := w.client().NewWorker(client.WorkerConfig{Mutex: "job", TTL: time.Second, StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil }})
 		must(t, err)
 		must(t, k.Start())
 		time.Sleep(time.Second)
@@ -130,7 +132,7 @@ func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 }
 
 func TestNoSchedulerComesWithAnError(t *testing.T) {
-	s, err := new(Client).NewScheduler(ScheduleConfig{Period: time.Second, Work: func(context.Context) error { return nil }})
+	s, err := new(client.Client).NewScheduler(client.ScheduleConfig{Period: time.Second, Work: func(context.Context) error { return nil }})
 	if err == nil || s != nil {
 		t.Errorf("%v, %v", s, err)
 	}
@@ -158,11 +160,11 @@ func TestUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
 func TestRegistryUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ga := w.client()
-		a := ga.registry(t, RegistryConfig{ID: "a"})
+		a := ga.registry(t, client.RegistryConfig{ID: "a"})
 		la, ha := obtain(t, a, "k"), a.NewHolder()
 		must(t, la.Lock(bg, ha))
 		w.breakOff("spring:k")
-		b := w.client().registry(t, RegistryConfig{ID: "b"})
+		b := w.client().registry(t, client.RegistryConfig{ID: "b"})
 		lb, hb := obtain(t, b, "k"), b.NewHolder()
 		must(t, lb.Lock(bg, hb))
 		ga.slow(0, time.Hour)
@@ -181,8 +183,8 @@ func TestRegistryUnlockSaysThatTheLockWasLostThoughARenewalHadNoAnswer(t *testin
 func TestACallbackThatEndsItsGoroutineStopsNoOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		d := w.diary()
-		k, err := w.client().NewContender(ContenderConfig{Mutex: "job", TTL: time.Second,
-			OnAcquired: func(ctx context.Context, s State) {
+		k, err := w.client().NewContender(client.ContenderConfig{Mutex: "job", TTL: time.Second,
+			OnAcquired: func(ctx context.Context, s client.State) {
 				d.acquired(ctx, s)
 				runtime.Goexit()
 			}, OnReleased: d.released})
@@ -204,7 +206,7 @@ func TestCloseWaitsForWhatIsGivenUp(t *testing.T) {
 		g.slow(0, time.Second)
 		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
 		defer cancel()
-		_, err := g.Lock(ctx, "job", WithTTL(time.Hour))
+		_, err := g.Lock(ctx, "job", client.WithTTL(time.Hour))
 		t.Log(err)
 		must(t, g.Close())
 		must(t, g.rdb.Close())
@@ -219,8 +221,8 @@ func TestCloseWaitsForWhatIsGivenUp(t *testing.T) {
 func TestALateReleaseEndsNoLaterTenureOfARegistry(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ga := w.client()
-		a := ga.registry(t, RegistryConfig{ID: "a"})
-		b := w.client().registry(t, RegistryConfig{ID: "b"})
+		a := ga.registry(t, client.RegistryConfig{ID: "a"})
+		b := w.client().registry(t, client.RegistryConfig{ID: "b"})
 		la, lb := obtain(t, a, "k"), obtain(t, b, "k")
 		ha, hb := a.NewHolder(), b.NewHolder()
 		must(t, lb.Lock(bg, hb))

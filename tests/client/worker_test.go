@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -9,29 +9,36 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 // shift is a Worker of "job" that notes its states and what it is called for.
 type shift struct {
-	*Worker
+	*client.Worker
 	*guest
 	w *world
 
+	start func(context.Context) error // StartWork
+	stop  func() error                // StopWork
+
 	mu      sync.Mutex // guards what follows
 	lines   []string   // since it was last asked
-	state   WorkerState
+	state   client.WorkerState
 	working bool
 }
 
 // worker returns an idle Worker with a lease of 10 s and 2 s. It is stopped with the world at the
 // latest.
-func (w *world) worker(id string, changes ...func(*WorkerConfig)) *shift {
+func (w *world) worker(id string, changes ...func(*client.WorkerConfig)) *shift {
 	w.t.Helper()
 	s := &shift{guest: w.client(), w: w}
-	cfg := WorkerConfig{
+	s.start = func(ctx context.Context) error { s.note("start"); return nil }
+	s.stop = func() error { s.note("stop"); return nil }
+	cfg := client.WorkerConfig{
 		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
-		StartWork: func(ctx context.Context) error { s.note("start"); return nil },
-		StopWork:  func() error { s.note("stop"); return nil },
+		StartWork: func(ctx context.Context) error { return s.start(ctx) },
+		StopWork:  func() error { return s.stop() },
 		Changed:   s.changed,
 	}
 	for _, change := range changes {
@@ -56,7 +63,7 @@ func (s *shift) note(line string) {
 	}
 }
 
-func (s *shift) changed(from, to WorkerState) {
+func (s *shift) changed(from, to client.WorkerState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from != s.state {
@@ -111,20 +118,20 @@ func (s *shift) end() {
 }
 
 func TestWorkerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
-	c := new(Client)
-	good := WorkerConfig{
+	c := new(client.Client)
+	good := client.WorkerConfig{
 		Mutex: "job", TTL: time.Second,
 		StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil },
 	}
-	if w, err := c.NewWorker(good); err != nil || w.State() != Idle || w.ID() == "" {
+	if w, err := c.NewWorker(good); err != nil || w.State() != client.Idle || w.ID() == "" {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*WorkerConfig){
-		"mutex":            func(c *WorkerConfig) { c.Mutex = "" },
-		"contender":        func(c *WorkerConfig) { c.ID = "a b" },
-		"TTL is 1ns":       func(c *WorkerConfig) { c.TTL = 1 },
-		"Transition is -1": func(c *WorkerConfig) { c.Transition = -time.Millisecond },
-		"StartWork is nil": func(c *WorkerConfig) { c.StartWork = nil },
+	for want, change := range map[string]func(*client.WorkerConfig){
+		"mutex":            func(c *client.WorkerConfig) { c.Mutex = "" },
+		"contender":        func(c *client.WorkerConfig) { c.ID = "a b" },
+		"TTL is 1ns":       func(c *client.WorkerConfig) { c.TTL = 1 },
+		"Transition is -1": func(c *client.WorkerConfig) { c.Transition = -time.Millisecond },
+		"StartWork is nil": func(c *client.WorkerConfig) { c.StartWork = nil },
 	} {
 		cfg := good
 		change(&cfg)
@@ -135,7 +142,7 @@ func TestWorkerThatCannotBeIsRefusedAtConstruction(t *testing.T) {
 }
 
 func TestWorkerStatesHaveNames(t *testing.T) {
-	got := fmt.Sprint(Idle, Acquiring, Working, Renewing, Pausing, Waiting, Releasing, WorkerState(7), WorkerState(-1))
+	got := fmt.Sprint(client.Idle, client.Acquiring, client.Working, client.Renewing, client.Pausing, client.Waiting, client.Releasing, client.WorkerState(7), client.WorkerState(-1))
 	if got != "idle acquiring working renewing pausing waiting releasing WorkerState(7) WorkerState(-1)" {
 		t.Error(got)
 	}
@@ -153,7 +160,7 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		a.expect("subscribed", "renewing working", "")
 		time.Sleep(8 * time.Second)
 		a.expect("at the first renewal", "renewing working", "")
-		if err := a.Start(); !errors.Is(err, ErrInUse) {
+		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start of what runs: %v", err)
 		}
 		b.said()
@@ -176,13 +183,13 @@ func TestAWorkerThatResignsLetsTheNextWork(t *testing.T) {
 		b.begin()
 		synctest.Wait()
 		for _, x := range []*shift{a, b, a} {
-			if w.owner("job") != x.ID() || x.State() != Working {
+			if w.owner("job") != x.ID() || x.State() != client.Working {
 				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
 			}
 			x.Resign()
 			x.Resign() // of who is no owner
 			synctest.Wait()
-			if x.State() != Waiting {
+			if x.State() != client.Waiting {
 				t.Errorf("%s is %v after Resign", x.ID(), x.State())
 			}
 		}
@@ -193,7 +200,7 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var ctx context.Context
 		a := w.worker("a")
-		a.cfg.StartWork = func(own context.Context) error { ctx = own; a.note("start"); return nil }
+		a.start = func(own context.Context) error { ctx = own; a.note("start"); return nil }
 		a.begin()
 		synctest.Wait()
 		b := w.worker("b")
@@ -202,13 +209,13 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 		a.expect("at work", "acquiring working renewing working renewing working", "start")
 		w.breakOff("job") // and b, whose turn it is, announces that it has acquired it
 		a.expect("broken", "renewing pausing waiting acquiring waiting", "stop")
-		if !errors.Is(context.Cause(ctx), ErrLost) {
+		if !errors.Is(context.Cause(ctx), client.ErrLost) {
 			t.Errorf("cause %v", context.Cause(ctx))
 		}
 		b.end()
 		a.expect("called", "acquiring working", "start")
-		if Token(ctx) != 3 {
-			t.Errorf("token %d", Token(ctx))
+		if client.Token(ctx) != 3 {
+			t.Errorf("token %d", client.Token(ctx))
 		}
 	})
 }
@@ -220,7 +227,7 @@ func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
 		a.expect("at work", "acquiring working", "start")
 		w.stop()
 		time.Sleep(11880*time.Millisecond - 1)
-		if states, calls := a.said(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != Renewing {
+		if states, calls := a.said(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != client.Renewing {
 			t.Errorf("until its lease is given up: states %q, calls %q", states, calls)
 		}
 		time.Sleep(10 * time.Second)
@@ -230,7 +237,7 @@ func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
-		if _, calls := a.said(); calls != "start" || a.State() != Working && a.State() != Renewing {
+		if _, calls := a.said(); calls != "start" || a.State() != client.Working && a.State() != client.Renewing {
 			t.Errorf("with a server again: %v, calls %q", a.State(), calls)
 		}
 	})
@@ -239,7 +246,7 @@ func TestWorkerWhomNobodyAnswersPausesAndAsksAgain(t *testing.T) {
 func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fail := errors.New("no disk")
-		a := w.worker("a", func(cfg *WorkerConfig) {
+		a := w.worker("a", func(cfg *client.WorkerConfig) {
 			start := cfg.StartWork
 			cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), fail) }
 		})
@@ -261,7 +268,7 @@ func TestWorkThatCannotBeStartedIsStoppedAndLeftToOthersForATTL(t *testing.T) {
 
 func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *WorkerConfig) {
+		a := w.worker("a", func(cfg *client.WorkerConfig) {
 			stop := cfg.StopWork
 			cfg.StopWork = func() error { return errors.Join(stop(), errors.New("it hangs")) }
 		})
@@ -278,7 +285,7 @@ func TestWorkThatCannotBeStoppedIsGivenUpAllTheSame(t *testing.T) {
 
 func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *WorkerConfig) {
+		a := w.worker("a", func(cfg *client.WorkerConfig) {
 			start := cfg.StartWork
 			cfg.StartWork = func(ctx context.Context) error {
 				_ = start(ctx)
@@ -300,37 +307,37 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 func TestStopCleansUpFromEveryState(t *testing.T) {
 	cases := map[string]struct {
 		enter func(w *world, a, other *shift) // other works
-		in    WorkerState
+		in    client.WorkerState
 		want  string // the states from there
 		calls string
 	}{
-		"idle": {func(*world, *shift, *shift) {}, Idle, "", ""},
+		"idle": {func(*world, *shift, *shift) {}, client.Idle, "", ""},
 		"acquiring": {func(_ *world, a, other *shift) {
 			other.end()
 			a.slow(500*time.Millisecond, 500*time.Millisecond)
 			a.begin()
 			time.Sleep(time.Second)
-		}, Acquiring, "releasing idle", ""},
-		"waiting":  {func(_ *world, a, _ *shift) { a.begin(); time.Sleep(time.Second) }, Waiting, "releasing idle", ""},
-		"working":  {func(_ *world, a, other *shift) { other.end(); a.begin(); time.Sleep(time.Second) }, Working, "pausing releasing idle", "stop"},
-		"starting": {func(_ *world, a, other *shift) { a.cfg.StartWork = slowly(a.cfg.StartWork); other.end(); a.begin() }, Working, "pausing releasing idle", "stop"},
+		}, client.Acquiring, "releasing idle", ""},
+		"waiting":  {func(_ *world, a, _ *shift) { a.begin(); time.Sleep(time.Second) }, client.Waiting, "releasing idle", ""},
+		"working":  {func(_ *world, a, other *shift) { other.end(); a.begin(); time.Sleep(time.Second) }, client.Working, "pausing releasing idle", "stop"},
+		"starting": {func(_ *world, a, other *shift) { a.start = slowly(a.start); other.end(); a.begin() }, client.Working, "pausing releasing idle", "stop"},
 		"renewing": {func(_ *world, a, other *shift) {
 			other.end()
 			a.begin()
 			time.Sleep(8500 * time.Millisecond)
 			a.slow(0, time.Second)
 			time.Sleep(time.Second)
-		}, Renewing, "pausing releasing idle", "stop"},
+		}, client.Renewing, "pausing releasing idle", "stop"},
 		"pausing": {func(w *world, a, other *shift) {
-			stop := a.cfg.StopWork
-			a.cfg.StopWork = func() error { time.Sleep(time.Second); return stop() }
+			stop := a.stop
+			a.stop = func() error { time.Sleep(time.Second); return stop() }
 			other.end()
 			a.begin()
 			time.Sleep(9 * time.Second)
 			w.breakOff("job")
 			other.begin()
 			time.Sleep(500 * time.Millisecond)
-		}, Pausing, "releasing idle", "stop"},
+		}, client.Pausing, "releasing idle", "stop"},
 		"waiting without a server": {func(w *world, a, other *shift) {
 			other.end()
 			w.stop()
@@ -339,12 +346,12 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 			w.begin()
 		}, -1, "releasing idle", ""},
 		"waiting since it could not start": {func(_ *world, a, other *shift) {
-			start := a.cfg.StartWork
-			a.cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), errors.New("no disk")) }
+			start := a.start
+			a.start = func(ctx context.Context) error { return errors.Join(start(ctx), errors.New("no disk")) }
 			other.end()
 			a.begin()
 			time.Sleep(time.Second)
-		}, Waiting, "releasing idle", ""},
+		}, client.Waiting, "releasing idle", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +367,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 				a.said()
 				a.end()
 				a.expect("stopped", c.want, c.calls)
-				if a.State() != Idle {
+				if a.State() != client.Idle {
 					t.Errorf("it is %v", a.State())
 				}
 				a.slow(0, 0)
@@ -389,12 +396,12 @@ func TestStopOfAWorkerWaitsNoLongerThanItsContext(t *testing.T) {
 		a.silence()
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != Releasing {
+		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != client.Releasing {
 			t.Errorf("%v, it is %v", err, a.State())
 		}
 		a.heal()
 		a.end()
-		if a.State() != Idle {
+		if a.State() != client.Idle {
 			t.Errorf("it is %v", a.State())
 		}
 		w.nothingLeft("job")

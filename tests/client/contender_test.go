@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -10,34 +10,35 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 )
 
-func lease(ttl, transition time.Duration) func(*ContenderConfig) {
+func lease(ttl, transition time.Duration) func(*client.ContenderConfig) {
 	if transition == 0 {
-		transition = NoTransition
+		transition = client.NoTransition
 	}
-	return func(cfg *ContenderConfig) { cfg.TTL, cfg.Transition = ttl, transition }
+	return func(cfg *client.ContenderConfig) { cfg.TTL, cfg.Transition = ttl, transition }
 }
 
 func TestContenderThatCannotBeIsRefusedAtConstruction(t *testing.T) {
-	c := new(Client)
-	good := ContenderConfig{
-		Mutex: "job", TTL: time.Second, OnAcquired: func(context.Context, State) {}, OnReleased: func(State) {},
+	c := new(client.Client)
+	good := client.ContenderConfig{
+		Mutex: "job", TTL: time.Second, OnAcquired: func(context.Context, client.State) {}, OnReleased: func(client.State) {},
 	}
 	if _, err := c.NewContender(good); err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*ContenderConfig){
-		"mutex":                             func(c *ContenderConfig) { c.Mutex = "" },
-		"mutex ":                            func(c *ContenderConfig) { c.Mutex = "a b" },
-		"contender":                         func(c *ContenderConfig) { c.ID = "a@@b" },
-		"TTL is -1s, not 1ms to 24h0m0s":    func(c *ContenderConfig) { c.TTL = -time.Second },
-		"TTL is 999µs, not 1ms to 24h0m0s":  func(c *ContenderConfig) { c.TTL = 999 * time.Microsecond },
-		"TTL is 1.5ms, not a whole":         func(c *ContenderConfig) { c.TTL = 1500 * time.Microsecond },
-		"TTL is 24h0m0.001s, not":           func(c *ContenderConfig) { c.TTL = 24*time.Hour + time.Millisecond },
-		"Transition is -1ms, not 0s to":     func(c *ContenderConfig) { c.Transition = -time.Millisecond },
-		"InitialDelay is -1ns, less than 0": func(c *ContenderConfig) { c.InitialDelay = -1 },
-		"OnAcquired is nil":                 func(c *ContenderConfig) { c.OnAcquired = nil },
+	for want, change := range map[string]func(*client.ContenderConfig){
+		"mutex":                             func(c *client.ContenderConfig) { c.Mutex = "" },
+		"mutex ":                            func(c *client.ContenderConfig) { c.Mutex = "a b" },
+		"contender":                         func(c *client.ContenderConfig) { c.ID = "a@@b" },
+		"TTL is -1s, not 1ms to 24h0m0s":    func(c *client.ContenderConfig) { c.TTL = -time.Second },
+		"TTL is 999µs, not 1ms to 24h0m0s":  func(c *client.ContenderConfig) { c.TTL = 999 * time.Microsecond },
+		"TTL is 1.5ms, not a whole":         func(c *client.ContenderConfig) { c.TTL = 1500 * time.Microsecond },
+		"TTL is 24h0m0.001s, not":           func(c *client.ContenderConfig) { c.TTL = 24*time.Hour + time.Millisecond },
+		"Transition is -1ms, not 0s to":     func(c *client.ContenderConfig) { c.Transition = -time.Millisecond },
+		"InitialDelay is -1ns, less than 0": func(c *client.ContenderConfig) { c.InitialDelay = -1 },
+		"OnAcquired is nil":                 func(c *client.ContenderConfig) { c.OnAcquired = nil },
 	} {
 		cfg := good
 		change(&cfg)
@@ -145,9 +146,9 @@ func TestDeadOwnersMutexIsFoundWithoutNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
 		synctest.Wait()
-		b := w.client()
-		b.radio.close() // deaf
-		k := w.contendOver(b, "b")
+		b := w.lateClient(0)
+		b.losing.Store(true)
+		k := w.contendOver(b.guest, "b")
 		time.Sleep(25 * time.Second)
 		end := time.Until(a.Contender.Owner().TransitionAt)
 		a.silence()
@@ -162,8 +163,8 @@ func TestDeadOwnersMutexIsFoundWithoutNotices(t *testing.T) {
 func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var returned time.Duration
-		a := w.contend("a", func(cfg *ContenderConfig) {
-			cfg.OnReleased = func(State) {
+		a := w.contend("a", func(cfg *client.ContenderConfig) {
+			cfg.OnReleased = func(client.State) {
 				time.Sleep(3 * time.Second)
 				returned = w.elapsed()
 			}
@@ -183,18 +184,18 @@ func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
 func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var said []string
-		a := w.contend("a", func(cfg *ContenderConfig) {
-			cfg.OnAcquired = func(ctx context.Context, _ State) {
+		a := w.contend("a", func(cfg *client.ContenderConfig) {
+			cfg.OnAcquired = func(ctx context.Context, _ client.State) {
 				<-ctx.Done()
 				said = append(said, fmt.Sprint(context.Cause(ctx)))
 				time.Sleep(time.Second)
 				said = append(said, "returned")
 			}
-			cfg.OnReleased = func(State) { said = append(said, "released") }
+			cfg.OnReleased = func(client.State) { said = append(said, "released") }
 		})
 		time.Sleep(time.Minute)
 		a.stop()
-		if got, want := fmt.Sprint(said), fmt.Sprintf("[%v returned released]", ErrReleased); got != want {
+		if got, want := fmt.Sprint(said), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if got := w.tenures("job"); len(got) != 1 || got[0].to != time.Minute+time.Second || got[0].end != simba.EventReleased {
@@ -208,7 +209,7 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 		a := w.contend("a")
 		for range 3 {
 			synctest.Wait()
-			if err := a.Start(); !errors.Is(err, ErrInUse) {
+			if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 				t.Errorf("a second Start: %v", err)
 			}
 			a.stop()
@@ -230,21 +231,21 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 
 // Whatever it does when Stop comes: nothing is left at the server, and nothing is acquired later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
-	states := map[string]func(w *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender{
-		"at once": func(_ *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
+		"at once": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			return start()
 		},
-		"before the first request": func(_ *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
-			k := start(func(cfg *ContenderConfig) { cfg.InitialDelay = time.Hour })
+		"before the first request": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = time.Hour })
 			time.Sleep(time.Minute)
 			return k
 		},
-		"waiting": func(_ *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"waiting": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			k := start()
 			time.Sleep(time.Minute)
 			return k
 		},
-		"called": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"called": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			k := start()
 			time.Sleep(time.Minute)
 			k.slow(time.Second, 0)
@@ -252,18 +253,18 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(time.Second / 2)
 			return k
 		},
-		"owner": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"owner": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			k := start()
 			time.Sleep(time.Minute)
 			other.stop()
 			time.Sleep(time.Minute)
 			return k
 		},
-		"in OnAcquired": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"in OnAcquired": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
-			k := start(func(cfg *ContenderConfig) {
+			k := start(func(cfg *client.ContenderConfig) {
 				acquired := cfg.OnAcquired
-				cfg.OnAcquired = func(ctx context.Context, s State) {
+				cfg.OnAcquired = func(ctx context.Context, s client.State) {
 					acquired(ctx, s)
 					<-ctx.Done()
 					time.Sleep(3 * time.Second)
@@ -272,15 +273,15 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(time.Minute)
 			return k
 		},
-		"acquiring": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"acquiring": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
 			time.Sleep(time.Second) // the reply takes longer
 			return k
 		},
-		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
-			k := start(func(cfg *ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
+			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
 			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // so there is a connection
 				k.w.t.Fatal(err)
 			}
@@ -290,7 +291,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			k.slow(0, 0)
 			return k
 		},
-		"renewing": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"renewing": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
 			time.Sleep(9 * time.Second)
@@ -298,7 +299,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return k
 		},
-		"unanswered": func(_ *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"unanswered": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
 			k.silence()
@@ -307,7 +308,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			k.heal()
 			return k
 		},
-		"without a server": func(w *world, _ *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"without a server": func(w *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			k := start()
 			time.Sleep(time.Second)
 			w.stop()
@@ -315,7 +316,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			w.begin()
 			return k
 		},
-		"without a server, as the owner": func(w *world, other *contender, start func(...func(*ContenderConfig)) *contender) *contender {
+		"without a server, as the owner": func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
 			time.Sleep(time.Second)
@@ -331,13 +332,13 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					other := w.contend("other")
 					synctest.Wait()
-					k := enter(w, other, func(changes ...func(*ContenderConfig)) *contender {
+					k := enter(w, other, func(changes ...func(*client.ContenderConfig)) *contender {
 						g := w.client()
 						g.slow(slow/2, slow/2)
 						return w.contendOver(g, "k", changes...)
 					})
 					if err := k.Stop(bg); err != nil {
-						if !errors.Is(err, ErrUnavailable) || slow == 0 {
+						if !errors.Is(err, client.ErrUnavailable) || slow == 0 {
 							t.Errorf("stop: %v", err)
 						}
 						time.Sleep(5 * time.Second) // it goes on
@@ -384,7 +385,7 @@ func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
 		if a.IsOwner() || a.said() != "[acquired 1 released]" {
 			t.Errorf("it is the owner: %v, told %s", a.IsOwner(), a.said())
 		}
-		if err := a.Start(); !errors.Is(err, ErrInUse) {
+		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start while the mutex is not released: %v", err)
 		}
 		a.heal()

@@ -1,4 +1,4 @@
-package client
+package clienttest
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client"
 )
 
 // diary is what a contender was told, and when its ownerships ended by its own clock.
@@ -47,7 +49,7 @@ func (d *diary) leave(line string) {
 
 // begins notes an ownership until its context ends.
 func (d *diary) begins(ctx context.Context) {
-	s := &belief{token: Token(ctx), from: d.elapsed(), to: -1}
+	s := &belief{token: client.Token(ctx), from: d.elapsed(), to: -1}
 	d.mu.Lock()
 	d.reigns = append(d.reigns, s)
 	d.mu.Unlock()
@@ -59,17 +61,17 @@ func (d *diary) begins(ctx context.Context) {
 }
 
 // acquired is an OnAcquired that returns at once.
-func (d *diary) acquired(ctx context.Context, s State) {
+func (d *diary) acquired(ctx context.Context, s client.State) {
 	d.enter()
 	d.begins(ctx)
-	if Token(ctx) == 0 || Token(ctx) != s.After.Token {
-		d.t.Errorf("acquired with token %d and state %+v", Token(ctx), s)
+	if client.Token(ctx) == 0 || client.Token(ctx) != s.After.Token {
+		d.t.Errorf("acquired with token %d and state %+v", client.Token(ctx), s)
 	}
-	d.leave(fmt.Sprint("acquired ", Token(ctx)))
+	d.leave(fmt.Sprint("acquired ", client.Token(ctx)))
 }
 
 // released is an OnReleased that returns at once.
-func (d *diary) released(State) {
+func (d *diary) released(client.State) {
 	d.enter()
 	d.mu.Lock()
 	if n := len(d.reigns); n == 0 {
@@ -126,7 +128,7 @@ func (w *world) neverTwo(mutex string, diaries ...*diary) {
 
 // contender is a Contender of a mutex with a diary and a Client of its own.
 type contender struct {
-	*Contender
+	*client.Contender
 	*diary
 	*guest
 	w *world
@@ -134,15 +136,15 @@ type contender struct {
 
 // contend starts a contender for "job", with a lease of 10 s and 2 s unless changed. It is
 // stopped with the world at the latest.
-func (w *world) contend(id string, changes ...func(*ContenderConfig)) *contender {
+func (w *world) contend(id string, changes ...func(*client.ContenderConfig)) *contender {
 	w.t.Helper()
 	return w.contendOver(w.client(), id, changes...)
 }
 
-func (w *world) contendOver(g *guest, id string, changes ...func(*ContenderConfig)) *contender {
+func (w *world) contendOver(g *guest, id string, changes ...func(*client.ContenderConfig)) *contender {
 	w.t.Helper()
 	d := w.diary()
-	cfg := ContenderConfig{
+	cfg := client.ContenderConfig{
 		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
 		OnAcquired: d.acquired, OnReleased: d.released,
 	}

@@ -1,0 +1,71 @@
+package clienttest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const program = `package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+func main() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true})
+	c, err := client.New(rdb, client.Options{})
+	if err == nil {
+		err = c.Do(context.Background(), "report", func(context.Context) error { return nil })
+	}
+	fmt.Println(err)
+}
+`
+
+// A program that imports the client has the modules of go-redis in its go.sum, and none of the
+// server's.
+func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
+	source, err := filepath.Abs("../../client")
+	must(t, err)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"main.go": program,
+		"go.mod": "module example.com/program\n\ngo 1.26.0\n\n" +
+			"require github.com/simba-resp/simba-resp/client v0.0.0\n\n" +
+			"replace github.com/simba-resp/simba-resp/client => " + source + "\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	build := exec.Command("go", "build", "-o", os.DevNull, ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	must(t, err)
+	if !strings.Contains(string(sums), "github.com/redis/go-redis/v9 ") {
+		t.Errorf("go.sum does not name go-redis:\n%s", sums)
+	}
+	for _, module := range []string{"pebble", "gopher-lua", "mysql", "/zk", "redcon", "goleak", "simba-resp"} {
+		if strings.Contains(string(sums), module) {
+			t.Errorf("go.sum names %s:\n%s", module, sums)
+		}
+	}
+	list := exec.Command("go", "list", "-deps", ".")
+	list.Dir, list.Env = dir, build.Env
+	packages, err := list.Output()
+	must(t, err)
+	for _, p := range strings.Fields(string(packages)) {
+		if strings.HasPrefix(p, "github.com/simba-resp/simba-resp") && !strings.HasPrefix(p, "github.com/simba-resp/simba-resp/client") {
+			t.Errorf("the program depends on %s", p)
+		}
+	}
+}

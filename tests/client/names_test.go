@@ -1,0 +1,98 @@
+package clienttest
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// names are what may and may not name a mutex or a contender.
+func names() []string {
+	all := []string{
+		"", " ", "a", "a b", "a\tb", "a\x00", "a\x7f", "{", "a}", "@", "@@", "a@@b", "a@b@", "é", "a\u00a0b", "a\u2028", "é{", "é ",
+		"\xff", "é\xff", "a\x80b", "\u200b", "日本", "simba:{x}", strings.Repeat("é", 64), strings.Repeat("é", 128),
+	}
+	for _, n := range []int{simba.MaxContenderLen, simba.MaxMutexLen} {
+		all = append(all, strings.Repeat("x", n-1), strings.Repeat("x", n), strings.Repeat("x", n+1))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		b := make([]byte, 1+random.IntN(4))
+		for i := range b {
+			b[i] = byte(random.IntN(256))
+		}
+		all = append(all, string(b), string(rune(random.IntN(0x3000))))
+	}
+	return all
+}
+
+func TestTheClientTakesTheNamesThatTheServerTakes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		refuses := func(mutex, id string) bool {
+			_, err := g.NewContender(client.ContenderConfig{Mutex: mutex, ID: id, OnAcquired: func(context.Context, client.State) {}})
+			return err != nil
+		}
+		for _, name := range names() {
+			if got, want := refuses(name, "id"), simba.CheckMutex(name) != nil; got != want {
+				t.Errorf("the client refuses the mutex %q: %v, the server: %v", name, got, want)
+			}
+			if name == "" { // a new id
+				continue
+			}
+			if got, want := refuses("job", name), simba.CheckContender(name) != nil; got != want {
+				t.Errorf("the client refuses the contender %q: %v, the server: %v", name, got, want)
+			}
+		}
+	})
+}
+
+func TestTheClientTakesTheWindowsThatTheServerTakes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		for _, c := range []struct {
+			ttl, transition time.Duration
+			taken           bool
+		}{
+			{simba.MinTTL, client.NoTransition, true},
+			{simba.MinTTL - 1, client.NoTransition, false},
+			{simba.MaxTTL, simba.MaxTransition, true},
+			{simba.MaxTTL + time.Millisecond, client.NoTransition, false},
+			{simba.MaxTTL, simba.MaxTransition + time.Millisecond, false},
+		} {
+			l, err := g.TryLock(bg, "job", client.WithTTL(c.ttl), client.WithTransition(c.transition))
+			if (err == nil) != c.taken {
+				t.Errorf("%v and %v: %v", c.ttl, c.transition, err)
+			}
+			if l != nil {
+				_ = l.Unlock(bg)
+			}
+		}
+	})
+}
+
+func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.contend("owner", lease(time.Hour, 0))
+		synctest.Wait()
+		w.contend("waiter", lease(time.Hour, 0))
+		observe(t, w.client())
+		time.Sleep(time.Minute)
+		want := []string{
+			simba.ContenderChannel("job", "owner"), simba.ContenderChannel("job", "waiter"), simba.MutexChannel("job"), simba.EventChannel("job"),
+		}
+		if got := w.broker.Channels(resp.Channel, ""); !slices.Equal(sorted(got), sorted(want)) {
+			t.Errorf("it subscribes to %q, not %q", got, want)
+		}
+	})
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

@@ -1,0 +1,265 @@
+package clienttest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// worked are when scheduled work began, in time since the world did.
+type worked struct {
+	mu      sync.Mutex // guards what follows
+	at      []string
+	working int
+}
+
+// scheduler returns a started Scheduler of "job" whose work takes as long as takes says of each
+// beat, unless its context ends. It is stopped with the world at the latest.
+func (w *world) scheduler(g *guest, cfg client.ScheduleConfig, takes func(beat int) time.Duration) (*client.Scheduler, *worked) {
+	w.t.Helper()
+	b := new(worked)
+	cfg.Mutex, cfg.TTL, cfg.Transition = "job", 10*time.Second, 2*time.Second
+	if cfg.Work == nil {
+		cfg.Work = func(ctx context.Context) error { b.work(w, ctx, takes); return nil }
+	}
+	s, err := g.NewScheduler(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = s.Stop(bg) })
+	return s, b
+}
+
+func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Duration) {
+	b.mu.Lock()
+	n := len(b.at)
+	b.at = append(b.at, w.elapsed().String())
+	if b.working++; b.working > 1 {
+		w.t.Error("the work overlaps with itself")
+	}
+	b.mu.Unlock()
+	select {
+	case <-time.After(takes(n)):
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.working--
+}
+
+// said are the beats since it was last asked.
+func (b *worked) said() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer func() { b.at = nil }()
+	return fmt.Sprint(b.at)
+}
+
+// inside is how many work now.
+func (b *worked) inside() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.working
+}
+
+func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+
+func TestScheduleThatCannotBeIsRefusedAtConstruction(t *testing.T) {
+	c := new(client.Client)
+	good := client.ScheduleConfig{Mutex: "job", TTL: time.Second, Period: time.Second, Work: func(context.Context) error { return nil }}
+	if _, err := c.NewScheduler(good); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*client.ScheduleConfig){
+		"mutex":                             func(c *client.ScheduleConfig) { c.Mutex = "" },
+		"TTL is 1ns":                        func(c *client.ScheduleConfig) { c.TTL = 1 },
+		"Period is 0s, not more than 0":     func(c *client.ScheduleConfig) { c.Period = 0 },
+		"InitialDelay is -1ns, less than 0": func(c *client.ScheduleConfig) { c.InitialDelay = -1 },
+		"Strategy is Strategy(2), not":      func(c *client.ScheduleConfig) { c.Strategy = 2 },
+		"AlignToClock goes with FixedRate":  func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay },
+		"AlignToClock leaves no choice":     func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second },
+		"Work is nil":                       func(c *client.ScheduleConfig) { c.Work = nil },
+	} {
+		cfg := good
+		change(&cfg)
+		if _, err := c.NewScheduler(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if client.FixedRate.String() != "FixedRate" || client.FixedDelay.String() != "FixedDelay" {
+		t.Error(client.FixedRate, client.FixedDelay)
+	}
+}
+
+func TestFixedRateCountsFromBeatToBeat(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		_, b := w.scheduler(w.client(), client.ScheduleConfig{InitialDelay: time.Second, Period: 10 * time.Second}, always(3*time.Second))
+		time.Sleep(35 * time.Second)
+		if got := b.said(); got != "[1s 11s 21s 31s]" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestFixedRateMakesUpForOneMissedBeatAtMost(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		takes := []time.Duration{25 * time.Second, 47 * time.Second, 0, 0, 10 * time.Second, 0, 0}
+		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: 10 * time.Second}, func(n int) time.Duration { return takes[n] })
+		time.Sleep(111 * time.Second)
+		if got := b.said(); got != "[0s 25s 1m12s 1m20s 1m30s 1m40s 1m50s]" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestFixedDelayCountsFromTheEndOfTheWork(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		_, b := w.scheduler(w.client(), client.ScheduleConfig{Strategy: client.FixedDelay, Period: 10 * time.Second}, always(3*time.Second))
+		time.Sleep(30 * time.Second)
+		if got := b.said(); got != "[0s 13s 26s]" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestStopEndsTheWorkAtOnceAndStartBeginsAnew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		s, b := w.scheduler(w.client(), client.ScheduleConfig{InitialDelay: time.Second, Period: 10 * time.Second}, always(time.Minute))
+		time.Sleep(5 * time.Second)
+		for range 3 {
+			if b.said(); b.inside() != 1 || !s.IsOwner() {
+				t.Errorf("%d work", b.inside())
+			}
+			at := w.elapsed()
+			if err := s.Stop(bg); err != nil || b.inside() != 0 || w.elapsed() != at {
+				t.Errorf("Stop: %v, %d work after %v", err, b.inside(), w.elapsed()-at)
+			}
+			w.nothingLeft("job")
+			time.Sleep(time.Hour)
+			if got := b.said(); got != "[]" {
+				t.Errorf("stopped, it works at %s", got)
+			}
+			at = w.elapsed()
+			if err := s.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+			if got := b.said(); got != fmt.Sprintf("[%v]", at+time.Second) {
+				t.Errorf("started at %v, it works at %s", at, got)
+			}
+		}
+	})
+}
+
+// No goroutine of this package is left by what is stopped, but for the subscriber's, which
+// stays for half a minute.
+func TestStoppedSchedulerHasNoGoroutine(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
+		b, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
+		time.Sleep(time.Minute)
+		for _, s := range []*client.Scheduler{a, b} {
+			if err := s.Stop(bg); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(idleAfter + 2*pingEvery)
+		synctest.Wait()
+		stacks := make([]byte, 1<<22)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		if bytes.Contains(stacks, []byte("simba-resp/simba-resp/client.")) {
+			t.Errorf("a goroutine of the client is left:\n%s", stacks)
+		}
+	})
+}
+
+func TestOneOfManySchedulersWorks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var inside sync.Mutex
+		counts := make([]int, 3)
+		var all []*client.Scheduler
+		var guests []*guest
+		for i := range counts {
+			g := w.client()
+			s, _ := w.scheduler(g, client.ScheduleConfig{Period: time.Second, Work: func(ctx context.Context) error {
+				if !inside.TryLock() {
+					t.Error("two work at a time")
+					return nil
+				}
+				defer inside.Unlock()
+				counts[i]++
+				select {
+				case <-time.After(900 * time.Millisecond):
+				case <-ctx.Done():
+				}
+				return nil
+			}}, nil)
+			all, guests = append(all, s), append(guests, g)
+		}
+		for i := range 30 {
+			time.Sleep(20 * time.Second)
+			for j, s := range all {
+				if !s.IsOwner() {
+					continue
+				}
+				if i%2 == 0 {
+					if err := s.Stop(bg); err != nil {
+						t.Error(err)
+					}
+					if err := s.Start(); err != nil {
+						t.Error(err)
+					}
+				} else {
+					guests[j].silence()
+					time.Sleep(20 * time.Second)
+					guests[j].heal()
+				}
+				break
+			}
+		}
+		for _, s := range all {
+			if err := s.Stop(bg); err != nil {
+				t.Error(err)
+			}
+		}
+		if counts[0] < 100 || counts[1] < 100 || counts[2] < 100 || counts[0]+counts[1]+counts[2] < 500 {
+			t.Errorf("beats: %v", counts)
+		}
+	})
+}
+
+func TestPanicInTheWorkIsReportedAndTheScheduleGoesOn(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var log bytes.Buffer
+		calls := 0
+		g := w.clientWith(client.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s, _ := w.scheduler(g, client.ScheduleConfig{Period: time.Second, Work: func(context.Context) error {
+			if calls++; calls == 2 {
+				panic("the disk is full")
+			}
+			return nil
+		}}, nil)
+		time.Sleep(4500 * time.Millisecond)
+		if !s.IsOwner() {
+			t.Error("a panic has ended its leadership")
+		}
+		if err := s.Stop(bg); err != nil || calls != 5 {
+			t.Errorf("%v, %d beats", err, calls)
+		}
+		if got := log.String(); !strings.Contains(got, "the disk is full") || !strings.Contains(got, "TestPanicInTheWork") || !strings.Contains(got, "mutex=job") {
+			t.Errorf("log: %s", got)
+		}
+	})
+}
