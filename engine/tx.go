@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 var _ simba.Keyspace = (*Engine)(nil)
@@ -229,7 +228,7 @@ func (t *tx) Resume() bool {
 
 // isUnwatched reports whether what is watched of the key has not changed.
 func (k *txKey) isUnwatched() bool {
-	return k.watch == nil || k.seen.same(k.watch) || bugs.On(bugs.LostUpdate)
+	return k.watch == nil || k.seen.same(k.watch)
 }
 
 // isFresh reports whether what was read of the key is still so. The caller holds the lock of

@@ -13,8 +13,9 @@ import (
 // Server is a simba-resp, the same through all its restarts. Its methods are for one goroutine
 // at a time.
 type Server struct {
-	Addr string // host:port
-	Dir  string // data directory, of engine embedded
+	Addr    string // host:port
+	Dir     string // data directory, of engine embedded
+	Program string // path of the binary; "" = that of Binary
 
 	t    stores.TB
 	args []string
@@ -56,7 +57,11 @@ func (s *Server) Start() {
 			return
 		}
 	}
-	p, err := run(exec.Command(Binary(s.t), s.args...))
+	program := s.Program
+	if program == "" {
+		program = Binary(s.t)
+	}
+	p, err := run(exec.Command(program, s.args...))
 	if err != nil {
 		s.t.Fatal(err)
 	}
