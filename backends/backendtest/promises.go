@@ -134,8 +134,8 @@ var Promises = []Promise{
 		Redis:    KeptIf(redisDurable), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf("`forceSync=yes`, ZooKeeper's default"),
 		Tests: Tests{
 			Embedded: []string{
-				"engine.TestWithFsyncHeldBackNobodyCanSeeAGrant", "tests.TestNothingToldIsLostInACrash", "tests.TestKillLosesNothingThatWasTold",
-				"tests.TestKillLosesNothingThatAsyncPromises", "tests/simulation.TestSimulation",
+				"engine.TestWithFsyncHeldBackNobodyCanSeeAGrant", "tests/crash.TestCrashLosesNothingAcknowledged", "tests/crash.TestKillLosesNothingAcknowledged",
+				"tests/crash.TestKillLosesNothingThatAsyncPromises", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{
 				"backends/redis.TestACrashOfRedisThatSyncsEachWriteLosesNothingThatWasTold", "backends/redis.TestACrashOfRedisThatSyncsEachWriteMakesNoTwoOwners",
@@ -187,7 +187,7 @@ var Promises = []Promise{
 	{
 		ID: "10s", Rule: "A lease outlives the server through which it was granted", Embedded: KeptIf("the server comes back on the same data"),
 		ZooKeeper: KeptIf("it ends before the session timeout has passed: what a server granted ends with its session"),
-		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests.TestKillLosesNothingThatWasTold"}},
+		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests/crash.TestKillLosesNothingAcknowledged"}},
 	},
 	{ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its place"},
 	{
@@ -227,7 +227,7 @@ var Promises = []Promise{
 	{
 		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server did or saw, in the order in which it learnt of them",
 		Tests: Tests{
-			Embedded: []string{"tests.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
+			Embedded: []string{"tests/clients.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
 			MySQL: []string{tenThousand}, ZooKeeper: []string{tenThousand},
 		},
 	},

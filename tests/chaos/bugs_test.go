@@ -64,7 +64,7 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 func against(t *testing.T, program string) *window {
 	t.Helper()
 	s := simbatest.New(t, "--data-dir", memory(t))
-	s.Program = program
+	s.Command = []string{program}
 	s.Start()
 	w := &world{engine: "embedded", rules: documented["embedded"], servers: []host{{s, s.Addr}}}
 	w.hang(t)
