@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -111,7 +110,7 @@ func (c *client) ownsBoundLease() bool {
 // releaseSession gives up what is bound to the connection, which is closed. What it
 // cannot give up, since the store does not answer, ends with its windows.
 func (c *client) releaseSession() {
-	if len(c.session.byMutex) == 0 || bugs.On(bugs.SessionKeepsLease) {
+	if len(c.session.byMutex) == 0 {
 		return
 	}
 	ctx := context.Background() // the connection's has ended

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // The methods of simba.Backend. None of them waits for anything but a shard's
@@ -115,9 +114,6 @@ func (e *Engine) Owner(_ context.Context, name string) (t simba.Tenure, seq simb
 			t = m.tenure(s.now)
 		}
 	})
-	if bugs.On(bugs.FreeBeforeDurable) && t.IsFree() {
-		seq = 0
-	}
 	return t, seq, err
 }
 

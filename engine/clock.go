@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // Clock tells an engine's time. It counts on from base by Go's monotonic clock,
@@ -52,9 +51,6 @@ func (c Clock) read() (now simba.Instant, wall int64) {
 	now = c.base.Add(t.Sub(c.start))
 	if c.wall != nil {
 		t = c.wall()
-	}
-	if bugs.On(bugs.ClockStepHonoured) {
-		now = c.base.Add(t.Sub(c.start))
 	}
 	return now, t.UnixMilli()
 }

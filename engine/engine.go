@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // Config is what an Engine needs. Only Clock must be set.
@@ -57,9 +56,6 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	}
 	if cfg.HistoryLen == 0 {
 		cfg.HistoryLen = 10000
-	}
-	if bugs.On(bugs.TokenReset) {
-		rec.Token = 0
 	}
 	if cfg.Hash == nil {
 		seed := maphash.MakeSeed()

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 	"github.com/simba-resp/simba-resp/history"
 )
 
@@ -228,9 +227,6 @@ func take[E interface{ rests() simba.Seq }](l *ledger, list *[]E) []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mark := l.journal.Committed()
-	if bugs.On(bugs.NoticeBeforeDurable) {
-		mark = l.seq
-	}
 	n := 0
 	for n < len(*list) && (*list)[n].rests() <= mark {
 		n++
@@ -251,9 +247,6 @@ func (l *ledger) send(n notice) bool {
 		return true
 	}
 	if t := n.turn; t.contender != "" {
-		if bugs.On(bugs.TurnNamesTheNext) {
-			t.last = t.contender
-		}
 		return l.tellTurn(t) > 0
 	}
 	if n.event.Kind == simba.EventAcquired {

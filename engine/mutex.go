@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // never is the deadline of what does not end.
@@ -189,10 +188,6 @@ func (m *mutex) deadline(quiet simba.Instant, former uint64) simba.Instant {
 		d = min(m.end(), quiet)
 	case m.owned():
 		d = m.end()
-		if bugs.On(bugs.LateExpiry) && d != never {
-			const tick = simba.Instant(100 * time.Millisecond)
-			d += tick - d%tick
-		}
 	case c == nil:
 	case c.reserved != nil:
 		d = c.until

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // place is where an entry stands in a queue: by score, and of those with the same one by
@@ -247,9 +246,6 @@ func (q *queue) told(e *entry) bool { return e.turn > q.round }
 
 // next is the first reachable waiter that has not had its turn.
 func (q *queue) next() *entry {
-	if n := len(q.ready); bugs.On(bugs.LastComeFirstServed) && n > 0 && !q.told(q.ready[n-1]) {
-		return q.ready[n-1]
-	}
 	for _, e := range q.ready[q.had.first(q.ready):] {
 		if !q.told(e) {
 			return e

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // reasonHandoff is the reason of a tenure that a blocked waiter was granted.
@@ -16,16 +15,13 @@ const reasonHandoff = "handoff"
 
 // advance lets time do its work: the lease ends, a turn ends, waiters lapse.
 func (m *mutex) advance(s *step) {
-	if m.owned() && (m.end() <= s.now || bugs.On(bugs.EarlyExpiry) && m.ttlEnd() <= s.now) {
+	if m.owned() && m.end() <= s.now {
 		s.forced = true
 		m.vacate(s, simba.EventExpired, "")
 	}
 	c := m.contention
 	if c == nil {
 		return
-	}
-	if bugs.On(bugs.ReservationNeverEnds) && c.until <= s.now {
-		c.until = s.now.Add(time.Second)
 	}
 	if c.reserved != nil && c.until <= s.now {
 		m.endTurn(s)
@@ -77,10 +73,6 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 	m.advance(s)
 	switch {
 	case m.owned() && m.owner() == r.Contender && s.now >= s.quiet:
-		if bugs.On(bugs.DoubleGrantOnRetry) {
-			m.grant(s, r.Contender, r.TTL, r.Transition, r.Session, "")
-			return simba.StatusAcquired
-		}
 		m.renew(s, r.TTL, r.Transition)
 		m.bind(r.Session)
 		m.told()
@@ -115,15 +107,8 @@ func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
 // guard renews for the owner, and never begins or revives a tenure.
 func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 	m.advance(s)
-	if bugs.On(bugs.GuardRevives) && m.open(s, r.Contender) {
-		m.grant(s, r.Contender, r.TTL, r.Transition, 0, "")
-		return simba.StatusRenewed
-	}
 	if !m.owned() || m.owner() != r.Contender || r.Token != 0 && r.Token != m.token {
 		return simba.StatusLost
-	}
-	if bugs.On(bugs.RenewalKeepsWindows) {
-		r.TTL, r.Transition = m.ttlLen(), m.end().Sub(m.ttlEnd())
 	}
 	m.renew(s, r.TTL, r.Transition)
 	m.told()
@@ -136,7 +121,7 @@ func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	m.advance(s)
 	owned := m.owned() && m.owner() == r.Contender &&
-		(r.Token == 0 || r.Token == m.token || bugs.On(bugs.ReleaseWithoutTokenCheck)) &&
+		(r.Token == 0 || r.Token == m.token) &&
 		(r.Session == 0 || m.boundTo(r.Session))
 	if owned {
 		// A session that ends is not its owner's word: it may believe in its lease.
@@ -232,14 +217,10 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	case t.moved:
 		return simba.StatusQueued
 	case e == nil: // its contender took itself out of the queue
-	case why == simba.EndGone && bugs.On(bugs.GrantToTheDead):
-		return simba.StatusQueued
 	case why == simba.EndGone:
 		c := m.contention
 		c.setTicket(e, nil)
-		if !bugs.On(bugs.QueueLeak) {
-			c.poll(e, m.lapse(s))
-		}
+		c.poll(e, m.lapse(s))
 		c.setReady(e, s.subscribed(m.name(), t.contender))
 		m.handOn(s) // one that waited on may not have had its turn
 		return simba.StatusQueued
@@ -258,7 +239,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 // connection and learned of its tenure there: then it keeps it.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
-	if t.token <= s.former || m.contention == nil || m.contention.untold != t || bugs.On(bugs.DeadKeepsGrant) {
+	if t.token <= s.former || m.contention == nil || m.contention.untold != t {
 		return
 	}
 	s.forced = true // a crash must not bring it back: nobody would release it
@@ -275,7 +256,7 @@ func (m *mutex) told() {
 
 // open reports whether contender may have the mutex now.
 func (m *mutex) open(s *step, contender string) bool {
-	if m.owned() || s.now < s.quiet && !bugs.On(bugs.GrantInQuietTime) {
+	if m.owned() || s.now < s.quiet {
 		return false
 	}
 	c := m.contention
@@ -326,7 +307,7 @@ func (m *mutex) vacate(s *step, kind simba.EventKind, reason string) {
 		m.setFields(nil)
 		c.last = owner
 		c.newRound()
-		if t != nil && !t.ended && kind != simba.EventReleased && !bugs.On(bugs.UntoldForgotten) {
+		if t != nil && !t.ended && kind != simba.EventReleased {
 			m.resume(s, t)
 		}
 	}
@@ -361,7 +342,7 @@ func (m *mutex) handOn(s *step) {
 	}
 	c.readyResumed()
 	for e := c.next(); e != nil; e = c.next() {
-		if e.ticket != nil && !bugs.On(bugs.LostWakeUp) {
+		if e.ticket != nil {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 			return
 		}
@@ -389,14 +370,12 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
 	// A poll does not change what a blocked connection asked for and will be told.
-	if (t != nil || e.ticket == nil) && !(bugs.On(bugs.FirstWindowsStay) && e.ttl != 0) {
+	if t != nil || e.ticket == nil {
 		e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
 	}
 	if t != nil {
 		old := c.setTicket(e, t)
-		if !bugs.On(bugs.OldWaitForgotten) {
-			s.wake(old)
-		}
+		s.wake(old)
 		if old != nil {
 			old.moved = true
 		}

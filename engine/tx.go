@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 var _ simba.Keyspace = (*Engine)(nil)
@@ -239,7 +238,7 @@ func (t *tx) Unchanged(name string, queue bool, version uint64) (same bool) {
 		}
 		same = k.watchVersion(queue) == version
 	})
-	return same || bugs.On(bugs.LostUpdate)
+	return same
 }
 
 // watchVersion watches the mutex until the transaction ends, and returns its version. The caller
@@ -254,7 +253,7 @@ func (k *txKey) watchVersion(queue bool) uint64 {
 
 // isUnwatched reports whether what is watched of the key has not changed.
 func (k *txKey) isUnwatched() bool {
-	return k.watch == nil || k.seen.same(k.watch) || bugs.On(bugs.LostUpdate)
+	return k.watch == nil || k.seen.same(k.watch)
 }
 
 // isFresh reports whether what was read of the key is still so. The caller holds the lock of

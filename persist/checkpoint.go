@@ -6,7 +6,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/simba-resp/simba-resp/bugs"
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
@@ -103,9 +102,6 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 
 // setLease has the next write set a mutex's row, or delete it if value is nil.
 func (c *checkpoint) setLease(mutex string, value []byte) {
-	if _, ok := c.leases[mutex]; ok && bugs.On(bugs.ReplayOutOfOrder) {
-		return
-	}
 	c.leases[mutex] = value
 }
 
@@ -134,7 +130,7 @@ func (c *checkpoint) write() error {
 	}
 	c.leases = make(map[string][]byte) // a large one must not keep its memory
 	c.size = 0
-	if err := c.db.Apply(b, pebble.NoSync); err != nil || bugs.On(bugs.SegmentReleasedEarly) {
+	if err := c.db.Apply(b, pebble.NoSync); err != nil {
 		return err
 	}
 	return c.db.Flush()

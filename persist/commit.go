@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // group is the changes that are written together: one record, with one fsync.
@@ -211,9 +210,6 @@ func (s *Store) apply(g *group) error {
 	}
 	if s.behind() > 0 {
 		notify(s.full)
-	}
-	if bugs.On(bugs.FsyncSkipped) {
-		return nil
 	}
 	return s.journal.Sync()
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // fault is the switch from working to failed, which goes one way. It is armed
@@ -37,7 +35,7 @@ type killable interface{ Killed() <-chan struct{} }
 func (f *fault) arm() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.armed = f.err == nil && !bugs.On(bugs.FaultNotFatal)
+	f.armed = f.err == nil
 	return f.err
 }
 

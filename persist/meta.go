@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // metaFormat is the version of everything that is stored; the values of leases and of
@@ -114,7 +113,7 @@ func (m *meta) isOf(boot Boot, now simba.Instant) bool {
 
 // place returns the lease as it stands on the scale of the epoch.
 func (e *epoch) place(l simba.Lease, generation uint64) simba.Lease {
-	if generation != e.Generation && !bugs.On(bugs.RestartCutsLeases) {
+	if generation != e.Generation {
 		l.Acquired, l.AcquiredAt = e.Rebased, e.RebasedAt
 	}
 	return l

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 var (
@@ -26,10 +25,6 @@ func (c *Conn) Batch() uint64 { return c.batches }
 // are dropped, and the connection ends when the handler returns.
 func (c *Conn) Flush() error {
 	c.mute()
-	if bugs.On(bugs.ReplyBeforeFsync) {
-		c.fail(c.send())
-		c.reply.Truncate(0)
-	}
 	if err := c.Commit(); err == nil && c.err == nil {
 		c.fail(c.send())
 	}

@@ -133,8 +133,8 @@ var Promises = []Promise{
 		Redis:    KeptIf(redisDurable), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf("`forceSync=yes`, ZooKeeper's default"),
 		Tests: Tests{
 			Embedded: []string{
-				"engine.TestWithFsyncHeldBackNobodyCanSeeAGrant", "tests.TestNothingToldIsLostInACrash", "tests.TestKillLosesNothingThatWasTold",
-				"tests.TestKillLosesNothingThatAsyncPromises", "tests/simulation.TestSimulation",
+				"engine.TestWithFsyncHeldBackNobodyCanSeeAGrant", "tests/crash.TestCrashLosesNothingAcknowledged", "tests/crash.TestKillLosesNothingAcknowledged",
+				"tests/crash.TestKillLosesNothingThatAsyncPromises", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{
 				"backends/redis.TestCrashOfSyncingRedisLosesNothingAcknowledged", "backends/redis.TestCrashOfSyncingRedisMakesNoTwoOwners",
@@ -186,7 +186,7 @@ var Promises = []Promise{
 	{
 		ID: "10s", Rule: "A lease outlives the server that granted it", Embedded: KeptIf("the server restarts on the same data"),
 		ZooKeeper: KeptIf("it ends before the session timeout: the leases that a server granted end with its session"),
-		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests.TestKillLosesNothingThatWasTold"}},
+		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests/crash.TestKillLosesNothingAcknowledged"}},
 	},
 	{ID: "retry", Rule: "A request may be repeated: ACQUIRE by the owner renews with the same token, a waiter keeps its queue entry"},
 	{
@@ -226,7 +226,7 @@ var Promises = []Promise{
 	{
 		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server caused or observed, in the order in which it learned of them",
 		Tests: Tests{
-			Embedded: []string{"tests.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
+			Embedded: []string{"tests/clients.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
 			MySQL: []string{tenThousand}, ZooKeeper: []string{tenThousand},
 		},
 	},

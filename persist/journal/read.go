@@ -7,8 +7,6 @@ import (
 	"io"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/simba-resp/simba-resp/bugs"
 )
 
 // readAhead is how many bytes of a segment are read at a time.
@@ -65,7 +63,7 @@ func (r *reader) next() (bool, error) {
 	if err := r.read(size); err != nil {
 		return false, r.unlessEOF(err)
 	}
-	if checksum(r.salt, r.payload) != f.sum && !bugs.On(bugs.TornRecordAccepted) {
+	if checksum(r.salt, r.payload) != f.sum {
 		return false, nil
 	}
 	r.payload = r.payload[:f.length]

@@ -44,7 +44,7 @@ func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
 	v.recovers()
 }
 
-func TestATLSClientIsToldAtOnceThatThePortIsPlain(t *testing.T) {
+func TestATLSClientOnThePlainPortGetsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	for range 20 {
@@ -60,7 +60,7 @@ func TestATLSClientIsToldAtOnceThatThePortIsPlain(t *testing.T) {
 	v.recovers()
 }
 
-func TestWhatIsBeyondTheLimitsIsRefused(t *testing.T) {
+func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	huge := strings.Repeat("x", 64<<10)

@@ -131,7 +131,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 	}
 }
 
-func TestScanStormsHoldUpNobody(t *testing.T) {
+func TestScanStormsDelayNoOtherClient(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	const mutexes = 5_000
@@ -193,7 +193,7 @@ func fill(t testing.TB, v *victim, n int) {
 	}
 }
 
-func TestWhatTheServerRemembersOfItsClientsIsBounded(t *testing.T) {
+func TestMemoryOfPastClientsIsBounded(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	for _, set := range [][]any{{"slowlog-log-slower-than", 0}, {"latency-monitor-threshold", 1}} {

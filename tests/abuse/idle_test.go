@@ -11,7 +11,7 @@ import (
 const idleCost = 16 << 10
 
 // Not parallel: the test's process may not open so many files together with other tests.
-func TestTenThousandIdleConnectionsCostLittleAndDisturbNobody(t *testing.T) {
+func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	n := 10_000
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {

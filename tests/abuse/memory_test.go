@@ -150,7 +150,7 @@ func TestScriptsThatAreKeptDoNotFillTheMemory(t *testing.T) {
 	v.isBounded(limit)
 }
 
-func TestWhoFillsTheMemoryWithMutexesIsRefusedAndNobodyLosesALock(t *testing.T) {
+func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	t.Parallel()
 	const limit = 40 << 20
 	v := attacked(t, "--durability", "memory", "--maxmemory", "40mb")
@@ -255,7 +255,7 @@ func TestWhoFillsTheMemoryWithMutexesIsRefusedAndNobodyLosesALock(t *testing.T) 
 	})
 }
 
-func TestALimitCanBeSetWhileTheServerRunsAndLeasesThatEndMakeRoom(t *testing.T) {
+func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 	t.Parallel()
 	const limit = 48 << 20
 	v := attacked(t)

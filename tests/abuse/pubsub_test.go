@@ -73,7 +73,7 @@ func hears(c *raw, messages int, payload func(int) string) error {
 	return nil
 }
 
-func TestLargeMessagesToWhoReadsNothingAreNoMoreThanTheirQueues(t *testing.T) {
+func TestMemoryOfSubscribersThatReadNothingIsBounded(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(50)
@@ -126,7 +126,7 @@ func TestAStuckMonitorIsCut(t *testing.T) {
 	v.recovers()
 }
 
-func TestTheSubscriptionsOfManyConnectionsHoldUpNobody(t *testing.T) {
+func TestSubscriptionsOfManyConnectionsDelayNoOtherClient(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	const each = 10_000 // that a connection may have

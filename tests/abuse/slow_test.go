@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestWhoNeverAuthenticatesIsCutAndOthersGetInAgain(t *testing.T) {
+func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	t.Parallel()
 	const password, places = "secret", 1000
 	s := simbatest.Start(t, "--requirepass", password, "--maxclients", fmt.Sprint(places))
@@ -54,7 +54,7 @@ func TestWhoNeverAuthenticatesIsCutAndOthersGetInAgain(t *testing.T) {
 	v.recovers()
 }
 
-func TestWhoGuessesFromManyConnectionsLocksNobodyOut(t *testing.T) {
+func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	t.Parallel()
 	const password = "secret"
 	s := simbatest.Start(t, "--requirepass", password)
@@ -111,7 +111,7 @@ func TestWhoGuessesFromManyConnectionsLocksNobodyOut(t *testing.T) {
 	v.recovers()
 }
 
-func TestCommandsThatComeByteByByteHoldUpNobody(t *testing.T) {
+func TestCommandsSentByteByByteDelayNoOtherClient(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(1000)
@@ -139,7 +139,7 @@ func TestCommandsThatComeByteByByteHoldUpNobody(t *testing.T) {
 	v.recovers()
 }
 
-func TestCommandsThatNeverEndHoldNoMoreThanTwiceTheirBytes(t *testing.T) {
+func TestUnfinishedCommandsHoldAtMostTwiceTheirBytes(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(50)
@@ -156,7 +156,7 @@ func TestCommandsThatNeverEndHoldNoMoreThanTwiceTheirBytes(t *testing.T) {
 	v.recovers()
 }
 
-func TestWhoReadsNoRepliesIsCut(t *testing.T) {
+func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(100)

@@ -54,7 +54,7 @@ func TestATransactionsQueueIsBounded(t *testing.T) {
 	v.recovers()
 }
 
-func TestWhatATransactionRepliesIsBounded(t *testing.T) {
+func TestRepliesOfATransactionAreBounded(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(4)
@@ -112,7 +112,7 @@ func TestTheKeysThatConnectionsWatchAreBounded(t *testing.T) {
 	v.recovers()
 }
 
-func TestManyKeysInOneStepHoldUpNobody(t *testing.T) {
+func TestManyKeysInOneStepDelayNoOtherClient(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	c := v.raw()

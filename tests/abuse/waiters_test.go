@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestOfThousandsOfWaitersEachHasItsTurnOnce(t *testing.T) {
+func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	owner := v.client()

@@ -37,7 +37,7 @@ var brief = []string{
 	"primary demoted, old connections kept",
 }
 
-func TestTenuresAreLinearizableWhateverFails(t *testing.T) {
+func TestTenuresAreLinearizableUnderFaults(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}

@@ -136,7 +136,7 @@ func (o operation) changes() bool {
 	return o.owns() || !o.unknown && o.done && (o.kind == release || o.kind == breakUp)
 }
 
-func TestACrashUndoesNoMoreThanWasToldLast(t *testing.T) {
+func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
 	// The process ran at 1,000 ms, was gone at 1,010, and the next one served at 1,100. Leases are 600 ms long, and the
 	// longest of the run was too.
 	const lease = 600 * time.Millisecond
@@ -189,7 +189,7 @@ func TestACrashUndoesNoMoreThanWasToldLast(t *testing.T) {
 	}
 }
 
-func TestWhoGaveATenureUpIsNotSureOfItAfterACrash(t *testing.T) {
+func TestAReleasedTenureMayReturnAfterACrash(t *testing.T) {
 	all := []operation{
 		in(600, 610, request{kind: acquire, contender: "a", lease: 2 * time.Second}, granted("a", 1)),
 		in(985, 990, releases("a", 1), yes),

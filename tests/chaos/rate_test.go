@@ -95,7 +95,7 @@ func (c counters) anew() (n int) {
 	return n
 }
 
-func TestLooksAloneDoNotMakeAWindowCount(t *testing.T) {
+func TestReadsAloneDoNotMakeAWindowCount(t *testing.T) {
 	c := make(counters, 3)
 	from := c.mark()
 	const healed = instant(20 * time.Millisecond)

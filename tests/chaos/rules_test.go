@@ -74,8 +74,8 @@ func judged(t *testing.T, r *rules, all []operation) bool {
 	return false
 }
 
-// TestAWaitMayBeToldOfWhatALostRequestOfItsOwnHasRenewed: seen once in ten minutes, when the network was whole again as a lease ended.
-func TestAWaitMayBeToldOfWhatALostRequestOfItsOwnHasRenewed(t *testing.T) {
+// TestAWaiterMayLearnOfARenewalByItsLostRequest: seen once in ten minutes, when the network was whole again as a lease ended.
+func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 	lostBy := func(who string) operation {
 		return lost(5, request{kind: acquire, contender: who, lease: 150 * time.Millisecond})
 	}
@@ -261,7 +261,7 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 	}
 }
 
-func TestALeaseIsCutShortByWhoDoesNotTell(t *testing.T) {
+func TestALaterOperationShowsThatALeaseWasCutShort(t *testing.T) {
 	w := lost(12, acquires("a"))
 	lease := in(15, 20, request{kind: guard, contender: "a", token: 1, lease: time.Second}, renewed("a", 1))
 	left := func(p reply) reply { p.left = 95 * time.Millisecond; return p }
@@ -281,7 +281,7 @@ func TestALeaseIsCutShortByWhoDoesNotTell(t *testing.T) {
 	}
 }
 
-func TestWhatContendersKnowOfTheirTenuresMustNotOverlap(t *testing.T) {
+func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	next := in(15, 20, acquires("b"), granted("b", 2))
 	twice := []operation{ // after both of them
@@ -433,7 +433,7 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotHeardOfIsPresumedToHaveGranted(t *testing.T) {
+func TestAnUnreachableServerIsPresumedToHaveGranted(t *testing.T) {
 	presumes := guarantees{presumes: true, again: true, relearns: true}
 	away := []absence{{server: 0, from: 20 * ms, to: 500 * ms}}
 	killed := []absence{{server: 0, from: 20 * ms, to: 500 * ms, ended: true}}

@@ -15,14 +15,14 @@ import (
 // thousand times.
 const bound = 100 * time.Millisecond
 
-// TestNoHandoffIsLostToTheDead has 1 to 50 waiters queue for a mutex, of whom a random part dies, the
+// TestNoHandoffIsLostToDeadWaiters has 1 to 50 waiters queue for a mutex, of whom a random part dies, the
 // first among them or not, while they wait or just as it is their turn. Then the mutex goes from hand to hand:
 // every waiter that lives must get it, in its turn, and soon.
 //
 // A waiter whose connection has broken is known to be dead, and passed over. One whose machine is gone, or
 // stands still, sends nothing that would tell: the server knows of it by keepalive after 11 s. Until then such
 // a waiter is granted the mutex in its turn, and the next gets it when that lease ends.
-func TestNoHandoffIsLostToTheDead(t *testing.T) {
+func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
 			if !simbatest.Long() { // where time is measured one runs alone; else they mostly wait for leases to end

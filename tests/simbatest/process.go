@@ -30,6 +30,14 @@ func Run(t stores.TB, program string, args ...string) *Process {
 	return RunCmd(t, exec.Command(program, args...))
 }
 
+// Output runs a program to its end and returns what it wrote.
+func Output(t stores.TB, program string, args ...string) string {
+	t.Helper()
+	p := Run(t, program, args...)
+	p.Wait(t)
+	return p.Output()
+}
+
 // RunCmd is Run for a program that needs more than its arguments: a folder, or an environment
 // (nil means the test's, without the settings of a server). Its output is the Process'.
 func RunCmd(t stores.TB, cmd *exec.Cmd) *Process {
@@ -77,6 +85,9 @@ func Environ() []string {
 	return append(env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
 }
 
+// Pid returns the id of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
 // Kill ends the process as a crash does (SIGKILL), and returns when it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // fails only if it is gone already
@@ -118,9 +129,21 @@ func (p *Process) Wants(t stores.TB, pattern string) []string {
 // of the line after the one that it found.
 func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches []string, next int) {
 	t.Helper()
+	submatches, next, ended := p.find(line, regexp.MustCompile(pattern))
+	switch {
+	case ended:
+		t.Fatalf("%v ended without a line like %s:\n%s", p.cmd, pattern, p.Output())
+	case submatches == nil:
+		t.Fatalf("%v writes no line like %s:\n%s", p.cmd, pattern, p.Output())
+	}
+	return submatches, next
+}
+
+// find waits for a line that matches, from the one with that number on. It returns nil if the process
+// ends before, or does not write one within Patience.
+func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next int, ended bool) {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
-	re := regexp.MustCompile(pattern)
 	for {
 		more := p.out.more()
 		gone := false
@@ -131,17 +154,17 @@ func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches 
 		}
 		for ; line < p.out.count(); line++ {
 			if match := re.FindStringSubmatch(p.out.line(line)); match != nil {
-				return match, line + 1
+				return match, line + 1, false
 			}
 		}
 		if gone {
-			t.Fatalf("%v ended without a line like %s:\n%s", p.cmd, pattern, p.Output())
+			return nil, line, true
 		}
 		select {
 		case <-more:
 		case <-p.exited:
 		case <-late.C:
-			t.Fatalf("%v writes no line like %s:\n%s", p.cmd, pattern, p.Output())
+			return nil, line, false
 		}
 	}
 }

@@ -3,35 +3,38 @@ package simbatest
 import (
 	"net"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Server is a simba-resp, the same through all its restarts. Its methods are for one goroutine
-// at a time.
+// Server is a simba-resp, the same through all its restarts. Its methods are for one goroutine at a
+// time.
 type Server struct {
-	Addr string // host:port
-	Dir  string // data directory, of engine embedded
+	*Process          // the last that was started; nil = none
+	Addr     string   // host:port
+	Dir      string   // data directory of the embedded engine
+	Command  []string // the words of the command before the flags; nil = the path of Binary
 
 	t    stores.TB
 	args []string
-	proc *Process // the last; nil = never started
 }
 
-// New returns a server that does not run yet, on a free port and with a data directory of its own. The
-// arguments are flags of the server and win over those.
+// New returns a server that does not run yet, on a free port and with a data directory of its own.
+// The arguments are flags of the server. They override these two.
 func New(t stores.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t))), Dir: t.TempDir() + "/data", t: t}
 	s.args = append([]string{"--addr", s.Addr, "--data-dir", s.Dir}, args...)
-	// Once, now: what the test makes later is cleaned up before the server is gone, however
-	// often that was started in between.
+	// Registered once, and now: cleanups that the test adds later run while the server still runs.
 	t.Cleanup(func() {
-		if s.proc != nil {
-			s.proc.Kill()
+		if s.Process != nil {
+			s.Kill()
 		}
 	})
 	return s
@@ -45,33 +48,78 @@ func Start(t stores.TB, args ...string) *Server {
 	return s
 }
 
-// Start starts the server, again after Stop or Kill: at the same address, with the data that it had. It
-// returns when it serves; if it does not, the test fails. A server that runs is left alone.
+// StartIn is Start with the given data directory.
+func StartIn(t stores.TB, dir string, args ...string) *Server {
+	t.Helper()
+	s := New(t, append(args, "--data-dir", dir)...)
+	s.Dir = dir
+	s.Start()
+	return s
+}
+
+// Launch runs the binary with the given flags, and does not wait until it serves.
+func Launch(t stores.TB, args ...string) *Process {
+	t.Helper()
+	return Run(t, Binary(t), args...)
+}
+
+// Refused runs the binary, which must not serve. It must exit with that code and say why in one line.
+func Refused(t stores.TB, code int, why string, args ...string) {
+	t.Helper()
+	p := Launch(t, args...)
+	if got := p.Wait(t); got != code {
+		t.Errorf("exit code %d, want %d", got, code)
+	}
+	log := strings.TrimSpace(p.Output())
+	if !strings.Contains(log, why) || strings.Count(log, "\n") > 0 {
+		t.Errorf("it logs:\n%s\nwant one line with %q", log, why)
+	}
+}
+
+// Start starts the server, or starts it again after Stop or Kill with its address and its data. It
+// returns when the server serves. If it does not, the test fails. A running server is left alone.
 func (s *Server) Start() {
 	s.t.Helper()
-	if s.proc != nil {
+	if s.Process != nil {
 		select {
-		case <-s.proc.exited:
+		case <-s.exited:
 		default:
 			return
 		}
 	}
-	p, err := run(exec.Command(Binary(s.t), s.args...))
+	s.launch()
+	s.Wants(s.t, ready)
+}
+
+// ready is logged by a server when it serves.
+const ready = `msg=ready .*addr=`
+
+// StartOrEnd is Start for a server that may end before it serves. It then returns false.
+func (s *Server) StartOrEnd() bool {
+	s.t.Helper()
+	s.launch()
+	match, _, _ := s.find(0, regexp.MustCompile(ready))
+	return match != nil
+}
+
+func (s *Server) launch() {
+	s.t.Helper()
+	command := s.Command
+	if command == nil {
+		command = []string{Binary(s.t)}
+	}
+	p, err := run(exec.Command(command[0], slices.Concat(command[1:], s.args)...))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.proc = p
-	s.proc.Wants(s.t, `msg=ready .*addr=`)
+	s.Process = p
 }
-
-// Kill ends the server as a crash does (SIGKILL), and returns when it is gone.
-func (s *Server) Kill() { s.proc.Kill() }
 
 // Stop ends the server in good order (SIGTERM), and returns when it is gone.
 func (s *Server) Stop() {
 	s.t.Helper()
-	s.proc.Signal(syscall.SIGTERM)
-	s.proc.Wait(s.t)
+	s.Signal(syscall.SIGTERM)
+	s.Wait(s.t)
 }
 
 // Restart kills the server and starts it again.
@@ -81,16 +129,10 @@ func (s *Server) Restart() {
 	s.Start()
 }
 
-// Pause freezes the server: its connections stay open and nothing is answered, until Resume.
-func (s *Server) Pause() { s.proc.Pause() }
-
-// Resume lets a server go on that was paused.
-func (s *Server) Resume() { s.proc.Resume() }
-
-// Prefer lets the server run before others, see [Process.Prefer], until it is started again. A test for which that is
-// not permitted says so: what it measures is how busy the machine is, too.
+// Prefer gives the server a real-time priority, see [PreferServer], until it is started again. A test
+// without that permission logs so, since it then measures how busy the machine is, too.
 func (s *Server) Prefer(t testing.TB) {
-	if !PreferServer(s.proc.cmd.Process.Pid) {
+	if !PreferServer(s.Pid()) {
 		t.Log("the server runs as all others do: a priority of real time is not permitted")
 	}
 }
@@ -105,8 +147,8 @@ func (s *Server) Replace() {
 	s.Start()
 }
 
-// Log returns what the server has logged since it was started last.
-func (s *Server) Log() string { return s.proc.Output() }
+// Port returns the last part of the address.
+func (s *Server) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':')+1:] }
 
-// Pid is the process of the server that runs, or ran last.
-func (s *Server) Pid() int { return s.proc.cmd.Process.Pid }
+// Log returns what the server has logged since it was started last.
+func (s *Server) Log() string { return s.Output() }

@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestWhatOneProcessorLostAtMostIsWhatWasStolen(t *testing.T) {
+func TestStolenTimeIsTheMostThatOneProcessorLost(t *testing.T) {
 	const ms = time.Millisecond
 	earlier, later := simbatest.Stolen{10 * ms, 500 * ms}, simbatest.Stolen{60 * ms, 530 * ms}
 	if d := later.Since(earlier); d != 50*ms {

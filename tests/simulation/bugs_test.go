@@ -1,132 +1,124 @@
-//go:build bugs
-
 package simulation
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
 
-	"github.com/simba-resp/simba-resp/bugs"
+	"github.com/simba-resp/simba-resp/tests/bugs"
 )
 
-// seededBug is a bug, with the rule as whose breach it must be found.
-type seededBug struct {
-	bug  bugs.Bug
-	rule string
+// seeded has the rule as whose breach each bug must be found.
+var seeded = map[string]string{
+	"reply-before-fsync":              ruleDurable,
+	"fsync-skipped":                   ruleDurable,
+	"notice-before-durable":           ruleDurable,
+	"free-before-durable":             ruleDurable,
+	"token-reset":                     ruleTokens,
+	"double-grant-on-retry":           ruleTokens,
+	"release-without-token-check":     ruleTokens,
+	"guard-revives":                   ruleGuard,
+	"renewal-keeps-windows":           ruleGuard,
+	"first-windows-stay":              ruleWindows,
+	"early-expiry":                    ruleOneOwner,
+	"late-expiry":                     ruleOneOwner,
+	"leases-by-wall-clock":            ruleClock,
+	"restart-cuts-leases":             ruleClock,
+	"grant-during-recovery-delay":     ruleDurable,
+	"lost-wake-up":                    ruleWakeup,
+	"reservation-never-ends":          ruleWakeup,
+	"last-come-first-served":          ruleOrder,
+	"grant-to-disconnected-waiter":    ruleDeadWaiter,
+	"disconnected-waiter-keeps-grant": ruleDeadWaiter,
+	"queue-leak":                      ruleNothingLeft,
+	"session-keeps-lease":             ruleNothingLeft,
+	"notice-names-next-waiter":        ruleNotices,
+	"fault-not-fatal":                 ruleFatal,
+	"superseded-wait-unanswered":      ruleLiveness,
+	"waiter-not-requeued":             ruleWakeup,
+	"segment-released-early":          ruleDurable,
+	"replay-out-of-order":             ruleDurable,
+	"lost-update":                     ruleReplies,
 }
 
-// seeded are all bugs but those that are caught elsewhere.
-var seeded = []seededBug{
-	{bugs.ReplyBeforeFsync, ruleDurable},
-	{bugs.FsyncSkipped, ruleDurable},
-	{bugs.NoticeBeforeDurable, ruleDurable},
-	{bugs.FreeBeforeDurable, ruleDurable},
-	{bugs.TokenReset, ruleTokens},
-	{bugs.DoubleGrantOnRetry, ruleTokens},
-	{bugs.ReleaseWithoutTokenCheck, ruleTokens},
-	{bugs.GuardRevives, ruleGuard},
-	{bugs.RenewalKeepsWindows, ruleGuard},
-	{bugs.FirstWindowsStay, ruleWindows},
-	{bugs.EarlyExpiry, ruleOneOwner},
-	{bugs.LateExpiry, ruleOneOwner},
-	{bugs.ClockStepHonoured, ruleClock},
-	{bugs.RestartCutsLeases, ruleClock},
-	{bugs.GrantInQuietTime, ruleDurable},
-	{bugs.LostWakeUp, ruleWakeup},
-	{bugs.ReservationNeverEnds, ruleWakeup},
-	{bugs.LastComeFirstServed, ruleOrder},
-	{bugs.GrantToTheDead, ruleDeadWaiter},
-	{bugs.DeadKeepsGrant, ruleDeadWaiter},
-	{bugs.QueueLeak, ruleNothingLeft},
-	{bugs.SessionKeepsLease, ruleNothingLeft},
-	{bugs.TurnNamesTheNext, ruleNotices},
-	{bugs.FaultNotFatal, ruleFatal},
-	{bugs.OldWaitForgotten, ruleLiveness},
-	{bugs.UntoldForgotten, ruleWakeup},
-	{bugs.SegmentReleasedEarly, ruleDurable},
-	{bugs.ReplayOutOfOrder, ruleDurable},
-	{bugs.LostUpdate, ruleReplies},
-}
+// caughtElsewhere are bugs that the simulation seldom meets. The tests of package bugs look for them.
+var caughtElsewhere = []string{"torn-record-accepted"}
 
-// elsewhere are bugs that tests of their own package catch: the simulation meets what shows
-// them too seldom.
-var elsewhere = []bugs.Bug{bugs.TornRecordAccepted}
-
-// judged are all rules: one that no bug breaks may have a judge that sees nothing.
+// judged are all rules: the judge of a rule that no bug breaks may be blind.
 var judged = []string{
 	ruleOneOwner, ruleWindows, ruleGuard, ruleTokens, ruleDurable, ruleDeadWaiter, ruleOrder, ruleWakeup,
 	ruleNothingLeft, ruleClock, ruleNotices, ruleFatal, ruleLiveness, ruleReplies,
 }
 
-const (
-	mostSeeds    = 1000 // within so many runs a bug must be found
-	controlSeeds = 50   // so many runs, at least, must show nothing of a server without bugs
-)
-
-func TestSeededBugs(t *testing.T) {
-	for _, b := range bugs.All() {
-		if !slices.Contains(elsewhere, b) && !slices.ContainsFunc(seeded, func(s seededBug) bool { return s.bug == b }) {
-			t.Errorf("%v: nobody says which rule it breaks", b)
+func TestEachBugHasARuleAndEachRuleABug(t *testing.T) {
+	names := bugs.Names(t)
+	for _, bug := range names {
+		if seeded[bug] == "" && !slices.Contains(caughtElsewhere, bug) {
+			t.Errorf("%s: no rule is named", bug)
+		}
+	}
+	broken := map[string]bool{}
+	for bug, rule := range seeded {
+		if broken[rule] = true; !slices.Contains(names, bug) {
+			t.Errorf("%s: there is no such bug", bug)
 		}
 	}
 	for _, rule := range judged {
-		if !slices.ContainsFunc(seeded, func(s seededBug) bool { return s.rule == rule }) {
+		if !broken[rule] {
 			t.Errorf("no bug breaks the rule %q", rule)
 		}
 	}
-	var text strings.Builder
+}
+
+// mostSeeds bounds the runs within which a bug must be found.
+const mostSeeds = 1000
+
+// firstViolation matches what TestSimulation writes of a run: its seed, and the rule broken first.
+var firstViolation = regexp.MustCompile(`seed (\d+) \(.*\):\n\s+([^:\n]+): `)
+
+func TestSeededBugsAreCaught(t *testing.T) {
+	bugs.SkipUnlessWanted(t)
+	var (
+		text strings.Builder
+		mu   sync.Mutex // guards table
+	)
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "bug\tseeds\ttime\tthe rule that caught it")
-	for _, s := range seeded {
-		t.Run(s.bug.String(), func(t *testing.T) {
-			defer bugs.Turn(bugs.None)
+	t.Cleanup(func() {
+		table.Flush()
+		t.Logf("\n%s", text.String())
+	})
+	for bug, rule := range seeded {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
 			began := time.Now()
-			bugs.Turn(s.bug)
-			run := hunt(t)
-			bugs.Turn(bugs.None)
-			took := time.Since(began).Round(100 * time.Millisecond)
-			if run == nil {
-				t.Errorf("%d runs show nothing", mostSeeds)
-				fmt.Fprintf(table, "%v\t> %d\t%v\tNONE\n", s.bug, mostSeeds, took)
+			// On one processor, the seeds run in their order.
+			out, err := bugs.Go(t, bug, "test", "-count", "1", "-cpu", "1", "-vet", "off", "-timeout", "30m",
+				"-run", "^TestSimulation$", "./tests/simulation", "-from", "1", "-seeds", strconv.Itoa(mostSeeds))
+			found := firstViolation.FindStringSubmatch(out)
+			if err == nil || found == nil {
+				t.Errorf("%d seeds show nothing: %v\n%s", mostSeeds, err, out)
 				return
 			}
-			found := run.violations[0]
-			fmt.Fprintf(table, "%v\t%d\t%v\t%s\n", s.bug, run.seed, took, found.Rule)
-			if found.Rule != s.rule {
-				t.Errorf("it breaks the rule %q and was found by seed %d as %v\n%s\nSIMBA_BUG=%v go test -tags bugs ./tests/simulation -run TestSimulation -seed %d",
-					s.rule, run.seed, found, run.tail(30), s.bug, run.seed)
+			mu.Lock()
+			fmt.Fprintf(table, "%s\t%s\t%v\t%s\n", bug, found[1], time.Since(began).Round(100*time.Millisecond), found[2])
+			mu.Unlock()
+			if found[2] != rule {
+				t.Errorf("it breaks the rule %q, but the first violation is of %q:\n%s", rule, found[2], out)
 			}
-			mustShowNothing(t, run.seed)
+			seed, err := strconv.ParseUint(found[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if run := simulate(t, seed); len(run.violations) > 0 {
+				t.Errorf("without the bug too: %v", run)
+			}
 		})
-	}
-	table.Flush()
-	t.Logf("\n%s", text.String())
-}
-
-// hunt runs one seed after the other until one shows something. If none does it returns nil.
-func hunt(t *testing.T) *report {
-	for seed := uint64(1); seed <= mostSeeds; seed++ {
-		if run := simulate(t, seed); len(run.violations) > 0 {
-			return run
-		}
-	}
-	return nil
-}
-
-func TestWithoutABugTheFirstSeedsShowNothing(t *testing.T) {
-	for seed := uint64(1); seed <= controlSeeds; seed++ {
-		mustShowNothing(t, seed)
-	}
-}
-
-// mustShowNothing runs a seed without a bug: else what is found would not be the bug's.
-func mustShowNothing(t *testing.T, seed uint64) {
-	t.Helper()
-	if run := simulate(t, seed); len(run.violations) > 0 {
-		t.Errorf("without a bug: %v", run)
 	}
 }

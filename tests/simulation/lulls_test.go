@@ -90,7 +90,7 @@ func (l *lulls) ask() {
 	}
 }
 
-func TestWhoRestsGoesOnWhenNobodyYieldsAnyMore(t *testing.T) {
+func TestRestReturnsAfterTheLastYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLulls()
 		go l.watch()
@@ -112,7 +112,7 @@ func TestWhoRestsGoesOnWhenNobodyYieldsAnyMore(t *testing.T) {
 }
 
 // A run ends where a rule is broken, and a timer may have fired at that instant.
-func TestWhoYieldsAfterTheLastLullGoesOn(t *testing.T) {
+func TestYieldReturnsAfterStop(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		l := newLulls()
 		go l.watch()

@@ -14,11 +14,12 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 0, "how many seeds TestSimulation runs that nobody has run before; 0 = 1 to 200")
+	seeds   = flag.Int("seeds", 0, "how many seeds TestSimulation runs; 0 = 1 to 200")
+	from    = flag.Uint64("from", 0, "the first of -seeds; 0 = one that no run has had before")
 	oneSeed = flag.Uint64("seed", 0, "the only seed that TestSimulation runs, with its log; 0 = many")
 )
 
-// TestSimulation runs the same seeds each time, or new ones if -seeds says how many.
+// TestSimulation runs the same seeds each time, or others if -seeds is given.
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		r := simulate(t, *oneSeed)
@@ -27,7 +28,10 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	base, n := uint64(0), 200
-	if *seeds > 0 {
+	switch {
+	case *seeds > 0 && *from > 0:
+		base, n = *from-1, *seeds
+	case *seeds > 0:
 		base, n = uint64(time.Now().UnixMilli())*1_000_000, *seeds
 	}
 	t.Logf("seeds from %d on", base+1)

@@ -1,0 +1,40 @@
+package bugs
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A patch applies only to the code that it was made for, so a change of that code shows here.
+func TestEachPatchAppliesAndCompiles(t *testing.T) {
+	for _, bug := range Names(t) {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			var packages []string
+			for name := range applyPatch(t, moduleRoot(t), bug) {
+				packages = append(packages, "./"+path.Dir(name))
+			}
+			if len(packages) == 0 {
+				t.Fatal("the patch changes no file")
+			}
+			slices.Sort(packages)
+			if out, err := Go(t, bug, "build", slices.Compact(packages)...); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// The simulation seldom tears a record, so the journal's own tests find this bug.
+func TestSeededBugsOfTheJournalAreCaught(t *testing.T) {
+	SkipUnlessWanted(t)
+	t.Run("torn-record-accepted", func(t *testing.T) {
+		const says = "10 records, want 9 records"
+		out, err := Go(t, "torn-record-accepted", "test", "-count", "1", "./persist/journal")
+		if err == nil || !strings.Contains(out, says) {
+			t.Errorf("%v, want a failure that says %q:\n%s", err, says, out)
+		}
+	})
+}

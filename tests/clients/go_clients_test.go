@@ -1,0 +1,56 @@
+package clients
+
+import (
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestGoRedisWorksWithNoSpecialOptions(t *testing.T) {
+	c := simbatest.GoRedis(t, simbatest.Start(t))
+	sub := c.Subscribe(t.Context(), "simba:{job}")
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	status, token := simbatest.Acquire(t, c, "job", "a", 60_000)
+	if status != "acquired" || token == 0 {
+		t.Errorf("got %s with token %d", status, token)
+	}
+	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
+		t.Errorf("subscriber got %v, %v", m, err)
+	}
+	guarded, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 60_000, "TOKEN", token).Result())
+	if err != nil || guarded["status"] != "renewed" || guarded["token"] != token {
+		t.Errorf("guard: %v, %v", guarded, err)
+	}
+	pipe := c.Pipeline()
+	check := pipe.Do(t.Context(), "SIMBA.CHECK", "job", token)
+	release := pipe.Do(t.Context(), "SIMBA.RELEASE", "job", "a")
+	owner := pipe.Do(t.Context(), "SIMBA.OWNER", "job")
+	_, err = pipe.Exec(t.Context())
+	if check.Val() != int64(1) || release.Val() != int64(1) || owner.Err() != goredis.Nil || err != goredis.Nil {
+		t.Errorf("pipeline: %v, %v, %v, %v", check, release, owner, err)
+	}
+}
+
+func TestRedigoWorksWithNoSpecialOptions(t *testing.T) {
+	s := simbatest.Start(t)
+	c, err := redis.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 60_000, "TRANSITION", 2000))
+	if err != nil || got["status"] != "acquired" || got["owner"] != "a" || got["token"].(int64) == 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	released, err := redis.Int(c.Do("SIMBA.RELEASE", "job", "a"))
+	if err != nil || released != 1 {
+		t.Errorf("release: %d, %v", released, err)
+	}
+}

@@ -1,0 +1,160 @@
+package clients
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// onEveryEngine runs a test on each engine. serve runs a server on it.
+func onEveryEngine(t *testing.T, test func(t *testing.T, serve func(flags ...string) *simbatest.Server)) {
+	t.Run("embedded", func(t *testing.T) {
+		test(t, func(flags ...string) *simbatest.Server { return simbatest.Start(t, flags...) })
+	})
+	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
+		test(t, func(flags ...string) *simbatest.Server { return s.Start(t, flags...) })
+	})
+}
+
+// clients waits until so many clients are connected, with the one that asks.
+func clients(t *testing.T, admin redis.Conn, want int) {
+	t.Helper()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		n, err := simbatest.ClientsInfo(admin, "connected_clients")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == want {
+			return
+		}
+	}
+	t.Fatalf("not %d clients are connected", want)
+}
+
+// mayWait sends ACQUIRE … WAIT for a mutex that is not free, and reports whether the server has
+// blocked the client or has refused it. It returns when one that is refused has left. It looks
+// through one connection: each takes a place until the server sees its end.
+func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender string) bool {
+	t.Helper()
+	before, err := simbatest.ClientsInfo(admin, "blocked_clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected, err := simbatest.ClientsInfo(admin, "connected_clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := simbatest.Conn(t, s)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.Do("SIMBA.ACQUIRE", "job", contender, 600_000, "WAIT", 0)
+		answered <- err
+	}()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		select {
+		case err := <-answered:
+			if err == nil || !strings.HasPrefix(err.Error(), "ERR max number of blocked clients reached") {
+				t.Fatalf("%s is answered %v", contender, err)
+			}
+			c.Close()
+			clients(t, admin, connected)
+			return false
+		default:
+		}
+		if n, err := simbatest.ClientsInfo(admin, "blocked_clients"); err == nil && n == before+1 {
+			return true
+		}
+	}
+	t.Fatalf("%s is neither blocked nor answered", contender)
+	return false
+}
+
+func TestWaitersThatFillMaxclientsDoNotLockTheOwnerOut(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, serve func(flags ...string) *simbatest.Server) {
+		s := serve("--maxclients", "12")
+		admin, owner := simbatest.Conn(t, s), simbatest.Conn(t, s)
+		first := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "owner", 600_000)
+		owner.Close() // its connection breaks
+		clients(t, admin, 1)
+		limit := func(from byte, want int) {
+			t.Helper()
+			n := 0
+			for mayWait(t, s, admin, string(from+byte(n))) {
+				n++
+			}
+			if n != want {
+				t.Errorf("%d waiters are blocked, want %d", n, want)
+			}
+		}
+		limit('a', 9)
+		owner = simbatest.Conn(t, s)
+		renewed := func(command string, options ...any) {
+			t.Helper()
+			got := simbatest.DoRecord(t, owner, command, append([]any{"job", "owner", 600_000}, options...)...)
+			if got["status"] != "renewed" || got["token"] != first["token"] {
+				t.Errorf("%s of the owner: %v", command, got)
+			}
+		}
+		renewed("SIMBA.GUARD")
+		renewed("SIMBA.ACQUIRE", "WAIT", 0)
+		if _, err := owner.Do("CONFIG", "SET", "maxclients", 16); err != nil {
+			t.Fatal(err)
+		}
+		limit('n', 3)
+		simbatest.DoOne(t, owner, "SIMBA.RELEASE", "job", "owner")
+		for end := time.Now().Add(simbatest.Patience); ; {
+			n, err := simbatest.ClientsInfo(admin, "blocked_clients")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 11 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d are blocked after the release, want 11", n)
+			}
+		}
+		if got := simbatest.DoRecord(t, owner, "SIMBA.OWNER", "job"); got["owner"] != "a" {
+			t.Errorf("the next owner is %v", got)
+		}
+	})
+}
+
+// cut waits until the server has cut an idle client.
+func cut(t *testing.T, c redis.Conn) {
+	t.Helper()
+	if _, err := redis.ReceiveWithTimeout(c, simbatest.Patience); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Fatalf("the idle client is not cut: %v", err)
+	}
+}
+
+func TestTheIdleTimeoutSparesSessionOwnersWaitersAndSubscribers(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, serve func(flags ...string) *simbatest.Server) {
+		s := serve()
+		holder := simbatest.Conn(t, s)
+		first := simbatest.DoRecord(t, holder, "SIMBA.ACQUIRE", "job", "holder", 600_000, "SESSION")
+		waiter := simbatest.Wait(t, s, "job", "waiter")
+		listener := simbatest.Subscribe(t, s, "SUBSCRIBE", "simba:{job}")
+		// Only now: a busy machine may pause between a connection and its first command.
+		if _, err := holder.Do("CONFIG", "SET", "timeout", "1"); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 { // who comes later, and owns nothing, is cut
+			cut(t, simbatest.Conn(t, s))
+		}
+		if got := simbatest.DoRecord(t, holder, "SIMBA.OWNER", "job"); got["token"] != first["token"] {
+			t.Errorf("the owner is %v now", got)
+		}
+		if pong, err := redis.String(holder.Do("PING")); err != nil || pong != "PONG" {
+			t.Errorf("the holder: %s, %v", pong, err)
+		}
+		simbatest.DoOne(t, holder, "SIMBA.RELEASE", "job", "holder")
+		waiter.Granted(t)
+		listener.Receive("simba:{job}", "acquired@@waiter")
+		cut(t, holder) // it owns nothing any more
+	})
+}

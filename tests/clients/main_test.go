@@ -1,0 +1,15 @@
+// Package clients tests the server with the clients that people use: redis-cli, redis-benchmark, go-redis
+// and redigo, over TCP and TLS, as different users.
+package clients
+
+import (
+	"os"
+	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestMain(m *testing.M) {
+	os.Setenv("FAKETTY", "1") // redis-cli then writes as to a terminal
+	os.Exit(simbatest.Main(m))
+}

@@ -1,0 +1,322 @@
+package clients
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// tlsServer is a running server that speaks TLS.
+type tlsServer struct {
+	*simbatest.Process
+	t         *testing.T
+	addr      string // of TLS
+	dir       string // of the certificates
+	authority *certs.Authority
+}
+
+// tlsReady is the line of a server that is ready, with its address for TLS.
+const tlsReady = `msg=ready .*tls=(\S+)`
+
+// startTLS runs a server that speaks nothing but TLS.
+func startTLS(t *testing.T, args ...string) *tlsServer {
+	t.Helper()
+	s := &tlsServer{t: t, dir: t.TempDir(), authority: certs.NewAuthority(t, "test CA")}
+	ca := s.authority.Write(t, s.dir, "ca")
+	cert, key := s.write("server", "first")
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "$ca", ca)
+	}
+	s.Process = simbatest.Launch(t, append([]string{
+		"--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--data-dir", t.TempDir() + "/data",
+	}, args...)...)
+	s.addr = s.Wants(t, tlsReady)[1]
+	return s
+}
+
+// write makes a certificate of that common name, in files of that name.
+func (s *tlsServer) write(file, name string) (cert, key string) {
+	return s.authority.Sign(s.t, certs.Leaf{Name: name}).Write(s.t, s.dir, file)
+}
+
+// cli runs redis-cli against the server to its end.
+func (s *tlsServer) cli(args ...string) string {
+	s.t.Helper()
+	return simbatest.Output(s.t, "redis-cli", s.cliArgs(args...)...)
+}
+
+func (s *tlsServer) cliArgs(args ...string) []string {
+	_, port, _ := net.SplitHostPort(s.addr)
+	return append([]string{"--tls", "--cacert", s.dir + "/ca.crt", "-p", port}, args...)
+}
+
+// client connects go-redis, with the certificate if there is one.
+func (s *tlsServer) client(show ...certs.Signed) *goredis.Client {
+	config := &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12}
+	for _, own := range show {
+		config.Certificates = append(config.Certificates, own.Certificate)
+	}
+	c := goredis.NewClient(&goredis.Options{Addr: s.addr, TLSConfig: config, MaxRetries: -1, ReadTimeout: simbatest.Patience})
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// shown is the name in the certificate that new connections are shown.
+func (s *tlsServer) shown() string {
+	s.t.Helper()
+	nc, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer nc.Close()
+	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+// blocked waits until so many clients are blocked.
+func (s *tlsServer) blocked(want int) {
+	s.t.Helper()
+	c := s.client()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
+		info, err := c.Info(s.t.Context(), "clients").Result()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r\n", want)) {
+			return
+		}
+	}
+	s.t.Fatalf("not %d clients are blocked", want)
+}
+
+// needTLSTools is needRedisTools, for those that are built with TLS.
+func needTLSTools(t *testing.T) {
+	t.Helper()
+	simbatest.NeedRedisTools(t)
+	if help, _ := exec.Command("redis-cli", "--help").CombinedOutput(); !strings.Contains(string(help), "--tls") {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("redis-cli is built without TLS")
+		}
+		t.Skip("redis-cli is built without TLS")
+	}
+}
+
+func TestRedisCliWorksOverTLS(t *testing.T) {
+	needTLSTools(t)
+	s := startTLS(t)
+	onlooker := simbatest.Run(t, "redis-cli", s.cliArgs("SUBSCRIBE", "simba:{job}")...)
+	onlooker.Wants(t, `\(integer\) 1`)
+	if a := cliFields(t, s.cli("SIMBA.ACQUIRE", "job", "a", "600000")); a["status"] != "acquired" {
+		t.Errorf("a: %v", a)
+	}
+	onlooker.Wants(t, `"acquired@@a"`)
+	waiter := simbatest.Run(t, "redis-cli", s.cliArgs("-3", "SIMBA.ACQUIRE", "job", "b", "600000", "WAIT", "0")...)
+	s.blocked(1)
+	if got := s.cli("SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
+		t.Errorf("release: %s", got)
+	}
+	waiter.Wait(t)
+	if b := cliFields(t, waiter.Output()); b["status"] != "acquired" || b["token"] != "2" {
+		t.Errorf("b, when it is its turn: %v", b)
+	}
+	onlooker.Wants(t, `"acquired@@b"`)
+}
+
+func TestRedisBenchmarkWorksOverTLS(t *testing.T) {
+	needTLSTools(t)
+	s := startTLS(t)
+	out := simbatest.Output(t, "redis-benchmark", s.cliArgs("-n", "10000", "-r", "10000", "-P", "16", "-q", "SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")...)
+	if !regexp.MustCompile(`[1-9][\d.]* requests per second`).MatchString(out) || strings.Contains(out, "rror") {
+		t.Errorf("it says\n%s", out)
+	}
+}
+
+func TestGoRedisWorksOverTLS(t *testing.T) {
+	s := startTLS(t)
+	c := s.client()
+	sub := c.Subscribe(t.Context(), "simba:{job}")
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := simbatest.Acquire(t, c, "job", "a", 60_000); status != "acquired" {
+		t.Error(status)
+	}
+	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
+		t.Errorf("subscriber got %v, %v", m, err)
+	}
+	_, port, _ := net.SplitHostPort(s.addr)
+	if info := c.Info(t.Context(), "server").Val(); !strings.Contains(info, "tls_port:"+port+"\r\n") || !strings.Contains(info, "tls_cert_expires_at:") {
+		t.Errorf("INFO says %s", info)
+	}
+}
+
+// Where TLS is served nothing else listens that was not asked for, and TLS answers no command in the open.
+func TestTLSServesNoPlainTextByDefault(t *testing.T) {
+	s := startTLS(t)
+	if log := s.Output(); strings.Contains(log, " addr=") {
+		t.Errorf("it says\n%s", log)
+	}
+	c, err := redis.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("PING"); err == nil || !strings.Contains(err.Error(), "This port speaks TLS only") {
+		t.Errorf("a client without TLS is told %v", err)
+	}
+	s.Wants(t, `level=WARN msg="client cut: its TLS handshake failed"`)
+}
+
+func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
+	s := startTLS(t, "--addr", "127.0.0.1:0")
+	plain := goredis.NewClient(&goredis.Options{Addr: s.Wants(t, `msg=ready addr=(\S+)`)[1]})
+	defer plain.Close()
+	if status, _ := simbatest.Acquire(t, plain, "job", "a", 60_000); status != "acquired" {
+		t.Error(status)
+	}
+	if status, _ := simbatest.Acquire(t, s.client(), "job", "b", 60_000, "NOQUEUE"); status != "busy" {
+		t.Error(status)
+	}
+	wrong := goredis.NewClient(&goredis.Options{Addr: plain.Options().Addr, MaxRetries: -1, TLSConfig: &tls.Config{RootCAs: s.authority.Pool, ServerName: "localhost"}})
+	defer wrong.Close()
+	var header tls.RecordHeaderError
+	if err := wrong.Ping(t.Context()).Err(); !errors.As(err, &header) {
+		t.Errorf("a client that speaks TLS to the plain port is told %v", err)
+	}
+	s.Wants(t, `level=WARN msg="client cut: it speaks TLS to the plain port"`)
+}
+
+func TestMutualTLSLetsInThoseOfItsAuthorityOnly(t *testing.T) {
+	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca")
+	known := s.authority.Sign(t, certs.Leaf{Name: "billing"})
+	foreign := certs.NewAuthority(t, "another CA").Sign(t, certs.Leaf{Name: "billing"})
+	expired := s.authority.Sign(t, certs.Leaf{Name: "billing", NotAfter: time.Now().Add(-time.Hour)})
+	if status, _ := simbatest.Acquire(t, s.client(known), "job", "a", 60_000); status != "acquired" {
+		t.Error(status)
+	}
+	for name, show := range map[string][]certs.Signed{"none": nil, "of another authority": {foreign}, "expired": {expired}} {
+		if err := s.client(show...).Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "tls: ") {
+			t.Errorf("a certificate, %s: %v", name, err)
+		}
+	}
+	if tools, err := exec.LookPath("redis-cli"); err == nil {
+		cert, key := known.Write(t, s.dir, "client")
+		if got := simbatest.Output(t, tools, s.cliArgs("--cert", cert, "--key", key, "PING")...); got != "PONG" {
+			t.Errorf("redis-cli with a certificate says %s", got)
+		}
+		if got := s.cli("PING"); !strings.Contains(got, "ertificate") && !strings.Contains(got, "Error") {
+			t.Errorf("redis-cli without one says %s", got)
+		}
+	}
+}
+
+func TestACertificateIsALogin(t *testing.T) {
+	users := writeUsers(t, "user default off", "user billing on ~billing:* +@simba +ping +hello +acl|whoami +client", "user closed off")
+	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca", "--aclfile", users)
+	known := s.client(s.authority.Sign(t, certs.Leaf{Name: "billing"}))
+	if name, err := known.Do(t.Context(), "ACL", "WHOAMI").Text(); err != nil || name != "billing" {
+		t.Errorf("the certificate of billing: %s, %v", name, err)
+	}
+	if status, _ := simbatest.Acquire(t, known, "billing:job", "billing:1", 60_000); status != "acquired" {
+		t.Error(status)
+	}
+	denied(t, "a mutex of others", known.Do(t.Context(), "SIMBA.ACQUIRE", "stock:job", "billing:1", 60_000).Err())
+	denied(t, "another's name", known.Do(t.Context(), "SIMBA.ACQUIRE", "billing:job", "stock:1", 60_000).Err())
+	for _, name := range []string{"closed", "nobody"} {
+		if err := s.client(s.authority.Sign(t, certs.Leaf{Name: name})).Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+			t.Errorf("the certificate of %s: %v", name, err)
+		}
+	}
+}
+
+// A renewal of the certificate must not cost anybody its place in a queue.
+func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
+	s := startTLS(t)
+	c := s.client()
+	if status, _ := simbatest.Acquire(t, c, "job", "a", 600_000); status != "acquired" {
+		t.Fatal(status)
+	}
+	type granted struct {
+		status string
+		token  int64
+	}
+	handed := make(chan granted, 1)
+	waiter := s.client()
+	go func() {
+		r, err := simbatest.ToRecord(waiter.Do(t.Context(), "SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0).Result())
+		if err != nil {
+			t.Errorf("the waiter is told %v", err)
+			handed <- granted{}
+			return
+		}
+		handed <- granted{r["status"].(string), r["token"].(int64)}
+	}()
+	s.blocked(1)
+	if got := s.shown(); got != "first" {
+		t.Errorf("it shows %s", got)
+	}
+	s.write("server", "second")
+	s.Signal(syscall.SIGHUP)
+	s.Wants(t, `level=INFO msg="TLS certificate in use" subject="?CN=second"? expires=`)
+	if got := s.shown(); got != "second" {
+		t.Errorf("after the renewal it shows %s", got)
+	}
+
+	// A pair that does not fit is not taken.
+	s.authority.Sign(t, certs.Leaf{Name: "third"}).Write(t, s.dir, "third")
+	simbatest.Output(t, "cp", s.dir+"/third.crt", s.dir+"/server.crt")
+	s.Signal(syscall.SIGHUP)
+	s.Wants(t, `level=ERROR msg="TLS reload failed; keeping the current certificate"`)
+	if got := s.shown(); got != "second" {
+		t.Errorf("after a renewal that failed it shows %s", got)
+	}
+
+	if released := c.Do(t.Context(), "SIMBA.RELEASE", "job", "a").Val(); released != int64(1) {
+		t.Errorf("release: %v", released)
+	}
+	if got := <-handed; got != (granted{"acquired", 2}) {
+		t.Errorf("who waited all the time got %v", got)
+	}
+	s.Signal(syscall.SIGTERM)
+	if code := s.Wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestAKilledTLSClientLosesItsSessionLeaseAtOnce(t *testing.T) {
+	s := startTLS(t)
+	nc, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Write([]byte("SIMBA.ACQUIRE job a 600000 SESSION\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	status := make(chan string, 1)
+	go func() {
+		r, err := simbatest.ToRecord(s.client().Do(t.Context(), "SIMBA.ACQUIRE", "job", "b", 60_000, "WAIT", simbatest.Patience.Milliseconds()).Result())
+		status <- fmt.Sprint(r["status"], err)
+	}()
+	s.blocked(1)
+	nc.NetConn().Close() // without a word of TLS
+	if got := <-status; got != "acquired<nil>" {
+		t.Errorf("b: %s", got)
+	}
+}

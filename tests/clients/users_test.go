@@ -1,0 +1,261 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// writeUsers writes a file of users and returns its path.
+func writeUsers(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "users.acl")
+	rewriteUsers(t, path, lines...)
+	return path
+}
+
+func rewriteUsers(t *testing.T, path string, lines ...string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// login connects as a user.
+func login(t *testing.T, s *simbatest.Server, user, password string) *goredis.Client {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: user, Password: password})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// denied fails unless err begins with NOPERM.
+func denied(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+		t.Errorf("%s: %v, want NOPERM", what, err)
+	}
+}
+
+func allowed(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil && err != goredis.Nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
+	file := writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...)
+	s := simbatest.Start(t, "--aclfile", file)
+	ctx := t.Context()
+	billing, workers := login(t, s, "billing", "change-me-1"), login(t, s, "workers", "change-me-2")
+	dashboard, ops := login(t, s, "dashboard", "change-me-3"), login(t, s, "ops", "change-me-4")
+
+	err := goredis.NewClient(&goredis.Options{Addr: s.Addr}).Ping(ctx).Err()
+	if err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+		t.Errorf("a stranger: %v", err)
+	}
+
+	acquire := func(c *goredis.Client, mutex, contender string) error {
+		return c.Do(ctx, "SIMBA.ACQUIRE", mutex, contender, 60_000).Err()
+	}
+	allowed(t, "billing's own mutex", acquire(billing, "billing:invoices", "billing:1"))
+	denied(t, "another's mutex", acquire(billing, "jobs:1", "billing:1"))
+	denied(t, "in another's name", acquire(billing, "billing:invoices", "worker-1"))
+	denied(t, "billing's BREAK", billing.Do(ctx, "SIMBA.BREAK", "billing:invoices").Err())
+	denied(t, "a plain key", billing.Get(ctx, "billing:invoices").Err())
+	notices := billing.Subscribe(ctx, "simba:{billing:invoices}", "simba:{billing:invoices}:billing:1")
+	defer notices.Close()
+	if _, err := notices.Receive(ctx); err != nil {
+		t.Errorf("billing listens: %v", err)
+	}
+	others := billing.Subscribe(ctx, "simba:{jobs:1}")
+	defer others.Close()
+	if _, err := others.Receive(ctx); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+		t.Errorf("billing listens to others: %v", err)
+	}
+
+	allowed(t, "a worker", acquire(workers, "jobs:1", "worker-1"))
+	allowed(t, "a worker's key", workers.SetNX(ctx, "jobs:2", "worker-2", 0).Err())
+	denied(t, "a worker's key in another's name", workers.SetNX(ctx, "jobs:3", "billing", 0).Err())
+	denied(t, "a worker's key with a random value", workers.SetNX(ctx, "jobs:3", "4f1c-random", 0).Err())
+	locks := login(t, s, "locks", "change-me-5")
+	allowed(t, "lock code with a random value", locks.SetNX(ctx, "locks:1", "4f1c-random", 0).Err())
+	denied(t, "lock code in the workers' mutexes", locks.SetNX(ctx, "jobs:3", "4f1c-random", 0).Err())
+	denied(t, "a worker's script", workers.Eval(ctx, "return redis.call('get', KEYS[1])", []string{"billing:invoices"}).Err())
+	denied(t, "a worker's CONFIG", workers.ConfigGet(ctx, "*").Err())
+
+	allowed(t, "the dashboard's OWNER", dashboard.Do(ctx, "SIMBA.OWNER", "billing:invoices").Err())
+	allowed(t, "the dashboard's SCAN", dashboard.Do(ctx, "SIMBA.SCAN", 0).Err())
+	allowed(t, "the dashboard's INFO", dashboard.Info(ctx).Err())
+	denied(t, "the dashboard's ACQUIRE", acquire(dashboard, "m", "dashboard"))
+	denied(t, "the dashboard's RELEASE", dashboard.Do(ctx, "SIMBA.RELEASE", "billing:invoices", "billing:1").Err())
+	denied(t, "the dashboard's SHUTDOWN", dashboard.Do(ctx, "SHUTDOWN").Err())
+
+	if n, err := ops.Do(ctx, "SIMBA.BREAK", "billing:invoices").Int(); n != 1 || err != nil {
+		t.Errorf("ops' BREAK: %d, %v", n, err)
+	}
+	s.Wants(t, `level=INFO msg="audit: command" user=ops addr=127\.0\.0\.1:\d+ command=simba\.break mutex=billing:invoices`)
+	s.Wants(t, `level=WARN msg="audit: permission denied" user=billing .*command.*simba\.break`)
+	if strings.Contains(s.Output(), "change-me") {
+		t.Error("the log shows a password")
+	}
+}
+
+func TestUsersAreServedToRedisCLI(t *testing.T) {
+	simbatest.NeedRedisTools(t)
+	s := simbatest.Start(t, "--aclfile", writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...))
+	for _, protocol := range []string{"-2", "-3"} {
+		as := []string{protocol, "--no-auth-warning", "--user", "ops", "--pass", "change-me-4"}
+		ops := func(args ...string) string { return cli(t, s, append(as[:len(as):len(as)], args...)...) }
+		if got := ops("ACL", "WHOAMI"); !strings.Contains(got, "ops") {
+			t.Errorf("WHOAMI: %q", got)
+		}
+		if got := ops("ACL", "USERS"); !strings.Contains(got, "dashboard") {
+			t.Errorf("USERS: %q", got)
+		}
+		if got := ops("ACL", "DRYRUN", "billing", "SIMBA.BREAK", "billing:1"); !strings.Contains(got, "This user has no permissions to run the 'simba.break' command") {
+			t.Errorf("DRYRUN: %q", got)
+		}
+	}
+}
+
+func TestAChangedFileHoldsAfterACLLoadForThoseWhoAreConnected(t *testing.T) {
+	file := writeUsers(t, "user a on >1 ~* +@all", "user b on >2 ~* +@all")
+	s := simbatest.Start(t, "--aclfile", file)
+	admin, a, b := simbatest.Conn(t, s), simbatest.Conn(t, s), simbatest.Conn(t, s)
+	for c, user := range map[redis.Conn][]any{a: {"a", "1"}, b: {"b", "2"}} {
+		if _, err := c.Do("AUTH", user...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "m", "a", 600_000)
+
+	rewriteUsers(t, file, "user a on >1 ~* +@all -simba.release -nonsense")
+	if _, err := admin.Do("ACL", "LOAD"); err == nil || !strings.Contains(err.Error(), "users.acl:1:") {
+		t.Errorf("a file with a fault: %v", err)
+	}
+	rewriteUsers(t, file, "user a on >1 ~* +@all -simba.release")
+	if _, err := admin.Do("ACL", "LOAD"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.Do("SIMBA.RELEASE", "m", "a")
+	denied(t, "a's RELEASE", err)
+	if got := simbatest.DoRecord(t, a, "SIMBA.GUARD", "m", "a", 600_000)["status"]; got != "renewed" {
+		t.Errorf("a's GUARD: %v", got)
+	}
+	if _, err := b.Do("PING"); err == nil {
+		t.Error("a user that is gone is served")
+	}
+}
+
+func TestAFileOfUsersWithFaultsIsRefusedAtTheStart(t *testing.T) {
+	file := writeUsers(t, "user a on >1 (+get)")
+	simbatest.Refused(t, 2, "users.acl:1: Error in applying operation '(+get)': selectors are not served", "--addr", "127.0.0.1:0", "--aclfile", file, "--check-config")
+	simbatest.Refused(t, 2, "users are on without a password: [default]", "--addr", "0.0.0.0:0", "--aclfile", writeUsers(t, "user a on >1"), "--check-config")
+}
+
+func TestUsersAreTheSameInFrontOfAStore(t *testing.T) {
+	simbatest.OnEveryStore(t, func(t *testing.T, store *simbatest.Shared) {
+		s := store.Start(t, "--aclfile", writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...))
+		billing, ops := login(t, s, "billing", "change-me-1"), login(t, s, "ops", "change-me-4")
+		ctx := context.WithoutCancel(t.Context())
+		allowed(t, "billing's own mutex", billing.Do(ctx, "SIMBA.ACQUIRE", "billing:1", "billing", 60_000).Err())
+		denied(t, "another's mutex", billing.Do(ctx, "SIMBA.OWNER", "jobs:1").Err())
+		denied(t, "in another's name", billing.Do(ctx, "SIMBA.RELEASE", "billing:1", "ops").Err())
+		denied(t, "billing's BREAK", billing.Do(ctx, "SIMBA.BREAK", "billing:1").Err())
+		allowed(t, "ops' BREAK", ops.Do(ctx, "SIMBA.BREAK", "billing:1").Err())
+	})
+}
+
+func TestAUserTakesNoKeyInTheNameOfAnother(t *testing.T) {
+	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user a on >1 ~* +@all", "user b on >2 ~* +@all", "user bound on >3 ~* +@all as:w-*"))
+	ctx := t.Context()
+	a, b, bound := login(t, s, "a", "1"), login(t, s, "b", "2"), login(t, s, "bound", "3")
+	allowed(t, "a random value", a.SetNX(ctx, "k1", "4f1c-random", 0).Err())
+	allowed(t, "one's own name", a.SetNX(ctx, "k2", "a:1", 0).Err())
+	for _, name := range []string{"b", "b:1", "bound", "default"} {
+		denied(t, "a SET "+name, a.Set(ctx, "k3", name, 0).Err())
+		denied(t, "a SETNX "+name, a.SetNX(ctx, "k3", name, 0).Err())
+		denied(t, "a HSET "+name, a.HSet(ctx, "k3", name, 1).Err())
+		denied(t, "a PUBLISH "+name, a.Publish(ctx, "simba:{k3}", "acquired@@"+name).Err())
+		denied(t, "a PUBLISH to "+name, a.Publish(ctx, "simba:{k3}:"+name, "released@@"+name).Err())
+	}
+	err := a.Eval(ctx, "return redis.call('set', KEYS[1], 'b:1')", []string{"k3"}).Err()
+	if err == nil || !strings.Contains(err.Error(), "can't act as one of the contenders") {
+		t.Errorf("a script: %v", err)
+	}
+	_, err = a.TxPipelined(ctx, func(p goredis.Pipeliner) error { return p.Set(ctx, "k3", "b", 0).Err() })
+	if err == nil {
+		t.Error("a transaction: it has run")
+	}
+	allowed(t, "a tells b of its own release", a.Publish(ctx, "simba:{k3}:b", "released@@a").Err())
+	if owner, err := b.Do(ctx, "SIMBA.OWNER", "k3").Result(); err != goredis.Nil {
+		t.Errorf("somebody owns it: %v, %v", owner, err)
+	}
+	allowed(t, "b itself", b.SetNX(ctx, "k3", "b:1", 0).Err())
+	denied(t, "with a rule as:, another's name", bound.Set(ctx, "k3", "b", 0).Err())
+	denied(t, "with a rule as:, a random value", bound.Set(ctx, "k3", "random", 0).Err())
+	allowed(t, "with a rule as:, what it says", bound.Set(ctx, "k3", "w-b", 0).Err())
+}
+
+func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
+	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user admin on >1 ~* +@all"))
+	admin := simbatest.Conn(t, s)
+	if _, err := admin.Do("AUTH", "admin", "1"); err != nil {
+		t.Fatal(err)
+	}
+	const tries = 35 // more than are logged each
+	for range tries {
+		c := simbatest.Conn(t, s)
+		if err := c.Send("AUTH", "admin", "guess"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); err != nil { // the answer is late
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(simbatest.Patience); ; {
+		info, err := redis.String(admin.Do("INFO", "stats"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info, fmt.Sprintf("acl_access_denied_auth:%d\r\n", tries)) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not all have failed:\n%s", info)
+		}
+	}
+	if _, err := admin.Do("SHUTDOWN"); err == nil {
+		t.Error("SHUTDOWN is answered")
+	}
+	s.Wait(t)
+	log := s.Output()
+	if !strings.Contains(log, `msg="audit: command" user=admin`) || !strings.Contains(log, "command=shutdown") {
+		t.Errorf("SHUTDOWN is not in the log:\n%s", log)
+	}
+	each := strings.Count(log, `msg="audit: authentication failed"`)
+	sum := each
+	for _, m := range regexp.MustCompile(`msg="audit: (?:authentication failed"|left out" of="audit: authentication failed").* unlogged=(\d+)`).FindAllStringSubmatch(log, -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if sum != tries || each == tries {
+		t.Errorf("%d lines tell of %d failed logins, want %d:\n%s", each, sum, tries, log)
+	}
+}

@@ -1,0 +1,300 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/persist"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// TestCrashLosesNothingAcknowledged runs clients on an engine and its store, and again
+// and again looks what a crash at that moment would leave: a copy of the file
+// system in which a random part of what was not synced is gone. Each copy is
+// opened, and must hold every state that any client was told of, or a later one,
+// whole.
+func TestCrashLosesNothingAcknowledged(t *testing.T) {
+	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			c := simbatest.NewCampaign(t, "crash clones, "+mode.String(), "embedded")
+			want := simbatest.Count(3*crashClones, 10_000)
+			var clones, tenures, lost int
+			for seed := uint64(1); clones < want && !c.Failed(); seed++ { // each on a store of its own, which must not grow too large
+				n, l := crash(c, mode, seed)
+				clones, tenures, lost = clones+crashClones, tenures+n, lost+l
+			}
+			c.Counted(clones, "%d tenures, %d unsynced states lost", tenures, lost)
+		})
+	}
+}
+
+// holder is a state of a mutex: who held it, by which token.
+type holder struct {
+	owner string
+	token uint64
+}
+
+// witness keeps what clients did and were told; the test's own, not the server's.
+type witness struct {
+	mu     sync.Mutex
+	states map[string][]holder // of each mutex, in order
+	told   map[string]int      // of each mutex, the last state that someone was told of
+	forced map[string]int      // the same for what async promises too
+	token  uint64              // the largest that someone was told
+	seq    simba.Seq
+}
+
+const crashLease = time.Hour
+
+// step does something to a mutex, notes the state that came of it, and when that
+// is settled, that it was told.
+func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _ simba.Seq, _ error)) error {
+	ctx := context.Background()
+	w.mu.Lock()
+	forced, seq, err := do()
+	if err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	now, rests, err := e.Owner(ctx, mutex)
+	seq = max(seq, rests) // to look may hand the mutex on
+	states := w.states[mutex]
+	if h := (holder{now.Owner, now.Token}); len(states) == 0 || states[len(states)-1] != h {
+		states = append(states, h)
+		w.states[mutex] = states
+	}
+	at := len(states) - 1
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := e.Commit(ctx, seq); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told[mutex] = max(w.told[mutex], at)
+	w.token, w.seq = max(w.token, now.Token), max(w.seq, seq)
+	if forced {
+		w.forced[mutex] = max(w.forced[mutex], at)
+	}
+	return nil
+}
+
+type nobody struct{}
+
+func (nobody) Wake() {}
+
+// client does whatever clients do to a few mutexes, some of them its own, one
+// thing for each turn that it gets.
+func (w *witness) client(e *engine.Engine, seed uint64, id int, turns <-chan struct{}) error {
+	rng := rand.New(rand.NewPCG(uint64(id), 6+seed))
+	me := fmt.Sprint("c", id)
+	ctx := context.Background()
+	for range turns {
+		mutex := fmt.Sprintf("own-%d-%d", id, rng.IntN(4))
+		if rng.IntN(2) == 0 {
+			mutex = fmt.Sprintf("shared-%d", rng.IntN(3))
+		}
+		err := w.step(e, mutex, func() (bool, simba.Seq, error) {
+			switch rng.IntN(8) {
+			case 0, 1, 2:
+				o, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: me, TTL: crashLease})
+				return false, o.Seq, err
+			case 3:
+				o, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: me, TTL: crashLease, Waiter: nobody{}})
+				return false, o.Seq, err
+			case 4:
+				o, err := e.Guard(ctx, simba.GuardRequest{Mutex: mutex, Contender: me, TTL: crashLease})
+				return false, o.Seq, err
+			case 5, 6:
+				_, seq, err := e.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: me})
+				return false, seq, err
+			default:
+				return e.Break(ctx, mutex, "")
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// picture is what the witness knew when a copy was taken.
+type picture struct {
+	fs           *vfs.MemFS
+	states       map[string][]holder
+	told, forced map[string]int
+	token        uint64
+	seq          simba.Seq
+}
+
+func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := picture{
+		fs:     fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}),
+		states: map[string][]holder{}, told: maps.Clone(w.told), forced: maps.Clone(w.forced),
+		token: w.token, seq: w.seq,
+	}
+	for m, s := range w.states {
+		p.states[m] = slices.Clip(s)
+	}
+	return p
+}
+
+// crashClones is how many crashes of one store are looked at.
+const crashClones = 100
+
+// crash looks at crashClones crashes of one store. It returns how many tenures there were, and how many
+// states that were told are gone.
+func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
+	t.Helper()
+	fs := vfs.NewCrashableMem()
+	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour)).Now}
+	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: fs, Mode: mode, Boot: boot, SegmentSize: 8 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{Clock: engine.ClockOf(boot.Now)}, store, engine.Recovery(*rec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &witness{states: map[string][]holder{}, told: map[string]int{}, forced: map[string]int{}}
+	turns := make(chan struct{})
+	var clients sync.WaitGroup
+	for id := range 8 {
+		clients.Go(func() {
+			if err := w.client(e, seed, id, turns); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(seed, uint64(mode)))
+	for i := range crashClones {
+		for range rng.IntN(20) {
+			turns <- struct{}{}
+		}
+		lost += survive(t, w.crash(fs, rng.IntN(101), rng), mode, i%4 == 3)
+		if t.Failed() {
+			t.Logf("in clone %d of seed %d", i, seed)
+			break
+		}
+	}
+	close(turns)
+	clients.Wait()
+	e.Stop()
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(w.states) < 10 || w.token < crashClones {
+		t.Errorf("too little happened: %d mutexes, token %d", len(w.states), w.token)
+	}
+	return int(w.token), lost
+}
+
+// survive opens what a crash left and holds it against the picture. It returns how
+// many states that were told are gone, which async may lose but not silently.
+func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int) {
+	t.Helper()
+	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour + time.Minute)).Now}
+	if reboot {
+		boot = persist.Boot{ID: "boot 2", Now: engine.NewClock(simba.Instant(time.Second)).Now}
+	}
+	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: p.fs, Boot: boot, SegmentSize: 8 << 10})
+	if err != nil {
+		t.Errorf("open: %v", err)
+		return 0
+	}
+	defer store.Close()
+	found := map[string]holder{}
+	for l, err := range rec.Leases {
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		found[l.Mutex] = holder{l.Owner, l.Token}
+		if l.TTL != crashLease || l.Token > rec.Token {
+			t.Errorf("recovered %+v with the token floor at %d", l, rec.Token)
+		}
+		if left := l.End().Sub(boot.Now()); reboot && left < crashLease-time.Minute {
+			t.Errorf("%s lost time in the reboot: %v left", l.Mutex, left)
+		}
+	}
+	for m, states := range p.states {
+		at := lastIndex(states, found[m]) // -1: as before its first change
+		told, wasTold := p.told[m]
+		forced, wasForced := p.forced[m]
+		switch {
+		case at < 0 && found[m] != holder{}:
+			t.Errorf("%s: nobody ever did %v", m, found[m])
+		case wasForced && at < forced, mode == persist.Always && wasTold && at < told:
+			t.Errorf("%s: state %d of %d was told, %d is what is left: %v", m, told, len(states), at, found[m])
+		case wasTold && at < told:
+			lost++
+		}
+	}
+	if rec.Token < p.token || rec.Seq < p.seq {
+		t.Errorf("token %d and seq %d were told, the floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
+	}
+	// Before the first grant is told nothing can have been lost; its quiet time may be on disk by then, or not.
+	quiet := rec.Quiet >= crashLease
+	if quiet != (mode == persist.Async) && (quiet || p.token > 0) {
+		t.Errorf("quiet time %v after token %d", rec.Quiet, p.token)
+	}
+	goOn(t, p, quiet, store, rec, found)
+	return lost
+}
+
+// goOn lets a stranger ask for mutexes in the run after the crash.
+func goOn(t testing.TB, p picture, quiet bool, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
+	t.Helper()
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, store, engine.Recovery(*rec))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer e.Stop()
+	ask := func(mutex string) simba.Outcome {
+		o, _, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "stranger", TTL: time.Second, NoQueue: true})
+		if err == nil {
+			err = e.Commit(context.Background(), o.Seq)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return o
+	}
+	for m, h := range found {
+		if o := ask(m); o.Status != simba.StatusBusy || o.Owner != h.owner || o.Token != h.token {
+			t.Errorf("%s: a stranger got %+v, it was left to %v", m, o, h)
+		}
+	}
+	switch o := ask("new"); {
+	case quiet && o.Status != simba.StatusBusy:
+		t.Errorf("granted in the quiet time: %+v", o)
+	case !quiet && (o.Status != simba.StatusAcquired || o.Token <= p.token):
+		t.Errorf("after token %d a stranger got %+v", p.token, o)
+	}
+}
+
+func lastIndex(states []holder, h holder) int {
+	for i, s := range slices.Backward(states) {
+		if s == h {
+			return i
+		}
+	}
+	return -1
+}

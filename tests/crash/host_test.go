@@ -1,0 +1,175 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// unshared are the words that run a program with namespaces of its own. Where that is
+// not allowed the test is skipped, and fails with CI=true.
+func unshared(t *testing.T, flags ...string) []string {
+	t.Helper()
+	words := append([]string{"unshare"}, flags...)
+	out, err := exec.Command(words[0], append(words[1:], "true")...).CombinedOutput()
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("%v: %v: %s", words, err, out)
+	}
+	if err != nil {
+		t.Skipf("%v: %v: %s", words, err, out)
+	}
+	return words
+}
+
+// startBy is simbatest.StartIn with words in front of the command, nil for none.
+func startBy(t *testing.T, words []string, dir string) *simbatest.Server {
+	t.Helper()
+	s := simbatest.New(t, "--data-dir", dir)
+	s.Command = append(words[:len(words):len(words)], simbatest.Binary(t))
+	s.Start()
+	return s
+}
+
+// replyOf sends one command on a connection of its own.
+func replyOf(t *testing.T, s *simbatest.Server, command string, args ...any) any {
+	t.Helper()
+	c, err := redis.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	reply, err := c.Do(command, args...)
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", command, args, err, s.Output())
+	}
+	return reply
+}
+
+// owned is SIMBA.OWNER of a mutex that has an owner.
+func owned(t *testing.T, s *simbatest.Server, mutex string) simbatest.Record {
+	t.Helper()
+	r, err := simbatest.ToRecord(replyOf(t, s, "SIMBA.OWNER", mutex), nil)
+	if err != nil || r == nil {
+		t.Fatalf("SIMBA.OWNER %s: %v, %v, want an owner", mutex, r, err)
+	}
+	return r
+}
+
+// Containers with a shifted clock share the boot id of their machine. A lease that
+// moves between two such clocks is neither stretched nor cut.
+func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
+	t.Parallel()
+	const ttl, transition = 600_000, 60_000
+	shifted := unshared(t, "--time", "--boottime", "1000000", "--fork", "--kill-child")
+	further := unshared(t, "--time", "--boottime", "2000000", "--fork", "--kill-child")
+	dir := t.TempDir() + "/data"
+	s := startBy(t, nil, dir)
+	replyOf(t, s, "SIMBA.ACQUIRE", "m", "alice", ttl, "TRANSITION", transition)
+	last := owned(t, s, "m")
+	for _, step := range []struct {
+		name  string
+		words []string
+		again bool // it is the boot of the step before
+	}{
+		{"the same", nil, true},
+		{"shifted", shifted, false},
+		{"shifted, again", shifted, true},
+		{"shifted further", further, false},
+		{"not shifted", nil, false},
+		{"not shifted, again", nil, true},
+	} {
+		s.Kill()
+		s = startBy(t, step.words, dir)
+		got := owned(t, s, "m")
+		if got["owner"] != "alice" || got["token"] != last["token"] {
+			t.Errorf("%s: %v, want alice with token %v", step.name, got, last["token"])
+		}
+		if left := got["transition"].(int64); left > ttl+transition || left < ttl {
+			t.Errorf("%s: %d ms are left, %d were granted", step.name, left, ttl+transition)
+		}
+		if same := got["acquired_at"] == last["acquired_at"]; same != step.again {
+			t.Errorf("%s: the lease began at %v, before at %v", step.name, got["acquired_at"], last["acquired_at"])
+		}
+		last = got
+	}
+}
+
+func TestWithoutProcEveryStartIsAReboot(t *testing.T) {
+	t.Parallel()
+	const ttl = 600_000
+	without := append(unshared(t, "--mount"), "sh", "-c", `mount -t tmpfs none /proc && exec "$0" "$@"`)
+	dir := t.TempDir() + "/data"
+	s := startBy(t, without, dir)
+	replyOf(t, s, "SIMBA.ACQUIRE", "m", "alice", ttl)
+	last := owned(t, s, "m")
+	for range 2 {
+		if log := s.Output(); strings.Count(log, "the boot of the machine is unknown") != 1 || !strings.Contains(log, "/proc/") {
+			t.Errorf("it says\n%s\nwant one warning that names what is missing", log)
+		}
+		s.Kill()
+		s = startBy(t, without, dir)
+		got := owned(t, s, "m")
+		if got["owner"] != "alice" || got["token"] != last["token"] || got["acquired_at"].(int64) <= last["acquired_at"].(int64) {
+			t.Errorf("after a restart %v, want alice with token %v and a lease that begins anew", got, last["token"])
+		}
+		if left := got["ttl"].(int64); left > ttl || left < ttl/2 {
+			t.Errorf("%d ms are left, %d were granted", left, ttl)
+		}
+		last = got
+	}
+	if info := replyOf(t, s, "INFO"); !strings.Contains(string(info.([]byte)), "uptime_in_seconds:") {
+		t.Errorf("INFO: %s", info)
+	}
+}
+
+// Writes to files that were removed succeed, so grants would be acknowledged that a
+// restart forgets.
+func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
+	for name, lose := range map[string]func(dir string) error{
+		"removed": os.RemoveAll,
+		"renamed": func(dir string) error { return os.Rename(dir, dir+".old") },
+		"replaced by a copy": func(dir string) error {
+			return exec.Command("sh", "-c", `cp -a "$0" "$0.new" && mv "$0" "$0.old" && mv "$0.new" "$0"`, dir).Run()
+		},
+	} {
+		for _, durability := range []string{"always", "async"} {
+			t.Run(name+"/"+durability, func(t *testing.T) {
+				t.Parallel()
+				s := simbatest.Start(t, "--durability", durability)
+				c, err := redis.Dial("tcp", s.Addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if _, err := c.Do("SIMBA.ACQUIRE", "m", "alice", 60_000); err != nil {
+					t.Fatal(err)
+				}
+				if err := lose(s.Dir); err != nil {
+					t.Fatal(err)
+				}
+				lost := time.Now()
+				granted := 0
+				for n := 0; err == nil && time.Since(lost) < simbatest.Patience; n++ {
+					if _, err = c.Do("SIMBA.ACQUIRE", fmt.Sprint("m", n), "alice", 60_000); err == nil {
+						granted++
+					}
+				}
+				took := time.Since(lost)
+				if code := s.Wait(t); code != 74 {
+					t.Errorf("exit code %d, want 74", code)
+				}
+				// A second is the promise, which persist's tests hold it to, in fake time.
+				t.Logf("it ended after %v and %d grants", took.Round(time.Millisecond), granted)
+				// The journal may be the first to miss it, if it begins a new segment.
+				s.Wants(t, `level=ERROR msg="the data directory failed, exiting" dir=\S+ err="(LOCK: it was removed or replaced|.* no such file)`)
+			})
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package crash
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// A contender that dies without a release keeps the mutex to the end of its
+// transition window, in which it could still come back, and not a moment longer.
+func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
+	s := simbatest.Start(t)
+	c, err := redis.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	waiter, err := redis.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiter.Close()
+
+	first, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 100, "TRANSITION", 600_000))
+	if err != nil || first["status"] != "acquired" {
+		t.Fatalf("a: %v, %v", first, err)
+	}
+	type result struct {
+		record simbatest.Record
+		err    error
+	}
+	waited := make(chan result, 1)
+	go func() {
+		r, err := simbatest.ToRecord(waiter.Do("SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0))
+		waited <- result{r, err}
+	}()
+	simbatest.AwaitBlocked(t, s.Addr, 1)
+	ownerOnce(t, c, func(r simbatest.Record) bool { return r["ttl"] == int64(0) })
+
+	// In the transition window: renewed, and both windows are set anew.
+	for _, command := range [][]any{{"SIMBA.GUARD", "job", "a", 100, "TRANSITION", 900}, {"SIMBA.OWNER", "job"}} {
+		if err := c.Send(command[0].(string), command[1:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	guarded, err := simbatest.ToRecord(c.Receive())
+	if err != nil || guarded["status"] != "renewed" || guarded["token"] != first["token"] {
+		t.Fatalf("guard: %v, %v", guarded, err)
+	}
+	last, err := simbatest.ToRecord(c.Receive())
+	if err != nil || last["owner"] != "a" {
+		t.Fatalf("owner after the guard: %v, %v", last, err)
+	}
+
+	got := <-waited
+	if got.err != nil || got.record["status"] != "acquired" || got.record["token"].(int64) <= first["token"].(int64) {
+		t.Fatalf("b: %v, %v", got.record, got.err)
+	}
+	next, err := simbatest.ToRecord(c.Do("SIMBA.OWNER", "job"))
+	if err != nil || next["owner"] != "b" || next["acquired_at"].(int64) < last["transition_at"].(int64) {
+		t.Errorf("b owns it before %v: %v, %v", last["transition_at"], next, err)
+	}
+	lost, err := simbatest.ToRecord(c.Do("SIMBA.GUARD", "job", "a", 100))
+	if err != nil || lost["status"] != "lost" || lost["owner"] != "b" {
+		t.Errorf("guard by the old owner: %v, %v", lost, err)
+	}
+}
+
+// ownerOnce waits until SIMBA.OWNER says what is wanted.
+func ownerOnce(t *testing.T, c redis.Conn, wanted func(simbatest.Record) bool) {
+	t.Helper()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
+		r, err := simbatest.ToRecord(c.Do("SIMBA.OWNER", "job"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted(r) {
+			return
+		}
+	}
+	t.Fatal("SIMBA.OWNER does not say what is wanted")
+}
+
+// In durability async a crash can undo grants that were told. Until the longest of
+// them has ended, nobody new is granted anything; those who are known go on.
+func TestAfterACrashInAsyncOnlyKnownOwnersGoOn(t *testing.T) {
+	s := simbatest.Start(t, "--durability", "async")
+	c := simbatest.GoRedis(t, s)
+	_, token := simbatest.Acquire(t, c, "job", "a", 600_000)
+	simbatest.Acquire(t, c, "other", "x", 600_000)
+	// It ends a tenure against its owner's will, so it is told only after an fsync,
+	// and then what came before is on disk too.
+	if err := c.Do(t.Context(), "SIMBA.BREAK", "other").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+
+	again := simbatest.StartIn(t, s.Dir, "--durability", "async")
+	c = simbatest.GoRedis(t, again)
+	again.Wants(t, "level=WARN .*nobody new is granted")
+	if r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 600_000, "TOKEN", token).Result()); err != nil || r["status"] != "renewed" {
+		t.Errorf("known owner: %v, %v", r, err)
+	}
+	if status, _ := simbatest.Acquire(t, c, "new", "n", 1000, "NOQUEUE"); status != "busy" {
+		t.Errorf("newcomer: %s", status)
+	}
+}

@@ -1,0 +1,116 @@
+package crash
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// BenchmarkMillionMutexes measures what a million held mutexes cost: memory, disk,
+// and the time until a server that was killed has them all again.
+//
+//	go test -run '^$' -bench MillionMutexes -benchtime 1x ./tests/crash
+func BenchmarkMillionMutexes(b *testing.B) {
+	const n = 1_000_000
+	for range b.N {
+		dir := b.TempDir() + "/data"
+		s := simbatest.StartIn(b, dir)
+		empty := resident(b, s)
+		began := time.Now()
+		acquireMany(b, s.Addr, n)
+		b.ReportMetric(n/time.Since(began).Seconds(), "acquires/s")
+		b.ReportMetric((resident(b, s)-empty)/n, "RSS-B/mutex")
+		b.ReportMetric(onDisk(b, dir)/n, "disk-B/mutex")
+		s.Kill()
+
+		began = time.Now()
+		s = simbatest.StartIn(b, dir)
+		b.ReportMetric(time.Since(began).Seconds(), "restart-s")
+		b.ReportMetric((resident(b, s)-empty)/n, "RSS-B/mutex-restarted")
+		mustHold(b, s.Addr, n)
+		s.Kill()
+	}
+}
+
+// mustHold fails unless so many mutexes are held.
+func mustHold(b *testing.B, addr string, n int) {
+	b.Helper()
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	if held, err := redis.Int(c.Do("DBSIZE")); err != nil || held != n {
+		b.Fatalf("%d of %d mutexes are held after the restart (%v)", held, n, err)
+	}
+}
+
+func acquireMany(b *testing.B, addr string, n int) {
+	b.Helper()
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	const pipeline = 1000
+	for i := 0; i < n; i += pipeline {
+		for j := range pipeline {
+			if err := c.Send("SIMBA.ACQUIRE", fmt.Sprintf("m:%012d", i+j), "c", killTTL); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := c.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		for range pipeline {
+			if r, err := simbatest.ToRecord(c.Receive()); err != nil || r["status"] != "acquired" {
+				b.Fatal(r, err)
+			}
+		}
+	}
+}
+
+// resident is how many bytes of memory the process has.
+func resident(b *testing.B, s *simbatest.Server) float64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	match := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
+	if match == nil {
+		b.Fatalf("no VmRSS in %s", status)
+	}
+	kB, err := strconv.ParseFloat(string(match[1]), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kB * 1024
+}
+
+func onDisk(b *testing.B, dir string) (bytes float64) {
+	b.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += float64(info.Size())
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes
+}

@@ -1,0 +1,135 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/persist"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// BenchmarkRestart measures how long a server of a million held mutexes takes from its start until
+// it serves: after an orderly stop, and after a crash with a journal that takes no more.
+//
+//	go test -run '^$' -bench Restart -benchtime 5x ./tests/crash
+func BenchmarkRestart(b *testing.B) {
+	const mutexes = 1_000_000
+	stopped, crashed := b.TempDir()+"/stopped", b.TempDir()+"/crashed"
+	holdMany(b, stopped, mutexes)
+	fillTheJournal(b, stopped, crashed, mutexes)
+	for _, dir := range []string{stopped, crashed} {
+		b.Run(filepath.Base(dir), func(b *testing.B) {
+			var longest time.Duration
+			for range b.N {
+				b.StopTimer()
+				data := copyOf(b, dir)
+				b.StartTimer()
+				began := time.Now()
+				s := simbatest.StartIn(b, data)
+				longest = max(longest, time.Since(began))
+				b.StopTimer()
+				mustHold(b, s.Addr, mutexes)
+				s.Kill()
+			}
+			b.ReportMetric(longest.Seconds(), "longest-s")
+		})
+	}
+}
+
+// holdMany makes a data directory of so many leases.
+func holdMany(b *testing.B, dir string, n int) {
+	b.Helper()
+	store, _, err := persist.Open(persist.Options{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	began := persist.MachineBoot().Now()
+	for i := range n {
+		store.Append(grantOf(began, simba.Seq(i+1), i))
+		if (i+1)%1000 == 0 {
+			if err := store.Commit(simba.Seq(i + 1)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := store.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// fillTheJournal renews leases of a copy of a data directory until the journal takes no more, since the
+// checkpoint stands still, and copies the directory as a crash leaves it.
+func fillTheJournal(b *testing.B, from, to string, n int) {
+	b.Helper()
+	released := make(chan struct{})
+	var stalled atomic.Bool
+	fsys := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if stalled.Load() && op.Kind == errorfs.OpCreate {
+			<-released
+		}
+		return nil
+	}))
+	dir := copyOf(b, from)
+	store, recovered, err := persist.Open(persist.Options{Dir: dir, FS: fsys})
+	if err != nil {
+		b.Fatal(err)
+	}
+	stalled.Store(true)
+	seq, began, done := recovered.Seq, persist.MachineBoot().Now(), make(chan error, 1)
+	for i := 0; ; i++ {
+		seq++
+		store.Append(grantOf(began, seq, i*7919%n))
+		if i%100 != 0 {
+			continue
+		}
+		go func() { done <- store.Commit(seq) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				b.Fatal(err)
+			}
+			continue
+		case <-time.After(3 * time.Second):
+		}
+		break
+	}
+	if out, err := exec.Command("cp", "-a", dir, to).CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	close(released)
+	if err := errors.Join(<-done, store.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// grantOf is the grant of the i-th mutex.
+func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
+	lease := simba.Lease{
+		Mutex: fmt.Sprintf("m:%012d", i), Owner: fmt.Sprintf("pod-%08x", uint32(i)*2654435761), Token: uint64(seq),
+		Acquired: began, AcquiredAt: time.Now().UnixMilli(), TTL: time.Hour,
+	}
+	return simba.Change{Seq: seq, Kind: simba.ChangePut, Lease: lease, Events: []simba.Event{{
+		Seq: seq, At: lease.AcquiredAt, Kind: simba.EventAcquired, Mutex: lease.Mutex, Owner: lease.Owner, Token: lease.Token,
+	}}}
+}
+
+// copyOf copies a data directory, and has the kernel write the copy to the disk.
+func copyOf(b *testing.B, dir string) string {
+	b.Helper()
+	to := b.TempDir() + "/data"
+	if out, err := exec.Command("cp", "-a", dir, to).CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	syscall.Sync()
+	return to
+}

@@ -1,0 +1,185 @@
+package lifecycle
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) {
+			s := simbatest.Start(t)
+			_, token := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 600_000)
+
+			waiter, err := redis.Dial("tcp", s.Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer waiter.Close()
+			reply := make(chan error, 1)
+			go func() {
+				_, err := waiter.Do("SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0)
+				reply <- err
+			}()
+			simbatest.AwaitBlocked(t, s.Addr, 1)
+			s.Signal(sig)
+			if err := <-reply; err == nil || !strings.HasPrefix(err.Error(), "UNBLOCKED ") {
+				t.Errorf("the blocked client got %v", err)
+			}
+			if code := s.Wait(t); code != 0 {
+				t.Errorf("exit code %d:\n%s", code, s.Output())
+			}
+
+			again := simbatest.GoRedis(t, simbatest.StartIn(t, s.Dir))
+			status, kept := simbatest.Acquire(t, again, "job", "a", 600_000)
+			if status != "renewed" || kept != token {
+				t.Errorf("after the restart: %s with token %d, had %d", status, kept, token)
+			}
+		})
+	}
+}
+
+func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
+	s := simbatest.Start(t)
+	c, err := redis.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("SHUTDOWN"); err == nil {
+		t.Error("SHUTDOWN has a reply")
+	}
+	if code := s.Wait(t); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, s.Output())
+	}
+}
+
+// deaf connects a client that takes no replies, although the server owes it more
+// than the network holds: a stop has to wait for it.
+func deaf(t *testing.T, s *simbatest.Server) {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	// One reply of more than ten megabytes: once it begins, the server is bound to finish it.
+	request := "MULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 400) + "EXEC\r\n"
+	if _, err := c.Write([]byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	for one := make([]byte, 1); one[0] != '*'; {
+		if _, err := c.Read(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Supervisors may deliver one wish twice; who asks again after a second is impatient.
+func TestOnlyASignalThatComesLaterCutsTheStopShort(t *testing.T) {
+	s := simbatest.Start(t, "--shutdown-timeout", "1h")
+	deaf(t, s)
+	asked := time.Now()
+	s.Signal(syscall.SIGTERM)
+	s.Wants(t, "msg=stopping")
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for running := true; running; {
+		select {
+		case <-s.Exited():
+			running = false
+		case <-again.C:
+			s.Signal(syscall.SIGTERM)
+		}
+	}
+	if code := s.Wait(t); code != 1 || !strings.Contains(s.Output(), "second signal: exiting") {
+		t.Errorf("exit code %d:\n%s", code, s.Output())
+	}
+	if took := time.Since(asked); took < time.Second {
+		t.Errorf("signals within a second of the first end it: %v", took)
+	}
+}
+
+func TestShutdownTimeoutCutsClientsThatTakeNoReplies(t *testing.T) {
+	s := simbatest.Start(t, "--shutdown-timeout", "30ms")
+	deaf(t, s)
+	s.Signal(syscall.SIGTERM)
+	if code := s.Wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s.Wants(t, `closed clients that did not read their replies in time.* shutdown-timeout=30ms`)
+}
+
+// Who reads the log may die. The server then writes to a broken pipe, which by
+// default ends a process.
+func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(simbatest.Binary(t), "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "debug")
+	cmd.Env, cmd.Stderr = simbatest.Environ(), in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	in.Close()
+	ready, addr := regexp.MustCompile(readyLine), ""
+	for log := bufio.NewScanner(out); addr == "" && log.Scan(); {
+		if match := ready.FindStringSubmatch(log.Text()); match != nil {
+			addr = match[1]
+		}
+	}
+	out.Close()
+
+	// The end of each connection is logged, before the server counts it as gone.
+	simbatest.AwaitBlocked(t, addr, 0)
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for end := time.Now().Add(simbatest.Patience); ; {
+		info, err := redis.String(c.Do("INFO", "clients"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info, "connected_clients:1\r\n") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the first connection is still there: %s", info)
+		}
+	}
+	if pong, err := redis.String(c.Do("PING")); err != nil || pong != "PONG" {
+		t.Errorf("PING: %s, %v", pong, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-exited:
+		if err != nil {
+			t.Errorf("the stop: %v", err)
+		}
+	case <-time.After(simbatest.Patience):
+		t.Error("it does not exit")
+	}
+}

@@ -1,0 +1,281 @@
+package outages
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const (
+	outageTimeout = 2 * time.Second // --backend-timeout
+	// outageSlack is how much later than that an answer may be: less than a second deadline that is
+	// waited for, or a try more, would take. The server's timer is exact to some milliseconds; the rest is for
+	// this process, which has to be given a processor when the answer is here. What its pulse misses is not counted.
+	outageSlack = 1500 * time.Millisecond
+	// outageRecovery is how soon after the network has healed everybody must be served.
+	outageRecovery = 5 * time.Second
+	outageAskers   = 8
+	outageWaiters  = 4
+)
+
+// TestAStoreMayBeCutOffAndHealAgainAndAgain cuts the store off in every way while clients ask all the
+// time, wait for each other and listen: each is answered in time, and served soon after; and nothing is left of it in the end.
+func TestAStoreMayBeCutOffAndHealAgainAndAgain(t *testing.T) {
+	for i, engine := range simbatest.StoreEngines {
+		t.Run(engine, func(test *testing.T) {
+			test.Parallel()
+			t := simbatest.NewCampaign(test, "store cut off and healed", engine)
+			s := simbatest.OpenShared(t, engine)
+			o := &outages{t: t, engine: engine, link: stores.NewLink(t, s.Store.Addr), pulse: startPulse(t)}
+			o.server = startBriefly(t, s, o.link.Addr(), outageTimeout)
+			simbatest.PreferServer(o.server.Pid())
+			o.play(simbatest.Count(5, 100), rand.New(rand.NewPCG(uint64(i), 3)))
+		})
+	}
+}
+
+// outages cuts a server off from its store.
+type outages struct {
+	t      *simbatest.Campaign
+	engine string
+	link   *stores.Link
+	server *simbatest.Server
+	pulse  *pulse
+
+	mu       sync.Mutex // guards what follows
+	failures simbatest.Latencies
+	granted  uint64 // the last token that a waiter was told
+	heard    uint64 // the last that the listener was
+}
+
+// asker is a client that asks without a pause, or one that listens.
+type asker struct {
+	served, refused atomic.Int64 // replies; of one that listens served is what it hears
+}
+
+// crowd is all clients of a server.
+type crowd struct {
+	askers, waiters []*asker
+	listener        *asker
+}
+
+// all are those who are served while the store is there.
+func (c *crowd) all() []*asker { return append(slices.Concat(c.askers, c.waiters), c.listener) }
+
+func (o *outages) play(times int, rng *rand.Rand) {
+	o.among(func(*crowd) {}) // so that what the server keeps for later is there
+	goroutines, files := o.goroutines(), o.files()
+	var recoveries simbatest.Latencies
+	ways := make(map[string]int)
+	o.among(func(c *crowd) {
+		for i := range times {
+			way := []string{"refused", "reset", "blackholed"}[rng.IntN(3)]
+			ways[way]++
+			switch way {
+			case "refused":
+				o.link.Refuse()
+			case "reset":
+				o.link.Reset()
+			case "blackholed":
+				o.link.Blackhole()
+			}
+			if way != "reset" { // which is over at once, and often nobody's request is lost
+				o.until(c.askers, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
+			}
+			o.link.Heal()
+			healed, last, lost := time.Now(), o.lastGranted(), o.pulse.soFar()
+			o.until(c.all(), "is served again", func(a *asker) *atomic.Int64 { return &a.served })
+			o.untilHeard(last)
+			took := time.Since(healed)
+			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > outageRecovery {
+				o.t.Errorf("outage %d (%s): all are served %v after it", i, way, took)
+			}
+			if o.t.Failed() {
+				return
+			}
+		}
+	})
+	goroutinesAfter := o.backTo("goroutines", goroutines, o.goroutines)
+	filesAfter := o.backTo("open files", files, o.files)
+	o.t.Counted(times, "%d refused, %d reset, %d blackholed; errors after: %v; served again after: %v; goroutines %d, then %d; open files %d, then %d",
+		ways["refused"], ways["reset"], ways["blackholed"], o.failures, recoveries, goroutines, goroutinesAfter, files, filesAfter)
+}
+
+// among has clients ask, wait and listen until it has been done, and each of them was served.
+func (o *outages) among(do func(*crowd)) {
+	stop := make(chan struct{})
+	var clients, listener sync.WaitGroup
+	c := &crowd{listener: &asker{}}
+	ear := o.listen()
+	listener.Go(func() { o.hear(c.listener, ear) })
+	for i := range outageAskers {
+		a := &asker{}
+		c.askers = append(c.askers, a)
+		clients.Go(func() { o.ask(a, i, stop) })
+	}
+	for i := range outageWaiters {
+		a := &asker{}
+		c.waiters = append(c.waiters, a)
+		clients.Go(func() { o.wait(a, i, stop) })
+	}
+	o.until(c.all(), "is served", func(a *asker) *atomic.Int64 { return &a.served })
+	do(c)
+	close(stop)
+	clients.Wait()
+	_ = ear.Close() // which ends hear
+	listener.Wait()
+}
+
+// ask is the life of an asker: half of them want a mutex of their own, half want one.
+func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
+	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
+	if err != nil {
+		o.t.Error(err)
+		return
+	}
+	defer c.Close()
+	mutex, me := fmt.Sprint("own-", id), fmt.Sprint("c", id)
+	if id%2 == 0 {
+		mutex = "shared"
+	}
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		command, args := "SIMBA.ACQUIRE", []any{mutex, me, 1000, "NOQUEUE"}
+		switch i % 4 {
+		case 1:
+			command, args = "SIMBA.GUARD", []any{mutex, me, 1000}
+		case 2:
+			command, args = "SIMBA.OWNER", []any{mutex}
+		case 3:
+			command, args = "SIMBA.RELEASE", []any{mutex, me}
+		}
+		began, lost := time.Now(), o.pulse.soFar()
+		_, err := c.Do(command, args...)
+		if err == nil {
+			a.served.Add(1)
+			continue
+		}
+		if !o.refused(a, err, began, lost, command, args) {
+			return
+		}
+	}
+}
+
+// refused takes an error that a request was answered with, and reports whether it is that of an outage. The request
+// began when the pulse had lost so much.
+func (o *outages) refused(a *asker, err error, began time.Time, lost time.Duration, command string, args []any) bool {
+	took := time.Since(began)
+	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
+		o.t.Errorf("%s %v: %v", command, args, err)
+		return false
+	}
+	o.mu.Lock()
+	o.failures = append(o.failures, took)
+	o.mu.Unlock()
+	if lost = o.pulse.soFar() - lost; took-lost > outageTimeout+outageSlack {
+		o.t.Errorf("%s %v is refused after %v, of which the test lost %v: %v", command, args, took, lost, err)
+	}
+	a.refused.Add(1)
+	return true
+}
+
+// until waits until every client has had one more such reply, to a request that it sent after
+// this began.
+func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.Int64) {
+	const more = 2 // the first may have been on its way
+	var before []int64
+	for _, a := range all {
+		before = append(before, replies(a).Load())
+	}
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		done := true
+		for i, a := range all {
+			done = done && replies(a).Load() >= before[i]+more
+		}
+		if done || o.t.Failed() {
+			return
+		}
+	}
+	o.t.Errorf("in vain for %v: every client %s", simbatest.Patience, what)
+}
+
+// backTo waits until a figure is no larger than it was, and returns it: what an outage leaves may take a
+// moment to end.
+func (o *outages) backTo(what string, before int, now func() int) (n int) {
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if n = now(); n <= before {
+			return n
+		}
+	}
+	o.t.Errorf("%d %s before the outages, %d after them", before, what, n)
+	return n
+}
+
+// pooled is how many connections to its store the server keeps: of engine mysql so many as were ever asked for at a
+// time, which is not the same before and after. Each of them is an open file.
+func (o *outages) pooled() int {
+	n := o.link.Connections()
+	if n > outageClients+pooledBesides {
+		o.t.Errorf("%d connections to the store for %d clients", n, outageClients)
+	}
+	return n
+}
+
+// outageClients are those who ask for something.
+const outageClients = outageAskers + outageWaiters
+
+// pooledBesides are the connections that no client asks for: to listen, to look, to settle.
+const pooledBesides = 4
+
+// goroutines asks the server how many it has, besides those that belong to its connections to the store: in the driver
+// of engine mysql each has one.
+func (o *outages) goroutines() int {
+	c, err := redis.Dial("tcp", o.server.Addr)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer c.Close()
+	info, err := redis.String(c.Do("INFO", "server"))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if text, ok := strings.CutPrefix(line, "go_goroutines:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			if o.engine == "mysql" {
+				n -= o.pooled()
+			}
+			return n
+		}
+	}
+	o.t.Fatalf("no go_goroutines in %s", info)
+	return 0
+}
+
+// files counts what the server has open, besides its connections to the store.
+func (o *outages) files() int {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.server.Pid()))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return len(open) - o.pooled()
+}

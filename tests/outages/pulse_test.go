@@ -1,0 +1,60 @@
+package outages
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// pulse measures for how long this process could not run: on a busy machine others have its processors, and the
+// machine of a cloud is stopped by its host now and then. A bound of what a server does is not about that.
+type pulse struct {
+	mu   sync.Mutex // guards what follows
+	lost time.Duration
+	due  time.Time // of the next beat
+}
+
+// beat is between two looks; one that is late by less is a timer's affair.
+const beat = 10 * time.Millisecond
+
+// startPulse starts a pulse that ends with the test.
+func startPulse(t testing.TB) *pulse {
+	p := &pulse{due: time.Now().Add(beat)}
+	done := make(chan struct{})
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		again := time.NewTicker(beat)
+		defer again.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-again.C:
+			}
+			p.mu.Lock()
+			now := time.Now()
+			p.lost += lateBy(now.Sub(p.due))
+			p.due = now.Add(beat)
+			p.mu.Unlock()
+		}
+	})
+	t.Cleanup(func() {
+		close(done)
+		beating.Wait()
+	})
+	return p
+}
+
+func lateBy(d time.Duration) time.Duration {
+	if d < beat {
+		return 0
+	}
+	return d
+}
+
+// soFar returns how long that was since the start. The difference of two is what was lost in between.
+func (p *pulse) soFar() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost + lateBy(time.Since(p.due))
+}

@@ -1,0 +1,97 @@
+package simbatest
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Conn connects to the server without timeouts.
+func Conn(t testing.TB, s *Server) redis.Conn {
+	t.Helper()
+	c, err := redis.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// DoRecord sends a command whose reply is a record.
+func DoRecord(t testing.TB, c redis.Conn, command string, args ...any) Record {
+	t.Helper()
+	r, err := ToRecord(c.Do(command, args...))
+	if err != nil {
+		t.Fatalf("%s %v: %v", command, args, err)
+	}
+	return r
+}
+
+// DoOne sends a command whose reply must be 1.
+func DoOne(t testing.TB, c redis.Conn, command string, args ...any) {
+	t.Helper()
+	if n, err := redis.Int(c.Do(command, args...)); err != nil || n != 1 {
+		t.Fatalf("%s %v: %d, %v", command, args, n, err)
+	}
+}
+
+// AwaitBlocked waits until that number of clients is blocked on the server at the address.
+func AwaitBlocked(t testing.TB, addr string, want int) {
+	t.Helper()
+	for end := time.Now().Add(Patience); time.Now().Before(end); {
+		n, err := BlockedClients(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == want {
+			return
+		}
+	}
+	t.Fatalf("not %d clients are blocked", want)
+}
+
+// BlockedClients returns the number of blocked clients of the server at the address.
+func BlockedClients(addr string) (int, error) {
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	return ClientsInfo(c, "blocked_clients")
+}
+
+// ClientsInfo returns a field of INFO clients.
+func ClientsInfo(c redis.Conn, field string) (int, error) {
+	info, err := redis.String(c.Do("INFO", "clients"))
+	if err != nil {
+		return 0, err
+	}
+	match := regexp.MustCompile(`(?m)^` + field + `:(\d+)\r$`).FindStringSubmatch(info)
+	if match == nil {
+		return 0, fmt.Errorf("INFO clients replies %q", info)
+	}
+	return strconv.Atoi(match[1])
+}
+
+// GoRedis connects go-redis to the server with no options but the address.
+func GoRedis(t testing.TB, s *Server) *goredis.Client {
+	t.Helper()
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Acquire sends SIMBA.ACQUIRE and returns the status and the token of the reply.
+func Acquire(t testing.TB, c *goredis.Client, mutex, contender string, ttl int, options ...any) (status string, token int64) {
+	t.Helper()
+	r, err := ToRecord(c.Do(t.Context(), append([]any{"SIMBA.ACQUIRE", mutex, contender, ttl}, options...)...).Result())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r["status"].(string), r["token"].(int64)
+}

@@ -1,0 +1,29 @@
+package simbatest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// DocsBlock returns the lines of the code block that a page of docs/ has between the markers
+// <!-- name --> and <!-- /name -->.
+func DocsBlock(t testing.TB, page, name string) []string {
+	t.Helper()
+	root, err := clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "<!-- "+name+" -->\n")
+	block, _, ended := strings.Cut(rest, "\n<!-- /"+name+" -->")
+	lines := strings.Split(block, "\n")
+	if !ok || !ended || len(lines) < 3 {
+		t.Fatalf("docs/%s has no block %s", page, name)
+	}
+	return lines[1 : len(lines)-1] // without the fences
+}

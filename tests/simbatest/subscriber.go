@@ -1,0 +1,70 @@
+package simbatest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Subscriber is a client that subscribed to channels.
+type Subscriber struct {
+	Messages chan redis.Message // not yet received by Receive
+
+	t    testing.TB
+	seen []string // received, but not returned by Receive
+}
+
+// Subscribe sends SUBSCRIBE or PSUBSCRIBE and returns when the server has confirmed it.
+func Subscribe(t testing.TB, s *Server, command string, channels ...any) *Subscriber {
+	t.Helper()
+	c := Conn(t, s)
+	if err := c.Send(command, channels...); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	ps := redis.PubSubConn{Conn: c}
+	for range channels {
+		if _, ok := ps.Receive().(redis.Subscription); !ok {
+			t.Fatalf("%s %v is not confirmed", command, channels)
+		}
+	}
+	sub := &Subscriber{t: t, Messages: make(chan redis.Message, 1000)}
+	go func() {
+		for {
+			switch m := ps.Receive().(type) {
+			case redis.Message:
+				sub.Messages <- m
+			case error:
+				return
+			}
+		}
+	}()
+	return sub
+}
+
+// Receive returns the first message of the channel that begins with the prefix and that it has not
+// returned before. Messages of other channels may come in any order.
+func (s *Subscriber) Receive(channel, prefix string) string {
+	s.t.Helper()
+	want := channel + " " + prefix
+	deadline := time.After(Patience)
+	for {
+		i := slices.IndexFunc(s.seen, func(seen string) bool { return strings.HasPrefix(seen, want) })
+		if i >= 0 {
+			got := s.seen[i]
+			s.seen = slices.Delete(s.seen, i, i+1)
+			return strings.TrimPrefix(got, channel+" ")
+		}
+		select {
+		case m := <-s.Messages:
+			s.seen = append(s.seen, m.Channel+" "+string(m.Data))
+		case <-deadline:
+			s.t.Fatalf("no message begins with %q: %q", want, s.seen)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package simbatest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Waiter is a blocked SIMBA.ACQUIRE … WAIT on a connection of its own.
+type Waiter struct {
+	Conn    redis.Conn
+	Replied chan struct{} // closed with the reply; then the fields below are set
+	Reply   Record
+	Err     error
+}
+
+func newWaiter(t testing.TB, s *Server, mutex, contender string, options []any) *Waiter {
+	t.Helper()
+	w := &Waiter{Conn: Conn(t, s), Replied: make(chan struct{})}
+	go func() {
+		defer close(w.Replied)
+		args := append([]any{mutex, contender, 600_000, "WAIT", 0}, options...)
+		w.Reply, w.Err = ToRecord(w.Conn.Do("SIMBA.ACQUIRE", args...))
+	}()
+	return w
+}
+
+// Wait sends ACQUIRE … WAIT 0 and returns when the server has blocked the client.
+func Wait(t testing.TB, s *Server, mutex, contender string, options ...any) *Waiter {
+	t.Helper()
+	before, err := BlockedClients(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWaiter(t, s, mutex, contender, options)
+	AwaitBlocked(t, s.Addr, before+1)
+	return w
+}
+
+// WaitRetrying is Wait for a server that may refuse the request because its store is slow. It
+// repeats a request that was refused.
+func WaitRetrying(t testing.TB, s *Server, mutex, contender string) *Waiter {
+	t.Helper()
+	before, err := BlockedClients(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(Patience); time.Now().Before(end); {
+		w := newWaiter(t, s, mutex, contender, nil)
+		for refused := false; !refused && time.Now().Before(end); {
+			if n, err := BlockedClients(s.Addr); err == nil && n == before+1 {
+				return w
+			}
+			select {
+			case <-w.Replied:
+				if refused = w.Err != nil && strings.HasPrefix(w.Err.Error(), "TRYAGAIN "); !refused {
+					t.Fatalf("%s gets the reply %v, %v", contender, w.Reply, w.Err)
+				}
+			default:
+			}
+		}
+	}
+	t.Fatalf("%s does not wait", contender)
+	return nil
+}
+
+// Granted waits for the grant and returns its token.
+func (w *Waiter) Granted(t testing.TB) (token int64) {
+	t.Helper()
+	select {
+	case <-w.Replied:
+	case <-time.After(Patience):
+		t.Fatal("the waiter is not granted the mutex")
+	}
+	if w.Err != nil || w.Reply["status"] != "acquired" {
+		t.Fatalf("the waiter gets the reply %v, %v", w.Reply, w.Err)
+	}
+	return w.Reply["token"].(int64)
+}

@@ -1,0 +1,83 @@
+package transcripts
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// everyCommand uses all that an engine does with its store.
+func everyCommand(t *testing.T, s *simbatest.Server) {
+	t.Helper()
+	c := simbatest.Conn(t, s)
+	simbatest.Subscribe(t, s, "SUBSCRIBE", "simba:{job}", "simba:{job}:b", "simba-events:{job}")
+	simbatest.Subscribe(t, s, "PSUBSCRIBE", "simba*")
+	simbatest.DoRecord(t, c, "SIMBA.ACQUIRE", "job", "a", 600_000)
+	w := simbatest.Wait(t, s, "job", "b")
+	simbatest.DoRecord(t, c, "SIMBA.GUARD", "job", "a", 600_000)
+	simbatest.DoRecord(t, c, "SIMBA.ACQUIRE", "job", "c", 600_000)
+	for _, command := range [][]any{{"SIMBA.QUEUE", "job"}, {"SIMBA.SCAN", 0}, {"SIMBA.OWNER", "job"}, {"SIMBA.HISTORY", "job"}, {"DBSIZE"}, {"SIMBA.CHECK", "job", 1}} {
+		if _, err := c.Do(command[0].(string), command[1:]...); err != nil {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+	simbatest.DoOne(t, c, "SIMBA.RELEASE", "job", "a")
+	w.Granted(t)
+	simbatest.DoOne(t, c, "SIMBA.BREAK", "job")
+	if log := s.Output(); strings.Contains(log, "NOPERM") || strings.Contains(log, "denied") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
+func TestTheUserOfRedisThatTheDocsShowIsEnough(t *testing.T) {
+	store := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
+	admin, err := redis.Dial("tcp", store.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for _, line := range simbatest.DocsBlock(t, "guides/redis.md", "redis-acl") {
+		words := strings.Fields(line)
+		args := make([]any, len(words)-1)
+		for i, word := range words[1:] {
+			args[i] = word
+		}
+		if _, err := admin.Do(words[0], args...); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	s := simbatest.Start(t, "--engine", "redis", "--redis-url", "redis://simba:password@"+store.Addr)
+	everyCommand(t, s)
+	// With the settings that the docs ask for there is nothing to warn of.
+	if log := s.Output(); strings.Contains(log, "level=WARN") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
+func TestTheGrantsOfMySQLThatTheDocsShowAreEnough(t *testing.T) {
+	store := stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1")
+	db, err := sql.Open("mysql", "root@tcp("+store.Addr+")/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range simbatest.DocsBlock(t, "guides/mysql.md", "mysql-grants") {
+		if _, err := db.ExecContext(t.Context(), strings.TrimSuffix(statement, ";")); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	for _, before := range []string{
+		"SET @nothing = 0", // the table is missing
+		"ALTER TABLE simba.simba_mutex DROP COLUMN fencing_token",
+	} {
+		if _, err := db.ExecContext(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+		everyCommand(t, simbatest.Start(t, "--engine", "mysql", "--mysql-dsn", "simba:password@tcp("+store.Addr+")/simba", "--mysql-migrate"))
+	}
+}

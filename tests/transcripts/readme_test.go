@@ -1,0 +1,348 @@
+package transcripts
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// The README and some guides show what to type in several terminals and what comes out. Each
+// step is a block like
+//
+//	```console
+//	# terminal 1
+//	$ redis-cli -p 7379 SIMBA.CHECK job 1
+//	(integer) 1
+//	```
+//
+// The first line names the terminal; "# server" is the one that the server runs in.
+// Every terminal is a shell of its own, in one copy of the source tree, and blocks
+// run in the order of the page. A command without output at the end of a block has
+// either ended or is blocked by the server when the next block begins, and a later
+// block of its terminal may begin with what it writes then. "…" stands for any
+// text. Lines in the server's terminal that the page does not show are passed over.
+var (
+	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
+	serverPort   = regexp.MustCompile(`addr=127\.0\.0\.1:(\d+)`)
+)
+
+const (
+	readmePort = "7379"
+	readmeRun  = "make run"
+	serverName = "server"
+	anyText    = "…"
+	prompt     = "$ "
+)
+
+// All in one copy of the source tree: what is built in it is built anew for each copy.
+func TestTranscriptsOfTheDocs(t *testing.T) {
+	simbatest.NeedRedisTools(t)
+	home := copyTree(t)
+	for _, page := range transcripts(t) {
+		t.Run(page, func(t *testing.T) {
+			newPlayer(t, home).playAll(readPage(t, page))
+		})
+		if err := os.RemoveAll(filepath.Join(home, "simba-data")); err != nil { // the next begins at token 1
+			t.Fatal(err)
+		}
+	}
+	t.Run("README.md on every engine", func(t *testing.T) { playedOnEveryStore(t, home) })
+}
+
+// transcripts returns the pages that have a transcript, from the root of the source tree.
+func transcripts(t *testing.T) []string {
+	t.Helper()
+	pages := []string{"README.md"}
+	guides, err := filepath.Glob("../../docs/*/*.md")
+	if err != nil || len(guides) == 0 {
+		t.Fatalf("there are no guides: %v", err)
+	}
+	for _, guide := range guides {
+		page := strings.TrimPrefix(guide, "../../")
+		if strings.Contains(readPage(t, page), "```console\n") {
+			pages = append(pages, page)
+		}
+	}
+	return pages
+}
+
+// The first part of the transcript is the same on every engine, except for figures
+// that are the store's own: tokens, and what is left of a lease that the store's
+// answer took a moment of.
+func playedOnEveryStore(t *testing.T, home string) {
+	page, _, ok := strings.Cut(readPage(t, "README.md"), "\n## ")
+	if !ok {
+		t.Fatal("the page has no sections")
+	}
+	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
+		p := newPlayer(t, home)
+		p.run = "make run ENGINE=" + s.Engine + ` ARGS="'` + strings.Join(s.Flags(s.Store.Addr)[2:], "' '") + `'"`
+		p.tokens = make(map[string]int)
+		p.playAll(page)
+		if alice, bob := p.tokens["1"], p.tokens["2"]; alice == 0 || bob <= alice {
+			t.Errorf("the tokens are %v", p.tokens)
+		}
+	})
+}
+
+// readPage returns a page, by its path from the root of the source tree.
+func readPage(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// copyTree returns a copy of the source tree, so that what the README's commands
+// leave behind is not left in it.
+func copyTree(t *testing.T) string {
+	t.Helper()
+	home := t.TempDir()
+	entries, err := os.ReadDir("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if name == "bin" || name == "simba-data" || strings.HasPrefix(name, ".") {
+			continue
+		}
+		from, to := filepath.Join("..", "..", name), filepath.Join(home, name)
+		if e.IsDir() {
+			err = os.CopyFS(to, os.DirFS(from))
+		} else {
+			err = copyFile(to, from)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return home
+}
+
+func copyFile(to, from string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o600)
+}
+
+// player plays a transcript.
+type player struct {
+	t         *testing.T
+	home      string // working directory of every terminal
+	port      string // of the server, in place of the README's
+	terminals map[string]*terminal
+
+	// On another engine than the README's: how the server is run, and the tokens that
+	// it gave for those of the page.
+	run    string
+	tokens map[string]int
+}
+
+func newPlayer(t *testing.T, home string) *player {
+	return &player{t: t, home: home, port: readmePort, terminals: make(map[string]*terminal)}
+}
+
+// playAll plays the transcript of a page.
+func (p *player) playAll(page string) {
+	p.t.Helper()
+	blocks := blockPattern.FindAllStringSubmatch(page, -1)
+	if len(blocks) == 0 {
+		p.t.Fatal("the page has no transcript")
+	}
+	for _, block := range blocks {
+		p.play(block[1], strings.Split(strings.TrimSuffix(block[2], "\n"), "\n"))
+	}
+	for _, term := range p.terminals {
+		if term.name != serverName {
+			p.finish(term)
+		}
+	}
+}
+
+// figure is a line of a record with a number that is the engine's own.
+var figure = regexp.MustCompile(`^(\d# "(?:token|ttl|transition)" => \(integer\) )(\d+)$`)
+
+// own makes a line of the page fit the engine, and returns the token that it shows.
+func (p *player) own(line string) (pattern, token string) {
+	match := figure.FindStringSubmatch(line)
+	if p.run == "" || match == nil {
+		return line, ""
+	}
+	if strings.Contains(match[1], "token") {
+		token = match[2]
+	}
+	return match[1] + anyText, token
+}
+
+// terminal is a shell.
+type terminal struct {
+	name    string
+	in      io.Writer
+	out     chan string // its lines
+	running bool        // a command was sent whose end was not seen
+}
+
+// endOfCommand is written by the shell after each command.
+const endOfCommand = "-- end of command --"
+
+func (p *player) play(name string, lines []string) {
+	term := p.terminals[name]
+	if term == nil {
+		term = p.open(name)
+	}
+	shown := false
+	for _, line := range lines {
+		command, ok := strings.CutPrefix(line, prompt)
+		if !ok {
+			p.expect(term, line)
+			shown = true
+			continue
+		}
+		p.finish(term)
+		if command == readmeRun && p.run != "" {
+			command = p.run
+		}
+		command = strings.ReplaceAll(command, readmePort, p.port)
+		if _, err := io.WriteString(term.in, "{ "+command+"\n} </dev/null\necho '"+endOfCommand+"'\n"); err != nil {
+			p.t.Fatal(err)
+		}
+		term.running, shown = true, false
+	}
+	if !shown {
+		p.endOrBlock(term)
+	}
+}
+
+// endOrBlock returns when the terminal's silent command has ended, or a client is
+// blocked by the server.
+func (p *player) endOrBlock(term *terminal) {
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
+		select {
+		case line := <-term.out:
+			if line != endOfCommand {
+				p.t.Fatalf("%s shows\n%s\nthe page has nothing", term.name, line)
+			}
+			term.running = false
+			return
+		default:
+			if n, err := simbatest.BlockedClients("127.0.0.1:" + p.port); err == nil && n > 0 {
+				return
+			}
+		}
+	}
+	p.t.Fatalf("%s shows nothing and is not blocked", term.name)
+}
+
+// expect reads the line that the page shows.
+func (p *player) expect(term *terminal, want string) {
+	line, token := p.own(want)
+	parts := strings.Split(line, anyText)
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	text := strings.Join(parts, "(.*)")
+	if term.name == serverName {
+		text = strings.ReplaceAll(text, readmePort, `\d+`)
+	} else {
+		text = strings.ReplaceAll(text, readmePort, p.port)
+	}
+	pattern := regexp.MustCompile("^" + text + "$")
+	for {
+		got := p.read(term, want)
+		switch {
+		case pattern.MatchString(got):
+			if match := serverPort.FindStringSubmatch(got); match != nil {
+				p.port = match[1]
+			}
+			if token != "" {
+				p.tokens[token], _ = strconv.Atoi(pattern.FindStringSubmatch(got)[1]) // 0 is none
+			}
+			return
+		case term.name != serverName:
+			p.t.Fatalf("%s shows\n%s\nthe page has\n%s", term.name, got, want)
+		case got == endOfCommand:
+			term.running = false
+		}
+	}
+}
+
+// finish reads up to the end of the terminal's command.
+func (p *player) finish(term *terminal) {
+	for term.running {
+		switch got := p.read(term, "nothing more"); {
+		case got == endOfCommand:
+			term.running = false
+		case term.name != serverName:
+			p.t.Fatalf("%s shows\n%s\nthe page has nothing more", term.name, got)
+		}
+	}
+}
+
+func (p *player) read(term *terminal, want string) string {
+	limit := simbatest.Patience
+	if term.name == serverName {
+		limit = 10 * simbatest.Patience // it builds first
+	}
+	select {
+	case line, ok := <-term.out:
+		if !ok {
+			p.t.Fatalf("the shell of %s ended; the page has\n%s", term.name, want)
+		}
+		return line
+	case <-time.After(limit):
+		p.t.Fatalf("%s shows nothing; the page has\n%s", term.name, want)
+		return ""
+	}
+}
+
+// open starts a terminal's shell in a process group of its own, which is ended
+// whole with the test.
+func (p *player) open(name string) *terminal {
+	shell := exec.Command("bash", "--noprofile", "--norc")
+	shell.Dir = p.home
+	shell.Env = append(simbatest.Environ(), "SIMBA_ADDR=127.0.0.1:0")
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := shell.StdinPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out, err := shell.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	shell.Stderr = shell.Stdout
+	if err := shell.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	term := &terminal{name: name, in: in, out: make(chan string, 1000)}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(term.out)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			term.out <- lines.Text()
+		}
+	}()
+	p.t.Cleanup(func() {
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+		<-read
+		_ = shell.Wait()
+	})
+	p.terminals[name] = term
+	return term
+}
