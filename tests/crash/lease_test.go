@@ -103,7 +103,7 @@ func TestAfterACrashInAsyncOnlyKnownOwnersGoOn(t *testing.T) {
 
 	again := simbatest.StartIn(t, s.Dir, "--durability", "async")
 	c = simbatest.GoRedis(t, again)
-	again.Wants(t, "level=WARN .*nobody new is granted")
+	again.Wants(t, "level=WARN .*recovering from unclean shutdown")
 	if r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 600_000, "TOKEN", token).Result()); err != nil || r["status"] != "renewed" {
 		t.Errorf("known owner: %v, %v", r, err)
 	}
