@@ -30,6 +30,24 @@ file of ` + "`--config`" + `, and the key over the default. In the file, a key h
 - A ` + "`SIMBA_*`" + ` variable that is no setting is ignored.
 - A byte order mark before a value, and line ends after it, are not part of the value.
 
+## Settings
+
+`
+
+// configurationTail is the text below them.
+const configurationTail = `
+## Parameters of CONFIG only
+
+` + "`CONFIG SET`" + ` changes these until the next start. They have no flag.
+
+| parameter | default | meaning |
+| --- | --- | --- |
+| ` + "`slowlog-log-slower-than`" + ` | 10000 | µs from which a command is in ` + "`SLOWLOG`" + `; -1 = none |
+| ` + "`slowlog-max-len`" + ` | 128 | entries of ` + "`SLOWLOG`" + ` |
+| ` + "`latency-monitor-threshold`" + ` | 0 | ms from which ` + "`LATENCY`" + ` records an event; 0 = none |
+| ` + "`busy-reply-threshold`" + ` | 5000 | ms after which ` + "`SCRIPT KILL`" + ` can end a script |
+| ` + "`notify-keyspace-events`" + ` | none | [keyspace notifications](notices.md#keyspace-notifications) |
+| ` + "`flush-held-locks`" + ` | no | whether ` + "`FLUSHALL`" + ` may break tenures |
 `
 
 // configurationMarkdown is the page, made from the table of settings.
@@ -54,7 +72,7 @@ func configurationMarkdown() string {
 		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s |\n", f.name, f.name, strings.ReplaceAll(f.kind, "|", `\|`), initial, engine, changes)
 	}
 	for _, f := range fields {
-		fmt.Fprintf(&b, "\n## %s\n\n`--%s`, `%s`", f.name, f.name, variable(f.name))
+		fmt.Fprintf(&b, "\n### %s\n\n`--%s`, `%s`", f.name, f.name, variable(f.name))
 		if name, ok := redisNames[f.name]; ok {
 			fmt.Fprintf(&b, "; in `CONFIG` `%s`", name)
 		}
@@ -63,6 +81,7 @@ func configurationMarkdown() string {
 		}
 		fmt.Fprintf(&b, "\n\n%s", fold(strings.ToUpper(f.help[:1])+f.help[1:]))
 	}
+	b.WriteString(configurationTail)
 	return b.String()
 }
 
