@@ -35,6 +35,7 @@ var (
 )
 
 const (
+	treeRoot   = ".."
 	readmePort = "7379"
 	readmeRun  = "make run"
 	serverName = "server"
@@ -61,12 +62,12 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 func transcripts(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md"}
-	guides, err := filepath.Glob("../docs/*/*.md")
+	guides, err := filepath.Glob(filepath.Join(treeRoot, "docs/*/*.md"))
 	if err != nil || len(guides) == 0 {
 		t.Fatalf("there are no guides: %v", err)
 	}
 	for _, guide := range guides {
-		page := strings.TrimPrefix(guide, "../")
+		page := strings.TrimPrefix(guide, treeRoot+"/")
 		if strings.Contains(readPage(t, page), "```console\n") {
 			pages = append(pages, page)
 		}
@@ -96,7 +97,7 @@ func playedOnEveryStore(t *testing.T, home string) {
 // readPage returns a page, by its path from the root of the source tree.
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", page))
+	text, err := os.ReadFile(filepath.Join(treeRoot, page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func readPage(t *testing.T, page string) string {
 func copyTree(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
-	entries, err := os.ReadDir("..")
+	entries, err := os.ReadDir(treeRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func copyTree(t *testing.T) string {
 		if name == "bin" || name == "simba-data" || strings.HasPrefix(name, ".") {
 			continue
 		}
-		from, to := filepath.Join("..", name), filepath.Join(home, name)
+		from, to := filepath.Join(treeRoot, name), filepath.Join(home, name)
 		if e.IsDir() {
 			err = os.CopyFS(to, os.DirFS(from))
 		} else {

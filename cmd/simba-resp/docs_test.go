@@ -3,11 +3,15 @@ package main
 import (
 	cli "flag"
 	"fmt"
+	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 var update = cli.Bool("update", false, "rewrite docs/reference/configuration.md")
@@ -121,5 +125,69 @@ func TestPageOfSettingsIsCurrent(t *testing.T) {
 	}
 	if string(shown) != want {
 		t.Error("docs/reference/configuration.md is not what the table of settings gives; run: make docs")
+	}
+}
+
+func TestPageOfSettingsHasTheDefaultsOfConfig(t *testing.T) {
+	a, _ := newTestApp(t, io.Discard)
+	a.start()
+	c := dial(t, a)
+	rows := 0
+	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (\\S+) \\|").FindAllStringSubmatch(configurationTail, -1) {
+		name, want := match[1], strings.Replace(match[2], "none", "", 1)
+		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != want || len(got) != 1 {
+			t.Errorf("%s: got %v, %v, want %q", name, got, err, want)
+		}
+		rows++
+	}
+	if rows < 6 {
+		t.Errorf("the table has %d rows", rows)
+	}
+}
+
+const infoPage = "../../docs/reference/info.md"
+
+func TestPageOfInfoListsTheFieldsThatTheServerSends(t *testing.T) {
+	page, err := os.ReadFile(infoPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| `") {
+			for _, match := range regexp.MustCompile("`([a-z0-9_]+(?:…)?)`").FindAllStringSubmatch(line, -1) {
+				listed = append(listed, match[1])
+			}
+		}
+	}
+	a, _ := newTestApp(t, io.Discard)
+	a.start()
+	c := dial(t, a)
+	if _, err := c.Do("SIMBA.ACQUIRE", "job", "a", 600_000); err != nil {
+		t.Fatal(err)
+	}
+	info, err := redis.String(c.Do("INFO", "everything"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	for line := range strings.Lines(info) {
+		name, _, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		sent = append(sent, name)
+		if !slices.ContainsFunc(listed, func(l string) bool {
+			prefix, open := strings.CutSuffix(l, "…")
+			return l == name || open && strings.HasPrefix(name, prefix)
+		}) {
+			t.Errorf("docs/reference/info.md lacks %s", name)
+		}
+	}
+	for _, name := range listed {
+		conditional := strings.HasPrefix(name, "tls_") || strings.HasSuffix(name, "…")
+		if strings.Contains(name, "_") && !conditional && !slices.Contains(sent, name) {
+			t.Errorf("docs/reference/info.md has %s, which the server does not send", name)
+		}
 	}
 }
