@@ -23,9 +23,9 @@ const configurationHead = `# Configuration
 
 <!-- make docs writes this page from the table of settings. Do not edit it. -->
 
-A flag wins over its environment variable, the variable over the key of the same name in the TOML
-file of ` + "`--config`" + `, and the key over the default. In the file, a key has the name of the flag:
-` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s`, `500ms` or `1h30m`" + `.
+A flag overrides its environment variable. The variable overrides the key of the same name in the
+TOML file of ` + "`--config`" + `, and the key overrides the default. In the file, a key has the name of
+the flag: ` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s`, `500ms` or `1h30m`" + `.
 
 - ` + "`simba-resp --help`" + ` prints the same list.
 - ` + "`simba-resp --check-config`" + ` reports every error at once and does not serve.
