@@ -25,6 +25,9 @@ Every command that the server serves, by group. [Protocol](protocol.md) describe
 group ` + "`simba`" + `, and [Redis keys](redis-keys.md) those that work on keys. redis-cli shows the same
 texts: ` + "`help @simba`, `help SIMBA.ACQUIRE`" + `. The ACL categories are for
 [rules of users](users.md).
+
+The groups ` + "`generic`, `string`, `hash`, `sorted-set` and `scripting`, and `WATCH`" + `, need the engine
+` + "`embedded`" + `. Other engines serve only ` + "`DBSIZE`, `SCAN`, `STRLEN` and `TYPE`" + ` of them.
 `
 
 func TestPageOfCommandsIsCurrent(t *testing.T) {

@@ -87,6 +87,49 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 	t.Error("docs/reference/guarantees.md shows another table of promises; run: make docs")
 }
 
+var cited = regexp.MustCompile(`\[([^\]]+)\]\(#promise-([^)]+)\)`)
+
+// The tables of accidents are written by hand. Each cell names the promises that it rests on.
+func TestEachCellOfTheGuaranteesNamesAPromise(t *testing.T) {
+	text, err := os.ReadFile(root + "/docs/reference/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(text), "\n## Promises\n")
+	var columns []string
+	rows := 0
+	for line := range strings.Lines(before) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		switch {
+		case !strings.HasPrefix(line, "| "):
+			columns = nil
+		case columns == nil:
+			columns = cells
+		case !strings.HasPrefix(cells[0], " ---"):
+			rows++
+			for i, cell := range cells[1:] {
+				cell = strings.TrimSpace(cell)
+				matches := cited.FindAllStringSubmatch(cell, -1)
+				if len(matches) == 0 && cell != "–" {
+					t.Errorf("%s, %s: %q names no promise", cells[0], columns[i+1], cell)
+				}
+				for _, match := range matches {
+					at := slices.IndexFunc(Promises, func(p Promise) bool { return p.ID == match[2] })
+					engine := strings.Trim(columns[i+1], " `")
+					if at < 0 || match[1] != match[2] {
+						t.Errorf("%s, %s: there is no promise %s", cells[0], engine, match[0])
+					} else if slices.Contains(engines, engine) && strings.Contains(cell, "(not ["+match[1]+"]") && Promises[at].of(engine).state == kept {
+						t.Errorf("%s, %s: promise %s is kept without a condition", cells[0], engine, match[1])
+					}
+				}
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("the tables have %d rows", rows)
+	}
+}
+
 func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 	known := map[string]bool{}
 	for _, p := range Promises {

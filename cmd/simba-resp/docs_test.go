@@ -3,11 +3,15 @@ package main
 import (
 	cli "flag"
 	"fmt"
+	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 var update = cli.Bool("update", false, "rewrite docs/reference/configuration.md")
@@ -19,9 +23,9 @@ const configurationHead = `# Configuration
 
 <!-- make docs writes this page from the table of settings. Do not edit it. -->
 
-A flag wins over its environment variable, the variable over the key of the same name in the TOML
-file of ` + "`--config`" + `, and the key over the default. In the file, a key has the name of the flag:
-` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s`, `500ms` or `1h30m`" + `.
+A flag overrides its environment variable. The variable overrides the key of the same name in the
+TOML file of ` + "`--config`" + `, and the key overrides the default. In the file, a key has the name of
+the flag: ` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s`, `500ms` or `1h30m`" + `.
 
 - ` + "`simba-resp --help`" + ` prints the same list.
 - ` + "`simba-resp --check-config`" + ` reports every error at once and does not serve.
@@ -30,6 +34,24 @@ file of ` + "`--config`" + `, and the key over the default. In the file, a key h
 - A ` + "`SIMBA_*`" + ` variable that is no setting is ignored.
 - A byte order mark before a value, and line ends after it, are not part of the value.
 
+## Settings
+
+`
+
+// configurationTail is the text below them.
+const configurationTail = `
+## Parameters of CONFIG only
+
+` + "`CONFIG SET`" + ` changes these until the next start. They have no flag.
+
+| parameter | default | meaning |
+| --- | --- | --- |
+| ` + "`slowlog-log-slower-than`" + ` | 10000 | µs from which a command is in ` + "`SLOWLOG`" + `; -1 = none |
+| ` + "`slowlog-max-len`" + ` | 128 | entries of ` + "`SLOWLOG`" + ` |
+| ` + "`latency-monitor-threshold`" + ` | 0 | ms from which ` + "`LATENCY`" + ` records an event; 0 = none |
+| ` + "`busy-reply-threshold`" + ` | 5000 | ms after which ` + "`SCRIPT KILL`" + ` can end a script |
+| ` + "`notify-keyspace-events`" + ` | none | [keyspace notifications](notices.md#keyspace-notifications) |
+| ` + "`flush-held-locks`" + ` | no | whether ` + "`FLUSHALL`" + ` may break tenures |
 `
 
 // configurationMarkdown is the page, made from the table of settings.
@@ -54,7 +76,7 @@ func configurationMarkdown() string {
 		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s |\n", f.name, f.name, strings.ReplaceAll(f.kind, "|", `\|`), initial, engine, changes)
 	}
 	for _, f := range fields {
-		fmt.Fprintf(&b, "\n## %s\n\n`--%s`, `%s`", f.name, f.name, variable(f.name))
+		fmt.Fprintf(&b, "\n### %s\n\n`--%s`, `%s`", f.name, f.name, variable(f.name))
 		if name, ok := redisNames[f.name]; ok {
 			fmt.Fprintf(&b, "; in `CONFIG` `%s`", name)
 		}
@@ -63,6 +85,7 @@ func configurationMarkdown() string {
 		}
 		fmt.Fprintf(&b, "\n\n%s", fold(strings.ToUpper(f.help[:1])+f.help[1:]))
 	}
+	b.WriteString(configurationTail)
 	return b.String()
 }
 
@@ -102,5 +125,69 @@ func TestPageOfSettingsIsCurrent(t *testing.T) {
 	}
 	if string(shown) != want {
 		t.Error("docs/reference/configuration.md is not what the table of settings gives; run: make docs")
+	}
+}
+
+func TestPageOfSettingsHasTheDefaultsOfConfig(t *testing.T) {
+	a, _ := newTestApp(t, io.Discard)
+	a.start()
+	c := dial(t, a)
+	rows := 0
+	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (\\S+) \\|").FindAllStringSubmatch(configurationTail, -1) {
+		name, want := match[1], strings.Replace(match[2], "none", "", 1)
+		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != want || len(got) != 1 {
+			t.Errorf("%s: got %v, %v, want %q", name, got, err, want)
+		}
+		rows++
+	}
+	if rows < 6 {
+		t.Errorf("the table has %d rows", rows)
+	}
+}
+
+const infoPage = "../../docs/reference/info.md"
+
+func TestPageOfInfoListsTheFieldsThatTheServerSends(t *testing.T) {
+	page, err := os.ReadFile(infoPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| `") {
+			for _, match := range regexp.MustCompile("`([a-z0-9_]+(?:…)?)`").FindAllStringSubmatch(line, -1) {
+				listed = append(listed, match[1])
+			}
+		}
+	}
+	a, _ := newTestApp(t, io.Discard)
+	a.start()
+	c := dial(t, a)
+	if _, err := c.Do("SIMBA.ACQUIRE", "job", "a", 600_000); err != nil {
+		t.Fatal(err)
+	}
+	info, err := redis.String(c.Do("INFO", "everything"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	for line := range strings.Lines(info) {
+		name, _, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		sent = append(sent, name)
+		if !slices.ContainsFunc(listed, func(l string) bool {
+			prefix, open := strings.CutSuffix(l, "…")
+			return l == name || open && strings.HasPrefix(name, prefix)
+		}) {
+			t.Errorf("docs/reference/info.md lacks %s", name)
+		}
+	}
+	for _, name := range listed {
+		conditional := strings.HasPrefix(name, "tls_") || strings.HasSuffix(name, "…")
+		if strings.Contains(name, "_") && !conditional && !slices.Contains(sent, name) {
+			t.Errorf("docs/reference/info.md has %s, which the server does not send", name)
+		}
 	}
 }

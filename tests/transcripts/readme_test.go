@@ -27,16 +27,17 @@ import (
 //
 // The first line names the terminal; "# server" is the one that the server runs in.
 // Every terminal is a shell of its own, in one copy of the source tree, and blocks
-// run in the order of the page. A command without output at the end of a block has
-// either ended or is blocked by the server when the next block begins, and a later
-// block of its terminal may begin with what it writes then. "…" stands for any
-// text. Lines in the server's terminal that the page does not show are passed over.
+// run in the order of the page. If a block ends with a command that shows no output,
+// the next block begins when that command has ended, or when the server blocks it. A later
+// block of its terminal may begin with its output. "…" stands for any text. Lines in
+// the server's terminal that the page does not show are ignored.
 var (
 	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
 	serverPort   = regexp.MustCompile(`addr=127\.0\.0\.1:(\d+)`)
 )
 
 const (
+	treeRoot   = ".."
 	readmePort = "7379"
 	readmeRun  = "make run"
 	serverName = "server"
@@ -44,7 +45,7 @@ const (
 	prompt     = "$ "
 )
 
-// All in one copy of the source tree: what is built in it is built anew for each copy.
+// All transcripts use one copy of the source tree, since each copy needs a build of its own.
 func TestTranscriptsOfTheDocs(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	home := copyTree(t)
@@ -63,12 +64,12 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 func transcripts(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md"}
-	guides, err := filepath.Glob("../../docs/*/*.md")
+	guides, err := filepath.Glob(filepath.Join(treeRoot, "docs/*/*.md"))
 	if err != nil || len(guides) == 0 {
 		t.Fatalf("there are no guides: %v", err)
 	}
 	for _, guide := range guides {
-		page := strings.TrimPrefix(guide, "../../")
+		page := strings.TrimPrefix(guide, treeRoot+"/")
 		if strings.Contains(readPage(t, page), "```console\n") {
 			pages = append(pages, page)
 		}
@@ -76,9 +77,8 @@ func transcripts(t *testing.T) []string {
 	return pages
 }
 
-// The first part of the transcript is the same on every engine, except for figures
-// that are the store's own: tokens, and what is left of a lease that the store's
-// answer took a moment of.
+// The transcript of the README is the same on every engine, except for two figures of the
+// store: tokens, and the time that is left of a lease.
 func playedOnEveryStore(t *testing.T, home string) {
 	page, _, ok := strings.Cut(readPage(t, "README.md"), "\n## ")
 	if !ok {
@@ -98,19 +98,19 @@ func playedOnEveryStore(t *testing.T, home string) {
 // readPage returns a page, by its path from the root of the source tree.
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../..", page))
+	text, err := os.ReadFile(filepath.Join(treeRoot, page))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// copyTree returns a copy of the source tree, so that what the README's commands
-// leave behind is not left in it.
+// copyTree returns a copy of the source tree, so that the commands of a page leave nothing in
+// the original.
 func copyTree(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
-	entries, err := os.ReadDir("../..")
+	entries, err := os.ReadDir(treeRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func copyTree(t *testing.T) string {
 		if name == "bin" || name == "simba-data" || strings.HasPrefix(name, ".") {
 			continue
 		}
-		from, to := filepath.Join("..", "..", name), filepath.Join(home, name)
+		from, to := filepath.Join(treeRoot, name), filepath.Join(home, name)
 		if e.IsDir() {
 			err = os.CopyFS(to, os.DirFS(from))
 		} else {
@@ -144,7 +144,7 @@ func copyFile(to, from string) error {
 type player struct {
 	t         *testing.T
 	home      string // working directory of every terminal
-	port      string // of the server, in place of the README's
+	port      string // of the server, in place of the page's
 	terminals map[string]*terminal
 
 	// On another engine than the README's: how the server is run, and the tokens that
