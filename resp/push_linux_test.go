@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
+func TestPublishBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{})
 		p := &s.pushers
@@ -23,10 +23,10 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 			synctest.Wait()
 			return over
 		}
-		pending := make([]Conn, 2*pushesAtOnce+1)
+		pending := make([]Conn, 2*pushBatch+1)
 		begin := time.Now()
 		for i := range pending {
-			if i == pushesAtOnce {
+			if i == pushBatch {
 				<-publish(manyPushes) // a few are nothing to wait for
 			}
 			p.push(&pending[i])
@@ -58,9 +58,9 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 	})
 }
 
-// fallBehind has the pushers, of which none runs, wait for the test to catch up.
+// fallBehind makes the pushers, of which none runs, wait for the test.
 func (p *pushers) fallBehind() {
-	pending := make([]Conn, 2*pushesAtOnce+1)
+	pending := make([]Conn, 2*pushBatch+1)
 	for i := range pending {
 		p.push(&pending[i])
 	}
@@ -77,13 +77,14 @@ func (p *pushers) awaited() bool {
 	return p.caughtUp != nil
 }
 
-// publish is the PUBLISH of a script: it answers, and has published as much as a connection may without a wait.
+// publish is the PUBLISH of a script: it answers, and has published as much as a connection may
+// without a wait.
 func publish(c *Conn, _ [][]byte) {
 	c.Reply().Simple("SENT")
 	c.Published(manyPushes)
 }
 
-func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T) {
+func TestPublishBackpressureSendsRepliesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){"PUBLISH": publish}})
 		s.pushers.start(0)
@@ -104,9 +105,9 @@ func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T)
 	})
 }
 
-// TestWhoAwaitsThePushersHoldsUpNoOther: another one's command ends its wait. On a slow machine that may be over before, so
-// there are some tries.
-func TestWhoAwaitsThePushersHoldsUpNoOther(t *testing.T) {
+// TestPublishBackpressureDoesNotBlockOtherClients: another one's command ends its wait. On a slow
+// machine that may be over before, so there are some tries.
+func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 	order := make(chan string, 2)
 	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"PUBLISH": publish,
