@@ -30,7 +30,7 @@ func TestAuthTimeoutHoldsWithinAPipeline(t *testing.T) {
 		cl.send(strings.Repeat("AUTH\r\n", 100))
 		cl.expectEnd("-WRONGPASS\r\n-WRONGPASS\r\n")
 		if d := time.Since(start); d != DefaultAuthTimeout {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 				}
 				cl.expectEnd("")
 				if d := time.Since(start); d != DefaultAuthTimeout {
-					t.Errorf("it was cut after %v", d)
+					t.Errorf("it was disconnected after %v", d)
 				}
 			})
 		})
@@ -94,7 +94,7 @@ func TestResetRestartsTheAuthTimeout(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start); d != DefaultAuthTimeout {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }

@@ -107,8 +107,8 @@ func benchmarkPipeline(b *testing.B, config *tls.Config, dial func(network, addr
 	wg.Wait()
 }
 
-// BenchmarkRequestsOverTCP is clients that send a command and read its reply, each again and again,
-// with a goroutine for each connection and with few that serve all.
+// BenchmarkRequestsOverTCP has clients that each send a command and read its reply, with a
+// goroutine for each connection and with a poller.
 func BenchmarkRequestsOverTCP(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		for _, poll := range []bool{false, true} {

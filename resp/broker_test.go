@@ -174,7 +174,7 @@ func TestSlowSubscriberIsDisconnected(t *testing.T) {
 			t.Errorf("the publisher, or the other subscriber, waited %v", d)
 		}
 		if n := s.Stats().SlowCut; n != 1 {
-			t.Errorf("%d were cut", n)
+			t.Errorf("%d were disconnected", n)
 		}
 		if n := s.Broker().Subscribers(Channel, "a"); n != 1 {
 			t.Errorf("%d subscribers are left", n)
@@ -195,7 +195,7 @@ func TestSlowSubscriberBlockedInRepliesIsDisconnected(t *testing.T) {
 		for s.Broker().Publish("a", strings.Repeat("x", 1000)) > 0 {
 		}
 		if d := (<-ended).Sub(start); d != 0 {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestStuckSubscriberTimesOutBeforeItsQueueIsFull(t *testing.T) {
 		start := time.Now()
 		s.Broker().Publish("a", "x")
 		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 		if s.Stats().SlowCut != 1 {
 			t.Error("it was not counted")
@@ -269,7 +269,7 @@ func TestMonitorsReceivePushes(t *testing.T) {
 		}
 		synctest.Wait()
 		if s.Stats().SlowCut != 1 {
-			t.Error("it was not cut by the overflow")
+			t.Error("the overflow did not disconnect it")
 		}
 		if c.Push([]byte("+late\r\n")) {
 			t.Error("it took a push after its end")

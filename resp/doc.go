@@ -37,7 +37,7 @@
 //     last one.
 //   - A length that a client claims reserves no memory. A buffer grows with the received bytes, at
 //     most to twice their size, and never beyond the Limits.
-//   - Every goroutine ends with its connection. Those of the poller end before Shutdown returns nil.
+//   - Every goroutine ends with its connection. The poller's end before Shutdown returns nil.
 //
 // Lock order: Broker.mu or Conn.wmu, then pushQueue.mu, then pushers.mu. Conn.park, then the locks
 // of package poll. Server.mu is a leaf, except for the start of the poller. No coroutine changes

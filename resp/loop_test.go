@@ -41,10 +41,10 @@ func TestLongPipelineIsSentInParts(t *testing.T) {
 
 func TestRunningTimeWithoutAPollerSpansReads(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
-		var turns []time.Duration
+		var since []time.Duration
 		cl := dial(t, NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 			"WORK": func(c *Conn, _ [][]byte) {
-				turns = append(turns, c.runningSince)
+				since = append(since, c.runningSince)
 				time.Sleep(yieldAfter / 2)
 				c.Reply().Simple("DONE")
 			},
@@ -53,9 +53,9 @@ func TestRunningTimeWithoutAPollerSpansReads(t *testing.T) {
 		for range 9 {
 			cl.call("WORK\r\n", "+DONE\r\n")
 		}
-		for i, turn := range turns {
-			if want := time.Second + time.Duration(i/2)*yieldAfter; turn != want {
-				t.Errorf("command %d is in the turn of %v, want %v", i, turn, want)
+		for i, got := range since {
+			if want := time.Second + time.Duration(i/2)*yieldAfter; got != want {
+				t.Errorf("command %d runs since %v, want %v", i, got, want)
 			}
 		}
 	})
@@ -265,7 +265,7 @@ func TestWriteTimeoutDisconnectsAClientThatReadsNothing(t *testing.T) {
 		start := time.Now()
 		cl.send("PING\r\n")
 		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
@@ -309,7 +309,7 @@ func TestWriteTimeoutCountsFromTheLastProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := (<-ended).Sub(start); d > 15*time.Second {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 		if n := writes.writes.Load(); n > 5 {
 			t.Errorf("%d writes were tried", n)
@@ -327,7 +327,7 @@ func TestIdleTimeoutDisconnects(t *testing.T) {
 		start := time.Now()
 		go io.Copy(io.Discard, cl)
 		if d := (<-ended).Sub(start); d != time.Minute {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestIdleTimeoutSparesConnectionsInUse(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start); d > time.Minute {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
@@ -361,7 +361,7 @@ func TestNewIdleTimeoutAppliesToOpenConnections(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start).Round(time.Second); d != time.Hour {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
@@ -385,7 +385,7 @@ func TestIdleTimeoutSparesSubscribers(t *testing.T) {
 		reset := time.Now()
 		monitor.expectEnd("")
 		if d := time.Since(reset).Round(time.Second); d != time.Minute {
-			t.Errorf("it was cut %v after it listened no longer", d)
+			t.Errorf("it was disconnected %v after it ceased to listen", d)
 		}
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// shared starts a server that polls, and returns what dials it. All that is in the kernel's hands
-// here has no fake time, so what a test waits for is an event.
+// polled starts a server with a poller and returns a function that dials it. Sockets have no fake
+// time, so the tests wait for events.
 func polled(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client) {
 	t.Helper()
 	cfg.Poll = true
@@ -50,7 +50,7 @@ func TestPollerServesManyConnections(t *testing.T) {
 		all.Go(func() {
 			for n := range 20 {
 				batch, want := new(strings.Builder), new(strings.Builder)
-				for range 1 + n*10 { // more than a turn's
+				for range 1 + n*10 { // more than one read's
 					text := fmt.Sprintf("%d-%d", i, n)
 					batch.WriteString(bulk("ECHO", text))
 					fmt.Fprintf(want, "$%d\r\n%s\r\n", len(text), text)
@@ -241,10 +241,10 @@ func TestBlockedCommandOnAPoller(t *testing.T) {
 	s, dial := polled(t, Config{}, h)
 	other := dial()
 	for _, c := range []struct {
-		what string
-		end  func(cl *client, w *Wait)
-		why  Wakeup
-		told string
+		what  string
+		end   func(cl *client, w *Wait)
+		why   Wakeup
+		reply string
 	}{
 		{"woken", func(_ *client, w *Wait) { w.Wake() }, Woken, "+x woken\r\n"},
 		{"unblocked", func(_ *client, w *Wait) { w.c.Unblock(false) }, UnblockedTimeout, "+x unblocked\r\n"},
@@ -263,8 +263,8 @@ func TestBlockedCommandOnAPoller(t *testing.T) {
 			if why := <-h.ends; why != c.why {
 				t.Errorf("%v, want %v", why, c.why)
 			}
-			if c.told != "" {
-				cl.expect(c.told)
+			if c.reply != "" {
+				cl.expect(c.reply)
 				cl.call("PING\r\n", "+PONG\r\n")
 			}
 		})
@@ -356,7 +356,7 @@ func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 		frames := newFrames(other)
 		for i := range n {
 			if got := frames.next(t); got != message("a", text(i)) {
-				t.Errorf("the other is told %.40q as the %dth", got, i)
+				t.Errorf("the other received %.40q as number %d", got, i)
 				return
 			}
 		}
@@ -374,7 +374,7 @@ func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 			i++
 		case "+PONG\r\n":
 		default:
-			t.Fatalf("it is told %.40q as the %dth", got, i)
+			t.Fatalf("it received %.40q as number %d", got, i)
 		}
 	}
 }
@@ -384,8 +384,8 @@ func TestIdleTimeoutOnAPoller(t *testing.T) {
 	dial().expectEnd("")
 }
 
-// TestDescriptorIsClosedOnceAfterItsLastUse has clients come and go while others cut them: whoever
-// read from or wrote to a descriptor that has become another's would mix up what they are told.
+// Clients connect and disconnect while others close them. A read or write of a reused descriptor
+// would mix up their replies.
 func TestDescriptorIsClosedOnceAfterItsLastUse(t *testing.T) {
 	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },

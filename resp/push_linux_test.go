@@ -15,7 +15,7 @@ func TestPublishBackpressure(t *testing.T) {
 		nc, other := net.Pipe()
 		defer other.Close()
 		publisher := newConn(s, nc)
-		// publish counts messages, and returns what is closed when the next command may come.
+		// publish counts messages. It returns a channel that is closed before the next command.
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
 			publisher.Published(n)
@@ -77,8 +77,7 @@ func (p *pushers) awaited() bool {
 	return p.caughtUp != nil
 }
 
-// publish is the PUBLISH of a script: it answers, and has published as much as a connection may
-// without a wait.
+// publish is a PUBLISH with as many receivers as a connection may have without a wait.
 func publish(c *Conn, _ [][]byte) {
 	c.Reply().Simple("SENT")
 	c.Published(manyPushes)
@@ -105,8 +104,8 @@ func TestPublishBackpressureSendsRepliesFirst(t *testing.T) {
 	})
 }
 
-// TestPublishBackpressureDoesNotBlockOtherClients: another one's command ends its wait. On a slow
-// machine that may be over before, so there are some tries.
+// The command of another client ends the wait. On a slow machine the wait may end before, so the
+// test has several tries.
 func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 	order := make(chan string, 2)
 	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){

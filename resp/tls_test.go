@@ -135,7 +135,7 @@ func TestTLSOnThePlainPortIsAnsweredInPlainText(t *testing.T) {
 		_, err := tls.Dial("tcp", addr, identity(t).clientConfig())
 		var header tls.RecordHeaderError
 		if !errors.As(err, &header) || !strings.HasPrefix(string(header.RecordHeader[:]), "-ERR ") {
-			t.Errorf("a TLS client is told %v", err)
+			t.Errorf("a TLS client gets %v", err)
 		}
 	}
 	stopServer(t, s)
@@ -206,7 +206,7 @@ func TestCertificateName(t *testing.T) {
 				}}
 				s := NewServer(Config{}, h)
 				addr, done := serveOn(t, s, who.mutualConfig(c.ask))
-				// A client shows only what the server says that it would take, so this one is told to.
+				// By default a client presents only a certificate that the server would accept.
 				config := who.clientConfig()
 				config.MaxVersion = version
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -226,8 +226,9 @@ func TestCertificateName(t *testing.T) {
 						t.Errorf("the name is %q, want %q", got, want)
 					}
 				}
-				if told := (*net.OpError)(nil); (err != nil) != c.refused || c.refused && !(errors.As(err, &told) && told.Op == "remote error") {
-					t.Errorf("the client is told %v", err) // an alert, not a reset
+				alert := (*net.OpError)(nil) // not a reset
+				if (err != nil) != c.refused || c.refused && !(errors.As(err, &alert) && alert.Op == "remote error") {
+					t.Errorf("the client gets %v", err)
 				}
 				stopServer(t, s)
 				<-done
@@ -401,14 +402,14 @@ func TestStuckTLSClientBlocksNoOther(t *testing.T) {
 		connect()
 		s.Conns()[0].Close() // CLIENT KILL
 		if d := (<-closed).Sub(start); d != 0 {
-			t.Errorf("who kills it waits %v", d)
+			t.Errorf("Close waits %v", d)
 		}
 		connect()
 		s.Broker().Publish("a", "x") // a pusher hangs
 		synctest.Wait()
 		s.Conns()[0].Close()
 		if d := (<-closed).Sub(start); d != 0 {
-			t.Errorf("who kills it while it is pushed something waits %v", d)
+			t.Errorf("Close waits %v during a push", d)
 		}
 		s.SetIdleTimeout(time.Minute)
 		connect()

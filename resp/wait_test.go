@@ -118,19 +118,19 @@ func TestUnblockAfterAWakeEndsTheNextAwait(t *testing.T) {
 			"WAIT": func(c *Conn, _ [][]byte) {
 				waiting = c
 				w := c.NewWait()
-				told := ""
+				reasons := ""
 				for range 2 {
-					if told != "" {
-						told += ", "
+					if reasons != "" {
+						reasons += ", "
 					}
-					told += w.Await(time.Now().Add(time.Second)).String()
+					reasons += w.Await(time.Now().Add(time.Second)).String()
 				}
-				c.Reply().Simple(told)
+				c.Reply().Simple(reasons)
 			},
 		}}
 		durable := make(chan struct{})
 		conns := make(chan *Conn, 1)
-		h.commit = func() error { // while what came before is settled
+		h.commit = func() error { // during the commit of earlier commands
 			select {
 			case conns <- waiting:
 				<-durable

@@ -84,7 +84,7 @@ func (t *task) claim() bool {
 func (t *task) run(here mode) {
 	for {
 		t.here, t.hasRead = here, here != shared // others read in a later round
-		t.state.Store(running)                   // the reason of an earlier signal is stored already
+		t.state.Store(running)                   // Read finds the reason of an earlier signal
 		to, ok := t.resume()
 		if !ok {
 			t.resume, t.yield = nil, nil // they would keep the connection in memory
