@@ -2,7 +2,7 @@
 // control lists:
 // https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/
 //
-//	aclfile ─ parse ─► Account "alice" ──► *User (immutable) ─► MayRun, MayUse, MayActAs, MayName, …
+//	aclfile ─ parse ─► Account "alice" ──► *User (immutable) ─► MayRun, MayUse, MayActAs, …
 //	                        ▲                ▲
 //	      a connection has it         Load replaces or removes it
 //

@@ -175,9 +175,9 @@ func TestInvalidRulesHaveErrors(t *testing.T) {
 	}
 }
 
-// What a rule makes of a user can be written down and read again, and nothing that anybody writes
-// in a file panics or makes a user that may more than its line.
-func FuzzAUserIsReadBackAsItIsWritten(f *testing.F) {
+// FuzzUserRoundTrip checks that a user's String can be parsed again. No file may cause a panic or
+// give a user more rights than its line.
+func FuzzUserRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"on >pw ~billing:* %R~shared &ch as:w-* +@read -keys +config|get", "reset on nopass ~* &* +@all", "%RW~x allcontenders -config +config|set",
 		"#9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 !x (+get) <x", "as:", "~ & + - % # >", "+@all -@all +GET|x",
