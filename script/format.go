@@ -43,7 +43,7 @@ func (s *state) stringFormat(L *lua.LState) int {
 	return push(L, lua.LString(b))
 }
 
-// directive is what stands between the % and the letter.
+// directive is the part of a conversion between % and the letter.
 type directive struct {
 	flags     string
 	width     string
@@ -120,13 +120,13 @@ func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
 }
 
 func digitsOf(text string) int {
-	n, _ := strconv.Atoi(text) // it has two digits at most
+	n, _ := strconv.Atoi(text) // at most two digits
 	return n
 }
 
 func (d directive) has(flag string) bool { return strings.Contains(d.flags, flag) }
 
-// sign is what stands before a number that is not negative.
+// sign returns the prefix of a number that is not negative.
 func (d directive) sign() string {
 	switch {
 	case d.has("+"):
@@ -137,7 +137,7 @@ func (d directive) sign() string {
 	return ""
 }
 
-// integer appends a whole number with what stands before its digits.
+// integer appends an integer with a prefix before its digits.
 func (d directive) integer(b []byte, before, digits string) []byte {
 	width := 0
 	switch {
@@ -190,7 +190,7 @@ func (d directive) float(b []byte, verb byte, f float64) []byte {
 	return fmt.Appendf(b, "%"+d.flags+d.width+d.precision+string(verb), f)
 }
 
-// pad fills up with blanks. It counts bytes, where fmt would count characters.
+// pad pads a text with spaces to the width in bytes. fmt would count characters.
 func (d directive) pad(b []byte, text string) []byte {
 	fill := strings.Repeat(" ", max(0, digitsOf(d.width)-len(text)))
 	if d.has("-") {
