@@ -157,7 +157,7 @@ func TestRedisLogWritesToTheLog(t *testing.T) {
 	var out bytes.Buffer
 	r := New(Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))})
 	run(t, r, "redis.log(redis.LOG_WARNING, 'hot', 1) redis.log(redis.LOG_DEBUG, 'cold')")
-	if text := out.String(); !strings.Contains(text, `level=WARN msg="redis.log" message="hot 1"`) || strings.Contains(text, "cold") {
+	if text := out.String(); !strings.Contains(text, `level=WARN msg=redis.log message="hot 1"`) || strings.Contains(text, "cold") {
 		t.Errorf("logged %q", text)
 	}
 }
