@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	lua "github.com/yuin/gopher-lua"
@@ -325,12 +326,12 @@ func (d *jsonDecoder) escape(b []byte) []byte {
 
 func (d *jsonDecoder) unicode() rune {
 	r := d.hex4()
-	if r < 0xD800 || r > 0xDFFF {
+	if !utf16.IsSurrogate(r) {
 		return r
 	}
 	if r < 0xDC00 && d.word(`\u`) {
-		if low := d.hex4(); 0xDC00 <= low && low <= 0xDFFF {
-			return 0x10000 + (r-0xD800)<<10 + (low - 0xDC00)
+		if pair := utf16.DecodeRune(r, d.hex4()); pair != utf8.RuneError {
+			return pair
 		}
 	}
 	d.fail("valid unicode escape code")
