@@ -23,8 +23,8 @@ func (a *Account) Name() string { return a.name }
 // User returns the current rules, nil if the user was removed.
 func (a *Account) User() *User { return a.user.Load() }
 
-// Options configure the users of a server. With the zero value there is only the default user, who
-// may do everything without a password.
+// Options configure the users of a server. With the zero value there is only the default user, with
+// all rights and without a password.
 type Options struct {
 	// Path is the file of users; "" = there is only the default user.
 	Path string

@@ -151,7 +151,7 @@ func TestUserNamesMustNotOverlap(t *testing.T) {
 	for text, at := range map[string]string{
 		"user a on\nuser a:b on":                "users:2: the user 'a' could act as 'a:b'",
 		"user a:b:c on\nuser x on\nuser a on":   "users:1: the user 'a' could act as 'a:b:c'",
-		"user a on as:a as:a:*\nuser a:b on":    "", // who says so
+		"user a on as:a as:a:*\nuser a:b on":    "", // a has rules as:
 		"user ab on\nuser a on\nuser b:a on":    "",
 		"user default on\nuser default:x on":    "", // which may act as any contender
 		"user a: on\nuser a:b on\nuser :a on":   "",
@@ -170,14 +170,14 @@ func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 	long := strings.Repeat("x", maxName)
 	for _, c := range []struct {
 		owner string
-		may   string // who may
+		may   string // the users that MayName allows
 	}{
 		{"d41d8cd9-8f00", "a:b free any"}, // at random, as lock code makes it up
 		{"a", "a any"},
 		{"a:1", "a any"},
 		{"a:2", "any"},      // of a, which may not act so itself
 		{"a:b", "a:b any"},  // of two users, by its beginning
-		{"a:b:", "a:b any"}, // one's own is one's own, whoever has the beginning
+		{"a:b:", "a:b any"}, // a:b's own id, although it begins with a:
 		{"a:b:c:d", "a:b any"},
 		{"a:bc", "any"},
 		{"ab", "a:b free any"},

@@ -35,7 +35,7 @@ func TestPatternReceivesPublishesAfterItsSubscription(t *testing.T) {
 func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 	b := NewBroker()
 	hostile, other := new(Conn), new(Conn)
-	hostile.closed.Store(true) // takes nothing: only the match counts
+	hostile.closed.Store(true) // receives nothing: only the match takes time
 	glob := "*" + strings.Repeat("a", 2<<10) + "b"
 	channel := strings.Repeat("a", 6<<10)
 	b.subscribe(hostile, Pattern, glob)

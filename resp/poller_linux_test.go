@@ -224,7 +224,7 @@ func TestBatchesCommitInOrderWhileOthersAreServed(t *testing.T) {
 	for i := range all {
 		all[i] = dial()
 		all[i].send(fmt.Sprintf("LOCK %d\r\n", i))
-		dial().call("PING\r\n", "+PONG\r\n") // so the one before is in line
+		dial().call("PING\r\n", "+PONG\r\n") // so the batch before is queued
 	}
 	lined.Wait()
 	close(durable)
@@ -343,7 +343,7 @@ func TestPushesReachAPolledConnection(t *testing.T) {
 
 func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 	const n = 200
-	// The slow one takes nothing until the other has read all. WriteTimeout would cut it on a busy
+	// The slow one reads nothing until the other has read all. WriteTimeout could end it on a busy
 	// machine.
 	limits := Limits{PushQueue: 2 * n << 16, WriteTimeout: time.Hour}
 	s, dial := polled(t, Config{Limits: limits}, &script{commands: pubsub()})

@@ -27,7 +27,7 @@ func TestPublishBackpressure(t *testing.T) {
 		begin := time.Now()
 		for i := range pending {
 			if i == pushBatch {
-				<-publish(manyPushes) // a few are nothing to wait for
+				<-publish(manyPushes) // few connections left: it does not wait
 			}
 			p.push(&pending[i])
 		}

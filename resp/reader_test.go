@@ -202,7 +202,7 @@ func TestTLSOnThePlainPortIsDetected(t *testing.T) {
 			t.Errorf("behind %q: %v, %v", before, got, err)
 		}
 	}
-	// One of them may still be a command's, and elsewhere they are bytes as any others.
+	// One of them alone may begin a command. Elsewhere they are ordinary bytes.
 	if got, err := parse(t, defaults(), true, "\x16\r\n", 1); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -122,7 +122,7 @@ func TestShutdownLetsRunningCommandsReply(t *testing.T) {
 			t.Fatal("it did not wait")
 		default:
 		}
-		dial(t, s).expectEnd("") // nobody is let in any more
+		dial(t, s).expectEnd("") // new connections are refused
 		close(work)
 		busy.expectEnd("+DONE\r\n+PONG\r\n")
 		<-stopped

@@ -53,7 +53,7 @@ func TestHandshakeTimeout(t *testing.T) {
 				if st := s.Stats(); st.Connected != 1 {
 					t.Errorf("%d connections while it lasts", st.Connected)
 				}
-				dial(t, s).expectEnd("-ERR max number of clients reached\r\n") // it takes a place
+				dial(t, s).expectEnd("-ERR max number of clients reached\r\n") // it counts as a client
 				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != DefaultHandshakeTimeout {
 					t.Errorf("it ended after %v: %v", time.Since(start), err)
 				}
@@ -159,7 +159,7 @@ func TestPortProbeIsNotLogged(t *testing.T) {
 
 // logged collects the log of a server from Info on.
 type logged struct {
-	mu  sync.Mutex // guards buf
+	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
 }
 
@@ -276,7 +276,7 @@ func TestWakeWithinATLSRecordLosesNothing(t *testing.T) {
 		synctest.Wait()
 		wait.Wake()
 		cl.expect("+job woken\r\n")
-		s.SetIdleTimeout(time.Hour) // another look up, between commands
+		s.SetIdleTimeout(time.Hour) // interrupts Read between commands
 		synctest.Wait()
 		pieces.rest(t)
 		cl.expect("+PONG\r\n")

@@ -114,7 +114,7 @@ func (g *generator) number() string {
 	switch g.IntN(16) {
 	case 0, 1, 2:
 		operator := pick(g, "+", "-", "*", "/")
-		if operator == "+" || operator == "-" { // the machine drops the sign of a zero there
+		if operator == "+" || operator == "-" { // gopher-lua drops the sign of a zero there
 			return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
 		}
 		a, ok1 := g.named(number)
