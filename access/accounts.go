@@ -10,60 +10,59 @@ import (
 	"sync/atomic"
 )
 
-// Account is a user as connections hold it: by what name, and what its rules are
-// now. Any goroutine may use it.
+// Account is the name of a user with its current rules. Connections hold accounts. It is safe for
+// concurrent use.
 type Account struct {
 	name string
 	user atomic.Pointer[User]
 }
 
-// Name is the user's name.
+// Name returns the user's name.
 func (a *Account) Name() string { return a.name }
 
-// User is what the user may do now; nil = the user was removed, for ever.
+// User returns the current rules, nil if the user was removed.
 func (a *Account) User() *User { return a.user.Load() }
 
-// Options say who the users of a server are. The zero value: the default user, who
-// may do everything without a password.
+// Options configure the users of a server. With the zero value there is only the default user, with
+// all rights and without a password.
 type Options struct {
 	// Path is the file of users; "" = there is only the default user.
 	Path string
-	// Password is that of the default user, "" = none. It is refused beside a file
-	// that has a line for that user.
+	// Password is the default user's password, "" = none. It is an error if the file has a line for
+	// that user too.
 	Password string
-	// Protected refuses users that are on and need no password.
+	// Protected refuses enabled users without a password.
 	Protected bool
 }
 
-// Accounts are all users of a server. Any goroutine may use it.
+// Accounts holds all users of a server. It is safe for concurrent use.
 type Accounts struct {
 	catalog *Catalog
 	options Options
 
-	mu     sync.Mutex // serializes Load and Protect
-	byName atomic.Pointer[map[string]*Account]
-	first  *Account // the default user's, which is never removed
+	mu             sync.Mutex // serializes Load and Protect
+	byName         atomic.Pointer[map[string]*Account]
+	defaultAccount *Account // never removed
 }
 
-// ErrNoFile is returned by Load when there is no file of users.
+// ErrNoFile is returned by Load when Options.Path is empty.
 var ErrNoFile = errors.New("there is no file of users")
 
-// Open reads the users. Its error is of type Errors.
+// Open reads the users. Its error has type Errors.
 func Open(c *Catalog, o Options) (*Accounts, error) {
 	a := &Accounts{catalog: c, options: o}
 	users, err := a.read()
 	if err != nil {
 		return nil, err
 	}
-	a.first = &Account{name: DefaultName}
-	a.byName.Store(&map[string]*Account{DefaultName: a.first})
+	a.defaultAccount = &Account{name: DefaultName}
+	a.byName.Store(&map[string]*Account{DefaultName: a.defaultAccount})
 	a.install(users)
 	return a, nil
 }
 
-// Load reads the file again and puts its users in the place of the old ones, all or
-// none. It returns the accounts whose user has changed or is gone. Its error is
-// ErrNoFile or of type Errors.
+// Load reads the file again and replaces all users. On an error it changes nothing. It returns the
+// accounts whose user has changed or was removed. Its error is ErrNoFile or has type Errors.
 func (a *Accounts) Load() (changed []*Account, err error) {
 	if a.options.Path == "" {
 		return nil, ErrNoFile
@@ -77,15 +76,15 @@ func (a *Accounts) Load() (changed []*Account, err error) {
 	return a.install(users), nil
 }
 
-// maxFile bounds the file: one that is larger is some other file.
+// maxFile is the maximum size of a file of users.
 const maxFile = 16 << 20
 
-// read returns the users of the file, and the default one if the file has none.
+// read returns the users of the file, and a default user if the file has none.
 func (a *Accounts) read() (map[string]*User, error) {
 	users := make(map[string]*User)
 	if path := a.options.Path; path != "" {
 		info, err := os.Stat(path)
-		if err == nil && !info.Mode().IsRegular() { // to read a pipe may take for ever
+		if err == nil && !info.Mode().IsRegular() { // a read of a pipe may never end
 			err = fmt.Errorf("%s is not a file", path)
 		}
 		if err == nil && info.Size() > maxFile {
@@ -116,13 +115,12 @@ func (a *Accounts) read() (map[string]*User, error) {
 		}
 	}
 	for _, u := range users {
-		u.everyone = users
+		u.users = users
 	}
 	return users, nil
 }
 
-// defaultUser returns the user that Redis has without any configuration, but for
-// the password.
+// defaultUser returns the default user of Redis, with the configured password.
 func (a *Accounts) defaultUser() *User {
 	u := newUser(a.catalog, DefaultName)
 	for _, word := range []string{"on", "nopass", "allkeys", "allchannels", "allcommands"} {
@@ -134,11 +132,11 @@ func (a *Accounts) defaultUser() *User {
 	return u.finish()
 }
 
-// protect refuses users that are on without a password.
+// protect returns an error if a user is enabled without a password.
 func protect(users map[string]*User) error {
 	var open []string
 	for _, name := range slices.Sorted(maps.Keys(users)) {
-		if users[name].enabled && users[name].anyPass {
+		if users[name].enabled && users[name].noPass {
 			open = append(open, name)
 		}
 	}
@@ -148,7 +146,7 @@ func protect(users map[string]*User) error {
 	return Errors{fmt.Errorf("other machines may connect, and these users are on without a password: %v", open)}
 }
 
-// install makes these the users and returns the accounts that differ by it.
+// install replaces the users and returns the changed accounts.
 func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 	old := *a.byName.Load()
 	accounts := make(map[string]*Account, len(users))
@@ -160,7 +158,7 @@ func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 		if before := account.user.Load(); before == nil || !before.equal(u) {
 			changed = append(changed, account)
 		}
-		account.user.Store(u) // in any case: it knows who the others are now
+		account.user.Store(u) // also if unchanged: MayName depends on the other users
 		accounts[name] = account
 	}
 	a.byName.Store(&accounts)
@@ -173,17 +171,17 @@ func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 	return changed
 }
 
-// Default is the account of the default user.
-func (a *Accounts) Default() *Account { return a.first }
+// Default returns the account of the default user.
+func (a *Accounts) Default() *Account { return a.defaultAccount }
 
 // Find returns the account of that name, nil if there is none.
 func (a *Accounts) Find(name string) *Account { return (*a.byName.Load())[name] }
 
-// Names are those of all users, sorted.
+// Names returns the names of all users, sorted.
 func (a *Accounts) Names() []string { return slices.Sorted(maps.Keys(*a.byName.Load())) }
 
-// Authenticate returns the account of that name if its user is on and that is one
-// of its passwords, else nil. An unknown name takes the time of a wrong password.
+// Authenticate returns the account of that name if its user is enabled and has that password, nil
+// otherwise. An unknown name takes as long as a wrong password.
 func (a *Accounts) Authenticate(name, password []byte) *Account {
 	account := (*a.byName.Load())[string(name)]
 	var u *User
@@ -191,7 +189,7 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 		u = account.User()
 	}
 	if u == nil {
-		nobody.Verify(password)
+		unknownUser.Verify(password)
 		return nil
 	}
 	if !u.Verify(password) {
@@ -200,18 +198,18 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 	return account
 }
 
-// nobody stands for a user that does not exist.
-var nobody = &User{passwords: make([]digest, 1)}
+// unknownUser is verified in place of a user that does not exist.
+var unknownUser = &User{passwords: make([]digest, 1)}
 
-// Protect sets Options.Protected from now on. It changes nothing and returns an error of
-// type Errors if users are on without a password that must not be.
+// Protect sets Options.Protected. It changes nothing and returns an error of type Errors if that
+// refuses a current user.
 func (a *Accounts) Protect(yes bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if yes {
 		users := make(map[string]*User)
 		for name, account := range *a.byName.Load() {
-			users[name] = account.User() // under mu nobody is removed
+			users[name] = account.User() // not nil: Load needs mu to remove a user
 		}
 		if err := protect(users); err != nil {
 			return err

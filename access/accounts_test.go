@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestWithoutAFileThereIsTheDefaultUserAndNoMore(t *testing.T) {
+func TestDefaultUserWithoutAFile(t *testing.T) {
 	a, err := Open(small(), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestWithoutAFileThereIsTheDefaultUserAndNoMore(t *testing.T) {
 	}
 }
 
-func TestAFileHasCommentsEmptyLinesAndBlanks(t *testing.T) {
+func TestFileMayHaveCommentsAndEmptyLines(t *testing.T) {
 	a := newFile(t, "# a team", "", "  user\ta on  >pw   +get ", "#user b on", "\r", "user default off\r").open(Options{})
 	if !slices.Equal(a.Names(), []string{"a", "default"}) || runs(a.Find("a").User()) != "get" || a.Default().User().Enabled() {
 		t.Errorf("%q", a.Names())
@@ -39,7 +39,7 @@ func TestAFileHasCommentsEmptyLinesAndBlanks(t *testing.T) {
 	}
 }
 
-func TestAllFaultsOfAFileAreTold(t *testing.T) {
+func TestAllErrorsOfAFileAreReported(t *testing.T) {
 	f := newFile(t, "user a +nope (x)", "x", "user", "user b", "user b", "user "+strings.Repeat("n", maxName+1), "user \x01", "user >secret on")
 	_, err := Open(small(), Options{Path: f.path})
 	wrong := Errors(nil)
@@ -58,7 +58,7 @@ func TestAllFaultsOfAFileAreTold(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFileIsRefused(t *testing.T) {
+func TestIrregularFilesAreRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestLoadIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestLoadTellsWhoHasChangedAndEndsWhoIsGone(t *testing.T) {
+func TestLoadReturnsChangedAndRemovedAccounts(t *testing.T) {
 	f := newFile(t, "user same on >1 +get", "user other on >1 +get", "user gone on >1 +get")
 	a := f.open(Options{})
 	same, other, gone := a.Find("same"), a.Find("other"), a.Find("gone")
@@ -109,7 +109,7 @@ func TestLoadTellsWhoHasChangedAndEndsWhoIsGone(t *testing.T) {
 	}
 }
 
-func TestProtectedAccountsRefuseOpenUsersAlsoLater(t *testing.T) {
+func TestProtectedAccountsNeedPasswords(t *testing.T) {
 	f := newFile(t, "user default off", "user a on >1")
 	a := f.open(Options{Protected: true})
 	f.write("user default off", "user a on nopass")
@@ -118,7 +118,7 @@ func TestProtectedAccountsRefuseOpenUsersAlsoLater(t *testing.T) {
 	}
 }
 
-func TestAccountsAreProtectedFromWhenThatIsAsked(t *testing.T) {
+func TestProtectAppliesFromItsCallOn(t *testing.T) {
 	f := newFile(t, "user default off", "user a on nopass")
 	a := f.open(Options{})
 	if err := a.Protect(true); err == nil || !strings.Contains(err.Error(), "[a]") {
@@ -147,43 +147,43 @@ func TestAccountsAreProtectedFromWhenThatIsAsked(t *testing.T) {
 	}
 }
 
-func TestNoUserIsGivenTheNamesOfAnother(t *testing.T) {
+func TestUserNamesMustNotOverlap(t *testing.T) {
 	for text, at := range map[string]string{
-		"user a on\nuser a:b on":                "users:2: the user 'a' would act in the names of 'a:b'",
-		"user a:b:c on\nuser x on\nuser a on":   "users:1: the user 'a' would act in the names of 'a:b:c'",
-		"user a on as:a as:a:*\nuser a:b on":    "", // who says so
+		"user a on\nuser a:b on":                "users:2: the user 'a' could act as 'a:b'",
+		"user a:b:c on\nuser x on\nuser a on":   "users:1: the user 'a' could act as 'a:b:c'",
+		"user a on as:a as:a:*\nuser a:b on":    "", // a has rules as:
 		"user ab on\nuser a on\nuser b:a on":    "",
-		"user default on\nuser default:x on":    "", // which acts as anybody anyway
+		"user default on\nuser default:x on":    "", // which may act as any contender
 		"user a: on\nuser a:b on\nuser :a on":   "",
-		"user a on resetcontenders\nuser a: on": "users:2: the user 'a' would act in the names of 'a:'",
+		"user a on resetcontenders\nuser a: on": "users:2: the user 'a' could act as 'a:'",
 	} {
 		_, wrong := parse(small(), "users", []byte(text))
-		if told := wrong.Error(); at == "" && told != "" || !strings.HasPrefix(told, at) {
-			t.Errorf("%q: %s", text, told)
+		if got := wrong.Error(); at == "" && got != "" || !strings.HasPrefix(got, at) {
+			t.Errorf("%q: %s", text, got)
 		}
 	}
 }
 
-func TestAnOwnerIsWrittenInNoOtherUsersName(t *testing.T) {
+func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 	f := newFile(t, "user default off", "user a on as:a as:a:1", "user a:b on", "user free on", "user bound on as:w-*", "user any on as:*")
 	a := f.open(Options{})
 	long := strings.Repeat("x", maxName)
 	for _, c := range []struct {
 		owner string
-		may   string // who may
+		may   string // the users that MayName allows
 	}{
 		{"d41d8cd9-8f00", "a:b free any"}, // at random, as lock code makes it up
 		{"a", "a any"},
 		{"a:1", "a any"},
 		{"a:2", "any"},      // of a, which may not act so itself
 		{"a:b", "a:b any"},  // of two users, by its beginning
-		{"a:b:", "a:b any"}, // one's own is one's own, whoever has the beginning
+		{"a:b:", "a:b any"}, // a:b's own id, although it begins with a:
 		{"a:b:c:d", "a:b any"},
 		{"a:bc", "any"},
 		{"ab", "a:b free any"},
 		{"free:x", "free any"},
-		{"w-1", "a:b free bound any"}, // no user's name: what others may act as by a rule is not theirs alone
-		{"default", "any"},            // also a user's that is off
+		{"w-1", "a:b free bound any"}, // no user's name, whatever rules match it
+		{"default", "any"},            // also if that user is off
 		{"", "a:b free any"},
 		{":a", "a:b free any"},
 		{long, "a:b free any"},
@@ -203,7 +203,7 @@ func TestAnOwnerIsWrittenInNoOtherUsersName(t *testing.T) {
 		t.Error("the default user, who acts as anybody, may not write a name")
 	}
 
-	// Who has not changed learns of who is new, and of who is gone.
+	// Unchanged users take new and removed users into account.
 	f.write("user "+long+" on", "user free on")
 	if changed, err := a.Load(); err != nil || slices.Contains(changed, a.Find("free")) {
 		t.Errorf("%v, %v", changed, err)

@@ -5,25 +5,24 @@ import (
 	"strings"
 )
 
-// Command is a command as rules name it.
+// Command is a command with its name in rules.
 type Command struct {
-	Name       string   // lower case; of a subcommand with its container's, "config|get"
+	Name       string   // in lower case; "config|get" for a subcommand
 	Categories []string // without the @
 }
 
-// Catalog is all commands of a server, by number: the index in what NewCatalog was
-// given. It does not change; any goroutine may use it.
+// Catalog holds all commands of a server. A command's number is its index in the argument of
+// NewCatalog. A Catalog is immutable.
 type Catalog struct {
 	match      func(pattern, s string) bool
 	commands   []Command
 	byName     map[string]int
-	subs       map[int][]int // of a container
+	subs       map[int][]int // subcommands by container
 	byCategory map[string][]int
 }
 
-// NewCatalog returns the catalog of these commands and categories. A category that
-// no command is in is known all the same. match reports whether a string matches a
-// glob; it must be bounded in time.
+// NewCatalog returns the catalog of these commands and categories. A category may be empty. match
+// reports whether a string matches a glob, in bounded time.
 func NewCatalog(commands []Command, categories []string, match func(pattern, s string) bool) *Catalog {
 	c := &Catalog{
 		match:      match,
@@ -51,8 +50,8 @@ func NewCatalog(commands []Command, categories []string, match func(pattern, s s
 	return c
 }
 
-// named returns the commands that a rule without its sign names, "get", "config|set"
-// or "@read": a container stands for its subcommands too.
+// named returns the commands of a rule without its sign: "get", "config|set" or "@read". A
+// container includes its subcommands.
 func (c *Catalog) named(what string) ([]int, bool) {
 	var ids []int
 	if category, ok := strings.CutPrefix(what, "@"); ok {

@@ -1,23 +1,22 @@
-// Package access knows the users of a server and what each may do, in the words of
-// Redis' access control lists (https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/).
+// Package access holds the users of a server and their rights, in the language of Redis' access
+// control lists:
+// https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/
 //
-//	aclfile ─ parse ─► Account "alice" ──► *User (does not change) ─► MayRun, MayUse, MayActAs, MayName, …
+//	aclfile ─ parse ─► Account "alice" ──► *User (immutable) ─► MayRun, MayUse, MayActAs, …
 //	                        ▲                ▲
-//	      a connection holds it      Load puts another in its place, or none
+//	      a connection has it         Load replaces or removes it
 //
-// It knows neither the wire nor what a command does: commands are numbers of a
-// Catalog, keys are mutex names, channels and contender ids are strings.
+// The package knows neither the protocol nor the commands. Commands are numbers of a Catalog, keys
+// are mutex names, and channels and contender ids are strings.
 //
 // Invariants:
 //
-//   - A User does not change once it is made; whoever judges a command by one judges
-//     all of it by the same rules.
-//   - An Account lives as long as a user of that name exists. When Load removes the
-//     user, the account ends for ever; one of the same name made later is another.
-//   - Load is all or nothing: a file with a fault changes nothing.
+//   - A User is immutable, so one command is checked against one set of rules.
+//   - An Account lives as long as a user of that name exists. When Load removes the user, the
+//     account ends for ever. A later user of that name has another account.
+//   - Load is all or nothing: a file with an error changes nothing.
 //   - A password is kept as its SHA-256 only, and compared in constant time.
 //
-// What differs from Redis 7: selectors "(…)" and first-argument rules "+select|0" are
-// refused in words that say so, and there is one more kind of rule, as:<glob>, for
-// the contender ids that a user may act in the name of.
+// Differences from Redis 7: selectors "(…)" and first-argument rules "+select|0" are refused with
+// errors of their own. Rules as:<glob> name the contender ids that a user may act as.
 package access

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// FileError is something wrong in a file of users.
+// FileError is an error in a line of a file of users.
 type FileError struct {
 	Path string
 	Line int // from 1
@@ -19,8 +19,7 @@ type FileError struct {
 
 func (f *FileError) Error() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
 
-// Errors are all that is wrong with the users, to be mended in one go. Each says
-// where it is.
+// Errors are all errors of the users, so that an operator can fix them in one go.
 type Errors []error
 
 func (f Errors) Error() string {
@@ -34,8 +33,8 @@ func (f Errors) Error() string {
 // Unwrap returns the faults.
 func (f Errors) Unwrap() []error { return f }
 
-// parse reads a file of users, in the form of Redis' aclfile: lines "user <name>
-// <rule> …", empty ones, and comments that begin with #. A byte order mark is no part of them.
+// parse reads a file of users in the format of Redis' aclfile: lines "user <name> <rule> …", empty
+// lines, and comments that begin with #. It ignores a byte order mark.
 func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	users := make(map[string]*User)
 	lines := make(map[string]int)
@@ -43,7 +42,7 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	number := 0
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		number++
-		fault := func(format string, args ...any) {
+		addError := func(format string, args ...any) {
 			wrong = append(wrong, &FileError{path, number, fmt.Sprintf(format, args...)})
 		}
 		words := strings.FieldsFunc(string(line), func(r rune) bool { return r < unicode.MaxASCII && unicode.IsSpace(r) })
@@ -51,38 +50,38 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 			continue
 		}
 		if words[0] != "user" || len(words) < 2 {
-			fault("should start with user keyword followed by the username")
+			addError("should start with user keyword followed by the username")
 			continue
 		}
 		name := words[1]
 		if err := checkName(name); err != nil {
-			fault("%v", err)
+			addError("%v", err)
 			continue
 		}
 		if users[name] != nil {
-			fault("duplicate user '%s'", name)
+			addError("duplicate user '%s'", name)
 			continue
 		}
 		u := newUser(c, name)
 		users[name], lines[name] = u, number
 		for _, rule := range words[2:] {
 			if err := u.apply(rule); err != nil {
-				fault("Error in applying operation '%s': %v", veil(rule), err)
+				addError("Error in applying operation '%s': %v", redact(rule), err)
 			}
 		}
 		u.finish()
 	}
 	for _, name := range slices.Sorted(maps.Keys(users)) {
-		if other := sharer(users, name); other != "" {
-			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' would act in the names of '%s': give it rules as:", other, name)})
+		if other := overlapping(users, name); other != "" {
+			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' could act as '%s': give it rules as:", other, name)})
 		}
 	}
 	return users, wrong
 }
 
-// sharer is a user that may act in the names of another one, without a rule that says so: "a" of
-// "a:b". "" = there is none.
-func sharer(users map[string]*User, name string) string {
+// overlapping returns a user that may act as the user name without a rule for that, as "a" may act
+// as "a:b". It returns "" if there is none.
+func overlapping(users map[string]*User, name string) string {
 	for i := range len(name) {
 		if other := users[name[:i]]; name[i] == ':' && other != nil && i > 0 && other.name != DefaultName && !other.NamesContenders() {
 			return other.name
@@ -91,7 +90,7 @@ func sharer(users map[string]*User, name string) string {
 	return ""
 }
 
-// maxName bounds a user's name: it is in every line of CLIENT LIST.
+// maxName is the maximum length of a user's name, which is in every line of CLIENT LIST.
 const maxName = 128
 
 func checkName(name string) error {
@@ -99,8 +98,8 @@ func checkName(name string) error {
 		return fmt.Errorf("the user's name has %d bytes, at most %d are allowed", len(name), maxName)
 	}
 	if strings.ContainsRune("><#!~%&+-(", rune(name[0])) {
-		// A rule: the name was forgotten. It is not shown, since it may be a password.
-		return errors.New("there is no name behind the keyword user, but a rule")
+		// The name is missing. The error does not show the rule, which may be a password.
+		return errors.New("a rule follows the keyword user, but the name is missing")
 	}
 	for _, r := range name {
 		if !unicode.IsPrint(r) {
@@ -110,8 +109,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// veil is a rule as a fault may show it: no password, and none whose > was forgotten.
-func veil(rule string) string {
+// redact returns a rule without its password, also if the > before the password is missing.
+func redact(rule string) string {
 	switch rule[0] {
 	case '+', '-', '~', '%', '&', '(':
 		return rule

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What can be wrong with a rule: in Redis' words, where it knows the same fault.
+// The errors of a rule. They have the texts of Redis where Redis has the error.
 var (
 	errRule             = errors.New("Syntax error")
 	errUnknownCommand   = errors.New("Unknown command or category name in ACL")
@@ -17,18 +17,18 @@ var (
 	errKeysCovered      = errors.New("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns")
 	errChannelsCovered  = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels")
 	errContenderCovered = errors.New("Adding a pattern after as:* (or the 'allcontenders' flag) is not valid and does not have any effect. Try 'resetcontenders' to start with an empty list of contenders")
-	errSelector         = errors.New("selectors are not served: one user has one set of rules; make a second user")
-	errFirstArgument    = errors.New("rules for a first argument are not served: allow or deny the whole command")
+	errSelector         = errors.New("selectors are not supported: add a second user")
+	errFirstArgument    = errors.New("rules for a first argument are not supported: allow or deny the whole command")
 	errLongGlob         = errors.New("the pattern is too long, at most 1024 bytes are allowed")
 )
 
 // asPrefix begins a rule for contender ids.
 const asPrefix = "as:"
 
-// maxGlob bounds the time that a pattern takes for each command.
+// maxGlob is the maximum length of a pattern. It bounds the time of a match.
 const maxGlob = 1024
 
-// apply makes a rule part of a user that is being made.
+// apply applies a rule to a new user.
 func (u *User) apply(rule string) error {
 	if rule == "" {
 		return nil
@@ -68,7 +68,7 @@ func cutPrefixFold(s, prefix string) (string, bool) {
 	return s[len(prefix):], true
 }
 
-// applyWord applies a rule that is one word; it reports whether it was one.
+// applyWord applies a rule that is a keyword. It reports whether the rule is one.
 func (u *User) applyWord(word string) bool {
 	switch word {
 	case "on":
@@ -76,9 +76,9 @@ func (u *User) applyWord(word string) bool {
 	case "off":
 		u.enabled = false
 	case "nopass":
-		u.passwords, u.anyPass = nil, true
+		u.passwords, u.noPass = nil, true
 	case "resetpass":
-		u.passwords, u.anyPass = nil, false
+		u.passwords, u.noPass = nil, false
 	case "allkeys", "~*":
 		u.keys, u.allKeys = nil, true
 	case "resetkeys":
@@ -98,7 +98,7 @@ func (u *User) applyWord(word string) bool {
 	case "reset":
 		*u = *newUser(u.catalog, u.name)
 	case "sanitize-payload", "skip-sanitize-payload", "clearselectors":
-		// Of things that this server has not; older files of Redis have them.
+		// Older files of Redis have these rules. They have no meaning here.
 	default:
 		return false
 	}
@@ -106,7 +106,7 @@ func (u *User) applyWord(word string) bool {
 }
 
 func (u *User) addPassword(p digest) {
-	u.anyPass = false
+	u.noPass = false
 	if !slices.Contains(u.passwords, p) {
 		u.passwords = append(u.passwords, p)
 	}
@@ -137,7 +137,7 @@ func (u *User) applyHash(rule string) error {
 	return nil
 }
 
-// applyPermission is a rule %R~, %W~ or %RW~.
+// applyPermission applies a rule %R~, %W~ or %RW~.
 func (u *User) applyPermission(rule string) error {
 	letters, glob, ok := strings.Cut(rule[1:], "~")
 	var allow Use
@@ -202,7 +202,7 @@ func (u *User) addContenders(glob string) error {
 	return nil
 }
 
-// allowAll allows or denies all commands, those of the future too.
+// allowAll allows or denies all commands, also future ones.
 func (u *User) allowAll(yes bool) {
 	u.allCommands, u.commandText = yes, nil
 	for id := range u.catalog.commands {
@@ -218,7 +218,7 @@ func (u *User) allow(id int, yes bool) {
 	}
 }
 
-// applyCommand is a rule for a command or a category, in lower case.
+// applyCommand applies a rule for a command or a category, in lower case.
 func (u *User) applyCommand(rule string) error {
 	what := rule[1:]
 	ids, known := u.catalog.named(what)
@@ -236,8 +236,7 @@ func (u *User) applyCommand(rule string) error {
 	for _, id := range ids {
 		u.allow(id, rule[0] == '+')
 	}
-	// A rule makes those before it idle that are about the same command, or one of
-	// its subcommands.
+	// A rule replaces earlier rules for the same command and its subcommands.
 	u.commandText = slices.DeleteFunc(u.commandText, func(earlier string) bool {
 		rest, same := strings.CutPrefix(earlier[1:], what)
 		return same && (rest == "" || rest[0] == '|')
@@ -246,7 +245,7 @@ func (u *User) applyCommand(rule string) error {
 	return nil
 }
 
-// finish ends the making of a user.
+// finish completes a user after its last rule.
 func (u *User) finish() *User {
 	every := true
 	for id := range u.catalog.commands {

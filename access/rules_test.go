@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestANewUserMayDoNothing(t *testing.T) {
+func TestNewUserHasNoRights(t *testing.T) {
 	u := user(t, "a")
 	if u.Enabled() || u.NeedsNoPassword() || u.Unlimited() || runs(u) != "" || u.MayUse("m", 0) || u.MayUseChannel("c") || u.MayUsePattern("*") {
 		t.Errorf("%s", u)
@@ -16,7 +16,7 @@ func TestANewUserMayDoNothing(t *testing.T) {
 	}
 }
 
-func TestCommandsAreAllowedInTheOrderOfTheRules(t *testing.T) {
+func TestLaterCommandRulesOverrideEarlierOnes(t *testing.T) {
 	for _, c := range []struct{ rules, runs, shown string }{
 		{"+get", "get", "-@all +get"},
 		{"+GET", "get", "-@all +get"},
@@ -44,7 +44,7 @@ func TestCommandsAreAllowedInTheOrderOfTheRules(t *testing.T) {
 	}
 }
 
-func TestAMutexNeedsOneRuleForAllOfItsUse(t *testing.T) {
+func TestOneRuleMustAllowTheWholeUse(t *testing.T) {
 	u := user(t, "a", "~rw*", "%R~r*", "%w~w*", "%WR~x", "%R~y", "%W~y")
 	for _, c := range []struct {
 		mutex string
@@ -74,7 +74,7 @@ func TestAMutexNeedsOneRuleForAllOfItsUse(t *testing.T) {
 	}
 }
 
-func TestChannelsMatchByGlobButGlobsOnlyThemselves(t *testing.T) {
+func TestChannelRulesMatchChannelsAndEqualGlobs(t *testing.T) {
 	u := user(t, "a", "&news.*")
 	if !u.MayUseChannel("news.a") || u.MayUseChannel("other") || !u.MayUsePattern("news.*") || u.MayUsePattern("news.a*") {
 		t.Errorf("%s", u)
@@ -84,7 +84,7 @@ func TestChannelsMatchByGlobButGlobsOnlyThemselves(t *testing.T) {
 	}
 }
 
-func TestAUserActsInItsOwnNamesUnlessRulesSayOtherwise(t *testing.T) {
+func TestUserActsAsItsOwnNamesByDefault(t *testing.T) {
 	own := user(t, "billing")
 	named := user(t, "billing", "as:worker-*", "as:me")
 	any := user(t, "billing", "allcontenders")
@@ -115,7 +115,7 @@ func TestAUserActsInItsOwnNamesUnlessRulesSayOtherwise(t *testing.T) {
 	}
 }
 
-func TestPasswordsAreKeptAsHashesAndThereMayBeSeveral(t *testing.T) {
+func TestPasswordsAreStoredAsHashes(t *testing.T) {
 	const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" // of test
 	u := user(t, "a", "on", ">one", "#"+hash, ">one")
 	if !u.Verify([]byte("one")) || !u.Verify([]byte("test")) || u.Verify([]byte("two")) || u.Verify([]byte(hash)) || u.Verify(nil) {
@@ -141,7 +141,7 @@ func TestPasswordsAreKeptAsHashesAndThereMayBeSeveral(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoMayDoEverythingIsUnlimited(t *testing.T) {
+func TestUnlimitedMeansAllRights(t *testing.T) {
 	all := []string{"allkeys", "allchannels", "allcommands", "allcontenders"}
 	if !user(t, "a", all...).Unlimited() || !user(t, DefaultName, all[:3]...).Unlimited() || user(t, "a", all[:3]...).Unlimited() {
 		t.Error("who is unlimited")
@@ -156,7 +156,7 @@ func TestOnlyWhoMayDoEverythingIsUnlimited(t *testing.T) {
 	}
 }
 
-func TestWrongRulesAreRefusedInWordsThatSayWhy(t *testing.T) {
+func TestInvalidRulesHaveErrors(t *testing.T) {
 	for rules, want := range map[string]error{
 		"nonsense": errRule, "+": errUnknownCommand, "+nonsense": errUnknownCommand, "-nonsense": errUnknownCommand, "+@nonsense": errUnknownCommand,
 		"+config|nonsense": errUnknownCommand, "+@all|x": errUnknownCommand, "+config|": errRule, "+get|x": errFirstArgument,
@@ -175,9 +175,9 @@ func TestWrongRulesAreRefusedInWordsThatSayWhy(t *testing.T) {
 	}
 }
 
-// What a rule makes of a user can be written down and read again, and nothing that anybody writes in a file
-// panics or makes a user that may more than its line.
-func FuzzAUserIsReadBackAsItIsWritten(f *testing.F) {
+// FuzzUserRoundTrip checks that a user's String can be parsed again. No file may cause a panic or
+// give a user more rights than its line.
+func FuzzUserRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"on >pw ~billing:* %R~shared &ch as:w-* +@read -keys +config|get", "reset on nopass ~* &* +@all", "%RW~x allcontenders -config +config|set",
 		"#9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 !x (+get) <x", "as:", "~ & + - % # >", "+@all -@all +GET|x",

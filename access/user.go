@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// DefaultName is the user of connections that have not said who they are.
+// DefaultName is the name of the user of unauthenticated connections.
 const DefaultName = "default"
 
 // Use is how a command uses a mutex.
 type Use uint8
 
-// The uses; a command may have several. None at all is a look that shows only
-// whether there is something: any rule for the mutex allows it.
+// The uses; a command may have several. A command without a use shows only whether the mutex
+// exists. Any rule for the mutex allows that.
 const (
 	Read Use = 1 << iota
 	Write
@@ -29,19 +29,18 @@ type pattern struct {
 	allow Use
 }
 
-// User is what one user may do. It does not change; any goroutine may use it. The
-// zero User may do nothing.
+// User holds the rules of one user. It is immutable. The zero User may do nothing.
 type User struct {
 	catalog *Catalog
 	name    string
 
 	enabled   bool
-	anyPass   bool // nopass
+	noPass    bool // nopass
 	passwords []digest
 
-	commands    []uint64 // one bit a command of the catalog
-	allCommands bool     // +@all came last: a rule for what the catalog will have one day
-	commandText []string // the rules that led there, after +@all or -@all
+	commands    []uint64 // one bit for each command of the catalog
+	allCommands bool     // the last of +@all and -@all is +@all
+	commandText []string // the rules after that
 
 	allKeys     bool
 	keys        []pattern
@@ -49,67 +48,65 @@ type User struct {
 	channels    []string
 
 	allContenders bool
-	contenders    []string // of as:, without it
+	contenders    []string // globs of rules as:
 
 	unlimited bool
 
-	everyone map[string]*User // all users of the server, by name; it does not change either
+	users map[string]*User // all users of the server, by name; immutable
 }
 
-// newUser returns a user that may do nothing, as Redis makes it.
+// newUser returns a user without rights, as a new user in Redis.
 func newUser(c *Catalog, name string) *User {
 	return &User{catalog: c, name: name, commands: make([]uint64, (len(c.commands)+63)/64)}
 }
 
-// Name is the user's name.
+// Name returns the user's name.
 func (u *User) Name() string { return u.name }
 
-// Enabled reports whether the user is on: one that is off cannot authenticate.
+// Enabled reports whether the user is on. A user that is off cannot authenticate.
 func (u *User) Enabled() bool { return u.enabled }
 
-// NeedsNoPassword reports whether any password will do (nopass).
-func (u *User) NeedsNoPassword() bool { return u.anyPass }
+// NeedsNoPassword reports whether any password is accepted (nopass).
+func (u *User) NeedsNoPassword() bool { return u.noPass }
 
-// Unlimited reports whether the user may do everything, so that nothing else has to
-// be asked.
+// Unlimited reports whether the user may do everything, so that no other check is needed.
 func (u *User) Unlimited() bool { return u.unlimited }
 
-// Verify reports whether the user is on and that is one of its passwords. The time
-// that it takes tells nothing of them but how many there are.
+// Verify reports whether the user is enabled and has that password. Its time depends only on the
+// number of passwords.
 func (u *User) Verify(password []byte) bool {
 	given := digest(sha256.Sum256(password))
 	right := 0
 	for i := range u.passwords {
 		right |= subtle.ConstantTimeCompare(given[:], u.passwords[i][:])
 	}
-	return u.enabled && (u.anyPass || right == 1)
+	return u.enabled && (u.noPass || right == 1)
 }
 
 // MayRun reports whether the user may run the command of that number.
 func (u *User) MayRun(id int) bool { return u.commands[id/64]&(1<<(id%64)) != 0 }
 
-// MayUse reports whether one rule allows all of that use of a mutex. Two that allow
-// a part each are not enough, as in Redis.
+// MayUse reports whether one rule allows the whole use of a mutex. As in Redis, two rules that each
+// allow a part are not enough.
 func (u *User) MayUse(mutex string, use Use) bool {
 	return u.allKeys || slices.ContainsFunc(u.keys, func(p pattern) bool {
 		return p.allow&use == use && u.catalog.match(p.glob, mutex)
 	})
 }
 
-// MayUseChannel reports whether a rule for channels names this one.
+// MayUseChannel reports whether a rule for channels matches this channel.
 func (u *User) MayUseChannel(channel string) bool {
 	return u.allChannels || slices.ContainsFunc(u.channels, func(glob string) bool { return u.catalog.match(glob, channel) })
 }
 
-// MayUsePattern reports whether the user may listen to a glob of channels: a rule
-// must be that very glob, as in Redis.
+// MayUsePattern reports whether the user may subscribe to a glob of channels. As in Redis, a rule
+// must be the same glob.
 func (u *User) MayUsePattern(glob string) bool {
 	return u.allChannels || slices.Contains(u.channels, glob)
 }
 
-// MayActAs reports whether the user may act in the name of a contender. Without a
-// rule as: the default user may in any, another one in those that are its own name
-// or begin with it and a colon.
+// MayActAs reports whether the user may act as a contender. Without a rule as:, the default user
+// may act as any. Other users may act as ids that are their own name, or begin with it and a colon.
 func (u *User) MayActAs(contender string) bool {
 	if u.allContenders {
 		return true
@@ -124,18 +121,17 @@ func (u *User) MayActAs(contender string) bool {
 	return own && (rest == "" || rest[0] == ':')
 }
 
-// MayName reports whether the user may write that as the owner of a lock. Lock code for
-// Redis puts random values there, which are in nobody's name: with a rule as: it may be
-// only what MayActAs allows, without one also what is not another user's, that is its
-// name, or begins with that and a colon.
+// MayName reports whether the user may write that owner into a lock. Lock code for Redis writes
+// random values, which belong to no user. With a rule as:, MayActAs must allow the owner. Without
+// one, the owner may also be an id that belongs to no other user.
 func (u *User) MayName(owner string) bool {
-	return u.MayActAs(owner) || !u.NamesContenders() && !u.belongs(owner)
+	return u.MayActAs(owner) || !u.NamesContenders() && !u.belongsToUser(owner)
 }
 
-// belongs reports whether an id is some user's by its beginning.
-func (u *User) belongs(id string) bool {
+// belongsToUser reports whether an id is a user's name, or begins with one and a colon.
+func (u *User) belongsToUser(id string) bool {
 	for i := range min(len(id), maxName) + 1 { // no name is longer
-		if (i == len(id) || id[i] == ':') && u.everyone[id[:i]] != nil {
+		if (i == len(id) || id[i] == ':') && u.users[id[:i]] != nil {
 			return true
 		}
 	}
@@ -145,19 +141,19 @@ func (u *User) belongs(id string) bool {
 // NamesContenders reports whether the user has a rule as:.
 func (u *User) NamesContenders() bool { return u.allContenders || len(u.contenders) > 0 }
 
-// Flags are the words of ACL GETUSER for what the user is.
+// Flags returns the flags of ACL GETUSER.
 func (u *User) Flags() []string {
 	flags := []string{"off"}
 	if u.enabled {
 		flags[0] = "on"
 	}
-	if u.anyPass {
+	if u.noPass {
 		flags = append(flags, "nopass")
 	}
 	return flags
 }
 
-// Passwords are the SHA-256 hashes of the passwords, in hex.
+// Passwords returns the SHA-256 hashes of the passwords, in hex.
 func (u *User) Passwords() []string {
 	hashes := make([]string, len(u.passwords))
 	for i, p := range u.passwords {
@@ -166,7 +162,7 @@ func (u *User) Passwords() []string {
 	return hashes
 }
 
-// Commands are the rules for commands.
+// Commands returns the rules for commands.
 func (u *User) Commands() string {
 	base := "-@all"
 	if u.allCommands {
@@ -175,7 +171,7 @@ func (u *User) Commands() string {
 	return strings.Join(append([]string{base}, u.commandText...), " ")
 }
 
-// Keys are the rules for mutexes, "" = none.
+// Keys returns the rules for mutexes, "" if there are none.
 func (u *User) Keys() string {
 	if u.allKeys {
 		return "~*"
@@ -187,7 +183,7 @@ func (u *User) Keys() string {
 	return strings.Join(rules, " ")
 }
 
-// Channels are the rules for channels, "" = none.
+// Channels returns the rules for channels, "" if there are none.
 func (u *User) Channels() string {
 	if u.allChannels {
 		return "&*"
@@ -195,7 +191,7 @@ func (u *User) Channels() string {
 	return prefixed("&", u.channels)
 }
 
-// Contenders are the rules for contender ids, "" = none.
+// Contenders returns the rules for contender ids, "" if there are none.
 func (u *User) Contenders() string {
 	if u.allContenders {
 		return asPrefix + "*"
@@ -211,7 +207,7 @@ func prefixed(prefix string, globs []string) string {
 	return strings.Join(rules, " ")
 }
 
-// String is the user's line in a file of users.
+// String returns the user's line in a file of users.
 func (u *User) String() string {
 	words := append([]string{"user", u.name}, u.Flags()...)
 	for _, hash := range u.Passwords() {
@@ -229,5 +225,5 @@ func (u *User) String() string {
 	return strings.Join(words, " ")
 }
 
-// equal reports whether two users may do the same by the same rules.
+// equal reports whether two users have the same rules.
 func (u *User) equal(v *User) bool { return u.String() == v.String() }

@@ -22,13 +22,13 @@ func small() *Catalog {
 	}, []string{"read", "write", "string", "list", "fast", "slow", "dangerous", "admin", "connection"}, glob)
 }
 
-// glob is enough of a glob for these tests.
+// glob matches the globs of these tests.
 func glob(pattern, s string) bool {
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", ""), strings.ReplaceAll(s, "/", ""))
 	return ok
 }
 
-// user makes a user by rules.
+// user returns a user with these rules.
 func user(t *testing.T, name string, rules ...string) *User {
 	t.Helper()
 	u := newUser(small(), name)
@@ -40,7 +40,7 @@ func user(t *testing.T, name string, rules ...string) *User {
 	return u.finish()
 }
 
-// runs lists what a user may run.
+// runs returns the commands that a user may run.
 func runs(u *User) string {
 	var names []string
 	for id, cmd := range u.catalog.commands {

@@ -12,19 +12,18 @@ import (
 	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
-// The pause after a failed accept doubles from the first to the last.
+// The pause after a failed accept doubles, from the first value up to the last.
 const (
 	firstAcceptPause = 5 * time.Millisecond
 	lastAcceptPause  = time.Second
 )
 
-// Serve accepts and serves connections until Shutdown, which closes ln and makes it
-// return nil. Several listeners may be served at a time. While the process or the
-// system is short of something, it accepts less often; another failure of ln is
-// returned. What ln accepts must not be TLS already; see ServeTLS.
+// Serve accepts and serves connections until Shutdown, which closes ln and makes Serve return nil.
+// Several listeners may be served at a time. It retries after errors that may pass, such as a lack
+// of file descriptors, and returns others. ln must not do TLS itself; see ServeTLS.
 func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 
-// serve is Serve, or ServeTLS if there is a config.
+// serve is Serve, or ServeTLS with a config.
 func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	if !s.listen(ln) {
 		return ln.Close()
@@ -37,22 +36,22 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 		switch {
 		case err == nil:
 			pause = firstAcceptPause
-			s.welcome(nc, config)
-			runtime.Gosched() // a flood of connections must not keep the processor
+			s.serveAccepted(nc, config)
+			runtime.Gosched() // a flood of new connections must not starve others
 		case s.stopping():
 			return nil
-		case !passing(err):
+		case !isTemporary(err):
 			return fmt.Errorf("accept: %w", err)
 		default:
-			s.log.Warn("connections cannot be accepted now", "err", err, "pause", pause)
+			s.log.Warn("cannot accept connections", "err", err, "pause", pause)
 			s.pause(pause)
 			pause = min(2*pause, lastAcceptPause)
 		}
 	}
 }
 
-// welcome serves a connection that was accepted, if there is room for it.
-func (s *Server) welcome(nc net.Conn, config *tls.Config) {
+// serveAccepted serves a new connection, unless there are too many.
+func (s *Server) serveAccepted(nc net.Conn, config *tls.Config) {
 	if config == nil {
 		nc = s.adopt(nc)
 	}
@@ -66,7 +65,7 @@ func (s *Server) welcome(nc net.Conn, config *tls.Config) {
 	}
 }
 
-// adopt returns nc as a connection of the poller, or as it is.
+// adopt returns nc as a connection of the poller, or nc itself.
 func (s *Server) adopt(nc net.Conn) net.Conn {
 	p := s.pollerOf()
 	tcp, ok := nc.(*net.TCPConn)
@@ -86,10 +85,10 @@ func (s *Server) pollerOf() *poll.Poller {
 	return s.poller
 }
 
-// beginPoller starts the poller at the first call, if there is to be one.
+// beginPoller starts the poller at the first call, if Config.Poll asks for one.
 func (s *Server) beginPoller() {
 	if err := s.makePoller(); err != nil {
-		s.log.Info("each connection has a goroutine", "err", err)
+		s.log.Info("no poller: each connection uses a goroutine", "err", err)
 	}
 }
 
@@ -104,7 +103,7 @@ func (s *Server) makePoller() (err error) {
 	return err
 }
 
-// endPoller is called when the last connection has ended and there will be none any more.
+// endPoller stops the poller. All connections must have ended, and no new one may begin.
 func (s *Server) endPoller() {
 	s.mu.Lock()
 	p := s.poller
@@ -116,7 +115,7 @@ func (s *Server) endPoller() {
 	}
 }
 
-// listen notes ln for Shutdown; false means that the server is shutting down.
+// listen registers ln for Shutdown. It returns false if the server is shutting down.
 func (s *Server) listen(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +141,7 @@ func (s *Server) stopping() bool {
 	}
 }
 
-// pause waits, but not for longer than until Shutdown.
+// pause waits, at most until Shutdown.
 func (s *Server) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -152,9 +151,9 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// passing reports whether accept(2) may succeed again although it failed so: the
-// client was gone already, or there is a lack of descriptors or memory.
-func passing(err error) bool {
+// isTemporary reports whether accept(2) may succeed again after an error: the client has closed the
+// connection, or there is a lack of descriptors or memory.
+func isTemporary(err error) bool {
 	for _, errno := range []syscall.Errno{
 		syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM,
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,

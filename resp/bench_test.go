@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// acquires is a pipeline of 16 commands as contenders send them.
+// acquires is a pipeline of 16 usual commands.
 func acquires() string {
 	var b strings.Builder
 	for i := range 16 {
@@ -65,8 +65,7 @@ func BenchmarkWriterRecord(b *testing.B) {
 	}
 }
 
-// BenchmarkPipelineOverTCP is a client that sends 16 commands and reads 16 replies of
-// the length that records have.
+// BenchmarkPipelineOverTCP sends 16 commands and reads 16 replies of the usual length.
 func BenchmarkPipelineOverTCP(b *testing.B) { benchmarkPipeline(b, nil, net.Dial) }
 
 // BenchmarkPipelineOverTLS is the same over TLS.
@@ -108,8 +107,8 @@ func benchmarkPipeline(b *testing.B, config *tls.Config, dial func(network, addr
 	wg.Wait()
 }
 
-// BenchmarkRequestsOverTCP is clients that send a command and read its reply, each again and again, with a goroutine for each
-// connection and with few that serve all.
+// BenchmarkRequestsOverTCP has clients that each send a command and read its reply, with a
+// goroutine for each connection and with a poller.
 func BenchmarkRequestsOverTCP(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		for _, poll := range []bool{false, true} {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Kind is a kind of subscription; each has names of its own.
+// Kind is a kind of subscription. Each kind has its own namespace.
 type Kind uint8
 
 // The kinds.
@@ -19,23 +19,22 @@ const (
 	kinds = 3
 )
 
-// Broker brings messages to the connections that subscribed to them. Messages of
-// one publisher arrive in their order. All methods may be called concurrently; none
-// waits for a connection, nor for a glob that another one matches: no lock is held
-// meanwhile.
+// Broker delivers messages to subscribed connections. Messages of one publisher arrive in order.
+// All methods are safe for concurrent use. None waits for a connection, and none holds a lock while
+// it matches globs.
 type Broker struct {
 	mu     sync.RWMutex // protects topics, their connections and Conn.topics
 	topics [kinds]map[string]*topic
 
-	// patterns finds those of topics[Pattern], and never changes; nil: it has yet to
-	// be made. It is set under mu, to nil under its write lock.
+	// patterns is an immutable index of topics[Pattern]. It is nil after a change, until the next
+	// publish. It is set under mu, and to nil under the write lock.
 	patterns atomic.Pointer[patternIndex]
 
 	total   atomic.Int64 // subscriptions
 	clients atomic.Int64 // connections that have one
 }
 
-// topic is a channel, a pattern or a shard channel that has subscribers.
+// topic is a channel, a pattern or a shard channel with subscribers.
 type topic struct {
 	name  string
 	conns map[*Conn]struct{}
@@ -50,15 +49,15 @@ func NewBroker() *Broker {
 	return b
 }
 
-// Publish sends a message to the subscribers of the channel and of each pattern
-// that it matches, and returns how many it was queued for. A connection that
-// subscribed in several ways gets it as often, and counts as often.
+// Publish queues a message for the subscribers of the channel and of each matching pattern, and
+// returns their number. A connection with several matching subscriptions receives and counts the
+// message once for each.
 func (b *Broker) Publish(channel, payload string) (receivers int) {
 	exact, matched := b.publish(channel, payload)
 	return exact + matched
 }
 
-// Notify is Publish that counts only the subscribers of exactly that channel.
+// Notify is Publish, but it counts only the subscribers of the channel itself.
 func (b *Broker) Notify(channel, payload string) (subscribers int) {
 	exact, _ := b.publish(channel, payload)
 	return exact
@@ -85,10 +84,9 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	return exact, matched
 }
 
-// patternsLocked returns the patterns, to match when mu is no longer held. The
-// first publisher after a change makes the index, so that a client which subscribes
-// to thousands of patterns does not make thousands of them. The caller holds mu,
-// for reading at least.
+// patternsLocked returns the index of patterns, for use without mu. The first publisher after a
+// change builds it, so that a client can subscribe to thousands of patterns cheaply. The caller
+// holds mu, at least for reading.
 func (b *Broker) patternsLocked() *patternIndex {
 	index := b.patterns.Load()
 	if index == nil {
@@ -98,8 +96,7 @@ func (b *Broker) patternsLocked() *patternIndex {
 	return index
 }
 
-// PublishShard sends a message to the subscribers of a shard channel and returns
-// how many it was queued for.
+// PublishShard queues a message for the subscribers of a shard channel and returns their number.
 func (b *Broker) PublishShard(channel, payload string) (receivers int) {
 	if !b.Any() {
 		return 0
@@ -114,8 +111,8 @@ func (b *Broker) PublishShard(channel, payload string) (receivers int) {
 	return receivers
 }
 
-// send queues p for every subscriber and adds those that overflowed to slow, to be
-// cut when no lock is held.
+// send queues p for every subscriber. It adds those whose queue overflowed to slow, which the
+// caller disconnects without a lock.
 func (t *topic) send(p *publication, slow *[]*Conn) (receivers int) {
 	for c := range t.conns {
 		switch c.enqueue(p, t) {
@@ -134,10 +131,10 @@ func cutAll(slow []*Conn) {
 	}
 }
 
-// Any reports whether there is any subscription at all. It is one atomic load.
+// Any reports whether there is any subscription. It costs one atomic load.
 func (b *Broker) Any() bool { return b.total.Load() > 0 }
 
-// Subscribers is how many connections subscribe to exactly that name.
+// Subscribers returns how many connections subscribe to exactly that name.
 func (b *Broker) Subscribers(kind Kind, name string) int {
 	if !b.Any() {
 		return 0
@@ -150,7 +147,7 @@ func (b *Broker) Subscribers(kind Kind, name string) int {
 	return 0
 }
 
-// Channels lists the names with a subscriber that match a glob, sorted; "" is all.
+// Channels returns the sorted names with a subscriber that match a glob; "" matches all.
 func (b *Broker) Channels(kind Kind, glob string) []string {
 	b.mu.RLock()
 	names := slices.Collect(maps.Keys(b.topics[kind]))
@@ -162,15 +159,15 @@ func (b *Broker) Channels(kind Kind, glob string) []string {
 	return names
 }
 
-// Patterns is how many different patterns have a subscriber.
+// Patterns returns how many different patterns have a subscriber.
 func (b *Broker) Patterns() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return len(b.topics[Pattern])
 }
 
-// join adds a subscription and reports whether it is new.
-func (b *Broker) join(c *Conn, kind Kind, name string) bool {
+// subscribe adds a subscription and reports whether it is new.
+func (b *Broker) subscribe(c *Conn, kind Kind, name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.topics[kind][name] != nil {
@@ -191,8 +188,8 @@ func (b *Broker) join(c *Conn, kind Kind, name string) bool {
 	return true
 }
 
-// part removes a subscription and returns its topic, nil if there was none.
-func (b *Broker) part(c *Conn, kind Kind, name string) *topic {
+// unsubscribe removes a subscription and returns its topic, nil if there was none.
+func (b *Broker) unsubscribe(c *Conn, kind Kind, name string) *topic {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := c.topics[kind][name]
@@ -202,8 +199,8 @@ func (b *Broker) part(c *Conn, kind Kind, name string) *topic {
 	return t
 }
 
-// leave removes all subscriptions of a connection.
-func (b *Broker) leave(c *Conn) {
+// removeConn removes all subscriptions of a connection.
+func (b *Broker) removeConn(c *Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for kind := range Kind(kinds) {
@@ -223,14 +220,14 @@ func (b *Broker) remove(c *Conn, kind Kind, t *topic) {
 	b.count(c, kind, -1)
 }
 
-// patternsChanged makes the next publisher list the patterns anew.
+// patternsChanged makes the next publisher rebuild the index of patterns.
 func (b *Broker) patternsChanged(kind Kind) {
 	if kind == Pattern {
 		b.patterns.Store(nil)
 	}
 }
 
-// count keeps the figures that are read without the lock.
+// count updates the counters that are read without the lock.
 func (b *Broker) count(c *Conn, kind Kind, by int32) {
 	before := c.SubscriptionCount()
 	c.subscriptions[kind].Add(by)
@@ -243,7 +240,7 @@ func (b *Broker) count(c *Conn, kind Kind, by int32) {
 	}
 }
 
-// names lists a connection's subscriptions, sorted.
+// names returns a connection's subscriptions, sorted.
 func (b *Broker) names(c *Conn, kind Kind) []string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

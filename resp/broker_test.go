@@ -83,14 +83,14 @@ func TestMessagesArePushesInRESP3(t *testing.T) {
 	})
 }
 
-func TestTheConfirmationComesBeforeTheFirstMessage(t *testing.T) {
+func TestSubscribeConfirmationPrecedesMessages(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
 		h := &script{
 			commands: pubsub(),
-			settle:   func() error { <-durable; return nil },
+			commit:   func() error { <-durable; return nil },
 		}
-		s := NewServer(settling(h), h)
+		s := NewServer(committing(h), h)
 		cl := dial(t, s)
 		cl.send("SUBSCRIBE a\r\nPING\r\n")
 		synctest.Wait() // it is subscribed, and waits for Commit
@@ -103,7 +103,7 @@ func TestTheConfirmationComesBeforeTheFirstMessage(t *testing.T) {
 	})
 }
 
-func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
+func TestNoMessageFollowsAnUnsubscribeConfirmation(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{}, 1)
 		durable <- struct{}{}
@@ -118,8 +118,8 @@ func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
 			b.Publish("c", "4")
 			c.Reply().Simple("LEFT")
 		}
-		h := &script{commands: commands, settle: func() error { <-durable; return nil }}
-		s := NewServer(settling(h), h)
+		h := &script{commands: commands, commit: func() error { <-durable; return nil }}
+		s := NewServer(committing(h), h)
 		b = s.Broker()
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a b c\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2)+confirmation("subscribe", "c", 3))
@@ -142,7 +142,7 @@ func TestNoMessageComesAfterTheConfirmationOfAnUnsubscribe(t *testing.T) {
 	})
 }
 
-func TestMessagesQueuedBeforeAChangeOfProtocolComeBeforeIt(t *testing.T) {
+func TestHelloComesAfterMessagesQueuedBeforeIt(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		var b *Broker
 		commands := pubsub()
@@ -157,7 +157,7 @@ func TestMessagesQueuedBeforeAChangeOfProtocolComeBeforeIt(t *testing.T) {
 	})
 }
 
-func TestASlowSubscriberIsCutAndNobodyWaitsForIt(t *testing.T) {
+func TestSlowSubscriberIsDisconnected(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{Limits: Limits{PushQueue: 10_000}}, &script{commands: pubsub()})
 		slow, fast := dial(t, s), dial(t, s)
@@ -174,7 +174,7 @@ func TestASlowSubscriberIsCutAndNobodyWaitsForIt(t *testing.T) {
 			t.Errorf("the publisher, or the other subscriber, waited %v", d)
 		}
 		if n := s.Stats().SlowCut; n != 1 {
-			t.Errorf("%d were cut", n)
+			t.Errorf("%d were disconnected", n)
 		}
 		if n := s.Broker().Subscribers(Channel, "a"); n != 1 {
 			t.Errorf("%d subscribers are left", n)
@@ -183,7 +183,7 @@ func TestASlowSubscriberIsCutAndNobodyWaitsForIt(t *testing.T) {
 	})
 }
 
-func TestASlowSubscriberThatAlsoHangsInItsRepliesIsCut(t *testing.T) {
+func TestSlowSubscriberBlockedInRepliesIsDisconnected(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		s := NewServer(Config{Limits: Limits{PushQueue: 10_000}}, &script{commands: pubsub(), closed: func(*Conn) { ended <- time.Now() }})
@@ -195,12 +195,12 @@ func TestASlowSubscriberThatAlsoHangsInItsRepliesIsCut(t *testing.T) {
 		for s.Broker().Publish("a", strings.Repeat("x", 1000)) > 0 {
 		}
 		if d := (<-ended).Sub(start); d != 0 {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
 
-func TestASubscriberThatTakesNothingIsCutThoughItsQueueIsNotFull(t *testing.T) {
+func TestStuckSubscriberTimesOutBeforeItsQueueIsFull(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		s := NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, &script{commands: pubsub(), closed: func(*Conn) { ended <- time.Now() }})
@@ -209,7 +209,7 @@ func TestASubscriberThatTakesNothingIsCutThoughItsQueueIsNotFull(t *testing.T) {
 		start := time.Now()
 		s.Broker().Publish("a", "x")
 		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 		if s.Stats().SlowCut != 1 {
 			t.Error("it was not counted")
@@ -217,13 +217,13 @@ func TestASubscriberThatTakesNothingIsCutThoughItsQueueIsNotFull(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatEndsDoesNotWaitForItsPushes(t *testing.T) {
+func TestClosedConnectionDropsPushes(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		broken := false
 		h := &script{
 			commands: pubsub(),
-			settle: func() error {
+			commit: func() error {
 				if broken {
 					return errors.New("disk full")
 				}
@@ -231,7 +231,7 @@ func TestAConnectionThatEndsDoesNotWaitForItsPushes(t *testing.T) {
 			},
 			closed: func(*Conn) { ended <- time.Now() },
 		}
-		s := NewServer(settling(h), h)
+		s := NewServer(committing(h), h)
 		cl := dial(t, s)
 		cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 		s.Broker().Publish("a", "x") // the pusher hangs in write
@@ -245,7 +245,7 @@ func TestAConnectionThatEndsDoesNotWaitForItsPushes(t *testing.T) {
 	})
 }
 
-func TestMonitorsGetWhatIsPushed(t *testing.T) {
+func TestMonitorsReceivePushes(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"MONITOR": func(c *Conn, _ [][]byte) {
@@ -269,7 +269,7 @@ func TestMonitorsGetWhatIsPushed(t *testing.T) {
 		}
 		synctest.Wait()
 		if s.Stats().SlowCut != 1 {
-			t.Error("it was not cut by the overflow")
+			t.Error("the overflow did not disconnect it")
 		}
 		if c.Push([]byte("+late\r\n")) {
 			t.Error("it took a push after its end")
@@ -290,7 +290,7 @@ func TestConfirmationsAreSentInAnyReplyMode(t *testing.T) {
 	})
 }
 
-func TestRepliesAndMessagesAlternateOnlyBetweenFrames(t *testing.T) {
+func TestRepliesAndMessagesAreWholeFrames(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		const rounds = 2000
 		s := NewServer(Config{}, &script{commands: pubsub()})
@@ -321,7 +321,7 @@ func TestRepliesAndMessagesAlternateOnlyBetweenFrames(t *testing.T) {
 	})
 }
 
-func TestShutdownSendsWhatIsQueued(t *testing.T) {
+func TestShutdownSendsQueuedMessages(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		cl := dial(t, s)

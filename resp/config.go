@@ -24,37 +24,34 @@ const (
 	DefaultHandshakeTimeout = 10 * time.Second
 )
 
-// Limits bound what one connection can make the server hold. A zero field means
-// its default.
+// Limits bound the memory and time that one connection can use. A zero field means its default.
 type Limits struct {
-	Args    int // arguments of a command, its name included; 1024
-	Arg     int // bytes of an argument; 64 KiB
-	Command int // bytes of all arguments of a command together; 1 MiB
-	// Long reports whether an argument of a command may be as long as Command, as a script
-	// may; nil = none. It is asked about arguments beyond Arg, from any goroutine.
+	Args    int // arguments of a command, including its name; default 1024
+	Arg     int // bytes of an argument; default 64 KiB
+	Command int // bytes of all arguments of a command together; default 1 MiB
+	// Long reports whether an argument of the command may be as long as Command allows, as a
+	// script may; nil = none. Any goroutine may call it, for arguments longer than Arg.
 	Long   func(command []byte) bool
-	Inline int // bytes of an inline command, or of the line before an argument; 64 KiB
+	Inline int // bytes of an inline command, or of the line before an argument; default 64 KiB
 
-	// UnauthArgs and UnauthArg replace Args and Arg for a connection that has yet
-	// to authenticate; 10 and 16 KiB, as in Redis.
+	// UnauthArgs and UnauthArg replace Args and Arg before authentication; default 10 and 16 KiB,
+	// as in Redis.
 	UnauthArgs, UnauthArg int
 
-	// AuthTimeout is how long a connection that has yet to authenticate may take for
-	// that before it is closed, whatever it sends meanwhile; 10 s. It counts from when
-	// the connection was accepted, or from the RESET that made it anonymous again.
+	// AuthTimeout is how long a connection may take to authenticate before it is closed, also if
+	// it is active; default 10 s. It counts from the accept, or from the last RESET.
 	AuthTimeout time.Duration
 
-	// PushQueue is how many bytes of pushes may wait for a connection before it is
-	// cut; 1 MiB.
+	// PushQueue is the size of a connection's queue of pushes in bytes; default 1 MiB. A connection
+	// that exceeds it is closed.
 	PushQueue int
-	// ReplyBatch is how many bytes of replies make a batch be settled and sent
-	// before all its commands are executed; 64 KiB.
+	// ReplyBatch is the size of replies in bytes after which a batch is committed and sent in
+	// parts; default 64 KiB.
 	ReplyBatch int
-	// WriteTimeout is how long a client may take nothing of what it is sent before
-	// it is cut; 10 s. The deadline is refreshed lazily, so it may be half as long
-	// again.
+	// WriteTimeout is how long a client may read nothing while the server writes, before its
+	// connection is closed; default 10 s. It may take up to half as long again.
 	WriteTimeout time.Duration
-	// HandshakeTimeout is how long a client may take for its TLS handshake; 10 s.
+	// HandshakeTimeout is how long a TLS handshake may take; default 10 s.
 	HandshakeTimeout time.Duration
 }
 
@@ -73,36 +70,35 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Config configures a Server. The zero value serves with the defaults.
+// Config configures a Server. The zero value is usable.
 type Config struct {
 	Limits
 
-	MaxClients  int           // connections at a time; 0 = 10000
-	IdleTimeout time.Duration // close a connection that is silent for so long; 0 = never
-	Logger      *slog.Logger  // must not block, connections wait for it; nil = no log
-	Broker      *Broker       // of the connections' subscriptions; nil = one of the server's own
+	MaxClients  int           // maximum number of connections; 0 = 10000
+	IdleTimeout time.Duration // closes a connection that is silent for this long; 0 = never
+	Logger      *slog.Logger  // must not block; nil = no log
+	Broker      *Broker       // holds the subscriptions; nil = a new one
 
-	// Committer makes durable what replies rest on, by Conn.RestOn; nil = a reply that rests on
-	// something is an error. It is called for each such batch of commands, also when the client
-	// is gone. The replies are sent after it returned nil. On an error they are dropped and the
-	// connection closes.
+	// Committer makes durable the changes that Conn.RestOn names; nil = a call of RestOn with a
+	// change is an error. The server calls it for each batch with a call of RestOn, also after a
+	// disconnect. It sends the replies when Commit returns nil. On an error it drops them and
+	// closes the connection.
 	Committer simba.Committer
-	// CommitWaited is called with the time that a batch waited for the Committer, on the connection's
-	// goroutine; not for a batch that did not wait. nil = it is not called.
+	// CommitWaited is called with the time that a batch waited for the Committer, on the
+	// connection's goroutine. It is not called for a batch that did not wait. It may be nil.
 	CommitWaited func(took time.Duration)
 
-	// Poll has few goroutines serve the connections of Serve, on Linux. The handler then says
-	// by Conn.Detach what may take long.
-	// Without it each connection has a goroutine, as those over TLS have in any case.
+	// Poll lets few goroutines serve the connections of Serve, on Linux. The handler then calls
+	// Conn.Detach before anything that may block. Without it each connection has a goroutine.
+	// Connections over TLS always have one.
 	Poll bool
 
-	// InUse reports whether a connection that has been silent for IdleTimeout is in use all the same
-	// and stays; nil = it is not. It is asked on the connection's goroutine, and may ask a store.
+	// InUse reports whether a connection stays open although it was silent for IdleTimeout; nil =
+	// never. It is called on the connection's goroutine and may block.
 	InUse func(c *Conn) bool
 
-	// RequireAuth reports whether clients have to authenticate now; nil = never.
-	// It is asked before each command of a connection that has not, from the
-	// connection's goroutine.
+	// RequireAuth reports whether clients must authenticate now; nil = never. The server calls it
+	// before each command of a connection that has not, on the connection's goroutine.
 	RequireAuth func() bool
 }
 

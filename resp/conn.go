@@ -13,29 +13,29 @@ import (
 	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
-// ReplyMode says whether a client wants replies (CLIENT REPLY).
+// ReplyMode says whether a client receives replies (CLIENT REPLY).
 type ReplyMode uint8
 
 // The modes.
 const (
 	ReplyOn       ReplyMode = iota
-	ReplyOff                // none, that of the command which says so included
+	ReplyOff                // none, also for the command that sets it
 	ReplySkipNext           // none for this command and the next
 
-	replySkip // the next one is being executed
+	replySkip // the command after ReplySkipNext is being executed
 )
 
-// Conn is the connection of a client. A Handler is given it with each command.
+// Conn is the connection of a client. Each call of a Handler has one.
 //
-// Methods are for the connection's own goroutine, that is for the Handler while it
-// is called with this Conn, unless their comment says that any goroutine may call
-// them; those work, to no effect, after the end of the connection too.
+// Only the connection's own goroutine may call its methods, that is a Handler during a call with
+// this Conn. A method's comment says if any goroutine may call it. Such a method has no effect
+// after the end of the connection.
 type Conn struct {
 	server  *Server
 	wire    wire
 	stream  io.ReadWriter // of commands and replies: the wire, or TLS over it
-	tls     *tls.Conn     // nil = plain
-	sock    *poll.Conn    // that of the wire if a poller serves it; nil = the connection has a goroutine
+	tls     *tls.Conn     // nil = no TLS
+	sock    *poll.Conn    // of the wire; nil = no poller, the connection has a goroutine
 	id      uint64
 	created time.Time
 	remote  string
@@ -43,24 +43,24 @@ type Conn struct {
 	ctx     context.Context // the handler's; see Context
 	cancel  context.CancelFunc
 
-	// Of the connection's goroutine alone.
-	in        *reader
-	reply     Writer
-	rests     simba.Seq // what the replies of this batch rest on
-	settles   bool      // RestOn was called for this batch
-	batches   uint64    // ended so far
-	command   int       // where the replies of the command being executed begin in reply
-	mode      ReplyMode
-	holds     bool          // the command being executed holds pushes back
-	confirms  bool          // the reply of the command being executed confirms subscriptions
-	closing   bool          // close once the replies are sent
-	err       error         // why the connection cannot go on; the first reason counts
-	shrinking bool          // a read deadline is set to look after a grown buffer
-	listening bool          // SetListening
-	spared    time.Duration // when it was last found in use while it was silent, from created
-	anonymous time.Duration // since when the client has not authenticated, from created
-	turn      time.Duration // when its turn was first looked at, from created; 0 = not yet
-	published int           // messages, by receivers, since it last waited for the pushers
+	// Only the connection's goroutine uses this group. Durations count from created.
+	in           *reader
+	reply        Writer
+	rests        simba.Seq // the change that the replies of this batch rest on
+	mustCommit   bool      // RestOn was called in this batch
+	batches      uint64    // number of completed batches
+	command      int       // where the replies of the current command begin in reply
+	mode         ReplyMode
+	holds        bool          // the current command holds pushes back
+	confirms     bool          // the reply of the current command confirms subscriptions
+	closing      bool          // close after the replies are sent
+	err          error         // why the connection ends; the first reason counts
+	shrinking    bool          // the read deadline includes a check of a grown buffer
+	listening    bool          // set by SetListening
+	inUseAt      time.Duration // when Config.InUse last returned true
+	unauthSince  time.Duration // when the client ceased to be authenticated
+	runningSince time.Duration // when it began to run without a yield; 0 = not yet known
+	published    int           // messages, by receivers, since it last waited for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
@@ -72,13 +72,13 @@ type Conn struct {
 
 	certificateName atomic.Pointer[string]
 
-	park     sync.Mutex // protects why the goroutine should look up from Read, of this group
-	wait     *Wait      // the blocked command
-	unblock  Wakeup     // what CLIENT UNBLOCK asked for
-	draining bool       // the server is shutting down
-	shaking  bool       // the TLS handshake is going on
+	park        sync.Mutex // protects this group, the reasons to interrupt Read
+	wait        *Wait      // the blocked command
+	unblock     Wakeup     // set by Unblock
+	draining    bool       // the server is shutting down
+	handshaking bool       // during the TLS handshake
 
-	wmu sync.Mutex // serializes writes, of whole frames
+	wmu sync.Mutex // serializes writes of whole frames
 
 	push   pushQueue
 	topics [kinds]map[string]*topic // its subscriptions; protected by Broker.mu
@@ -100,20 +100,21 @@ func newConn(s *Server, nc net.Conn) *Conn {
 	return c
 }
 
-// ID is unique among the connections of a server and grows. Any goroutine may call it.
+// ID returns a number that is unique among the connections of a server and grows. Any goroutine may
+// call it.
 func (c *Conn) ID() uint64 { return c.id }
 
-// RemoteAddr is the client's address. Any goroutine may call it.
+// RemoteAddr returns the client's address. Any goroutine may call it.
 func (c *Conn) RemoteAddr() string { return c.remote }
 
-// LocalAddr is the address that the client connected to. Any goroutine may call it.
+// LocalAddr returns the address that the client connected to. Any goroutine may call it.
 func (c *Conn) LocalAddr() string { return c.local }
 
-// Created is when the connection was accepted. Any goroutine may call it.
+// Created returns when the connection was accepted. Any goroutine may call it.
 func (c *Conn) Created() time.Time { return c.created }
 
-// LastActive is when the client last sent something, or was pushed something. Any
-// goroutine may call it.
+// LastActive returns when the server last read from the client, or sent it a push. Any goroutine
+// may call it.
 func (c *Conn) LastActive() time.Time {
 	return c.created.Add(time.Duration(c.lastActive.Load()))
 }
@@ -122,60 +123,56 @@ func (c *Conn) touch() { c.lastActive.Store(int64(c.age())) }
 
 func (c *Conn) age() time.Duration { return time.Since(c.created) }
 
-// Context ends when the connection does: when it is closed, or cut by a Shutdown
-// that ran out of time. It does not notice that a client left while a command runs
-// that does not wait. Any goroutine may call it.
+// Context ends when the connection is closed. It does not end at a disconnect while a command runs
+// that does not block. Any goroutine may call it.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Reply takes the replies; they are sent when the batch of commands is executed,
-// or by Flush. It must end with a whole reply whenever Flush or Await is called.
+// Reply returns the writer of replies. They are sent at the end of the batch, or by Flush. It must
+// end with a whole reply when Flush or Await is called.
 func (c *Conn) Reply() *Writer { return &c.reply }
 
-// Proto is the version of RESP that the client chose, 2 or 3. Any goroutine may
-// call it.
+// Proto returns the version of RESP that the client chose, 2 or 3. Any goroutine may call it.
 func (c *Conn) Proto() int { return c.push.proto() }
 
-// SetProto sets the version, 2 or 3, for the replies and pushes to come.
+// SetProto sets the version, 2 or 3, of later replies and pushes.
 func (c *Conn) SetProto(version int) {
 	c.hold()
 	c.reply.SetProto(version)
 	c.push.setProto(version)
 }
 
-// Authenticated reports whether the client has authenticated. Any goroutine may
-// call it.
+// Authenticated reports whether the client has authenticated. Any goroutine may call it.
 func (c *Conn) Authenticated() bool { return c.authenticated.Load() }
 
-// SetAuthenticated sets what Authenticated reports. Until it is true, the limits
-// before authentication hold if Config.RequireAuth says so.
-// The time for it begins when it was true and becomes false.
+// SetAuthenticated sets the result of Authenticated. While it is false and Config.RequireAuth is
+// true, the limits before authentication apply. A change from true to false restarts AuthTimeout.
 func (c *Conn) SetAuthenticated(ok bool) {
 	if was := c.authenticated.Swap(ok); was && !ok {
-		c.anonymous = time.Since(c.created)
-		c.reconsider()
+		c.unauthSince = time.Since(c.created)
+		c.interrupt()
 	}
 }
 
-// unauthenticated reports whether the limits before authentication hold.
+// unauthenticated reports whether the limits before authentication apply.
 func (c *Conn) unauthenticated() bool {
 	return !c.authenticated.Load() && c.server.requireAuth()
 }
 
-// authDeadline is when a client that has yet to authenticate is cut; zero = it need not.
+// authDeadline returns when AuthTimeout ends; zero = it does not apply.
 func (c *Conn) authDeadline() time.Time {
 	if !c.unauthenticated() {
 		return time.Time{}
 	}
-	return c.created.Add(c.anonymous + c.server.limits.AuthTimeout)
+	return c.created.Add(c.unauthSince + c.server.limits.AuthTimeout)
 }
 
-// overdue reports whether the time to authenticate is over.
+// overdue reports whether AuthTimeout has passed.
 func (c *Conn) overdue() bool {
 	by := c.authDeadline()
 	return !by.IsZero() && !time.Now().Before(by)
 }
 
-// Name is the name that the client gave itself. Any goroutine may call it.
+// Name returns the client's name (CLIENT SETNAME). Any goroutine may call it.
 func (c *Conn) Name() string {
 	if name := c.name.Load(); name != nil {
 		return *name
@@ -183,11 +180,11 @@ func (c *Conn) Name() string {
 	return ""
 }
 
-// SetName sets what Name returns.
+// SetName sets the client's name.
 func (c *Conn) SetName(name string) { c.name.Store(&name) }
 
-// State is what SetState stored, nil at first. Any goroutine may call it; what it
-// returns is the handler's own to guard.
+// State returns the value of the last SetState, nil at first. Any goroutine may call it. The
+// handler must protect the value itself.
 func (c *Conn) State() any {
 	if s := c.state.Load(); s != nil {
 		return *s
@@ -198,8 +195,8 @@ func (c *Conn) State() any {
 // SetState stores the handler's state of this connection.
 func (c *Conn) SetState(state any) { c.state.Store(&state) }
 
-// QueryBuffered is how many bytes of the input buffer are used and free, as of the
-// last read. Any goroutine may call it.
+// QueryBuffered returns how many bytes of the input buffer were used and free after the last read.
+// Any goroutine may call it.
 func (c *Conn) QueryBuffered() (used, free int) {
 	b := c.buffers.Load()
 	return int(b >> 32), int(b & (1<<32 - 1))
@@ -210,8 +207,8 @@ func (c *Conn) noteBuffers() {
 	c.buffers.Store(uint64(used)<<32 | uint64(len(c.in.buf)-used))
 }
 
-// SetReplyMode sets whether the client gets replies, from this command on. Pushes
-// and the confirmations of subscriptions are sent in any mode, as in Redis.
+// SetReplyMode sets whether the client receives replies, from this command on. Pushes and the
+// confirmations of subscriptions are sent in any mode, as in Redis.
 func (c *Conn) SetReplyMode(m ReplyMode) {
 	if m == ReplySkipNext && c.mode == ReplyOff {
 		return
@@ -219,21 +216,18 @@ func (c *Conn) SetReplyMode(m ReplyMode) {
 	c.mode = m
 }
 
-// ResetReplyMode has the client get replies again, from the next command on if the mode
-// skips the reply to this one.
+// ResetReplyMode enables replies again, from the next command on if the mode skips this reply.
 func (c *Conn) ResetReplyMode() {
 	if c.mode != replySkip {
 		c.mode = ReplyOn
 	}
 }
 
-// CloseAfterReply makes this command the connection's last: it is closed when the
-// replies so far are sent.
+// CloseAfterReply closes the connection when the replies up to this one are sent.
 func (c *Conn) CloseAfterReply() { c.closing = true }
 
-// Close cuts the connection. What is not sent yet is lost. Any goroutine may call
-// it; it does not wait for the connection's goroutine, nor for the client: over TLS
-// there is no close_notify.
+// Close closes the connection at once and drops unsent bytes. Over TLS it sends no close_notify. It
+// does not wait for the connection's goroutine. Any goroutine may call it.
 func (c *Conn) Close() {
 	if c.closed.CompareAndSwap(false, true) {
 		c.cancel()
@@ -241,9 +235,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// Graceful reports whether the connection ends, or soon will, because the server
-// shuts down, so that Handler.Closed can tell that from a client that left. Any
-// goroutine may call it.
+// Graceful reports whether the server is shutting down. Handler.Closed uses it to distinguish a
+// shutdown from a disconnect. Any goroutine may call it.
 func (c *Conn) Graceful() bool {
 	c.park.Lock()
 	defer c.park.Unlock()

@@ -9,22 +9,23 @@ import (
 )
 
 var (
-	errSettle      = errors.New("settle")
+	errCommit      = errors.New("commit")
 	errNoCommitter = errors.New("the server has no Committer")
 )
 
-// RestOn delays the replies of this batch until seq is durable. With 0 they rest on nothing, but the
-// Committer is asked: there may be notices to send. A batch without RestOn does not concern it.
-func (c *Conn) RestOn(seq simba.Seq) { c.rests, c.settles = max(c.rests, seq), true }
+// RestOn delays the replies of this batch until the change seq is durable. With 0 they rest on no
+// change, but the server still calls the Committer, which may have notices to send. The server does
+// not call it for a batch without RestOn.
+func (c *Conn) RestOn(seq simba.Seq) { c.rests, c.mustCommit = max(c.rests, seq), true }
 
-// Batch is the number of the batch of commands that is being executed; the first is 0. The
-// replies of a batch are sent together.
+// Batch returns the number of the current batch, counted from 0. The replies of a batch are sent
+// together.
 func (c *Conn) Batch() uint64 { return c.batches }
 
-// Flush settles what was executed so far and sends the replies. On an error they
-// are dropped, and the connection ends when the handler returns.
+// Flush commits the commands executed so far and sends their replies. On an error it drops them,
+// and the connection ends when the handler returns.
 func (c *Conn) Flush() error {
-	c.mute()
+	c.applyReplyMode()
 	if err := c.Commit(); err == nil && c.err == nil {
 		c.fail(c.send())
 	}
@@ -34,34 +35,34 @@ func (c *Conn) Flush() error {
 	return c.err
 }
 
-// Commit returns when the changes named by RestOn so far are durable. It sends nothing; after an error
-// the connection sends no reply any more. It is not bound to the connection's context: notices and wake-ups of
-// others depend on it, also when this client has left.
+// Commit returns when the changes named by RestOn so far are durable. It sends nothing. After an
+// error the connection sends no more replies. It ignores the connection's context, because notices
+// and wake-ups of others depend on the commit after a disconnect too.
 func (c *Conn) Commit() error {
-	if !c.settles {
+	if !c.mustCommit {
 		return nil
 	}
 	seq := c.rests
-	c.rests, c.settles = 0, false
+	c.rests, c.mustCommit = 0, false
 	done, err := c.server.committer.TryCommit(seq)
 	if !done {
-		err = c.awaitSettled(seq)
+		err = c.awaitCommit(seq)
 	}
 	if err != nil {
-		c.fail(fmt.Errorf("%w: %w", errSettle, err))
+		c.fail(fmt.Errorf("%w: %w", errCommit, err))
 	}
 	return err
 }
 
-func (c *Conn) awaitSettled(seq simba.Seq) error {
+func (c *Conn) awaitCommit(seq simba.Seq) error {
 	began := c.age()
-	c.lineUp()
+	c.detachInOrder()
 	err := c.server.committer.Commit(context.Background(), seq)
-	c.server.settled(c.age() - began)
+	c.server.commitWaited(c.age() - began)
 	return err
 }
 
-// durable is the Committer of replies that rest on nothing.
+// durable is the Committer of replies that rest on no change.
 type durable struct{}
 
 func (d durable) Commit(_ context.Context, seq simba.Seq) error {
@@ -76,8 +77,7 @@ func (durable) TryCommit(seq simba.Seq) (done bool, err error) {
 	return true, nil
 }
 
-// send writes the replies, between the pushes that came before them, and lets go
-// the pushes that came after.
+// send writes the replies, with the pushes that precede each of them, and releases later pushes.
 func (c *Conn) send() error {
 	if !c.push.holding() {
 		if c.reply.Len() == 0 {
@@ -94,7 +94,7 @@ func (c *Conn) send() error {
 	return err
 }
 
-// lockWrites takes c.wmu, for which who waits for a slow client may keep others waiting.
+// lockWrites locks c.wmu. A pusher that writes to a slow client may hold it for long.
 func (c *Conn) lockWrites() {
 	if !c.wmu.TryLock() {
 		c.Detach()
@@ -102,7 +102,8 @@ func (c *Conn) lockWrites() {
 	}
 }
 
-// writeReplies is write for the connection's own goroutine.
+// writeReplies is write for the connection's own goroutine. It detaches the connection before it
+// blocks.
 func (c *Conn) writeReplies(b []byte) error {
 	if c.sock == nil || len(b) == 0 {
 		return c.write(b)
@@ -116,8 +117,7 @@ func (c *Conn) writeReplies(b []byte) error {
 	return c.write(b[n:])
 }
 
-// write sends whole frames, in one call unless the client takes them slowly. The
-// caller holds c.wmu.
+// write sends whole frames, in one call unless the client reads slowly. The caller holds c.wmu.
 func (c *Conn) write(b []byte) error {
 	if len(b) == 0 {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// FuzzReader: no input makes the reader panic or exceed its memory, and the same
-// bytes are the same commands and the same error however they are split. No command is
-// larger than the limits say, those before authentication too.
+// FuzzReader checks that no input makes the reader panic or exceed its memory. The same bytes must
+// yield the same commands and error in any pieces. No command may exceed the limits, also before
+// authentication.
 func FuzzReader(f *testing.F) {
 	for _, data := range []string{
 		"*1\r\n$4\r\nPING\r\n",

@@ -1,12 +1,12 @@
 package resp
 
-// Match reports whether s matches a glob by the rules of Redis' stringmatchlen:
-// '*', '?', '[a-z]', '[^a-z]' and '\' before a byte that stands for itself. Time is
-// at most the product of the lengths, whatever the pattern: on a mismatch only the
-// last '*' takes one byte more, since what an earlier one could take, it can too.
+// Match reports whether s matches a glob by the rules of Redis' stringmatchlen: '*', '?', '[a-z]',
+// '[^a-z]' and '\' before a literal byte. It takes at most time proportional to the product of the
+// lengths. On a mismatch only the last '*' matches one byte more, because it can match all bytes
+// that an earlier one could.
 func Match(pattern, s string) bool {
 	p, i := 0, 0
-	star, resume := -1, 0 // behind the last '*', and where in s it tries next
+	star, resume := -1, 0 // pattern after the last '*', and its next position in s
 	for i < len(s) {
 		if p < len(pattern) && pattern[p] == '*' {
 			p++
@@ -32,8 +32,7 @@ func Match(pattern, s string) bool {
 	return p == len(pattern)
 }
 
-// matchByte matches c by the first element of a pattern, which is n bytes long and
-// not '*'.
+// matchByte matches c by the first element of a pattern, which is n bytes long and not '*'.
 func matchByte(pattern string, c byte) (n int, ok bool) {
 	switch pattern[0] {
 	case '?':
@@ -48,7 +47,7 @@ func matchByte(pattern string, c byte) (n int, ok bool) {
 	return 1, pattern[0] == c
 }
 
-// matchClass matches c by "[…]"; one that is not closed ends with the pattern.
+// matchClass matches c by "[…]". A class without ']' ends with the pattern.
 func matchClass(pattern string, c byte) (n int, ok bool) {
 	i := 1
 	not := i < len(pattern) && pattern[i] == '^'

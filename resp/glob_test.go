@@ -29,7 +29,7 @@ func TestGlobsMatchAsInRedis(t *testing.T) {
 	}
 }
 
-func TestAHostileGlobTakesNoExponentialTime(t *testing.T) {
+func TestGlobTimeIsBounded(t *testing.T) {
 	start := time.Now()
 	if Match(strings.Repeat("a*", 30)+"b", strings.Repeat("a", 1000)) {
 		t.Error("it matches")

@@ -21,15 +21,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a Handler whose commands are given by the test; PING, and what it has
-// no command for, answers +PONG.
+// script is a Handler with the commands of a test. PING and unknown commands reply +PONG.
 type script struct {
 	commands map[string]func(c *Conn, args [][]byte)
-	settle   func() error // if the server has the script for its Committer, which has everybody wait
+	commit   func() error // called by Commit, if the script is the server's Committer
 	closed   func(c *Conn)
 
 	served  atomic.Int32
-	settled atomic.Int32
+	commits atomic.Int32
 }
 
 func (h *script) Serve(c *Conn, args [][]byte) {
@@ -45,17 +44,17 @@ func (h *script) Serve(c *Conn, args [][]byte) {
 }
 
 func (h *script) Commit(context.Context, simba.Seq) error {
-	h.settled.Add(1)
-	if h.settle != nil {
-		return h.settle()
+	h.commits.Add(1)
+	if h.commit != nil {
+		return h.commit()
 	}
 	return nil
 }
 
 func (*script) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
 
-// settling returns the configuration of a server that has a script for its Committer.
-func settling(h *script) Config { return Config{Committer: h} }
+// committing returns the configuration of a server whose Committer is the script.
+func committing(h *script) Config { return Config{Committer: h} }
 
 func (h *script) Opened(*Conn) {}
 
@@ -65,8 +64,7 @@ func (h *script) Closed(c *Conn) {
 	}
 }
 
-// pubsub has the commands of a script that subscribes and unsubscribes, with
-// confirmations as Redis'.
+// pubsub returns commands that subscribe and unsubscribe, with confirmations as in Redis.
 func pubsub() map[string]func(c *Conn, args [][]byte) {
 	confirm := func(c *Conn, what, name string) {
 		c.Confirm()
@@ -111,8 +109,7 @@ type client struct {
 	refused bool // its TLS handshake was
 }
 
-// dial connects a client to s over a pipe, with TLS on it in a test that is run by
-// onEachTransport for TLS; its connection's goroutine runs.
+// dial connects a client to s over a pipe. It uses TLS if onEachTransport runs the test for TLS.
 func dial(t *testing.T, s *Server) *client {
 	t.Helper()
 	near, far := net.Pipe()
@@ -142,7 +139,7 @@ func (cl *client) send(s string) {
 	}
 }
 
-// expect reads exactly what is wanted.
+// expect reads exactly the wanted bytes.
 func (cl *client) expect(want string) {
 	cl.t.Helper()
 	got := make([]byte, len(want))
@@ -158,7 +155,7 @@ func (cl *client) call(command, want string) {
 	cl.expect(want)
 }
 
-// expectEnd reads until the server has closed.
+// expectEnd reads until the server closes the connection.
 func (cl *client) expectEnd(want string) {
 	cl.t.Helper()
 	if cl.refused {
@@ -170,8 +167,7 @@ func (cl *client) expectEnd(want string) {
 	}
 }
 
-// expectSilence fails if there is anything to read once all goroutines of the
-// bubble wait.
+// expectSilence fails if there is anything to read once all goroutines of the bubble are blocked.
 func (cl *client) expectSilence() {
 	cl.t.Helper()
 	synctest.Wait()
@@ -194,7 +190,7 @@ func (c *countingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// stopServer shuts a server down that has nothing left to do.
+// stopServer shuts an idle server down.
 func stopServer(t *testing.T, s *Server) {
 	t.Helper()
 	if err := s.Shutdown(context.Background()); err != nil {

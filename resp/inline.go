@@ -1,6 +1,6 @@
 package resp
 
-// inline reads a command from a line of words, as a person types it.
+// inline reads a command from a line of words.
 func (r *reader) inline(line []byte, unauth bool) error {
 	line = line[:len(line)-1]
 	if n := len(line); n > 0 && line[n-1] == '\r' {
@@ -22,18 +22,17 @@ func (r *reader) inline(line []byte, unauth bool) error {
 		case n > maxArg:
 			return tooLong
 		}
-		// A line that is cut into words is the whole command, so it begins at start.
+		// The line is the whole command, so its offsets count from start.
 		r.spans = append(r.spans, span{i, i + n})
 		i = rest
 	}
 	return nil
 }
 
-// unquote reads the word at line[i], by the rules of Redis' sdssplitargs: "…" with
-// the escapes \n \r \t \b \a \xHH, '…' with \' only, and a quote that closes must
-// end the word. It leaves the n bytes that the word stands for at line[i:], where
-// there is always room, since no escape is shorter than what it stands for. The
-// word ends before line[rest].
+// unquote reads the word at line[i] by the rules of Redis' sdssplitargs: "…" with the escapes \n \r
+// \t \b \a \xHH, and '…' with \' only. A closing quote must end the word. It writes the n unquoted
+// bytes to line[i:], which always has room, because no escape is shorter than its byte. The word
+// ends before line[rest].
 func unquote(line []byte, i int) (n, rest int, ok bool) {
 	out := i
 	var quote byte

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-func TestWhatAnOperatorShouldKnowIsLogged(t *testing.T) {
+func TestConnectionEndsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		var settleErr error
+		var commitErr error
 		commands := pubsub()
 		commands["WAIT"] = func(c *Conn, _ [][]byte) { c.NewWait().Await(time.Time{}) }
-		h := &script{commands: commands, settle: func() error { return settleErr }}
+		h := &script{commands: commands, commit: func() error { return commitErr }}
 		s := NewServer(Config{
 			Committer: h,
 			Limits:    Limits{PushQueue: 1000, Args: 4, Command: 8000, Inline: 1000},
@@ -50,23 +50,23 @@ func TestWhatAnOperatorShouldKnowIsLogged(t *testing.T) {
 		}
 		flood()
 		flood()
-		logged("it sent too much while it was blocked", 1) // once a minute
+		logged("it sent too much while blocked", 1) // once a minute
 
 		slow := dial(t, s)
 		slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 		for s.Broker().Publish("a", "x") > 0 {
 		}
-		logged("does not take what it is pushed", 1)
+		logged("does not read its messages", 1)
 
 		dial(t, s).send("PING\r\n")
 		time.Sleep(time.Minute)
-		logged("does not take its replies", 1)
+		logged("does not read its replies", 1)
 
 		dial(t, s).send("*a\r\n")
 		dial(t, s).Close()
 		logged("msg=", 0) // nothing that any client can cause at will
 
-		settleErr = errors.New("disk full")
+		commitErr = errors.New("disk full")
 		dial(t, s).send("PING\r\n")
 		logged("disk full", 1)
 	})

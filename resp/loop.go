@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// linger bounds how long a client that broke the protocol is listened to, so that
-// it can read why.
+// linger bounds how much the server still reads from a client that broke the protocol, so that the
+// client can read the error.
 const (
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 4 << 20
@@ -37,7 +37,7 @@ func (c *Conn) serve() {
 	c.end()
 }
 
-// fail records why the connection ends.
+// fail records why the connection ends. The first reason counts.
 func (c *Conn) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -56,20 +56,20 @@ func (c *Conn) read() error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		if err := c.lookAround(); err != nil {
+		if err := c.checkDeadlines(); err != nil {
 			return err
 		}
 	}
 }
 
-// fill reads once into the room that space makes.
+// fill reads once into the room that space returns.
 func (c *Conn) fill(space func() ([]byte, error)) error {
 	room, err := space()
 	if err != nil {
 		return err
 	}
-	if c.sock != nil { // without a poller a read that finds something there lets nobody run
-		c.turn = 0
+	if c.sock != nil { // without a poller, a read of available bytes lets no other goroutine run
+		c.runningSince = 0
 	}
 	n, err := c.stream.Read(room)
 	if n == 0 {
@@ -85,10 +85,10 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 // batch executes the complete commands in the buffer and sends their replies.
 func (c *Conn) batch() {
 	served := 0
-	looked := c.in.start
+	checkedAt := c.in.start
 	for c.err == nil && !c.closing && !c.closed.Load() {
-		anonymous := c.unauthenticated()
-		args, err := c.in.next(anonymous)
+		unauth := c.unauthenticated()
+		args, err := c.in.next(unauth)
 		if err != nil {
 			c.refuse(err)
 			return
@@ -96,13 +96,13 @@ func (c *Conn) batch() {
 		if args == nil {
 			break
 		}
-		if anonymous && c.overdue() { // a batch of commands that wait takes long
+		if unauth && c.overdue() { // a batch of blocking commands may take long
 			c.Flush()
-			c.fail(errAnonymous)
+			c.fail(errUnauthenticated)
 			return
 		}
-		if !c.polled() || served > 0 && c.in.start-looked > lookBytes {
-			looked = c.in.start
+		if !c.shared() || served > 0 && c.in.start-checkedAt > clockCheckBytes {
+			checkedAt = c.in.start
 			c.Yield()
 		}
 		c.execute(args)
@@ -118,7 +118,7 @@ func (c *Conn) batch() {
 	}
 }
 
-// execute has one command served and applies the reply mode to what it replied.
+// execute serves one command and applies the reply mode to its reply.
 func (c *Conn) execute(args [][]byte) {
 	c.command = c.reply.Len()
 	c.holds, c.confirms = false, false
@@ -126,24 +126,24 @@ func (c *Conn) execute(args [][]byte) {
 		c.mode = replySkip
 	}
 	c.server.handler.Serve(c, args)
-	c.mute()
+	c.applyReplyMode()
 	if c.mode == replySkip {
 		c.mode = ReplyOn
 	}
 }
 
-// mute drops what the command being executed replied if its client wants no
-// replies. Frames that confirm a subscription are sent all the same.
-func (c *Conn) mute() {
+// applyReplyMode drops the reply of the current command if its client receives none. Confirmations
+// of subscriptions are always sent.
+func (c *Conn) applyReplyMode() {
 	if c.mode != ReplyOn && !c.confirms {
 		c.reply.Truncate(c.command)
 	}
 }
 
-// refuse ends a connection that does not keep to the protocol: it is told why,
-// after the replies to the commands before.
+// refuse ends a connection that breaks the protocol. It sends the error after the replies to
+// earlier commands.
 func (c *Conn) refuse(err error) {
-	c.command, c.confirms = c.reply.Len(), false // what the command before confirmed is sent
+	c.command, c.confirms = c.reply.Len(), false // keeps the confirmation of the command before
 	if text := protocolError(""); errors.As(err, &text) {
 		c.reply.Error("ERR " + text.Error())
 	}
@@ -152,10 +152,10 @@ func (c *Conn) refuse(err error) {
 	c.linger()
 }
 
-// linger reads on for a moment after a half close. To close a socket with unread
-// bytes resets it, and the client might lose the reply that says what was wrong.
+// linger reads on for a moment after a half close. Closing a socket with unread bytes resets it,
+// and the client might lose the error.
 func (c *Conn) linger() {
-	c.farewell()
+	c.closeTLS()
 	if !c.wire.closeWrite() {
 		return
 	}
@@ -167,16 +167,16 @@ func (c *Conn) linger() {
 	_, _ = io.CopyN(io.Discard, c.wire.Conn, lingerBytes) // ends by an error, or by the limit
 }
 
-// end closes the connection and gives everything back that belongs to it.
+// end closes the connection and releases all that belongs to it.
 func (c *Conn) end() {
 	c.Detach()
-	c.server.broker.leave(c)
+	c.server.broker.removeConn(c)
 	if !errors.Is(c.err, errDraining) {
-		c.farewell()
-		c.Close() // lets a pusher that hangs in write go
+		c.closeTLS()
+		c.Close() // ends a write of the pusher
 	}
 	c.drainPushes()
-	c.farewell()
+	c.closeTLS()
 	c.Close()
 	c.logEnd()
 	c.server.handler.Closed(c)
@@ -186,26 +186,26 @@ func (c *Conn) end() {
 func (c *Conn) logEnd() {
 	level, why := slog.LevelDebug, "connection closed"
 	switch {
-	case c.push.wasCut():
-		level, why = slog.LevelWarn, "client cut: it does not take what it is pushed"
+	case c.push.isSlow():
+		level, why = slog.LevelWarn, "client disconnected: it does not read its messages"
 	case errors.Is(c.err, errHandshake):
-		// One that says nothing is a probe of a load balancer, mostly.
+		// A client that sends nothing is mostly a load balancer's probe.
 		if !errors.Is(c.err, io.EOF) && c.server.handshakes.due() {
 			level = slog.LevelWarn
 		}
-		why = "client cut: its TLS handshake failed"
-	case errors.Is(c.err, errTLSHere) && c.server.foreignTLS.due():
-		level, why = slog.LevelWarn, "client cut: it speaks TLS to the plain port"
+		why = "client disconnected: TLS handshake failed"
+	case errors.Is(c.err, errPlainPort) && c.server.foreignTLS.due():
+		level, why = slog.LevelWarn, "client disconnected: it uses TLS on the plain port"
 	case errors.Is(c.err, os.ErrDeadlineExceeded):
-		level, why = slog.LevelWarn, "client cut: it does not take its replies"
+		level, why = slog.LevelWarn, "client disconnected: it does not read its replies"
 	case errors.Is(c.err, errCrossProtocol) && c.server.crossProtocol.due():
-		level, why = slog.LevelWarn, "client cut: possible cross-protocol attack"
+		level, why = slog.LevelWarn, "client disconnected: possible cross-protocol attack"
 	case errors.Is(c.err, errFlooded) && c.server.flooded.due():
-		level, why = slog.LevelWarn, "client cut: it sent too much while it was blocked"
-	case errors.Is(c.err, errAnonymous) && c.server.anonymous.due():
-		level, why = slog.LevelWarn, "client cut: it did not authenticate"
-	case errors.Is(c.err, errSettle):
-		level, why = slog.LevelError, "replies dropped: not settled"
+		level, why = slog.LevelWarn, "client disconnected: it sent too much while blocked"
+	case errors.Is(c.err, errUnauthenticated) && c.server.unauthenticated.due():
+		level, why = slog.LevelWarn, "client disconnected: it did not authenticate in time"
+	case errors.Is(c.err, errCommit):
+		level, why = slog.LevelError, "replies dropped: commit failed"
 	}
 	err := c.err
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {

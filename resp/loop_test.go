@@ -15,19 +15,19 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestAPipelineIsSettledAndSentOnce(t *testing.T) {
+func TestPipelineIsCommittedAndSentOnce(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
-		cl := dial(t, NewServer(settling(h), h))
+		cl := dial(t, NewServer(committing(h), h))
 		cl.call(strings.Repeat("PING\r\n", 16), strings.Repeat("+PONG\r\n", 16))
 		synctest.Wait()
-		if writes, settled := cl.counted.writes.Load(), h.settled.Load(); writes != 1 || settled != 1 {
-			t.Errorf("%d writes, settled %d times", writes, settled)
+		if writes, commits := cl.counted.writes.Load(), h.commits.Load(); writes != 1 || commits != 1 {
+			t.Errorf("%d writes, committed %d times", writes, commits)
 		}
 	})
 }
 
-func TestALongPipelineIsSentInParts(t *testing.T) {
+func TestLongPipelineIsSentInParts(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
 		cl := dial(t, NewServer(Config{Limits: Limits{ReplyBatch: 50}}, h))
@@ -39,13 +39,13 @@ func TestALongPipelineIsSentInParts(t *testing.T) {
 	})
 }
 
-func TestATurnWithoutAPollerGoesOnOverReads(t *testing.T) {
+func TestRunningTimeWithoutAPollerSpansReads(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
-		var turns []time.Duration
+		var since []time.Duration
 		cl := dial(t, NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 			"WORK": func(c *Conn, _ [][]byte) {
-				turns = append(turns, c.turn)
-				time.Sleep(turnTime / 2)
+				since = append(since, c.runningSince)
+				time.Sleep(yieldAfter / 2)
 				c.Reply().Simple("DONE")
 			},
 		}}))
@@ -53,19 +53,19 @@ func TestATurnWithoutAPollerGoesOnOverReads(t *testing.T) {
 		for range 9 {
 			cl.call("WORK\r\n", "+DONE\r\n")
 		}
-		for i, turn := range turns {
-			if want := time.Second + time.Duration(i/2)*turnTime; turn != want {
-				t.Errorf("command %d is in the turn of %v, want %v", i, turn, want)
+		for i, got := range since {
+			if want := time.Second + time.Duration(i/2)*yieldAfter; got != want {
+				t.Errorf("command %d runs since %v, want %v", i, got, want)
 			}
 		}
 	})
 }
 
-func TestRepliesWaitForSettle(t *testing.T) {
+func TestRepliesWaitForCommit(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
-		h := &script{settle: func() error { <-durable; return nil }}
-		cl := dial(t, NewServer(settling(h), h))
+		h := &script{commit: func() error { <-durable; return nil }}
+		cl := dial(t, NewServer(committing(h), h))
 		cl.send("PING\r\nPING\r\n")
 		cl.expectSilence()
 		close(durable)
@@ -73,15 +73,15 @@ func TestRepliesWaitForSettle(t *testing.T) {
 	})
 }
 
-func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
+func TestRepliesOfAFailedCommitAreDropped(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		broken := errors.New("disk full")
 		closed := false
 		h := &script{
-			settle: func() error { return broken },
+			commit: func() error { return broken },
 			closed: func(*Conn) { closed = true },
 		}
-		cl := dial(t, NewServer(settling(h), h))
+		cl := dial(t, NewServer(committing(h), h))
 		cl.send("PING\r\n")
 		cl.expectEnd("")
 		synctest.Wait()
@@ -91,13 +91,13 @@ func TestRepliesThatDidNotSettleAreDropped(t *testing.T) {
 	})
 }
 
-// doneCommitter never has anybody wait.
+// doneCommitter is a Committer whose changes are durable at once.
 type doneCommitter struct{ err error }
 
 func (c doneCommitter) TryCommit(simba.Seq) (done bool, err error)    { return true, c.err }
 func (c doneCommitter) Commit(context.Context, simba.Seq) (err error) { panic("it was done") }
 
-func TestWhatIsDurableAlreadyIsSentAtOnceUnlessThatFailed(t *testing.T) {
+func TestDurableRepliesAreSentAtOnce(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"LOCK": func(c *Conn, _ [][]byte) { c.RestOn(1); c.Reply().Simple("LOCKED") },
@@ -113,55 +113,55 @@ func TestWhatIsDurableAlreadyIsSentAtOnceUnlessThatFailed(t *testing.T) {
 	})
 }
 
-func TestSettleIsCalledThoughTheClientLeft(t *testing.T) {
+func TestCommitIsCalledAfterADisconnect(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		left := make(chan struct{})
-		var settledBeforeClosed int32
+		var commitsBeforeClosed int32
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"WORK": func(c *Conn, _ [][]byte) { <-left; c.Reply().Simple("DONE") },
 		}}
-		h.closed = func(*Conn) { settledBeforeClosed = h.settled.Load() }
-		cl := dial(t, NewServer(settling(h), h))
+		h.closed = func(*Conn) { commitsBeforeClosed = h.commits.Load() }
+		cl := dial(t, NewServer(committing(h), h))
 		cl.send("WORK\r\n")
 		synctest.Wait()
 		cl.Close()
 		close(left)
 		synctest.Wait()
-		if settledBeforeClosed != 1 {
-			t.Errorf("settled %d times", settledBeforeClosed)
+		if commitsBeforeClosed != 1 {
+			t.Errorf("committed %d times", commitsBeforeClosed)
 		}
 	})
 }
 
-func TestSettleIsCalledForWhatAKilledConnectionExecuted(t *testing.T) {
+func TestCommitIsCalledForAKilledConnection(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"KILL": func(c *Conn, _ [][]byte) { c.Close() },
 		}}
-		cl := dial(t, NewServer(settling(h), h))
+		cl := dial(t, NewServer(committing(h), h))
 		cl.send("PING\r\nKILL\r\nPING\r\n")
 		cl.expectEnd("")
 		synctest.Wait()
-		if served, settled := h.served.Load(), h.settled.Load(); served != 2 || settled != 1 {
-			t.Errorf("%d commands served, settled %d times", served, settled)
+		if served, commits := h.served.Load(), h.commits.Load(); served != 2 || commits != 1 {
+			t.Errorf("%d commands served, committed %d times", served, commits)
 		}
 	})
 }
 
-func TestAProtocolErrorIsToldAfterTheRepliesBeforeIt(t *testing.T) {
+func TestProtocolErrorFollowsEarlierReplies(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
-		cl := dial(t, NewServer(settling(h), h))
+		cl := dial(t, NewServer(committing(h), h))
 		cl.send("PING\r\n*a\r\nPING\r\n")
 		cl.expectEnd("+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n")
 		synctest.Wait()
-		if h.served.Load() != 1 || h.settled.Load() == 0 {
-			t.Errorf("%d commands served, settled %d times", h.served.Load(), h.settled.Load())
+		if h.served.Load() != 1 || h.commits.Load() == 0 {
+			t.Errorf("%d commands served, committed %d times", h.served.Load(), h.commits.Load())
 		}
 	})
 }
 
-func TestAProtocolErrorIsReadableThoughTheClientSendsOn(t *testing.T) {
+func TestProtocolErrorReachesAClientThatKeepsSending(t *testing.T) {
 	s := NewServer(Config{}, &script{})
 	addr, done := serveTCP(t, s)
 	nc, err := net.Dial("tcp", addr)
@@ -181,7 +181,7 @@ func TestAProtocolErrorIsReadableThoughTheClientSendsOn(t *testing.T) {
 	<-done
 }
 
-func TestHTTPIsCutWithoutAReply(t *testing.T) {
+func TestHTTPClosesTheConnectionWithoutAReply(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{}
 		cl := dial(t, NewServer(Config{}, h))
@@ -220,19 +220,19 @@ func TestReplyModes(t *testing.T) {
 			"ON":   func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOn); c.Reply().Simple("ON") },
 			"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
 		}}
-		cl := dial(t, NewServer(settling(h), h))
+		cl := dial(t, NewServer(committing(h), h))
 		cl.call("ECHO 1\r\nOFF\r\nECHO 2\r\nSKIP\r\nECHO 3\r\nECHO 4\r\nON\r\nECHO 5\r\n", "$1\r\n1\r\n+ON\r\n$1\r\n5\r\n")
 		cl.call("ECHO 1\r\nSKIP\r\nECHO 2\r\nECHO 3\r\nSKIP\r\nSKIP\r\nECHO 4\r\nECHO 5\r\n", "$1\r\n1\r\n$1\r\n3\r\n$1\r\n5\r\n")
 		served := h.served.Load()
 		cl.send("OFF\r\nECHO 1\r\n")
 		cl.expectSilence()
-		if h.served.Load() != served+2 || h.settled.Load() != 3 {
-			t.Errorf("%d commands served, settled %d times", h.served.Load()-served, h.settled.Load())
+		if h.served.Load() != served+2 || h.commits.Load() != 3 {
+			t.Errorf("%d commands served, committed %d times", h.served.Load()-served, h.commits.Load())
 		}
 	})
 }
 
-func TestACommandThatFlushesKeepsToTheReplyMode(t *testing.T) {
+func TestReplyModeHoldsAcrossFlush(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"OFF":  func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOff) },
@@ -256,7 +256,7 @@ func TestCloseAfterReplyEndsTheBatch(t *testing.T) {
 	})
 }
 
-func TestAClientThatTakesNothingIsCut(t *testing.T) {
+func TestWriteTimeoutDisconnectsAClientThatReadsNothing(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		h := &script{closed: func(*Conn) { ended <- time.Now() }}
@@ -265,12 +265,12 @@ func TestAClientThatTakesNothingIsCut(t *testing.T) {
 		start := time.Now()
 		cl.send("PING\r\n")
 		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
 
-func TestAClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
+func TestSlowReaderIsServed(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		big := strings.Repeat("x", 100)
 		h := &script{commands: map[string]func(*Conn, [][]byte){
@@ -287,7 +287,7 @@ func TestAClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
 	})
 }
 
-func TestWhoTakesNothingAnyMoreHasNoMoreTimeForWhatItTookAtFirst(t *testing.T) {
+func TestWriteTimeoutCountsFromTheLastProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		h := &script{
@@ -309,7 +309,7 @@ func TestWhoTakesNothingAnyMoreHasNoMoreTimeForWhatItTookAtFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := (<-ended).Sub(start); d > 15*time.Second {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 		if n := writes.writes.Load(); n > 5 {
 			t.Errorf("%d writes were tried", n)
@@ -317,7 +317,7 @@ func TestWhoTakesNothingAnyMoreHasNoMoreTimeForWhatItTookAtFirst(t *testing.T) {
 	})
 }
 
-func TestAnIdleClientIsCut(t *testing.T) {
+func TestIdleTimeoutDisconnects(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		h := &script{closed: func(*Conn) { ended <- time.Now() }}
@@ -327,12 +327,12 @@ func TestAnIdleClientIsCut(t *testing.T) {
 		start := time.Now()
 		go io.Copy(io.Discard, cl)
 		if d := (<-ended).Sub(start); d != time.Minute {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
 
-func TestAConnectionInUseMayBeSilentUntilItIsNot(t *testing.T) {
+func TestIdleTimeoutSparesConnectionsInUse(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		var inUse atomic.Bool
 		inUse.Store(true)
@@ -345,12 +345,12 @@ func TestAConnectionInUseMayBeSilentUntilItIsNot(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start); d > time.Minute {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
 
-func TestANewIdleTimeoutHoldsForThoseConnected(t *testing.T) {
+func TestNewIdleTimeoutAppliesToOpenConnections(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{})
 		cl := dial(t, s)
@@ -361,12 +361,12 @@ func TestANewIdleTimeoutHoldsForThoseConnected(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start).Round(time.Second); d != time.Hour {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
 
-func TestWhoListensMayBeSilent(t *testing.T) {
+func TestIdleTimeoutSparesSubscribers(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		commands := pubsub()
 		commands["MONITOR"] = func(c *Conn, _ [][]byte) { c.SetListening(true); c.Reply().Simple("OK") }
@@ -385,12 +385,12 @@ func TestWhoListensMayBeSilent(t *testing.T) {
 		reset := time.Now()
 		monitor.expectEnd("")
 		if d := time.Since(reset).Round(time.Second); d != time.Minute {
-			t.Errorf("it was cut %v after it listened no longer", d)
+			t.Errorf("it was disconnected %v after it ceased to listen", d)
 		}
 	})
 }
 
-func TestAGrownConnectionShrinksWhenItIsIdle(t *testing.T) {
+func TestIdleConnectionShrinksItsBuffers(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 			"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
@@ -415,7 +415,7 @@ func TestAGrownConnectionShrinksWhenItIsIdle(t *testing.T) {
 	})
 }
 
-func TestWhatClientListShows(t *testing.T) {
+func TestClientListFields(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"SET": func(c *Conn, _ [][]byte) {

@@ -5,54 +5,52 @@ import (
 	"time"
 )
 
-// shrinkAfter is how often a connection with a grown buffer looks whether it
-// still needs it.
+// shrinkAfter is how often a connection checks whether it still needs a grown buffer.
 const shrinkAfter = 2 * time.Second
 
-// Why a connection's goroutine stops reading.
+// The reasons why a connection's goroutine stops reading.
 var (
-	errDraining  = errors.New("the server is shutting down")
-	errIdle      = errors.New("idle for longer than the timeout")
-	errAnonymous = errors.New("not authenticated in time")
+	errDraining        = errors.New("the server is shutting down")
+	errIdle            = errors.New("idle for longer than the timeout")
+	errUnauthenticated = errors.New("not authenticated in time")
 )
 
 // past is a deadline that makes Read return at once.
 var past = time.Unix(1, 0)
 
-// lookUp makes the connection's goroutine return from Read, now or the next time
-// it goes there. The caller holds c.park and has recorded why. A handshake is
-// disturbed by a shutdown only; who looks up after it finds what was recorded.
-func (c *Conn) lookUp() {
-	if !c.shaking || c.draining {
+// interruptLocked ends the current or next Read of the connection's goroutine. The caller holds
+// c.park and has recorded the reason. Only a shutdown interrupts a handshake. Other reasons are
+// found after it.
+func (c *Conn) interruptLocked() {
+	if !c.handshaking || c.draining {
 		c.readUntil(past)
 	}
 }
 
-// readUntil sets the read deadline. That fails only on a closed connection, as the
-// next Read will tell. The caller holds c.park.
+// readUntil sets the read deadline. That fails only on a closed connection, whose next Read fails
+// too. The caller holds c.park.
 func (c *Conn) readUntil(t time.Time) { _ = c.wire.SetReadDeadline(t) }
 
-// drain asks the connection to end when the commands that it has read are
-// answered.
+// drain makes the connection end after the replies to the commands that it has read.
 func (c *Conn) drain() {
 	c.park.Lock()
 	defer c.park.Unlock()
 	c.draining = true
-	c.lookUp()
+	c.interruptLocked()
 }
 
-// reconsider makes the connection apply a new idle timeout.
-func (c *Conn) reconsider() {
+// interrupt makes the connection check its deadlines, after a change of them.
+func (c *Conn) interrupt() {
 	c.park.Lock()
 	defer c.park.Unlock()
-	c.lookUp()
+	c.interruptLocked()
 }
 
-// lookAround is called when the read deadline has passed between commands. It
-// returns why the connection ends, or does what was due and sets the next deadline.
-func (c *Conn) lookAround() error {
-	if c.idle() && c.server.inUse(c) { // not under the lock: a store may be asked
-		c.spared = c.age()
+// checkDeadlines is called when the read deadline has passed between commands. It returns why the
+// connection ends, or nil after it has set the next deadline.
+func (c *Conn) checkDeadlines() error {
+	if c.idle() && c.server.inUse(c) { // without the lock: it may ask a store
+		c.inUseAt = c.age()
 	}
 	c.park.Lock()
 	defer c.park.Unlock()
@@ -63,7 +61,7 @@ func (c *Conn) lookAround() error {
 		return errIdle
 	}
 	if c.overdue() {
-		return errAnonymous
+		return errUnauthenticated
 	}
 	c.in.shrink()
 	c.noteBuffers()
@@ -72,29 +70,29 @@ func (c *Conn) lookAround() error {
 	return nil
 }
 
-// grown reports whether the connection holds more memory than a quiet one should.
+// grown reports whether the connection holds more memory than an idle one should.
 func (c *Conn) grown() bool { return c.in.grown() || cap(c.reply.buf) > minBuffer }
 
-// idle reports whether the client has been silent for the idle timeout, and may not be.
+// idle reports whether the idle timeout has passed and applies.
 func (c *Conn) idle() bool {
 	timeout := c.server.IdleTimeout()
 	return timeout > 0 && !c.exempt() && time.Since(c.idleSince()) >= timeout
 }
 
-// idleSince is when the idle timeout began to count.
+// idleSince returns when the idle timeout began to count.
 func (c *Conn) idleSince() time.Time {
-	return c.created.Add(max(time.Duration(c.lastActive.Load()), c.spared))
+	return c.created.Add(max(time.Duration(c.lastActive.Load()), c.inUseAt))
 }
 
-// exempt reports whether the client listens: it may be silent as long as it likes.
+// exempt reports whether the client waits for pushes, so that the idle timeout does not apply.
 func (c *Conn) exempt() bool { return c.listening || c.SubscriptionCount() > 0 }
 
-// rearm sets the read deadline for the time between commands: to when something
-// may be due, no earlier than needed. It is not moved while the client is active;
-// that would cost a timer each batch. The caller holds c.park.
+// rearm sets the read deadline between commands to the next deadline of the connection. A client's
+// activity does not move it, because that would cost a timer for each batch. The caller holds
+// c.park.
 func (c *Conn) rearm() {
 	if c.draining {
-		c.lookUp()
+		c.interruptLocked()
 		return
 	}
 	var next time.Time
@@ -105,11 +103,11 @@ func (c *Conn) rearm() {
 		}
 	}
 	if c.shrinking = c.grown(); c.shrinking {
-		if look := time.Now().Add(shrinkAfter); next.IsZero() || look.Before(next) {
-			next = look
+		if check := time.Now().Add(shrinkAfter); next.IsZero() || check.Before(next) {
+			next = check
 		}
 	}
-	// Not LastActive: a client that sends a byte now and then is active for ever.
+	// It does not depend on LastActive: a client may send a byte now and then for ever.
 	if by := c.authDeadline(); !by.IsZero() && (next.IsZero() || by.Before(next)) {
 		next = by
 	}

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// patternIndex finds the patterns that a channel matches without trying all: by how they begin, up to
-// the first byte that has a meaning. It never changes.
+// patternIndex finds the patterns that match a channel, by their literal prefixes. It is immutable.
 type patternIndex struct {
 	begin   map[string][]*topic
 	lengths []int // of the keys of begin, sorted, each once
@@ -28,7 +27,7 @@ func newPatternIndex(patterns iter.Seq[*topic]) *patternIndex {
 	return index
 }
 
-// matches yields the patterns that a channel matches.
+// matches returns the patterns that match a channel.
 func (index *patternIndex) matches(channel string) iter.Seq[*topic] {
 	return func(yield func(*topic) bool) {
 		for _, n := range index.lengths {

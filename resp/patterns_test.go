@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-func TestAPatternHearsFromThePublishThatFollowsItsSubscription(t *testing.T) {
+func TestPatternReceivesPublishesAfterItsSubscription(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		b := s.Broker()
@@ -35,10 +35,10 @@ func TestAPatternHearsFromThePublishThatFollowsItsSubscription(t *testing.T) {
 func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 	b := NewBroker()
 	hostile, other := new(Conn), new(Conn)
-	hostile.closed.Store(true) // takes nothing: only the match counts
+	hostile.closed.Store(true) // receives nothing: only the match takes time
 	glob := "*" + strings.Repeat("a", 2<<10) + "b"
 	channel := strings.Repeat("a", 6<<10)
-	b.join(hostile, Pattern, glob)
+	b.subscribe(hostile, Pattern, glob)
 
 	published := make(chan struct{})
 	go func() {
@@ -56,13 +56,13 @@ func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 			}
 			return
 		default:
-			b.join(other, Channel, "a")
-			b.part(other, Channel, "a")
+			b.subscribe(other, Channel, "a")
+			b.unsubscribe(other, Channel, "a")
 		}
 	}
 }
 
-func TestTheIndexFindsEveryPatternThatMatches(t *testing.T) {
+func TestPatternIndexFindsAllMatches(t *testing.T) {
 	// All patterns and channels of up to four of these bytes.
 	var words []string
 	for short := []string{""}; len(short[0]) < 4; {

@@ -18,8 +18,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// polled starts a server that polls, and returns what dials it. All that is in the kernel's hands here has no
-// fake time, so what a test waits for is an event.
+// polled starts a server with a poller and returns a function that dials it. Sockets have no fake
+// time, so the tests wait for events.
 func polled(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client) {
 	t.Helper()
 	cfg.Poll = true
@@ -40,7 +40,7 @@ func polled(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client
 	}
 }
 
-func TestAPollerServesManyConnections(t *testing.T) {
+func TestPollerServesManyConnections(t *testing.T) {
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
 	}})
@@ -50,7 +50,7 @@ func TestAPollerServesManyConnections(t *testing.T) {
 		all.Go(func() {
 			for n := range 20 {
 				batch, want := new(strings.Builder), new(strings.Builder)
-				for range 1 + n*10 { // more than a turn's
+				for range 1 + n*10 { // more than one read's
 					text := fmt.Sprintf("%d-%d", i, n)
 					batch.WriteString(bulk("ECHO", text))
 					fmt.Fprintf(want, "$%d\r\n%s\r\n", len(text), text)
@@ -70,7 +70,7 @@ func TestAPollerServesManyConnections(t *testing.T) {
 	all.Wait()
 }
 
-func TestACommandThatComesInPiecesIsServed(t *testing.T) {
+func TestCommandInPiecesIsServed(t *testing.T) {
 	_, dial := polled(t, Config{}, &script{})
 	cl, other := dial(), dial()
 	for _, b := range []byte("*1\r\n$4\r\nPING\r\n") {
@@ -80,7 +80,7 @@ func TestACommandThatComesInPiecesIsServed(t *testing.T) {
 	cl.expect("+PONG\r\n")
 }
 
-func TestWhatWasSentBeforeTheClientEndedIsAnswered(t *testing.T) {
+func TestCommandsBeforeEOFAreAnswered(t *testing.T) {
 	_, dial := polled(t, Config{}, &script{})
 	cl := dial()
 	cl.send("PING\r\nPING\r\n")
@@ -90,7 +90,7 @@ func TestWhatWasSentBeforeTheClientEndedIsAnswered(t *testing.T) {
 	cl.expectEnd("+PONG\r\n+PONG\r\n")
 }
 
-func TestADetachedCommandHoldsUpNoOther(t *testing.T) {
+func TestDetachedCommandBlocksNoOther(t *testing.T) {
 	release := make(chan struct{})
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"WORK": func(c *Conn, _ [][]byte) { c.Detach(); <-release; c.Reply().Simple("DONE") },
@@ -104,11 +104,11 @@ func TestADetachedCommandHoldsUpNoOther(t *testing.T) {
 	cl.call("PING\r\n", "+PONG\r\n")
 }
 
-func TestWhoWasDetachedReadsOnInARound(t *testing.T) {
+func TestDetachedConnectionReadsInARound(t *testing.T) {
 	detached, sent := make(chan struct{}), make(chan struct{})
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"WORK":  func(c *Conn, _ [][]byte) { c.Detach(); close(detached); <-sent },
-		"WHERE": func(c *Conn, _ [][]byte) { c.Reply().Simple(fmt.Sprint(c.polled())) },
+		"WHERE": func(c *Conn, _ [][]byte) { c.Reply().Simple(fmt.Sprint(c.shared())) },
 	}})
 	cl, other := dial(), dial()
 	cl.send("WORK\r\n")
@@ -119,13 +119,13 @@ func TestWhoWasDetachedReadsOnInARound(t *testing.T) {
 	cl.expect("+true\r\n")
 }
 
-func TestADetachedCommandThatGivesWayStaysDetached(t *testing.T) {
-	where := func(c *Conn) string { return fmt.Sprint(c.polled()) }
+func TestYieldKeepsACommandDetached(t *testing.T) {
+	where := func(c *Conn) string { return fmt.Sprint(c.shared()) }
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"WORK": func(c *Conn, _ [][]byte) {
 			c.Detach()
 			detached := where(c)
-			c.turn = c.age() - turnTime
+			c.runningSince = c.age() - yieldAfter
 			c.Yield()
 			c.Reply().Simple(detached + " " + where(c))
 		},
@@ -133,7 +133,7 @@ func TestADetachedCommandThatGivesWayStaysDetached(t *testing.T) {
 	dial().call("WORK\r\n", "+false false\r\n")
 }
 
-func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
+func TestYieldLetsOtherConnectionsRun(t *testing.T) {
 	served := make(chan struct{})
 	_, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"SERVED": func(*Conn, [][]byte) { close(served) },
@@ -156,7 +156,7 @@ func TestACommandThatGivesWayHoldsUpNoOther(t *testing.T) {
 	cl.expect("+DONE\r\n+PONG\r\n")
 }
 
-func TestWhoSendsWithoutEndHoldsUpNoOther(t *testing.T) {
+func TestHeavySenderBlocksNoOther(t *testing.T) {
 	_, dial := polled(t, Config{}, &script{})
 	long := bulk(slices.Repeat([]string{"PING"}, 900)...)
 	for _, c := range []struct{ what, flood string }{
@@ -183,10 +183,10 @@ func TestWhoSendsWithoutEndHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// slowCommitter lets batches wait that rest on a change.
+// slowCommitter makes batches wait that rest on a change.
 type slowCommitter struct {
-	begun   func()
-	settled func(seq simba.Seq)
+	begun        func()
+	commitWaited func(seq simba.Seq)
 }
 
 func (c *slowCommitter) TryCommit(seq simba.Seq) (done bool, err error) {
@@ -198,11 +198,11 @@ func (c *slowCommitter) TryCommit(seq simba.Seq) (done bool, err error) {
 }
 
 func (c *slowCommitter) Commit(_ context.Context, seq simba.Seq) error {
-	c.settled(seq)
+	c.commitWaited(seq)
 	return nil
 }
 
-func TestThoseWhoLineUpSettleInTheirOrderWhileOthersAreServed(t *testing.T) {
+func TestBatchesCommitInOrderWhileOthersAreServed(t *testing.T) {
 	const clients = 20
 	order := make(chan int, clients)
 	var lined sync.WaitGroup
@@ -215,7 +215,7 @@ func TestThoseWhoLineUpSettleInTheirOrderWhileOthersAreServed(t *testing.T) {
 			c.Reply().Simple(string(args[1]))
 		},
 	}}
-	slow := &slowCommitter{begun: lined.Done, settled: func(seq simba.Seq) {
+	slow := &slowCommitter{begun: lined.Done, commitWaited: func(seq simba.Seq) {
 		<-durable
 		order <- int(seq) - 1
 	}}
@@ -224,27 +224,27 @@ func TestThoseWhoLineUpSettleInTheirOrderWhileOthersAreServed(t *testing.T) {
 	for i := range all {
 		all[i] = dial()
 		all[i].send(fmt.Sprintf("LOCK %d\r\n", i))
-		dial().call("PING\r\n", "+PONG\r\n") // so the one before is in line
+		dial().call("PING\r\n", "+PONG\r\n") // so the batch before is queued
 	}
 	lined.Wait()
 	close(durable)
 	for i, cl := range all {
 		if n := <-order; n != i {
-			t.Errorf("%d settled as number %d", n, i)
+			t.Errorf("%d committed as number %d", n, i)
 		}
 		cl.expect(fmt.Sprintf("+%d\r\n", i))
 	}
 }
 
-func TestABlockedCommandOfAPolledConnection(t *testing.T) {
+func TestBlockedCommandOnAPoller(t *testing.T) {
 	h := newBlocking(0)
 	s, dial := polled(t, Config{}, h)
 	other := dial()
 	for _, c := range []struct {
-		what string
-		end  func(cl *client, w *Wait)
-		why  Wakeup
-		told string
+		what  string
+		end   func(cl *client, w *Wait)
+		why   Wakeup
+		reply string
 	}{
 		{"woken", func(_ *client, w *Wait) { w.Wake() }, Woken, "+x woken\r\n"},
 		{"unblocked", func(_ *client, w *Wait) { w.c.Unblock(false) }, UnblockedTimeout, "+x unblocked\r\n"},
@@ -263,15 +263,15 @@ func TestABlockedCommandOfAPolledConnection(t *testing.T) {
 			if why := <-h.ends; why != c.why {
 				t.Errorf("%v, want %v", why, c.why)
 			}
-			if c.told != "" {
-				cl.expect(c.told)
+			if c.reply != "" {
+				cl.expect(c.reply)
 				cl.call("PING\r\n", "+PONG\r\n")
 			}
 		})
 	}
 }
 
-func TestABlockedCommandOfAPolledConnectionEndsAtItsDeadline(t *testing.T) {
+func TestBlockedCommandOnAPollerEndsAtItsDeadline(t *testing.T) {
 	h := newBlocking(time.Millisecond)
 	_, dial := polled(t, Config{}, h)
 	cl := dial()
@@ -281,7 +281,7 @@ func TestABlockedCommandOfAPolledConnectionEndsAtItsDeadline(t *testing.T) {
 	cl.call("PING\r\n", "+PONG\r\n")
 }
 
-// large answers LARGE with a megabyte.
+// large replies to LARGE with a megabyte.
 func large() (*script, string) {
 	text := strings.Repeat("x", 1<<20)
 	return &script{commands: map[string]func(*Conn, [][]byte){
@@ -289,7 +289,7 @@ func large() (*script, string) {
 	}}, fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
 }
 
-func TestWhoTakesNothingHoldsUpNoOtherAndIsCut(t *testing.T) {
+func TestStuckReaderOnAPollerIsDisconnected(t *testing.T) {
 	h, reply := large()
 	ended := make(chan struct{}, 8)
 	h.closed = func(*Conn) { ended <- struct{}{} }
@@ -312,7 +312,7 @@ func TestWhoTakesNothingHoldsUpNoOtherAndIsCut(t *testing.T) {
 	}
 }
 
-func TestALargeReplyIsSentWhole(t *testing.T) {
+func TestLargeReplyIsComplete(t *testing.T) {
 	h, reply := large()
 	_, dial := polled(t, Config{}, h)
 	cl := dial()
@@ -341,9 +341,10 @@ func TestPushesReachAPolledConnection(t *testing.T) {
 	}
 }
 
-func TestASlowSubscriberHoldsUpNoOtherAndMissesNothing(t *testing.T) {
+func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 	const n = 200
-	// The slow one takes nothing until the other has read all. WriteTimeout would cut it on a busy machine.
+	// The slow one reads nothing until the other has read all. WriteTimeout could end it on a busy
+	// machine.
 	limits := Limits{PushQueue: 2 * n << 16, WriteTimeout: time.Hour}
 	s, dial := polled(t, Config{Limits: limits}, &script{commands: pubsub()})
 	slow, other := dial(), dial()
@@ -355,7 +356,7 @@ func TestASlowSubscriberHoldsUpNoOtherAndMissesNothing(t *testing.T) {
 		frames := newFrames(other)
 		for i := range n {
 			if got := frames.next(t); got != message("a", text(i)) {
-				t.Errorf("the other is told %.40q as the %dth", got, i)
+				t.Errorf("the other received %.40q as number %d", got, i)
 				return
 			}
 		}
@@ -373,19 +374,19 @@ func TestASlowSubscriberHoldsUpNoOtherAndMissesNothing(t *testing.T) {
 			i++
 		case "+PONG\r\n":
 		default:
-			t.Fatalf("it is told %.40q as the %dth", got, i)
+			t.Fatalf("it received %.40q as number %d", got, i)
 		}
 	}
 }
 
-func TestAPolledConnectionIsCutWhenItIsIdleForTooLong(t *testing.T) {
+func TestIdleTimeoutOnAPoller(t *testing.T) {
 	_, dial := polled(t, Config{IdleTimeout: 20 * time.Millisecond}, &script{})
 	dial().expectEnd("")
 }
 
-// TestADescriptorIsClosedOnceAndNeverAnothers has clients come and go while others cut them: whoever read from or wrote to a
-// descriptor that has become another's would mix up what they are told.
-func TestADescriptorIsClosedOnceAndNeverAnothers(t *testing.T) {
+// Clients connect and disconnect while others close them. A read or write of a reused descriptor
+// would mix up their replies.
+func TestDescriptorIsClosedOnceAfterItsLastUse(t *testing.T) {
 	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
 	}})
@@ -478,7 +479,7 @@ func TestShutdownLetsPolledConnectionsFinish(t *testing.T) {
 	<-stopped
 }
 
-func TestWhoIsTooManyIsToldSoByAPoller(t *testing.T) {
+func TestMaxClientsOnAPoller(t *testing.T) {
 	_, dial := polled(t, Config{MaxClients: 1}, &script{})
 	dial().call("PING\r\n", "+PONG\r\n")
 	got, err := io.ReadAll(dial())

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Push queues frames, in the encoding that Proto says, and reports whether it did:
-// false means that the connection has ended or was cut, perhaps by this push. The
-// bytes are kept and must not change any more. Any goroutine may call it; it never
-// waits for the client.
+// Push queues frames in the encoding of Proto. It returns false if the connection has ended, or if
+// this push overflowed the queue and ended it. The caller must not change the bytes any more. Any
+// goroutine may call it. It never waits for the client.
 func (c *Conn) Push(frames []byte) bool {
 	p := c.enqueue(&publication{encoded: [2][]byte{frames, frames}}, nil)
 	if p == pushOverflew {
@@ -20,39 +19,41 @@ func (c *Conn) Push(frames []byte) bool {
 	return p == pushQueued
 }
 
-// HoldPushes holds back what is pushed from now on until the next Flush, so that
-// the reply to this command comes before it; Subscribe does so by itself.
+// HoldPushes holds later pushes back until the next Flush, so that the reply to this command
+// precedes them. Subscribe calls it by itself.
 func (c *Conn) HoldPushes() { c.hold() }
 
-// SetListening sets whether the client waits for pushes besides those of its
-// subscriptions: then the idle timeout does not apply to it.
+// SetListening sets whether the client waits for pushes other than messages. The idle timeout does
+// not apply to such a client.
 func (c *Conn) SetListening(on bool) { c.listening = on }
 
-// manyPushes is what a connection may publish, in messages to one subscriber each, before it waits for the pushers.
+// manyPushes is how many messages, counted by receivers, a connection may publish before it waits
+// for the pushers.
 const manyPushes = 20_000
 
-// publishWait is how long it waits at most: pushers whose clients take nothing must not stop it.
+// publishWait is how long it waits at most, because subscribers may read nothing.
 const publishWait = 100 * time.Millisecond
 
-// Published counts what the connection has published, by how many it was queued for. A client that publishes without
-// end waits now and then, between commands, until most of what is queued for subscribers has been sent.
+// Published counts the receivers of a publish. After manyPushes of them the connection waits,
+// before its next command, until the pushers have sent most of the queued messages.
 func (c *Conn) Published(receivers int) { c.published += receivers }
 
-// awaitPushes has a connection that has published much wait for the pushers. It is called between commands.
+// awaitPushes waits for the pushers if the connection has published much. It is called between
+// commands.
 func (c *Conn) awaitPushes() {
 	if c.published < manyPushes {
 		return
 	}
 	c.published = 0
-	if c.Flush() != nil { // who is served by what came before must not wait too
+	if c.Flush() != nil { // clients that depend on earlier commands must not wait too
 		return
 	}
 	c.Detach()
 	c.server.pushers.await()
 }
 
-// hold puts the mark at the command being executed. One that changes several
-// subscriptions takes effect at its beginning, as a whole.
+// hold marks the current command in the push queue. A command that changes several subscriptions
+// takes effect at its beginning, as a whole.
 func (c *Conn) hold() {
 	if !c.holds {
 		c.holds = true
@@ -60,27 +61,26 @@ func (c *Conn) hold() {
 	}
 }
 
-// OutputQueued is how many bytes of pushes wait for the client. Any goroutine may
-// call it.
+// OutputQueued returns the size of the push queue in bytes. Any goroutine may call it.
 func (c *Conn) OutputQueued() int {
 	c.push.mu.Lock()
 	defer c.push.mu.Unlock()
 	return c.push.bytes
 }
 
-// enqueue adds a push from topic t and starts a pusher for it if there is none.
-// Who gets pushOverflew has to call cutSlow, once it holds no locks.
+// enqueue adds a push from topic t and starts a pusher if none runs. After pushOverflew the caller
+// must call cutSlow without a lock.
 func (c *Conn) enqueue(p *publication, t *topic) pushed {
 	q := &c.push
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.cut || c.closed.Load() {
+	if q.closed || q.slow || c.closed.Load() {
 		return pushRefused
 	}
 	frame := p.frame(q.resp3)
 	cost := len(frame) + pushCost
 	if q.bytes+cost > c.server.limits.PushQueue {
-		q.cut = true
+		q.slow = true
 		return pushOverflew
 	}
 	q.bytes += cost
@@ -91,24 +91,25 @@ func (c *Conn) enqueue(p *publication, t *topic) pushed {
 	return pushQueued
 }
 
-// startPusher begins to send what is queued. Any goroutine may call it, with any lock.
+// startPusher starts a pusher. Any goroutine may call it, with any lock.
 func (c *Conn) startPusher() {
 	if c.sock == nil || !c.server.pushers.push(c) {
 		go c.pushAll()
 	}
 }
 
-// scratches are where pushers put several frames together.
+// scratches are buffers in which pushers join frames.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-// pushAll is a pusher that may wait for its client: it sends what is queued, and ends.
+// pushAll is a pusher with a goroutine of its own. It may wait for its client, and ends when the
+// queue is empty.
 func (c *Conn) pushAll() {
 	c.wmu.Lock()
-	c.pushOn(nil)
+	c.pushRest(nil)
 }
 
-// pushOn sends what is left of a write, and goes on as pushAll. The caller has locked c.wmu.
-func (c *Conn) pushOn(left []byte) {
+// pushRest sends the rest of a write and then all of the queue. The caller has locked c.wmu.
+func (c *Conn) pushRest(left []byte) {
 	scratch := scratches.Get().(*[]byte)
 	defer scratches.Put(scratch)
 	for frames, ok := left, len(left) > 0; ; ok = false {
@@ -128,8 +129,8 @@ func (c *Conn) pushOn(left []byte) {
 	}
 }
 
-// pushSome is a pusher that waits for nobody: it sends some of what is queued, and reports whether there is more. Where
-// the client or another writer is slow it leaves the rest to a goroutine.
+// pushSome is a pusher that never blocks. It sends a part of the queue and reports whether there is
+// more. If the client or another writer is slow, it leaves the rest to a goroutine.
 func (c *Conn) pushSome(scratch *[]byte) (more bool) {
 	if !c.wmu.TryLock() {
 		go c.pushAll()
@@ -143,20 +144,20 @@ func (c *Conn) pushSome(scratch *[]byte) (more bool) {
 	n, err := c.sock.WriteNow(frames)
 	c.server.bytesOut.Add(int64(n))
 	if err == nil && n < len(frames) {
-		go c.pushOn(bytes.Clone(frames[n:]))
+		go c.pushRest(bytes.Clone(frames[n:]))
 		return false
 	}
 	c.wmu.Unlock()
-	return c.pushed(err) && c.push.goesOn()
+	return c.pushed(err) && c.push.hasMore()
 }
 
-// pushed is called after a write of pushes, and reports whether the pusher may go on.
+// pushed handles the result of a write, and reports whether the pusher may go on.
 func (c *Conn) pushed(err error) bool {
 	if err == nil {
 		c.touch()
 		return true
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && c.push.cutOff() {
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.push.markSlow() {
 		c.cutSlow()
 	}
 	c.Close()
@@ -164,13 +165,13 @@ func (c *Conn) pushed(err error) bool {
 	return false
 }
 
-// cutSlow cuts a connection that does not take its pushes. Its goroutine logs it.
+// cutSlow closes a connection whose client does not read its pushes. Its goroutine logs that.
 func (c *Conn) cutSlow() {
 	c.server.slowCut.Add(1)
 	c.Close()
 }
 
-// release lets the pusher go on after a hold.
+// release ends a hold.
 func (c *Conn) release() {
 	c.push.mu.Lock()
 	defer c.push.mu.Unlock()
@@ -180,8 +181,7 @@ func (c *Conn) release() {
 	}
 }
 
-// drainPushes takes no more pushes and waits until the pusher has sent what is in
-// the queue, or could not.
+// drainPushes refuses further pushes and waits until the pusher has sent the queue or failed.
 func (c *Conn) drainPushes() {
 	q := &c.push
 	q.mu.Lock()

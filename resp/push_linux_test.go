@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
+func TestPublishBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{})
 		p := &s.pushers
@@ -15,7 +15,7 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 		nc, other := net.Pipe()
 		defer other.Close()
 		publisher := newConn(s, nc)
-		// publish counts messages, and returns what is closed when the next command may come.
+		// publish counts messages. It returns a channel that is closed before the next command.
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
 			publisher.Published(n)
@@ -23,11 +23,11 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 			synctest.Wait()
 			return over
 		}
-		pending := make([]Conn, 2*pushesAtOnce+1)
+		pending := make([]Conn, 2*pushBatch+1)
 		begin := time.Now()
 		for i := range pending {
-			if i == pushesAtOnce {
-				<-publish(manyPushes) // a few are nothing to wait for
+			if i == pushBatch {
+				<-publish(manyPushes) // few connections left: it does not wait
 			}
 			p.push(&pending[i])
 		}
@@ -58,9 +58,9 @@ func TestWhoPublishesWithoutEndAwaitsThePushers(t *testing.T) {
 	})
 }
 
-// fallBehind has the pushers, of which none runs, wait for the test to catch up.
+// fallBehind makes the pushers, of which none runs, wait for the test.
 func (p *pushers) fallBehind() {
-	pending := make([]Conn, 2*pushesAtOnce+1)
+	pending := make([]Conn, 2*pushBatch+1)
 	for i := range pending {
 		p.push(&pending[i])
 	}
@@ -77,13 +77,13 @@ func (p *pushers) awaited() bool {
 	return p.caughtUp != nil
 }
 
-// publish is the PUBLISH of a script: it answers, and has published as much as a connection may without a wait.
+// publish is a PUBLISH with as many receivers as a connection may have without a wait.
 func publish(c *Conn, _ [][]byte) {
 	c.Reply().Simple("SENT")
 	c.Published(manyPushes)
 }
 
-func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T) {
+func TestPublishBackpressureSendsRepliesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){"PUBLISH": publish}})
 		s.pushers.start(0)
@@ -104,9 +104,9 @@ func TestWhoPublishesWithoutEndWaitsBetweenCommandsWithNothingOwed(t *testing.T)
 	})
 }
 
-// TestWhoAwaitsThePushersHoldsUpNoOther: another one's command ends its wait. On a slow machine that may be over before, so
-// there are some tries.
-func TestWhoAwaitsThePushersHoldsUpNoOther(t *testing.T) {
+// The command of another client ends the wait. On a slow machine the wait may end before, so the
+// test has several tries.
+func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 	order := make(chan string, 2)
 	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"PUBLISH": publish,

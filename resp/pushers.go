@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// pushesAtOnce is to how many connections a pusher writes before it gives way.
-const pushesAtOnce = 16
+// pushBatch is how many connections a pusher serves before it yields.
+const pushBatch = 16
 
-// pushers send what is queued for the connections of a poller, by few goroutines: each goes from
-// one connection to the next. What is published meanwhile is sent with the same write. Connections
-// without a poller have a goroutine each for that. The zero value has none; it takes no connection.
+// pushers are the few goroutines that send the push queues of polled connections. Each goroutine
+// serves one connection after the other. A write includes all messages that are queued by then.
+// Connections without a poller have a pusher each. The zero value runs no goroutine and accepts no
+// connection.
 type pushers struct {
 	mu       sync.Mutex // protects this group; a leaf
 	running  bool
-	conns    []*Conn       // who is to be sent what is queued for it
-	caughtUp chan struct{} // closed when only a few are left; nil = nobody waits for that
+	conns    []*Conn       // with a queue to send
+	caughtUp chan struct{} // closed when only a few are left; nil = no publisher waits
 
-	pushed chan struct{} // there are connections
+	pushed chan struct{} // conns is not empty
 	ended  sync.WaitGroup
 }
 
@@ -32,7 +33,7 @@ func (p *pushers) start(n int) {
 	}
 }
 
-// stop ends the goroutines. It is called when all connections have ended.
+// stop ends the goroutines. All connections must have ended.
 func (p *pushers) stop() {
 	p.mu.Lock()
 	if p.running {
@@ -43,7 +44,8 @@ func (p *pushers) stop() {
 	p.ended.Wait()
 }
 
-// push has c.pushSome called, or reports that no pusher runs. Any goroutine may call it, with any lock.
+// push schedules c.pushSome. It returns false if no pusher runs. Any goroutine may call it, with
+// any lock.
 func (p *pushers) push(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +57,7 @@ func (p *pushers) push(c *Conn) bool {
 	return true
 }
 
-// signal wakes a pusher that has nothing to do, if there is one. The caller holds mu, so that the channel is open.
+// signal wakes an idle pusher, if there is one. The caller holds mu, so that the channel is open.
 func (p *pushers) signal() {
 	select {
 	case p.pushed <- struct{}{}:
@@ -82,14 +84,14 @@ func (p *pushers) run() {
 	}
 }
 
-// take adds some of those who wait for a pusher to conns.
+// take moves some of the waiting connections to conns.
 func (p *pushers) take(conns []*Conn) []*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(len(p.conns), pushesAtOnce)
+	n := min(len(p.conns), pushBatch)
 	conns = append(conns, p.conns[:n]...)
 	clear(p.conns[:n])
-	if p.caughtUp != nil && len(p.conns)-n <= pushesAtOnce {
+	if p.caughtUp != nil && len(p.conns)-n <= pushBatch {
 		close(p.caughtUp)
 		p.caughtUp = nil
 	}
@@ -99,15 +101,15 @@ func (p *pushers) take(conns []*Conn) []*Conn {
 	}
 	p.conns = p.conns[n:]
 	if p.running {
-		p.signal() // another one may help
+		p.signal() // wakes another pusher for the rest
 	}
 	return conns
 }
 
-// await returns when the pushers have only a few connections left to send to, or after publishWait.
+// await returns when only a few connections wait for a pusher, or after publishWait.
 func (p *pushers) await() {
 	p.mu.Lock()
-	if len(p.conns) <= pushesAtOnce {
+	if len(p.conns) <= pushBatch {
 		p.mu.Unlock()
 		return
 	}

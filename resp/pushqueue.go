@@ -2,20 +2,18 @@ package resp
 
 import "sync"
 
-// pushCost is charged to Limits.PushQueue for each push besides its bytes: what
-// the queue itself needs for it.
+// pushCost is the overhead of a queued push. It counts towards Limits.PushQueue, as its bytes do.
 const pushCost = 64
 
-// pushRoom is how many pushes an empty queue keeps room for: 2 KiB, for who has been pushed anything.
+// pushRoom is how many pushes an empty queue keeps room for, once it was used: 2 KiB.
 const pushRoom = 64
 
-// pushQueue is what a connection has yet to be pushed. Publishers add to it, the
-// pusher takes from it.
+// pushQueue holds the unsent pushes of a connection. Publishers add to it, and the pusher takes
+// from it.
 //
-// While a command that changes what is pushed (SUBSCRIBE, UNSUBSCRIBE, MONITOR,
-// HELLO) has not been answered, the queue is held: the pusher takes nothing. What
-// was queued before such a command is sent before its reply, from the mark on
-// after it.
+// SUBSCRIBE, UNSUBSCRIBE, MONITOR and HELLO change what is pushed. Until the reply to such a
+// command is sent, the queue is held: the pusher takes nothing. Pushes before the mark precede the
+// reply. Later ones follow it.
 //
 //	queue:    p1 p2 │ p3 │ p4 p5                       p1 … p5 in order of publishing
 //	replies:  PONG  SUBSCRIBE a  PONG  UNSUBSCRIBE a
@@ -24,34 +22,34 @@ type pushQueue struct {
 	mu      sync.Mutex // protects all fields
 	stopped sync.Cond  // running became false
 	queue   []push
-	slid    bool // queue begins within its array, which may be large
+	slid    bool // queue begins inside its array, which may be large
 	bytes   int
-	resp3   bool // how pushes to come are encoded
+	resp3   bool // encoding of later pushes
 
 	held    bool     // set and cleared by the connection's goroutine only
-	splices []splice // what of the queue goes where among the replies
-	mark    int      // so many pushes in the queue have their place
+	splices []splice // where pushes go among the replies
+	mark    int      // number of pushes that splices covers
 
-	running bool // there is a pusher
-	closed  bool // take no more
-	cut     bool // the connection did not keep up
+	running bool // a pusher runs
+	closed  bool // no more pushes are accepted
+	slow    bool // the client did not keep up
 }
 
 type push struct {
 	frame []byte
-	topic *topic // nil: not from the Broker
+	topic *topic // nil = not from the Broker
 }
 
-// splice says that the pushes up to a count go before the reply at an offset.
+// splice says that the first count pushes precede the reply at an offset.
 type splice struct{ offset, count int }
 
-// pushed is what became of a push.
+// pushed is the result of enqueue.
 type pushed uint8
 
 const (
 	pushQueued   pushed = iota
 	pushRefused         // the connection has ended
-	pushOverflew        // the queue is full: the connection is to be cut
+	pushOverflew        // the queue is full: the connection must be closed
 )
 
 func (q *pushQueue) init() { q.stopped.L = &q.mu }
@@ -65,15 +63,14 @@ func (q *pushQueue) proto() int {
 	return 2
 }
 
-// setProto sets the encoding of pushes to come.
+// setProto sets the encoding of later pushes.
 func (q *pushQueue) setProto(version int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.resp3 = version == 3
 }
 
-// hold gives what is queued its place before the reply at the offset, and holds
-// back what comes after it.
+// hold puts the queued pushes before the reply at the offset, and holds later ones back.
 func (q *pushQueue) hold(offset int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,12 +81,12 @@ func (q *pushQueue) hold(offset int) {
 	}
 }
 
-// holding is for the connection's goroutine only, which alone changes held.
+// holding reports whether the queue is held. Only the connection's goroutine may call it.
 func (q *pushQueue) holding() bool { return q.held }
 
-// forget drops what was queued for t since the mark: the command that unsubscribes
-// takes effect at its beginning.
-func (q *pushQueue) forget(t *topic) {
+// dropTopic drops the pushes of t since the mark, because an UNSUBSCRIBE takes effect at its
+// beginning.
+func (q *pushQueue) dropTopic(t *topic) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	kept := q.queue[:q.mark]
@@ -104,7 +101,7 @@ func (q *pushQueue) forget(t *topic) {
 	q.queue = kept
 }
 
-// splice returns the replies with the pushes that have their place among them.
+// splice returns the replies with the pushes that go among them.
 func (q *pushQueue) splice(replies []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,7 +138,7 @@ func (q *pushQueue) drop(n int) {
 	}
 }
 
-// start reports whether the caller is to start a pusher; it counts as running.
+// start reports whether the caller must start a pusher, which then counts as running.
 func (q *pushQueue) start() bool {
 	if q.running || q.held || len(q.queue) == 0 {
 		return false
@@ -150,8 +147,8 @@ func (q *pushQueue) start() bool {
 	return true
 }
 
-// take returns the next pushes, about as many bytes as a batch, put together in
-// scratch if there are several; ok is false if the pusher has to end.
+// take returns the next pushes, up to about batchBuffer bytes. It joins several in scratch. If ok
+// is false, the pusher must end.
 func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,14 +167,14 @@ func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 		n++
 	}
 	q.drop(n)
-	if cap(out) <= 2*batchBuffer { // else one large push would be kept in memory
+	if cap(out) <= 2*batchBuffer { // a larger buffer would stay in memory
 		*scratch = out
 	}
 	return out, true
 }
 
-// goesOn reports whether there is more to take; if not, the pusher has to end.
-func (q *pushQueue) goesOn() bool {
+// hasMore reports whether there is more to take. If not, the pusher must end.
+func (q *pushQueue) hasMore() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.held || len(q.queue) == 0 {
@@ -187,7 +184,7 @@ func (q *pushQueue) goesOn() bool {
 	return true
 }
 
-// stop says that there is no pusher any more.
+// stop records that the pusher has ended.
 func (q *pushQueue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,17 +196,17 @@ func (q *pushQueue) stopLocked() {
 	q.stopped.Broadcast()
 }
 
-// cutOff notes that the connection does not keep up, and reports whether that is new.
-func (q *pushQueue) cutOff() bool {
+// markSlow records that the client does not keep up, and reports whether that is new.
+func (q *pushQueue) markSlow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	isNew := !q.cut
-	q.cut = true
+	isNew := !q.slow
+	q.slow = true
 	return isNew
 }
 
-func (q *pushQueue) wasCut() bool {
+func (q *pushQueue) isSlow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.cut
+	return q.slow
 }

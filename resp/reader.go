@@ -7,34 +7,34 @@ import (
 )
 
 const (
-	minBuffer   = 2 << 10  // of a quiet connection: holds a pipeline of 16 usual commands
-	batchBuffer = 64 << 10 // up to this, a buffer grows to take longer batches
-	headerSize  = 32       // of an argument, at most: '$', up to 19 digits, two line ends
+	minBuffer   = 2 << 10  // of an idle connection: holds a pipeline of 16 usual commands
+	batchBuffer = 64 << 10 // a buffer grows up to this size for longer batches
+	headerSize  = 32       // maximum for an argument: '$', up to 19 digits, two line ends
 	maxDigits   = 19       // of a number of 64 bits
 )
 
-// tlsHandshake are the first bytes of a TLS connection, whatever its version, and of no command (RFC 8446, 5.1).
+// tlsHandshake are the first bytes of a TLS connection in all versions (RFC 8446, 5.1). No command
+// begins with them.
 var tlsHandshake = []byte{0x16, 0x03}
 
-// protocolError is what a client is told before it is cut: it does not speak RESP,
-// or breaks a limit. The texts are Redis' own.
+// protocolError is the error that a client receives before its connection is closed, because it
+// breaks the protocol or a limit. The texts are Redis' own.
 type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
-// errTLSHere is told in plain text: that is how a TLS client tells its user, too, that
-// there is no TLS.
-const errTLSHere = protocolError("this port does not speak TLS")
+// errPlainPort is sent in plain text. TLS clients then report that the port has no TLS.
+const errPlainPort = protocolError("this port does not speak TLS")
 
-// The errors of a reader that have no text for the client.
+// The errors of a reader that are not sent to the client.
 var (
 	errCrossProtocol = errors.New("this is HTTP: closed against cross-protocol scripting")
 	errFlooded       = errors.New("more bytes sent during a blocked command than one command may have")
 )
 
-// reader cuts the bytes of one connection into commands. It is fed through space
-// and feed, and asked by next until nothing complete is left; it remembers how far
-// it came, so each byte is looked at once, however small the pieces.
+// reader splits the bytes of one connection into commands. The connection adds bytes with space and
+// feed, and calls next until no complete command is left. The reader remembers its position. So it
+// scans each byte once, also if the bytes arrive in small pieces.
 //
 //	        start        pos   seen    end
 //	buf: …… │*3..$4..PING│$100…│…………   │ free
@@ -42,34 +42,33 @@ var (
 type reader struct {
 	limits Limits
 	buf    []byte
-	start  int  // the command being read begins here; arguments handed out lie before it
-	pos    int  // what is not parsed yet begins here
+	start  int  // start of the command being read; returned arguments lie before it
+	pos    int  // start of the unparsed bytes
 	seen   int  // no line ends in buf[pos:seen]
-	end    int  // what is free begins here
-	filled bool // the last feed left nothing free: there is probably more to come
+	end    int  // start of the free bytes
+	filled bool // the last feed filled the buffer: there is probably more to read
 	peak   int  // most bytes buffered since the last shrink
 
 	missing int    // arguments that the command still lacks
-	bulk    int    // length of the next of them, -1: its header comes first
+	bulk    int    // length of the next of them, -1 = its header comes first
 	size    int    // bytes of its arguments so far
 	spans   []span // its arguments so far
 	args    [][]byte
 }
 
-// span is an argument's place, from reader.start: the buffer may move until the
-// command is complete.
+// span has the offsets of an argument from reader.start. The buffer may move until the command is
+// complete.
 type span struct{ from, to int }
 
 func newReader(l Limits) *reader { return &reader{limits: l, bulk: -1} }
 
-// buffered is how many bytes wait to become commands.
+// buffered returns how many bytes are in the buffer.
 func (r *reader) buffered() int { return r.end - r.start }
 
-// grown reports whether the buffer is larger than that of a quiet connection.
+// grown reports whether the buffer is larger than that of an idle connection.
 func (r *reader) grown() bool { return len(r.buf) > minBuffer }
 
-// shrink gives a grown buffer back if nothing is in it and most of it went unused
-// since the last call.
+// shrink releases a grown buffer if it is empty and was mostly unused since the last call.
 func (r *reader) shrink() {
 	if r.grown() && r.buffered() == 0 && r.peak <= len(r.buf)/4 {
 		*r = *newReader(r.limits)
@@ -77,8 +76,7 @@ func (r *reader) shrink() {
 	r.peak = 0
 }
 
-// space returns where the next bytes go. It invalidates the arguments that next
-// returned.
+// space returns room for the next bytes. It invalidates the arguments that next returned.
 func (r *reader) space() ([]byte, error) {
 	n := r.buffered()
 	switch {
@@ -90,13 +88,13 @@ func (r *reader) space() ([]byte, error) {
 	return r.extend()
 }
 
-// extend is space that leaves the arguments that next returned as they are.
+// extend is space, but keeps the arguments that next returned valid.
 func (r *reader) extend() ([]byte, error) {
 	return r.extendTo(r.limits.Command + r.limits.Args*headerSize + r.limits.Inline)
 }
 
-// extendAnonymous is extend for a client that has yet to authenticate.
-func (r *reader) extendAnonymous() ([]byte, error) {
+// extendUnauth is extend before authentication.
+func (r *reader) extendUnauth() ([]byte, error) {
 	return r.extendTo(r.limits.UnauthArgs*(r.limits.UnauthArg+headerSize) + r.limits.Inline)
 }
 
@@ -112,7 +110,7 @@ func (r *reader) extendTo(most int) ([]byte, error) {
 	return r.buf[r.end:], nil
 }
 
-// move brings what is buffered to the beginning of buf, its own or a new one.
+// move copies the buffered bytes to the beginning of buf, which may be the current buffer.
 func (r *reader) move(buf []byte) {
 	copy(buf, r.buf[r.start:r.end])
 	r.pos -= r.start
@@ -122,16 +120,16 @@ func (r *reader) move(buf []byte) {
 	r.buf = buf
 }
 
-// feed takes the first n bytes of space, or extend, as read.
+// feed adds the first n bytes of the room that space or extend returned.
 func (r *reader) feed(n int) {
 	r.end += n
 	r.filled = r.end == len(r.buf)
 	r.peak = max(r.peak, r.buffered())
 }
 
-// next returns the next complete command, nil when there is none, or a
-// protocolError or errCrossProtocol, after which the reader is of no more use. The
-// arguments are valid until space is called.
+// next returns the next complete command, or nil if there is none. After an error, which is a
+// protocolError or errCrossProtocol, the reader must not be used. The arguments are valid until the
+// next call of space.
 func (r *reader) next(unauth bool) ([][]byte, error) {
 	for r.pos < r.end {
 		if r.missing > 0 {
@@ -141,8 +139,8 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			return r.take()
 		}
 		if bytes.HasPrefix(r.buf[r.pos:r.end], tlsHandshake) {
-			// The rest of what a TLS client sends first may hold no line end, and both would wait.
-			return nil, errTLSHere
+			// A TLS handshake may contain no line end. Then client and server would both wait.
+			return nil, errPlainPort
 		}
 		line, ok, err := r.line()
 		if err != nil || !ok {
@@ -160,14 +158,14 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			return r.take()
 		}
 		if r.missing == 0 {
-			r.start = r.pos // an empty command: as if nothing had come
+			r.start = r.pos // ignores an empty command
 		}
 	}
 	return nil, nil
 }
 
-// line returns the next line with its '\n' and leaves pos behind it; ok is false
-// if it is not complete.
+// line returns the next line with its '\n' and moves pos behind it. ok is false if the line is not
+// complete.
 func (r *reader) line() (line []byte, ok bool, err error) {
 	i := bytes.IndexByte(r.buf[r.seen:r.end], '\n')
 	length := r.end - r.pos
@@ -198,8 +196,8 @@ func (r *reader) skip(n int) {
 	r.seen = r.pos
 }
 
-// begin starts a command from its first line, "*<arguments>\r\n". A count of 0 or
-// less is an empty command.
+// begin starts a command from its first line, "*<arguments>\r\n". A count of 0 or less is an empty
+// command.
 func (r *reader) begin(line []byte, unauth bool) error {
 	n, ok := parseLength(line)
 	switch {
@@ -212,7 +210,7 @@ func (r *reader) begin(line []byte, unauth bool) error {
 	return nil
 }
 
-// multibulk reads arguments as far as the bytes go; done means all.
+// multibulk reads the arguments in the buffer. done means that the command is complete.
 func (r *reader) multibulk(unauth bool) (done bool, err error) {
 	for r.missing > 0 {
 		if r.bulk < 0 {
@@ -223,8 +221,8 @@ func (r *reader) multibulk(unauth bool) (done bool, err error) {
 		if r.end-r.pos < r.bulk+len("\r\n") {
 			return false, nil
 		}
-		// Redis skips these two bytes unseen. What stands there if they are no line
-		// end would be taken for a command, so the length is taken for wrong.
+		// Redis skips these two bytes without a check. If they are not a line end, the length is
+		// wrong, and the next bytes would be read as a command.
 		if r.buf[r.pos+r.bulk] != '\r' || r.buf[r.pos+r.bulk+1] != '\n' {
 			return false, protocolError("invalid bulk length")
 		}
@@ -237,7 +235,7 @@ func (r *reader) multibulk(unauth bool) (done bool, err error) {
 	return true, nil
 }
 
-// mayBeLong reports whether the command at hand may have an argument beyond the limit.
+// mayBeLong reports whether the current command may have an argument beyond the limit.
 func (r *reader) mayBeLong() bool {
 	if r.limits.Long == nil || len(r.spans) == 0 {
 		return false
@@ -267,8 +265,8 @@ func (r *reader) header(unauth bool) (ok bool, err error) {
 	return true, nil
 }
 
-// take ends the command and returns its arguments, or errCrossProtocol: a browser
-// can be made to send any bytes, an array too, behind its "POST".
+// take ends the command and returns its arguments. It returns errCrossProtocol for HTTP, because a
+// web page can make a browser send any bytes after "POST".
 func (r *reader) take() ([][]byte, error) {
 	r.args = r.args[:0]
 	for _, s := range r.spans {
@@ -287,8 +285,8 @@ func isHTTP(name []byte) bool {
 	return bytes.EqualFold(name, []byte("POST")) || bytes.EqualFold(name, []byte("Host:"))
 }
 
-// parseLength reads the number in "*<number>\r\n" or "$<number>\r\n" by the rules
-// of Redis' string2ll: no plus, no blanks, no needless zero, no overflow.
+// parseLength reads the number in "*<number>\r\n" or "$<number>\r\n" by the rules of Redis'
+// string2ll: no plus sign, no spaces, no leading zero, no overflow.
 func parseLength(line []byte) (n int, ok bool) {
 	if len(line) < len("*0\r\n") || line[len(line)-2] != '\r' {
 		return 0, false
@@ -319,7 +317,7 @@ func parseLength(line []byte) (n int, ok bool) {
 	case negative && v > 1<<63, !negative && v > most:
 		return 0, false
 	case negative:
-		return -int(min(v, most)), true // all that counts is that it is below 0
+		return -int(min(v, most)), true // callers only compare it with 0
 	}
 	return int(v), true
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// parse feeds data in pieces of the given size (0 = as much as fits) and returns
-// the commands up to the first error. It fails if the buffer exceeds its bound.
+// parse feeds data in pieces of the given size (0 = as much as fits) and returns the commands up to
+// the first error. It fails if the buffer exceeds its bound.
 func parse(t testing.TB, l Limits, unauth bool, data string, piece int) (commands []string, err error) {
 	t.Helper()
 	r := newReader(l)
@@ -43,7 +43,7 @@ func parse(t testing.TB, l Limits, unauth bool, data string, piece int) (command
 	return commands, nil
 }
 
-// checkLimits fails for a command that is larger than it may be.
+// checkLimits fails if a command exceeds the limits.
 func checkLimits(t testing.TB, l Limits, unauth bool, args [][]byte) {
 	t.Helper()
 	most, longest := l.Args, l.Arg
@@ -67,7 +67,7 @@ func checkLimits(t testing.TB, l Limits, unauth bool, args [][]byte) {
 
 func defaults() Limits { return Limits{}.withDefaults() }
 
-func TestCommandsAreReadHoweverTheBytesArrive(t *testing.T) {
+func TestCommandsAreReadInAnyPieces(t *testing.T) {
 	const data = "*1\r\n$4\r\nPING\r\n" +
 		"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\na\r\nb\r\n" +
 		"*0\r\n*-1\r\n*-9223372036854775808\r\n\r\n   \r\n\n" + // nothing at all
@@ -85,7 +85,7 @@ func TestCommandsAreReadHoweverTheBytesArrive(t *testing.T) {
 	}
 }
 
-func TestHostilePacketsAreRefusedInRedisWords(t *testing.T) {
+func TestHostilePacketsGetRedisErrors(t *testing.T) {
 	long := strings.Repeat("1", 70_000)
 	tests := []struct{ name, data, want string }{
 		{"bulk length of the largest int64", "*1\r\n$9223372036854775807\r\nPING\r\n", "invalid bulk length"},
@@ -162,7 +162,7 @@ func TestTheLargestCommandIsRead(t *testing.T) {
 	}
 }
 
-func TestTheLimitOfACommandIsNotThatOfItsConnection(t *testing.T) {
+func TestCommandLimitIsPerCommand(t *testing.T) {
 	l := Limits{Command: 100}.withDefaults()
 	if got, err := parse(t, l, false, strings.Repeat(bulk("PING", strings.Repeat("x", 90)), 10), 0); len(got) != 10 || err != nil {
 		t.Errorf("%d commands, %v", len(got), err)
@@ -186,7 +186,7 @@ func TestLongPipelinesAreReadInLongBatches(t *testing.T) {
 	}
 }
 
-func TestHTTPIsNotTakenForCommands(t *testing.T) {
+func TestHTTPIsRefused(t *testing.T) {
 	for _, data := range []string{"POST / HTTP/1.1\r\n", "post /\r\n", "Host: localhost\r\n", "GET / HTTP/1.1\r\nhOST: x\r\n",
 		"*1\r\n$4\r\nPOST\r\n", "*2\r\n$5\r\nhost:\r\n$1\r\nx\r\n"} {
 		if _, err := parse(t, defaults(), false, data, 0); !errors.Is(err, errCrossProtocol) {
@@ -195,14 +195,14 @@ func TestHTTPIsNotTakenForCommands(t *testing.T) {
 	}
 }
 
-func TestTLSIsToldByItsFirstBytesThatThisIsPlain(t *testing.T) {
+func TestTLSOnThePlainPortIsDetected(t *testing.T) {
 	for _, before := range []string{"", "PING\r\n", "*1\r\n$4\r\nPING\r\n"} {
 		got, err := parse(t, defaults(), true, before+"\x16\x03", 0)
 		if err == nil || err.Error() != "Protocol error: this port does not speak TLS" || (len(got) > 0) != (before != "") {
 			t.Errorf("behind %q: %v, %v", before, got, err)
 		}
 	}
-	// One of them may still be a command's, and elsewhere they are bytes as any others.
+	// One of them alone may begin a command. Elsewhere they are ordinary bytes.
 	if got, err := parse(t, defaults(), true, "\x16\r\n", 1); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -211,7 +211,7 @@ func TestTLSIsToldByItsFirstBytesThatThisIsPlain(t *testing.T) {
 	}
 }
 
-func TestEachByteOfADribbleIsLookedAtOnce(t *testing.T) {
+func TestEachByteIsScannedOnce(t *testing.T) {
 	for _, data := range []string{
 		strings.Repeat("x", 60_000),             // a line that does not end
 		"*1\r\n$" + strings.Repeat("1", 60_000), // nor does this
@@ -248,7 +248,7 @@ func TestEachByteOfADribbleIsLookedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAClaimedLengthReservesNoMemory(t *testing.T) {
+func TestClaimedLengthReservesNoMemory(t *testing.T) {
 	r := newReader(defaults())
 	room, _ := r.space()
 	r.feed(copy(room, "*1024\r\n$65536\r\n"))
@@ -260,7 +260,7 @@ func TestAClaimedLengthReservesNoMemory(t *testing.T) {
 	}
 }
 
-func TestArgumentsSurviveReadingOnDuringABlockedCommand(t *testing.T) {
+func TestArgumentsStayValidDuringABlockedCommand(t *testing.T) {
 	r := newReader(defaults())
 	room, _ := r.space()
 	r.feed(copy(room, bulk("ACQUIRE", "job", "a")+"*1\r\n$4\r\nPI"))
@@ -282,7 +282,7 @@ func TestArgumentsSurviveReadingOnDuringABlockedCommand(t *testing.T) {
 	}
 }
 
-func TestWhatArrivesDuringABlockedCommandIsBounded(t *testing.T) {
+func TestInputDuringABlockedCommandIsBounded(t *testing.T) {
 	r := newReader(Limits{Args: 4, Arg: 1000, Command: 4000, Inline: 1000}.withDefaults())
 	total := 0
 	for {
@@ -300,7 +300,7 @@ func TestWhatArrivesDuringABlockedCommandIsBounded(t *testing.T) {
 	}
 }
 
-func TestAGrownBufferIsGivenBackWhenItIsNotNeeded(t *testing.T) {
+func TestGrownBufferIsReleased(t *testing.T) {
 	r := newReader(defaults())
 	feed := func(data string) {
 		for len(data) > 0 {

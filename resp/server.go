@@ -16,86 +16,85 @@ import (
 	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
-// Handler executes what connections read.
+// Handler executes the commands of connections.
 type Handler interface {
-	// Opened is called once, on the connection's goroutine, before anything is read; of one
-	// that speaks TLS after its handshake.
+	// Opened is called once, on the connection's goroutine, before the first read. Over TLS it is
+	// called after the handshake.
 	Opened(c *Conn)
-	// Serve executes one command and writes exactly one reply to c.Reply(), or one
-	// for each channel of a SUBSCRIBE and its like. args is never empty, and valid
-	// only during the call. It is called on the connection's own goroutine; an
-	// inline command arrives the same way. If the reply rests on a change that may not be
-	// durable yet, Serve says so by c.RestOn.
+	// Serve executes one command and writes exactly one reply to c.Reply(). A SUBSCRIBE and the
+	// like have one reply for each channel. It is called on the connection's goroutine. args is
+	// never empty, and valid only during the call. If the reply shows a change that may not be
+	// durable yet, Serve calls c.RestOn.
 	Serve(c *Conn, args [][]byte)
-	// Closed is called once, on the connection's goroutine, after the last Serve, when what was
-	// served is settled, the connection is closed, its Context has ended and its subscriptions
-	// are gone. It may call RestOn and Commit. c.Graceful tells whether the server is shutting
-	// down.
+	// Closed is called once, on the connection's goroutine, after the last Serve. By then all
+	// served commands are committed, the connection is closed, its Context has ended, and its
+	// subscriptions are removed. Closed may call RestOn and Commit. c.Graceful reports whether
+	// the server is shutting down.
 	Closed(c *Conn)
 }
 
-// rejectTimeout bounds how long a client too many keeps the acceptor busy.
+// rejectTimeout bounds how long the rejection of a client keeps the acceptor busy.
 const rejectTimeout = 100 * time.Millisecond
 
-// Server serves connections. Its methods may be called concurrently.
+// Server serves connections. Its methods are safe for concurrent use.
 type Server struct {
-	handler     Handler
-	committer   simba.Committer
-	settled     func(took time.Duration)
-	limits      Limits
-	requireAuth func() bool
-	inUse       func(*Conn) bool
-	log         *slog.Logger
-	broker      *Broker
-	polls       bool // Config.Poll
+	handler      Handler
+	committer    simba.Committer
+	commitWaited func(took time.Duration)
+	limits       Limits
+	requireAuth  func() bool
+	inUse        func(*Conn) bool
+	log          *slog.Logger
+	broker       *Broker
+	polls        bool // Config.Poll
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
 	blocked     atomic.Int64
 	counters
-	crossProtocol onceAMinute
-	flooded       onceAMinute
-	handshakes    onceAMinute
-	foreignTLS    onceAMinute
-	anonymous     onceAMinute
+	crossProtocol   onceAMinute
+	flooded         onceAMinute
+	handshakes      onceAMinute
+	foreignTLS      onceAMinute
+	unauthenticated onceAMinute
 
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn
 	lastID    uint64
 	listeners map[net.Listener]struct{}
 	closing   bool
-	poller    *poll.Poller // nil = none, yet or any more
+	poller    *poll.Poller // nil = none
 
 	pushers pushers
 
 	stop    chan struct{} // closed when Shutdown begins
-	drained chan struct{} // closed when, after that, the last connection has ended
+	drained chan struct{} // closed when the last connection has ended after that
 }
 
-// NewServer returns a server that serves nobody yet.
+// NewServer returns a server without listeners.
 func NewServer(cfg Config, h Handler) *Server {
 	cfg = cfg.withDefaults()
 	s := &Server{
-		handler:     h,
-		committer:   cfg.Committer,
-		settled:     cfg.CommitWaited,
-		limits:      cfg.Limits,
-		requireAuth: cfg.RequireAuth,
-		inUse:       cfg.InUse,
-		log:         cfg.Logger,
-		broker:      cfg.Broker,
-		polls:       cfg.Poll,
-		conns:       make(map[uint64]*Conn),
-		listeners:   make(map[net.Listener]struct{}),
-		stop:        make(chan struct{}),
-		drained:     make(chan struct{}),
+		handler:      h,
+		committer:    cfg.Committer,
+		commitWaited: cfg.CommitWaited,
+		limits:       cfg.Limits,
+		requireAuth:  cfg.RequireAuth,
+		inUse:        cfg.InUse,
+		log:          cfg.Logger,
+		broker:       cfg.Broker,
+		polls:        cfg.Poll,
+		conns:        make(map[uint64]*Conn),
+		listeners:    make(map[net.Listener]struct{}),
+		stop:         make(chan struct{}),
+		drained:      make(chan struct{}),
 	}
 	s.SetMaxClients(cfg.MaxClients)
 	s.SetIdleTimeout(cfg.IdleTimeout)
 	return s
 }
 
-// ServeConn serves one connection and returns when it has ended. It closes nc.
+// ServeConn serves one connection, closes it, and returns when it has ended.
 func (s *Server) ServeConn(nc net.Conn) { s.serveConn(nc, nil) }
 
 func (s *Server) serveConn(nc net.Conn, config *tls.Config) {
@@ -104,8 +103,8 @@ func (s *Server) serveConn(nc net.Conn, config *tls.Config) {
 	}
 }
 
-// admit makes nc a connection of the server, one that speaks TLS unless config is
-// nil, or closes it and returns nil.
+// admit adds nc to the connections of the server, with TLS if there is a config. It returns nil if
+// it has closed nc instead.
 func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	c := newConn(s, nc)
 	if config != nil {
@@ -126,7 +125,7 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 
 	if full {
 		s.rejected.Add(1)
-		if config == nil { // else it would take a handshake, which is what there is no room for
+		if config == nil { // over TLS the error would need a handshake first
 			reject(nc)
 		}
 	}
@@ -134,14 +133,14 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	return nil
 }
 
-// reject tells a client that it is one too many, if it listens.
+// reject sends the error of MaxClients, if the client reads it at once.
 func reject(nc net.Conn) {
 	if nc.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = nc.Write([]byte("-ERR max number of clients reached\r\n"))
 	}
 }
 
-// remove forgets a connection; its goroutine does nothing after that.
+// remove removes a connection. It is the last act of the connection's goroutine.
 func (s *Server) remove(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,11 +150,10 @@ func (s *Server) remove(c *Conn) {
 	}
 }
 
-// Shutdown ends the server: it accepts no more, wakes blocked commands with
-// ShuttingDown, lets the commands that were read finish and be answered, sends what
-// is queued for subscribers, and returns nil when every connection has ended. When
-// ctx ends first, it cuts the connections that are left and returns ctx's error
-// without waiting for their handlers. A later call waits for them again.
+// Shutdown ends the server. It stops accepting, wakes blocked commands with ShuttingDown, finishes
+// and answers the commands that were read, and sends the queued pushes. It returns nil when every
+// connection has ended. If ctx ends first, it closes the remaining connections and returns ctx's
+// error without waiting for their handlers. A later call waits for them again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closing {
@@ -170,7 +168,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 
 	for ln := range listeners {
-		ln.Close() // makes its Serve return; there is nobody to tell if it fails
+		ln.Close() // makes its Serve return
 	}
 	for _, c := range s.Conns() {
 		c.drain()
@@ -185,10 +183,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range left {
 		c.Close()
 	}
-	return fmt.Errorf("cut %d connections: %w", len(left), ctx.Err())
+	return fmt.Errorf("closed %d connections: %w", len(left), ctx.Err())
 }
 
-// Broker is the server's pub/sub.
+// Broker returns the server's pub/sub.
 func (s *Server) Broker() *Broker { return s.broker }
 
 // Conn returns the connection with that id, nil if there is none.
@@ -198,7 +196,7 @@ func (s *Server) Conn(id uint64) *Conn {
 	return s.conns[id]
 }
 
-// Conns lists the connections by id.
+// Conns returns the connections, sorted by id.
 func (s *Server) Conns() []*Conn {
 	s.mu.Lock()
 	conns := make([]*Conn, 0, len(s.conns))
@@ -210,21 +208,21 @@ func (s *Server) Conns() []*Conn {
 	return conns
 }
 
-// MaxClients is how many connections there may be.
+// MaxClients returns the maximum number of connections.
 func (s *Server) MaxClients() int { return int(s.maxClients.Load()) }
 
-// SetMaxClients sets how many connections there may be; those that are stay.
+// SetMaxClients sets the maximum number of connections. Open connections stay.
 func (s *Server) SetMaxClients(n int) { s.maxClients.Store(int64(n)) }
 
-// IdleTimeout is how long a client may be silent; 0 = for ever.
+// IdleTimeout returns how long a client may be silent; 0 = for ever.
 func (s *Server) IdleTimeout() time.Duration { return time.Duration(s.idleTimeout.Load()) }
 
-// SetIdleTimeout sets how long a client may be silent, also for those connected
-// now; 0 = for ever. A client that is blocked, that listens, or whose connection is in
-// use (Config.InUse) may be silent anyway.
+// SetIdleTimeout sets how long a client may be silent, also for open connections; 0 = for ever. It
+// does not apply to blocked clients, clients that wait for pushes, and connections in use
+// (Config.InUse).
 func (s *Server) SetIdleTimeout(d time.Duration) {
 	s.idleTimeout.Store(int64(d))
 	for _, c := range s.Conns() {
-		c.reconsider()
+		c.interrupt()
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// serveTCP serves on a free port until Shutdown; done is closed when Serve has
-// returned nil.
+// serveTCP serves on a free port until Shutdown. done is closed when Serve has returned nil.
 func serveTCP(t *testing.T, s *Server) (addr string, done <-chan struct{}) {
 	t.Helper()
 	return serveOn(t, s, nil)
@@ -69,7 +68,7 @@ func TestAServerOverTCP(t *testing.T) {
 	}
 }
 
-func TestOneClientTooManyIsRejected(t *testing.T) {
+func TestMaxClients(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{MaxClients: 1}, &script{})
 		first := dial(t, s)
@@ -96,7 +95,7 @@ func TestOneClientTooManyIsRejected(t *testing.T) {
 	})
 }
 
-func TestShutdownLetsRunningCommandsFinishAndAnswer(t *testing.T) {
+func TestShutdownLetsRunningCommandsReply(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		working, work := make(chan struct{}), make(chan struct{})
 		h := &script{commands: map[string]func(*Conn, [][]byte){
@@ -106,7 +105,7 @@ func TestShutdownLetsRunningCommandsFinishAndAnswer(t *testing.T) {
 				c.Reply().Simple("DONE")
 			},
 		}}
-		s := NewServer(settling(h), h)
+		s := NewServer(committing(h), h)
 		busy, idle := dial(t, s), dial(t, s)
 		busy.send("WORK\r\nPING\r\n")
 		<-working
@@ -123,17 +122,17 @@ func TestShutdownLetsRunningCommandsFinishAndAnswer(t *testing.T) {
 			t.Fatal("it did not wait")
 		default:
 		}
-		dial(t, s).expectEnd("") // nobody is let in any more
+		dial(t, s).expectEnd("") // new connections are refused
 		close(work)
 		busy.expectEnd("+DONE\r\n+PONG\r\n")
 		<-stopped
-		if h.settled.Load() == 0 {
-			t.Error("it did not settle")
+		if h.commits.Load() == 0 {
+			t.Error("it did not commit")
 		}
 	})
 }
 
-func TestShutdownOutOfTimeCutsWhatIsLeft(t *testing.T) {
+func TestShutdownTimeoutClosesConnections(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"HANG": func(c *Conn, _ [][]byte) { <-c.Context().Done() },
@@ -153,7 +152,7 @@ func TestShutdownOutOfTimeCutsWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestShutdownIsNotHeldUpByASubscriberThatTakesNothing(t *testing.T) {
+func TestShutdownDoesNotWaitForAStuckSubscriber(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})
 		cl := dial(t, s)
@@ -168,7 +167,7 @@ func TestShutdownIsNotHeldUpByASubscriberThatTakesNothing(t *testing.T) {
 	})
 }
 
-// fakeListener fails as often as told, and then gives out one connection.
+// fakeListener fails a number of times and then returns one connection.
 type fakeListener struct {
 	err      error
 	failures int
@@ -191,7 +190,7 @@ func (l *fakeListener) Accept() (net.Conn, error) {
 func (l *fakeListener) Close() error   { close(l.closed); return nil }
 func (l *fakeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-func TestALackOfDescriptorsMakesAcceptSlowDown(t *testing.T) {
+func TestAcceptBacksOffWithoutDescriptors(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		ln := &fakeListener{err: syscall.EMFILE, failures: 20, conn: far, closed: make(chan struct{})}
@@ -212,7 +211,7 @@ func TestALackOfDescriptorsMakesAcceptSlowDown(t *testing.T) {
 	})
 }
 
-func TestShutdownEndsThePauseOfAccept(t *testing.T) {
+func TestShutdownEndsTheAcceptBackoff(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		ln := &fakeListener{err: syscall.EMFILE, failures: 1 << 30, closed: make(chan struct{})}
 		s := NewServer(Config{}, &script{})
@@ -265,7 +264,7 @@ func TestAThousandSubscribersGetEachMessage(t *testing.T) {
 	})
 }
 
-// frames reads whole frames, of the kinds that the tests need.
+// frames reads whole frames of the kinds in the tests.
 type frames struct{ r *bufio.Reader }
 
 func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReader(r)} }

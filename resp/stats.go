@@ -8,9 +8,9 @@ import (
 // Stats are a server's figures, for INFO.
 type Stats struct {
 	// Counted since the start or ResetStats.
-	ConnectionsReceived int64 // accepted, the rejected ones included
-	Rejected            int64 // for MaxClients
-	SlowCut             int64 // cut because they did not take their pushes
+	ConnectionsReceived int64 // accepted, including rejected ones
+	Rejected            int64 // because of MaxClients
+	SlowCut             int64 // closed because the client did not read its pushes
 	BytesIn, BytesOut   int64
 
 	// As of now.
@@ -23,7 +23,7 @@ type counters struct {
 	received, rejected, slowCut, bytesIn, bytesOut atomic.Int64
 }
 
-// Stats returns the figures, each as of a slightly different moment.
+// Stats returns the figures. They are not read at the same instant.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	connected := len(s.conns)
@@ -40,14 +40,14 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// ResetStats sets what is counted to 0 (CONFIG RESETSTAT).
+// ResetStats sets the counters to 0 (CONFIG RESETSTAT).
 func (s *Server) ResetStats() {
 	for _, n := range []*atomic.Int64{&s.received, &s.rejected, &s.slowCut, &s.bytesIn, &s.bytesOut} {
 		n.Store(0)
 	}
 }
 
-// onceAMinute keeps what anyone can cause from flooding the log.
+// onceAMinute limits log lines that any client can cause.
 type onceAMinute struct{ last atomic.Int64 }
 
 // due reports true at most once a minute.

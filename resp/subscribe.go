@@ -1,7 +1,7 @@
 package resp
 
-// publication is a message on its way, encoded once for each version of RESP that
-// a receiver speaks.
+// publication is a published message. It is encoded once for each version of RESP that a receiver
+// uses.
 type publication struct {
 	kind             Kind
 	pattern          string // of kind Pattern
@@ -43,41 +43,39 @@ func (p *publication) encode(resp3 bool) []byte {
 	return w.buf
 }
 
-// Confirm marks the reply to this command as a confirmation of subscriptions: it is sent in any ReplyMode.
+// Confirm marks the reply to this command as a confirmation of subscriptions, which is sent in any
+// ReplyMode.
 func (c *Conn) Confirm() { c.confirms = true }
 
-// Subscribe subscribes and reports whether that is new. The handler writes the
-// confirmation to Reply: it is sent before the first message, and every message
-// published after it was sent arrives.
+// Subscribe adds a subscription and reports whether it is new. The handler writes the confirmation
+// to Reply. It is sent before the first message, and every message published after it arrives.
 func (c *Conn) Subscribe(kind Kind, name string) bool {
 	c.hold()
-	return c.server.broker.join(c, kind, name)
+	return c.server.broker.subscribe(c, kind, name)
 }
 
-// Unsubscribe ends a subscription and reports whether there was one. No message of
-// it is sent after the confirmation, which the handler writes to Reply.
+// Unsubscribe ends a subscription and reports whether there was one. The handler writes the
+// confirmation to Reply. No message of the subscription follows it.
 func (c *Conn) Unsubscribe(kind Kind, name string) bool {
 	c.hold()
-	t := c.server.broker.part(c, kind, name)
+	t := c.server.broker.unsubscribe(c, kind, name)
 	if t == nil {
 		return false
 	}
-	c.push.forget(t)
+	c.push.dropTopic(t)
 	return true
 }
 
-// Subscriptions lists the names that the connection subscribed to, sorted. Any
-// goroutine may call it.
+// Subscriptions returns the connection's subscriptions of a kind, sorted. Any goroutine may call
+// it.
 func (c *Conn) Subscriptions(kind Kind) []string { return c.server.broker.names(c, kind) }
 
-// SubscriptionCountOf is the number of subscriptions of one kind. Any goroutine may
-// call it.
+// SubscriptionCountOf returns the number of subscriptions of one kind. Any goroutine may call it.
 func (c *Conn) SubscriptionCountOf(kind Kind) int { return int(c.subscriptions[kind].Load()) }
 
-// SubscriptionCount is the number of subscriptions of all kinds: not 0 means that a
-// RESP2 client may send no ordinary commands. (The confirmation of a SUBSCRIBE or
-// PSUBSCRIBE counts Channel and Pattern only, that of a SSUBSCRIBE Shard only.) Any
-// goroutine may call it.
+// SubscriptionCount returns the number of subscriptions of all kinds. While it is not 0, a RESP2
+// client may send no ordinary commands. The confirmation of a SUBSCRIBE or PSUBSCRIBE counts
+// Channel and Pattern only, that of a SSUBSCRIBE Shard only. Any goroutine may call it.
 func (c *Conn) SubscriptionCount() int {
 	n := 0
 	for kind := range c.subscriptions {

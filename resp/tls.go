@@ -9,26 +9,24 @@ import (
 	"time"
 )
 
-// farewellTimeout bounds how long the end of a TLS connection waits for a client
-// that takes nothing.
-const farewellTimeout = 100 * time.Millisecond
+// closeNotifyTimeout bounds how long the end of a TLS connection waits for a client that reads
+// nothing.
+const closeNotifyTimeout = 100 * time.Millisecond
 
-// notTLS is what a client is told that speaks plain RESP where TLS is expected.
+// notTLS is the reply to a client that sends plain RESP to the TLS port.
 const notTLS = "-ERR This port speaks TLS only\r\n"
 
 var errHandshake = errors.New("TLS handshake")
 
-// ServeTLS is Serve for clients that speak TLS. ln accepts plain connections: the
-// handshake is the connection's own affair, on its own goroutine, so that a slow
-// client holds up nobody; until it is done, for Config.HandshakeTimeout at most, the
-// connection counts as a client. To change certificates while it serves, config has
-// a GetConfigForClient.
+// ServeTLS is Serve for TLS clients. ln accepts plain connections, and the handshake runs on the
+// connection's goroutine, so that a slow client does not delay others. The handshake takes at most
+// HandshakeTimeout, during which the connection counts as a client. To change certificates at run
+// time, config must have a GetConfigForClient.
 func (s *Server) ServeTLS(ln net.Listener, config *tls.Config) error { return s.serve(ln, config) }
 
-// CertificateName is the common name (CN) of the subject of the certificate by which the
-// client proved who it is, as Redis' tls-auth-clients-user takes it; "" without TLS,
-// without a certificate, or if that was not asked for, and so not verified. It is
-// settled before the first command. Any goroutine may call it.
+// CertificateName returns the common name (CN) of the client's verified certificate, as Redis'
+// tls-auth-clients-user uses it. It is "" without TLS or without a verified certificate. It does
+// not change after the first command. Any goroutine may call it.
 func (c *Conn) CertificateName() string {
 	if name := c.certificateName.Load(); name != nil {
 		return *name
@@ -36,13 +34,13 @@ func (c *Conn) CertificateName() string {
 	return ""
 }
 
-// speakTLS makes the connection one that begins with a handshake.
+// speakTLS makes the connection use TLS.
 func (c *Conn) speakTLS(config *tls.Config) {
 	c.tls = tls.Server(&c.wire, config)
 	c.stream = c.tls
 }
 
-// handshake does the TLS handshake, if the connection has one.
+// handshake does the TLS handshake, if the connection uses TLS.
 func (c *Conn) handshake() error {
 	if c.tls == nil {
 		return nil
@@ -62,15 +60,15 @@ func (c *Conn) handshake() error {
 	return nil
 }
 
-// beginHandshake sets the deadline. To crypto/tls a Read that times out is the end of
-// a handshake, so until that is done nothing but a shutdown moves the deadline.
+// beginHandshake sets the deadline. A timeout of Read ends a handshake in crypto/tls, so until
+// endHandshake only a shutdown may move the deadline.
 func (c *Conn) beginHandshake() {
 	c.park.Lock()
 	defer c.park.Unlock()
 	c.readUntil(time.Now().Add(c.server.limits.HandshakeTimeout))
-	c.shaking = true
+	c.handshaking = true
 	if c.draining {
-		c.lookUp()
+		c.interruptLocked()
 	}
 }
 
@@ -78,12 +76,11 @@ func (c *Conn) beginHandshake() {
 func (c *Conn) endHandshake() bool {
 	c.park.Lock()
 	defer c.park.Unlock()
-	c.shaking = false
+	c.handshaking = false
 	return c.draining
 }
 
-// refuseHandshake lets the client read what was wrong: the alert that crypto/tls has
-// sent, or that it should have spoken TLS.
+// refuseHandshake lets the client read the alert of crypto/tls, or the error that it must use TLS.
 func (c *Conn) refuseHandshake(err error) {
 	var header tls.RecordHeaderError
 	switch {
@@ -95,15 +92,15 @@ func (c *Conn) refuseHandshake(err error) {
 	c.linger()
 }
 
-// farewell tells a TLS client that this is the end and nothing was cut off on the way,
-// as TLS has it. Nobody waits long for one that takes nothing.
-func (c *Conn) farewell() {
+// closeTLS sends close_notify to a TLS client, so that it knows that no data is missing. It does
+// not wait long for a client that reads nothing.
+func (c *Conn) closeTLS() {
 	if c.tls == nil || c.closed.Load() || !c.wmu.TryLock() {
 		return
 	}
 	defer c.wmu.Unlock()
 	if !c.wire.failed {
-		c.wire.hurry(farewellTimeout)
-		_ = c.tls.CloseWrite() // fails if the connection is broken: then there is nobody to tell
+		c.wire.shortenTimeout(closeNotifyTimeout)
+		_ = c.tls.CloseWrite() // fails if the connection is broken
 	}
 }

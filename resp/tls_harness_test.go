@@ -9,11 +9,10 @@ import (
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
-// overTLS is how the name of a test ends whose clients speak TLS.
+// overTLS is the suffix of the name of a test whose clients use TLS.
 const overTLS = "/TLS"
 
-// onEachTransport runs a test in fake time, with clients that speak plain RESP and
-// with clients that speak TLS.
+// onEachTransport runs a test in fake time, once with plain clients and once with TLS clients.
 func onEachTransport(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	for _, name := range []string{"plain", overTLS[1:]} {
@@ -21,7 +20,7 @@ func onEachTransport(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// party is who proves by a certificate who it is, to whom, and whom it believes.
+// party is the certificate of one side of a connection, and the authority that it trusts.
 type party struct {
 	authority *certs.Authority
 	own       certs.Signed
@@ -32,7 +31,7 @@ var identities = struct {
 	made *party
 }{}
 
-// identity returns the certificate of all servers and clients of this run, made once.
+// identity returns the certificate of all servers and clients of this run.
 func identity(t testing.TB) *party {
 	t.Helper()
 	identities.Lock()
@@ -44,7 +43,7 @@ func identity(t testing.TB) *party {
 	return identities.made
 }
 
-// serverConfig asks clients for nothing.
+// serverConfig requires no client certificates.
 func (p *party) serverConfig() *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{p.own.Certificate}, MinVersion: tls.VersionTLS12,
@@ -52,14 +51,14 @@ func (p *party) serverConfig() *tls.Config {
 	}
 }
 
-// mutualConfig is serverConfig, asking clients for a certificate as it says.
+// mutualConfig is serverConfig with a mode of client certificates.
 func (p *party) mutualConfig(ask tls.ClientAuthType) *tls.Config {
 	config := p.serverConfig()
 	config.ClientAuth, config.ClientCAs = ask, p.authority.Pool
 	return config
 }
 
-// clientConfig believes the authority and shows these certificates.
+// clientConfig trusts the authority and presents these certificates.
 func (p *party) clientConfig(show ...certs.Signed) *tls.Config {
 	config := &tls.Config{RootCAs: p.authority.Pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	for _, s := range show {

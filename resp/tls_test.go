@@ -17,7 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
-// strange connects a client to s that does with the TLS port as it likes.
+// strange connects a plain client to the TLS port of s.
 func strange(t *testing.T, s *Server, config *tls.Config) net.Conn {
 	t.Helper()
 	near, far := net.Pipe()
@@ -30,7 +30,7 @@ func strange(t *testing.T, s *Server, config *tls.Config) net.Conn {
 	return near
 }
 
-func TestAHandshakeHasTenSecondsHoweverItDribbles(t *testing.T) {
+func TestHandshakeTimeout(t *testing.T) {
 	for _, name := range []string{"nothing", "a byte a second"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAHandshakeHasTenSecondsHoweverItDribbles(t *testing.T) {
 				if st := s.Stats(); st.Connected != 1 {
 					t.Errorf("%d connections while it lasts", st.Connected)
 				}
-				dial(t, s).expectEnd("-ERR max number of clients reached\r\n") // it takes a place
+				dial(t, s).expectEnd("-ERR max number of clients reached\r\n") // it counts as a client
 				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != DefaultHandshakeTimeout {
 					t.Errorf("it ended after %v: %v", time.Since(start), err)
 				}
@@ -66,7 +66,7 @@ func TestAHandshakeHasTenSecondsHoweverItDribbles(t *testing.T) {
 	}
 }
 
-func TestAHandshakeHoldsUpNobody(t *testing.T) {
+func TestHandshakeBlocksNoOther(t *testing.T) {
 	s := NewServer(Config{}, &script{})
 	addr, done := serveOn(t, s, identity(t).serverConfig())
 	for range 10 {
@@ -90,7 +90,7 @@ func TestAHandshakeHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestANewIdleTimeoutDoesNotDisturbAHandshake(t *testing.T) {
+func TestNewIdleTimeoutKeepsAHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{})
 		nc := strange(t, s, identity(t).serverConfig())
@@ -122,7 +122,7 @@ func TestPlainTextOnTheTLSPortIsAnsweredInPlainText(t *testing.T) {
 	}
 	stopServer(t, s)
 	<-done
-	if n := log.count("its TLS handshake failed"); n != 1 { // once a minute
+	if n := log.count("TLS handshake failed"); n != 1 { // once a minute
 		t.Errorf("the log has %d lines of it:\n%s", n, log)
 	}
 }
@@ -135,17 +135,17 @@ func TestTLSOnThePlainPortIsAnsweredInPlainText(t *testing.T) {
 		_, err := tls.Dial("tcp", addr, identity(t).clientConfig())
 		var header tls.RecordHeaderError
 		if !errors.As(err, &header) || !strings.HasPrefix(string(header.RecordHeader[:]), "-ERR ") {
-			t.Errorf("a TLS client is told %v", err)
+			t.Errorf("a TLS client gets %v", err)
 		}
 	}
 	stopServer(t, s)
 	<-done
-	if n := log.count("it speaks TLS to the plain port"); n != 1 {
+	if n := log.count("it uses TLS on the plain port"); n != 1 {
 		t.Errorf("the log has %d lines of it:\n%s", n, log)
 	}
 }
 
-func TestAProbeOfThePortIsNotLogged(t *testing.T) {
+func TestPortProbeIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(logged)
 		s := NewServer(Config{Logger: log.logger()}, &script{})
@@ -157,9 +157,9 @@ func TestAProbeOfThePortIsNotLogged(t *testing.T) {
 	})
 }
 
-// logged collects what a server logs from Info on.
+// logged collects the log of a server from Info on.
 type logged struct {
-	mu  sync.Mutex // guards buf
+	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
 }
 
@@ -179,7 +179,7 @@ func (l *logged) count(text string) int { return strings.Count(l.String(), text)
 
 func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func TestTheNameInAVerifiedCertificateIsTheClients(t *testing.T) {
+func TestCertificateName(t *testing.T) {
 	who := identity(t)
 	stranger := certs.NewAuthority(t, "another CA").Sign(t, certs.Leaf{Name: "root"})
 	for _, c := range []struct {
@@ -206,7 +206,7 @@ func TestTheNameInAVerifiedCertificateIsTheClients(t *testing.T) {
 				}}
 				s := NewServer(Config{}, h)
 				addr, done := serveOn(t, s, who.mutualConfig(c.ask))
-				// A client shows only what the server says that it would take, so this one is told to.
+				// By default a client presents only a certificate that the server would accept.
 				config := who.clientConfig()
 				config.MaxVersion = version
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -226,8 +226,9 @@ func TestTheNameInAVerifiedCertificateIsTheClients(t *testing.T) {
 						t.Errorf("the name is %q, want %q", got, want)
 					}
 				}
-				if told := (*net.OpError)(nil); (err != nil) != c.refused || c.refused && !(errors.As(err, &told) && told.Op == "remote error") {
-					t.Errorf("the client is told %v", err) // an alert, not a reset
+				alert := (*net.OpError)(nil) // not a reset
+				if (err != nil) != c.refused || c.refused && !(errors.As(err, &alert) && alert.Op == "remote error") {
+					t.Errorf("the client gets %v", err)
 				}
 				stopServer(t, s)
 				<-done
@@ -239,8 +240,7 @@ func TestTheNameInAVerifiedCertificateIsTheClients(t *testing.T) {
 	}
 }
 
-// torn sends what is written through it in two pieces when it is told to; the second
-// waits for a call of rest.
+// torn can split a write into two pieces. A call of rest sends the second piece.
 type torn struct {
 	net.Conn
 	tear bool
@@ -263,7 +263,7 @@ func (c *torn) rest(t *testing.T) {
 	}
 }
 
-func TestAWakeInTheMiddleOfARecordLosesNothingOfIt(t *testing.T) {
+func TestWakeWithinATLSRecordLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBlocking(0)
 		s := NewServer(Config{}, h)
@@ -276,7 +276,7 @@ func TestAWakeInTheMiddleOfARecordLosesNothingOfIt(t *testing.T) {
 		synctest.Wait()
 		wait.Wake()
 		cl.expect("+job woken\r\n")
-		s.SetIdleTimeout(time.Hour) // another look up, between commands
+		s.SetIdleTimeout(time.Hour) // interrupts Read between commands
 		synctest.Wait()
 		pieces.rest(t)
 		cl.expect("+PONG\r\n")
@@ -284,7 +284,7 @@ func TestAWakeInTheMiddleOfARecordLosesNothingOfIt(t *testing.T) {
 }
 
 // A peer that is lost without close_notify, as by a kill.
-func TestTheDisconnectOfABlockedTLSClientIsNoticedHoweverItLeaves(t *testing.T) {
+func TestDisconnectOfABlockedTLSClientIsDetected(t *testing.T) {
 	for name, leave := range map[string]func(*tls.Conn) error{
 		"close_notify": func(nc *tls.Conn) error { return nc.Close() },
 		"FIN":          func(nc *tls.Conn) error { return nc.NetConn().Close() },
@@ -321,7 +321,7 @@ func TestTheDisconnectOfABlockedTLSClientIsNoticedHoweverItLeaves(t *testing.T) 
 	}
 }
 
-// recorder remembers what was read from a connection.
+// recorder records the bytes read from a connection.
 type recorder struct {
 	net.Conn
 	all bytes.Buffer
@@ -333,7 +333,7 @@ func (c *recorder) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func TestTheEndIsToldAsTLSHasIt(t *testing.T) {
+func TestConnectionEndsWithCloseNotify(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *Server, *client){
 		"last command":   func(_ *testing.T, _ *Server, cl *client) { cl.send("QUIT\r\n") },
 		"protocol error": func(_ *testing.T, _ *Server, cl *client) { cl.send("*a\r\n") },
@@ -367,7 +367,7 @@ func TestTheEndIsToldAsTLSHasIt(t *testing.T) {
 	}
 }
 
-// slow takes a little every nine seconds.
+// slow reads a little every nine seconds.
 type slow struct{ net.Conn }
 
 func (c slow) Read(b []byte) (int, error) {
@@ -375,8 +375,8 @@ func (c slow) Read(b []byte) (int, error) {
 	return c.Conn.Read(b[:min(len(b), 100)])
 }
 
-// A record takes minutes to arrive, but the client never takes nothing for ten seconds.
-func TestATLSClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
+// A record takes minutes to arrive, but the client reads something within any ten seconds.
+func TestSlowTLSReaderIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		big := strings.Repeat("x", 10_000)
 		h := &script{commands: map[string]func(*Conn, [][]byte){
@@ -389,7 +389,7 @@ func TestATLSClientThatTakesItsRepliesSlowlyIsServed(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsForATLSClientThatTakesNothing(t *testing.T) {
+func TestStuckTLSClientBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := make(chan time.Time, 3)
 		s := NewServer(Config{}, &script{commands: pubsub(), closed: func(*Conn) { closed <- time.Now() }})
@@ -402,19 +402,19 @@ func TestNobodyWaitsForATLSClientThatTakesNothing(t *testing.T) {
 		connect()
 		s.Conns()[0].Close() // CLIENT KILL
 		if d := (<-closed).Sub(start); d != 0 {
-			t.Errorf("who kills it waits %v", d)
+			t.Errorf("Close waits %v", d)
 		}
 		connect()
 		s.Broker().Publish("a", "x") // a pusher hangs
 		synctest.Wait()
 		s.Conns()[0].Close()
 		if d := (<-closed).Sub(start); d != 0 {
-			t.Errorf("who kills it while it is pushed something waits %v", d)
+			t.Errorf("Close waits %v during a push", d)
 		}
 		s.SetIdleTimeout(time.Minute)
 		connect()
 		s.Conns()[0].drain()
-		if d := (<-closed).Sub(start); d != farewellTimeout {
+		if d := (<-closed).Sub(start); d != closeNotifyTimeout {
 			t.Errorf("its end takes %v", d)
 		}
 	})

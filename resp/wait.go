@@ -13,12 +13,12 @@ type Wakeup int
 const (
 	Woken            Wakeup = iota + 1 // Wake was called
 	TimedOut                           // the deadline passed
-	Gone                               // the client left, or was cut: nobody will see the reply
-	UnblockedTimeout                   // CLIENT UNBLOCK: answer as if time had run out
+	Gone                               // the connection has ended
+	UnblockedTimeout                   // CLIENT UNBLOCK: reply as after the deadline
 	UnblockedError                     // CLIENT UNBLOCK … ERROR
 	ShuttingDown                       // Server.Shutdown
 
-	parked Wakeup = 0 // it has not ended
+	parked Wakeup = 0 // the wait has not ended
 )
 
 var wakeupNames = [...]string{"parked", "woken", "timed out", "gone", "unblocked", "unblocked with an error", "shutting down"}
@@ -30,8 +30,8 @@ func (w Wakeup) String() string {
 	return "unknown"
 }
 
-// Wait is one blocked command. Each has its own, so a Wake that comes late, after
-// its command has ended, finds nobody.
+// Wait is one blocked command. Each command has a Wait of its own, so a Wake after its end has no
+// effect on the next.
 type Wait struct {
 	c     *Conn
 	woken bool // protected by c.park
@@ -45,26 +45,26 @@ func (c *Conn) NewWait() *Wait {
 	return &Wait{c: c}
 }
 
-// Wake ends the wait, or the one to come if Await is not being called. Any
-// goroutine may call it, any number of times; it does not block.
+// Wake ends the current Await, or the next one. Any goroutine may call it, any number of times. It
+// does not block.
 func (w *Wait) Wake() {
 	w.c.park.Lock()
 	defer w.c.park.Unlock()
 	w.woken = true
 	if w.c.wait == w {
-		w.c.lookUp()
+		w.c.interruptLocked()
 	}
 }
 
-// Await settles and sends the replies of the commands before this one, and then
-// blocks until Wake, the deadline (zero = none) or another reason ends the wait. If
-// several apply, Gone comes first and Woken second.
+// Await commits and sends the replies of earlier commands. Then it blocks until Wake, the deadline
+// (zero = none) or another reason ends the wait. If several apply, Gone comes first and Woken
+// second.
 //
-// It may be called again: what woke it once does not do so twice.
+// It may be called again. A reason ends one wait only.
 //
-// The arguments of the command remain valid. Bytes that arrive meanwhile wait in
-// the buffer; a client that sends more than one command may have is cut, sooner
-// before it has authenticated.
+// The arguments of the command remain valid. Bytes that arrive meanwhile stay in the buffer. A
+// client that sends more than the limit of a command is disconnected. The limit is lower before
+// authentication.
 func (w *Wait) Await(deadline time.Time) Wakeup {
 	c := w.c
 	c.beginWait(w)
@@ -74,10 +74,10 @@ func (w *Wait) Await(deadline time.Time) Wakeup {
 	}
 	room := c.in.extend
 	if c.unauthenticated() {
-		room = c.in.extendAnonymous
+		room = c.in.extendUnauth
 	}
 	for {
-		if why := c.rouse(w, deadline); why != parked {
+		if why := c.checkWait(w, deadline); why != parked {
 			return why
 		}
 		if err := c.fill(room); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -100,13 +100,13 @@ func (c *Conn) endWait() {
 	c.park.Lock()
 	defer c.park.Unlock()
 	c.wait.woken = false
-	c.wait = nil // not what unblocked it: if it goes on after a Wake that came first, that still holds
+	c.wait = nil // unblock stays: after a Wake that came first it ends the next Await
 	c.rearm()
 }
 
-// rouse tells why the wait ends, or sets the read deadline to when it will. Both
-// happen in one critical section, so a Wake cannot slip in between.
-func (c *Conn) rouse(w *Wait, deadline time.Time) Wakeup {
+// checkWait returns why the wait ends, or sets the read deadline to its end. Both happen in one
+// critical section, so that no Wake is lost in between.
+func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
 	c.park.Lock()
 	defer c.park.Unlock()
 	switch {
@@ -125,9 +125,9 @@ func (c *Conn) rouse(w *Wait, deadline time.Time) Wakeup {
 	return parked
 }
 
-// Unblock ends the wait of a blocked command as if its time had run out, or with
-// an error. It reports whether it did: false means that no command was blocked, or
-// that its wait has a reason to end already. Any goroutine may call it.
+// Unblock ends the wait of a blocked command as after its deadline, or with an error. It returns
+// false if no command is blocked, or if its wait is about to end for another reason. Any goroutine
+// may call it.
 func (c *Conn) Unblock(asError bool) bool {
 	c.park.Lock()
 	defer c.park.Unlock()
@@ -138,7 +138,7 @@ func (c *Conn) Unblock(asError bool) bool {
 	if asError {
 		c.unblock = UnblockedError
 	}
-	c.lookUp()
+	c.interruptLocked()
 	return true
 }
 

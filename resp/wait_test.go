@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// blocking is a script whose WAIT blocks for the given time, or for ever, and
-// answers why it ended.
+// blocking is a script whose WAIT blocks for the given time, or for ever, and replies why it ended.
 type blocking struct {
 	script
 	waits chan *Wait // of each WAIT, before it blocks
@@ -33,7 +32,7 @@ func newBlocking(limit time.Duration) *blocking {
 	return h
 }
 
-func TestABlockedCommandEndsByWake(t *testing.T) {
+func TestWakeEndsABlockedCommand(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		s := NewServer(Config{}, h)
@@ -56,7 +55,7 @@ func TestABlockedCommandEndsByWake(t *testing.T) {
 	})
 }
 
-func TestAWakeBeforeAwaitIsNotLost(t *testing.T) {
+func TestWakeBeforeAwaitIsNotLost(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"WAIT": func(c *Conn, _ [][]byte) {
@@ -69,12 +68,12 @@ func TestAWakeBeforeAwaitIsNotLost(t *testing.T) {
 	})
 }
 
-func TestAWakeWhileTheCommandsBeforeAreSettledIsNotLost(t *testing.T) {
+func TestWakeDuringCommitIsNotLost(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		durable := make(chan struct{})
-		h.settle = func() error { <-durable; return nil }
-		cl := dial(t, NewServer(settling(&h.script), h))
+		h.commit = func() error { <-durable; return nil }
+		cl := dial(t, NewServer(committing(&h.script), h))
 		cl.send("WAIT job\r\n")
 		(<-h.waits).Wake()
 		synctest.Wait()
@@ -83,7 +82,7 @@ func TestAWakeWhileTheCommandsBeforeAreSettledIsNotLost(t *testing.T) {
 	})
 }
 
-func TestAWaitThatWasWokenMayGoOn(t *testing.T) {
+func TestAwaitMayBeCalledAgainAfterAWake(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		waits := make(chan *Wait, 1)
 		h := &script{commands: map[string]func(*Conn, [][]byte){
@@ -112,26 +111,26 @@ func TestAWaitThatWasWokenMayGoOn(t *testing.T) {
 	})
 }
 
-func TestAWaitThatGoesOnIsUnblockedByWhoCameBehindItsWake(t *testing.T) {
+func TestUnblockAfterAWakeEndsTheNextAwait(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		var waiting *Conn
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"WAIT": func(c *Conn, _ [][]byte) {
 				waiting = c
 				w := c.NewWait()
-				told := ""
+				reasons := ""
 				for range 2 {
-					if told != "" {
-						told += ", "
+					if reasons != "" {
+						reasons += ", "
 					}
-					told += w.Await(time.Now().Add(time.Second)).String()
+					reasons += w.Await(time.Now().Add(time.Second)).String()
 				}
-				c.Reply().Simple(told)
+				c.Reply().Simple(reasons)
 			},
 		}}
 		durable := make(chan struct{})
 		conns := make(chan *Conn, 1)
-		h.settle = func() error { // while what came before is settled
+		h.commit = func() error { // during the commit of earlier commands
 			select {
 			case conns <- waiting:
 				<-durable
@@ -139,7 +138,7 @@ func TestAWaitThatGoesOnIsUnblockedByWhoCameBehindItsWake(t *testing.T) {
 			}
 			return nil
 		}
-		cl := dial(t, NewServer(settling(h), h))
+		cl := dial(t, NewServer(committing(h), h))
 		cl.send("WAIT\r\n")
 		c := <-conns
 		synctest.Wait()
@@ -157,7 +156,7 @@ func TestAWaitThatGoesOnIsUnblockedByWhoCameBehindItsWake(t *testing.T) {
 	})
 }
 
-func TestAStaleWakeFindsNobody(t *testing.T) {
+func TestStaleWakeHasNoEffect(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(time.Second)
 		cl := dial(t, NewServer(Config{}, h))
@@ -176,7 +175,7 @@ func TestAStaleWakeFindsNobody(t *testing.T) {
 	})
 }
 
-func TestAWakeAtTheDeadlineWins(t *testing.T) {
+func TestWakeAtTheDeadlineWins(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		h.commands["WAIT"] = func(c *Conn, _ [][]byte) {
@@ -188,7 +187,7 @@ func TestAWakeAtTheDeadlineWins(t *testing.T) {
 	})
 }
 
-func TestABlockedCommandEndsAtItsDeadline(t *testing.T) {
+func TestBlockedCommandEndsAtItsDeadline(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		cl := dial(t, NewServer(Config{IdleTimeout: time.Second}, newBlocking(time.Minute)))
 		start := time.Now()
@@ -204,7 +203,7 @@ func TestABlockedCommandEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestTheDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
+func TestDisconnectOfABlockedClientIsDetectedAtOnce(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		closed := make(chan struct{})
@@ -221,7 +220,7 @@ func TestTheDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-func TestGoneComesBeforeWoken(t *testing.T) {
+func TestGonePrecedesWoken(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		h.commands["WAIT"] = func(c *Conn, _ [][]byte) {
@@ -237,7 +236,7 @@ func TestGoneComesBeforeWoken(t *testing.T) {
 	})
 }
 
-func TestABlockedClientCanBeKilled(t *testing.T) {
+func TestBlockedClientCanBeKilled(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		s := NewServer(Config{}, h)
@@ -252,7 +251,7 @@ func TestABlockedClientCanBeKilled(t *testing.T) {
 	})
 }
 
-func TestABlockedClientCanBeUnblocked(t *testing.T) {
+func TestBlockedClientCanBeUnblocked(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, newBlocking(0))
 		cl := dial(t, s)
@@ -279,14 +278,13 @@ func TestABlockedClientCanBeUnblocked(t *testing.T) {
 	})
 }
 
-// TestAWaiterThatIsWokenCannotBeUnblocked holds the replies back, so that the wait
-// has its reason to end but has not ended.
-func TestAWaiterThatIsWokenCannotBeUnblocked(t *testing.T) {
+// The test holds the replies back, so that the wait has a reason to end but has not ended.
+func TestWokenClientCannotBeUnblocked(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
 		h := newBlocking(0)
-		h.settle = func() error { <-durable; return nil }
-		s := NewServer(settling(&h.script), h)
+		h.commit = func() error { <-durable; return nil }
+		s := NewServer(committing(&h.script), h)
 		cl := dial(t, s)
 		cl.send("WAIT job\r\n")
 		(<-h.waits).Wake()
@@ -299,7 +297,7 @@ func TestAWaiterThatIsWokenCannotBeUnblocked(t *testing.T) {
 	})
 }
 
-func TestCommandsSentToABlockedConnectionWaitTheirTurn(t *testing.T) {
+func TestCommandsQueueBehindABlockedOne(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		cl := dial(t, NewServer(Config{}, h))
@@ -314,7 +312,7 @@ func TestCommandsSentToABlockedConnectionWaitTheirTurn(t *testing.T) {
 	})
 }
 
-func TestAFloodDuringABlockedCommandCutsTheClient(t *testing.T) {
+func TestFloodDuringABlockedCommandDisconnects(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
 		cl := dial(t, NewServer(Config{Limits: Limits{Args: 4, Command: 8000, Inline: 1000}}, h))
@@ -352,11 +350,11 @@ func TestShutdownEndsBlockedCommandsWithAReply(t *testing.T) {
 	})
 }
 
-func TestRepliesThatDidNotSettleEndTheWait(t *testing.T) {
+func TestFailedCommitEndsTheWait(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
-		h.settle = func() error { return errSettle }
-		cl := dial(t, NewServer(settling(&h.script), h))
+		h.commit = func() error { return errCommit }
+		cl := dial(t, NewServer(committing(&h.script), h))
 		cl.send("PING\r\nWAIT job\r\n")
 		if why := <-h.ends; why != Gone {
 			t.Errorf("%v", why)

@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// wire is the client's network connection. What is written has until its deadline
-// only if the client takes nothing: each bit that it takes gives it the time anew.
+// wire is the client's network connection. A write fails only after the client has read nothing for
+// the timeout. Any progress restarts the timeout.
 //
-// crypto/tls writes through it too. To that a timeout is the end of the connection,
-// so it must not see one while the client takes anything, however slowly.
+// crypto/tls writes through it too. A timeout ends a connection of crypto/tls, so it must not see
+// one while the client makes progress.
 type wire struct {
 	net.Conn
 	timeout time.Duration
 
-	// Of writes; protected as these are serialized, by Conn.wmu and crypto/tls.
+	// Of writes, which Conn.wmu and crypto/tls serialize.
 	deadline time.Time
-	failed   bool // one did
+	failed   bool // a write has failed
 }
 
-// Write returns when all is sent, or could not be.
+// Write returns when all bytes are sent, or on an error.
 //
-// A call that ends by its deadline may have sent a part, at its beginning as well as at
-// its end. So deadlines are parts of the timeout: who took something at first and then
-// nothing would have twice the time otherwise.
+// A call of the socket that ends at its deadline may have sent a part at any time before. So its
+// deadline is only a part of the timeout. Otherwise a client could use almost twice the timeout.
 func (w *wire) Write(b []byte) (sent int, err error) {
 	var progress time.Time
 	for sent < len(b) {
@@ -33,8 +32,7 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 		if progress.IsZero() {
 			progress = now
 		}
-		// A deadline is a timer, so it is set for longer than needed and moved only
-		// when it has become too close.
+		// Setting a deadline costs a timer. So it is set late, and moved only when it is near.
 		if w.deadline.Sub(now) < w.timeout/4 {
 			w.deadline = now.Add(w.timeout / 2)
 			if err := w.Conn.SetWriteDeadline(w.deadline); err != nil {
@@ -56,20 +54,18 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 	return sent, nil
 }
 
-// SetWriteDeadline does nothing: the deadline is the wire's own affair. crypto/tls
-// sets one for its last alert; see Conn.farewell.
+// SetWriteDeadline does nothing. crypto/tls calls it for its last alert; see Conn.closeTLS.
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
-// hurry makes what is written from now on have less time. The caller is the only
-// one who writes.
-func (w *wire) hurry(timeout time.Duration) {
+// shortenTimeout sets a shorter timeout for later writes. Only the writing goroutine may call it.
+func (w *wire) shortenTimeout(timeout time.Duration) {
 	w.timeout = timeout
 	if limit := time.Now().Add(timeout); limit.Before(w.deadline) {
 		w.deadline = time.Time{}
 	}
 }
 
-// closeWrite ends what the client reads, and reports whether it could.
+// closeWrite ends the stream that the client reads, and reports whether it could.
 func (w *wire) closeWrite() bool {
 	half, ok := w.Conn.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil

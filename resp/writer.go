@@ -8,28 +8,27 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// Writer builds replies in RESP2 or RESP3: each method appends one frame, or the
-// header of an aggregate whose elements follow. What RESP2 lacks is written as
-// Redis writes it there. The zero Writer is empty and speaks RESP2. Not safe for
-// concurrent use.
+// Writer builds replies in RESP2 or RESP3. Each method appends one frame, or the header of an
+// aggregate whose elements follow. In RESP2 it writes types of RESP3 as Redis does. The zero Writer
+// is empty and uses RESP2. A Writer is not safe for concurrent use.
 type Writer struct {
 	buf   []byte
 	resp3 bool
 }
 
-// Len is the number of bytes written.
+// Len returns the number of bytes written.
 func (w *Writer) Len() int { return len(w.buf) }
 
-// Bytes is what was written; valid until the next call of a method that writes.
+// Bytes returns the bytes written. They are valid until the next call of a method that writes.
 func (w *Writer) Bytes() []byte { return w.buf }
 
 // Truncate keeps the first n bytes, which must end with a frame.
 func (w *Writer) Truncate(n int) { w.buf = w.buf[:n] }
 
-// Grow makes room for n bytes more, for what would be copied several times while it grows.
+// Grow makes room for n more bytes, to avoid copies while a large reply grows.
 func (w *Writer) Grow(n int) { w.buf = slices.Grow(w.buf, n) }
 
-// Proto is the protocol's version, 2 or 3.
+// Proto returns the version of RESP, 2 or 3.
 func (w *Writer) Proto() int {
 	if w.resp3 {
 		return 3
@@ -37,14 +36,14 @@ func (w *Writer) Proto() int {
 	return 2
 }
 
-// SetProto sets the protocol's version of the frames to come: 3, else 2.
+// SetProto sets the version of RESP for later frames: 3, else 2.
 func (w *Writer) SetProto(version int) { w.resp3 = version == 3 }
 
-// Simple writes a simple string. Line ends become blanks.
+// Simple writes a simple string. Line ends become spaces.
 func (w *Writer) Simple(s string) { w.buf = redcon.AppendString(w.buf, s) }
 
-// Error writes an error; msg begins with its code, as in "ERR syntax error". Line
-// ends become blanks.
+// Error writes an error. msg begins with its code, as in "ERR syntax error". Line ends become
+// spaces.
 func (w *Writer) Error(msg string) { w.buf = redcon.AppendError(w.buf, msg) }
 
 // Int writes an integer.
@@ -53,13 +52,13 @@ func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
 // Uint writes an integer.
 func (w *Writer) Uint(n uint64) { w.buf = redcon.AppendUint(w.buf, n) }
 
-// Bulk writes a bulk string; nil is an empty one, not null.
+// Bulk writes a bulk string. nil is an empty string, not null.
 func (w *Writer) Bulk(b []byte) { w.buf = redcon.AppendBulk(w.buf, b) }
 
 // BulkString writes a bulk string.
 func (w *Writer) BulkString(s string) { w.buf = redcon.AppendBulkString(w.buf, s) }
 
-// Null writes the absence of a value; a null bulk string in RESP2.
+// Null writes null; a null bulk string in RESP2.
 func (w *Writer) Null() {
 	if w.resp3 {
 		w.buf = append(w.buf, "_\r\n"...)
@@ -112,8 +111,8 @@ func (w *Writer) Bool(b bool) {
 	}
 }
 
-// Double writes a number with 17 significant digits, as C's %.17g; a bulk string
-// of the same digits in RESP2.
+// Double writes a number with 17 significant digits, as C's %.17g; a bulk string of the same digits
+// in RESP2.
 func (w *Writer) Double(f float64) {
 	var digits [32]byte
 	d := appendDouble(digits[:0], f)
@@ -151,8 +150,8 @@ func (w *Writer) BigNumber(digits string) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// Verbatim writes text together with its format, three letters such as "txt"; a
-// bulk string of the text alone in RESP2.
+// Verbatim writes text with its format, three letters such as "txt"; a bulk string of the text in
+// RESP2.
 func (w *Writer) Verbatim(format, text string) {
 	if !w.resp3 {
 		w.BulkString(text)
@@ -165,7 +164,7 @@ func (w *Writer) Verbatim(format, text string) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// reset empties w, and gives back a buffer larger than keep bytes.
+// reset empties w and releases a buffer of more than keep bytes.
 func (w *Writer) reset(keep int) {
 	if cap(w.buf) > keep {
 		w.buf = nil

@@ -46,7 +46,7 @@ func TestRepliesInBothProtocols(t *testing.T) {
 	}
 }
 
-func TestTheZeroWriterSpeaksRESP2(t *testing.T) {
+func TestZeroWriterUsesRESP2(t *testing.T) {
 	var w Writer
 	if w.Proto() != 2 || w.Len() != 0 {
 		t.Errorf("RESP%d, %d bytes", w.Proto(), w.Len())

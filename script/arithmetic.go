@@ -7,13 +7,13 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// arithmetic rewrites an operation. It has operators done by functions that the machine gets wrong: % and ^, and * and /
-// where a zero may get the sign minus, which the machine drops. An operation on constants is
-// done here.
+// arithmetic rewrites an operation. The virtual machine computes % and ^ wrongly, and drops the
+// sign of a zero. So % and ^ become calls, as do * and / if the result may be -0. Operations on
+// constants are computed here.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 	r.expr(&e.Lhs)
 	r.expr(&e.Rhs)
-	if r.looks || fold(at) {
+	if r.scanning || fold(at) {
 		return
 	}
 	late := r.isReadLate(e.Lhs, e.Rhs)
@@ -38,15 +38,15 @@ func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 	*at = call(e, e.Operator, []ast.Expr{e.Lhs, e.Rhs})
 }
 
-// isReadLate reports whether an operand is read after the next one was evaluated, and that may change
-// it. Lua reads local variables where they are when it needs them.
+// isReadLate reports whether the next operand may change e before the operation reads it. Lua reads
+// a local variable only when the operation runs.
 func (r *rewriter) isReadLate(e, next ast.Expr) bool {
 	return (r.isLocal(e) || r.isBox(e)) && !isPlain(next) && !r.isLocal(next) && !r.isBox(next)
 }
 
-// relation exchanges the operands of a comparison if the first is in a box and to be read last.
+// relation swaps the operands of a comparison if the first is in a box and must be read last.
 func (r *rewriter) relation(e *ast.RelationalOpExpr) {
-	if r.looks || !r.isBox(e.Lhs) || !r.isReadLate(e.Lhs, e.Rhs) {
+	if r.scanning || !r.isBox(e.Lhs) || !r.isReadLate(e.Lhs, e.Rhs) {
 		return
 	}
 	e.Lhs, e.Rhs = e.Rhs, e.Lhs
@@ -73,10 +73,10 @@ var operators = map[string]struct {
 	"^": {"__pow", power},
 }
 
-// modulo is a % b by Lua's definition, with a rounding at each step.
+// modulo is a % b by Lua's definition, rounded at each step.
 func modulo(a, b float64) float64 { return a - float64(math.Floor(a/b)*b) }
 
-// power is a ^ b. The C library takes the sign of a for its own before it looks whether a is a number.
+// power is a ^ b. The C library applies the sign of a even if a is NaN.
 func power(a, b float64) float64 {
 	if math.IsNaN(a) && math.Signbit(a) && math.Mod(b, 2) != 0 && b == math.Trunc(b) && !math.IsInf(b, 0) {
 		return -a
@@ -84,8 +84,8 @@ func power(a, b float64) float64 {
 	return signed(math.Pow(a, b), invalid, a, b)
 }
 
-// openOperators defines the functions that operators are compiled as, and what arithmetic with
-// strings does: the machine asks their metatable before it reads them as numbers of Go.
+// openOperators defines the functions of operators that are compiled as calls. It also defines the
+// metatable of strings, which the virtual machine uses for arithmetic before it tries Go's numbers.
 func (s *state) openOperators(stringMeta *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{concatName: s.concat, lengthName: s.length, boundsName: forBounds} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
@@ -129,7 +129,7 @@ func negate(L *lua.LState) int {
 	return push(L, lua.LNumber(-f))
 }
 
-// forBounds makes numbers of the bounds of a loop.
+// forBounds converts the bounds of a loop to numbers.
 func forBounds(L *lua.LState) int {
 	for i, what := range []string{"initial value", "limit", "step"} {
 		f, ok := plainNumber(L.Get(i + 1))

@@ -6,14 +6,14 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// The compiler of gopher-lua mixes up assignments: it assigns to one variable before it has read
-// what is assigned to the next, and forgets to close captured variables at some breaks. What is
-// here turns statements into simpler ones that it compiles as Lua 5.1 runs them.
+// The compiler of gopher-lua assigns to one variable before it has read the value of the next. It
+// also leaves captured variables open at some breaks. This file rewrites such statements into
+// simpler ones that it compiles correctly.
 
-// assign leaves an assignment of one simple value as it is, and makes two steps of any other:
-// all operands and values into temporaries, then from these into the targets, the last first.
+// assign splits an assignment into two steps, unless it is simple. The first step stores all
+// operands and values in temporaries. The second assigns these to the targets, the last one first.
 func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
-	if r.looks || len(s.Lhs) == 1 && len(s.Rhs) == 1 && r.isSimple(s.Lhs[0], s.Rhs[0]) {
+	if r.scanning || len(s.Lhs) == 1 && len(s.Rhs) == 1 && r.isSimple(s.Lhs[0], s.Rhs[0]) {
 		return
 	}
 	first := placed(s, &ast.LocalAssignStmt{})
@@ -26,14 +26,14 @@ func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	targets := make([]ast.Expr, len(s.Lhs))
 	for i, target := range s.Lhs {
 		if get, ok := target.(*ast.AttrGetExpr); ok && !r.isAnyBox(get) {
-			place := placed(get, &ast.AttrGetExpr{Object: get.Object, Key: get.Key})
+			field := placed(get, &ast.AttrGetExpr{Object: get.Object, Key: get.Key})
 			if !r.isLate(get.Object, s.Lhs[i+1:]) {
-				place.Object = keep("table", i, get.Object)
+				field.Object = keep("table", i, get.Object)
 			}
 			if !isPlain(get.Key) && !r.isLate(get.Key, s.Lhs[i+1:]) {
-				place.Key = keep("key", i, get.Key)
+				field.Key = keep("key", i, get.Key)
 			}
-			target = place
+			target = field
 		}
 		targets[i] = target
 	}
@@ -50,22 +50,22 @@ func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	*at = placed(s, &ast.DoBlockStmt{Stmts: stmts})
 }
 
-// isSimple reports whether the compiler gets the assignment of one value right.
+// isSimple reports whether the compiler compiles the assignment of one value correctly.
 func (r *rewriter) isSimple(target, value ast.Expr) bool {
 	switch v := value.(type) {
 	case *ast.FuncCallExpr:
-		v.AdjustRet = false // it gives one value anyway, and x = (f(x)) would lose x before f is called
+		v.AdjustRet = false // x = (f(x)) would lose x before the call; one value remains anyway
 	case *ast.LogicalOpExpr:
 		if r.isLocal(target) {
-			return false // in x = (a or b) and x, the last x would be a
+			return false // in x = (a or b) and x the compiler reads a for the last x
 		}
 	}
 	get, ok := target.(*ast.AttrGetExpr)
 	return !ok || isPlain(value) || r.isBox(get) || !r.isBox(get.Object) && !r.isBox(get.Key) && !r.isLocal(get.Key)
 }
 
-// isLate reports whether an operand of a target is read when the value is assigned. Lua does so
-// with a local variable, if that is not assigned to before.
+// isLate reports whether Lua reads an operand of a target only when it assigns the value. It does
+// so for a local variable that is not assigned to before.
 func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
 	if !r.isLocal(operand) && !r.isBox(operand) {
 		return false
@@ -78,7 +78,8 @@ func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
 	return true
 }
 
-// variableOf is the name of a variable that is assigned to, or of its box; nil = it is neither.
+// variableOf returns the variable that is assigned to, directly or in its box, nil if there is
+// none.
 func variableOf(e ast.Expr) *ast.IdentExpr {
 	if get, ok := e.(*ast.AttrGetExpr); ok {
 		if _, ok := get.Key.(*ast.NumberExpr); !ok {
@@ -90,15 +91,14 @@ func variableOf(e ast.Expr) *ast.IdentExpr {
 	return v
 }
 
-// isLocal reports whether an expression is a local variable of the function that is open, without a
-// box.
+// isLocal reports whether an expression is a local variable of the current function, without a box.
 func (r *rewriter) isLocal(e ast.Expr) bool {
 	v, ok := e.(*ast.IdentExpr)
 	return ok && r.scopes.isLocal(v.Value, false)
 }
 
-// isBox reports whether an expression is what is in the box of a local variable of the function
-// that is open.
+// isBox reports whether an expression is the content of a box, of a local variable of the current
+// function.
 func (r *rewriter) isBox(e ast.Expr) bool {
 	get, ok := e.(*ast.AttrGetExpr)
 	if !ok {
@@ -108,13 +108,13 @@ func (r *rewriter) isBox(e ast.Expr) bool {
 	return ok && r.scopes.isLocal(v.Value, true)
 }
 
-// isAnyBox is the same for a variable of any function.
+// isAnyBox is isBox for a variable of any function.
 func (r *rewriter) isAnyBox(get *ast.AttrGetExpr) bool {
 	v, ok := get.Object.(*ast.IdentExpr)
 	return ok && r.scopes.hasBox(v.Value)
 }
 
-// isPlain reports whether an expression neither runs other code nor depends on what does.
+// isPlain reports whether an expression is a constant.
 func isPlain(e ast.Expr) bool {
 	switch e.(type) {
 	case *ast.NumberExpr, *ast.StringExpr, *ast.TrueExpr, *ast.FalseExpr, *ast.NilExpr:
@@ -123,9 +123,9 @@ func isPlain(e ast.Expr) bool {
 	return false
 }
 
-// checkBounds has the bounds of a loop made numbers before it, if they may be something else.
+// checkBounds converts the bounds of a loop before it, unless they are numbers for sure.
 func (r *rewriter) checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
-	if r.looks {
+	if r.scanning {
 		return
 	}
 	if s.Step == nil {
@@ -142,7 +142,7 @@ func (r *rewriter) checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
 	*at = placed(s, &ast.DoBlockStmt{Stmts: []ast.Stmt{placed(s, first), s}})
 }
 
-// isNumber reports whether an expression can only give a number, and calls nothing of the script.
+// isNumber reports whether an expression is a number for sure, and calls no function of the script.
 func isNumber(e ast.Expr) bool {
 	if c, ok := e.(*ast.FuncCallExpr); ok && c.Func != nil {
 		fn, ok := c.Func.(*ast.IdentExpr)
@@ -153,10 +153,10 @@ func isNumber(e ast.Expr) bool {
 	return ok
 }
 
-// completeIterator gives a loop as many values as it has hidden variables: the compiler leaves what
-// is missing as it was, and forgets the last call if there are fewer names than values.
+// completeIterator gives a loop three values and as many names. The compiler does not initialize
+// missing values, and drops the last call if there are fewer names than values.
 func (r *rewriter) completeIterator(s *ast.GenericForStmt) {
-	if r.looks {
+	if r.scanning {
 		return
 	}
 	last := s.Exprs[len(s.Exprs)-1]
@@ -170,7 +170,7 @@ func (r *rewriter) completeIterator(s *ast.GenericForStmt) {
 	}
 }
 
-// oneValue has an expression that gives several values give the first only.
+// oneValue truncates an expression to its first value.
 func oneValue(e ast.Expr) {
 	switch e := e.(type) {
 	case *ast.FuncCallExpr:

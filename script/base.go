@@ -16,19 +16,19 @@ func (s *state) openBase(env *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{
 		"assert":         baseAssert,       // differs: theirs refuses a number as the message
 		"error":          baseError,        // differs: theirs adds no position to a number
-		"pcall":          s.pcall,          // unsafe: theirs hides panics of gopher-lua; differs: the error of a command
+		"pcall":          s.pcall,          // unsafe: theirs hides panics of gopher-lua
 		"xpcall":         s.xpcall,         // unsafe: theirs hides panics of gopher-lua
-		"getmetatable":   s.getMetatable,   // differs: theirs shows how tables are made read-only
+		"getmetatable":   s.getMetatable,   // differs: theirs shows the proxies
 		"setmetatable":   s.setMetatable,   // differs: theirs changes read-only tables
 		"rawequal":       rawEqual,         // differs: words of the error
 		"rawget":         s.rawGet,         // differs: theirs finds nothing in a read-only table
-		"rawset":         s.rawSet,         // differs: theirs changes read-only tables and returns nothing
+		"rawset":         s.rawSet,         // differs: theirs changes read-only tables
 		"pairs":          s.pairs,          // differs: theirs finds nothing in a read-only table
-		"ipairs":         s.baseIpairs,     // differs: theirs misses elements beyond a table's array
-		"load":           s.load,           // unbounded: theirs compiles text of any length and nesting
+		"ipairs":         s.baseIpairs,     // differs: theirs misses elements beyond the array part
+		"load":           s.load,           // unbounded: theirs compiles text of any nesting
 		"loadstring":     s.loadString,     // unbounded: likewise
 		"select":         baseSelect,       // differs: theirs takes no numeric string
-		"unpack":         s.unpack,         // unbounded: theirs unpacks any number of values
+		"unpack":         s.unpack,         // differs: theirs misses elements beyond the array part
 		"tonumber":       toNumber,         // differs: theirs reads numbers as Go does
 		"tostring":       toString,         // differs: theirs writes numbers as Go does
 		"type":           baseType,         // differs: words of the error
@@ -110,7 +110,7 @@ func (s *state) getMetatable(L *lua.LState) int {
 	var meta lua.LValue = lua.LNil
 	switch v := checkAny(L, 1).(type) {
 	case *lua.LTable:
-		if _, ok := s.behind[v]; !ok {
+		if _, ok := s.contents[v]; !ok {
 			meta = v.Metatable
 		}
 	case lua.LString:

@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// obtain is the script that Spring's RedisLockRegistry takes a lock with.
+// obtain is the acquire script of Spring's RedisLockRegistry.
 const obtain = `local lockClientId = redis.call('GET', KEYS[1])
 if lockClientId == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -28,7 +28,7 @@ func (obtainHost) Call(args [][]byte, _ int) []byte {
 	return []byte("+OK\r\n")
 }
 
-// BenchmarkObtain is the price of a usual script, without its commands.
+// BenchmarkObtain runs a usual script, without the cost of its commands.
 func BenchmarkObtain(b *testing.B) {
 	r := New(Config{})
 	sha, err := r.Load(obtain)

@@ -8,7 +8,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// bitLibrary is the bit library that Redis has: numbers are taken as 32 bits, results are
+// bitLibrary returns the bit library of Redis. It uses the low 32 bits of numbers. Results are
 // signed.
 func bitLibrary() map[string]lua.LGFunction {
 	fold := func(f func(a, b uint32) uint32) lua.LGFunction {
@@ -42,8 +42,8 @@ func bitLibrary() map[string]lua.LGFunction {
 	}
 }
 
-// toBits is the number rounded to the low 32 bits that C finds in a double, where it puts a whole
-// number by adding this sum; above 2^51 these are others.
+// toBits returns the low 32 bits of an argument as C does. It adds a sum that moves the integer
+// part to the low bits of the double. Above 2^51 other bits are there.
 func toBits(L *lua.LState, n int) uint32 {
 	return uint32(math.Float64bits(checkNumber(L, n) + (1<<52 + 1<<51)))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// within fails a test whose script does not end by its bound.
+// within runs a script that must end by a bound.
 func within(t *testing.T, r *Runner, source string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -26,7 +26,7 @@ func within(t *testing.T, r *Runner, source string) string {
 	return err.Error()
 }
 
-func TestAScriptThatTakesTooMuchEndsWithAnErrorAndTheNextOneRuns(t *testing.T) {
+func TestScriptsThatExceedABoundFail(t *testing.T) {
 	small, large := New(Config{Memory: 16 << 20}), New(Config{})
 	for name, c := range map[string]struct{ source, want string }{
 		"strings":            {`local t={} for i=1,1e9 do t[i]=string.rep('x',10000)..i end`, "out of memory"},
@@ -78,7 +78,7 @@ func TestAScriptThatTakesTooMuchEndsWithAnErrorAndTheNextOneRuns(t *testing.T) {
 	}
 }
 
-func TestSourceThatIsTooLargeToCompileIsRefused(t *testing.T) {
+func TestOversizedSourceIsRefused(t *testing.T) {
 	r := New(Config{})
 	const n = 300_000
 	var different strings.Builder
@@ -125,7 +125,7 @@ func TestSourceThatIsTooLargeToCompileIsRefused(t *testing.T) {
 	}
 }
 
-// spinning starts a script that does not end, and returns when it runs.
+// spinning starts an endless script, and returns when it runs.
 func spinning(t *testing.T, r *Runner, ctx context.Context, source string) (ended chan error) {
 	t.Helper()
 	ended = make(chan error, 1)
@@ -155,7 +155,7 @@ var endless = map[string]string{
 	"loading":        `while true do loadstring('return 1') end`,
 }
 
-func TestAnyScriptThatDoesNotEndCanBeKilled(t *testing.T) {
+func TestEndlessScriptsCanBeKilled(t *testing.T) {
 	for name, source := range endless {
 		t.Run(name, func(t *testing.T) {
 			r := New(Config{BusyAfter: func() time.Duration { return time.Nanosecond }})
@@ -175,7 +175,7 @@ func TestAnyScriptThatDoesNotEndCanBeKilled(t *testing.T) {
 	}
 }
 
-func TestAScriptEndsWithItsCaller(t *testing.T) {
+func TestScriptEndsWithItsContext(t *testing.T) {
 	for name, source := range endless {
 		t.Run(name, func(t *testing.T) {
 			r := New(Config{})
@@ -189,7 +189,7 @@ func TestAScriptEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-func TestWhoFindsOnlyBusyScriptsIsToldSo(t *testing.T) {
+func TestRunFailsWithBusyIfAllSlotsAreBusy(t *testing.T) {
 	var after time.Duration = time.Hour
 	r := New(Config{BusyAfter: func() time.Duration { return after }})
 	ctx, cancel := context.WithCancel(context.Background())

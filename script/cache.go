@@ -10,39 +10,37 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// What a cache keeps at most, unless it is told to keep less. Scripts that came by EVAL make room for others, those
-// that were loaded stay.
+// The limits of a cache. Scripts of EVAL make room for others. Loaded scripts stay.
 const (
 	maxScripts     = 10_000
 	maxScriptBytes = 64 << 20
 )
 
-const errCacheFull Error = "ERR too many scripts are loaded, SCRIPT FLUSH forgets them"
+const errCacheFull Error = "ERR too many scripts are loaded, SCRIPT FLUSH removes them"
 
-// compiled is a script ready to run. It does not change, so that any number of states can
-// run it at once.
+// compiled is a compiled script. It is immutable, so any number of states can run it at once.
 type compiled struct {
 	sha      string
 	proto    *lua.FunctionProto
 	readOnly bool // it declares that it does not write
 	bytes    int
-	eval     *list.Element // its place among those of EVAL; nil = it was loaded
+	eval     *list.Element // in cache.evals; nil = it was loaded
 }
 
 // cache holds scripts by their SHA1.
 type cache struct {
 	mu    sync.Mutex
 	bySHA map[string]*compiled
-	evals *list.List // those that came by EVAL, the one used last at the back
-	bytes int        // of all of them
-	most  int        // bytes
+	evals *list.List // scripts of EVAL, the last used one at the back
+	bytes int        // of all scripts
+	most  int        // limit of bytes
 }
 
 func newCache() *cache {
 	return &cache{bySHA: map[string]*compiled{}, evals: list.New(), most: maxScriptBytes}
 }
 
-// limit has it keep so many bytes at most; those that were loaded stay all the same.
+// limit sets the maximum size in bytes. Loaded scripts stay in any case.
 func (c *cache) limit(bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +55,8 @@ func shaOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// get returns the script with a SHA, in either case of letters, or nil. With load it stays
-// from now on.
+// get returns the script with a SHA, in either case of letters, or nil. With load the script counts
+// as loaded from now on.
 func (c *cache) get(sha string, load bool) *compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +75,7 @@ func (c *cache) get(sha string, load bool) *compiled {
 	return found
 }
 
-// add keeps a script; one that was loaded may not fit.
+// add adds a script. It returns errCacheFull if a loaded script does not fit.
 func (c *cache) add(s *compiled, load bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,11 +85,11 @@ func (c *cache) add(s *compiled, load bool) error {
 			if load {
 				return errCacheFull
 			}
-			return nil // it runs all the same
+			return nil // the script runs without being cached
 		}
 		c.forget(oldest)
 	}
-	if was := c.bySHA[s.sha]; was != nil { // two have compiled it at once
+	if was := c.bySHA[s.sha]; was != nil { // two callers have compiled it at once
 		if was.eval != nil {
 			c.evals.Remove(was.eval)
 		}

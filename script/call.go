@@ -4,7 +4,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// keptArena is how much of the memory for arguments is kept for the next call, in bytes.
+// keptArena is the maximum size of the arguments' memory that is reused for the next call.
 const keptArena = 64 << 10
 
 func (s *state) redisCall(L *lua.LState) int {
@@ -24,10 +24,10 @@ func isError(v lua.LValue) bool {
 	return ok && t.RawGetString("err") != lua.LNil
 }
 
-// callSteps is the price of a call.
+// callSteps is the price of a call in steps.
 const callSteps = 8
 
-// call runs the command in the arguments and returns its reply as a value.
+// call runs the command in the arguments and returns its reply as a Lua value.
 func (s *state) call(L *lua.LState) lua.LValue {
 	s.spend(L, callSteps)
 	n := L.GetTop()

@@ -4,18 +4,17 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// The machine loses the connection between a variable and the functions that have captured it: at
-// any error, for all functions that run, and at some breaks. So a variable that is captured and
-// assigned to is kept in a box, a table with one element: then only the box is captured, which
-// stays the same.
+// The virtual machine detaches variables from the closures that have captured them: at any error,
+// for all active functions, and at some breaks. So a variable that is captured and assigned to
+// lives in a box, a table with one element. Closures capture the box, which does not change.
 
-// box is the expression for what is in the box of a variable.
+// box returns the expression for the content of a variable's box.
 func box(from ast.PositionHolder, name string) *ast.AttrGetExpr {
 	one := placed(from, &ast.NumberExpr{Value: "1"})
 	return placed(from, &ast.AttrGetExpr{Object: ident(from, name), Key: one})
 }
 
-// putIntoBox is the statement name = {name}.
+// putIntoBox returns the statement name = {name}.
 func putIntoBox(from ast.PositionHolder, name string) ast.Stmt {
 	return placed(from, &ast.AssignStmt{
 		Lhs: []ast.Expr{ident(from, name)},
@@ -27,51 +26,52 @@ func newBox(from ast.PositionHolder, value ast.Expr) ast.Expr {
 	return placed(from, &ast.TableExpr{Fields: []*ast.Field{{Value: value}}})
 }
 
-// declare declares names that have their values already, and returns statements that put those into
-// boxes that need one.
+// declare declares names that have values already. It returns statements that put the values into
+// boxes where needed.
 func (r *rewriter) declare(from ast.PositionHolder, names []string) (boxes []ast.Stmt) {
 	for _, name := range names {
-		if boxed := r.scopes.declare(name); boxed && !r.looks {
+		if boxed := r.scopes.declare(name); boxed && !r.scanning {
 			boxes = append(boxes, putIntoBox(from, name))
 		}
 	}
 	return boxes
 }
 
-// use replaces a variable that has a box.
+// use replaces a boxed variable by the content of its box.
 func (r *rewriter) use(at *ast.Expr, e *ast.IdentExpr) {
-	if boxed := r.scopes.use(e.Value); boxed && !r.looks {
+	if boxed := r.scopes.use(e.Value); boxed && !r.scanning {
 		*at = box(e, e.Value)
 	}
 }
 
-// assigned notes which variables are assigned to.
+// assigned records which variables are assigned to.
 func (r *rewriter) assigned(targets []ast.Expr) {
 	for _, target := range targets {
-		if v, ok := target.(*ast.IdentExpr); ok && r.looks {
+		if v, ok := target.(*ast.IdentExpr); ok && r.scanning {
 			r.scopes.assign(v.Value)
 		}
 	}
 }
 
-// local rewrites a declaration. The parser makes the same of "local function f" and of
-// "local f = function", but only the first can call itself.
+// local rewrites a declaration. The parser does not distinguish "local function f" from "local f =
+// function", but only the first may call itself.
 func (r *rewriter) local(s *ast.LocalAssignStmt) (more []ast.Stmt) {
 	isFunction := len(r.locals) > 0 && r.locals[0]
 	r.locals = r.locals[min(1, len(r.locals)):]
 	if !isFunction {
 		r.exprs(s.Exprs)
 		more = r.declare(s, s.Names)
-		if len(s.Names) == 1 && len(s.Exprs) == 1 && !r.looks {
+		if len(s.Names) == 1 && len(s.Exprs) == 1 && !r.scanning {
 			if f, ok := s.Exprs[0].(*ast.FunctionExpr); ok {
-				s.Exprs = append(s.Exprs, placed(f, &ast.NilExpr{})) // the compiler knows the first by its one value
+				// The compiler takes a single function value for "local function".
+				s.Exprs = append(s.Exprs, placed(f, &ast.NilExpr{}))
 			}
 		}
 		return more
 	}
 	boxed := r.scopes.declare(s.Names[0])
 	r.exprs(s.Exprs)
-	if !boxed || r.looks {
+	if !boxed || r.scanning {
 		return nil
 	}
 	set := placed(s, &ast.AssignStmt{Lhs: []ast.Expr{box(s, s.Names[0])}, Rhs: s.Exprs})
@@ -79,14 +79,14 @@ func (r *rewriter) local(s *ast.LocalAssignStmt) (more []ast.Stmt) {
 	return []ast.Stmt{set}
 }
 
-// closeLoop ends the scope of a loop. If a break may leave variables to close, it gives the loop
-// one that a function captures, which never runs: then the compiler closes them all.
+// closeLoop ends the scope of a loop. If a break may leave captured variables open, it adds a
+// captured variable to the loop's own block. The compiler then closes all of them.
 func (r *rewriter) closeLoop(from ast.Stmt, body *[]ast.Stmt) {
 	if !r.scopes.close().closes {
 		return
 	}
 	r.functions++
-	if r.looks {
+	if r.scanning {
 		return
 	}
 	const name = "(captured)"

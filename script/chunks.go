@@ -29,7 +29,7 @@ func (s *state) loadString(L *lua.LState) int {
 	return s.chunk(L, text, text)
 }
 
-// chunk compiles text. Binary chunks do not exist here.
+// chunk compiles text. It supports no binary chunks.
 func (s *state) chunk(L *lua.LState, text, name string) int {
 	name = optString(L, 2, name)
 	s.spend(L, len(text))
@@ -40,7 +40,7 @@ func (s *state) chunk(L *lua.LState, text, name string) int {
 	return push(L, L.NewFunctionFromProto(proto))
 }
 
-// displayName is how Lua shows the name of a chunk.
+// displayName returns the name of a chunk as Lua shows it.
 func displayName(name string) string {
 	const longest = 60
 	if name != "" && (name[0] == '=' || name[0] == '@') {

@@ -11,10 +11,10 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// chunkName is what Redis calls a script in its errors.
+// chunkName is the name of a script in the errors of Redis.
 const chunkName = "user_script"
 
-// compileScript makes a script of a source.
+// compileScript compiles a source.
 func compileScript(source string) (*compiled, error) {
 	text, readOnly, err := withoutShebang(source)
 	if err != nil {
@@ -27,8 +27,8 @@ func compileScript(source string) (*compiled, error) {
 	return &compiled{sha: shaOf(source), proto: proto, readOnly: readOnly, bytes: shrink(proto)}, nil
 }
 
-// shrink gives back the room that the compiler has left in a function and those inside it, and
-// returns about how many bytes they take.
+// shrink releases the unused capacity of a function and its inner functions. It returns their
+// approximate size in bytes.
 func shrink(p *lua.FunctionProto) (bytes int) {
 	p.Code = slices.Clone(p.Code)
 	p.Constants = slices.Clone(p.Constants)
@@ -47,7 +47,7 @@ func shrink(p *lua.FunctionProto) (bytes int) {
 	return bytes
 }
 
-// compileChunk compiles Lua text. The errors are worded as Lua's.
+// compileChunk compiles Lua text. Its errors have the texts of Lua.
 func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -73,11 +73,11 @@ func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 	if err != nil {
 		return nil, compileError(err, name)
 	}
-	proto.IsVarArg &^= lua.VarArgNeedsArg // a table at each run that nobody sees
+	proto.IsVarArg &^= lua.VarArgNeedsArg // would create an unused table in each run
 	return proto, checkUpvalues(proto, name)
 }
 
-// checkUpvalues refuses functions that capture more variables than Lua lets them.
+// checkUpvalues refuses functions that capture more variables than Lua allows.
 func checkUpvalues(p *lua.FunctionProto, name string) error {
 	const most = 60
 	if len(p.DbgUpvalues) > most {
@@ -115,8 +115,8 @@ func compileError(err error, name string) error {
 	return fmt.Errorf("%s:%d: %s", name, e.Line, e.Message)
 }
 
-// withoutShebang empties a first line "#!lua flags=…". The flag no-writes counts; the others
-// allow what this server allows anyway.
+// withoutShebang removes a first line "#!lua flags=…". Only the flag no-writes has an effect. The
+// others permit things that this server always permits.
 func withoutShebang(source string) (text string, readOnly bool, err error) {
 	if !strings.HasPrefix(source, "#!") {
 		return source, false, nil

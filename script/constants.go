@@ -7,8 +7,8 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// number spells a number so that the compiler reads it as Lua does: it takes 010 for octal and
-// does not know 0xffffffffffffffff.
+// number rewrites a number in decimal. The compiler reads 010 as octal, and does not know
+// 0xffffffffffffffff.
 func (r *rewriter) number(e *ast.NumberExpr) {
 	f, ok := parseNumber(e.Value)
 	if !ok {
@@ -27,7 +27,7 @@ func spelled(f float64) string {
 	return strconv.FormatFloat(f, 'e', -1, 64)
 }
 
-// constantValue is the value of a number that is known when it compiles.
+// constantValue returns the value of a constant number.
 func constantValue(e ast.Expr) (float64, bool) {
 	if n, ok := e.(*ast.NumberExpr); ok {
 		return parseNumber(n.Value)
@@ -35,8 +35,8 @@ func constantValue(e ast.Expr) (float64, bool) {
 	return 0, false
 }
 
-// fold replaces an operation on such numbers by its result, and reports whether it has. As in Lua, a
-// division by zero and what gives no number are left for later.
+// fold replaces an operation on constants by its result, and reports whether it did. As in Lua, a
+// division by zero and a result of NaN are computed at run time.
 func fold(at *ast.Expr) bool {
 	var f float64
 	switch e := (*at).(type) {
@@ -61,10 +61,10 @@ func fold(at *ast.Expr) bool {
 	return true
 }
 
-// minus rewrites a change of sign.
+// minus rewrites a unary minus.
 func (r *rewriter) minus(at *ast.Expr, e *ast.UnaryMinusOpExpr) {
 	r.expr(&e.Expr)
-	if !r.looks {
+	if !r.scanning {
 		fold(at)
 	}
 }
@@ -73,7 +73,7 @@ func (r *rewriter) not(at *ast.Expr, e *ast.UnaryNotOpExpr) {
 	r.expr(&e.Expr)
 	is, ok := truth(e.Expr)
 	switch {
-	case !ok || r.looks:
+	case !ok || r.scanning:
 	case is:
 		*at = placed(e, ast.Expr(&ast.FalseExpr{}))
 	default:
@@ -81,14 +81,14 @@ func (r *rewriter) not(at *ast.Expr, e *ast.UnaryNotOpExpr) {
 	}
 }
 
-// logical rewrites an and or or. One whose first operand is a constant must not be left to the
-// compiler (see jumps.go): what it gives takes its place.
+// logical rewrites an and or or. If the first operand is a constant, the result replaces the
+// operation, because the compiler gets that case wrong (see jumps.go).
 func (r *rewriter) logical(at *ast.Expr, e *ast.LogicalOpExpr) {
 	r.expr(&e.Lhs)
 	r.expr(&e.Rhs)
 	is, ok := truth(e.Lhs)
 	switch {
-	case !ok || r.looks:
+	case !ok || r.scanning:
 	case is == (e.Operator == "and"):
 		oneValue(e.Rhs)
 		*at = e.Rhs
@@ -97,16 +97,16 @@ func (r *rewriter) logical(at *ast.Expr, e *ast.LogicalOpExpr) {
 	}
 }
 
-// condition rewrites a condition. Its code must not begin with a jump (see jumps.go): the compiler
-// makes one of a nil or false.
+// condition rewrites a condition. Its code must not begin with a jump (see jumps.go), as that of
+// nil or false does.
 func (r *rewriter) condition(at *ast.Expr) {
 	r.expr(at)
-	if is, ok := truth(*at); ok && !is && !r.looks {
+	if is, ok := truth(*at); ok && !is && !r.scanning {
 		*at = placed(*at, &ast.UnaryNotOpExpr{Expr: placed(*at, &ast.StringExpr{})})
 	}
 }
 
-// truth tells whether a constant is true for a condition, and whether an expression is one.
+// truth returns whether a constant counts as true. ok is false if the expression is not a constant.
 func truth(e ast.Expr) (is, ok bool) {
 	switch e.(type) {
 	case *ast.NilExpr, *ast.FalseExpr:

@@ -1,52 +1,53 @@
-// Package script runs Lua scripts as Redis does: KEYS, ARGV, redis.call and what belongs to
-// them, with the conversions and the errors of Redis 7.0. It knows Lua and RESP; commands run in a
-// Host.
+// Package script runs Lua scripts as Redis 7.0 does: KEYS, ARGV, redis.call and the rest of its
+// library, with the same conversions and errors. It knows Lua and RESP. A Host runs the commands.
 //
 //	Run ── cache ── slot ── state ── redis.call ── Host.Call
 //	        │        │        │
-//	        │        │        └ a Lua machine with the sandbox; the meter ends what runs too far
-//	        │        └ one for each processor; who finds none waits, or is told BUSY
+//	        │        │        └ a Lua state with the sandbox; the meter bounds a script
+//	        │        └ one for each processor; a script waits for one, or fails with BUSY
 //	        └ compiled scripts by SHA1
 //
-// Scripts run side by side; that each is atomic is the work of the Host's transaction.
+// Scripts run in parallel. The Host's transaction makes each of them atomic.
 //
-// # What a script cannot do
+// # Bounds
 //
-// See or change anything of a script before it: a state is used again, but all that scripts share
-// is behind empty fronts that refuse writes. A state that a script has left with an
-// error is thrown away.
+// A script sees and changes nothing of an earlier one. States are reused, but all shared tables are
+// read-only. A state is discarded after an error.
 //
-// Go on without end: the virtual machine asks a context before each instruction whether it
-// is done, and the context is a meter that looks each 256 steps at the clock, SCRIPT KILL, the
-// caller and the heap. Library functions whose work is not small count steps too. The pattern
-// matcher, the string library and the others that can take long are therefore this
-// package's, not gopher-lua's; they are also closer to Lua 5.1.
+// A script can always be ended. The virtual machine checks a context before each instruction. The
+// context is a meter: every 256 steps it checks the clock, SCRIPT KILL, the caller and the heap.
+// Library functions count steps for their work too. Those of gopher-lua do not, so the string,
+// table and pattern functions are implemented here. They are also closer to Lua 5.1.
 //
-// Take all memory: no string is longer than 1 MiB, no reply than 16 MiB, and a script ends
-// when the heap has grown by Config.Memory while it ran. The operators .. and # are
-// compiled as calls (see rewrite.go), because the machine bounds neither. Stacks are bounded:
-// 1,000 calls, 16 coroutines inside each other, 1,000 levels of syntax.
+// Memory is bounded. A string has at most 1 MiB, a reply 16 MiB. A script ends when the heap has
+// grown by Config.Memory. The operators .. and # are compiled as calls (see rewrite.go), because
+// gopher-lua bounds neither. Stacks hold 1,000 calls, 16 nested coroutines and 1,000 levels of
+// syntax.
 //
 // # Lua 5.1
 //
-// The compiler and the machine of gopher-lua differ from Lua 5.1 in ways that scripts notice. The
-// syntax tree is rewritten before it is compiled, into one that they run right: assign.go has
-// assignments, loops and iterators, capture.go variables that functions share, constants.go what Lua
-// computes when it compiles, arithmetic.go the operators, jumps.go the starts of loops. The machine
-// also loses values at a yield: yield.go. Numbers and their text are C's (numbers.go).
-// TestRandomProgramsAnswerAsOnRedis looks for more; what is known to differ is in
-// docs/reference/redis-keys.md.
+// The compiler and the virtual machine of gopher-lua differ from Lua 5.1 in ways that scripts
+// notice. So the syntax tree is rewritten before it is compiled:
 //
-// # What remains
+//   - assign.go: assignments, loops and iterators
+//   - capture.go: variables that closures share
+//   - constants.go: constant expressions
+//   - arithmetic.go: operators
+//   - jumps.go: the first instruction of a loop
+//
+// yield.go keeps values that gopher-lua loses at a yield. numbers.go has C's numbers and their
+// text. TestRandomProgramsAnswerAsOnRedis searches for more differences. docs/reference/redis-keys.md lists the
+// known ones.
+//
+// # Limits of the approach
 //
 // The heap is that of the whole server. If it grows by Config.Memory for another reason while a
-// script of more than a millisecond runs, and that is no garbage, the script ends for it. A
-// script can take somewhat more than Config.Memory before that is seen.
+// script of more than a millisecond runs, the script ends. A script can take somewhat more than
+// Config.Memory before the meter notices.
 //
-// Compiling is not metered. What takes long there is refused by size.
+// Compiling is not metered. Source that would take long to compile is refused by size.
 //
-// The words of errors that the virtual machine itself raises, such as calling nil, are
-// gopher-lua's, and so is goto. There is no struct, no cmsgpack, and no setting of cjson. The random
-// numbers of a run begin anywhere, where those of Redis go on from its start. What is no number has
-// the sign that the processor gives it: that of Redis on x86-64.
+// Errors of the virtual machine, such as a call of nil, have gopher-lua's texts. goto is a keyword.
+// There is no struct, no cmsgpack, and no setting of cjson. The random numbers of a run start at
+// random, those of Redis with its start. NaN has the sign that Redis shows on x86-64.
 package script

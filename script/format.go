@@ -43,7 +43,7 @@ func (s *state) stringFormat(L *lua.LState) int {
 	return push(L, lua.LString(b))
 }
 
-// directive is what stands between the % and the letter.
+// directive is the part of a conversion between % and the letter.
 type directive struct {
 	flags     string
 	width     string
@@ -88,12 +88,12 @@ func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
 		return append(b, cString(string(d.pad(nil, string([]byte{c}))))...)
 	case 'd', 'i':
 		n := toInteger(checkNumber(L, arg))
-		if n < 0 {
-			return d.integer(b, "-", strconv.FormatUint(-uint64(n), 10))
+		if n == 0 && d.omitsZero() {
+			return d.pad(b, d.sign()) // fmt writes no sign
 		}
-		return d.integer(b, d.sign(), strconv.FormatInt(n, 10))
+		return fmt.Appendf(b, d.verb('d', "#"), n)
 	case 'u':
-		return d.integer(b, "", strconv.FormatUint(toUnsigned(checkNumber(L, arg)), 10))
+		return fmt.Appendf(b, d.verb('d', "#+ "), toUnsigned(checkNumber(L, arg)))
 	case 'o', 'x', 'X':
 		return d.bits(b, verb, toUnsigned(checkNumber(L, arg)))
 	case 'e', 'E', 'f', 'g', 'G':
@@ -120,13 +120,13 @@ func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
 }
 
 func digitsOf(text string) int {
-	n, _ := strconv.Atoi(text) // it has two digits at most
+	n, _ := strconv.Atoi(text) // at most two digits
 	return n
 }
 
 func (d directive) has(flag string) bool { return strings.Contains(d.flags, flag) }
 
-// sign is what stands before a number that is not negative.
+// sign returns the prefix of a number that is not negative.
 func (d directive) sign() string {
 	switch {
 	case d.has("+"):
@@ -137,40 +137,32 @@ func (d directive) sign() string {
 	return ""
 }
 
-// integer appends a whole number with what stands before its digits.
-func (d directive) integer(b []byte, before, digits string) []byte {
-	width := 0
-	switch {
-	case d.precision != "":
-		width = digitsOf(d.precision[1:])
-		if width == 0 && digits == "0" {
-			digits = ""
+// omitsZero reports whether an integer 0 has no digits, as with %.0d.
+func (d directive) omitsZero() bool { return d.precision != "" && digitsOf(d.precision[1:]) == 0 }
+
+// verb returns a verb of package fmt, without flags that C ignores.
+func (d directive) verb(letter byte, ignored string) string {
+	flags := strings.Map(func(flag rune) rune {
+		if strings.ContainsRune(ignored, flag) {
+			return -1
 		}
-	case d.has("0") && !d.has("-"):
-		width = digitsOf(d.width) - len(before)
-	}
-	return d.pad(b, before+strings.Repeat("0", max(0, width-len(digits)))+digits)
+		return flag
+	}, d.flags)
+	return "%" + flags + d.width + d.precision + string(letter)
 }
 
 func (d directive) bits(b []byte, verb byte, n uint64) []byte {
-	base, before := 16, "0x"
-	if verb == 'o' {
-		base, before = 8, ""
+	ignored := "+ "
+	switch {
+	case !d.has("#"):
+	case n == 0 && verb != 'o':
+		ignored += "#" // C writes 0 without 0x
+	case n == 0 && d.omitsZero():
+		return d.pad(b, "0") // fmt writes no digit
+	case verb != 'o' && d.has("0") && !d.has("-") && d.precision == "":
+		d.precision = fmt.Sprintf(".%d", max(0, digitsOf(d.width)-len("0x"))) // fmt ignores the prefix
 	}
-	digits := strconv.FormatUint(n, base)
-	if !d.has("#") || n == 0 {
-		before = ""
-	}
-	if verb == 'o' && d.has("#") && digitsOf(strings.TrimPrefix(d.precision, ".")) <= len(digits) {
-		if d.precision != "" && n == 0 {
-			return d.pad(b, "0")
-		}
-		digits = "0" + strings.TrimPrefix(digits, "0")
-	}
-	if verb == 'X' {
-		digits, before = strings.ToUpper(digits), strings.ToUpper(before)
-	}
-	return d.integer(b, before, digits)
+	return fmt.Appendf(b, d.verb(verb, ignored), n)
 }
 
 func (d directive) float(b []byte, verb byte, f float64) []byte {
@@ -187,10 +179,10 @@ func (d directive) float(b []byte, verb byte, f float64) []byte {
 	if d.precision == "" {
 		d.precision = ".6"
 	}
-	return fmt.Appendf(b, "%"+d.flags+d.width+d.precision+string(verb), f)
+	return fmt.Appendf(b, d.verb(verb, ""), f)
 }
 
-// pad fills up with blanks. It counts bytes, where fmt would count characters.
+// pad pads a text with spaces to the width in bytes. fmt would count characters.
 func (d directive) pad(b []byte, text string) []byte {
 	fill := strings.Repeat(" ", max(0, digitsOf(d.width)-len(text)))
 	if d.has("-") {

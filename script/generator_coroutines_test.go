@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// yields are statements of a coroutine, by what becomes of the values that the next resume gives.
+// yields are statements of a coroutine, by the use of the values of the next resume.
 var yields = map[string][]string{
 	"yield into variables": {
 		"local x, y = coroutine.yield(V) put(x, y)", "a, t.b, t.c = coroutine.yield(V) put(a, t)", "t.b = coroutine.yield(V) put(t)",
@@ -36,7 +36,7 @@ var yields = map[string][]string{
 	},
 }
 
-// coroutine makes a coroutine and resumes it with none, one and several values.
+// coroutine writes a coroutine that is resumed with no, one and several values.
 func (g *generator) coroutine() *node {
 	g.note("coroutine")
 	vararg := g.vararg

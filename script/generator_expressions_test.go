@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// expr writes an expression that gives a value of a kind and does not fail.
+// expr returns an expression of a kind that does not fail.
 func (g *generator) expr(k kind) string {
 	if g.nested > 2 {
 		return g.simple(k)
@@ -47,7 +47,7 @@ var texts = []string{
 	`'a\0b'`, `'\r\n\t'`, "'%d'", "'[1,2]'", "[[a]b]]", "'ABC'", "'/\\\"'", "'\\195\\169'", "'1e400'", "'0x'", "'5.'", "'.5'", "'-'", "'infinity'",
 }
 
-// simple is a variable or constant of a kind.
+// simple returns a variable or constant of a kind.
 func (g *generator) simple(k kind) string {
 	if name, ok := g.named(k); ok && !g.chance(3) {
 		return name
@@ -92,7 +92,7 @@ func (g *generator) condition() string {
 	return fmt.Sprintf("%s %s %s", g.expr(number), pick(g, "<", "<=", ">", ">=", "==", "~="), g.expr(number))
 }
 
-// logical gives one of two values of a kind, or any for anything.
+// logical returns an expression with one of two values of a kind.
 func (g *generator) logical(k kind) string {
 	if k == anything {
 		return fmt.Sprintf("(%s %s %s)", pick(g, g.condition(), g.expr(anything)), pick(g, "and", "or"), pick(g, "("+g.condition()+")", g.expr(anything)))
@@ -114,7 +114,7 @@ func (g *generator) number() string {
 	switch g.IntN(16) {
 	case 0, 1, 2:
 		operator := pick(g, "+", "-", "*", "/")
-		if operator == "+" || operator == "-" { // the machine drops the sign of a zero there
+		if operator == "+" || operator == "-" { // gopher-lua drops the sign of a zero there
 			return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
 		}
 		a, ok1 := g.named(number)
@@ -216,7 +216,7 @@ func (g *generator) text() string {
 	return S()
 }
 
-// patterns match without a capture or with one, so that %1 is there.
+// patterns have at most one capture, so that %1 always exists.
 var patterns = []string{
 	"'%w+'", "'(%a)'", "'%d'", "'[a-c]'", "'^h'", "'o$'", "'(l+)'", "'%s*'", "'.-'", "'[^%w]'", "'x?'", "'(%w)='", "'%b[]'", "'%f[%w]%w+'", "'()'", "'[%]a]'", "'%.'", `'a\0b'`, "'%z'",
 }
@@ -229,7 +229,7 @@ func (g *generator) array() string {
 		fmt.Sprintf("{[1] = %s, [2] = %s}", N(), N()))
 }
 
-// risky is an expression that may well fail, or gives values that no other expression gives.
+// risky returns an expression that may fail, or whose values no other expression has.
 func (g *generator) risky() string {
 	A := func() string { return g.expr(anything) }
 	switch g.IntN(11) {
@@ -274,12 +274,12 @@ func (g *generator) risky() string {
 		fmt.Sprintf("redis.%s(%s)", pick(g, "error_reply", "status_reply", "sha1hex"), A()))
 }
 
-// sample calls one of the commands that reply with a value of a certain kind.
+// sample returns a call of one of the given commands.
 func (g *generator) sample(from []string) string {
 	return fmt.Sprintf("redis.%s('%s')", pick(g, "call", "pcall", "pcall"), strings.ReplaceAll(pick(g, from...), " ", "', '"))
 }
 
-// json is a text that is JSON, or nearly.
+// json returns a text that is JSON, or almost JSON.
 func (g *generator) json(depth int) string {
 	if depth == 0 {
 		return "[==[" + g.json(1) + "]==]"
@@ -300,7 +300,7 @@ func (g *generator) json(depth int) string {
 		pick(g, "[A,B]", "[ A , B ]", `{"a":A,"b":B}`, `{"1":A , "x":B}`, "[A B", "{A:B}", "[A,B],", "[A,]", "[[A],{}]"))
 }
 
-// reply is a value to reply with.
+// reply returns an expression for the reply of the program.
 func (g *generator) reply(depth int) string {
 	inner := func() string { return g.reply(depth + 1) }
 	which := g.IntN(17)

@@ -47,7 +47,7 @@ func (g *generator) statement() *node {
 	)()
 }
 
-// target is a variable or field of a kind that values can be assigned to.
+// target returns a variable or field of a kind that can be assigned to.
 func (g *generator) target(k kind) string {
 	switch g.IntN(4) {
 	case 0:
@@ -68,8 +68,8 @@ func (g *generator) target(k kind) string {
 	return name + "." + pick(g, "a", "b", "c")
 }
 
-// index is an index of an array that is there, or the next one. Nothing in it is a call of the program, which
-// could make the array shorter: the length of one with a hole is left open.
+// index returns an existing index of an array, or the next one. It calls no function of the
+// program, which might shorten the array: Lua leaves the length of an array with a hole open.
 func (g *generator) index(name string) string {
 	return fmt.Sprintf("1 + math.floor(math.abs(lim(%s))) %% (#%s + 1)", g.simple(number), name)
 }
@@ -99,7 +99,7 @@ func (g *generator) assignOne() *node {
 	return line("%s = %s", g.target(k), g.expr(k))
 }
 
-// assignMany assigns several values at once, often those of the targets in another order.
+// assignMany writes an assignment of several values, often a permutation of the targets.
 func (g *generator) assignMany() *node {
 	g.note("assignment of several")
 	var targets, values []string
@@ -172,7 +172,7 @@ func (g *generator) callStatement() *node {
 	return g.putValue()
 }
 
-// tryValue evaluates what may well fail.
+// tryValue writes the evaluation of an expression that may fail.
 func (g *generator) tryValue() *node {
 	g.note("expression that may fail")
 	vararg := g.vararg
@@ -292,7 +292,7 @@ func (g *generator) doBlock() *node { return &node{open: "do", body: g.block(), 
 
 func (g *generator) newFunction() *node { return g.declareFunction(g.fresh()) }
 
-// closures makes functions that share a variable, or have one each, and calls them.
+// closures writes functions that share a variable, or have one each, and calls of them.
 func (g *generator) closures() *node {
 	g.note("closures of a loop")
 	i, x, y := g.fresh(), g.fresh(), g.fresh()

@@ -73,12 +73,12 @@ func (g *generator) metatable() *node {
 	return line("try(function() local e = {__%s = %s} local m, n = setmetatable({}, e), setmetatable({}, e) return %s end)", event, body, use)
 }
 
-// replies puts replies of commands, as one or the other version of RESP has them.
+// replies writes calls of commands in both versions of RESP.
 func (g *generator) replies() *node {
 	return line("%s put(%s, %s) redis.setresp(2)", pick(g, "redis.setresp(2)", "redis.setresp(3)"), strings.Replace(g.sample(samples), ".call", ".pcall", 1), strings.Replace(g.sample(samples), ".call", ".pcall", 1))
 }
 
-// random puts some numbers that are those of a seed.
+// random writes random numbers after a seed.
 func (g *generator) random() *node {
 	return line("math.randomseed(%s) put(math.random(), math.random(7), math.random(-3, 9)) try(math.random, %s) try(math.random, %s, %s)", g.expr(number),
 		pick(g, "1", "10", "'5'", "2.7", "2^31 - 1"), pick(g, "-1", "0", "3", "-2^30"), pick(g, "3", "4.5", "'10'", "2^30"))
@@ -106,7 +106,7 @@ func (g *generator) loaded() *node {
 	return line("put(loadstring([==[local lim, clip, near, nz, a, b = ... return %s]==])(lim, clip, near, nz, %s, %s))", e, g.expr(number), g.expr(text))
 }
 
-// recursion is a function that calls itself by its name, and ends.
+// recursion writes a recursive function that ends.
 func (g *generator) recursion() *node {
 	g.note("recursion")
 	f := g.fresh()
@@ -124,7 +124,7 @@ func (g *generator) recursion() *node {
 	}}
 }
 
-// wrapper hides a function behind one of its own name that calls it.
+// wrapper writes a function that shadows another of its name and calls it.
 func (g *generator) wrapper() *node {
 	g.note("wrapper of a function")
 	name := pick(g, "tostring", "type", "tonumber", "select", "unpack")

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A generator writes random programs of Lua 5.1 that end, whose reply does not depend on what Lua leaves
-// open, and most of which do not fail. What may fail is called by try, which puts the kind of error
-// into the reply. Variables have types, so that there are no more errors than wanted.
+// generator writes random programs of Lua 5.1. They end, and their replies do not depend on what
+// Lua leaves open. Most of them do not fail. Risky expressions run in try, which adds the kind of
+// the error to the reply. Variables have types, which limits the number of errors.
 type generator struct {
 	*rand.Rand
 	made   map[string]int // how often some constructs were written
@@ -56,8 +56,8 @@ func (n *node) write(b *strings.Builder) {
 	}
 }
 
-// prelude has what programs show their values with. It shows a key 0 without its sign, which
-// differs (docs/reference/redis-keys.md).
+// prelude has the functions with which programs show values. It shows a key 0 without its sign,
+// which differs (docs/reference/redis-keys.md).
 const prelude = `local out, keep, fuel = {}, {}, 200
 local function show(v, deep)
   deep = deep or 0
@@ -133,7 +133,7 @@ func line(format string, args ...any) *node { return &node{open: fmt.Sprintf(for
 
 func (g *generator) note(construct string) { g.made[construct]++ }
 
-// chance is true once in n times.
+// chance returns true with a probability of 1/n.
 func (g *generator) chance(n int) bool { return g.IntN(n) == 0 }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
@@ -157,12 +157,12 @@ func (g *generator) named(k kind) (string, bool) {
 	return found[g.IntN(len(found))], true
 }
 
-// kindOf is a kind of value to declare or assign.
+// kindOf returns a random kind of value.
 func (g *generator) kindOf() kind {
 	return pick(g, number, number, number, text, text, array, record, function, anything)
 }
 
-// block writes statements with a scope of their own, after what begins it has declared.
+// block writes statements in a new scope, after the declarations of its first line.
 func (g *generator) block(declared ...variable) []*node {
 	was := len(g.vars)
 	g.vars = append(g.vars, declared...)
@@ -176,7 +176,7 @@ func (g *generator) block(declared ...variable) []*node {
 	return body
 }
 
-// functionOf writes the parameters and the body of a function, which is of the kind function.
+// functionOf writes the parameters and the body of a function.
 func (g *generator) functionOf(last func() string) *node {
 	loops, vararg := g.loops, g.vararg
 	g.loops, g.vararg = 0, g.chance(3)

@@ -1,12 +1,11 @@
 package script
 
-// A Host runs the commands that a script calls. It belongs to one Run and is used by its
-// goroutine only.
+// Host runs the commands that a script calls. Only the goroutine of one Run uses it.
 type Host interface {
-	// Call runs a command, the name first, and returns its reply in RESP of version proto,
-	// 2 or 3; an error is an error reply. The arguments are valid during the call, the
-	// reply until the next one.
+	// Call runs a command, of which args begins with the name. It returns the reply in version
+	// proto of RESP, 2 or 3. Errors are error replies. args is valid during the call, the reply
+	// until the next call.
 	Call(args [][]byte, proto int) []byte
-	// ForbidWrites is called first for a script that declares that it does not write.
+	// ForbidWrites is called before a script with the flag no-writes.
 	ForbidWrites()
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// hostFunc is a Host that is a function.
+// hostFunc is a Host from a function.
 type hostFunc func(args [][]byte, proto int) []byte
 
 func (f hostFunc) Call(args [][]byte, proto int) []byte { return f(args, proto) }
 
 func (hostFunc) ForbidWrites() {}
 
-// echo knows the command ECHO only.
+// echo is a Host with the command ECHO only.
 var echo = hostFunc(func(args [][]byte, _ int) []byte {
 	if string(args[0]) == "echo" && len(args) == 2 {
 		return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(args[1]), args[1])
@@ -23,7 +23,7 @@ var echo = hostFunc(func(args [][]byte, _ int) []byte {
 	return []byte("-ERR Unknown Redis command called from script\r\n")
 })
 
-// answer is a Host whose every command has the same reply.
+// answer is a Host whose commands all have the same reply.
 func answer(reply string) Host {
 	return hostFunc(func([][]byte, int) []byte { return []byte(reply) })
 }
@@ -42,7 +42,7 @@ func eval(t testing.TB, r *Runner, h Host, c Call) string {
 	return string(w.Bytes())
 }
 
-// run runs a script for a caller of RESP2 with ECHO.
+// run runs a script with the Host echo in RESP2.
 func run(t testing.TB, r *Runner, source string) string {
 	t.Helper()
 	return eval(t, r, echo, Call{Source: source, Proto: 2})

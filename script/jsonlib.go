@@ -5,21 +5,23 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	lua "github.com/yuin/gopher-lua"
 )
 
 const (
-	// maxJSONDepth is how deep JSON may be nested, as in Redis' cjson.
+	// maxJSONDepth is the maximum nesting of JSON, as in Redis' cjson.
 	maxJSONDepth = 1000
-	// A table with numbers as keys is an array if its highest key is at most safeSparse, or it
-	// has at least one element for each sparseRatio keys.
+	// A table with numeric keys is an array if its highest key is at most safeSparse. It is one too
+	// if at least one of sparseRatio keys has an element.
 	safeSparse  = 10
 	sparseRatio = 2
 )
 
-// jsonLibrary is cjson with its defaults. They cannot be changed, since scripts share it.
+// jsonLibrary returns cjson with its default settings. Scripts share it, so they cannot change
+// them.
 func (s *state) jsonLibrary() *lua.LTable {
 	t := s.table(map[string]lua.LGFunction{"encode": s.jsonEncode, "decode": s.jsonDecode})
 	t.RawSetString("null", s.null)
@@ -81,7 +83,7 @@ func (e *jsonEncoder) number(n lua.LNumber) {
 	e.b = appendNumber(e.b, float64(n))
 }
 
-// arrayLength is the highest key of an array, or 0 if the table is to be an object.
+// arrayLength returns the highest key of an array, or 0 if the table is an object.
 func (e *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, n := 0, 0
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
@@ -164,7 +166,7 @@ func (s *state) jsonDecode(L *lua.LState) int {
 	}
 	v := d.value(0)
 	d.blanks()
-	if d.at < len(d.text) && d.text[d.at] != 0 { // what follows a NUL is not seen
+	if d.at < len(d.text) && d.text[d.at] != 0 { // cjson ignores text after a NUL
 		d.fail("the end")
 	}
 	return push(L, v)
@@ -191,7 +193,7 @@ func (d *jsonDecoder) blanks() {
 	}
 }
 
-// accept skips blanks, and c if it is next.
+// accept skips spaces, and c if it follows.
 func (d *jsonDecoder) accept(c byte) bool {
 	d.blanks()
 	if d.at < len(d.text) && d.text[d.at] == c {
@@ -324,12 +326,12 @@ func (d *jsonDecoder) escape(b []byte) []byte {
 
 func (d *jsonDecoder) unicode() rune {
 	r := d.hex4()
-	if r < 0xD800 || r > 0xDFFF {
+	if !utf16.IsSurrogate(r) {
 		return r
 	}
 	if r < 0xDC00 && d.word(`\u`) {
-		if low := d.hex4(); 0xDC00 <= low && low <= 0xDFFF {
-			return 0x10000 + (r-0xD800)<<10 + (low - 0xDC00)
+		if pair := utf16.DecodeRune(r, d.hex4()); pair != utf8.RuneError {
+			return pair
 		}
 	}
 	d.fail("valid unicode escape code")

@@ -4,19 +4,20 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// The compiler shortens a jump to a jump, but takes one that it has shortened already for one that
-// it has not: the jump back to the start of a loop must not find a jump there.
+// The compiler redirects a jump whose target is a jump. It does so wrongly if it has already
+// redirected the target. So the first instruction of a loop, the target of its jump back, must not
+// be a jump.
 
-// beginLoop puts something before the body of a loop that may begin with a jump.
+// beginLoop inserts a statement before the body of a loop that may begin with a jump.
 func (r *rewriter) beginLoop(s ast.Stmt, body *[]ast.Stmt) {
-	if _, ok := s.(*ast.NumberForStmt); ok || r.looks { // it is not left to jumps
+	if _, ok := s.(*ast.NumberForStmt); ok || r.scanning { // it has an instruction of its own
 		return
 	}
 	if len(*body) > 0 && beginsWithoutJump((*body)[0]) {
 		return
 	}
-	something := placed(s, &ast.LocalAssignStmt{Names: []string{"(begin)"}})
-	*body = append([]ast.Stmt{something}, *body...)
+	first := placed(s, &ast.LocalAssignStmt{Names: []string{"(begin)"}})
+	*body = append([]ast.Stmt{first}, *body...)
 }
 
 func beginsWithoutJump(s ast.Stmt) bool {
@@ -34,7 +35,7 @@ func beginsWithoutJump(s ast.Stmt) bool {
 	return false
 }
 
-// hasCode reports whether the compiler makes something of a condition.
+// hasCode reports whether the compiler emits an instruction for a condition.
 func hasCode(e ast.Expr) bool {
 	_, constant := truth(e)
 	return !constant

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// computed are scripts whose value a rule of Lua 5.1 decides, and what they give on Redis 7.0.
+// computed are scripts whose result depends on a rule of Lua 5.1, with the result of Redis 7.0.
 var computed = []struct{ rule, source, want string }{
 	{"all values are read before a variable is assigned", "local a, b = 1, 2 a, b = b, a return a .. b", "21"},
 	{"all values are read before a variable is assigned", "local x, y = 10, 4 while y ~= 0 do x, y = y, x % y end return x .. ''", "2"},
@@ -90,7 +90,7 @@ func TestScriptsComputeAsLua51(t *testing.T) {
 	}
 }
 
-// What the test above wants is what a real Redis gives.
+// The results in computed are those of a real Redis.
 func TestRedisComputesAsLua51(t *testing.T) {
 	conn := realRedis(t)(2)
 	for _, c := range computed {
@@ -101,8 +101,8 @@ func TestRedisComputesAsLua51(t *testing.T) {
 	}
 }
 
-// noLua are texts that the parser of gopher-lua takes and Lua 5.1 does not; nearLua are similar ones
-// that are Lua.
+// noLua are texts that the parser of gopher-lua accepts and Lua 5.1 refuses. nearLua are similar
+// texts that are Lua.
 var (
 	noLua = []string{
 		";", "do ; end", "local x = 1;; return x", "return 1;;", "while x do; end", "if x then; end", "if x then else; end", "repeat; until true",
@@ -115,7 +115,7 @@ var (
 	}
 )
 
-// captures is a function that captures n variables.
+// captures returns a script with a function that captures n variables.
 func captures(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -128,7 +128,7 @@ func captures(n int) string {
 	return b.String() + " end)()"
 }
 
-func TestTextThatIsNoLuaIsRefused(t *testing.T) {
+func TestInvalidLuaIsRefused(t *testing.T) {
 	r := New(Config{})
 	for _, source := range noLua {
 		if _, err := r.Load(source); err == nil {
@@ -142,7 +142,7 @@ func TestTextThatIsNoLuaIsRefused(t *testing.T) {
 	}
 }
 
-func TestRedisRefusesTextThatIsNoLua(t *testing.T) {
+func TestRedisRefusesInvalidLua(t *testing.T) {
 	conn := realRedis(t)(2)
 	for _, source := range noLua {
 		if got := conn.do(t, "SCRIPT", "LOAD", source); !strings.HasPrefix(got, "-ERR Error compiling script") {

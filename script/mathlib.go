@@ -24,18 +24,18 @@ func (r *random) next() float64 {
 
 // mathLibrary returns the math library. It calls Go's package math, as gopher-lua's does.
 //
-// None of its functions is gopher-lua's, because all of those differ: they read numeric strings as
-// Go does, name a bad argument in other words, and return NaN with Go's sign. The comments name
-// what else differs.
+// None of its functions is gopher-lua's, because all of those differ. They read numeric strings as
+// Go does, and their errors and their NaN are not those of Redis. The comments name what else
+// differs.
 func (s *state) mathLibrary() *lua.LTable {
 	functions := map[string]lua.LGFunction{
-		"max":        mathExtreme(func(f, most float64) bool { return f > most }), // differs: likewise
-		"min":        mathExtreme(func(f, most float64) bool { return f < most }), // differs: likewise
-		"frexp":      mathFrexp,                                                   // differs: likewise
-		"ldexp":      mathLdexp,                                                   // differs: theirs has exponents of 64 bits
-		"modf":       mathModf,                                                    // differs: theirs has another fraction of infinity
-		"random":     s.mathRandom,                                                // differs: other numbers for the same seed
-		"randomseed": s.mathRandomSeed,                                            // differs: theirs seeds the generator of the process
+		"max":        mathExtreme(func(f, most float64) bool { return f > most }),
+		"min":        mathExtreme(func(f, most float64) bool { return f < most }),
+		"frexp":      mathFrexp,
+		"ldexp":      mathLdexp,        // differs: exponents beyond 32 bits
+		"modf":       mathModf,         // differs: the fraction of an infinity
+		"random":     s.mathRandom,     // differs: other numbers for the same seed
+		"randomseed": s.mathRandomSeed, // differs: theirs seeds the whole process
 	}
 	for name, f := range map[string]func(a, b float64) float64{
 		"atan2": func(y, x float64) float64 { return signed(math.Atan2(y, x), invalid, x, y) },

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// stepsBetweenChecks is how often a script is looked at. A step is an instruction, or
-	// about as much work inside a library function.
+	// stepsBetweenChecks is the number of steps between two checks. A step is an instruction, or
+	// about as much work in a library function.
 	stepsBetweenChecks = 256
-	// timeBetweenChecks is how long it may go on without a look at the heap.
+	// timeBetweenChecks is the time between two checks of the heap, in nanoseconds.
 	timeBetweenChecks = int64(time.Millisecond)
 )
 
@@ -21,29 +21,28 @@ const (
 	errMemory Error = "out of memory"
 )
 
-// meter ends a script that is killed, whose caller is gone or that takes too much memory. It
-// works without a goroutine: the virtual machine asks a context before each instruction
-// whether it is done, and the meter is that context.
+// meter ends a script that is killed, that takes too much memory, or whose caller has gone. It
+// needs no goroutine: the virtual machine checks a context before each instruction, and the meter
+// is that context.
 type meter struct {
 	left    int   // steps until the next check
-	stopped error // why the script is to end; nil = it is not
+	stopped error // why the script must end; nil = it goes on
 
 	context.Context // of the caller; the meter overrides Done and Err
 	yieldCPU        func()
 	started         int64
-	killed          *atomic.Int64 // the start of the run that is to be ended
+	killed          *atomic.Int64 // the start of the run that must end
 	clock           func() int64
 	checked         int64 // when
 
-	memory  int64 // by how much the heap may grow
+	memory  int64 // allowed growth of the heap
 	weighed bool
-	live    int64 // bytes that the collector had found alive at the first check
-	objects int64 // bytes of all objects, garbage too, from where on growth counts
+	live    int64 // live bytes at the first check, as of the last collection
+	objects int64 // bytes of all objects, with garbage, at the first check
 	samples [2]metrics.Sample
 }
 
-// never is what a channel of a script that may go on looks like to the virtual machine, and
-// done what that of one that is to end.
+// never is the Done channel of a script that goes on, done that of a script that must end.
 var (
 	never chan struct{}
 	done  = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
@@ -76,7 +75,7 @@ func (m *meter) Done() <-chan struct{} {
 // Err is why Done is closed.
 func (m *meter) Err() error { return m.stopped }
 
-// charge counts steps that a library function takes, and returns why the script is to end, if so.
+// charge counts steps of a library function. It returns an error if the script must end.
 func (m *meter) charge(steps int) error {
 	m.left -= steps
 	if m.left > 0 {
@@ -91,7 +90,7 @@ func (m *meter) check() error {
 	}
 	m.left = stepsBetweenChecks
 	if m.stopped != nil {
-		m.left = 0 // it does not go on because it has caught the error
+		m.left = 0 // the script must not go on after it has caught the error
 	}
 	return m.stopped
 }
@@ -118,8 +117,8 @@ func (m *meter) examine() error {
 	return m.weigh()
 }
 
-// weigh asks the collector what is alive only if the heap has grown, since the garbage of
-// other requests is there too.
+// weigh checks the growth of the heap. It runs the collector only if the heap has grown, because
+// the growth may be garbage of other requests.
 func (m *meter) weigh() error {
 	if objects, _ := m.heap(); objects-m.objects < m.memory {
 		return nil

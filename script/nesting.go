@@ -7,23 +7,22 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// smallSource is a length in bytes up to which no source can bother the parser.
+// smallSource is a length in bytes up to which any source is cheap to parse.
 const smallSource = 16 << 10
 
-// checkNesting refuses text that is nested so deep that the parser, which keeps some hundred
-// bytes a level, would need very much memory. What it reads as nesting is at least what
-// the parser does.
+// checkNesting refuses deeply nested text, for which the parser would need much memory. It counts
+// at least the levels that the parser counts.
 func checkNesting(text, name string) error {
 	if len(text) <= smallSource {
 		return nil
 	}
 	scanner := parse.NewScanner(strings.NewReader(text), name)
 	lexer := &parse.Lexer{}
-	open := []int{0} // for each open bracket or block, the operators whose right side is still to come
+	open := []int{0} // pending right-associative operators, for each open bracket or block
 	for {
 		tok, err := scanner.Scan(lexer)
 		if err != nil || tok.Type < 0 {
-			return nil // the parser tells it better
+			return nil // the parser reports the error
 		}
 		lexer.PrevTokenType = tok.Type
 		top := len(open) - 1

@@ -9,16 +9,16 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Numbers as C has them on the processors that Redis runs on: their text, and their conversions.
+// This file has the texts and conversions of numbers as in C on x86-64.
 
-// blanks are what C's isspace takes for one.
+// blanks are the spaces of C's isspace.
 const blanks = " \t\n\v\f\r"
 
-// invalid is what C gives for an operation without a result, such as 0/0. It shows as -nan. That of Go has a
-// bit set that bit.tobit would show.
+// invalid is the NaN of operations such as 0/0 in C. Its text is -nan. Go's NaN has another bit,
+// which bit.tobit would show.
 var invalid = math.Float64frombits(0xFFF8_0000_0000_0000)
 
-// signed is f, or if that is no number, that of its operands that is none, or otherwise nan.
+// signed returns f. If f is NaN, it returns the first operand that is NaN, or else nan.
 func signed(f, nan float64, operands ...float64) float64 {
 	if !math.IsNaN(f) {
 		return f
@@ -31,11 +31,10 @@ func signed(f, nan float64, operands ...float64) float64 {
 	return nan
 }
 
-// appendNumber appends a number as C's %.14g, which is how Lua prints it.
+// appendNumber appends a number as Lua prints it, by C's %.14g.
 func appendNumber(b []byte, f float64) []byte { return appendG(b, f, 14, 1e14) }
 
-// appendG appends f with some significant digits; below limit, whole numbers have no
-// more than those.
+// appendG appends f with that many significant digits. Integers below limit need no more digits.
 func appendG(b []byte, f float64, digits int, limit float64) []byte {
 	switch {
 	case f == math.Trunc(f) && math.Abs(f) < limit && (f != 0 || !math.Signbit(f)):
@@ -52,7 +51,7 @@ func appendG(b []byte, f float64, digits int, limit float64) []byte {
 	return strconv.AppendFloat(b, f, 'g', digits, 64)
 }
 
-// plainString is the text of a string or number.
+// plainString returns the text of a string or number.
 func plainString(v lua.LValue) (string, bool) {
 	switch v := v.(type) {
 	case lua.LString:
@@ -63,7 +62,7 @@ func plainString(v lua.LValue) (string, bool) {
 	return "", false
 }
 
-// plainNumber is the value of a number, or of a string that spells one.
+// plainNumber returns the value of a number or numeric string.
 func plainNumber(v lua.LValue) (float64, bool) {
 	switch v := v.(type) {
 	case lua.LNumber:
@@ -74,7 +73,7 @@ func plainNumber(v lua.LValue) (float64, bool) {
 	return 0, false
 }
 
-// parseNumber reads a number as C's strtod does, with blanks around it. As in C, a NUL ends it.
+// parseNumber reads a number as C's strtod does. It may have spaces around it. A NUL ends it.
 func parseNumber(s string) (float64, bool) {
 	s = strings.Trim(cString(s), blanks)
 	digits, sign := s, 1.0
@@ -107,8 +106,8 @@ func parseNumber(s string) (float64, bool) {
 	return f * sign, true
 }
 
-// parseUnsigned reads a number as C's strtoul does, with blanks around it: what is too large becomes the
-// highest number, what is negative counts down from there.
+// parseUnsigned reads a number as C's strtoul does. It may have spaces around it. A number that is
+// too large becomes the highest one. A negative number wraps around.
 func parseUnsigned(s string, base int) (uint64, bool) {
 	s = strings.Trim(cString(s), blanks)
 	digits := strings.TrimPrefix(s, "-")
@@ -136,7 +135,7 @@ func parseUnsigned(s string, base int) (uint64, bool) {
 // nanText matches the texts that C's strtod reads as NaN.
 var nanText = regexp.MustCompile(`^[nN][aA][nN](\([A-Za-z0-9_]*\))?$`)
 
-// cString is the part of s that C sees of it.
+// cString returns s up to its first NUL, where a string ends in C.
 func cString(s string) string {
 	if end := strings.IndexByte(s, 0); end >= 0 {
 		return s[:end]
@@ -144,7 +143,7 @@ func cString(s string) string {
 	return s
 }
 
-// toInteger converts to 64 bits: a number that does not fit becomes the lowest one.
+// toInteger converts to 64 bits. A number that does not fit becomes the lowest one.
 func toInteger(f float64) int64 {
 	if math.IsNaN(f) || f >= 1<<63 || f < -1<<63 {
 		return math.MinInt64
@@ -160,7 +159,7 @@ func toUnsigned(f float64) uint64 {
 	return uint64(toInteger(f))
 }
 
-// cInt converts to a C int: a number that does not fit becomes the lowest one.
+// cInt converts to a C int. A number that does not fit becomes the lowest one.
 func cInt(f float64) int {
 	if !(f < 1<<31 && f > -1<<31-1) {
 		return math.MinInt32
@@ -168,5 +167,5 @@ func cInt(f float64) int {
 	return int(f)
 }
 
-// toInt converts to 64 bits, of which a C int has the low 32.
+// toInt converts to 64 bits and returns the low 32 as a C int.
 func toInt(f float64) int { return int(int32(toInteger(f))) }

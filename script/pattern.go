@@ -6,9 +6,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Lua's patterns, matched as Lua 5.1 does (lstrlib.c). The matcher is here because that of
-// gopher-lua recurses once a byte and cannot be ended; this one recurses at most once an
-// item of the pattern, and what it does is charged.
+// This file matches patterns as Lua 5.1 does (lstrlib.c). The matcher of gopher-lua recurses for
+// each byte and cannot be interrupted. This one recurses at most for each item of the pattern, and
+// counts steps.
 
 const (
 	maxCaptures     = 32
@@ -30,8 +30,8 @@ type matcher struct {
 	steps    int
 }
 
-// match tries the pattern from p at position i of the subject, and returns where the match
-// ends, or -1.
+// match matches the pattern from p at position i of the subject. It returns the end of the match,
+// or -1.
 func (m *matcher) match(i, p int) int {
 	m.depth++
 	defer func() { m.depth-- }()
@@ -127,7 +127,7 @@ func (m *matcher) match(i, p int) int {
 
 func (m *matcher) step() { m.work(1) }
 
-// work counts what the matcher does, and charges for it now and then.
+// work counts steps of the matcher, and charges them now and then.
 func (m *matcher) work(n int) {
 	m.steps += n
 	if m.steps >= 64 {
@@ -228,7 +228,7 @@ func (m *matcher) backReference(i int, digit byte) int {
 	return i + c.len
 }
 
-// classEnd is where the single character class at p ends.
+// classEnd returns the end of the character class at p.
 func (m *matcher) classEnd(p int) int {
 	c := m.pat[p]
 	p++
@@ -274,7 +274,7 @@ func (m *matcher) single(i, p, end int) bool {
 	return m.pat[p] == c
 }
 
-// inSet reports whether c is in the set from p, a '[', to end, its ']'.
+// inSet reports whether c is in the set from p, its '[', to end, its ']'.
 func (m *matcher) inSet(c byte, p, end int) bool {
 	m.work((end - p) / 16)
 	in := true
@@ -335,8 +335,8 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// value is a capture after a match of src[from:to]; if the pattern has none, the whole match
-// is the first.
+// value returns a capture after a match of src[from:to]. In a pattern without captures the whole
+// match is the first.
 func (m *matcher) value(n, from, to int) lua.LValue {
 	if n >= m.captures {
 		if n > 0 {
@@ -366,7 +366,7 @@ func (m *matcher) push(from, to int, whole bool) int {
 	return n
 }
 
-// find searches a match from position i on.
+// find finds the first match from position i on.
 func (m *matcher) find(i int) (from, to int) {
 	p := 0
 	if strings.HasPrefix(m.pat, "^") {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// samples are commands that reply with what no lock has: arrays, nil elements, arrays in arrays, maps,
-// sets, doubles, texts of a format, errors, and statuses in an array.
+// samples are commands whose replies no lock has: arrays, nil elements, nested arrays, maps, sets,
+// doubles, verbatim strings, errors, and statuses in an array.
 var samples = []string{
 	"mget f:1 f:none f:2", "mget f:none", "lrange f:list 0 -1", "lrange f:none 0 -1", "lpop f:none 2", "hgetall f:hash", "hgetall f:none", "hmget f:hash a b",
 	"smembers f:set", "smembers f:none", "smismember f:set a b", "zrange f:zset 0 -1 withscores", "zrange f:zset 0 -1", "zscore f:zset a", "zscore f:zset d", "zscore f:zset none",
@@ -17,7 +17,7 @@ var samples = []string{
 	"object help", "object encoding f:none", "lolwut version 5 1 1 1", "bitfield_ro f:1 get u8 0", "strlen f:none", "zrandmember f:none 2", "hrandfield f:hash 1 withvalues",
 }
 
-// fixtures are the commands that make the keys of the samples.
+// fixtures are the commands that create the keys of the samples.
 const fixtures = `set f:1 one
 set f:2 2
 rpush f:list a b 3
@@ -27,8 +27,8 @@ zadd f:zset 1 a 2.5 b -inf c 1e300 d
 geoadd f:geo 13.361389 38.115556 a
 xadd f:stream 1-1 a 1 b 2`
 
-// programsHost has the commands that the programs call: those of strings on keys of its own, and
-// the samples with the replies of a real Redis.
+// programsHost has the commands of the programs. It implements commands of strings itself, and has
+// the replies of a real Redis to the samples.
 type programsHost struct {
 	keys    map[string]string
 	replies [4]map[string]string // by version of RESP and command

@@ -2,6 +2,5 @@
 
 package script
 
-// usualPrograms is less than without the race detector, with which the compiler takes five times as
-// long.
+// usualPrograms is lower with the race detector, which makes compiling five times slower.
 const usualPrograms = 1000

@@ -16,13 +16,13 @@ import (
 
 var (
 	programs = flag.Int("programs", usualPrograms, "how many random programs TestRandomProgramsAnswerAsOnRedis runs")
-	// In make test the programs are the same each time, so that it says something about the change that it tests.
+	// make test runs the same programs each time, so that a failure is due to a change.
 	programsSeed = flag.Uint64("seed", 1, "of its first program, the next has the next one; 0 = any")
 )
 
 const unending = "it does not end"
 
-// A comparison runs programs here and on Redis.
+// comparison runs programs here and on Redis.
 type comparison struct {
 	t    *testing.T
 	here *Runner
@@ -31,7 +31,8 @@ type comparison struct {
 	at   int      // which of them does
 }
 
-// replies returns what both reply, errors as their kinds. What does not end here does not run on Redis.
+// replies returns both replies, with errors as their kinds. A program that does not end here does
+// not run on Redis.
 func (c *comparison) replies(source string, patience time.Duration) (here, real string) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -71,10 +72,10 @@ func (c *comparison) differs(p []*node) bool {
 	return here != real
 }
 
-// bounds are lines without which a program may not end.
+// bounds matches lines without which a program might not end.
 var bounds = regexp.MustCompile(`^w\d+ = w\d+ \+ 1$|^fuel = |^if n <= 0 `)
 
-// reduce takes away from a bad program what is not needed for that.
+// reduce removes statements from a bad program as long as it stays bad.
 func reduce(p []*node, bad func([]*node) bool) []*node {
 	for again := true; again; {
 		again = false
@@ -103,7 +104,7 @@ func reduce(p []*node, bad func([]*node) bool) []*node {
 	return p
 }
 
-// lists are all lists of statements in p, the outer ones first.
+// lists returns all lists of statements in p, the outer ones first.
 func lists(p *[]*node) []*[]*node {
 	all := []*[]*node{p}
 	for _, n := range *p {
@@ -114,8 +115,8 @@ func lists(p *[]*node) []*[]*node {
 	return all
 }
 
-// constructs are what programs must contain, so that a generator that is broken is noticed: those
-// that it notes, and those that are seen in the text.
+// constructs must all occur in the programs, so that a broken generator is noticed. The generator
+// notes some of them. The others are found in the text.
 var constructs = map[string]*regexp.Regexp{
 	"assignment of several": nil, "exchange of variables": nil, "assignment of a call's values": nil, "assignment of fewer values": nil,
 	"assignment of more values": nil, "assignment to a parameter": nil, "assignment to a field": nil, "assignment to an element": nil,

@@ -8,10 +8,10 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// reader turns a reply into the value that a script gets for it.
+// reader converts a reply of the Host to a Lua value.
 type reader struct {
 	reply []byte
-	bad   bool // it is not RESP
+	bad   bool // the reply is not RESP
 }
 
 func (r *reader) line() string {

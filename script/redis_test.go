@@ -105,7 +105,7 @@ func (w *wire) copy(to *strings.Builder) error {
 	return nil
 }
 
-// sameAsRedis are scripts whose reply is the same bytes as that of Redis.
+// sameAsRedis are scripts whose replies must equal those of Redis.
 const sameAsRedis = `
 return 1
 return -1.9
@@ -444,7 +444,7 @@ return [[x]]
 return redis.REPL_ALL + redis.LOG_WARNING
 `
 
-func TestScriptsAnswerAsThoseOfRedis(t *testing.T) {
+func TestScriptsReplyAsOnRedis(t *testing.T) {
 	dial := realRedis(t)
 	r := New(Config{})
 	for proto := 2; proto <= 3; proto++ {

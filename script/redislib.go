@@ -7,7 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// What the scripts are told of the server: the version of Redis whose commands it speaks.
+// The version of Redis that scripts see.
 const (
 	redisVersion       = "7.2.0"
 	redisVersionNumber = 0x070200
@@ -35,7 +35,7 @@ func (s *state) redisLibrary() *lua.LTable {
 func redisTrue(L *lua.LState) int  { L.Push(lua.LTrue); return 1 }
 func redisFalse(L *lua.LState) int { L.Push(lua.LFalse); return 1 }
 
-// field is a table with one field, which is how replies other than strings look in Lua.
+// field returns a table with one field, the Lua form of statuses, errors and RESP3 types.
 func field(name string, v lua.LValue) *lua.LTable {
 	t := newTable(0, 1)
 	t.RawSetString(name, v)
@@ -44,7 +44,7 @@ func field(name string, v lua.LValue) *lua.LTable {
 
 func errorTable(text string) *lua.LTable { return field("err", lua.LString(text)) }
 
-// misuse raises an error of the library: "ERR " and the text, without a position.
+// misuse raises an error of the redis library, without a position.
 func misuse(L *lua.LState, text string) { L.Error(errorTable("ERR "+text), 0) }
 
 func redisErrorReply(L *lua.LState) int {
@@ -103,12 +103,12 @@ func (s *state) redisLog(L *lua.LState) int {
 	}
 	s.spend(L, 100)
 	if s.logger != nil {
-		s.logger.Log(s.Context, level, "a script says", "message", cut(strings.Join(words, " ")))
+		s.logger.Log(s.Context, level, "redis.log", "message", cut(strings.Join(words, " ")))
 	}
 	return 0
 }
 
-// maxLogMessage is how much of a message of a script gets into the log, in bytes.
+// maxLogMessage is the maximum length of a script's log message in bytes.
 const maxLogMessage = 1024
 
 func cut(message string) string { return message[:min(len(message), maxLogMessage)] }
@@ -125,7 +125,7 @@ func (s *state) redisSetResp(L *lua.LState) int {
 	return 0
 }
 
-// redisSetRepl changes nothing: a transaction is made durable as a whole, and there are no
+// redisSetRepl checks its argument only. A transaction is durable as a whole, and there are no
 // replicas.
 func redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {

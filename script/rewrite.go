@@ -7,55 +7,56 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// Operators whose work the virtual machine does not bound, or which it does not do as Lua
-// 5.1, are compiled as calls of functions of these names. No script can spell them.
+// Operators that the virtual machine does not bound, or computes differently from Lua 5.1, are
+// compiled as calls. These are the functions' names, which no script can use.
 const (
 	concatName = ".."
 	lengthName = "#"
 	boundsName = "for"
-	// lateName stands before an operator of arithmetic that has its operands in the other order,
-	// so that the first is read last.
+	// lateName is a prefix of an arithmetic operator with swapped operands, so that the first one
+	// is read last.
 	lateName = "late "
 )
 
 const (
-	// maxSyntaxLevels is how deep a script may be nested: the compiler recurses, and a Go
-	// stack that overflows ends the process.
+	// maxSyntaxLevels is the maximum nesting of a script. The compiler recurses, and a stack
+	// overflow in Go ends the process.
 	maxSyntaxLevels = 1000
-	// maxConstantWork bounds (different constants) × (constants), because the compiler looks for
-	// each constant among all of them.
+	// maxConstantWork bounds (different constants) × (constants), because the compiler searches
+	// each constant among all others.
 	maxConstantWork = 20_000_000
-	// maxFunctions bounds those of a chunk: the compiler makes room for 1,024 instructions in each.
+	// maxFunctions is the maximum number of functions in a chunk. The compiler allocates room for
+	// 1,024 instructions in each.
 	maxFunctions = 2000
 )
 
-// rewriter rewrites a syntax tree in place into one that the virtual machine runs as Lua 5.1. It
-// goes through it twice in the order of the source: first it only looks, and finds what is too
-// large to be compiled.
+// rewriter rewrites a syntax tree in place, so that the virtual machine runs it as Lua 5.1. It
+// walks the tree twice in the order of the source. The first walk only collects the usage of
+// variables, and refuses source that is too large.
 type rewriter struct {
 	name      string
-	looks     bool // it is the first time
+	scanning  bool // during the first walk
 	depth     int
 	constants int
 	functions int
 	strings   map[string]struct{}
 	scopes    scopes
-	varargs   []bool // of each function that is open, whether it has some
-	locals    []bool // for each word "local" to come, whether "function" follows it
+	varargs   []bool // whether each open function has varargs
+	locals    []bool // for each later "local", whether "function" follows it
 	err       error
 }
 
-// chunk returns the statements rewritten, or why they cannot be compiled.
+// chunk returns the rewritten statements, or an error if they cannot be compiled.
 func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
 	locals := r.locals
-	r.looks, r.varargs = true, []bool{true}
+	r.scanning, r.varargs = true, []bool{true}
 	r.scopes.openFunction()
 	r.stmts(stmts)
 	r.scopes.closeFunction()
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.looks, r.locals, r.constants, r.functions = false, locals, 0, 0
+	r.scanning, r.locals, r.constants, r.functions = false, locals, 0, 0
 	r.scopes = scopes{usage: r.scopes.usage}
 	r.scopes.openFunction()
 	stmts = r.stmts(stmts)
@@ -101,14 +102,14 @@ func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 	r.scopes.closeFunction()
 }
 
-// block rewrites statements with a scope of their own.
+// block rewrites statements in a new scope.
 func (r *rewriter) block(stmts *[]ast.Stmt) {
 	r.scopes.open(false)
 	*stmts = r.stmts(*stmts)
 	r.scopes.close()
 }
 
-// loop rewrites the body of a loop, with the names that it declares.
+// loop rewrites the body of a loop that declares names.
 func (r *rewriter) loop(s ast.Stmt, names []string, body *[]ast.Stmt, until *ast.Expr) {
 	r.scopes.open(true)
 	boxes := r.declare(s, names)
@@ -120,9 +121,9 @@ func (r *rewriter) loop(s ast.Stmt, names []string, body *[]ast.Stmt, until *ast
 	r.beginLoop(s, body)
 }
 
-// stmts rewrites statements in the scope that is open.
+// stmts rewrites statements in the current scope.
 func (r *rewriter) stmts(stmts []ast.Stmt) []ast.Stmt {
-	var all []ast.Stmt // only if there are more than before
+	var all []ast.Stmt // nil = no statements were added
 	for i := range stmts {
 		more := r.stmt(&stmts[i])
 		if more != nil && all == nil {
@@ -138,7 +139,7 @@ func (r *rewriter) stmts(stmts []ast.Stmt) []ast.Stmt {
 	return stmts
 }
 
-// stmt rewrites a statement, and returns those that come behind it in its scope.
+// stmt rewrites a statement, and returns statements to insert after it.
 func (r *rewriter) stmt(at *ast.Stmt) (more []ast.Stmt) {
 	defer r.leave()
 	if !r.enter((*at).Line()) {
@@ -222,8 +223,8 @@ func (r *rewriter) expr(at *ast.Expr) {
 		for _, f := range e.Fields {
 			r.expr(&f.Key)
 			r.expr(&f.Value)
-			if f.Key != nil && !r.looks {
-				oneValue(f.Value) // the compiler takes those of a last field for elements
+			if f.Key != nil && !r.scanning {
+				oneValue(f.Value) // else the compiler appends further values
 			}
 		}
 	case *ast.FuncCallExpr:
@@ -247,7 +248,7 @@ func (r *rewriter) expr(at *ast.Expr) {
 		r.function(e, false)
 	case *ast.UnaryLenOpExpr:
 		r.expr(&e.Expr)
-		if !r.looks {
+		if !r.scanning {
 			*at = call(e, lengthName, []ast.Expr{e.Expr})
 		}
 	case *ast.StringConcatOpExpr:
@@ -255,10 +256,10 @@ func (r *rewriter) expr(at *ast.Expr) {
 	}
 }
 
-// maxOperands is how many operands of .. become one call: they all need a register.
+// maxOperands is the maximum number of operands in one call of .., because each needs a register.
 const maxOperands = 50
 
-// concat makes one call of a..b..c, which the parser has read as a..(b..c).
+// concat rewrites a..b..c, which the parser reads as a..(b..c), to one call.
 func (r *rewriter) concat(at *ast.Expr, e *ast.StringConcatOpExpr) {
 	operands := []ast.Expr{e.Lhs}
 	rest := e.Rhs
@@ -272,15 +273,15 @@ func (r *rewriter) concat(at *ast.Expr, e *ast.StringConcatOpExpr) {
 	}
 	operands = append(operands, rest)
 	r.exprs(operands)
-	if r.looks {
+	if r.scanning {
 		return
 	}
 	*at = call(e, concatName, operands)
 }
 
-// call is the expression name(args…), where each argument is one value.
+// call returns the expression name(args…). Each argument is one value.
 func call(from ast.PositionHolder, name string, args []ast.Expr) *ast.FuncCallExpr {
-	end := &ast.TrueExpr{} // behind it, a call as the last operand gives one value
+	end := &ast.TrueExpr{} // truncates a call as the last operand to one value
 	c := &ast.FuncCallExpr{Func: ident(from, name), Args: append(args, placed(from, end)), AdjustRet: true}
 	return placed(from, c)
 }
@@ -289,7 +290,7 @@ func ident(from ast.PositionHolder, name string) *ast.IdentExpr {
 	return placed(from, &ast.IdentExpr{Value: name})
 }
 
-// placed gives a new node the lines of the one that it is made from.
+// placed gives a new node the line numbers of its origin.
 func placed[N ast.PositionHolder](from ast.PositionHolder, node N) N {
 	node.SetLine(from.Line())
 	node.SetLastLine(from.LastLine())

@@ -14,40 +14,40 @@ const (
 	defaultMemory    = 64 << 20
 )
 
-// Config of a Runner. The zero Config is usable.
+// Config configures a Runner. The zero Config is usable.
 type Config struct {
-	// BusyAfter is how long a script may run before it counts as busy: it can be killed
-	// then, and does not let others wait for it. nil or a result of 0 = 5 s.
+	// BusyAfter returns how long a script runs before it counts as busy; nil or 0 = 5 s. A busy
+	// script can be killed, and no other script waits for its slot.
 	BusyAfter func() time.Duration
-	// Memory is by how many bytes the heap may grow while a script runs; 0 = 64 MiB.
+	// Memory is the allowed growth of the heap in bytes while a script runs; 0 = 64 MiB.
 	Memory int64
-	// Logger gets what scripts log by redis.log; nil = nothing does.
+	// Logger receives the messages of redis.log; nil = they are dropped.
 	Logger *slog.Logger
 }
 
-// A Call is one run of a script.
+// Call is one run of a script.
 type Call struct {
-	Source string // of EVAL; "" = by SHA
+	Source string // of EVAL; "" = use SHA
 	SHA    string // of EVALSHA, in either case of letters
 	Keys   [][]byte
 	Args   [][]byte
 	Proto  int // the caller's version of RESP, 2 or 3
 
-	// Yield is called now and then while the script runs, to let others have the processor; nil = nothing does.
+	// Yield is called now and then while the script runs, so that other work can use the processor.
+	// It may be nil.
 	Yield func()
 }
 
-// A Runner runs scripts. It is safe for concurrent use.
+// Runner runs scripts. It is safe for concurrent use.
 type Runner struct {
 	config Config
 	epoch  time.Time
 	cache  *cache
-	slots  []*slot    // all of them
-	free   chan *slot // those without a run
+	slots  []*slot    // all slots
+	free   chan *slot // slots without a script
 }
 
-// New returns a Runner that knows no scripts. It runs as many at once as there are
-// processors for them.
+// New returns a Runner with an empty cache. It runs one script at a time for each processor.
 func New(config Config) *Runner {
 	if config.Memory <= 0 {
 		config.Memory = defaultMemory
@@ -62,11 +62,11 @@ func New(config Config) *Runner {
 	return r
 }
 
-// clock is nanoseconds since the runner is there. It is never 0.
+// clock returns the nanoseconds since New, plus 1. It is never 0.
 func (r *Runner) clock() int64 { return int64(time.Since(r.epoch)) + 1 }
 
-// Load compiles a script and keeps it until Flush. It returns its SHA1 in hex, or an Error
-// if the script does not compile or there are too many.
+// Load compiles a script and caches it until Flush. It returns the SHA1 in hex. It returns an Error
+// if the script does not compile, or if the cache is full.
 func (r *Runner) Load(source string) (sha string, err error) {
 	c, err := r.compile(source, true)
 	if err != nil {
@@ -75,25 +75,25 @@ func (r *Runner) Load(source string) (sha string, err error) {
 	return c.sha, nil
 }
 
-// Exists reports whether a script can be run by its SHA.
+// Exists reports whether the cache has the script with that SHA.
 func (r *Runner) Exists(sha string) bool { return r.cache.get(sha, false) != nil }
 
-// LimitCache bounds the memory of the scripts that are kept, in bytes; more than 64 MiB it never is. Those that
-// came by EVAL are forgotten to keep within it, the one first that was not used for longest; more cannot be loaded.
+// LimitCache sets the maximum size of the cache in bytes, at most 64 MiB. The cache evicts scripts
+// of EVAL, the least recently used first. It refuses loaded scripts that do not fit.
 func (r *Runner) LimitCache(bytes int) { r.cache.limit(bytes) }
 
-// Flush forgets all scripts. Those that run go on.
+// Flush removes all scripts from the cache. Running scripts go on.
 func (r *Runner) Flush() { r.cache.flush() }
 
-// Run runs a script and writes its reply to w, or nothing and returns an Error whose text is
-// the reply. It returns ctx' error if that ends first. A script that returns an error as its
-// value has not failed: the error is its reply.
+// Run runs a script and writes its reply to w. If the script fails, Run writes nothing and returns
+// an Error, whose text is the reply. If ctx ends first, it returns ctx's error. A script that
+// returns an error as its value has not failed: the error is its reply.
 func (r *Runner) Run(ctx context.Context, c Call, h Host, w *resp.Writer) error {
 	script, err := r.find(c)
 	if err != nil {
 		return err
 	}
-	s, err := r.turn(ctx)
+	s, err := r.acquireSlot(ctx)
 	if err != nil {
 		return err
 	}

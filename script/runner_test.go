@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-func TestAScriptIsKnownByItsSHAFromItsFirstRunToAFlush(t *testing.T) {
+func TestScriptIsCachedUntilFlush(t *testing.T) {
 	r := New(Config{})
 	const source = "return 'known'"
 	sha := shaOf(source)
@@ -47,7 +47,7 @@ func TestAScriptIsKnownByItsSHAFromItsFirstRunToAFlush(t *testing.T) {
 	expect(t, r, "", "$-1\r\n")
 }
 
-func TestManyScriptsOfEvalMakeRoomAndThoseLoadedStay(t *testing.T) {
+func TestCacheEvictsEvalsButNoLoadedScripts(t *testing.T) {
 	r := New(Config{})
 	sha, err := r.Load("return 'stays'")
 	if err != nil {
@@ -74,7 +74,7 @@ func TestManyScriptsOfEvalMakeRoomAndThoseLoadedStay(t *testing.T) {
 	}
 }
 
-func TestRepliesOfCommandsBecomeValues(t *testing.T) {
+func TestRepliesBecomeLuaValues(t *testing.T) {
 	r := New(Config{})
 	const show = `redis.setresp(3)
 local function show(v)
@@ -119,7 +119,7 @@ return show(redis.pcall('x'))`
 	}
 }
 
-func TestTheHostIsAskedInTheProtocolThatTheScriptChose(t *testing.T) {
+func TestSetRespSelectsTheProtocolOfCalls(t *testing.T) {
 	r := New(Config{})
 	var asked []int
 	h := hostFunc(func(_ [][]byte, proto int) []byte { asked = append(asked, proto); return []byte(":1\r\n") })
@@ -130,7 +130,7 @@ func TestTheHostIsAskedInTheProtocolThatTheScriptChose(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfCommandsArriveByteForByte(t *testing.T) {
+func TestArgumentsReachTheHostUnchanged(t *testing.T) {
 	r := New(Config{})
 	var got [][]byte
 	h := hostFunc(func(args [][]byte, _ int) []byte {
@@ -153,16 +153,16 @@ func TestArgumentsOfCommandsArriveByteForByte(t *testing.T) {
 	}
 }
 
-func TestWhatScriptsLogIsLogged(t *testing.T) {
+func TestRedisLogWritesToTheLog(t *testing.T) {
 	var out bytes.Buffer
 	r := New(Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))})
 	run(t, r, "redis.log(redis.LOG_WARNING, 'hot', 1) redis.log(redis.LOG_DEBUG, 'cold')")
-	if text := out.String(); !strings.Contains(text, `level=WARN msg="a script says" message="hot 1"`) || strings.Contains(text, "cold") {
+	if text := out.String(); !strings.Contains(text, `level=WARN msg=redis.log message="hot 1"`) || strings.Contains(text, "cold") {
 		t.Errorf("logged %q", text)
 	}
 }
 
-func TestAScriptGivesWayNowAndThen(t *testing.T) {
+func TestScriptYields(t *testing.T) {
 	r := New(Config{})
 	for source, least := range map[string]int{"for i = 1, 10000 do end": 10, "return string.rep('x', 1000000)": 1, "return 1": 0} {
 		gave := 0
@@ -176,7 +176,7 @@ func TestAScriptGivesWayNowAndThen(t *testing.T) {
 	}
 }
 
-func TestScriptsRunSideBySideWithoutSeeingEachOther(t *testing.T) {
+func TestParallelScriptsAreIsolated(t *testing.T) {
 	r := New(Config{})
 	var all sync.WaitGroup
 	for i := range 16 {
@@ -196,7 +196,7 @@ func TestScriptsRunSideBySideWithoutSeeingEachOther(t *testing.T) {
 	all.Wait()
 }
 
-func TestAShebangIsReadAsInRedis(t *testing.T) {
+func TestShebangIsReadAsInRedis(t *testing.T) {
 	r := New(Config{})
 	expect(t, r, "#!lua\nreturn 1", ":1\r\n")
 	expect(t, r, "#!lua flags=no-writes,allow-stale\nerror('x')", "-ERR user_script:2: x script: "+shaOf("#!lua flags=no-writes,allow-stale\nerror('x')")+", on @user_script:2.\r\n")

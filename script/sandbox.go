@@ -4,19 +4,19 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// maxArrayIndex is the highest index for which a table has an array. Writing there makes
-// room for all before it at once, which must not be much.
+// maxArrayIndex is the maximum index in the array part of a table. A write at an index allocates
+// room for all indexes below it at once.
 const maxArrayIndex = 1 << 14
 
 func init() { lua.MaxArrayIndex = maxArrayIndex }
 
-// sandbox is what a script can reach. Nothing of it can be changed: what scripts see of a
-// table of the sandbox is an empty front, since Lua asks a metatable only for keys that a table
-// does not have.
+// sandbox holds the tables that scripts share. They are read-only: a script sees an empty proxy,
+// whose metatable reads the content and refuses writes. Lua uses a metatable only for keys that a
+// table does not have, so the proxy must be empty.
 type sandbox struct {
-	globals    *lua.LTable                 // behind the front
-	behind     map[*lua.LTable]*lua.LTable // by front
-	stringMeta *lua.LTable                 // the metatable of strings, as scripts see it
+	globals    *lua.LTable                 // content of the global table
+	contents   map[*lua.LTable]*lua.LTable // by proxy
+	stringMeta *lua.LTable                 // proxy of the metatable of strings
 	readonly   *lua.LFunction
 	next       *lua.LFunction
 	ipairs     *lua.LFunction
@@ -28,19 +28,19 @@ const errReadonly = "Attempt to modify a readonly table"
 
 func (s *state) newSandbox() *sandbox {
 	L := s.lua
-	box := &sandbox{globals: newTable(0, 64), behind: map[*lua.LTable]*lua.LTable{}, null: &lua.LUserData{Metatable: lua.LNil}}
+	box := &sandbox{globals: newTable(0, 64), contents: map[*lua.LTable]*lua.LTable{}, null: &lua.LUserData{Metatable: lua.LNil}}
 	s.sandbox = box
-	front := newTable(0, 0)
-	L.Env, L.G.Global = front, front // before any function is made: they take their environment from here
+	proxy := newTable(0, 0)
+	L.Env, L.G.Global = proxy, proxy // new functions take their environment from here
 
 	box.readonly = L.NewFunction(func(L *lua.LState) int { raiseError(L, errReadonly); return 0 })
 	box.next = L.NewFunction(s.baseNext)
 	box.ipairs = L.NewFunction(ipairsNext)
-	s.protect(front, box.globals)
+	s.protect(proxy, box.globals)
 	box.globals.Metatable = s.table(map[string]lua.LGFunction{"__index": noGlobal})
 
 	meta := newTable(0, 8)
-	s.openBase(front)
+	s.openBase(proxy)
 	s.openOperators(meta)
 	str := s.table(s.stringLibrary())
 	s.library("string", str)
@@ -59,14 +59,14 @@ func (s *state) newSandbox() *sandbox {
 	return box
 }
 
-// protect makes front show what is in t.
-func (s *state) protect(front, t *lua.LTable) *lua.LTable {
+// protect makes proxy a read-only view of t.
+func (s *state) protect(proxy, t *lua.LTable) *lua.LTable {
 	meta := newTable(0, 2)
 	meta.RawSetString("__index", t)
 	meta.RawSetString("__newindex", s.readonly)
-	front.Metatable = meta
-	s.behind[front] = t
-	return front
+	proxy.Metatable = meta
+	s.contents[proxy] = t
+	return proxy
 }
 
 func (s *state) library(name string, t *lua.LTable) {
@@ -81,18 +81,18 @@ func (s *state) table(functions map[string]lua.LGFunction) *lua.LTable {
 	return t
 }
 
-// content is a table to read, behind its front if it has one.
+// content returns the content of a proxy, and any other table itself.
 func (s *state) content(t *lua.LTable) *lua.LTable {
-	if inner, ok := s.behind[t]; ok {
+	if inner, ok := s.contents[t]; ok {
 		return inner
 	}
 	return t
 }
 
-// writable is the table that is argument n, if a library function may change it.
+// writable returns argument n, a table that is not read-only.
 func (s *state) writable(L *lua.LState, n int) *lua.LTable {
 	t := checkTable(L, n)
-	if _, ok := s.behind[t]; ok {
+	if _, ok := s.contents[t]; ok {
 		raise(L, errReadonly)
 	}
 	return t
@@ -104,14 +104,14 @@ func noGlobal(L *lua.LState) int {
 	return 0
 }
 
-// spend charges steps for the work of a library function.
+// spend charges steps of a library function. It raises an error if the script must end.
 func (s *state) spend(L *lua.LState, steps int) {
 	if err := s.charge(steps); err != nil {
 		raiseError(L, "%s", err.Error())
 	}
 }
 
-// checkLength refuses to make a string that is too long, and charges for one that is not.
+// checkLength raises an error if a string of n bytes is too long. Otherwise it charges for it.
 func (s *state) checkLength(L *lua.LState, n int) {
 	if n < 0 || n > maxString {
 		raiseError(L, "string length overflow")

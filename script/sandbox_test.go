@@ -8,25 +8,25 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-func TestNothingOfTheSandboxIsInFrontOfIt(t *testing.T) {
+func TestProxiesOfTheSandboxAreEmpty(t *testing.T) {
 	r := New(Config{})
 	s := newState(nil, newMeter(r.clock, 1, nil))
-	if len(s.behind) < 8 {
-		t.Errorf("only %d fronts", len(s.behind))
+	if len(s.contents) < 8 {
+		t.Errorf("only %d proxies", len(s.contents))
 	}
-	for front, t1 := range s.behind {
-		if k, _ := front.Next(lua.LNil); k != lua.LNil {
-			t.Errorf("%v is in front of its protection", k)
+	for proxy, t1 := range s.contents {
+		if k, _ := proxy.Next(lua.LNil); k != lua.LNil {
+			t.Errorf("%v is in a proxy", k)
 		}
 		t1.ForEach(func(k, v lua.LValue) {
-			if inner, ok := v.(*lua.LTable); ok && s.behind[inner] == nil && k != lua.LString("__index") {
+			if inner, ok := v.(*lua.LTable); ok && s.contents[inner] == nil && k != lua.LString("__index") {
 				t.Errorf("%v is a table without protection", k)
 			}
 		})
 	}
 }
 
-func TestNoScriptSeesWhatAnotherDid(t *testing.T) {
+func TestScriptsCannotChangeTheSandbox(t *testing.T) {
 	tampering := []string{
 		`x = 1`, `_G.x = 1`, `rawset(_G, 'x', 1)`, `_G._G.x = 1`, `KEYS = 1`,
 		`string.x = 1`, `string.rep = nil`, `rawset(string, 'rep', 1)`, `redis.call = 1`, `table.insert(string, 1)`,
@@ -55,7 +55,7 @@ func TestNoScriptSeesWhatAnotherDid(t *testing.T) {
 	}
 }
 
-func TestAScriptThatFailsLeavesItsStateToTheNext(t *testing.T) {
+func TestStateIsUsableAfterAFailedScript(t *testing.T) {
 	r := New(Config{})
 	r.slots, r.free = r.slots[:1], make(chan *slot, 1)
 	r.free <- r.slots[0]
@@ -79,8 +79,8 @@ func TestAScriptThatFailsLeavesItsStateToTheNext(t *testing.T) {
 	}
 }
 
-// A state that fails at any of the registers must have its meter still.
-func TestAScriptWithoutRoomForACoroutineLeavesItsMeterToTheNext(t *testing.T) {
+// A state must keep its meter wherever it runs out of registers.
+func TestFailedCoroutineKeepsTheMeter(t *testing.T) {
 	r := New(Config{})
 	r.slots, r.free = r.slots[:1], make(chan *slot, 1)
 	r.free <- r.slots[0]
@@ -98,7 +98,7 @@ func TestAScriptWithoutRoomForACoroutineLeavesItsMeterToTheNext(t *testing.T) {
 	}
 }
 
-func TestNoRunBeginsWithTheRandomNumbersOfAnother(t *testing.T) {
+func TestEachRunHasItsOwnRandomNumbers(t *testing.T) {
 	r := New(Config{})
 	const draw = `local t = {} for i = 1, 4 do t[i] = tostring(math.random()) end return table.concat(t, ' ')`
 	if a, b := run(t, r, draw), run(t, r, draw); a == b {
@@ -110,7 +110,7 @@ func TestNoRunBeginsWithTheRandomNumbersOfAnother(t *testing.T) {
 	expect(t, r, `return false`, "$-1\r\n")
 }
 
-func TestKeysAndArgumentsAreOfThisRun(t *testing.T) {
+func TestKeysAndArgumentsBelongToOneRun(t *testing.T) {
 	r := New(Config{})
 	c := Call{Source: `KEYS[1] = KEYS[1] .. '!' return {KEYS[1], ARGV[1], #KEYS, #ARGV, KEYS[2] or 'none'}`, Proto: 2}
 	for _, key := range []string{"a", "b", "\x00\r\n\xff"} {

@@ -1,38 +1,37 @@
 package script
 
-// scopes knows, while one goes through a syntax tree, which names are local variables there, and which
-// of these a function inside has captured.
+// scopes tracks the local variables during a walk of a syntax tree, and which of them closures
+// capture.
 type scopes struct {
 	blocks   []block
-	function int                      // how many functions are open inside each other
-	declared map[string][]declaration // the variables of a name that are in scope, the innermost last
-	count    int                      // of declarations until here
+	function int                      // nesting level of the current function
+	declared map[string][]declaration // visible variables by name, the innermost last
+	count    int                      // number of declarations so far
 
-	usage []usage // of the variable of each declaration, in the order of the source
+	usage []usage // by number of the declaration, in the order of the source
 }
 
-// usage is what becomes of a variable: whether a function inside captures it, and whether it is
-// assigned to after its declaration.
+// usage says whether a closure captures a variable, and whether the script assigns to it after its
+// declaration.
 type usage struct{ captured, assigned bool }
 
-// block is a scope. The compiler closes captured variables for a block as a whole, so more need
-// not be known of them.
+// block is a scope. The compiler closes the captured variables of a block together.
 type block struct {
 	names    []string
 	function int
 	loop     bool
 	captured bool
-	closes   bool // of a loop: a break leaves blocks inside it that have captured variables
+	closes   bool // of a loop: a break leaves inner blocks with captured variables
 }
 
-// declaration is where a name was declared.
+// declaration says where a name was declared.
 type declaration struct{ block, function, number int }
 
 func (s *scopes) open(loop bool) {
 	s.blocks = append(s.blocks, block{function: s.function, loop: loop})
 }
 
-// close ends the innermost scope and returns what is known of it.
+// close ends the innermost scope and returns its block.
 func (s *scopes) close() block {
 	last := len(s.blocks) - 1
 	b := s.blocks[last]
@@ -67,12 +66,12 @@ func (s *scopes) declare(name string) (boxed bool) {
 	return s.needsBox(s.count - 1)
 }
 
-// needsBox reports whether the variable of a declaration does, see capture.go.
+// needsBox reports whether the variable of a declaration needs a box, see capture.go.
 func (s *scopes) needsBox(number int) bool {
 	return s.usage[number].captured && s.usage[number].assigned
 }
 
-// use notes that a name is used here, and reports whether its variable has a box.
+// use records a use of a name, and reports whether its variable has a box.
 func (s *scopes) use(name string) (boxed bool) {
 	v, ok := s.find(name)
 	if !ok {
@@ -85,20 +84,21 @@ func (s *scopes) use(name string) (boxed bool) {
 	return s.needsBox(v.number)
 }
 
-// assign notes that a name is assigned to here.
+// assign records an assignment to a name.
 func (s *scopes) assign(name string) {
 	if v, ok := s.find(name); ok {
 		s.usage[v.number].assigned = true
 	}
 }
 
-// isLocal reports whether a name is a local variable of the function that is open, and has a box or has none.
+// isLocal reports whether a name is a local variable of the current function, with or without a
+// box.
 func (s *scopes) isLocal(name string, boxed bool) bool {
 	v, ok := s.find(name)
 	return ok && v.function == s.function && s.needsBox(v.number) == boxed
 }
 
-// hasBox reports whether a name is a variable of any function that has a box.
+// hasBox reports whether a name is a boxed variable of any function.
 func (s *scopes) hasBox(name string) bool {
 	v, ok := s.find(name)
 	return ok && s.needsBox(v.number)
@@ -112,8 +112,8 @@ func (s *scopes) find(name string) (declaration, bool) {
 	return all[len(all)-1], true
 }
 
-// breakLoop notes a break here. The compiler closes captured variables at a break only if the
-// loop's own block has some.
+// breakLoop records a break. The compiler closes captured variables at a break only if the loop's
+// own block has some.
 func (s *scopes) breakLoop() {
 	captured := false
 	for i := len(s.blocks) - 1; i >= 0 && s.blocks[i].function == s.function; i-- {

@@ -7,7 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// magic are the characters without which a pattern is plain text.
+// magic are the special characters of patterns.
 const magic = "^$*+?.([%-"
 
 func (s *state) stringFind(L *lua.LState) int  { return s.search(L, true) }
@@ -51,7 +51,7 @@ func (s *state) stringGmatch(L *lua.LState) int {
 				continue
 			}
 			from := i
-			i = max(end, from+1) // an empty match moves on all the same
+			i = max(end, from+1) // also after an empty match
 			return m.push(from, end, true)
 		}
 		return 0
@@ -105,7 +105,7 @@ func (s *state) stringGsub(L *lua.LState) int {
 	return push(L, lua.LString(b.String()), lua.LNumber(n))
 }
 
-// replace writes what replaces src[from:to].
+// replace writes the replacement of src[from:to].
 func (s *state) replace(m *matcher, b *bytes.Buffer, replacement lua.LValue, from, to int) {
 	L := m.L
 	var v lua.LValue

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// The compiler makes room for a thousand instructions in each function; the cache must not keep it.
-func TestTheCacheCountsWhatAScriptTakes(t *testing.T) {
+// The compiler allocates room for a thousand instructions in each function. The cache must not keep
+// that room.
+func TestCacheCountsTheSizeOfScripts(t *testing.T) {
 	const functions = 1500
 	c, err := compileScript("return {" + strings.Repeat("function() end,", functions) + "}")
 	if err != nil {

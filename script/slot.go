@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// slot is a place for one script that runs.
+// slot can run one script at a time.
 type slot struct {
-	// started is when the run in it began, by the runner's clock; 0 = there is none. Together
-	// with the slot it names the run.
+	// started is the start of the current run, by the runner's clock; 0 = no run. A slot and its
+	// started identify a run.
 	started atomic.Int64
-	killed  atomic.Int64 // the started of a run that is to end
-	state   *state       // of its runs, one after the other; nil = to be made
+	killed  atomic.Int64 // started of a run that must end
+	state   *state       // reused by later runs; nil = not created yet
 }
 
-// turn waits for a free slot, as long as some script that runs may still end soon.
-func (r *Runner) turn(ctx context.Context) (*slot, error) {
+// acquireSlot waits for a free slot. It fails with ErrBusy when all running scripts are busy.
+func (r *Runner) acquireSlot(ctx context.Context) (*slot, error) {
 	select {
 	case s := <-r.free:
 		return s, nil
@@ -40,12 +40,12 @@ func (r *Runner) turn(ctx context.Context) (*slot, error) {
 	}
 }
 
-// untilBusy is how long it takes until every script has run longer than allowed.
+// untilBusy returns the time until all running scripts count as busy.
 func (r *Runner) untilBusy() time.Duration {
 	now := r.clock()
 	var youngest time.Duration = 1<<63 - 1
 	for _, s := range r.slots {
-		age := time.Duration(0) // one that is just coming or going
+		age := time.Duration(0) // a run is about to begin or has just ended
 		if started := s.started.Load(); started != 0 {
 			age = time.Duration(now - started)
 		}
@@ -63,8 +63,8 @@ func (r *Runner) busyAfter() time.Duration {
 	return defaultBusyAfter
 }
 
-// Kill ends the scripts that have run longer than Config.BusyAfter, or returns ErrNotBusy.
-// They end soon after, with an error.
+// Kill ends the scripts that have run for longer than Config.BusyAfter. They end soon after, with
+// an error. It returns ErrNotBusy if there are none.
 func (r *Runner) Kill() error {
 	now, after := r.clock(), r.busyAfter()
 	found := false

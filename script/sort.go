@@ -4,8 +4,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// sorter sorts a table as Lua 5.1 does (ltablib.c): which of two equal elements comes first, and
-// what a function that contradicts itself leads to, is the same.
+// sorter sorts a table by the algorithm of Lua 5.1 (ltablib.c). So equal elements, and inconsistent
+// functions, have the same result.
 type sorter struct {
 	s    *state
 	L    *lua.LState
@@ -15,8 +15,8 @@ type sorter struct {
 
 func (s *state) tableSort(L *lua.LState) int {
 	t := checkTable(L, 1)
-	if _, ok := s.behind[t]; ok {
-		return 0 // no library has elements to sort
+	if _, ok := s.contents[t]; ok {
+		return 0 // a read-only table has no elements
 	}
 	o := sorter{s: s, L: L, t: t}
 	if !isNone(L, 2) {
@@ -39,7 +39,7 @@ func (o *sorter) isLess(a, b lua.LValue) bool {
 	return lua.LVAsBool(call1(L, o.less, a, b))
 }
 
-// order swaps elements i < j if they are in the wrong order.
+// order swaps elements i and j, i < j, if they are in the wrong order.
 func (o *sorter) order(i, j int) {
 	a, b := o.get(i), o.get(j)
 	if o.isLess(b, a) {
@@ -71,7 +71,7 @@ func (o *sorter) sort(low, high int) {
 		v := o.get(high - 1)
 		o.set(high-1, o.get(i))
 		o.set(i, v)
-		if i-low < high-i { // the smaller half first: that bounds how deep this goes
+		if i-low < high-i { // recursing into the smaller half bounds the depth
 			o.sort(low, i-1)
 			low = i + 1
 		} else {
@@ -81,8 +81,8 @@ func (o *sorter) sort(low, high int) {
 	}
 }
 
-// partition puts what is less than the pivot, which is at high-1, before the rest, and returns
-// where that begins.
+// partition moves the elements below the pivot, which is at high-1, before the others. It returns
+// where the others begin.
 func (o *sorter) partition(low, high int, pivot lua.LValue) int {
 	i, j := low, high-1
 	for {

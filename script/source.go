@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// readSource goes through Lua text and returns what the parser does not tell, or not right: for
-// each word "local", whether "function" follows it; and the text, with comments such as --[== that
-// only look long made short ones. It refuses separators and escapes that the parser takes and Lua
-// does not. Other text that is no Lua it leaves to the parser.
+// readSource scans Lua text for what the parser gets wrong. It returns the text, in which comments
+// such as --[==, which are no long comments, are changed to short ones. For each word "local" it
+// returns whether "function" follows. It refuses separators and escapes that the parser accepts and
+// Lua does not. The parser finds all other errors.
 func readSource(text, name string) (string, []bool, error) {
 	var fixed []byte
 	var locals []bool
 	afterLocal, parameters := false, false
-	last := byte(';') // of what was read, or ; where nothing can be separated
+	last := byte(';') // the last byte of code, or ; where no separator may follow
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '"' || c == '\'':
@@ -88,7 +88,7 @@ func errorAt(text string, i int, name, what string) error {
 	return fmt.Errorf("%s:%d: %s", name, 1+strings.Count(text[:i], "\n"), what)
 }
 
-// quotedEnd is where the string that begins at i ends, and whether an escape in it is no byte.
+// quotedEnd returns the end of the string that begins at i. large means that an escape exceeds 255.
 func quotedEnd(text string, i int) (end int, large bool) {
 	quote := text[i]
 	for i++; i < len(text); i++ {
@@ -106,7 +106,7 @@ func quotedEnd(text string, i int) (end int, large bool) {
 	return len(text), large
 }
 
-// longEnd is where the long bracket that begins at i ends, or -1 if none begins there.
+// longEnd returns the end of the long bracket that begins at i, or -1 if none begins there.
 func longEnd(text string, i int) int {
 	if i >= len(text) || text[i] != '[' {
 		return -1

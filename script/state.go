@@ -14,30 +14,29 @@ import (
 )
 
 const (
-	// maxCalls bounds the calls inside calls of the main thread.
+	// maxCalls is the maximum depth of calls in the main thread.
 	maxCalls = 1000
-	// maxRegisters bounds the values that they have at hand. Too many of either are an error
-	// of the script.
+	// maxRegisters is the maximum number of values on its stack.
 	minRegisters = 1 << 10
 	maxRegisters = 1 << 15
-	// maxString is the longest string in bytes that a script can make.
+	// maxString is the maximum length of a string that a script creates, in bytes.
 	maxString = 1 << 20
 )
 
-// state is a Lua machine with the sandbox in it. It runs one script after the other.
+// state is a Lua state with the sandbox. It runs one script after the other.
 type state struct {
 	*meter
 	*sandbox
 	lua    *lua.LState
 	logger *slog.Logger
 
-	// Of the run:
+	// Of the current run:
 	host   Host
-	proto  int  // of replies, as the script wants them
-	broken bool // something went wrong that a state should not live on after
+	proto  int  // version of RESP, set by redis.setresp
+	broken bool // gopher-lua panicked: the state must not be reused
 	random random
-	args   [][]byte // of a call
-	arena  []byte   // their bytes
+	args   [][]byte // arguments of a call
+	arena  []byte   // memory of args
 }
 
 func newState(logger *slog.Logger, m *meter) *state {
@@ -53,8 +52,7 @@ func newState(logger *slog.Logger, m *meter) *state {
 	return s
 }
 
-// run runs a script and writes its reply to w. It reports too whether the state can be used
-// again.
+// run runs a script and writes its reply to w. usable says whether the state can be reused.
 func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *resp.Writer, started int64) (usable bool, err error) {
 	s.begin(ctx, started, c.Yield)
 	s.host, s.proto, s.broken = h, 2, false
@@ -72,7 +70,7 @@ func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *re
 		err = s.reply(w, L.Get(-1))
 		L.SetTop(0)
 	}
-	s.globals.RawSetString("KEYS", lua.LFalse) // not nil, which would cost more
+	s.globals.RawSetString("KEYS", lua.LFalse) // cheaper than nil
 	s.globals.RawSetString("ARGV", lua.LFalse)
 	s.host, s.yieldCPU = nil, nil
 	if failed == nil && s.stopped == nil {
@@ -85,8 +83,7 @@ func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *re
 	return s.stopped == nil && !s.broken, s.explain(failed, script.sha)
 }
 
-// protected calls the function on the stack. Some errors the machine cannot word: it panics once
-// more while it does.
+// protected calls the function on the stack. gopher-lua may panic while it formats an error.
 func protected(L *lua.LState) (err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -104,10 +101,10 @@ func tableOf(values [][]byte) *lua.LTable {
 	return t
 }
 
-// newTable makes a table with room. No state is needed for that.
+// newTable returns a table with room for elements.
 func newTable(array, hash int) *lua.LTable { return (*lua.LState)(nil).CreateTable(array, hash) }
 
-// explain words why a script has failed, as Redis does.
+// explain returns the error of a failed script, with the text of Redis.
 func (s *state) explain(failed error, sha string) error {
 	var e *lua.ApiError
 	errors.As(failed, &e)
@@ -134,7 +131,7 @@ func (s *state) explain(failed error, sha string) error {
 	return Error(text + ".")
 }
 
-// errorText is the error reply for a value that a script has raised.
+// errorText returns the error reply for a raised value.
 func errorText(v lua.LValue) string {
 	if t, ok := v.(*lua.LTable); ok {
 		if text, ok := t.RawGetString("err").(lua.LString); ok {
@@ -148,19 +145,19 @@ func errorText(v lua.LValue) string {
 	return "ERR " + v.String()
 }
 
-// innermost finds the innermost Lua function in a stack trace.
+// innermost returns the position of the innermost Lua function in a stack trace.
 func innermost(trace string) (where string, line int, ok bool) {
 	for frame := range strings.Lines(trace) {
-		place, _, found := strings.Cut(strings.TrimSpace(frame), ": in ")
-		if !found || strings.HasPrefix(place, "[G]") {
+		pos, _, found := strings.Cut(strings.TrimSpace(frame), ": in ")
+		if !found || strings.HasPrefix(pos, "[G]") {
 			continue
 		}
-		colon := strings.LastIndexByte(place, ':')
-		line, err := strconv.Atoi(place[colon+1:])
+		colon := strings.LastIndexByte(pos, ':')
+		line, err := strconv.Atoi(pos[colon+1:])
 		if colon < 0 || err != nil {
 			continue
 		}
-		where = place[:colon]
+		where = pos[:colon]
 		if where == chunkName {
 			where = "@" + where
 		}

@@ -17,8 +17,7 @@ func (s *state) stringLibrary() map[string]lua.LGFunction {
 	}
 }
 
-// startIndex is the position that i means in a string of n bytes; negative ones count
-// from its end.
+// startIndex returns the position i in a string of n bytes. A negative i counts from the end.
 func startIndex(i, n int) int {
 	if i < 0 {
 		i += n + 1

@@ -4,14 +4,14 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// tableLibrary returns the table library. None of its functions is gopher-lua's: those read the
-// array part of a table only, in steps that nothing can interrupt.
+// tableLibrary returns the table library. None of its functions is gopher-lua's. Those use only the
+// array part of a table, and their errors are not those of Redis.
 func (s *state) tableLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"concat":   s.tableConcat,   // unbounded: theirs makes strings of any length
 		"insert":   s.tableInsert,   // differs: theirs changes read-only tables
 		"remove":   s.tableRemove,   // differs: theirs returns nil where Lua returns nothing
-		"sort":     s.tableSort,     // uninterruptible; differs: the order of equal elements
+		"sort":     s.tableSort,     // differs: the order of equal elements
 		"getn":     s.tableGetN,     // differs: theirs misses elements beyond the array part
 		"maxn":     s.tableMaxN,     // differs: theirs misses keys beyond the array part
 		"foreach":  s.tableForEach,  // differs: they have none
@@ -54,7 +54,8 @@ func (s *state) tableInsert(L *lua.LState) int {
 	case 3:
 		at := checkInt(L, 2)
 		if at < end-maxShift {
-			raiseError(L, "bad argument #2 to 'insert' (position out of bounds)") // it would take too long
+			// The loop would take too long.
+			raiseError(L, "bad argument #2 to 'insert' (position out of bounds)")
 		}
 		s.spend(L, max(0, end-at)/4)
 		for i := max(end, at); i > at; i-- {

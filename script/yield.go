@@ -7,18 +7,18 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// yieldSource makes the function coroutine.yield from the machine's. That leaves registers empty if
-// a resume gives fewer values than the coroutine takes, and cannot be the last call of a coroutine.
-// A return from a function of Lua fills in what is missing.
+// yieldSource wraps gopher-lua's coroutine.yield. That function leaves registers unset if a resume
+// passes fewer values than the coroutine uses. It also fails as the last call of a coroutine. A
+// return from a Lua function sets the missing values.
 const yieldSource = `local yield = ...
 local function values(...) return ... end
 return function(...) return values(yield(...)) end`
 
 const errYield = "attempt to yield across metamethod/C-call boundary"
 
-// newYield returns the function coroutine.yield. Its frames are called [G], as those of functions in
-// Go, so that no error shows them.
-func (s *state) newYield(machine lua.LGFunction) *lua.LFunction {
+// newYield returns the function coroutine.yield. Its chunk has the name [G], as functions in Go, so
+// that errors do not show it.
+func (s *state) newYield(original lua.LGFunction) *lua.LFunction {
 	L := s.lua
 	f, err := L.Load(strings.NewReader(yieldSource), "[G]")
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *state) newYield(machine lua.LGFunction) *lua.LFunction {
 		if !isYieldable() {
 			raise(L, errYield)
 		}
-		return machine(L)
+		return original(L)
 	}))
 	L.Call(1, 1)
 	yield := L.Get(-1).(*lua.LFunction)
@@ -37,12 +37,12 @@ func (s *state) newYield(machine lua.LGFunction) *lua.LFunction {
 	return yield
 }
 
-// isYieldable reports whether the caller, a function in Go, was called by the loop that runs a
-// coroutine. The machine starts another loop for what a metamethod, a for statement or a function in
-// Go calls, and cannot leave that one and come back to it.
+// isYieldable reports whether the main loop of a coroutine called the caller, a function in Go.
+// gopher-lua starts another loop for calls from a metamethod, a for statement or a function in Go.
+// It cannot leave such a loop and come back to it.
 func isYieldable() bool {
 	const machine = "github.com/yuin/gopher-lua."
-	var callers [16]uintptr // more than there are up to the first loop
+	var callers [16]uintptr // the first loop is among these
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		frame, more := frames.Next()

@@ -145,7 +145,7 @@ func TestPublicTLSNeedsAPasswordOrClientCertificates(t *testing.T) {
 		if _, err := loadTest(t, args, nil, ""); (err == nil) != allowed {
 			t.Errorf("%q: %v", more, err)
 		}
-		// A certificate asked for by TLS does nothing for those who speak plain text.
+		// Required client certificates do not protect plain RESP.
 		args = append(s.args("--addr", "0.0.0.0:0"), strings.Fields(more)...)
 		if _, err := loadTest(t, args, nil, ""); (err == nil) != (more == "--requirepass x" || more == "--insecure") {
 			t.Errorf("plain, %q: %v", more, err)
@@ -218,7 +218,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 		}
 	}
 
-	// As those who renew certificates do: other content at the same path.
+	// Tools that renew certificates write new content to the same path.
 	s.write("server", certs.Leaf{Name: "second"})
 	shows("first")
 	set("", "tls-cert-file", s.path("server.crt"))

@@ -41,7 +41,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 		MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
 		TLSAuthClients: "no", TLSMinVersion: "1.2",
 	}
-	c.users = nil // nobody has said who they are
+	c.users = nil // compared by other tests
 	if *c != want {
 		t.Errorf("got  %+v\nwant %+v", *c, want)
 	}

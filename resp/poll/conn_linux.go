@@ -70,7 +70,7 @@ func (c *Conn) record(e uint32) bool {
 	return true
 }
 
-// ref keeps the descriptor from being closed, and so from being another's, until done.
+// ref keeps the descriptor open until unref. Otherwise the kernel might reuse it meanwhile.
 func (c *Conn) ref() bool {
 	for {
 		n := c.refs.Load()
@@ -106,7 +106,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 			c.readable.Store(false)
 			b = b[:min(len(b), maxRead)]
 			n, err := c.readNow(b)
-			if n == len(b) { // otherwise the socket is empty, or has urgent data, which no client sends
+			if n == len(b) { // otherwise the socket is empty, but for urgent data
 				c.readable.Store(true)
 			}
 			if n > 0 || err != nil {

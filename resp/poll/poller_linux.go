@@ -126,7 +126,8 @@ func (p *Poller) watch(s *Conn) error {
 	s.id = p.lastID
 	p.conns[s.id] = s
 	p.mu.Unlock()
-	e := unix.EpollEvent{Events: events, Fd: int32(s.id), Pad: int32(s.id >> 32)} // 64 bits of user data
+	// Fd and Pad together are 64 bits of user data.
+	e := unix.EpollEvent{Events: events, Fd: int32(s.id), Pad: int32(s.id >> 32)}
 	var err error
 	cerr := p.raw.Control(func(epoll uintptr) {
 		err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, s.fd, &e)
@@ -157,7 +158,7 @@ func (p *Poller) enqueue(t *task, returning bool) {
 	p.Wake()
 }
 
-// enqueuePaused schedules t to go on detached. Each round resumes one such task, so few compute at a
+// enqueuePaused schedules t to go on detached. A round resumes one such task, so few compute at a
 // time.
 func (p *Poller) enqueuePaused(t *task) {
 	p.mu.Lock()

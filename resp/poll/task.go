@@ -36,7 +36,7 @@ type taskState = uint32
 
 const (
 	running  taskState = iota // or about to run
-	signaled                  // running, and signaled since: it must read again before it becomes idle
+	signaled                  // running, and must check for news before it becomes idle
 	parked                    // idle
 )
 
@@ -53,7 +53,7 @@ func (t *task) start(run func()) {
 	t.poller.enqueue(t, false)
 }
 
-// signal makes an idle task run again, now or as soon as it becomes idle. Any goroutine may call it.
+// signal makes an idle task run, now or once it becomes idle. Any goroutine may call it.
 func (t *task) signal() {
 	if t.claim() {
 		t.poller.enqueue(t, false)
@@ -83,8 +83,8 @@ func (t *task) claim() bool {
 // to the front group of the next round, since it has waited already.
 func (t *task) run(here mode) {
 	for {
-		t.here, t.hasRead = here, here != shared // a task from another mode reads in a later round
-		t.state.Store(running)                   // the reason of an earlier signal is stored already
+		t.here, t.hasRead = here, here != shared // others read in a later round
+		t.state.Store(running)                   // Read finds the reason of an earlier signal
 		to, ok := t.resume()
 		if !ok {
 			t.resume, t.yield = nil, nil // they would keep the connection in memory

@@ -70,13 +70,13 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 		}
 		conns = append(conns, c)
 	}
-	const refused = `connections cannot be accepted now.*pause=(\S+)`
+	const refused = `cannot accept connections.*pause=(\S+)`
 	p.Wants(t, refused)
 	v.servesOthers()
 	v.costsAtMost(16 << 20)
 
 	// When the pauses are as long as they get, and the bystanders are gone.
-	p.Wants(t, `connections cannot be accepted now.*pause=1s`)
+	p.Wants(t, `cannot accept connections.*pause=1s`)
 	v.dismiss()
 	from, began, line := v.cpu(), time.Now(), p.Lines()
 	for range 9 { // some of them short: those who left made room for a moment

@@ -189,7 +189,7 @@ func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 		}
 	}
 	t.Logf("all were cut within %v", time.Since(began))
-	if !strings.Contains(v.log(), "client cut: it does not take its replies") {
+	if !strings.Contains(v.log(), "client disconnected: it does not read its replies") {
 		t.Errorf("it does not say so:\n%s", v.log())
 	}
 	v.costsAtMost(len(conns) * 2 << 20)

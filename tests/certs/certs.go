@@ -1,6 +1,6 @@
-// Package certs makes certificates for tests: an authority signs them in memory, and
-// they are written to a file only where a program has to read them. They are made
-// anew for each run, so there is nothing to renew and no key in the repository.
+// Package certs creates certificates for tests. An authority signs them in memory. They are written
+// to files only for programs that read files. Each run creates new ones, so none expires and no key
+// is in the repository.
 package certs
 
 import (
@@ -19,24 +19,23 @@ import (
 	"time"
 )
 
-// The time that certificates are valid for unless Leaf says otherwise. It holds the year
-// 2000, where the fake time of testing/synctest begins.
+// The default validity of certificates. It includes the year 2000, where the fake time of
+// testing/synctest begins.
 var (
 	begin = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 	end   = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Authority signs certificates. Safe for concurrent use.
+// Authority signs certificates. It is safe for concurrent use.
 type Authority struct {
-	Pool *x509.CertPool // of its own certificate alone
+	Pool *x509.CertPool // its certificate only
 	PEM  []byte         // its certificate
 
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// Leaf says what is to be signed. The zero value is a certificate without a name that is
-// valid now.
+// Leaf describes a certificate. The zero value is a valid certificate without a name.
 type Leaf struct {
 	Name                string    // common name; "" = none
 	NotBefore, NotAfter time.Time // zero = valid for decades
@@ -48,7 +47,7 @@ type Signed struct {
 	CertPEM, KeyPEM []byte
 }
 
-// NewAuthority makes an authority of that name.
+// NewAuthority returns an authority of that name.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := x509.Certificate{
@@ -66,7 +65,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Sign makes a certificate for server and client of 127.0.0.1 and localhost.
+// Sign returns a certificate for servers and clients on 127.0.0.1 and localhost.
 func (a *Authority) Sign(t testing.TB, l Leaf) Signed {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))

@@ -178,7 +178,7 @@ func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	if _, err := c.Do("PING"); err == nil || !strings.Contains(err.Error(), "This port speaks TLS only") {
 		t.Errorf("a client without TLS is told %v", err)
 	}
-	s.Wants(t, `level=WARN msg="client cut: its TLS handshake failed"`)
+	s.Wants(t, `level=WARN msg="client disconnected: TLS handshake failed"`)
 }
 
 func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
@@ -197,7 +197,7 @@ func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
 	if err := wrong.Ping(t.Context()).Err(); !errors.As(err, &header) {
 		t.Errorf("a client that speaks TLS to the plain port is told %v", err)
 	}
-	s.Wants(t, `level=WARN msg="client cut: it speaks TLS to the plain port"`)
+	s.Wants(t, `level=WARN msg="client disconnected: it uses TLS on the plain port"`)
 }
 
 func TestMutualTLSLetsInThoseOfItsAuthorityOnly(t *testing.T) {

@@ -162,7 +162,7 @@ func TestAChangedFileHoldsAfterACLLoadForThoseWhoAreConnected(t *testing.T) {
 
 func TestAFileOfUsersWithFaultsIsRefusedAtTheStart(t *testing.T) {
 	file := writeUsers(t, "user a on >1 (+get)")
-	simbatest.Refused(t, 2, "users.acl:1: Error in applying operation '(+get)': selectors are not served", "--addr", "127.0.0.1:0", "--aclfile", file, "--check-config")
+	simbatest.Refused(t, 2, "users.acl:1: Error in applying operation '(+get)': selectors are not supported", "--addr", "127.0.0.1:0", "--aclfile", file, "--check-config")
 	simbatest.Refused(t, 2, "users are on without a password: [default]", "--addr", "0.0.0.0:0", "--aclfile", writeUsers(t, "user a on >1"), "--check-config")
 }
 

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// exception is why tests of the suite are not run against this server.
+// exception lists tests of the suite that do not apply to this server.
 type exception struct {
 	why   string
-	tests []string // names, or "/" and a regular expression of names
+	tests []string // names, or regular expressions after "/"
 }
 
 var exceptions = []exception{
@@ -18,7 +18,7 @@ var exceptions = []exception{
 		"Very big payload in GET/SET",
 		"trim on SET with big value",
 	}},
-	{"lists, sets and streams are not served: this is a lock server", []string{
+	{"a lock server has no lists, sets and streams", []string{
 		"/^raw protocol response", // SRANDMEMBER
 		"Regression for a crash with blocking ops and pipelining",
 		"/^Keyspace notifications: (list|set|zset|stream) events test$",
@@ -33,7 +33,7 @@ var exceptions = []exception{
 		"/^INCR(BYFLOAT)? fails against a key holding a list$",
 		"EXPIRE - write on expire should work",
 	}},
-	{"this command is not served: no lock needs it", []string{
+	{"a lock server does not have this command", []string{
 		"test argument rewriting - issue 9598", // INCRBYFLOAT
 		"/^INCRBYFLOAT (against|over|fails against key with spaces|does not allow|decrement)",
 		"string to double with null terminator", // SETRANGE
@@ -42,18 +42,18 @@ var exceptions = []exception{
 		"Flushall while watching several keys by one client", // MSET
 		"MULTI with SAVE",
 	}},
-	{"a subscriber of everything gets the notices of mutexes too, and a change that a hash or a script made in steps " +
-		"is told once (docs/reference/redis-keys.md)", []string{
+	{"a subscriber of all channels receives notices of mutexes too, and one notice for several changes " +
+		"of a hash or a script (docs/reference/redis-keys.md)", []string{
 		"/^Keyspace notifications: we (receive|can receive)",
 		"Keyspace notifications: general events test",
 		"Keyspace notifications: hash events test",
 		"/^Keyspace notifications: expired events",
 		"Keyspace notifications: new key test",
 	}},
-	{"a script that runs long does not hold others up (docs/guides/redis-locks.md)", []string{
+	{"a long script does not block other clients (docs/guides/redis-locks.md)", []string{
 		"/script timeout$",
 	}},
-	{"it does not wait for the reply to what it asks on one connection before it looks on another: here they are served side by side", []string{
+	{"the test relies on the order of commands on two connections, which run in parallel here", []string{
 		"/after P?UNSUBSCRIBE without arguments$",
 	}},
 	{"a lease ends within 100 years", []string{"PEXPIREAT with big integer works"}},
@@ -67,7 +67,7 @@ func exceptionPatterns() []string {
 	return all
 }
 
-// excepted returns why a test is not run, "" if it is.
+// excepted returns why a test does not run, "" if it runs.
 func excepted(name string) string {
 	for _, e := range exceptions {
 		for _, pattern := range e.tests {
@@ -79,7 +79,7 @@ func excepted(name string) string {
 	return ""
 }
 
-// matches reports what the suite makes of a pattern.
+// matches reports whether the suite applies a pattern to a name.
 func matches(pattern, name string) bool {
 	if expression, ok := strings.CutPrefix(pattern, "/"); ok {
 		return regexp.MustCompile(expression).MatchString(name)
@@ -87,7 +87,7 @@ func matches(pattern, name string) bool {
 	return pattern == name
 }
 
-// checkExceptions fails for one that names no test any more.
+// checkExceptions fails if an exception matches no test.
 func checkExceptions(t *testing.T, all *verdicts) {
 	t.Helper()
 	for _, pattern := range exceptionPatterns() {

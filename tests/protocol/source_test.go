@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// source is where tools/install puts Redis' source, below the user's cache folder.
+// source is the path of Redis' source in the user's cache folder, where tools/install puts it.
 const source = "simba-resp/redis-7.0.15"
 
-// functionFlush is what the suite does before every unit to a server that it has not started itself. There
-// are no functions here to be flushed, so its copy does without.
+// functionFlush is a command that the suite sends to an external server before each unit. This
+// server has no functions, so the copy of the suite omits it.
 const functionFlush = "\n    r function flush\n"
 
-// suite returns a folder with a copy of the suite, which writes into its own.
+// suite returns a folder with a copy of the suite, which writes into its folder.
 func suite(t *testing.T) string {
 	t.Helper()
 	need(t, hasProgram("tclsh"), "tclsh")
@@ -51,7 +51,7 @@ func hasProgram(name string) bool {
 	return err == nil
 }
 
-// need skips the test if something is missing. Where CI runs it must be there.
+// need skips the test if a requirement is missing, or fails it in CI.
 func need(t *testing.T, there bool, what string) {
 	t.Helper()
 	switch {

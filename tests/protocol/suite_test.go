@@ -17,16 +17,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// units are those of Redis' suite that are run. The others are about what this server does not have, or start
-// servers of their own: the suite leaves those out for any server that it has not started (unit/auth, unit/acl).
+// units are the units of the suite that run here. The others test features that this server lacks,
+// or start servers of their own. The suite skips the latter for an external server (unit/auth,
+// unit/acl).
 var units = []string{"protocol", "quit", "pubsub", "multi", "type/string", "type/incr", "expire", "info-command"}
 
-// tags are kinds of tests that are left out for both servers: those that look into Redis with DEBUG (which this
-// server does not have: who may send commands may not therefore crash or stop the process), those with replicas,
-// those that fill Redis' memory, and long ones.
+// tags exclude tests for both servers: tests with DEBUG or replicas, tests that fill the memory, and
+// long ones. This server has no DEBUG, so that no client can crash it.
 const tags = "-needs:debug -needs:repl -needs:config-maxmemory -slow"
 
-// long sets ten thousand keys, one after the other.
+// long is a test that sets ten thousand keys, one after the other.
 const long = "SETNX against expired volatile key"
 
 // TestRedisOwnSuitePasses runs the suite against this server, and as a control against Redis itself.
@@ -38,7 +38,7 @@ func TestRedisOwnSuitePasses(t *testing.T) {
 
 	server := simbatest.Start(t, "--durability", "memory")
 	if got, err := ask(server.Addr, "CONFIG SET flush-held-locks yes"); err != nil || got != "+OK\r\n" {
-		t.Fatalf("%q, %v", got, err) // the suite flushes what the test before has left
+		t.Fatalf("%q, %v", got, err) // each test flushes the keys of the one before
 	}
 	ours := runTwice(t, dir, server.Addr, append(exceptionPatterns(), long)...)
 	ours.mustPass(t, "simba-resp")
@@ -52,13 +52,13 @@ func TestRedisOwnSuitePasses(t *testing.T) {
 	}
 }
 
-// verdicts are the tests of a run, by name.
+// verdicts are the tests of a run, by name and result.
 type verdicts struct {
 	passed, failed, skipped []string
 	output                  string
 }
 
-// mustPass fails the test unless everything that ran has passed, and something did.
+// mustPass fails the test unless all tests of the run have passed, and enough of them ran.
 func (v *verdicts) mustPass(t *testing.T, server string) {
 	t.Helper()
 	t.Logf("%s: %d passed, %d failed, %d skipped", server, len(v.passed), len(v.failed), len(v.skipped))
@@ -73,21 +73,21 @@ func (v *verdicts) mustPass(t *testing.T, server string) {
 	}
 }
 
-// A verdict is on a line of its own: "[ok]: PING (3 ms)", "[err]: PING in tests/unit/quit.tcl".
+// verdict matches the line of a result: "[ok]: PING (3 ms)", "[err]: PING in tests/unit/quit.tcl".
 var verdict = regexp.MustCompile(`(?m)^\[(ok|err|skip)\]: (.*?)(?: \(\d+ ms\)| in tests/unit/\S+)?$`)
 
-// limit bounds a run; the suite itself gives up a test that is stuck.
+// limit bounds a run. The suite itself ends a stuck test.
 const limit = 4 * time.Minute
 
-// runTwice is run, and runs those tests again by themselves that have failed: some of them expect an expiry, or a
-// reply, within milliseconds, and fail on a busy machine. One that fails twice has failed.
+// runTwice is run, but runs failed tests a second time. Some tests expect an expiry or a reply
+// within milliseconds, and fail on a busy machine.
 func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 	t.Helper()
 	first := run(t, dir, addr, nil, without...)
 	if len(first.failed) == 0 {
 		return first
 	}
-	t.Logf("once more, since they failed: %q", first.failed)
+	t.Logf("running failed tests again: %q", first.failed)
 	again := run(t, dir, addr, first.failed, without...)
 	first.failed = slices.DeleteFunc(first.failed, func(name string) bool {
 		return slices.Contains(again.passed, name) && !slices.Contains(again.failed, name)
@@ -97,8 +97,8 @@ func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 	return first
 }
 
-// run runs the units against the server at addr, only the tests of those names (nil = all) and without those of
-// these; "/…" is a regular expression.
+// run runs the units against the server at addr. only selects tests by name (nil = all), and without
+// excludes tests. A name "/…" is a regular expression.
 func run(t *testing.T, dir, addr string, only []string, without ...string) *verdicts {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -109,9 +109,11 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 	if err := os.WriteFile(skips, []byte(strings.Join(without, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Durable: one that fails does not end the run.
-	args := []string{"tests/test_helper.tcl", "--host", host, "--port", port, "--clients", "1", "--durable", "--singledb",
-		"--ignore-encoding", "--tags", tags, "--timeout", "60", "--skipfile", skips}
+	args := []string{
+		"tests/test_helper.tcl", "--host", host, "--port", port, "--clients", "1",
+		"--durable", // a failed test does not end the run
+		"--singledb", "--ignore-encoding", "--tags", tags, "--timeout", "60", "--skipfile", skips,
+	}
 	for _, unit := range units {
 		args = append(args, "--single", "unit/"+unit)
 	}
@@ -128,7 +130,7 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 		t.Fatalf("the suite does not end:\n%s", p.Output())
 	}
 	v := &verdicts{output: p.Output()}
-	tests, _, _ := strings.Cut(v.output, "The following tests failed:") // there they are named again
+	tests, _, _ := strings.Cut(v.output, "The following tests failed:") // which lists them again
 	for _, m := range verdict.FindAllStringSubmatch(tests, -1) {
 		switch m[1] {
 		case "ok":
@@ -140,7 +142,7 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 		}
 	}
 	if !strings.Contains(v.output, "The End") {
-		t.Fatalf("the suite broke off:\n%s", v.output)
+		t.Fatalf("the suite ended early:\n%s", v.output)
 	}
 	return v
 }

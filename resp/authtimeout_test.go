@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// guarded is a Handler that lets a client in by AUTH, and out by RESET.
+// guarded is a Handler whose AUTH authenticates a client and whose RESET ends that.
 func guarded() *script {
 	return &script{commands: map[string]func(*Conn, [][]byte){
 		"AUTH":  func(c *Conn, _ [][]byte) { c.SetAuthenticated(true); c.Reply().Simple("OK") },
@@ -15,7 +15,7 @@ func guarded() *script {
 	}}
 }
 
-// guessing is a Handler whose AUTH is always wrong and answered after 5 s.
+// guessing is a Handler whose AUTH fails after 5 s.
 func guessing() *script {
 	return &script{commands: map[string]func(*Conn, [][]byte){"AUTH": func(c *Conn, _ [][]byte) {
 		c.NewWait().Await(time.Now().Add(5 * time.Second))
@@ -23,19 +23,19 @@ func guessing() *script {
 	}}}
 }
 
-func TestWhoGuessesInAPipelineIsCutInTimeToo(t *testing.T) {
+func TestAuthTimeoutHoldsWithinAPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := dial(t, NewServer(passwords(), guessing()))
 		start := time.Now()
 		cl.send(strings.Repeat("AUTH\r\n", 100))
 		cl.expectEnd("-WRONGPASS\r\n-WRONGPASS\r\n")
 		if d := time.Since(start); d != DefaultAuthTimeout {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
 
-func TestWhoWaitsForTheAnswerToAGuessHoldsLittleMemory(t *testing.T) {
+func TestUnauthenticatedClientsBufferLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := dial(t, NewServer(passwords(), guessing()))
 		cl.send("AUTH\r\n")
@@ -50,7 +50,7 @@ func TestWhoWaitsForTheAnswerToAGuessHoldsLittleMemory(t *testing.T) {
 
 func passwords() Config { return Config{RequireAuth: func() bool { return true }} }
 
-func TestWhoDoesNotAuthenticateIsCutThoughItSends(t *testing.T) {
+func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 	for name, now := range map[string]func(cl *client){
 		"nothing":           func(*client) {},
 		"a byte of a word":  func(cl *client) { cl.send("P") },
@@ -68,14 +68,14 @@ func TestWhoDoesNotAuthenticateIsCutThoughItSends(t *testing.T) {
 				}
 				cl.expectEnd("")
 				if d := time.Since(start); d != DefaultAuthTimeout {
-					t.Errorf("it was cut after %v", d)
+					t.Errorf("it was disconnected after %v", d)
 				}
 			})
 		})
 	}
 }
 
-func TestWhoAuthenticatesInTimeMayBeIdle(t *testing.T) {
+func TestAuthTimeoutEndsWithAuthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := dial(t, NewServer(passwords(), guarded()))
 		time.Sleep(DefaultAuthTimeout - time.Nanosecond)
@@ -85,7 +85,7 @@ func TestWhoAuthenticatesInTimeMayBeIdle(t *testing.T) {
 	})
 }
 
-func TestTheTimeToAuthenticateBeginsAnewWithRESET(t *testing.T) {
+func TestResetRestartsTheAuthTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := dial(t, NewServer(passwords(), guarded()))
 		cl.call("AUTH\r\n", "+OK\r\n")
@@ -94,12 +94,12 @@ func TestTheTimeToAuthenticateBeginsAnewWithRESET(t *testing.T) {
 		start := time.Now()
 		cl.expectEnd("")
 		if d := time.Since(start); d != DefaultAuthTimeout {
-			t.Errorf("it was cut after %v", d)
+			t.Errorf("it was disconnected after %v", d)
 		}
 	})
 }
 
-func TestWithoutAPasswordNobodyHasToAuthenticate(t *testing.T) {
+func TestAuthTimeoutNeedsAPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := dial(t, NewServer(Config{}, guarded()))
 		time.Sleep(24 * time.Hour)

@@ -1,0 +1,58 @@
+package resp
+
+import (
+	"runtime"
+	"time"
+)
+
+const (
+	// yieldAfter is how long a connection runs before it lets others run.
+	yieldAfter = 150 * time.Microsecond
+	// clockCheckBytes is after how many bytes of commands a polled connection checks the clock.
+	// Other connections check it after each command.
+	clockCheckBytes = 512
+)
+
+// shared reports whether other connections wait while the connection's goroutine runs.
+func (c *Conn) shared() bool { return c.sock != nil && c.sock.Shared() }
+
+// Detach moves the command to a goroutine of its own, until the connection reads again. It must be
+// called before anything but Await that may block or compute for long. It costs about a
+// microsecond.
+func (c *Conn) Detach() {
+	if c.sock != nil {
+		c.sock.Detach()
+	}
+}
+
+// detachInOrder is Detach for a connection that waits for the next write to the disk. Such
+// connections go on in the order of their calls.
+func (c *Conn) detachInOrder() {
+	if c.sock != nil {
+		c.sock.DetachInOrder()
+	}
+}
+
+// Yield lets other connections run if this one has run for yieldAfter. It returns for how long they
+// ran. A command that computes for long calls it now and then. It costs little more than reading
+// the clock. A detached connection stays detached and goes on when a round of the poller resumes
+// it.
+func (c *Conn) Yield() (paused time.Duration) {
+	now := c.age()
+	switch {
+	case c.runningSince == 0:
+		c.runningSince = now
+		return 0
+	case now-c.runningSince < yieldAfter:
+		return 0
+	case c.sock != nil:
+		c.sock.Yield()
+	default:
+		if p := c.server.pollerOf(); p != nil {
+			p.Wake()
+		}
+		runtime.Gosched()
+	}
+	c.runningSince = c.age()
+	return c.runningSince - now
+}
