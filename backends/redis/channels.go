@@ -75,9 +75,9 @@ func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
 // mutex.
 func (s *subscriptions) hasSubscriber(mutex string) bool {
 	s.mu.Lock()
-	any := len(s.patterns) > 0
+	hasPatterns := len(s.patterns) > 0
 	s.mu.Unlock()
-	return any || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
+	return hasPatterns || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
 }
 
 // runSweeps unsubscribes in regular intervals from the channels that nobody here needs.

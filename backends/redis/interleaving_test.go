@@ -474,7 +474,7 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
-		until(t, channel+" is confirmed", func() bool { return b.subs.subscriberFor(channel).confirmed(channel) })
+		until(t, channel+" is confirmed", func() bool { return b.subs.subscriberForChannel(channel).confirmed(channel) })
 	}
 	b.schedule.advance(mutex, time.Now())
 	until(t, "its mutex was reconciled", func() bool {
@@ -493,7 +493,7 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 // unsubscribeReleases has the server receive no notice of a mutex' release.
 func unsubscribeReleases(b *Backend, mutex string) {
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
-		b.subs.subscriberFor(channel).unsubscribe(channel)
+		b.subs.subscriberForChannel(channel).unsubscribe(channel)
 	}
 }
 

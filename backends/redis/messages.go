@@ -25,7 +25,7 @@ func (s *subscriptions) onMessage(m *redis.Message) {
 		return
 	}
 	if m.Pattern != "" {
-		if sub := s.subscriberFor(m.Channel); sub != nil && sub.confirmed(m.Channel) {
+		if sub := s.subscriberForChannel(m.Channel); sub != nil && sub.confirmed(m.Channel) {
 			return // it also arrives by the channel's own subscription
 		}
 	}
@@ -59,7 +59,7 @@ func (s *subscriptions) onContenderNotice(channel, payload string) {
 		return
 	}
 	name := simba.MutexChannel(mutex)
-	if sub := s.subscriberFor(name); s.b.waiters.Count(mutex) == 0 && !s.hasSubscriber(mutex) && (sub == nil || !sub.has(name)) {
+	if sub := s.subscriberForChannel(name); s.b.waiters.Count(mutex) == 0 && !s.hasSubscriber(mutex) && (sub == nil || !sub.has(name)) {
 		return
 	}
 	s.b.mu.Lock()

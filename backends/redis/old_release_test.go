@@ -95,7 +95,7 @@ func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 	b := serve(t, "redis://"+addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
 	e.subscribe(t, b, seeds.Lease(mutex))
-	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
 	return b
 }
 
@@ -235,7 +235,7 @@ func TestNotifiedSimbaContenderIsFirstIfRequestRecordsReleaseFirst(t *testing.T)
 			_, later := acquire(t, b, mutex, "second", time.Minute, second)
 			awaitIdle(t, b, mutex, "first")
 			awaitIdle(t, b, mutex, "second")
-			until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+			until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
 			releaseThenRun(t, j, b, by.script, by.args...)
 			granted(t, first, ticket)
 			next.receive("released@@J0")
@@ -263,7 +263,7 @@ func TestNotifiedSimbaContenderIsFirstIfItQueuesAgainBeforeReconciling(t *testin
 	_, later := acquire(t, b, "m", "second", time.Minute, second)
 	awaitIdle(t, b, "m", "first")
 	awaitIdle(t, b, "m", "second")
-	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
 	<-time.After(time.Second) // its scores are whole seconds, and the next must be larger
 	again := func(p redis.Pipeliner) { next.send(p, next.of.Acquire, 60_000) }
 	releaseThenRunAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")

@@ -83,7 +83,7 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").subscribe()
 	j.mustAcquire()
 	acquire(t, b, "m", "P", time.Minute, nil)
-	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberFor(contenderGlob).confirmed(contenderGlob) })
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
 	blockReconciling(t, b, "m")
 	if _, _, err := b.Break(t.Context(), "m", ""); err != nil {
 		t.Fatal(err)

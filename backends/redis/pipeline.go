@@ -41,8 +41,7 @@ type pipeline struct {
 // request is one run of a script. Its reply and err are set before done is closed, and read only
 // after.
 type request struct {
-	script *script
-	args   []any // the command: EVALSHA and its arguments
+	args []any // the command: EVALSHA and its arguments
 
 	abandoned atomic.Bool // nobody waits for the reply: not sent, if it is still queued
 	done      chan struct{}
@@ -66,7 +65,7 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 			deadline = sent.Add(p.timeout)
 		}
 		args[deadlineArg] = p.clock.atNode(deadline)
-		reply, err := p.run(ctx, &request{script: s, args: args})
+		reply, err := p.run(ctx, &request{args: args})
 		if err != nil {
 			return nil, err
 		}

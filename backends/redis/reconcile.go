@@ -151,7 +151,7 @@ func (b *Backend) retryReconcile(mutex string, err error) {
 // subscriptionError returns the lasting error because of which the node of a mutex delivers no
 // grants to this server, nil if there is none.
 func (b *Backend) subscriptionError(mutex string) error {
-	sub := b.subs.subscriberOf(endedContext, simba.MutexChannel(mutex))
+	sub := b.subs.subscriberForKey(endedContext, simba.MutexChannel(mutex))
 	if sub == nil || sub.confirmed(b.subs.serverChannel()) {
 		return nil
 	}

@@ -147,8 +147,8 @@ var acquireStatuses = map[string]simba.Status{
 func (s *state) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
 
 // outcome returns the outcome of a request. An owner's windows are counted from before the request
-// was sent, so they never end later than at Redis. For others they are counted from the reply: who
-// sleeps until then does not ask too early.
+// was sent, so they never end later than at Redis. For others they are counted from the reply, so
+// that a client which sleeps until then does not ask too early.
 func (s *state) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,

@@ -85,7 +85,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
 	// The message goes to another connection, which ends.
-	r := b.subs.subscriberFor(channel)
+	r := b.subs.subscriberForChannel(channel)
 	r.unsubscribe(channel)
 	lost := c.Subscribe(t.Context(), channel)
 	if _, err := lost.Receive(t.Context()); err != nil {

@@ -85,7 +85,7 @@ func (s *subscriptions) close() {
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
-		sub := s.subscriberOf(ctx, simba.MutexChannel(mutex))
+		sub := s.subscriberForKey(ctx, simba.MutexChannel(mutex))
 		if sub != nil {
 			confirmed := sub.subscribe(s.serverChannel(), false)
 			if err = awaitConfirmation(ctx, sub, confirmed, redialPause); err == nil {
@@ -107,12 +107,12 @@ func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since 
 // reachable reports whether the node of a mutex delivers grants that other servers publish for
 // waiters here.
 func (s *subscriptions) reachable(mutex string) bool {
-	sub := s.subscriberOf(endedContext, simba.MutexChannel(mutex))
+	sub := s.subscriberForKey(endedContext, simba.MutexChannel(mutex))
 	return sub != nil && sub.confirmed(s.serverChannel())
 }
 
-// subscriberOf returns the subscriber of the master that has a key, nil if there is none yet.
-func (s *subscriptions) subscriberOf(ctx context.Context, key string) *subscriber {
+// subscriberForKey returns the subscriber of the master that has a key, nil if there is none yet.
+func (s *subscriptions) subscriberForKey(ctx context.Context, key string) *subscriber {
 	c, err := s.b.up.clientFor(ctx, key)
 	if err != nil {
 		return nil
@@ -122,8 +122,9 @@ func (s *subscriptions) subscriberOf(ctx context.Context, key string) *subscribe
 	return s.subscribers[c]
 }
 
-// subscriberFor returns the subscriber of the node that has a channel's slot, nil if none is known.
-func (s *subscriptions) subscriberFor(channel string) *subscriber {
+// subscriberForChannel returns the subscriber of the node that has a channel's slot, nil if none is
+// known.
+func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.b.up.cluster != nil && !isPattern(channel) {
@@ -201,7 +202,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	}
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			if home := s.subscriberFor(name); home != nil && home != sub && !isPattern(name) && name != s.serverChannel() {
+			if home := s.subscriberForChannel(name); home != nil && home != sub && !isPattern(name) && name != s.serverChannel() {
 				moved = append(moved, name)
 				sub.unsubscribe(name)
 			}
@@ -236,7 +237,7 @@ func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 
 // subscribe subscribes to a channel, without waiting for the confirmation.
 func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{}) {
-	sub := s.subscriberFor(channel)
+	sub := s.subscriberForChannel(channel)
 	if sub == nil {
 		return nil, nil
 	}

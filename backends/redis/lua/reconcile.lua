@@ -1,8 +1,8 @@
 -- reconcile: repairs what happened to the mutex without a request, and returns its state.
 -- ARGV  7 '1' = also remove the polling waiters that have lapsed
 --       8 a polling contender whose channel has a new subscription, or ''
---       9 n, how many wakeups follow: release notices of Simba that the server received since
---         the last reconciliation. Then of each: the contender it went to, and the releaser
+--       9 how many wakeups follow: release notices of Simba since the last reconciliation
+--       … of each wakeup: the contender that was notified, the releaser
 --       … of each waiter here that must have a queue entry: contender, score, ttl, transition,
 --         session, ticket
 -- The extra of the reply is the length of the queue.
@@ -75,7 +75,7 @@ local function handleWakeup(i)
   for k = i + 2, 8 + 2 * wakeups, 2 do
     releasedLater, hadTenure = releasedLater or ARGV[k] == releaser, hadTenure or ARGV[k + 1] == c
   end
-  -- This release removed c. Another request may have recorded the release before.
+  -- recorded: a script has recorded this very release, which removed c.
   local recorded = unnotified and releaser == last
   if recorded then unseen, foreignRelease, unnotified, changed = true, true, false, true end
   -- The releaser had the reservation, and a tenure that our scripts did not see. A waiter of ours
