@@ -256,12 +256,12 @@ func findViolations(owned []ownership) (violations []string) {
 
 // contender is one contender of Hammer.
 type contender struct {
-	s        *server
-	name     string
-	failing  bool          // requests may fail
-	scale    int           // see testCase.scale
-	held     *atomic.Int64 // counts the tenures of all contenders
-	owned []ownership
+	s       *server
+	name    string
+	failing bool          // requests may fail
+	scale   int           // see testCase.scale
+	held    *atomic.Int64 // counts the tenures of all contenders
+	owned   []ownership
 }
 
 // scaled returns a duration of so many milliseconds on a fast machine.
