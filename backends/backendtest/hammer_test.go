@@ -14,7 +14,7 @@ func TestFindViolationsUsesTheLastReply(t *testing.T) {
 		return ownership{mutex: "m", contender: contender, token: token, from: at(from), to: at(to)}
 	}
 	for name, c := range map[string]struct {
-		all    []ownership
+		all        []ownership
 		violations int
 	}{
 		"one after the other":        {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 60, 90)}, 0},

@@ -55,7 +55,7 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 		"--socket=sock", // relative to the data folder, since a socket's path must be short
 		"--pid-file=pid", "--init-file="+filepath.Join(s.Dir, initFile), "--performance-schema=off", "--max-connections=500")
 	s.args = append(s.args, args...)
-	s.ready = func() error { return greets(s.Addr) }
+	s.ready = func() error { return sendsGreeting(s.Addr) }
 	return start(t, s)
 }
 
@@ -67,9 +67,8 @@ func writeInitFile(t TB, s *Server, statements []string) {
 	}
 }
 
-// greets reports by a nil error whether a MariaDB sends its greeting. It does so only when it is
-// ready.
-func greets(addr string) error {
+// sendsGreeting returns nil if a MariaDB sends its greeting. It does so only when it is ready.
+func sendsGreeting(addr string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
