@@ -34,22 +34,22 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cheap := []string{
+	testOptions := []string{
 		"--datadir=" + filepath.Join(s.Dir, "data"),
 		"--tmpdir=" + tmp, // a starting server deletes all temporary tables there
 		"--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M", "--innodb-use-native-aio=0",
 		"--innodb-flush-log-at-trx-commit=2", // survives a crash of the process, without fsync
 	}
 	if os.Geteuid() == 0 {
-		cheap = append(cheap, "--user=root") // it refuses to run as root without this
+		testOptions = append(testOptions, "--user=root") // it refuses to run as root without this
 	}
 	install := exec.Command(Need(t, "mariadb-install-db", "mariadb-server"),
-		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, cheap...)...)
+		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, testOptions...)...)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, tail(string(out), 30))
 	}
 	writeInitFile(t, s, begin)
-	s.args = append([]string{"--no-defaults"}, cheap...)
+	s.args = append([]string{"--no-defaults"}, testOptions...)
 	s.args = append(s.args,
 		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(port), "--skip-name-resolve",
 		"--socket=sock", // relative to the data folder, since a socket's path must be short
