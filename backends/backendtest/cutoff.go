@@ -14,17 +14,17 @@ func cutOffRules() []rule {
 		{"1", "over a slow network no reply says more than what is left of a lease", link | direct, func(tc *testCase) {
 			far, near := tc.server(), tc.directServer()
 			for _, how := range []string{"acquired", "renewed", "handed on"} {
-				overs := 0
+				tooLong := 0
 				tc.withLease(800*ms, func(m string, lease time.Duration) bool {
-					o, over, inTime := tc.excessLease(far, near, how, m, lease)
-					if !inTime || over <= rounding {
+					o, excess, inTime := tc.excessLease(far, near, how, m, lease)
+					if !inTime || excess <= rounding {
 						return inTime
 					}
 					// The test itself may have been delayed after the answer, but hardly each time.
-					if overs++; overs == 3 {
-						tc.t.Errorf("%s: another contender owns it, and a's lease has %v left: %s", how, over, show(o))
+					if tooLong++; tooLong == 3 {
+						tc.t.Errorf("%s: another contender owns it, and a's lease has %v left: %s", how, excess, show(o))
 					}
-					return overs == 3
+					return tooLong == 3
 				})
 			}
 		}},
@@ -117,7 +117,7 @@ func cutOffRules() []rule {
 // excessLease lets a own a mutex through the far server, over a slow network, until its lease ends.
 // It returns how much longer a's last reply promised the lease. It returns false if no reply about
 // a lease came in time.
-func (tc *testCase) excessLease(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, over time.Duration, inTime bool) {
+func (tc *testCase) excessLease(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, excess time.Duration, inTime bool) {
 	tc.t.Helper()
 	far.mustAcquire(m, "a", long, 0)
 	if how != "renewed" {

@@ -138,7 +138,7 @@ type ownership struct {
 // It returns the number of tenures. For each violation it returns a text. Either two contenders
 // were sure to own a mutex at the same time, or tokens did not grow. The caller knows which of them
 // the engine promises to avoid.
-func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, faults []string) {
+func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan struct{})) (tenures int, violations []string) {
 	t.Helper()
 	tc := newTestCase(t, e)
 	one, two := tc.pair()
@@ -146,7 +146,7 @@ func Hammer(t *testing.T, e Engine, d time.Duration, disturb func(stop <-chan st
 }
 
 // hammer is Hammer with the given servers.
-func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, faults []string) {
+func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, violations []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server
 	mutexes := []string{tc.mutex(), tc.mutex()}
@@ -155,7 +155,7 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 	var held atomic.Int64
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var sections []ownership
+	var owned []ownership
 	for i, s := range servers {
 		for k := range contenders {
 			h := &contender{s: s, name: fmt.Sprintf("c%d-%d", i, k), failing: disturb != nil, scale: scale, held: &held}
@@ -165,7 +165,7 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				sections = append(sections, h.sections...)
+				owned = append(owned, h.owned...)
 			})
 		}
 	}
@@ -186,7 +186,7 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 			})
 		}
 	}
-	return len(sections), findViolations(sections)
+	return len(owned), findViolations(owned)
 }
 
 // scale returns by what factor leases must be longer than on a fast machine, so that replies arrive
@@ -209,22 +209,22 @@ func (tc *testCase) scale(servers ...*server) int {
 // mustBeSafe is hammer for an engine that promises to avoid every violation.
 func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
 	tc.t.Helper()
-	tenures, faults := tc.hammer(d, disturb, servers...)
+	tenures, violations := tc.hammer(d, disturb, servers...)
 	tc.t.Logf("%d tenures", tenures)
 	if tenures < enoughTenures {
 		tc.t.Errorf("only %d tenures in %v", tenures, d)
 	}
-	for _, f := range faults {
+	for _, f := range violations {
 		tc.t.Error(f)
 	}
 }
 
 // findViolations compares the times in which contenders were sure to own a mutex. It finds two that
 // overlap, and a later one with a smaller token.
-func findViolations(sections []ownership) (faults []string) {
-	slices.SortFunc(sections, func(a, b ownership) int { return a.from.Compare(b.from) })
+func findViolations(owned []ownership) (violations []string) {
+	slices.SortFunc(owned, func(a, b ownership) int { return a.from.Compare(b.from) })
 	last := map[string]ownership{}
-	for _, s := range sections {
+	for _, s := range owned {
 		p, ok := last[s.mutex]
 		// After a late reply its contender cannot be sure to own the mutex.
 		if !s.from.Before(s.to) {
@@ -239,29 +239,29 @@ func findViolations(sections []ownership) (faults []string) {
 		case !ok:
 		case s.token == p.token:
 			if s.contender != p.contender {
-				faults = append(faults, fmt.Sprintf("token %d has two owners: %s and %s", s.token, p.contender, s.contender))
+				violations = append(violations, fmt.Sprintf("token %d has two owners: %s and %s", s.token, p.contender, s.contender))
 			}
 			// Otherwise it was renewed, and only the last reply counts.
 		case s.from.Before(p.to.Add(-rounding)):
-			faults = append(faults, fmt.Sprintf("two owners of %s: the lease of %s (token %d) had %v left when %s (token %d) got its reply",
+			violations = append(violations, fmt.Sprintf("two owners of %s: the lease of %s (token %d) had %v left when %s (token %d) got its reply",
 				s.mutex, p.contender, p.token, p.to.Sub(s.from), s.contender, s.token))
 		case s.token < p.token:
-			faults = append(faults, fmt.Sprintf("%s: token %d of %s comes after token %d of %s",
+			violations = append(violations, fmt.Sprintf("%s: token %d of %s comes after token %d of %s",
 				s.mutex, s.token, s.contender, p.token, p.contender))
 		}
 		last[s.mutex] = s
 	}
-	return faults
+	return violations
 }
 
 // contender is one contender of Hammer.
 type contender struct {
-	s        *server
-	name     string
-	failing  bool          // requests may fail
-	scale    int           // see testCase.scale
-	held     *atomic.Int64 // counts the tenures of all contenders
-	sections []ownership
+	s       *server
+	name    string
+	failing bool          // requests may fail
+	scale   int           // see testCase.scale
+	held    *atomic.Int64 // counts the tenures of all contenders
+	owned   []ownership
 }
 
 // scaled returns a duration of so many milliseconds on a fast machine.
@@ -342,7 +342,7 @@ func (h *contender) attempt(m string) error {
 func (h *contender) hold(s ownership) error {
 	ctx := context.Background()
 	h.held.Add(1)
-	defer func() { h.sections = append(h.sections, s) }()
+	defer func() { h.owned = append(h.owned, s) }()
 	pause(time.Duration(rand.IntN(10)) * ms)
 	if rand.IntN(3) == 0 {
 		g := simba.GuardRequest{Mutex: s.mutex, Contender: h.name, TTL: h.scaled(50), Token: s.token}
@@ -393,8 +393,8 @@ func earlier(a, b time.Time) time.Time {
 // shortenOwned is called before the contender asks for a mutex again. If it still owns the mutex by
 // an abandoned tenure, the request may renew that tenure with an earlier end.
 func (h *contender) shortenOwned(m string, end time.Time) {
-	for i := range h.sections {
-		if s := &h.sections[i]; s.mutex == m {
+	for i := range h.owned {
+		if s := &h.owned[i]; s.mutex == m {
 			s.to = earlier(s.to, end)
 		}
 	}

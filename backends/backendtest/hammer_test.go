@@ -14,16 +14,16 @@ func TestFindViolationsUsesTheLastReply(t *testing.T) {
 		return ownership{mutex: "m", contender: contender, token: token, from: at(from), to: at(to)}
 	}
 	for name, c := range map[string]struct {
-		all    []ownership
-		faults int
+		all        []ownership
+		violations int
 	}{
 		"one after the other":        {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 60, 90)}, 0},
 		"two at once":                {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 30, 90)}, 1},
 		"renewed late, and released": {[]ownership{tenure("a", 1, 0, 50), tenure("a", 1, 25, 20), tenure("b", 2, 30, 90)}, 0},
 		"renewed late by b":          {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 25, 20), tenure("b", 2, 30, 90)}, 1},
 	} {
-		if faults := findViolations(c.all); len(faults) != c.faults {
-			t.Errorf("%s: %q", name, faults)
+		if violations := findViolations(c.all); len(violations) != c.violations {
+			t.Errorf("%s: %q", name, violations)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func handoffRules() []rule {
 			s, m := tc.server(), tc.mutex()
 			s.mustAcquire(m, "a", long, 0)
 			b := s.block(m, "b", long, 0)
-			s.breakIt(m, "stuck")
+			s.breakTenure(m, "stuck")
 			b.granted()
 		}},
 		{"7", "first come, first served", 0, func(tc *testCase) {

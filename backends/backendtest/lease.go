@@ -228,14 +228,14 @@ func leaseRules() []rule {
 		}},
 		{"1", "BREAK frees the mutex whoever owns it", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
-			if s.breakIt(m, "") {
+			if s.breakTenure(m, "") {
 				tc.t.Error("there was nothing to break")
 			}
 			a := s.mustAcquire(m, "a", long, long)
-			if !s.breakIt(m, "stuck") {
+			if !s.breakTenure(m, "stuck") {
 				tc.t.Error("break is 0")
 			}
-			if s.breakIt(m, "") {
+			if s.breakTenure(m, "") {
 				tc.t.Error("a second break is 1")
 			}
 			if o := s.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusLost {

@@ -184,7 +184,7 @@ func listingRules() []rule {
 			}
 			s.mustRelease(m, "a")
 			b.granted()
-			s.breakIt(m, "")
+			s.breakTenure(m, "")
 			got := s.b.Stats()
 			if got.Acquired != 2 || got.Renewed != 1 || got.Released != 1 || got.Broken != 1 || got.Handoffs != 1 || got.Blocked != 0 {
 				tc.t.Errorf("%+v", got)

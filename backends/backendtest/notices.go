@@ -19,7 +19,7 @@ func noticeRules() []rule {
 			b := s.block(m, "b", long, 0)
 			s.mustRelease(m, "a")
 			b.granted()
-			s.breakIt(m, "")
+			s.breakTenure(m, "")
 			s.mustAcquire(m, "b", long, 0)
 			s.expire(m, "b", 50*ms)
 			s.mustAcquire(m, "c", long, 0)
@@ -29,7 +29,7 @@ func noticeRules() []rule {
 			s := tc.server()
 			for _, end := range []func(m string){
 				func(m string) { s.mustRelease(m, "the@owner") },
-				func(m string) { s.breakIt(m, "stuck") },
+				func(m string) { s.breakTenure(m, "stuck") },
 				func(m string) { s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "the@owner", Session: 7}) },
 			} {
 				m := tc.mutex()
@@ -51,7 +51,7 @@ func noticeRules() []rule {
 			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token + 1})
 			s.mustRelease(m, "a")
 			s.release(m, "a")
-			s.breakIt(m, "")
+			s.breakTenure(m, "")
 			s.mustAcquire(m, "c", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
 		}},
@@ -129,7 +129,7 @@ func noticeRules() []rule {
 			s := tc.server()
 			for _, end := range []func(m string){
 				func(m string) { s.mustRelease(m, "the@owner") },
-				func(m string) { s.breakIt(m, "") },
+				func(m string) { s.breakTenure(m, "") },
 				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // and then it expires
 			} {
 				m := tc.mutex()
@@ -165,7 +165,7 @@ func noticeRules() []rule {
 			s.release(m, "c")
 			s.mustRelease(m, "a")
 			b.granted()
-			s.breakIt(m, `stuck "twice"`)
+			s.breakTenure(m, `stuck "twice"`)
 			want := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
 			var lines []string
 			for _, e := range want {
@@ -194,7 +194,7 @@ func noticeRules() []rule {
 			s.release(m, "b")
 			s.expire(m, "a", 50*ms) // a renewal is no event
 			s.mustAcquire(m, "c", long, 0)
-			s.breakIt(m, "stuck")
+			s.breakTenure(m, "stuck")
 			tc.equal("history", s.eventsOf(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})
 			all := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
 			if len(all) != 6 {

@@ -175,7 +175,7 @@ func pollingRules() []rule {
 			s.b.SetQueueGrace(2 * sec)
 			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", sec)
-			s.breakIt(m, "")
+			s.breakTenure(m, "")
 			tc.await("b is skipped", func() bool { return s.acquireNoQueue(m, "c", long, 0).Status == simba.StatusAcquired })
 			for range 20 {
 				if o := s.acquire(m, "b", sec, 0); o.Status != simba.StatusQueued || o.Position != 1 {

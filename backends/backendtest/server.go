@@ -199,7 +199,7 @@ func (s *server) mustRelease(mutex, contender string) {
 	}
 }
 
-func (s *server) breakIt(mutex, reason string) bool {
+func (s *server) breakTenure(mutex, reason string) bool {
 	s.tc.t.Helper()
 	freed, seq, err := s.b.Break(context.Background(), mutex, reason)
 	s.commit(seq, err)

@@ -137,7 +137,7 @@ func sharedRules() []rule {
 			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
 			b := one.block(m, "b", long, 0)
-			if !two.breakIt(m, "stuck") {
+			if !two.breakTenure(m, "stuck") {
 				tc.t.Error("there was nothing to break")
 			}
 			b.granted()

@@ -211,7 +211,7 @@ func sharedNoticeRules() []rule {
 				{func() { one.mustAcquire(m, "a", long, 0) }, `"event":"acquired"`},
 				{func() { one.mustRelease(m, "a") }, `"event":"released"`},
 				{func() { two.mustAcquire(m, "b", long, 0) }, `"event":"acquired"`},
-				{func() { one.breakIt(m, "stuck") }, `"event":"broken"`},
+				{func() { one.breakTenure(m, "stuck") }, `"event":"broken"`},
 			} {
 				step.do()
 				for k, s := range []*server{one, two} {

@@ -18,7 +18,7 @@ func tokenRules() []rule {
 			}
 			for range 2 {
 				begin("released", s.mustAcquire(m, "a", long, 0))
-				s.breakIt(m, "")
+				s.breakTenure(m, "")
 				begin("broken", s.mustAcquire(m, "a", long, 0))
 				s.expire(m, "a", 30*ms)
 				begin("expired", s.mustAcquire(m, "b", long, 0))

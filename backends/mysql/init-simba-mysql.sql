@@ -1,11 +1,10 @@
--- The table in which simba-resp, and Simba's own JDBC contenders, keep mutexes.
+-- The table in which simba-resp and Simba's own JDBC contenders keep mutexes.
 --
--- It is the table of Simba 3.3's init-simba-mysql.sql with three differences: names of
--- the full length that simba-resp allows, compared byte by byte (upper and lower
--- case, accents), and a version that never comes to its end. Simba's JDBC contenders
--- of every version work with it as they are.
+-- It differs from the table of Simba 3.3's init-simba-mysql.sql in three points. Names may have the
+-- full length that simba-resp allows. They are compared byte by byte (upper and lower case,
+-- accents). And the version does not overflow. Simba's JDBC contenders of every version work with it.
 --
--- simba-resp creates it with --mysql-migrate, or run this file by hand.
+-- simba-resp creates the table with --mysql-migrate. You may also run this file by hand.
 CREATE TABLE IF NOT EXISTS simba_mutex (
     mutex         VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY
                   COMMENT 'the name',

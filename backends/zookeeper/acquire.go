@@ -34,7 +34,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	var out simba.Outcome
 	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err == nil {
-		defer unlock() // only after the ticket is withdrawn or kept: see tryRejoin
+		defer unlock() // the ticket must be withdrawn or kept before: see tryRejoin
 		out, err = b.acquireWithLock(ctx, r, t)
 	}
 	if err == nil && out.Status == simba.StatusWaiting {
@@ -162,8 +162,8 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 	}
 	c, err := b.create(ctx, s, k, rec)
 	if lasting(err) || outOfQuota(err) {
-		// A renewal creates no node. A contender that may own the mutex by a node that it created
-		// through another server continues with that one.
+		// A renewal creates no node. So if the contender may own the mutex by a node from another
+		// server, it continues with that node.
 		if n, found := b.owned(ctx, s, k, 0); n != nil && found == nil {
 			return out, false, nil
 		}
@@ -264,7 +264,7 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 		return out, false, nil
 	}
 	blocked := b.waitsLocked(k)
-	// A poll changes nothing of a blocked request of the same contender.
+	// A poll does not change the windows of a blocked request of the same contender.
 	if t != nil || !blocked {
 		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)
 	}

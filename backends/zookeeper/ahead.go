@@ -83,7 +83,8 @@ func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error
 	return kept, nil
 }
 
-// yieldTo deletes a new node in favour of an older one of the same contender.
+// yieldTo deletes a new node because its contender has an older one, which it adds to the known
+// nodes.
 func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	kept, err := b.undoCreate(ctx, n)
 	if err == nil && !kept && older != nil {

@@ -47,8 +47,8 @@
 //
 // Differences from the other engines:
 //
-//   - A lease ends with the session of the server that granted it. That is at the latest the
-//     session timeout after that server.
+//   - A lease ends with the session of the server that granted it: at most one session timeout
+//     after that server stops.
 //   - An unreachable polling waiter whose node is the first loses its entry when another contender
 //     asks, since the first node is the owner's.
 //   - Nobody knows how long a JVM's leadership will last, so replies give the session timeout.

@@ -249,9 +249,9 @@ func (s *session) close() {
 }
 
 // closeAfterTimeout closes a session that was given up, after its timeout. So its owners have as
-// much time to notice as if the ensemble had ended it. If a delayed packet arrives, the ensemble by
-// itself would take longer. ctx ends when the session is known to be over, or is left to the
-// ensemble.
+// much time to notice as if the ensemble had ended it. The ensemble alone could take longer, since
+// a delayed packet extends the session. ctx ends when the session is known to be over, or is left
+// to the ensemble.
 func (s *session) closeAfterTimeout(ctx context.Context) {
 	defer s.abandon() // does nothing after close
 	if !sleep(ctx, time.Until(s.expiresAt())) {

@@ -1,5 +1,5 @@
--- How a contender of Simba 3.2 releases a mutex: everybody who listens on its channel contends at
--- once. The queue of older generations is deleted.
+-- How a contender of Simba 3.2 releases a mutex. All subscribers of its channel then contend at once.
+-- It deletes the queue of older generations.
 -- KEYS  1 lease   2 queue
 -- ARGV  1 contender
 if redis.call('get', KEYS[1]) ~= ARGV[1] then

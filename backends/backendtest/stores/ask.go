@@ -53,8 +53,8 @@ func mustAsk(t TB, addr, command string) string {
 	return reply
 }
 
-// says reports whether the reply to a command contains all of the texts.
-func says(addr, command string, want ...string) bool {
+// replyContains reports whether the reply to a command contains all of the texts.
+func replyContains(addr, command string, want ...string) bool {
 	reply, err := ask(addr, command)
 	if err != nil {
 		return false

@@ -41,18 +41,18 @@ func RedisCluster(t TB, args ...string) *Cluster {
 	}
 	for i, s := range c.Nodes[masters:] {
 		id := mustAsk(t, c.Addrs[i], "CLUSTER MYID")
-		await(t, "a replica knows its master", func() bool { return says(s.Addr, "CLUSTER REPLICATE "+id, "OK") })
+		await(t, "a replica knows its master", func() bool { return replyContains(s.Addr, "CLUSTER REPLICATE "+id, "OK") })
 	}
 	await(t, "every node finds the cluster in order", func() bool {
 		for i, s := range c.Nodes {
-			if !says(s.Addr, "CLUSTER INFO", "cluster_state:ok", "cluster_known_nodes:6", "cluster_slots_ok:16384") {
+			if !replyContains(s.Addr, "CLUSTER INFO", "cluster_state:ok", "cluster_known_nodes:6", "cluster_slots_ok:16384") {
 				return false
 			}
 			// Every node must know every replica, since clients ask any node.
 			if reply, err := ask(s.Addr, "CLUSTER NODES"); err != nil || strings.Count(reply, "slave") != masters {
 				return false
 			}
-			if i >= masters && !says(s.Addr, "INFO replication", "master_link_status:up") {
+			if i >= masters && !replyContains(s.Addr, "INFO replication", "master_link_status:up") {
 				return false
 			}
 		}

@@ -34,28 +34,28 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cheap := []string{
+	testOptions := []string{
 		"--datadir=" + filepath.Join(s.Dir, "data"),
 		"--tmpdir=" + tmp, // a starting server deletes all temporary tables there
 		"--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M", "--innodb-use-native-aio=0",
 		"--innodb-flush-log-at-trx-commit=2", // survives a crash of the process, without fsync
 	}
 	if os.Geteuid() == 0 {
-		cheap = append(cheap, "--user=root") // it refuses to run as root without this
+		testOptions = append(testOptions, "--user=root") // it refuses to run as root without this
 	}
 	install := exec.Command(Need(t, "mariadb-install-db", "mariadb-server"),
-		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, cheap...)...)
+		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, testOptions...)...)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, tail(string(out), 30))
 	}
 	writeInitFile(t, s, begin)
-	s.args = append([]string{"--no-defaults"}, cheap...)
+	s.args = append([]string{"--no-defaults"}, testOptions...)
 	s.args = append(s.args,
 		"--bind-address=127.0.0.1", "--port="+strconv.Itoa(port), "--skip-name-resolve",
 		"--socket=sock", // relative to the data folder, since a socket's path must be short
 		"--pid-file=pid", "--init-file="+filepath.Join(s.Dir, initFile), "--performance-schema=off", "--max-connections=500")
 	s.args = append(s.args, args...)
-	s.ready = func() error { return greets(s.Addr) }
+	s.ready = func() error { return sendsGreeting(s.Addr) }
 	return start(t, s)
 }
 
@@ -67,9 +67,8 @@ func writeInitFile(t TB, s *Server, statements []string) {
 	}
 }
 
-// greets reports by a nil error whether a MariaDB sends its greeting. It does so only when it is
-// ready.
-func greets(addr string) error {
+// sendsGreeting returns nil if a MariaDB sends its greeting. It does so only when it is ready.
+func sendsGreeting(addr string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err

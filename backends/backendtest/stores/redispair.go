@@ -78,7 +78,7 @@ func (p *RedisPair) awaitSync() {
 	wanted := offset(p.t, p.Primary().Addr)
 	await(p.t, "the replica has caught up", func() bool {
 		addr := p.Other().Addr
-		return says(addr, "INFO replication", "master_link_status:up", "master_sync_in_progress:0") &&
+		return replyContains(addr, "INFO replication", "master_link_status:up", "master_sync_in_progress:0") &&
 			offset(p.t, addr) >= wanted
 	})
 }

@@ -26,7 +26,7 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 	host, port, _ := strings.Cut(primary.Addr, ":")
 	replica := Redis(t, append(args, "--replicaof", host, port)...)
 	s.Nodes = []*Server{primary, replica}
-	await(t, "the replica follows", func() bool { return says(replica.Addr, "INFO replication", "master_link_status:up") })
+	await(t, "the replica follows", func() bool { return replyContains(replica.Addr, "INFO replication", "master_link_status:up") })
 	for range 3 {
 		w := s.watcher(t, host, port)
 		s.Sentinels = append(s.Sentinels, start(t, w))
@@ -37,7 +37,7 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 	}
 	await(t, "the sentinels know each other and the replica", func() bool {
 		for _, addr := range s.SentinelAddrs {
-			if !says(addr, "SENTINEL CKQUORUM "+s.MasterName, "OK 3 usable") || !says(addr, "INFO sentinel", "status=ok,", "slaves=1,") {
+			if !replyContains(addr, "SENTINEL CKQUORUM "+s.MasterName, "OK 3 usable") || !replyContains(addr, "INFO sentinel", "status=ok,", "slaves=1,") {
 				return false
 			}
 		}
@@ -49,7 +49,7 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 // Primary returns the node that reports itself as the primary, or nil.
 func (s *Sentinel) Primary() *Server {
 	for _, n := range s.Nodes {
-		if says(n.Addr, "INFO replication", "role:master") {
+		if replyContains(n.Addr, "INFO replication", "role:master") {
 			return n
 		}
 	}

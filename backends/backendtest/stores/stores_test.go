@@ -265,7 +265,7 @@ func TestClusterReplacesAMasterThatDied(t *testing.T) {
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return c.Master("k") != nil })
 	old.Start()
-	await(t, "the old master follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
+	await(t, "the old master follows", func() bool { return replyContains(old.Addr, "INFO replication", "role:slave") })
 }
 
 func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
@@ -284,12 +284,12 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	// Otherwise it may treat the old primary as the current one when that is back.
 	await(t, "every sentinel knows", func() bool {
 		return !slices.ContainsFunc(s.SentinelAddrs, func(addr string) bool {
-			return !says(addr, "INFO sentinel", "address="+primary)
+			return !replyContains(addr, "INFO sentinel", "address="+primary)
 		})
 	})
 	s.Hold(t) // otherwise the old primary may be promoted when it is back
 	old.Start()
-	await(t, "the old primary follows", func() bool { return says(old.Addr, "INFO replication", "role:slave") })
+	await(t, "the old primary follows", func() bool { return replyContains(old.Addr, "INFO replication", "role:slave") })
 }
 
 func TestRedisPairFailsOverUnderLoadWithoutLosingAWrite(t *testing.T) {

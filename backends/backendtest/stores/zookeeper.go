@@ -16,7 +16,7 @@ const zookeeperJar = "/usr/share/java/zookeeper.jar"
 // of zoo.cfg and override the defaults.
 func ZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
-	s := zookeeper(t, cheap...)
+	s := zookeeper(t, testOptions...)
 	configure(t, s, 1, config...)
 	return start(t, s)
 }
@@ -40,7 +40,7 @@ func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 	e := &Ensemble{}
 	var peers []string
 	for i := range n {
-		e.Servers = append(e.Servers, zookeeper(t, cheap...))
+		e.Servers = append(e.Servers, zookeeper(t, testOptions...))
 		peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
 	}
 	for i, s := range e.Servers {
@@ -78,8 +78,8 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
-// cheap are JVM options for tests: little memory, and no fsync.
-var cheap = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"}
+// testOptions are JVM options for tests: little memory, and no fsync.
+var testOptions = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"}
 
 func zookeeper(t TB, options ...string) *Server {
 	t.Helper()

@@ -9,13 +9,13 @@ import org.apache.curator.framework.recipes.leader.LeaderLatchListener;
 import org.apache.curator.retry.RetryOneTime;
 
 /**
- * Contenders as Simba's JVM backend makes them: a LeaderLatch each, on /simba/MUTEX.
- * Usage: Contender SERVERS. Each line of stdin is a command, answered by events on stdout:
+ * Contenders as in Simba's JVM backend: each is a LeaderLatch on /simba/MUTEX.
+ * Usage: Contender SERVERS. Each line of stdin is a command. It prints events to stdout:
  *
- *   start MUTEX ID     takes a place; LEADER ID when it leads, NOT_LEADER ID when it does not any more
- *   close ID           gives it up; NOT_LEADER ID if it led, then CLOSED ID
- *   leader ID          OWNER ID LEADER: whom the latch takes for the leader ("" = nobody)
- *   participants ID    PARTICIPANTS ID A,B,...: whom it sees in the race, in order
+ *   start MUTEX ID     starts a latch; LEADER ID when it leads, NOT_LEADER ID when it stops leading
+ *   close ID           closes it; NOT_LEADER ID if it led, then CLOSED ID
+ *   leader ID          OWNER ID LEADER: the leader as the latch knows it ("" = nobody)
+ *   participants ID    PARTICIPANTS ID A,B,...: the participants in order
  */
 public class Contender {
     public static void main(String[] args) throws Exception {
