@@ -47,7 +47,7 @@ var ErrConflict = errors.New("the keys have changed meanwhile")
 
 // ErrRecovering is returned by Update when it would begin a tenure during the recovery delay
 // after an unclean stop.
-var ErrRecovering = errors.New("nobody new is granted anything until the leases that a crash may have forgotten have ended")
+var ErrRecovering = errors.New("recovering from an unclean stop: new grants are delayed until possibly lost leases expire")
 
 // MaxTxKeys is how many keys a transaction may read or change, and how many messages it may
 // publish. Other requests wait while it is committed.

@@ -63,8 +63,8 @@ func TestTheLogTellsOnceThatTheLimitIsExceededAndOnceThatItIsNot(t *testing.T) {
 		m.bytes = used * mib
 		m.exceeded()
 	}
-	const above = `level=WARN msg="used memory is above maxmemory: what takes more is refused" used=104857600 maxmemory=83886080`
-	const below = `level=INFO msg="used memory is no longer above maxmemory: nothing is refused" used=73400320 maxmemory=83886080`
+	const above = `level=WARN msg="used memory is above maxmemory: refusing commands that take more" used=104857600 maxmemory=83886080`
+	const below = `level=INFO msg="used memory is no longer above maxmemory: accepting all commands" used=73400320 maxmemory=83886080`
 	if got := m.log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, above) || !strings.Contains(got, below) {
 		t.Errorf("the log:\n%s", got)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// usage is a command's syntax in one line: "SIMBA.QUEUE mutex [COUNT count]".
+// usage returns the syntax of a command in one line: "SIMBA.QUEUE mutex [COUNT count]".
 func usage(c *command) string {
 	words := []string{strings.ToUpper(c.name)}
 	for i := range c.args {
@@ -14,7 +14,7 @@ func usage(c *command) string {
 	return strings.Join(words, " ")
 }
 
-// syntax writes an argument as Redis' documentation does.
+// syntax returns an argument in the notation of Redis' documentation.
 func (a *argument) syntax() string {
 	s := a.body()
 	if a.multiple {
@@ -68,9 +68,8 @@ func (c *client) help([][]byte) {
 	c.writeLines(lines)
 }
 
-// Markdown returns the table of all commands for a document. "Since" is the
-// version of this server for SIMBA.*, and for the others the version of Redis
-// that first had them.
+// Markdown returns the table of all commands for a document. The column "since" has the version of
+// this server for SIMBA.*, and the version of Redis for the others.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| command | what it does | since |\n| --- | --- | --- |\n")
