@@ -74,9 +74,9 @@ func FuzzAgainstRedis(f *testing.F) {
 	})
 }
 
-// TestTheSameBytesAreAnsweredAsByRedis is a short run of it with inputs of its own. They are the same each
+// TestRepliesToFuzzedBytesAreThoseOfRedis is a short run of it with inputs of its own. They are the same each
 // time unless SIMBA_SEED says otherwise: what looks for new ones is the fuzzing.
-func TestTheSameBytesAreAnsweredAsByRedis(t *testing.T) {
+func TestRepliesToFuzzedBytesAreThoseOfRedis(t *testing.T) {
 	c := newComparison(t)
 	seed := uint64(1)
 	if given := os.Getenv("SIMBA_SEED"); given != "" {

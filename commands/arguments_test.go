@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEachBadArgumentIsNamedAndChangesNothing(t *testing.T) {
+func TestBadArgumentsAreNamedAndChangeNothing(t *testing.T) {
 	const (
 		ttl        = "ERR ttl is not an integer or out of range: 1 to 86400000 milliseconds"
 		transition = "ERR TRANSITION is not an integer or out of range: 0 to 86400000 milliseconds"
@@ -130,13 +130,13 @@ func TestEachBadArgumentIsNamedAndChangesNothing(t *testing.T) {
 		{"SIMBA.HELP x", arity("simba.help")},
 	} {
 		p.expect(tt.command, failed(tt.err))
-		if asked := s.backend.asked(); len(asked) > 0 {
+		if asked := s.backend.takeCalls(); len(asked) > 0 {
 			t.Errorf("%s: the backend was asked %q", tt.command, asked)
 		}
 	}
 }
 
-func TestOptionsComeInAnyOrderAndCase(t *testing.T) {
+func TestOptionsMayBeInAnyOrderAndCase(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
 	for _, tt := range []struct{ command, asked string }{
@@ -163,7 +163,7 @@ func TestOptionsComeInAnyOrderAndCase(t *testing.T) {
 		if got := p.do(tt.command); got[0] == '-' {
 			t.Errorf("%s: %s", tt.command, got)
 		}
-		if asked := s.backend.asked(); len(asked) != 1 || asked[0] != tt.asked {
+		if asked := s.backend.takeCalls(); len(asked) != 1 || asked[0] != tt.asked {
 			t.Errorf("%s:\nasked %q\n want %q", tt.command, asked, tt.asked)
 		}
 	}

@@ -51,7 +51,7 @@ func withLog(t *testing.T, test func(t *testing.T, s *site, log *logbook)) {
 	})
 }
 
-func TestWhatMattersLeavesALine(t *testing.T) {
+func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		s.dial() // so that ids and addresses are not by chance those of the test's
 		p := s.dialFrom("192.0.2.1:1000")
@@ -115,7 +115,7 @@ func TestEveryCommandOfAdministratorsIsAudited(t *testing.T) {
 	}
 }
 
-func TestABreakIsAuditedWhereverItRuns(t *testing.T) {
+func TestBreakIsAuditedInTransactionsToo(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		p := s.as("boss")
 		breaks := func(want int) {
@@ -156,7 +156,7 @@ func TestAScriptCannotBreak(t *testing.T) {
 	p.expect("GET m", bulk("v"))
 }
 
-func TestWhatIsNotAnsweredIsAudited(t *testing.T) {
+func TestCommandsWithoutReplyAreAudited(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		s.as("boss").expect("MONITOR", ok)
 		p := s.as("boss")
@@ -198,7 +198,7 @@ func accounted(t *testing.T, lines []string) (sum int) {
 	return sum
 }
 
-func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
+func TestAuditCountsEveryFailedLoginOfABurst(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		n := storm(s, 0, 100)
 		got := log.lines()
@@ -221,7 +221,7 @@ func TestEachFailedLoginOfAStormIsAccountedFor(t *testing.T) {
 	})
 }
 
-func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
+func TestLogLimiterAllowsOneLineASecondAndCountsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v logLimiter
 		var asked, told, lines atomic.Int64
@@ -255,7 +255,7 @@ func TestAValveForgetsNothingAndLetsNoMoreThanOneASecondPass(t *testing.T) {
 	})
 }
 
-func TestNobodyCanFloodTheLog(t *testing.T) {
+func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		p := s.as("billing")
 		for range 1000 {
@@ -283,7 +283,7 @@ func TestNobodyCanFloodTheLog(t *testing.T) {
 	})
 }
 
-func TestTheACLLogJoinsWhatIsAlikeAndIsBounded(t *testing.T) {
+func TestTheACLLogMergesEqualEntriesAndIsBounded(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, _ *logbook) {
 		admin, p := s.dial(), s.as("billing")
 		for range 3 {
@@ -312,7 +312,7 @@ func TestTheACLLogJoinsWhatIsAlikeAndIsBounded(t *testing.T) {
 	})
 }
 
-func TestWhoIsNoAdministratorCannotFloodTheLogByCommands(t *testing.T) {
+func TestUsersCannotFloodTheAuditLogByAuditedCommands(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
 		p := s.as("billing")
 		for range 1000 {

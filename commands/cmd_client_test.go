@@ -24,8 +24,8 @@ func lines(reply string) []string {
 	return strings.Split(strings.TrimSpace(text), "\n")
 }
 
-func TestClientListShowsWhatConnectionsDo(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, _ *oneSeat) {
+func TestClientListShowsTheStateOfConnections(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, _ *oneTicket) {
 		me, blocked, sub, multi, mon, fresh := s.dial(), s.dial(), s.dial(), s.dial(), s.dial(), s.dial()
 		_ = fresh
 		blocked.send("SIMBA.ACQUIRE m c 1 WAIT 0")
@@ -136,16 +136,16 @@ func TestClientKill(t *testing.T) {
 	}
 }
 
-func TestAKilledSessionGivesUpItsLeases(t *testing.T) {
+func TestAKilledSessionReleasesItsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := granting()
 		s := newSite(t, Config{Backend: backend})
 		p := s.dial()
 		p.do("SIMBA.ACQUIRE m c 1000 SESSION")
-		backend.asked()
+		backend.takeCalls()
 		s.dial().expect("CLIENT KILL ID 1", ":1\r\n")
 		synctest.Wait()
-		if got := fmt.Sprint(backend.asked()); !strings.Contains(got, "session closed") {
+		if got := fmt.Sprint(backend.takeCalls()); !strings.Contains(got, "session closed") {
 			t.Errorf("asked %s", got)
 		}
 	})
@@ -175,7 +175,7 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheProtocolIsNoReplyToWhoWantsNone(t *testing.T) {
+func TestAProtocolErrorGetsNoReplyAfterClientReplyOff(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	p.send("CLIENT REPLY OFF", "SUBSCRIBE a")
 	if got := p.reply(); got != subscribed("subscribe", "a", 1) {

@@ -47,7 +47,7 @@ var sameScripting = []string{
 	"COMMAND INFO eval evalsha eval_ro evalsha_ro script|debug script|exists script|flush script|load script|kill script|help watch unwatch publish",
 }
 
-func TestScriptsAndWatchesAnswerAsRedisDoes(t *testing.T) {
+func TestScriptsAndWatchesReplyAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours, theirs := newLockSite(t).dial(), redis(t)
@@ -84,7 +84,7 @@ func TestAScriptThatFailsChangesNothing(t *testing.T) {
 	p.expect("MGET a b", bulks("w2", "w2"))
 }
 
-func TestAScriptThatFailsInATransactionIsAsIfItHadNotRun(t *testing.T) {
+func TestAFailedScriptInATransactionChangesNothing(t *testing.T) {
 	const fails = `EVAL "redis.call('set','a','script') redis.call('zadd','simba:{a}:contender',0,'w9') redis.call('publish','ch','x')` + abort + `" 0`
 	s := newLockSite(t)
 	for _, watch := range []string{"UNWATCH", "WATCH a simba:{a}:contender"} {
@@ -100,7 +100,7 @@ func TestAScriptThatFailsInATransactionIsAsIfItHadNotRun(t *testing.T) {
 	}
 }
 
-func TestTooManyScriptsThatFailInATransactionUndoAllOfIt(t *testing.T) {
+func TestTooManyFailedScriptsUndoTheTransaction(t *testing.T) {
 	p := newLockSite(t).dial()
 	commands := []string{"SET a w1"}
 	for range maxTorn + 1 {
@@ -110,7 +110,7 @@ func TestTooManyScriptsThatFailInATransactionUndoAllOfIt(t *testing.T) {
 	p.expect("EXISTS a b", ":0\r\n")
 }
 
-func TestAScriptIsOneStepForOthers(t *testing.T) {
+func TestAScriptIsAtomic(t *testing.T) {
 	s := newLockSite(t)
 	const clients, rounds = 3, 50
 	// Each call is a read and a write that depends on it; none of them may be lost.
@@ -140,7 +140,7 @@ func TestAScriptThatConflictsRunsAgain(t *testing.T) {
 	p.expect("PING", "+PONG\r\n") // nothing is left of the replies before
 }
 
-func TestAScriptTakesTheSameMutexAsSimbaDoes(t *testing.T) {
+func TestScriptsAndSimbaCommandsShareAMutex(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2])" 1 simba:{orders} w1 10000`, ok)
 	if reply := p.do("SIMBA.OWNER orders"); !strings.Contains(reply, "w1") {
@@ -150,7 +150,7 @@ func TestAScriptTakesTheSameMutexAsSimbaDoes(t *testing.T) {
 }
 
 // The shape in which Redisson renews a read lock: the count of holders, a string, is the first bound.
-func TestAScriptRenewsAReadLockOnceForEachOfItsHolds(t *testing.T) {
+func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 	p := newLockSite(t).dial()
 	renew := strings.Join([]string{
 		`if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return 0 end`,
@@ -174,12 +174,12 @@ func TestAScriptRenewsAReadLockOnceForEachOfItsHolds(t *testing.T) {
 	p.expect(`EVAL "`+renew+`" 2 read t 600000 other`, ":0\r\n")
 }
 
-func TestTimeDoesNotMoveInsideAScript(t *testing.T) {
+func TestTimeIsConstantInAScript(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect(`EVAL "local a = redis.call('time') for i = 1, 100000 do end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, ":1\r\n")
 }
 
-func TestWhatIsNoCommandOfTheKeyspaceIsRefusedInsideAScript(t *testing.T) {
+func TestAScriptMayOnlyCallKeyspaceCommands(t *testing.T) {
 	p := newLockSite(t).dial()
 	for _, words := range []string{"simba.acquire m c 1000", "simba.owner m", "info", "command", "script flush", "evalsha x 0", "exec", "spublish a b"} {
 		p.expect(pcall(words), failed(string(errScriptRefused)))
@@ -232,7 +232,7 @@ func newNoticeSite(t *testing.T) *site {
 // lateNotices is set after the engine is made and before anything happens in it.
 type lateNotices struct{ simba.Notices }
 
-func TestAScriptThatDoesNotEndIsKilledAndOthersAreServedMeanwhile(t *testing.T) {
+func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 	s := newLockSite(t)
 	p, q := s.dial(), s.dial()
 	q.expect("CONFIG SET busy-reply-threshold 10", ok)
@@ -251,7 +251,7 @@ func TestAScriptThatDoesNotEndIsKilledAndOthersAreServedMeanwhile(t *testing.T) 
 }
 
 // A code is a key in a map of the server's: scripts could make it grow for ever.
-func TestTheErrorCodesThatScriptsMakeUpAreBounded(t *testing.T) {
+func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 	p := newLockSite(t).dial()
 	const scripts = 300
 	p.do("nonsense")

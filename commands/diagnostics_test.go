@@ -19,7 +19,7 @@ func slowBackend() *fakeBackend {
 			time.Sleep(time.Duration(r.Token) * time.Millisecond)
 			return true, 1, nil
 		},
-		settle: func(simba.Seq) error { time.Sleep(40 * time.Millisecond); return nil },
+		commit: func(simba.Seq) error { time.Sleep(40 * time.Millisecond); return nil },
 	}
 }
 
@@ -54,7 +54,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	})
 }
 
-func TestWhatACommandOfAnExecWaitsForIsTheWorkOfNone(t *testing.T) {
+func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 	const work, parked = 3 * time.Millisecond, 50 * time.Millisecond
 	slow := func(c *client) {
 		time.Sleep(work + parked)
@@ -186,7 +186,7 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 	})
 }
 
-func TestAMonitorMayBeSilentUntilItsReset(t *testing.T) {
+func TestTheIdleTimeoutExcludesMonitors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{})
 		s.server.SetIdleTimeout(time.Minute)
@@ -206,7 +206,7 @@ func TestAMonitorMayBeSilentUntilItsReset(t *testing.T) {
 	})
 }
 
-func TestWhatAMonitorIsShownIsBounded(t *testing.T) {
+func TestMonitorLinesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	line := string(monitorLine(time.Unix(1, 0), "pipe", [][]byte{[]byte("ECHO"), []byte(long)}))
 	if want := `+1.000000 [0 pipe] "ECHO" "` + long[:1024] + `... (1976 more bytes)"` + "\r\n"; line != want {
@@ -244,7 +244,7 @@ func infoFields(t *testing.T, reply string) map[string]string {
 func TestInfoShowsRealFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := slowBackend()
-		backend.settle = nil
+		backend.commit = nil
 		backend.stats = simba.Stats{Held: 3, Mutexes: 5, Blocked: 1, Polling: 2, Acquired: 10, Renewed: 20, Released: 6, Expired: 1, Broken: 1, HandedOn: 4, Seq: 40, Token: 10, Quiet: 1500 * time.Millisecond}
 		s := newSite(t, Config{
 			Backend:     backend,

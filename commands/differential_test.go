@@ -75,7 +75,7 @@ var sameInfo = []string{
 	"latency|histogram", "command|count", "command|docs", "command|info", "command|list", "acl|whoami", "acl|cat", "acl|users", "acl|list", "acl|getuser", "acl|load", "acl|log", "acl|save", "acl|setuser", "acl|deluser", "acl|dryrun", "acl|genpass", "acl|help",
 }
 
-func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {
+func TestSharedCommandsReplyAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours := newSite(t, Config{}).dial()
@@ -96,7 +96,7 @@ func TestSharedCommandsAnswerAsRedisDoes(t *testing.T) {
 	}
 }
 
-func TestASubscribedConnectionIsServedAsRedisDoes(t *testing.T) {
+func TestASubscribedConnectionRepliesAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	ours, theirs := newSite(t, Config{}).dial(), redis(t)
 	for _, command := range sameBytesSubscribed {
@@ -108,7 +108,7 @@ func TestASubscribedConnectionIsServedAsRedisDoes(t *testing.T) {
 	ours.expectEnd()
 }
 
-func TestSharedCommandsAnswerInTheFormOfRedis(t *testing.T) {
+func TestRepliesHaveTheFormOfRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours := newSite(t, Config{}).dial()

@@ -47,7 +47,7 @@ func queuedAndRun(p *peer, command string) string {
 	return p.do(command) + p.do("EXEC")
 }
 
-func TestCommandsThatRedis7DoesNotKnowAreRefusedInItsWords(t *testing.T) {
+func TestUnknownCommandsGetTheErrorsOfRedis7(t *testing.T) {
 	redis := realRedis(t, "--aclfile", newUsersFile(t, sharedUsers...).path)
 	for name, send := range fallback {
 		for _, tt := range newerThanRedis7 {

@@ -9,48 +9,48 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// laborious is an engine of which each lock, page and tenure that is looked at takes longer than a turn: others are to have the next one.
-type laborious struct {
+// slowKeyspace is an engine of which each lock, page and tenure that is afterRead at takes longer than a turn: others are to have the next one.
+type slowKeyspace struct {
 	*conflicting
-	looked func() // called after each; nil = nothing is
+	afterRead func() // called after each; nil = nothing is
 }
 
-type laboriousTx struct {
+type slowTx struct {
 	simba.Tx
-	space *laborious
+	space *slowKeyspace
 }
 
-func (l *laborious) work() {
+func (l *slowKeyspace) work() {
 	time.Sleep(time.Millisecond)
-	if l.looked != nil {
-		l.looked()
+	if l.afterRead != nil {
+		l.afterRead()
 	}
 }
 
-func (l *laborious) Update(do func(simba.Tx) error) (simba.Seq, error) {
-	return l.conflicting.Update(func(tx simba.Tx) error { return do(laboriousTx{tx, l}) })
+func (l *slowKeyspace) Update(do func(simba.Tx) error) (simba.Seq, error) {
+	return l.conflicting.Update(func(tx simba.Tx) error { return do(slowTx{tx, l}) })
 }
 
-func (t laboriousTx) Lock(mutex string) simba.Lock {
+func (t slowTx) Lock(mutex string) simba.Lock {
 	t.space.work()
 	return t.Tx.Lock(mutex)
 }
 
 // Scan has three pages, of one mutex each.
-func (l *laborious) Scan(_ context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
+func (l *slowKeyspace) Scan(_ context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
 	l.work()
 	return simba.ScanPage{Cursor: (r.Cursor + 1) % 3, Mutexes: []string{"m"}}, 0, nil
 }
 
-func (l *laborious) Break(context.Context, string, string) (bool, simba.Seq, error) {
+func (l *slowKeyspace) Break(context.Context, string, string) (bool, simba.Seq, error) {
 	l.work()
 	return true, 0, nil
 }
 
-// newLaboriousSite returns a client's state, of which a test reads only what is settled with the reply, and what has its
+// newSlowSite returns a client's state, of which a test reads only what is settled with the reply, and what has its
 // commands served.
-func newLaboriousSite(t *testing.T) (c *client, space *laborious, run func(commands []string)) {
-	space = &laborious{conflicting: newConflicting(t)}
+func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(commands []string)) {
+	space = &slowKeyspace{conflicting: newConflicting(t)}
 	s := newSite(t, Config{Backend: space})
 	p := s.dial()
 	p.expect("PING", "+PONG\r\n") // from now on it has a state
@@ -82,10 +82,10 @@ var longCommands = map[string]struct {
 	"EXEC one by one":       {[]string{"MULTI", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "EXEC"}, false},
 }
 
-func TestALongCommandGivesWay(t *testing.T) {
+func TestALongCommandYields(t *testing.T) {
 	for name, long := range longCommands {
 		t.Run(name, func(t *testing.T) {
-			c, _, run := newLaboriousSite(t)
+			c, _, run := newSlowSite(t)
 			run(long.commands)
 			if c.parked == 0 {
 				t.Error("nobody else had the processor meanwhile")
@@ -94,8 +94,8 @@ func TestALongCommandGivesWay(t *testing.T) {
 	}
 }
 
-func TestWhoConflictsGivesWayBeforeItBeginsAnew(t *testing.T) {
-	c, space, run := newLaboriousSite(t)
+func TestAConflictingTransactionYieldsBeforeItRunsAgain(t *testing.T) {
+	c, space, run := newSlowSite(t)
 	space.times = 2
 	run([]string{"SET a w1"})
 	if c.parked == 0 {
@@ -103,16 +103,16 @@ func TestWhoConflictsGivesWayBeforeItBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestWhoBeginsAnewDoesNotGiveWay(t *testing.T) {
+func TestATransactionThatRunsAgainDoesNotYield(t *testing.T) {
 	for name, long := range longCommands {
 		if !long.keyed {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			c, space, run := newLaboriousSite(t)
+			c, space, run := newSlowSite(t)
 			space.times = 1
 			parked := time.Duration(-1) // when it had begun anew
-			space.looked = func() {
+			space.afterRead = func() {
 				if space.times == 0 && parked < 0 {
 					parked = c.parked
 				}

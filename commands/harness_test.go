@@ -37,14 +37,14 @@ type fakeBackend struct {
 	check   func(string, uint64) (bool, simba.Seq, error)
 	break_  func(string, string) (bool, simba.Seq, error)
 	history func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error)
-	settle  func(simba.Seq) error
+	commit  func(simba.Seq) error
 	stats   simba.Stats
 
 	subscribed func(context.Context, string) error
 
-	mu      sync.Mutex // protects the rest
-	calls   []string
-	settled []simba.Seq
+	mu        sync.Mutex // protects the rest
+	calls     []string
+	committed []simba.Seq
 }
 
 var _ simba.Backend = (*fakeBackend)(nil)
@@ -56,7 +56,7 @@ func (f *fakeBackend) note(format string, args ...any) {
 }
 
 // asked returns the calls so far, Commit apart, and forgets them.
-func (f *fakeBackend) asked() []string {
+func (f *fakeBackend) takeCalls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	calls := f.calls
@@ -65,11 +65,11 @@ func (f *fakeBackend) asked() []string {
 }
 
 // settlements returns the Seqs that were settled so far, and forgets them.
-func (f *fakeBackend) settlements() []simba.Seq {
+func (f *fakeBackend) commits() []simba.Seq {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.settled
-	f.settled = nil
+	s := f.committed
+	f.committed = nil
 	return s
 }
 
@@ -163,12 +163,12 @@ func (*fakeBackend) TryCommit(simba.Seq) (done bool, err error) { return false, 
 
 func (f *fakeBackend) Commit(_ context.Context, seq simba.Seq) error {
 	f.mu.Lock()
-	f.settled = append(f.settled, seq)
+	f.committed = append(f.committed, seq)
 	f.mu.Unlock()
-	if f.settle == nil {
+	if f.commit == nil {
 		return nil
 	}
-	return f.settle(seq)
+	return f.commit(seq)
 }
 
 // site is a server with the commands of this package.

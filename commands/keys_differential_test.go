@@ -32,15 +32,15 @@ import (
 //	a script that does not compile Lua's own words, which are another implementation's here
 const differentialSequences = 250
 
-// TestLockKeysAnswerAsRedisDoes sends generated sequences of commands, with valid and invalid arguments.
-func TestLockKeysAnswerAsRedisDoes(t *testing.T) {
+// TestLockKeysReplyAsRedis sends generated sequences of commands, with valid and invalid arguments.
+func TestLockKeysReplyAsRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"RANDOMKEY", "SET orders w1", "RANDOMKEY"}, newGenerator(r, plainKeys).sequence(lockTemplates)...)
 	})
 }
 
-// TestAQueueAnswersAsASortedSetOfRedis does so with the queue of a mutex that is held.
-func TestAQueueAnswersAsASortedSetOfRedis(t *testing.T) {
+// TestAQueueRepliesAsASortedSetOfRedis does so with the queue of a mutex that is held.
+func TestAQueueRepliesAsASortedSetOfRedis(t *testing.T) {
 	compareSequences(t, func(r *rand.Rand) []string {
 		return append([]string{"SET q holder"}, newGenerator(r, []string{"simba:{q}:contender"}).sequence(queueTemplates)...)
 	})
@@ -392,7 +392,7 @@ var differentScripts = map[string]string{
 
 const ownWords = "another implementation of Lua has other words"
 
-func TestScriptsAnswerAsRedisDoes(t *testing.T) {
+func TestScriptsReplyAsRedis(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours, theirs := newLockSite(t).dial(), redis(t)

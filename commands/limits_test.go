@@ -29,7 +29,7 @@ func TestGlobsAndChannelNamesAreBounded(t *testing.T) {
 	p.do("PSUBSCRIBE " + strings.Repeat("a", 1024))
 }
 
-func TestTheSubscriptionsOfAConnectionAreBounded(t *testing.T) {
+func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	const atATime = 1000
 	for i := range maxSubscriptions / atATime {
@@ -51,7 +51,7 @@ func TestTheSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 	p.expect("PSUBSCRIBE a", subscribed("psubscribe", "a", maxSubscriptions))
 }
 
-func TestWhatAClientCallsItselfIsBounded(t *testing.T) {
+func TestClientNamesAreBounded(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	longest, tooLong := strings.Repeat("a", 128), strings.Repeat("a", 129)
 	for command, argument := range map[string]string{

@@ -27,7 +27,7 @@ func newCountedMemory() *countedMemory {
 
 const mib = 1 << 20
 
-func TestTheLimitIsExceededByWhatIsAboveItAndByNothingElse(t *testing.T) {
+func TestMaxMemoryIsExceededOnlyAboveTheLimit(t *testing.T) {
 	m := newCountedMemory()
 	for _, step := range []struct {
 		limit uint64
@@ -50,13 +50,13 @@ type owing struct{ simba.Keyspace }
 
 func (owing) Bytes() int64 { return -1 }
 
-func TestLessThanNothingIsNotALot(t *testing.T) {
+func TestANegativeCountOfBytesIsZero(t *testing.T) {
 	if n := (&Commands{keyspace: owing{}}).dataset(); n != 0 {
 		t.Errorf("%d bytes", n)
 	}
 }
 
-func TestTheLogTellsOnceThatTheLimitIsExceededAndOnceThatItIsNot(t *testing.T) {
+func TestMaxMemoryIsLoggedOnceEachWay(t *testing.T) {
 	m := newCountedMemory()
 	m.set(80 * mib)
 	for _, used := range []uint64{79, 100, 100, 80, 81, 71, 100, 70, 60, 80} {
@@ -77,7 +77,7 @@ func TestTheLogTellsOnceThatTheLimitIsExceededAndOnceThatItIsNot(t *testing.T) {
 	}
 }
 
-func TestWhatIsReleasedMakesRoomAtOnce(t *testing.T) {
+func TestAReleaseFreesMemoryAtOnce(t *testing.T) {
 	s := newEngineSite(t)
 	p := s.dial()
 	p.do("SIMBA.ACQUIRE a x 60000")
@@ -105,7 +105,7 @@ var sameWhenFull = []string{
 	"SUBSCRIBE ch", "PING", "UNSUBSCRIBE ch", "DEL k", "GET k",
 }
 
-func TestAFullServerRefusesAndServesWhatRedisDoes(t *testing.T) {
+func TestAFullServerRefusesTheCommandsThatRedisRefuses(t *testing.T) {
 	redis := realRedis(t)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		s := newLockSite(t)
@@ -139,7 +139,7 @@ func TestAFullServerRefusesAndServesWhatRedisDoes(t *testing.T) {
 	}
 }
 
-func TestAFullServerRenewsAndTakesBackButGrantsNothingNew(t *testing.T) {
+func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
 	p.do("SIMBA.ACQUIRE m a 60000")
@@ -199,7 +199,7 @@ func TestAFullServerRenewsAndTakesBackButGrantsNothingNew(t *testing.T) {
 	}
 }
 
-func TestInfoShowsTheLimitAndWhatItIsComparedWith(t *testing.T) {
+func TestInfoShowsMaxMemoryAndTheCountedBytes(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
 	if got := p.do("INFO memory"); !strings.Contains(got, "\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n") {

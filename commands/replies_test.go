@@ -136,7 +136,7 @@ func TestSimbaHelpShowsEachSimbaCommand(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheEngineBecomeWords(t *testing.T) {
+func TestErrorsOfTheEngineBecomeReplies(t *testing.T) {
 	var err error
 	backend := &fakeBackend{
 		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {

@@ -37,8 +37,8 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 				t.Fatalf("%s: %s", c, got)
 			}
 		}
-		backend.asked()
-		backend.settlements()
+		backend.takeCalls()
+		backend.commits()
 		if shutdown {
 			if err := s.server.Shutdown(t.Context()); err != nil {
 				t.Error(err)
@@ -47,16 +47,16 @@ func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...str
 			p.nc.Close()
 		}
 		synctest.Wait()
-		calls = backend.asked()
+		calls = backend.takeCalls()
 		slices.Sort(calls)
-		if got := backend.settlements(); len(calls) > 0 && !slices.Equal(got, []simba.Seq{21}) {
-			t.Errorf("settled %v after the release, want [21]", got)
+		if got := backend.commits(); len(calls) > 0 && !slices.Equal(got, []simba.Seq{21}) {
+			t.Errorf("committed %v after the release, want [21]", got)
 		}
 	})
 	return calls
 }
 
-func TestASessionsEndReleasesWhatItBound(t *testing.T) {
+func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 	release := func(m string) string {
 		return fmt.Sprintf(`release %s c token=0 session=true reason="session closed"`, m)
 	}
@@ -95,23 +95,23 @@ func TestAGuardWithAnotherTokenDoesNotEndTheSession(t *testing.T) {
 }
 
 func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
-	seated(t, func(t *testing.T, s *site, seat *oneSeat) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 		p := s.dial()
 		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0 SESSION")
 		synctest.Wait()
-		seat.grant().Wake()
+		ticket.grant().Wake()
 		p.reply()
-		s.backend.asked()
+		s.backend.takeCalls()
 		p.nc.Close()
 		synctest.Wait()
 		want := []string{`release m c token=0 session=true reason="session closed"`}
-		if got := s.backend.asked(); !slices.Equal(got, want) {
+		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
 			t.Errorf("asked %q, want %q", got, want)
 		}
 	})
 }
 
-func TestASessionForgetsLeasesThatExpired(t *testing.T) {
+func TestASessionForgetsExpiredLeases(t *testing.T) {
 	backend := granting() // its check knows no tenure any more
 	var c *client
 	s := newSite(t, Config{Backend: backend})
@@ -128,7 +128,7 @@ func TestASessionForgetsLeasesThatExpired(t *testing.T) {
 	}
 }
 
-func TestAnIdleConnectionThatOwnsASessionLeaseIsNotCut(t *testing.T) {
+func TestAnIdleConnectionWithASessionLeaseIsNotClosed(t *testing.T) {
 	unavailable := &simba.UnavailableError{Engine: "redis", Err: errors.New("away")}
 	for name, row := range map[string]struct {
 		acquire string

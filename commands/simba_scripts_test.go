@@ -35,7 +35,7 @@ func generation(t *testing.T, name string) seeds.Generation {
 
 var anyNames = []string{"job", "a b", "{a", "a}b", "a}:b", "{}", "größe\x00\xff", "simba:{x}", strings.Repeat("long", 100)}
 
-func TestTheScriptsOfEverySimbaAnswerAsOnRedisWhateverTheMutexIsCalled(t *testing.T) {
+func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	for _, g := range seeds.Generations {
 		for _, m := range anyNames {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
@@ -79,7 +79,7 @@ func (p *peer) owned(mutex string) uint64 {
 	return n
 }
 
-func TestATenureHasOneTokenForScriptsAndForSimbaCommands(t *testing.T) {
+func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 	p := newEngineSite(t).dial()
 	last := uint64(0)
 	grew := func(n uint64) {
@@ -94,7 +94,7 @@ func TestATenureHasOneTokenForScriptsAndForSimbaCommands(t *testing.T) {
 		n := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000")))
 		grew(n)
 		if owner := p.owned("m"); owner != n {
-			t.Errorf("the script is told %d, SIMBA.OWNER %d", n, owner)
+			t.Errorf("the script gets %d, SIMBA.OWNER %d", n, owner)
 		}
 		p.expect(fmt.Sprint("SIMBA.CHECK m ", n), ":1\r\n")
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(n, 10)))
@@ -158,7 +158,7 @@ func (s *site) hears(channels ...string) func(want ...string) {
 	}
 }
 
-func TestWhatAScriptAnnouncesIsHeardOnce(t *testing.T) {
+func TestNoticesOfScriptsArePublishedOnce(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p := s.dial()
@@ -171,7 +171,7 @@ func TestWhatAScriptAnnouncesIsHeardOnce(t *testing.T) {
 	}
 }
 
-func TestAHandoffByAScriptIsAnnouncedAsTheNextTenureOnly(t *testing.T) {
+func TestAHandoffByAScriptPublishesOnlyTheNextTenure(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p, waiter := s.dial(), s.dial()
@@ -182,23 +182,23 @@ func TestAHandoffByAScriptIsAnnouncedAsTheNextTenureOnly(t *testing.T) {
 		}
 		p.do(evalOf(g.Release, "m", "a"))
 		if reply := waiter.reply(); !strings.Contains(reply, "acquired") {
-			t.Errorf("%s: the waiter is told %q", g.Name, reply)
+			t.Errorf("%s: the waiter is got %q", g.Name, reply)
 		}
 		hears("acquired@@a", "acquired@@b")
 	}
 }
 
-func TestAMutexThatIsKeptIsNotAnnouncedFreeByAScript(t *testing.T) {
+func TestAScriptDoesNotAnnounceAReservedMutexAsFree(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p := s.dial()
-		hears, turn := s.hears("simba:{m}"), s.hears("simba:{m}:b")
+		hears, direct := s.hears("simba:{m}"), s.hears("simba:{m}:b")
 		p.do(evalOf(g.Acquire, "m", "a", "60000"))
 		p.do("SIMBA.ACQUIRE m b 60000")
 		p.do(evalOf(g.Release, "m", "a"))
-		turn("released@@a")
+		direct("released@@a")
 		if reply := p.do(evalOf(g.Acquire, "m", "c", "60000")); !strings.Contains(reply, "b") {
-			t.Errorf("%s: in the turn of b, c is told %q", g.Name, reply)
+			t.Errorf("%s: in the turn of b, c is got %q", g.Name, reply)
 		}
 		p.do("SIMBA.RELEASE m b") // it does not want it any more
 		hears("acquired@@a", "released@@a")
@@ -207,7 +207,7 @@ func TestAMutexThatIsKeptIsNotAnnouncedFreeByAScript(t *testing.T) {
 	}
 }
 
-func TestWaitersKeepTheirOrderWhenAScriptDeletesTheQueue(t *testing.T) {
+func TestWaitersStayInOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 	for _, name := range []string{"3.2", "3.3"} {
 		g := generation(t, name)
 		s := newEngineSite(t)
@@ -226,7 +226,7 @@ func TestWaitersKeepTheirOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 		p.do(evalOf(g.Release, "m", "jvm"))
 		for i, w := range waiters {
 			if reply := w.reply(); !strings.Contains(reply, "acquired") {
-				t.Fatalf("%s: waiter %d is told %q", name, i, reply)
+				t.Fatalf("%s: waiter %d is got %q", name, i, reply)
 			}
 			p.expectOwner("m", fmt.Sprintf("w%d", 9-i))
 			p.do(evalOf(g.Release, "m", fmt.Sprintf("w%d", 9-i)))
@@ -238,7 +238,7 @@ func TestWaitersKeepTheirOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 }
 
 // Contenders before 3.0.2 leave the braces out where they subscribe.
-func TestAContenderThatSubscribesWithoutBracesIsToldOfItsTurn(t *testing.T) {
+func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 	deaf := generation(t, "2.9")
 	for _, m := range []string{"m", "a:b", "a b"} {
 		plain := "simba:" + m + ":0:1@host"
@@ -256,11 +256,11 @@ func TestAContenderThatSubscribesWithoutBracesIsToldOfItsTurn(t *testing.T) {
 			t.Run(name+" "+m, func(t *testing.T) {
 				s := newEngineSite(t)
 				p := s.dial()
-				turn := s.hears(strconv.Quote(plain))
+				direct := s.hears(strconv.Quote(plain))
 				p.expect("SET "+strconv.Quote(m)+" a PX 60000", ok)
 				p.do(evalOf(deaf.Acquire, m, "0:1@host", "60000"))
 				release(p)
-				turn("released@@a")
+				direct("released@@a")
 				p.expect("SET "+strconv.Quote(m)+" b NX PX 60000", "$-1\r\n") // it is kept
 				p.expect(evalOf(deaf.Acquire, m, "0:1@host", "60000"), bulk("0:1@host@@60000"))
 			})
@@ -268,7 +268,7 @@ func TestAContenderThatSubscribesWithoutBracesIsToldOfItsTurn(t *testing.T) {
 	}
 }
 
-func TestAContenderThatSubscribesLateWithoutBracesIsToldThen(t *testing.T) {
+func TestAContenderThatSubscribesLateWithoutBracesIsNotified(t *testing.T) {
 	s := newEngineSite(t)
 	p := s.dial()
 	p.do("SET a:b x PX 60000")
@@ -277,7 +277,7 @@ func TestAContenderThatSubscribesLateWithoutBracesIsToldThen(t *testing.T) {
 	s.hears("simba:a:b:0:1@host")("released@@x")
 }
 
-func TestAViewOfATokenIsReadLikeAString(t *testing.T) {
+func TestATokenIsReadLikeAString(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const token, fence = "simba:{m}:token", "simba:{m}:fence"
 	for _, key := range []string{token, fence} {
@@ -309,7 +309,7 @@ func TestAViewOfATokenIsReadLikeAString(t *testing.T) {
 	p.expect("DBSIZE", ":1\r\n")
 }
 
-func TestAWriteToATokenMustAgreeWithIt(t *testing.T) {
+func TestATokenCanOnlyBeSetToItsValue(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const token, fence = "simba:{m}:token", "simba:{m}:fence"
 	refused := func(command string) {
@@ -358,7 +358,7 @@ func TestAWriteToATokenMustAgreeWithIt(t *testing.T) {
 	}
 }
 
-func TestATransactionThatWatchesATokenSeesTheNextTenure(t *testing.T) {
+func TestAWatchedTokenChangesWithTheNextTenure(t *testing.T) {
 	for _, key := range []string{"simba:{m}:token", "simba:{m}:fence"} {
 		s := newEngineSite(t)
 		p, other := s.dial(), s.dial()
@@ -371,7 +371,7 @@ func TestATransactionThatWatchesATokenSeesTheNextTenure(t *testing.T) {
 	}
 }
 
-func TestAUserMayWriteTheTokenThatItWasTold(t *testing.T) {
+func TestAUserMayWriteItsToken(t *testing.T) {
 	g := generation(t, "3.3")
 	s := newLockSiteOf(t, newUsersFile(t, team...).open())
 	p := s.as("worker") // with a rule as:w-*
@@ -388,7 +388,7 @@ func TestAUserMayWriteTheTokenThatItWasTold(t *testing.T) {
 	}
 }
 
-func TestAUserListensToItsMutexesWhateverTheyAreCalled(t *testing.T) {
+func TestAUserMaySubscribeToItsMutexesOfAnyName(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, "user jvm on >pw ~job* +@all", "user deaf on >pw ~job* &simba:job:* +@all").open())
 	for channel, may := range map[string]bool{
 		"simba:{job one}": true, "simba-events:{job one}": true, "simba:{job one}:jvm:1": true, "simba:{job{2}}:jvm": true,

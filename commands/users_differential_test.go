@@ -29,7 +29,7 @@ var sameForAlice = []string{
 	"CLIENT KILL USER nobody", "CLIENT KILL USER bob", "AUTH alice pw", "RESET", "ACL WHOAMI",
 }
 
-func TestUsersAreRefusedAndServedAsByRedis(t *testing.T) {
+func TestUsersAreLimitedAsByRedis(t *testing.T) {
 	redis := realRedis(t, "--aclfile", newUsersFile(t, sharedUsers...).path)
 	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
 		ours, theirs := newLockSiteOf(t, newUsersFile(t, sharedUsers...).open()).dial(), redis(t)
@@ -51,7 +51,7 @@ func TestUsersAreRefusedAndServedAsByRedis(t *testing.T) {
 }
 
 // Rights may change while a transaction is queued.
-func TestExecJudgesAnewAsRedisDoes(t *testing.T) {
+func TestExecChecksRulesAgainAsRedis(t *testing.T) {
 	before := sharedUsers[0]
 	rules := []string{
 		"user alice on >pw ~billing:* resetchannels -@all +get +multi +exec +publish", // no set
