@@ -161,7 +161,7 @@ func TestClientReplyOffAndSkip(t *testing.T) {
 	if got := p.reply(); got != bulk("three") {
 		t.Fatalf("after SKIP and RESET: %q", got)
 	}
-	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four") // RESET confirms nothing
+	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four") // no reply to RESET
 	p.reply()
 	p.reply()
 	if got := p.reply(); got != bulk("four") {

@@ -80,6 +80,6 @@ func TestAQueueNeverExpires(t *testing.T) {
 		p.expect(command+" "+q, ":-1\r\n")
 	}
 	p.expect("ZCARD "+q, ":2\r\n")
-	p.expect("EXPIRE "+q+" -1", ":1\r\n") // as DEL, which takes nobody's place away
+	p.expect("EXPIRE "+q+" -1", ":1\r\n") // as DEL, which keeps the waiters
 	p.expect("ZCARD "+q, ":2\r\n")
 }

@@ -98,7 +98,7 @@ func TestFlushBreaksEveryTenure(t *testing.T) {
 	p.expect("DBSIZE", ":0\r\n")
 }
 
-// An engine without keys serves what tools need of a keyspace, and refuses the rest.
+// An engine without keys serves the keyspace commands that tools need, and refuses the others.
 func TestKeyCommandsNeedTheEmbeddedEngine(t *testing.T) {
 	backend := &fakeBackend{stats: simba.Stats{Held: 1}}
 	p := newSite(t, Config{Backend: backend, Info: Info{Engine: "redis"}}).dial()

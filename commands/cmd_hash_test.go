@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// newEngineSite serves an embedded engine that keeps nothing on a disk. Whoever polls keeps
-// its place and its turn for the time of the test.
+// newEngineSite serves an embedded engine without a disk. Polling waiters keep their queue entries
+// and reservations for the time of the test.
 func newEngineSite(t testing.TB) *site {
 	t.Helper()
 	broker := resp.NewBroker()
@@ -48,8 +48,8 @@ func expectSameAsRedis(t *testing.T, commands []string) {
 	}
 }
 
-// sameRemainder reports whether both tell of about the same time that is left: one may be asked later than the
-// other. The expiries of these tests differ by more.
+// sameRemainder reports whether both replies are about the same remaining time. The expiries of
+// these tests differ by more than the time between two requests.
 func sameRemainder(command, got, want string) bool {
 	name, _, _ := strings.Cut(command, " ")
 	return (name == "TTL" || name == "PTTL") && sameTime(got, want)
@@ -132,8 +132,8 @@ func TestHDELOfTheLastFieldReleasesTheMutex(t *testing.T) {
 	p.expect("HLEN job", ":0\r\n")
 }
 
-// TestHSETNXRespectsAReservation has a polling waiter whose turn it is: whoever asks politely has to
-// wait for it, and HSET takes what it wants as SET does.
+// TestHSETNXRespectsAReservation reserves the mutex for a polling waiter. HSETNX fails then, and
+// HSET takes the mutex as SET does.
 func TestHSETNXRespectsAReservation(t *testing.T) {
 	s := newEngineSite(t)
 	p, listener := s.dial(), s.dial()

@@ -82,7 +82,7 @@ func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 		}
 	}
 	if got := s.backend.commits(); !slices.Contains(got, 77) {
-		t.Errorf("committed %v: the contender is not told of its turn", got)
+		t.Errorf("committed %v: the notice to the contender is not durable", got)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestScanParsesArgumentsAsRedis(t *testing.T) {
 	})
 }
 
-// listed are the words of a flat array, sorted.
+// listed returns the words of a flat array, sorted.
 func listed(reply string) []string {
 	var words []string
 	lines := strings.Split(reply, "\r\n")
@@ -95,7 +95,7 @@ func TestRandomkeyPicksFromTheWholeKeyspace(t *testing.T) {
 	t.Errorf("only %d keys ever came", len(came))
 }
 
-// claimingEngine says of what it lists that it rests on one particular change.
+// claimingEngine returns a particular Seq with each listing.
 type claimingEngine struct {
 	*engine.Engine
 	claim     simba.Seq

@@ -20,7 +20,7 @@ func pcall(words string) string { return strings.Replace(call(words), "redis.cal
 
 const missingSHA = "ffffffffffffffffffffffffffffffffffffffff"
 
-// What both servers answer byte for byte alike.
+// Both servers reply to these commands with the same bytes.
 var sameScripting = []string{
 	"EVAL", `EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 1`, `EVAL "return 1" 99999999999999999999`, `EVAL "" 0`,
 	`EVAL "return {KEYS[1],KEYS[2],ARGV[1],ARGV[2]}" 2 a b c d`, `EVAL "return #KEYS" 0 a b`, `EVAL "return #ARGV" 0 a b`,
@@ -58,14 +58,15 @@ func TestScriptsAndWatchesReplyAsRedis(t *testing.T) {
 		theirs.do("CONFIG SET busy-reply-threshold 5000")
 		for _, command := range sameScripting {
 			want, got := theirs.do(command), ours.do(command)
-			if got != want && !strings.Contains(want, "Error compiling script") { // that is the compiler's own text
+			// Errors of the compiler differ.
+			if got != want && !strings.Contains(want, "Error compiling script") {
 				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
 			}
 		}
 	}
 }
 
-// abort is the rest of a script that fails.
+// abort is the end of a script that fails.
 const abort = ` error('no more')`
 
 func TestAScriptThatFailsChangesNothing(t *testing.T) {
@@ -78,7 +79,7 @@ func TestAScriptThatFailsChangesNothing(t *testing.T) {
 		}
 		p.expect("MGET a b", "*2\r\n"+bulk("w1")+"$-1\r\n")
 	}
-	// An error that the script handles, or returns, is no failure.
+	// An error that the script handles or returns is no failure.
 	p.expect(`EVAL "redis.call('set','b','w2') redis.pcall('incr','b') return 1" 0`, ":1\r\n")
 	p.expect(`EVAL "redis.call('set','a','w2') return redis.error_reply('ERR so')" 0`, failed("ERR so"))
 	p.expect("MGET a b", bulks("w2", "w2"))
@@ -113,7 +114,7 @@ func TestTooManyFailedScriptsUndoTheTransaction(t *testing.T) {
 func TestAScriptIsAtomic(t *testing.T) {
 	s := newLockSite(t)
 	const clients, rounds = 3, 50
-	// Each call is a read and a write that depends on it; none of them may be lost.
+	// Each call reads and then writes a value that depends on the read. No write may be lost.
 	const add = `EVAL "local n = tonumber(redis.call('get','n') or 0) redis.call('set','n',n+1) redis.call('set','m',n+1) return n" 0`
 	var all sync.WaitGroup
 	for range clients {
@@ -137,7 +138,7 @@ func TestAScriptThatConflictsRunsAgain(t *testing.T) {
 	if space.times != 0 {
 		t.Error("there was no conflict")
 	}
-	p.expect("PING", "+PONG\r\n") // nothing is left of the replies before
+	p.expect("PING", "+PONG\r\n") // no earlier reply is left
 }
 
 func TestScriptsAndSimbaCommandsShareAMutex(t *testing.T) {
@@ -149,7 +150,7 @@ func TestScriptsAndSimbaCommandsShareAMutex(t *testing.T) {
 	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX')" 1 orders w2`, "$-1\r\n")
 }
 
-// The shape in which Redisson renews a read lock: the count of holders, a string, is the first bound.
+// Redisson renews a read lock in this way. The string with the count of holders is the first bound.
 func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 	p := newLockSite(t).dial()
 	renew := strings.Join([]string{
@@ -215,7 +216,7 @@ func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
 	}
 }
 
-// newNoticeSite is newLockSite whose engine tells the server's subscribers.
+// newNoticeSite is newLockSite with an engine that publishes to the server's subscribers.
 func newNoticeSite(t *testing.T) *site {
 	t.Helper()
 	late := new(lateNotices)
@@ -229,7 +230,7 @@ func newNoticeSite(t *testing.T) *site {
 	return s
 }
 
-// lateNotices is set after the engine is made and before anything happens in it.
+// lateNotices gets its Notices after the engine is made and before its first change.
 type lateNotices struct{ simba.Notices }
 
 func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
@@ -250,7 +251,7 @@ func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 	q.expect("MGET a b", "*2\r\n$-1\r\n"+bulk("w2"))
 }
 
-// A code is a key in a map of the server's: scripts could make it grow for ever.
+// A code is a key in a map of the server, so scripts must not add codes without limit.
 func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 	p := newLockSite(t).dial()
 	const scripts = 300
@@ -262,7 +263,7 @@ func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
 	p.do("incr")
 	p.do(`EVAL "error({err='CODE1 x'})" 0`) // known
 	p.do("SET k v")
-	p.do("HGET k f") // a code of the server's own that is new
+	p.do("HGET k f") // a new code of the server
 	info := infoFields(t, p.do("INFO errorstats"))
 	for k, want := range map[string]string{
 		"errorstat_ERR": "count=2", "errorstat_CODE1": "count=2", "errorstat_CODE299": "", "errorstat_WRONGTYPE": "count=1",

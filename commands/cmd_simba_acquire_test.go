@@ -14,14 +14,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// oneTicket is a backend with one mutex that someone else holds: each acquire with
-// a Waiter blocks, and its Ticket ends as a test decides.
+// oneTicket is a backend with one mutex that another contender owns. Each acquire with a Waiter
+// blocks, and the test decides how its Ticket ends.
 type oneTicket struct {
 	*fakeBackend
 	mu      sync.Mutex // protects the rest
 	waiter  simba.Waiter
 	granted bool
-	missed  int // how many times more there is nothing to tell who was woken
+	missed  int // how many wake-ups come without a grant
 	ends    []simba.EndReason
 }
 
@@ -39,7 +39,7 @@ func newOneTicket() *oneTicket {
 	return s
 }
 
-// grant gives the mutex to the waiter, who may be want of it later.
+// grant grants the mutex to the waiter without waking it.
 func (s *oneTicket) grant() simba.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *oneTicket) endings() []simba.EndReason {
 	return slices.Clone(s.ends)
 }
 
-// status is the status in the record of an ACQUIRE.
+// status returns the status in the reply of an ACQUIRE.
 func status(reply string) string {
 	parts := strings.Split(reply, "\r\n")
 	if len(parts) < 5 {
@@ -81,7 +81,7 @@ func status(reply string) string {
 	return parts[4]
 }
 
-// withTicket runs a test against a oneTicket in a bubble of fake time.
+// withTicket runs a test against a oneTicket in fake time.
 func withTicket(t *testing.T, test func(*testing.T, *site, *oneTicket)) {
 	synctest.Test(t, func(t *testing.T) {
 		ticket := newOneTicket()
@@ -98,11 +98,11 @@ func wantEnd(t *testing.T, ticket *oneTicket, want simba.EndReason) {
 	}
 }
 
-// wantCommitted fails unless the end of a wait without the mutex was settled.
+// wantCommitted fails unless the end of a wait without a grant was durable before the reply.
 func wantCommitted(t *testing.T, s *site) {
 	t.Helper()
 	if got := s.backend.commits(); !slices.Contains(got, 10) {
-		t.Errorf("committed %v: the end of the wait was want before it was durable", got)
+		t.Errorf("committed %v: the reply came before the end of the wait was durable", got)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAWokenWaiterReceivesItsGrant(t *testing.T) {
 	})
 }
 
-// missing has the mutex granted in vain: there is nothing to tell when the waiter looks up.
+// missing makes the next wake-up come without a grant.
 func (s *oneTicket) missing() simba.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 					synctest.Wait()
 				}
 				if got := s.backend.commits(); !slices.Contains(got, 9) {
-					t.Errorf("committed %v: what the waiter's look has done was not", got)
+					t.Errorf("committed %v: the change by the waiter's wake-up is missing", got)
 				}
 				end.by(s, ticket)
 				if got := status(p.reply()); got != end.want {
@@ -177,7 +177,7 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 	}
 }
 
-// An fsync that hangs holds up the reply, and the lease runs meanwhile.
+// An fsync that hangs delays the reply while the lease runs.
 func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 	for _, tt := range []struct {
 		hangs time.Duration
@@ -207,7 +207,7 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 				t.Errorf("after %v: got %q, want %q", tt.hangs, got, tt.want)
 			}
 			if got := s.backend.commits(); tt.hangs >= time.Second && !slices.Contains(got, 20) {
-				t.Errorf("committed %v: the owner was want before it was durable", got)
+				t.Errorf("committed %v: the reply came before the owner was durable", got)
 			}
 		})
 	}
@@ -241,7 +241,7 @@ func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 			p := s.dial()
 			p.send("SIMBA.ACQUIRE m c 1000 WAIT 1000")
 			synctest.Wait()
-			ticket.grant() // its Wake is still under way
+			ticket.grant() // without its Wake
 			end.by(s)
 			if got := status(p.reply()); got != "acquired" {
 				t.Errorf("%s: status %q, want acquired", end.name, got)
@@ -305,7 +305,7 @@ func TestADisconnectedWaiterStaysQueuedAsPolling(t *testing.T) {
 	})
 }
 
-// deadEnd is a connection whose writes fail from a certain one on.
+// deadEnd is a connection whose writes begin to fail at some point.
 type deadEnd struct {
 	net.Conn
 	writes int
@@ -334,7 +334,7 @@ func TestAGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 			t.Errorf("the backend was asked %q, want %q", got, want)
 		}
 		if got := s.backend.commits(); !slices.Contains(got, 12) {
-			t.Errorf("committed %v, without what was passed on: the next waiter is not want", got)
+			t.Errorf("committed %v, without the handoff: the next waiter is not woken", got)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestEqualScoresAreInOrderOfArrival(t *testing.T) {
 	p.expect("ZRANGE simba:{job}:contender 0 -1 REV", bulks("a", "b", "c", "z"))
 }
 
-// TestARemovedWaiterIsNextAfterTheRelease does what Simba's script for a release does.
+// TestARemovedWaiterIsNextAfterTheRelease does the same as Simba's script for a release.
 func TestARemovedWaiterIsNextAfterTheRelease(t *testing.T) {
 	for _, command := range []string{"ZREM simba:{job}:contender second", "ZPOPMIN simba:{job}:contender"} {
 		s := newEngineSite(t)

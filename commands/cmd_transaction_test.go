@@ -21,7 +21,7 @@ const (
 	nullTwo = "*-1\r\n" // EXEC of what a watched key forbids, in RESP2
 )
 
-// transaction sends commands between MULTI and EXEC and returns what EXEC replies.
+// transaction sends commands between MULTI and EXEC and returns the reply of EXEC.
 func (p *peer) transaction(commands ...string) string {
 	p.t.Helper()
 	p.expect("MULTI", ok)
@@ -77,7 +77,7 @@ func TestAFailedCommandKeepsTheRestOfItsTransaction(t *testing.T) {
 		"SET a 1", "INCR s", "GET a", "GET s")
 }
 
-// TestALongTransactionAllocatesLittle: what Go collects holds up everybody.
+// TestALongTransactionAllocatesLittle: garbage collection slows all clients down.
 func TestALongTransactionAllocatesLittle(t *testing.T) {
 	const commands = 1000
 	words := func(line string) [][]byte { return bytes.Fields([]byte(line)) }
@@ -295,7 +295,7 @@ func TestAnEngineWithoutKeysWatchesNone(t *testing.T) {
 	p.expectTransaction("*1\r\n"+ok, "UNWATCH")
 }
 
-// counting is a keyspace that counts the locks that are read.
+// counting is a keyspace that counts the reads of locks.
 type counting struct {
 	*engine.Engine
 	reads atomic.Int64
@@ -361,7 +361,7 @@ func TestTheReplyOfAKeyTransactionIsBounded(t *testing.T) {
 	}
 }
 
-// conflicting is a keyspace whose transactions conflict some times before they do not.
+// conflicting is a keyspace whose transactions conflict a few times.
 type conflicting struct {
 	*engine.Engine
 	times int
@@ -409,7 +409,7 @@ func TestAConflictingTransactionRunsAgainAndCountsOnce(t *testing.T) {
 	monitor.expect("MONITOR", ok)
 	space.times = 7
 	p.expectTransaction("*3\r\n:1\r\n"+failed(string(errNotInteger))+":2\r\n", "INCR a", "INCRBY a x", "INCR a")
-	p.expect("ECHO end", bulk("end")) // nothing is left of the replies before
+	p.expect("ECHO end", bulk("end")) // no earlier reply is left
 	for _, command := range []string{"MULTI", "INCR", "INCRBY", "INCR", "EXEC"} {
 		if line := monitor.reply(); !strings.Contains(line, `"`+command+`"`) {
 			t.Errorf("MONITOR shows %q, want %s", line, command)

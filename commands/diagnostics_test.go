@@ -11,8 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// slowBackend takes its time: a RELEASE takes as many milliseconds as its TOKEN,
-// a Commit 40 ms.
+// slowBackend is slow. A RELEASE takes as many milliseconds as its TOKEN, a Commit 40 ms.
 func slowBackend() *fakeBackend {
 	return &fakeBackend{
 		release: func(r simba.ReleaseRequest) (bool, simba.Seq, error) {
@@ -27,7 +26,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()
 		p.do("CLIENT SETNAME me")
-		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold of 10 ms; the settling is not its own time
+		p.do("SIMBA.RELEASE m c TOKEN 9") // below the threshold of 10 ms without its Commit
 		p.do("SIMBA.RELEASE m c TOKEN 10")
 		p.do("SIMBA.RELEASE " + strings.Repeat("m", 130) + " c TOKEN 20")
 		p.expect("SLOWLOG LEN", ":2\r\n")

@@ -41,7 +41,7 @@ func TestABatchCommitsOnceItsLargestSeq(t *testing.T) {
 func TestABatchCommitsEvenWithoutAChange(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()
-	p.do("SIMBA.OWNER m") // may have found that a lease has ended, of which others must hear
+	p.do("SIMBA.OWNER m") // it may have expired a lease, so a notice may be due
 	if got := s.backend.commits(); !slices.Equal(got, []simba.Seq{0}) {
 		t.Errorf("committed %v, want [0]", got)
 	}
@@ -72,7 +72,7 @@ func TestReadsAreDurableBeforeTheReply(t *testing.T) {
 	p := newSite(t, Config{Backend: backend}).dial()
 	reads := []string{"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.HISTORY m", "SCAN 0", "SCAN 0 TYPE hash",
 		"TYPE simba:{m}", "STRLEN simba:{m}", "MEMORY USAGE simba:{m}", "DBSIZE", "INFO keyspace", "INFO stats", "INFO simba"}
-	for range 2 { // of a mutex that is held, and of one that is free: somebody may have released it just now
+	for range 2 { // a held mutex and a free one, whose release may not be durable
 		for _, read := range reads {
 			p.do(read)
 			if got := backend.commits(); !slices.Equal(got, []simba.Seq{9}) {
@@ -242,8 +242,8 @@ func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
 	}
 }
 
-// TestAcquireAllocatesOnlyItsNames guards the hot path: the mutex and the
-// contender as strings, and nothing else.
+// TestAcquireAllocatesOnlyItsNames checks that the hot path allocates only the names of the mutex
+// and of the contender.
 func TestAcquireAllocatesOnlyItsNames(t *testing.T) {
 	onConnection(t, func(x *Commands, conn *resp.Conn) {
 		allocs := testing.AllocsPerRun(1000, func() {

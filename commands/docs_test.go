@@ -117,8 +117,7 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 	}
 }
 
-// TestRedisCliHelps runs the real redis-cli, which builds its help and its hints
-// from COMMAND DOCS.
+// TestRedisCliHelps runs the real redis-cli, which makes its help and hints from COMMAND DOCS.
 func TestRedisCliHelps(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		if os.Getenv("CI") == "true" {

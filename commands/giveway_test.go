@@ -9,10 +9,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// slowKeyspace is an engine of which each lock, page and tenure that is afterRead at takes longer than a turn: others are to have the next one.
+// slowKeyspace is an engine with slow reads of a lock, a page or a tenure. A command yields after
+// each.
 type slowKeyspace struct {
 	*conflicting
-	afterRead func() // called after each; nil = nothing is
+	afterRead func() // called after each read, unless nil
 }
 
 type slowTx struct {
@@ -47,13 +48,13 @@ func (l *slowKeyspace) Break(context.Context, string, string) (bool, simba.Seq, 
 	return true, 0, nil
 }
 
-// newSlowSite returns a client's state, of which a test reads only what is settled with the reply, and what has its
-// commands served.
+// newSlowSite returns a client's state, which a test may read between replies, and a function that
+// runs commands for that client.
 func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(commands []string)) {
 	space = &slowKeyspace{conflicting: newConflicting(t)}
 	s := newSite(t, Config{Backend: space})
 	p := s.dial()
-	p.expect("PING", "+PONG\r\n") // from now on it has a state
+	p.expect("PING", "+PONG\r\n") // the client has a state now
 	return s.server.Conn(1).State().(*client), space, func(commands []string) {
 		t.Helper()
 		for _, command := range commands {
@@ -64,7 +65,7 @@ func newSlowSite(t *testing.T) (c *client, space *slowKeyspace, run func(command
 	}
 }
 
-// longCommands have others wait for longer than a turn, wherever they could be made to give way.
+// longCommands are commands that run long enough to yield.
 var longCommands = map[string]struct {
 	commands []string
 	keyed    bool // the last one runs in one transaction
@@ -76,7 +77,7 @@ var longCommands = map[string]struct {
 	"RANDOMKEY":             {[]string{"RANDOMKEY"}, true}, // asks for page after page by itself
 	"SIMBA.SCAN":            {[]string{"SIMBA.SCAN 0 COUNT 10000"}, false},
 	"FLUSHALL":              {[]string{"FLUSHALL"}, false},
-	"CLIENT LIST":           {[]string{"CLIENT LIST ID" + strings.Repeat(" 1", 1000)}, false}, // 3 ms of formatting, 20 turns
+	"CLIENT LIST":           {[]string{"CLIENT LIST ID" + strings.Repeat(" 1", 1000)}, false}, // 3 ms
 	"a script":              {[]string{`EVAL "for i = 1, 1000 do end redis.call('GET', 'a') for i = 1, 1000 do end" 0`}, true},
 	"EXEC in a transaction": {[]string{"MULTI", "GET a", "GET a", "GET a", "EXEC"}, true},
 	"EXEC one by one":       {[]string{"MULTI", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "SIMBA.SCAN 0 COUNT 1", "EXEC"}, false},
@@ -111,7 +112,7 @@ func TestATransactionThatRunsAgainDoesNotYield(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, space, run := newSlowSite(t)
 			space.times = 1
-			parked := time.Duration(-1) // when it had begun anew
+			parked := time.Duration(-1) // when the second run began
 			space.afterRead = func() {
 				if space.times == 0 && parked < 0 {
 					parked = c.parked

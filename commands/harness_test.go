@@ -25,8 +25,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
 
-// fakeBackend answers as its functions say, and remembers what it was asked. A
-// function that is nil answers with zero values.
+// fakeBackend calls its functions, and records all calls. A nil function returns zero values.
 type fakeBackend struct {
 	acquire func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error)
 	guard   func(simba.GuardRequest) (simba.Outcome, error)
@@ -55,7 +54,7 @@ func (f *fakeBackend) note(format string, args ...any) {
 	f.calls = append(f.calls, fmt.Sprintf(format, args...))
 }
 
-// asked returns the calls so far, Commit apart, and forgets them.
+// takeCalls returns the calls so far except Commit, and forgets them.
 func (f *fakeBackend) takeCalls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +63,7 @@ func (f *fakeBackend) takeCalls() []string {
 	return calls
 }
 
-// settlements returns the Seqs that were settled so far, and forgets them.
+// commits returns the Seqs that were committed so far, and forgets them.
 func (f *fakeBackend) commits() []simba.Seq {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +193,7 @@ func newSite(t testing.TB, cfg Config) *site {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s.x = New(cfg)
-	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // who loginDelays passwords takes longer than strangers may
+	patient := resp.Limits{AuthTimeout: 24 * time.Hour} // for tests of login delays
 	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, Settled: s.x.Settled, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
@@ -272,7 +271,7 @@ func (c *signalConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// listen serves on a port of this machine and returns its address.
+// listen serves on a local TCP port and returns its address.
 func (s *site) listen() string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -282,7 +281,7 @@ func (s *site) listen() string {
 	return ln.Addr().String()
 }
 
-// peer is a client that shows replies as the bytes that came.
+// peer is a client that returns replies as bytes.
 type peer struct {
 	t  testing.TB
 	nc net.Conn
@@ -295,8 +294,8 @@ func newPeer(t testing.TB, nc net.Conn) *peer {
 	return p
 }
 
-// send writes a command, its words parted by blanks. '…' in double quotes is one
-// word, with Go's escapes.
+// send writes a command, whose words are separated by blanks. Text in double quotes is one word,
+// with Go's escapes.
 func (p *peer) send(commands ...string) {
 	p.t.Helper()
 	var b []byte
@@ -348,7 +347,7 @@ func (p *peer) do(command string) string {
 // reply reads one frame, with all that is in it.
 func (p *peer) reply() string {
 	p.t.Helper()
-	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // of fake time, mostly: fail, don't hang
+	p.nc.SetReadDeadline(time.Now().Add(time.Hour)) // so that a test fails and does not hang
 	frame, err := readFrame(p.r)
 	if err != nil {
 		p.t.Fatalf("reply: %v", err)
@@ -356,7 +355,7 @@ func (p *peer) reply() string {
 	return frame
 }
 
-// expect fails unless the command is answered by that frame.
+// expect fails unless the reply to the command is that frame.
 func (p *peer) expect(command, frame string) {
 	p.t.Helper()
 	if got := p.do(command); got != frame {

@@ -20,7 +20,7 @@ func guarded(t *testing.T, test func(t *testing.T, s *site)) {
 	})
 }
 
-// took returns how long a command takes to be answered so.
+// took returns how long the server takes for this reply to a command.
 func took(p *peer, command, want string) time.Duration {
 	p.t.Helper()
 	began := time.Now()
@@ -46,7 +46,7 @@ func TestWrongPasswordsGetGrowingDelays(t *testing.T) {
 	})
 }
 
-// guessOn has a client guess until it waits for an answer as long as anybody.
+// guessOn makes a client send wrong passwords until the delay is the longest.
 func guessOn(p *peer) {
 	p.t.Helper()
 	for range 12 {
@@ -72,7 +72,7 @@ func TestLoginDelaysDoNotDelayOthers(t *testing.T) {
 	})
 }
 
-// What the bound is, and what it is not: many connections get many tries, but nobody is locked out by them.
+// Many connections may send many passwords, but they lock nobody out.
 func TestManyGuessingConnectionsDelayARightPasswordByAtMostASecond(t *testing.T) {
 	guarded(t, func(t *testing.T, s *site) {
 		const connections, long = 200, time.Minute

@@ -11,7 +11,7 @@ import (
 
 const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
-// countedMemory is a limit for what the test says is used.
+// countedMemory is a limit with a sum that the test sets.
 type countedMemory struct {
 	memoryLimit
 	bytes uint64
@@ -45,7 +45,7 @@ func TestMaxMemoryIsExceededOnlyAboveTheLimit(t *testing.T) {
 	}
 }
 
-// owing is a Keyspace that has freed more than it has counted.
+// owing is a Keyspace with a negative sum of bytes.
 type owing struct{ simba.Keyspace }
 
 func (owing) Bytes() int64 { return -1 }
@@ -93,7 +93,8 @@ func TestAReleaseFreesMemoryAtOnce(t *testing.T) {
 	}
 }
 
-// Above the limit, both are asked the same. What differs on purpose is in the tests below.
+// Above the limit, both servers get the same commands. The tests below have the intended
+// differences.
 var sameWhenFull = []string{
 	"SET new v", "SET new v NX PX 1000", "SETEX new 10 v", "PSETEX new 1000 v", "SETNX new v", "SETNX k v", "GETSET k v", "INCR n", "INCRBY n 2", "DECR n", "HSET h f v", "HSETNX h f v", "HMSET h f v", "HINCRBY h c 1",
 	"ZADD simba:{q}:contender 1 b", "SET k other", "SET k", "SETNX k",
@@ -173,7 +174,7 @@ func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 	p.expect("SET key a NX PX 1000", "$-1\r\n")
 	p.expect(`EVAL "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('set', KEYS[1], ARGV[1], 'xx', 'px', 80000) end" 1 key a`, ok)
 
-	// A transaction that renews or gives up is queued and runs.
+	// A transaction that renews or releases is queued and runs.
 	p.expect("MULTI", ok)
 	p.expect("SIMBA.GUARD m2 a 60000", "+QUEUED\r\n")
 	p.expect("SIMBA.RELEASE m2 a", "+QUEUED\r\n")

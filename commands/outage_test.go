@@ -18,7 +18,7 @@ const backendTimeout = 3 * time.Second
 
 const unavailable = "TRYAGAIN engine redis unavailable: dial tcp 127.0.0.1:6379: connect: connection refused"
 
-// lostStore is a backend whose store fails each request after so long.
+// lostStore is a backend whose store fails each request after some time.
 func lostStore(after time.Duration) *fakeBackend {
 	lost := &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")}
 	return &fakeBackend{
@@ -213,7 +213,7 @@ func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 	}
 }
 
-// pagesOf is a backend that knows its figures by a scan only, of so many pages.
+// pagesOf is a backend without figures, with a scan of so many pages.
 func pagesOf(pages uint64, each time.Duration) *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},
@@ -246,7 +246,7 @@ func TestDbsizeTimesOut(t *testing.T) {
 			t.Errorf("after %v", took)
 		}
 		p = newSite(t, Config{Backend: lostStore(0), StoreTimeout: backendTimeout}).dial()
-		p.expect("DBSIZE", ":0\r\n") // an engine that knows
+		p.expect("DBSIZE", ":0\r\n") // an engine with figures
 	})
 	backend := lostStore(0)
 	backend.stats.Held = -1

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// granting answers every acquire with a new tenure, or that of the owner.
+// granting returns a backend that grants every acquire, or renews for the owner.
 func granting() *fakeBackend {
 	token := uint64(0)
 	f := &fakeBackend{
@@ -27,7 +27,7 @@ func granting() *fakeBackend {
 	return f
 }
 
-// released are the releases that closing the connection causes after commands.
+// released returns the releases that the end of the connection causes after some commands.
 func released(t *testing.T, backend *fakeBackend, shutdown bool, commands ...string) (calls []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{Backend: backend})
@@ -112,7 +112,7 @@ func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
 }
 
 func TestASessionForgetsExpiredLeases(t *testing.T) {
-	backend := granting() // its check knows no tenure any more
+	backend := granting() // its Check finds no tenure
 	var c *client
 	s := newSite(t, Config{Backend: backend})
 	p := s.dial()
@@ -122,7 +122,7 @@ func TestASessionForgetsExpiredLeases(t *testing.T) {
 	p.expect("PING", "+PONG\r\n")
 	c = s.server.Conns()[0].State().(*client)
 	p.nc.Close()
-	s.stop() // after it the state is nobody's
+	s.stop() // then the test may read the state
 	if n := len(c.session.byMutex); n >= firstSweep {
 		t.Errorf("%d leases remembered, all have ended", n)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// Contenders of Simba on the JVM run scripts on keys. Here their commands are sent as they send them.
+// Contenders of Simba on the JVM run scripts on keys. These tests send the same commands.
 
-// evalOf is the command by which a contender runs a script on a mutex.
+// evalOf returns the command by which a contender runs a script on a mutex.
 func evalOf(s seeds.Script, mutex, contender string, more ...string) string {
 	keys := s.Keys(mutex)
 	words := []string{"EVAL", strconv.Quote(s.Source), strconv.Itoa(len(keys))}
@@ -39,7 +39,7 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	for _, g := range seeds.Generations {
 		for _, m := range anyNames {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
-				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // what is left is -1 then
+				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // then PTTL is -1
 				there := "EXISTS " + strconv.Quote(seeds.Lease(m))
 				if g.Tokens { // of the others only this server counts one
 					there += " " + strconv.Quote(seeds.Token(m))
@@ -58,7 +58,7 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 	}
 }
 
-// tokenOf is the token in the reply of a script of 3.3 and later.
+// tokenOf returns the token in the reply of a script of 3.3 and later.
 func tokenOf(t *testing.T, reply string) uint64 {
 	t.Helper()
 	lines := strings.Split(reply, "\r\n")
@@ -69,7 +69,7 @@ func tokenOf(t *testing.T, reply string) uint64 {
 	return n
 }
 
-// owned is the token of the owner by SIMBA.OWNER.
+// owned returns the token of the owner by SIMBA.OWNER.
 func (p *peer) owned(mutex string) uint64 {
 	p.t.Helper()
 	n, err := strconv.ParseUint(strings.TrimPrefix(p.token(mutex), ":"), 10, 64)
@@ -110,7 +110,7 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		if seen := tokenOf(t, p.do(evalOf(g.Acquire, "m", "jvm", "60000"))); seen != last {
 			t.Errorf("a script sees the token %d, it is %d", seen, last)
 		}
-		p.do("SIMBA.ACQUIRE other x 60000") // tokens are counted for all mutexes together
+		p.do("SIMBA.ACQUIRE other x 60000") // all mutexes share one counter of tokens
 		p.do("SIMBA.RELEASE other x")
 		p.expect("SIMBA.RELEASE m ours", ":1\r\n")
 
@@ -119,7 +119,7 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 		p.expect("GET simba:{m}:token", bulk(strconv.FormatUint(last, 10)))
 		p.expect("DEL m", ":1\r\n")
 
-		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // takes none, and has one
+		p.do(evalOf(generation(t, "3.1").Acquire, "m", "old", "60000")) // gets a token too
 		grew(p.owned("m"))
 		p.expect(evalOf(generation(t, "3.1").Release, "m", "old"), ":1\r\n")
 
@@ -132,11 +132,11 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 			t.Errorf("EXEC: %q, want %q", reply, want)
 		}
 		p.expect("DEL m", ":1\r\n")
-		grew(tokenOf(t, "*3\r\n\r\n"+p.do("INCR simba:{m}:fence"))) // alone: the next is larger
+		grew(tokenOf(t, "*3\r\n\r\n"+p.do("INCR simba:{m}:fence"))) // without a lock
 	}
 }
 
-// hears subscribes and returns a function that fails unless just these payloads came since.
+// hears subscribes and returns a function that fails unless exactly these payloads have come since.
 func (s *site) hears(channels ...string) func(want ...string) {
 	s.t.Helper()
 	sub := s.dial()
@@ -198,9 +198,9 @@ func TestAScriptDoesNotAnnounceAReservedMutexAsFree(t *testing.T) {
 		p.do(evalOf(g.Release, "m", "a"))
 		direct("released@@a")
 		if reply := p.do(evalOf(g.Acquire, "m", "c", "60000")); !strings.Contains(reply, "b") {
-			t.Errorf("%s: in the turn of b, c is got %q", g.Name, reply)
+			t.Errorf("%s: during the reservation of b, c is got %q", g.Name, reply)
 		}
-		p.do("SIMBA.RELEASE m b") // it does not want it any more
+		p.do("SIMBA.RELEASE m b") // b leaves
 		hears("acquired@@a", "released@@a")
 		p.do(evalOf(g.Acquire, "m", "c", "60000"))
 		hears("acquired@@c")
@@ -221,7 +221,7 @@ func TestWaitersStayInOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 			}
 			waiters = append(waiters, w)
 		}
-		old := evalOf(generation(t, "3.1").Acquire, "m", "old", "60000") // has a place by ZADD
+		old := evalOf(generation(t, "3.1").Acquire, "m", "old", "60000") // queued by ZADD
 		p.do(old)
 		p.do(evalOf(g.Release, "m", "jvm"))
 		for i, w := range waiters {
@@ -237,7 +237,7 @@ func TestWaitersStayInOrderWhenAScriptDeletesTheQueue(t *testing.T) {
 	}
 }
 
-// Contenders before 3.0.2 leave the braces out where they subscribe.
+// Contenders before 3.0.2 subscribe to channels without braces.
 func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 	deaf := generation(t, "2.9")
 	for _, m := range []string{"m", "a:b", "a b"} {
@@ -261,7 +261,7 @@ func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 				p.do(evalOf(deaf.Acquire, m, "0:1@host", "60000"))
 				release(p)
 				direct("released@@a")
-				p.expect("SET "+strconv.Quote(m)+" b NX PX 60000", "$-1\r\n") // it is kept
+				p.expect("SET "+strconv.Quote(m)+" b NX PX 60000", "$-1\r\n") // reserved
 				p.expect(evalOf(deaf.Acquire, m, "0:1@host", "60000"), bulk("0:1@host@@60000"))
 			})
 		}
@@ -381,7 +381,7 @@ func TestAUserMayWriteItsToken(t *testing.T) {
 	if reply := p.do(evalOf(g.Acquire, "n", "other", "60000")); !strings.HasPrefix(reply, "-") {
 		t.Errorf("in another's name: %q", reply)
 	}
-	// The mutex behind a view counts.
+	// The rules apply to the mutex of a view.
 	p = s.as("billing")
 	for _, command := range []string{"GET simba:{other}:token", "INCR simba:{other}:fence", `GET "simba:{a b}:fence"`} {
 		p.expect(command, noKey)

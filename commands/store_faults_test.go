@@ -90,7 +90,7 @@ func TestEachFaultOfTheStoreIsLogged(t *testing.T) {
 	})
 }
 
-// failingTicket is a place in the queue whose wait ends by an error.
+// failingTicket is a ticket whose wait ends with an error.
 type failingTicket struct{ *oneTicket }
 
 func (s failingTicket) End(simba.EndReason) (simba.Outcome, error) {

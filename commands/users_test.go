@@ -20,7 +20,7 @@ func noCommand(name string) string {
 	return failed("NOPERM this user has no permissions to run the '" + name + "' command")
 }
 
-// team are the users of most of these tests.
+// team has the users of most of these tests.
 var team = []string{
 	"user default on nopass ~* &* +@all",
 	"user billing on >pw ~billing:* %R~shared:* +@all -@dangerous",
@@ -29,7 +29,7 @@ var team = []string{
 	"user worker on >pw ~* +@all as:w-*",
 }
 
-// as returns a connection of that user.
+// as returns a connection of the user.
 func (s *site) as(name string) *peer {
 	s.t.Helper()
 	p := s.dial()
@@ -46,7 +46,7 @@ func TestAUserUsesOnlyTheMutexesOfItsRules(t *testing.T) {
 	for _, command := range []string{
 		"SIMBA.ACQUIRE other billing 60000", "SIMBA.ACQUIRE shared:1 billing 60000", "SIMBA.GUARD other billing 1", "SIMBA.RELEASE other billing", "SIMBA.OWNER other",
 		"SIMBA.QUEUE other", "SIMBA.CHECK other 1", "SIMBA.HISTORY other", "GET other", "SET shared:1 x", "TYPE other",
-		// The mutex behind the key counts, however it is spelled.
+		// The rules apply to the mutex of a key, in either spelling.
 		"GET simba:{other}", "ZCARD simba:{other}:contender", "DEL billing:1 simba:{other}", "WATCH simba:{other}", "MEMORY USAGE other",
 		`EVAL "return 1" 2 billing:1 other`, "EVALSHA " + strings.Repeat("a", 40) + " 1 other",
 	} {
@@ -111,7 +111,7 @@ func TestAUserCannotActAsAnotherContender(t *testing.T) {
 	boss.expect("GET m", bulk("boss:1"))
 }
 
-// A contender on the JVM that hears acquired@@ and its own id takes itself for the owner.
+// A contender on the JVM that receives acquired@@ with its own id becomes the owner.
 func TestAUserCannotPublishNoticesOfAnotherContender(t *testing.T) {
 	s := newLockSiteOf(t, newUsersFile(t, append(team, "user loud on >pw ~* &* +@all")...).open())
 	for user, publishes := range map[string]map[string]bool{
@@ -196,7 +196,7 @@ func TestAScriptIsLimitedToItsCallersRules(t *testing.T) {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
-	// What it did before it was refused is forgotten, as by any other error.
+	// The changes before the refusal are discarded, as with any other error.
 	if got := p.do(`EVAL "redis.call('set','billing:9','x') return redis.call('get','other')" 0`); got[0] != '-' {
 		t.Errorf("%q", got)
 	}
@@ -255,7 +255,7 @@ func TestNewRulesApplyToOpenConnections(t *testing.T) {
 		}
 	}
 	quiet.expect("GET m", noCommand("get"))
-	quiet.expect("STRLEN m", ":0\r\n") // its password is another, and it stays
+	quiet.expect("STRLEN m", ":0\r\n") // its password has changed, and the connection stays
 	admin.expect("ACL USERS", bulks("board", "boss", "default", "worker"))
 
 	file.write("user default on nopass +nonsense")
@@ -346,7 +346,7 @@ func TestRulesForContendersAndChannelsCoverEveryCommand(t *testing.T) {
 	}
 }
 
-// The fault that this guards against: a denial must not cost the rest of the pipeline its replies.
+// A denial must not cost the rest of the pipeline its replies.
 func TestAPipelineGoesOnAfterADenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{Users: newUsersFile(t, team...).open()})
@@ -361,7 +361,7 @@ func TestAPipelineGoesOnAfterADenial(t *testing.T) {
 	})
 }
 
-// Between the look at the rules and the wait there is the backend: rules that change then hold too.
+// The rules may change while the backend begins the wait. They must end the wait too.
 func TestAWaitThatBeginsDuringAChangeOfRulesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := newUsersFile(t, team...)

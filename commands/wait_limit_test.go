@@ -32,10 +32,10 @@ func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
 		if got := refused.reply(); !strings.HasPrefix(got, tooManyWaiting) {
 			t.Errorf("it is answered %q", got)
 		}
-		first.nc.Close() // who has waited makes room
+		first.nc.Close() // the waiter leaves
 		synctest.Wait()
 		if !waits(refused) {
-			t.Error("no place has become free")
+			t.Error("no further client may wait")
 		}
 		s.server.SetMaxClients(8)
 		for range 3 {
@@ -71,7 +71,7 @@ func TestARequestThatNeedNotWaitIsServedAtTheWaitLimit(t *testing.T) {
 			s.server.SetMaxClients(2) // one of two may wait
 			ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 				if !r.NoQueue || r.Waiter != nil {
-					t.Errorf("the engine is asked for a place: %+v", r)
+					t.Errorf("the request may queue: %+v", r)
 				}
 				return simba.Outcome{Status: answer, Owner: r.Contender, Token: 1}, nil, nil
 			}
