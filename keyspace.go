@@ -16,8 +16,8 @@ const KeepTTL = time.Duration(-1)
 // MaxLockTTL is the longest lease of a lock key that ends.
 const MaxLockTTL = 100 * 365 * 24 * time.Hour
 
-// A Keyspace is a Backend whose mutexes are Redis keys too: the key k is the mutex k, its
-// value the owner, its expiry the end of the lease. Names and owners may be any bytes.
+// A Keyspace is a Backend whose mutexes are Redis keys too. The key k is the mutex k. Its value is
+// the owner, and its expiry the end of the lease. Names and owners may be any bytes.
 type Keyspace interface {
 	Backend
 	// Update runs do in a transaction and commits its changes as one step. If something that do
@@ -98,8 +98,8 @@ type Tx interface {
 	Lock(mutex string) Lock
 	// Open reports whether owner may take a mutex that has no lock. It is false while the mutex
 	// is reserved for another waiter, and during the recovery delay. From then on Lock shows the
-	// waiter with the reservation as if it had the lock, because scripts read who has what they
-	// could not get. Take is possible all the same while the mutex is reserved.
+	// waiter with the reservation as the owner, because scripts read the owner of a lock that
+	// they could not get. Take is possible all the same while the mutex is reserved.
 	Open(mutex, owner string) bool
 	// Take begins a tenure with a lock's Owner, Fields and lease. It breaks a tenure that the
 	// mutex has.
@@ -119,8 +119,8 @@ type Tx interface {
 	DropToken(mutex string)
 	// DroppedToken returns a mutex whose token was dropped although its tenure goes on.
 	DroppedToken() (mutex string, ok bool)
-	// Fence returns the largest token of a mutex so far: the token of its tenure, if it has one,
-	// else the largest token of any mutex.
+	// Fence returns the token of a mutex' tenure. If it has none, Fence returns the largest token
+	// of any mutex so far.
 	Fence(mutex string) uint64
 	// NextToken reserves a token, larger than all before. It becomes the token of the tenure that
 	// the transaction has begun or begins next. If it begins none, the next tenure gets a larger
