@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -103,7 +104,7 @@ func (e *Engine) Update(do func(simba.Tx) error) (seq simba.Seq, err error) {
 		if err == nil {
 			return seq, failed
 		}
-		if err != simba.ErrConflict {
+		if !errors.Is(err, simba.ErrConflict) {
 			break
 		}
 		t.reset(e)
