@@ -10,7 +10,7 @@ import (
 // Endless is the TTL of a lease that does not end by itself.
 const Endless = time.Duration(math.MaxInt64)
 
-// KeepTTL is the TTL of a new lock that takes over the lease of the one that it replaces.
+// KeepTTL is the TTL of a new lock that keeps the lease of the lock that it replaces.
 const KeepTTL = time.Duration(-1)
 
 // MaxLockTTL is the longest lease of a lock key that ends.
@@ -59,20 +59,20 @@ var ErrTooLarge = fmt.Errorf("transaction too large: at most %d keys and %[1]d m
 // Lock is a mutex as a key. The zero Lock is a key that does not exist.
 type Lock struct {
 	Token uint64 // of the tenure; 0 = there is none
-	Owner string // the value of a string; of a hash, the field whose setting took the mutex
-	// Fields are those of a hash, in the order of their setting; nil = it is a string. A
-	// Lock shares them: whoever changes them makes new ones.
+	Owner string // the value of a string, or the field of a hash that took the mutex
+	// Fields are the fields of a hash, in the order of their setting; nil for a string. Locks
+	// share the slice, so its elements must not be changed.
 	Fields []Field
 
-	// TTL is what is left of the lease, or how long a new one is, in whole milliseconds;
-	// Endless = it does not end. In a Take, KeepTTL is allowed too.
+	// TTL is the rest of the lease, or the length of a new one, in whole milliseconds; Endless =
+	// it does not end. Take also accepts KeepTTL.
 	TTL time.Duration
-	// EndsAt is when the lease ends, in Unix milliseconds of the server's clock; 0 = it
-	// does not. In a Take or Change, 0 = by TTL.
+	// EndsAt is when the lease ends, in Unix milliseconds of the server's clock; 0 = it does
+	// not end. In a Take or Change, 0 = see TTL.
 	EndsAt int64
 }
 
-// Field is one of a hash.
+// Field is a field of a hash.
 type Field struct{ Name, Value string }
 
 // Exists reports whether there is a lock.
