@@ -93,7 +93,7 @@ func TestClientTrackingIsRefused(t *testing.T) {
 func TestClientKill(t *testing.T) {
 	for _, tt := range []struct {
 		command, reply string
-		killed         []int // of peers 0 (who asks) to 3
+		killed         []int // of peers 0 (the caller) to 3
 	}{
 		{"CLIENT KILL ID 2", ":1\r\n", []int{1}},
 		{"CLIENT KILL TYPE pubsub", ":1\r\n", []int{2}},
@@ -146,7 +146,7 @@ func TestAKilledSessionReleasesItsLeases(t *testing.T) {
 		s.dial().expect("CLIENT KILL ID 1", ":1\r\n")
 		synctest.Wait()
 		if got := fmt.Sprint(backend.takeCalls()); !strings.Contains(got, "session closed") {
-			t.Errorf("asked %s", got)
+			t.Errorf("calls %s", got)
 		}
 	})
 }

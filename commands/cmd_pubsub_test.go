@@ -69,7 +69,7 @@ func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 	p := s.dial()
 	for _, tt := range []struct {
 		command string
-		asked   string
+		calls   string
 	}{
 		{"SUBSCRIBE simba:{m}:c", "subscribed simba:{m}:c pattern=false"},
 		{"SSUBSCRIBE simba:{m}:c", "subscribed simba:{m}:c pattern=false"},
@@ -77,8 +77,8 @@ func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 		{"SUBSCRIBE simba-events:{m}", "subscribed simba-events:{m} pattern=false"},
 	} {
 		p.do(tt.command)
-		if got := s.backend.takeCalls(); !slices.Equal(got, []string{tt.asked}) {
-			t.Errorf("%s: asked %q, want %q", tt.command, got, tt.asked)
+		if got := s.backend.takeCalls(); !slices.Equal(got, []string{tt.calls}) {
+			t.Errorf("%s: calls %q, want %q", tt.command, got, tt.calls)
 		}
 	}
 	if got := s.backend.commits(); !slices.Contains(got, 77) {
@@ -98,7 +98,7 @@ func TestNoticesReachAllSubscribersAndCountExactChannels(t *testing.T) {
 		shard.do("SSUBSCRIBE a")
 		pattern.do("PSUBSCRIBE *")
 		if got := notices.Publish("a", "x"); got != 2 {
-			t.Errorf("reached %d, want 2: one who watches a pattern is not the contender", got)
+			t.Errorf("reached %d, want 2: a subscriber of a pattern does not count", got)
 		}
 		for _, tt := range []struct {
 			p    *peer

@@ -140,7 +140,7 @@ func TestListingsAreDurableBeforeTheReply(t *testing.T) {
 				}
 			}
 			if !claiming.committed[claiming.claim] || claiming.claim == before {
-				t.Errorf("%q is told before it is durable", run)
+				t.Errorf("%q: the reply came before it was durable", run)
 			}
 		}
 	}

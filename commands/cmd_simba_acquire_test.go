@@ -300,7 +300,7 @@ func TestADisconnectedWaiterStaysQueuedAsPolling(t *testing.T) {
 		synctest.Wait()
 		wantEnd(t, ticket, simba.EndGone)
 		if got := s.backend.takeCalls(); len(got) != 1 {
-			t.Errorf("the backend was asked %q, want the acquire alone", got)
+			t.Errorf("calls %q, want the acquire alone", got)
 		}
 	})
 }
@@ -331,7 +331,7 @@ func TestAGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 		synctest.Wait()
 		want := []string{"abandon"}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("the backend was asked %q, want %q", got, want)
+			t.Errorf("calls %q, want %q", got, want)
 		}
 		if got := s.backend.commits(); !slices.Contains(got, 12) {
 			t.Errorf("committed %v, without the handoff: the next waiter is not woken", got)
@@ -368,7 +368,7 @@ func TestNothingBlocksInsideExec(t *testing.T) {
 		}
 		want := []string{"acquire m c 1s+0s noqueue=false session=false wait=true"}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("asked %q, want %q", got, want)
+			t.Errorf("calls %q, want %q", got, want)
 		}
 	})
 }

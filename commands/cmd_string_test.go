@@ -174,7 +174,7 @@ func TestLeasesLongerThanAHundredYearsAreRefused(t *testing.T) {
 func TestAQueueCannotBecomeALock(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const q = "simba:{m}:contender"
-	for range 2 { // without and with somebody in it
+	for range 2 { // an empty queue, then one with a waiter
 		for _, command := range []string{"SET " + q + " v", "SETEX " + q + " 10 v", "PSETEX " + q + " 10 v"} {
 			name := strings.ToLower(strings.Fields(command)[0])
 			p.expect(command, failed("ERR '"+name+"' cannot make a lock of '"+q+"': it is the queue of a mutex"))

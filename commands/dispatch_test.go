@@ -150,7 +150,7 @@ func TestInlineCommandsAreServed(t *testing.T) {
 	}
 	p.reply()
 	if got := s.backend.takeCalls(); !slices.Equal(got, []string{"owner m"}) {
-		t.Errorf("asked %q", got)
+		t.Errorf("calls %q", got)
 	}
 }
 

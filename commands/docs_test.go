@@ -23,7 +23,7 @@ func TestReadmeShowsTheTableOfCommands(t *testing.T) {
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	shown, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
-		t.Fatalf("README.md has no place for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
+		t.Fatalf("README.md needs lines for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
 	}
 	if shown == Markdown() {
 		return

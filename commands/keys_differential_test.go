@@ -272,7 +272,7 @@ func (g *generator) sequence(templates []string) []string {
 		for multi && ofAllKeys(template) {
 			template = g.pick(templates...)
 		}
-		if template == "DBSIZE" { // there it counts what has expired, if nobody asked for it since
+		if template == "DBSIZE" { // there it counts expired keys until they are read
 			commands = append(commands, "EXISTS "+strings.Join(g.keys, " "))
 		}
 		commands = append(commands, g.command(template))

@@ -55,13 +55,13 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	who := g.hosts[host]
-	if who == nil || now.Sub(who.last) >= forgetFailures {
-		who = g.enter(host, now)
+	f := g.hosts[host]
+	if f == nil || now.Sub(f.last) >= forgetFailures {
+		f = g.enter(host, now)
 	}
-	who.failures++
-	who.last = now
-	over := who.failures - freeFailures
+	f.failures++
+	f.last = now
+	over := f.failures - freeFailures
 	if over <= 0 {
 		return 0
 	}
@@ -69,11 +69,11 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 	if over < 16 {
 		wait = min(wait, firstDelay<<(over-1))
 	}
-	if who.owed.Before(now) {
-		who.owed = now
+	if f.owed.Before(now) {
+		f.owed = now
 	}
-	if who.owed = who.owed.Add(wait); who.owed.Sub(now) > 2*maxOwedDelay {
-		who.owed = now.Add(2 * maxOwedDelay) // so that it ends
+	if f.owed = f.owed.Add(wait); f.owed.Sub(now) > 2*maxOwedDelay {
+		f.owed = now.Add(2 * maxOwedDelay) // so that it ends
 	}
 	return wait
 }
@@ -82,7 +82,7 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 func (g *loginDelays) beforeCheck(host netip.Prefix) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if who := g.hosts[host]; who != nil && time.Until(who.owed) > maxOwedDelay {
+	if f := g.hosts[host]; f != nil && time.Until(f.owed) > maxOwedDelay {
 		return debtDelay
 	}
 	return 0
@@ -96,21 +96,21 @@ func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	if len(g.hosts) >= maxHosts {
 		var silent netip.Prefix
 		oldest := now
-		for h, who := range g.hosts {
+		for h, f := range g.hosts {
 			switch {
-			case now.Sub(who.last) >= forgetFailures:
+			case now.Sub(f.last) >= forgetFailures:
 				delete(g.hosts, h)
-			case !who.last.After(oldest):
-				silent, oldest = h, who.last
+			case !f.last.After(oldest):
+				silent, oldest = h, f.last
 			}
 		}
 		if len(g.hosts) >= maxHosts {
 			delete(g.hosts, silent)
 		}
 	}
-	who := new(loginFailures)
-	g.hosts[host] = who
-	return who
+	f := new(loginFailures)
+	g.hosts[host] = f
+	return f
 }
 
 // pause makes the command wait. The wait ends early if the client disconnects or the server stops.

@@ -188,7 +188,7 @@ func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 
 	p.expect("SIMBA.RELEASE m a", ":1\r\n")
 	if got := waiter.reply(); !strings.Contains(got, "acquired") {
-		t.Errorf("who waited already: %q", got)
+		t.Errorf("the earlier waiter: %q", got)
 	}
 	p.expect("DEL key", ":1\r\n")
 	if got := p.do("INFO errorstats"); !strings.Contains(got, "errorstat_OOM:count=") {

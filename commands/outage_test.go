@@ -80,7 +80,7 @@ func TestAnOutageIsOneLineOfTryAgain(t *testing.T) {
 func TestAPipelineWaitsOnceForAStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: lostStore(backendTimeout)}).dial()
-		for range 2 { // the next pipeline asks again
+		for range 2 { // the next pipeline calls the store again
 			began := time.Now()
 			p.send(storeCommands...)
 			for _, command := range storeCommands {
@@ -146,7 +146,7 @@ func TestSubscriptionsAreReportedDuringAStoreOutage(t *testing.T) {
 			t.Errorf("it took %v, want %v", took, backendTimeout)
 		}
 		if got := fmt.Sprint(backend.takeCalls()); got != "[subscribed a pattern=false subscribed b pattern=false subscribed c pattern=false]" {
-			t.Errorf("asked %s", got)
+			t.Errorf("calls %s", got)
 		}
 	})
 }
@@ -169,7 +169,7 @@ func TestTheEndOfASessionWaitsOnceForAStoreOutage(t *testing.T) {
 			t.Errorf("%d connections are not over", left)
 		}
 		if got := backend.takeCalls(); len(got) != 1 {
-			t.Errorf("asked %q", got)
+			t.Errorf("calls %q", got)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "leases=10") {
 			t.Errorf("the log says\n%s", &log)
@@ -192,7 +192,7 @@ func TestASessionReleasesALeaseThatItMayHaveBound(t *testing.T) {
 		p.nc.Close()
 		synctest.Wait()
 		if got := fmt.Sprint(backend.takeCalls()); got != `[release m c token=0 session=true reason="session closed"]` {
-			t.Errorf("asked %s", got)
+			t.Errorf("calls %s", got)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 		p.do(fmt.Sprintf("SIMBA.ACQUIRE m%d c 1000 SESSION", i))
 	}
 	if asked != 1 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("%d calls", asked)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestDbsizeCountsMutexesForEnginesWithoutAFigure(t *testing.T) {
 	p := newSite(t, Config{Backend: backend, StoreTimeout: backendTimeout}).dial()
 	p.expect("DBSIZE", ":6\r\n")
 	if got := backend.takeCalls(); len(got) != 3 || got[0] != "scan 0 count=10000 held=true contended=false match=false" {
-		t.Errorf("asked %q", got)
+		t.Errorf("calls %q", got)
 	}
 }
 

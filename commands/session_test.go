@@ -73,14 +73,14 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 		{"RESET in between", []string{"SIMBA.ACQUIRE m c 1000 SESSION", "RESET"}, []string{release("m")}},
 	} {
 		if got := released(t, granting(), false, tt.commands...); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: asked %q, want %q", tt.name, got, tt.want)
+			t.Errorf("%s: calls %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
 
 func TestAShutdownKeepsTheLeasesOfSessions(t *testing.T) {
 	if got := released(t, granting(), true, "SIMBA.ACQUIRE m c 1000 SESSION"); len(got) > 0 {
-		t.Errorf("asked %q, want nothing", got)
+		t.Errorf("calls %q, want nothing", got)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestAGuardWithAnotherTokenDoesNotEndTheSession(t *testing.T) {
 		return simba.Outcome{Status: simba.StatusLost, Owner: "c", Token: 1}, nil
 	}
 	if got := released(t, backend, false, "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000 TOKEN 99"); len(got) != 1 {
-		t.Errorf("asked %q, want one release", got)
+		t.Errorf("calls %q, want one release", got)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
 		synctest.Wait()
 		want := []string{`release m c token=0 session=true reason="session closed"`}
 		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("asked %q, want %q", got, want)
+			t.Errorf("calls %q, want %q", got, want)
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestAnIdleConnectionWithASessionLeaseIsNotClosed(t *testing.T) {
 		acquire string
 		fault   error // of the acquire
 		owner   simba.Tenure
-		err     error // of a look at the owner
+		err     error // of Owner
 		kept    bool
 	}{
 		"lease runs":       {acquire: "SIMBA.ACQUIRE m c 1000 SESSION", owner: simba.Tenure{Owner: "c", Token: 1}, kept: true},

@@ -136,8 +136,8 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 	}
 }
 
-// hears subscribes and returns a function that fails unless exactly these payloads have come since.
-func (s *site) hears(channels ...string) func(want ...string) {
+// expectNotices subscribes and returns a function that fails unless exactly these payloads have come since.
+func (s *site) expectNotices(channels ...string) func(want ...string) {
 	s.t.Helper()
 	sub := s.dial()
 	sub.send("SUBSCRIBE " + strings.Join(channels, " "))
@@ -149,11 +149,11 @@ func (s *site) hears(channels ...string) func(want ...string) {
 		for _, payload := range want {
 			sub.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if got, err := readFrame(sub.r); err != nil || !strings.HasSuffix(got, bulk(payload)) {
-				s.t.Fatalf("heard %q, %v, want %q", got, err, payload)
+				s.t.Fatalf("received %q, %v, want %q", got, err, payload)
 			}
 		}
 		if got := sub.do("PING"); !strings.Contains(got, "pong") {
-			s.t.Errorf("heard %q too", got)
+			s.t.Errorf("received %q too", got)
 		}
 	}
 }
@@ -162,12 +162,12 @@ func TestNoticesOfScriptsArePublishedOnce(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p := s.dial()
-		hears := s.hears("simba:{m}")
+		expectNotices := s.expectNotices("simba:{m}")
 		p.do(evalOf(g.Acquire, "m", "a", "60000"))
-		hears("acquired@@a")
+		expectNotices("acquired@@a")
 		p.do(evalOf(g.Guard, "m", "a", "60000"))
 		p.do(evalOf(g.Release, "m", "a"))
-		hears("released@@a")
+		expectNotices("released@@a")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestAHandoffByAScriptPublishesOnlyTheNextTenure(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p, waiter := s.dial(), s.dial()
-		hears := s.hears("simba:{m}")
+		expectNotices := s.expectNotices("simba:{m}")
 		p.do(evalOf(g.Acquire, "m", "a", "60000"))
 		waiter.send("SIMBA.ACQUIRE m b 60000 WAIT 0")
 		for p.do("ZCARD simba:{m}:contender") != ":1\r\n" {
@@ -184,7 +184,7 @@ func TestAHandoffByAScriptPublishesOnlyTheNextTenure(t *testing.T) {
 		if reply := waiter.reply(); !strings.Contains(reply, "acquired") {
 			t.Errorf("%s: the waiter is got %q", g.Name, reply)
 		}
-		hears("acquired@@a", "acquired@@b")
+		expectNotices("acquired@@a", "acquired@@b")
 	}
 }
 
@@ -192,7 +192,7 @@ func TestAScriptDoesNotAnnounceAReservedMutexAsFree(t *testing.T) {
 	for _, g := range seeds.Generations {
 		s := newEngineSite(t)
 		p := s.dial()
-		hears, direct := s.hears("simba:{m}"), s.hears("simba:{m}:b")
+		expectNotices, direct := s.expectNotices("simba:{m}"), s.expectNotices("simba:{m}:b")
 		p.do(evalOf(g.Acquire, "m", "a", "60000"))
 		p.do("SIMBA.ACQUIRE m b 60000")
 		p.do(evalOf(g.Release, "m", "a"))
@@ -201,9 +201,9 @@ func TestAScriptDoesNotAnnounceAReservedMutexAsFree(t *testing.T) {
 			t.Errorf("%s: during the reservation of b, c is got %q", g.Name, reply)
 		}
 		p.do("SIMBA.RELEASE m b") // b leaves
-		hears("acquired@@a", "released@@a")
+		expectNotices("acquired@@a", "released@@a")
 		p.do(evalOf(g.Acquire, "m", "c", "60000"))
-		hears("acquired@@c")
+		expectNotices("acquired@@c")
 	}
 }
 
@@ -256,7 +256,7 @@ func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 			t.Run(name+" "+m, func(t *testing.T) {
 				s := newEngineSite(t)
 				p := s.dial()
-				direct := s.hears(strconv.Quote(plain))
+				direct := s.expectNotices(strconv.Quote(plain))
 				p.expect("SET "+strconv.Quote(m)+" a PX 60000", ok)
 				p.do(evalOf(deaf.Acquire, m, "0:1@host", "60000"))
 				release(p)
@@ -274,7 +274,7 @@ func TestAContenderThatSubscribesLateWithoutBracesIsNotified(t *testing.T) {
 	p.do("SET a:b x PX 60000")
 	p.do(evalOf(generation(t, "2.9").Acquire, "a:b", "0:1@host", "60000"))
 	p.do("DEL a:b")
-	s.hears("simba:a:b:0:1@host")("released@@x")
+	s.expectNotices("simba:a:b:0:1@host")("released@@x")
 }
 
 func TestATokenIsReadLikeAString(t *testing.T) {
